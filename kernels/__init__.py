@@ -1,0 +1,86 @@
+"""Device code and how to run it: arrays, grids and blocks, and nothing of gradients.
+
+`kernels.matmul(a, b)` and the other operations take and return NumPy arrays (on a GPU machine also
+CuPy arrays); so do the lines of the tables, `kernels.exp(x)` and `kernels.sum(x, axis=0)`.
+`backend=` picks a dialect and `version=` a rung of its ladder; `kernels.catalog()` lists them.
+
+`from kernels import cuda` is `numba.cuda` where there is a GPU, and the SIMT compiler behind the
+same names where there is none.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+
+from kernels import dispatch, pointwise, reduction
+from kernels.dispatch import trace
+
+__all__ = ["catalog", "dispatch", "pointwise", "reduction", "trace"]
+
+OPERATIONS = frozenset(
+    "adam_ avg_pool2d avg_pool2d_backward batch_norm batch_norm_apply batch_norm_backward cast"
+    " concat conv2d conv2d_backward_data conv2d_backward_weight copy cross_entropy"
+    " cross_entropy_backward cumsum dropout embedding embedding_backward gather log_softmax"
+    " log_softmax_backward matmul max_pool2d max_pool2d_backward normal philox_uint32 reduce"
+    " scatter_add sgd_ softmax softmax_backward take take_backward transpose uniform".split()
+)
+
+
+def catalog() -> list[tuple[str, str, str, str]]:
+    """Every kernel there is: rows of (family, dialect, version, the one idea it adds)."""
+    rows = []
+    for name in dispatch.DIALECTS:
+        if dispatch.installed(name):
+            module = dispatch.dialect(name)
+            rows += [(family, name, version, idea) for family, version, idea in module.CATALOG]
+    return rows
+
+
+def _run(name: str, args: tuple, kwargs: dict, backend: str | None, version: str | None):
+    module = dispatch.active if backend is None else dispatch.dialect(backend)
+    if version is not None:
+        kwargs["version"] = version
+    return getattr(module, name)(*args, **kwargs)
+
+
+def _operation(name: str) -> Callable:
+    """A function of the dialects, with `backend=` and `version=`."""
+    reference = getattr(importlib.import_module("kernels.reference"), name)
+
+    @functools.wraps(reference)
+    def operation(*args, backend: str | None = None, version: str | None = None, **kwargs):
+        return _run(name, args, kwargs, backend, version)
+
+    return operation
+
+
+def _table_line(name: str) -> Callable:
+    """A line of the pointwise or the reduction table as a function."""
+    if name in reduction.TABLE:
+        operation, line = "reduce", name
+        doc = f"The reduction {name!r}: {reduction.TABLE[name].combine} (see `kernels.reduce`)."
+    else:
+        operation, line = "pointwise", pointwise.TABLE[name]
+        doc = f"{name}({', '.join(line.args)}) = {line.text}, element by element."
+
+    def function(*args, backend: str | None = None, version: str | None = None, **kwargs):
+        return _run(operation, (line, *args), kwargs, backend, version)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def __getattr__(name: str):
+    if name in OPERATIONS:
+        value = _operation(name)
+    elif name in reduction.TABLE or name in pointwise.TABLE:
+        value = _table_line(name)
+    elif name in ("cuda", "simt", "reference"):
+        return importlib.import_module(f"kernels.{name}")
+    else:
+        raise AttributeError(f"module 'kernels' has no attribute {name!r}")
+    globals()[name] = value
+    return value

@@ -1,0 +1,275 @@
+"""The table of pointwise operations: one line each, from which every dialect makes its kernel.
+
+A line gives the forward expression and one derivative expression per array argument, written in the
+arithmetic and calls that Python and C share: `+ - * / // % & | ^ ~ << >>`, comparisons, and the
+functions of `FUNCTIONS`. From that line come
+
+- the NumPy reference (`kernels.reference` evaluates the text on arrays),
+- the Numba CUDA kernel (`kernels.numba_cuda.pointwise` pastes the text into a kernel),
+- the gradient: `expr.vjp(i)` is again such a line, run as one fused kernel, or evaluated on
+  Tensors when the gradient itself must be differentiable.
+
+In a derivative text `g` is the incoming gradient and `y` the result of the forward expression.
+Literals take the compute dtype (`0.5` is a float32 in a float32 kernel, never a double).
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+
+# Every function a text may call. `where`, `maximum`, `minimum` follow NumPy (NaN wins in max/min);
+# `rint` rounds half to even; `sign(0)` is 0; `%` and `//` follow Python's sign rule.
+FUNCTIONS = frozenset(
+    "abs acos acosh asin asinh atan atan2 atanh ceil cos cosh erf exp exp2 expm1 floor fmod isinf"
+    " isnan log log10 log1p log2 maximum minimum pow rint rsqrt sign sin sinh sqrt tan tanh trunc"
+    " where".split()
+)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expr:
+    """A pointwise operation.
+
+    name: unique name; a derivative is called `mul.vjp0`.
+    args: names of the array arguments, in order.
+    text: the expression over args and params.
+    params: names of scalar parameters, passed by value in the compute dtype.
+    grads: per argument the derivative text, or None where it is zero or undefined.
+    result: "same" (the compute dtype) or "bool".
+    domain: "any"; "float" where integers are promoted to the default float type first; "int"
+        where only integers and bools make sense.
+    masks: arguments that stay bool instead of being converted to the compute dtype.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    text: str
+    params: tuple[str, ...] = ()
+    grads: tuple[str | None, ...] = ()
+    result: str = "same"
+    domain: str = "any"
+    masks: frozenset[str] = frozenset()
+
+    def vjp(self, index: int) -> Expr | None:
+        """The line that computes the gradient with respect to argument `index`.
+
+        Its args are those of `g`, the forward args and `y` that the text uses, so they also say
+        what must be saved for backward. None where there is no gradient.
+        """
+        return _vjp(self, index)
+
+    def __repr__(self) -> str:
+        return f"Expr({self.name}: {self.text})"
+
+
+def names_in(text: str) -> set[str]:
+    """The variable names that an expression text uses (functions it calls are not variables)."""
+    return {
+        node.id
+        for node in ast.walk(ast.parse(text, mode="eval"))
+        if isinstance(node, ast.Name) and node.id not in FUNCTIONS
+    }
+
+
+@cache
+def _vjp(expr: Expr, index: int) -> Expr | None:
+    text = expr.grads[index] if expr.grads else None
+    if text is None:
+        return None
+    used = names_in(text)
+    return Expr(
+        name=f"{expr.name}.vjp{index}",
+        args=tuple(a for a in ("g", *expr.args, "y") if a in used),
+        text=text,
+        params=tuple(p for p in expr.params if p in used),
+        domain=expr.domain,
+        masks=expr.masks & used,
+    )
+
+
+TABLE: dict[str, Expr] = {}
+
+
+def define(
+    name: str,
+    args: str,
+    text: str,
+    *grads: str | None,
+    params: str = "",
+    result: str = "same",
+    domain: str = "any",
+    masks: str = "",
+) -> Expr:
+    """Add a line to the table: `define("mul", "a b", "a * b", "g * b", "g * a")`."""
+    expr = Expr(
+        name,
+        tuple(args.split()),
+        text,
+        tuple(params.split()),
+        grads,
+        result,
+        domain,
+        frozenset(masks.split()),
+    )
+    unknown = names_in(text) - set(expr.args) - set(expr.params)
+    if unknown:
+        raise ValueError(f"pointwise {name}: unknown names {sorted(unknown)} in {text!r}")
+    if grads and len(grads) != len(expr.args):
+        raise ValueError(f"pointwise {name}: {len(grads)} gradients for {len(expr.args)} arguments")
+    if name in TABLE:
+        raise ValueError(f"pointwise {name} is defined twice")
+    TABLE[name] = expr
+    return expr
+
+
+# fmt: off
+# Arithmetic
+define("add", "a b", "a + b", "g", "g")
+define("sub", "a b", "a - b", "g", "-g")
+define("axpy", "a b", "a + alpha * b", "g", "alpha * g", params="alpha")  # torch.add(a, b, alpha=)
+define("mul", "a b", "a * b", "g * b", "g * a")
+define("div", "a b", "a / b", "g / b", "-g * a / (b * b)", domain="float")
+define("floor_divide", "a b", "a // b", None, None)
+define("remainder", "a b", "a % b", "g", "-g * floor(a / b)")
+define("fmod", "a b", "fmod(a, b)", "g", "-g * trunc(a / b)")
+define("pow", "a b", "pow(a, b)", "where(b == 0, 0, g * b * pow(a, b - 1))",
+       "where((a == 0) & (b >= 0), 0, g * y * log(a))")
+define("neg", "x", "-x", "-g")
+define("abs", "x", "abs(x)", "g * sign(x)")
+define("sign", "x", "sign(x)", "g * 0")
+define("reciprocal", "x", "1 / x", "-g * y * y", domain="float")
+define("square", "x", "x * x", "2 * g * x")
+define("addcmul", "x a b", "x + value * a * b", "g", "g * value * b", "g * value * a",
+       params="value")
+define("addcdiv", "x a b", "x + value * a / b", "g", "g * value / b", "-g * value * a / (b * b)",
+       params="value", domain="float")
+define("lerp", "a b w", "a + w * (b - a)", "g * (1 - w)", "g * w", "g * (b - a)", domain="float")
+
+# Exponentials, logarithms, powers
+define("exp", "x", "exp(x)", "g * y", domain="float")
+define("exp2", "x", "exp2(x)", "g * y * 0.6931471805599453", domain="float")
+define("expm1", "x", "expm1(x)", "g * (y + 1)", domain="float")
+define("log", "x", "log(x)", "g / x", domain="float")
+define("log2", "x", "log2(x)", "g / (x * 0.6931471805599453)", domain="float")
+define("log10", "x", "log10(x)", "g / (x * 2.302585092994046)", domain="float")
+define("log1p", "x", "log1p(x)", "g / (x + 1)", domain="float")
+define("sqrt", "x", "sqrt(x)", "g / (2 * y)", domain="float")
+define("rsqrt", "x", "rsqrt(x)", "-0.5 * g * y * y * y", domain="float")
+define("logaddexp", "a b", "maximum(a, b) + log1p(exp(-abs(a - b)))",
+       "g * exp(a - y)", "g * exp(b - y)", domain="float")
+
+# Trigonometry and its relatives
+define("sin", "x", "sin(x)", "g * cos(x)", domain="float")
+define("cos", "x", "cos(x)", "-g * sin(x)", domain="float")
+define("tan", "x", "tan(x)", "g * (1 + y * y)", domain="float")
+define("asin", "x", "asin(x)", "g * rsqrt(1 - x * x)", domain="float")
+define("acos", "x", "acos(x)", "-g * rsqrt(1 - x * x)", domain="float")
+define("atan", "x", "atan(x)", "g / (1 + x * x)", domain="float")
+define("atan2", "a b", "atan2(a, b)", "g * b / (a * a + b * b)", "-g * a / (a * a + b * b)",
+       domain="float")
+define("sinh", "x", "sinh(x)", "g * cosh(x)", domain="float")
+define("cosh", "x", "cosh(x)", "g * sinh(x)", domain="float")
+define("tanh", "x", "tanh(x)", "g * (1 - y * y)", domain="float")
+define("asinh", "x", "asinh(x)", "g * rsqrt(x * x + 1)", domain="float")
+define("acosh", "x", "acosh(x)", "g * rsqrt(x * x - 1)", domain="float")
+define("atanh", "x", "atanh(x)", "g / (1 - x * x)", domain="float")
+define("erf", "x", "erf(x)", "g * 1.1283791670955126 * exp(-x * x)", domain="float")
+
+# Rounding, limits and choices
+define("floor", "x", "floor(x)", "g * 0")
+define("ceil", "x", "ceil(x)", "g * 0")
+define("trunc", "x", "trunc(x)", "g * 0")
+define("round", "x", "rint(x)", "g * 0")
+define("frac", "x", "x - trunc(x)", "g")
+define("maximum", "a b", "maximum(a, b)",
+       "where(a > b, g, where(a == b, g / 2, 0))", "where(b > a, g, where(a == b, g / 2, 0))")
+define("minimum", "a b", "minimum(a, b)",
+       "where(a < b, g, where(a == b, g / 2, 0))", "where(b < a, g, where(a == b, g / 2, 0))")
+define("clamp", "x", "minimum(maximum(x, low), high)", "where((x >= low) & (x <= high), g, 0)",
+       params="low high")
+define("clamp_min", "x", "maximum(x, low)", "where(x >= low, g, 0)", params="low")
+define("clamp_max", "x", "minimum(x, high)", "where(x <= high, g, 0)", params="high")
+define("where", "c a b", "where(c, a, b)", None, "where(c, g, 0)", "where(c, 0, g)", masks="c")
+define("masked_fill", "x c", "where(c, value, x)", "where(c, 0, g)", None, params="value",
+       masks="c")
+
+# Activations
+define("relu", "x", "where(x > 0, x, where(isnan(x), x, 0))", "where(y > 0, g, 0)")
+define("sigmoid", "x", "1 / (1 + exp(-x))", "g * y * (1 - y)", domain="float")
+define("logsigmoid", "x", "minimum(x, 0) - log1p(exp(-abs(x)))", "g / (1 + exp(x))",
+       domain="float")
+define("leaky_relu", "x", "where(x > 0, x, slope * x)", "where(x > 0, g, slope * g)",
+       params="slope", domain="float")
+define("elu", "x", "where(x > 0, scale * x, alpha * expm1(x))",
+       "where(x > 0, scale * g, g * (y + alpha))", params="alpha scale", domain="float")
+define("celu", "x", "where(x > 0, x, alpha * expm1(x / alpha))",
+       "where(x > 0, g, g * exp(x / alpha))", params="alpha", domain="float")
+define("silu", "x", "x / (1 + exp(-x))",
+       "g * (1 + x * (1 - 1 / (1 + exp(-x)))) / (1 + exp(-x))", domain="float")
+define("gelu", "x", "0.5 * x * (1 + erf(x * 0.7071067811865476))",
+       "g * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * exp(-0.5 * x * x) * 0.3989422804014327)",
+       domain="float")
+define("gelu_tanh", "x", "0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))",
+       "0.5 * g * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))"
+       " + 0.5 * g * x * (1 - pow(tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)), 2))"
+       " * 0.7978845608028654 * (1 + 0.134145 * x * x)", domain="float")
+define("softplus", "x",
+       "where(x * beta > threshold, x, (maximum(x * beta, 0) + log1p(exp(-abs(x * beta)))) / beta)",
+       "where(x * beta > threshold, g, g / (1 + exp(-x * beta)))", params="beta threshold",
+       domain="float")
+define("softsign", "x", "x / (1 + abs(x))", "g / ((1 + abs(x)) * (1 + abs(x)))", domain="float")
+define("hardtanh", "x", "minimum(maximum(x, low), high)", "where((x > low) & (x < high), g, 0)",
+       params="low high")
+define("hardsigmoid", "x", "minimum(maximum(x / 6 + 0.5, 0), 1)",
+       "where((x > -3) & (x < 3), g / 6, 0)", domain="float")
+define("hardswish", "x", "x * minimum(maximum(x + 3, 0), 6) / 6",
+       "where(x < -3, 0, where(x <= 3, g * (x / 3 + 0.5), g))", domain="float")
+define("threshold", "x", "where(x > limit, x, value)", "where(x > limit, g, 0)",
+       params="limit value")
+define("prelu", "x w", "where(x > 0, x, w * x)", "where(x > 0, g, w * g)", "where(x > 0, 0, g * x)",
+       domain="float")
+
+# Losses, element by element (x: prediction, t: target)
+define("mse", "x t", "(x - t) * (x - t)", "2 * g * (x - t)", "2 * g * (t - x)", domain="float")
+define("smooth_l1", "x t",
+       "where(abs(x - t) < beta, 0.5 * (x - t) * (x - t) / beta, abs(x - t) - 0.5 * beta)",
+       "where(abs(x - t) < beta, g * (x - t) / beta, g * sign(x - t))",
+       "where(abs(x - t) < beta, g * (t - x) / beta, g * sign(t - x))",
+       params="beta", domain="float")
+define("huber", "x t",
+       "where(abs(x - t) <= delta, 0.5 * (x - t) * (x - t), delta * (abs(x - t) - 0.5 * delta))",
+       "where(abs(x - t) <= delta, g * (x - t), g * delta * sign(x - t))",
+       "where(abs(x - t) <= delta, g * (t - x), g * delta * sign(t - x))",
+       params="delta", domain="float")
+define("bce", "x t", "-(t * maximum(log(x), -100) + (1 - t) * maximum(log1p(-x), -100))",
+       "g * (x - t) / maximum(x * (1 - x), 1e-12)",
+       "g * (maximum(log1p(-x), -100) - maximum(log(x), -100))", domain="float")
+define("bce_logits", "x t", "maximum(x, 0) - x * t + log1p(exp(-abs(x)))",
+       "g * (1 / (1 + exp(-x)) - t)", "-g * x", domain="float")
+
+# Comparisons and tests (no gradient)
+define("eq", "a b", "a == b", result="bool")
+define("ne", "a b", "a != b", result="bool")
+define("lt", "a b", "a < b", result="bool")
+define("le", "a b", "a <= b", result="bool")
+define("gt", "a b", "a > b", result="bool")
+define("ge", "a b", "a >= b", result="bool")
+define("isnan", "x", "isnan(x)", result="bool")
+define("isinf", "x", "isinf(x)", result="bool")
+define("isfinite", "x", "x - x == 0", result="bool")  # inf - inf and nan - nan are nan
+define("logical_not", "x", "x == 0", result="bool")
+define("logical_and", "a b", "(a != 0) & (b != 0)", result="bool")
+define("logical_or", "a b", "(a != 0) | (b != 0)", result="bool")
+define("logical_xor", "a b", "(a != 0) != (b != 0)", result="bool")
+define("bitwise_not", "x", "~x", domain="int")
+define("bitwise_and", "a b", "a & b", domain="int")
+define("bitwise_or", "a b", "a | b", domain="int")
+define("bitwise_xor", "a b", "a ^ b", domain="int")
+define("bitwise_left_shift", "a b", "a << b", domain="int")
+define("bitwise_right_shift", "a b", "a >> b", domain="int")
+
+# Copies
+define("copy", "x", "x", "g")  # the kernel behind clone, contiguous and casts
+# fmt: on

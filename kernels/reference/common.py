@@ -1,0 +1,62 @@
+"""What the reference families share: tracing, compute dtypes, axes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kernels import dispatch
+
+Pair = tuple[int, int]
+
+
+def traced(fn: Callable) -> Callable:
+    """Report each call of a public function to the trace that is on, if any."""
+
+    @functools.wraps(fn)
+    def wrapper(*args, **kwargs):
+        if dispatch.tracer is None:
+            return fn(*args, **kwargs)
+        with dispatch.timed(fn.__name__, "numpy"):
+            return fn(*args, **kwargs)
+
+    return wrapper
+
+
+def compute_dtype(dtype: np.dtype) -> np.dtype:
+    """float32 for the 16-bit storage types, else the dtype itself."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
+
+
+def check_index(name: str, index: np.ndarray, size: int) -> None:
+    """Raise IndexError unless every index is in 0 .. size-1."""
+    if index.size and (index.min() < 0 or index.max() >= size):
+        bad = index[(index < 0) | (index >= size)].flat[0]
+        raise IndexError(f"{name}: index {bad} is out of bounds for size {size}")
+
+
+def normalize_axes(name: str, axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """The axes as sorted, non-negative, distinct integers; all of them for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    for a in axes:
+        if not -max(ndim, 1) <= a < max(ndim, 1):
+            raise IndexError(f"{name}: axis {a} is out of range for {ndim} dimensions")
+    found = tuple(sorted(a % ndim for a in axes)) if ndim else ()
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name}: axis {axis} names one dimension twice")
+    return found
+
+
+def windows(x, kernel: Pair, stride: Pair, dilation: Pair, out: Pair) -> np.ndarray:
+    """View of (N, C, H, W) as (N, C, OH, OW, KH, KW); x is padded already."""
+    sn, sc, sh, sw = x.strides
+    return np.lib.stride_tricks.as_strided(
+        x,
+        (*x.shape[:2], *out, *kernel),
+        (sn, sc, sh * stride[0], sw * stride[1], sh * dilation[0], sw * dilation[1]),
+        writeable=False,
+    )

@@ -1,0 +1,58 @@
+"""Embedding, gather, scatter and take with their gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.reference.common import check_index, compute_dtype, traced
+
+
+@traced
+def embedding(weight: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Rows of weight (V, D) at integer `index` of any shape: (*index.shape, D)."""
+    check_index("embedding", index, weight.shape[0])
+    return weight[index]
+
+
+@traced
+def embedding_backward(g: np.ndarray, index: np.ndarray, num_rows: int) -> np.ndarray:
+    """Gradient (num_rows, D) of embedding: rows of g added where they came from."""
+    dw = np.zeros((num_rows, g.shape[-1]), compute_dtype(g.dtype))
+    np.add.at(dw, index.ravel(), g.reshape(-1, g.shape[-1]).astype(dw.dtype, copy=False))
+    return dw.astype(g.dtype, copy=False)
+
+
+@traced
+def gather(x: np.ndarray, axis: int, index: np.ndarray) -> np.ndarray:
+    """out[i, j, k] = x[index[i, j, k], j, k] for axis 0, and so on; of index's shape."""
+    check_index("gather", index, x.shape[axis])
+    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[axis] = index
+    return x[tuple(grid)]
+
+
+@traced
+def scatter_add(x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
+    """A copy of x with src added at index along `axis`; equal indices accumulate."""
+    check_index("scatter_add", index, x.shape[axis])
+    out = x.astype(compute_dtype(x.dtype))
+    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[axis] = index
+    part = src[tuple(slice(n) for n in index.shape)]
+    np.add.at(out, tuple(grid), part.astype(out.dtype, copy=False))
+    return out.astype(x.dtype, copy=False)
+
+
+@traced
+def take(x: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Elements of the flattened x at flat positions `index`, of index's shape."""
+    check_index("take", index, x.size)
+    return x.reshape(-1)[index]
+
+
+@traced
+def take_backward(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
+    """Gradient (size,) of take: g added where it came from; equal indices accumulate."""
+    dx = np.zeros(size, compute_dtype(g.dtype))
+    np.add.at(dx, index.ravel(), g.ravel().astype(dx.dtype, copy=False))
+    return dx.astype(g.dtype, copy=False)
