@@ -1,0 +1,54 @@
+"""The command `minigrad`: `train`, `doctor`, `catalog` and `bench`, each in `minigrad/commands`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from minigrad.commands import CommandError, bench, catalog, doctor, train
+
+COMMANDS = {"train": train, "doctor": doctor, "catalog": catalog, "bench": bench}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        """One line on standard error and exit status 2, without the usage."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="minigrad", description="Train networks with CUDA kernels, on a GPU or on this CPU."
+    )
+    parser.add_argument("--version", action="version", version=f"minigrad {_version()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        sub = commands.add_parser(name, help=module.HELP, description=module.__doc__)
+        module.add_arguments(sub)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("minigrad")
+    except PackageNotFoundError:
+        return "(a source tree, not installed)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line (default: this process's) and return its exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        return COMMANDS[args.command].run(args)
+    except CommandError as error:
+        print(f"minigrad {args.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"minigrad {args.command}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `minigrad catalog | head`: the reader has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141

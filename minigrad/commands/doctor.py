@@ -1,0 +1,154 @@
+"""Say what this machine has, what would run where, and how to get what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from minigrad.commands import gpu
+
+HELP = "say what this machine has and what would run where"
+PACKAGES = ("numpy", "numba", "ml_dtypes", "tqdm")
+EXTRAS = ("numba-cuda", "cupy-cuda13x", "cupy-cuda12x", "matplotlib", "torch")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = __doc__
+
+
+def run(args: argparse.Namespace) -> int:
+    driver = gpu.query()
+    for title, rows in (
+        ("machine", machine()),
+        ("packages", packages()),
+        ("gpu", gpus(driver)),
+        ("cache", cache()),
+        ("what runs where", verdict(driver)),
+    ):
+        print(title)
+        for name, value in rows:
+            print(f"  {name:<18} {value}")
+    return 0
+
+
+Rows = list[tuple[str, str]]
+
+
+def machine() -> Rows:
+    from kernels import simt
+
+    return [
+        ("system", f"{platform.system()} {platform.machine()}"),
+        ("Python", platform.python_version()),
+        ("CPU", cpu_name()),
+        ("cores", f"{cores()} usable by this process"),
+        ("kernel threads", f"{simt.get_num_threads()} (environment: MINIGRAD_NUM_THREADS)"),
+    ]
+
+
+def cpu_name() -> str:
+    """The processor's name, as far as the system tells it."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed package, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def packages() -> Rows:
+    rows = [(name, installed(name) or "missing") for name in PACKAGES]
+    return rows + [(name, installed(name) or "not installed (optional)") for name in EXTRAS]
+
+
+def gpus(driver: gpu.Driver) -> Rows:
+    rows = [("driver", f"CUDA {driver.cuda_version}" if driver.cuda_version else "none")]
+    for index, card in enumerate(driver.gpus):
+        major, minor = card.capability
+        rows.append(
+            (
+                f"GPU {index}",
+                f"{card.name}, {card.memory / 2**30:.0f} GiB, compute capability {major}.{minor}, "
+                f"{card.multiprocessors} multiprocessors",
+            )
+        )
+    if driver.problem:
+        rows.append(("GPU", driver.problem))
+    rows += [
+        (f"{name} wheel", found)
+        for name in ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-nvvm")
+        if (found := installed(name))
+    ]
+    return rows
+
+
+def cache() -> Rows:
+    from kernels import simt
+    from minigrad import datasets
+
+    rows = []
+    for name, folder in (
+        ("kernels", Path(simt.cache_folder())),
+        ("data sets", datasets.cache_folder()),
+    ):
+        files, size = usage(folder)
+        rows.append((name, f"{folder} ({files} files, {size / 2**20:.1f} MiB)"))
+    return [*rows, ("", "delete a folder to empty it; MINIGRAD_CACHE_DIR moves both")]
+
+
+def usage(folder: Path) -> tuple[int, int]:
+    """The files below a folder and their bytes; a file that goes away meanwhile doesn't count."""
+    count = size = 0
+    for path in folder.rglob("*"):
+        try:
+            if path.is_file():
+                size += path.stat().st_size
+                count += 1
+        except OSError:
+            continue
+    return count, size
+
+
+def verdict(driver: gpu.Driver) -> Rows:
+    """Where kernels would run, and what would have to be installed for the rest."""
+    rows = [("CPU", "yes: the Numba CUDA kernels, compiled for this processor (device cpu)")]
+    numba_cuda = importlib.util.find_spec("numba_cuda") is not None
+    cupy = importlib.util.find_spec("cupy") is not None
+    if not driver.gpus:
+        rows.append(("GPU", f"no: {driver.problem}"))
+    elif numba_cuda and cupy:
+        rows.append(("GPU", "yes: the same kernels through numba-cuda (device cuda)"))
+    else:
+        major = int((driver.cuda_version or "12").partition(".")[0])
+        extra = "cuda13" if major >= 13 else "cuda12"
+        missing = " and ".join(
+            name for name, found in (("numba-cuda", numba_cuda), ("CuPy", cupy)) if not found
+        )
+        rows.append(("GPU", f"not yet: {missing} missing; pip install 'minigrad[{extra}]'"))
+    rows.append(
+        ("PTX compile checks", "yes" if numba_cuda else "no: pip install 'minigrad[cuda13]'")
+    )
+    if importlib.util.find_spec("matplotlib") is None:
+        rows.append(("--plot", "no: pip install 'minigrad[plot]'"))
+    return rows

@@ -1,0 +1,238 @@
+"""Train a network on images and print loss and accuracy by epoch, then the kernels that ran."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import time
+from dataclasses import dataclass
+
+from minigrad.commands import CommandError, models, plot
+
+HELP = "train a network on images"
+DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10")
+LEARNING_RATES = {"adam": 1e-3, "adamw": 1e-3, "sgd": 0.05}
+MOMENTUM = 0.9
+EVALUATION_BATCH = 256
+
+
+@dataclass
+class Epoch:
+    """What one pass over the training images came to; losses are means, accuracies in [0, 1]."""
+
+    number: int
+    train_loss: float
+    train_accuracy: float
+    test_loss: float
+    test_accuracy: float
+    seconds: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--dataset", choices=DATASETS, default="digits", help="default: digits, which ships here")
+    add("--model", choices=models.MODELS, default="cnn", help="default: cnn")
+    add("--epochs", type=_positive(int), help="default: 12 on digits, else 3")
+    add("--batch-size", type=_positive(int), help="default: 32 on digits, else 128")
+    add("--optimizer", choices=LEARNING_RATES, default="adam", help="default: adam")
+    add("--lr", type=_positive(float), help="default: 0.001, for sgd 0.05 (momentum 0.9)")
+    add("--device", help="cpu or cuda; default: cuda where there is one")
+    add("--backend", help="which dialect of kernels runs; default: numba")
+    add("--seed", type=int, default=0, help="default: 0; the same seed gives the same result")
+    add("--plot", metavar="FILE.png", help="draw loss and accuracy (needs matplotlib)")
+    add("--save", metavar="FILE", help="save the trained network (see minigrad.load)")
+
+
+def _positive(kind: type):
+    def parse(text: str):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind(0)
+        if not 0 < value < math.inf:
+            raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+        return value
+
+    return parse
+
+
+def run(args: argparse.Namespace) -> int:
+    import kernels
+    import minigrad
+
+    _check_output(args.save, "--save")
+    _check_output(args.plot, "--plot")
+    if args.plot:
+        plot.require()
+    device = _configure(args)
+    minigrad.manual_seed(args.seed)
+    train, test, scaling = _load(args.dataset)
+    shape = tuple(train[0][0].shape)
+    model = models.build(args.model, minigrad.nn, shape).to(device)
+    count = sum(p.numel() for p in model.parameters())
+    print(
+        f"{args.model} with {count} parameters on {args.dataset} ({len(train)} train, {len(test)} "
+        f"test), {args.optimizer}, backend {minigrad.backends.get()} on {device}",
+        flush=True,
+    )
+    started = time.perf_counter()
+    with kernels.trace() as trace:
+        history = fit(model, train, test, args, device)
+    print(
+        f"test accuracy {history[-1].test_accuracy:.2%} after {time.perf_counter() - started:.1f} s"
+    )
+    print(f"\n{trace}")
+    if args.save:
+        _save(args, model, scaling, history[-1])
+    if args.plot:
+        plot.curves(history, args.plot, f"{args.model} on {args.dataset}")
+        print(f"curves: {args.plot}")
+    return 0
+
+
+def _check_output(path: str | None, option: str) -> None:
+    """Refuse, before anything is trained, a path that nothing could be written to."""
+    if path is None:
+        return
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise CommandError(f"{option}: there is no folder {folder}; make it first")
+    if os.path.isdir(path):
+        raise CommandError(f"{option}: {path} is a folder; name a file in it")
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"{option}: the folder {folder} may not be written to")
+
+
+def _configure(args: argparse.Namespace):
+    """Choose backend and device, and fill in the defaults that depend on other options."""
+    import minigrad
+
+    if args.epochs is None:
+        args.epochs = 12 if args.dataset == "digits" else 3
+    if args.batch_size is None:
+        args.batch_size = 32 if args.dataset == "digits" else 128
+    if args.lr is None:
+        args.lr = LEARNING_RATES[args.optimizer]
+    try:
+        if args.backend is not None:
+            minigrad.backends.set(args.backend)
+        name = args.device or ("cuda" if minigrad.cuda.is_available() else "cpu")
+        return minigrad.zeros(1, device=name).device
+    except (ValueError, RuntimeError, AssertionError) as error:
+        raise CommandError(str(error).splitlines()[0]) from None
+
+
+def _load(name: str):
+    """The two data sets, standardised by channel with the training images' mean and deviation."""
+    from minigrad import datasets
+    from minigrad.utils.data import TensorDataset
+
+    try:
+        train, test = datasets.load(name), datasets.load(name, train=False)
+    except datasets.DatasetError as error:
+        raise CommandError(str(error)) from None
+    images = train.tensors[0]
+    mean = images.mean(dim=(0, 2, 3), keepdim=True)
+    std = images.std(dim=(0, 2, 3), keepdim=True)
+    train, test = (
+        TensorDataset((part.tensors[0] - mean) / std, part.tensors[1]) for part in (train, test)
+    )
+    return train, test, {"mean": mean, "std": std}
+
+
+def fit(model, train, test, args: argparse.Namespace, device) -> list[Epoch]:
+    """Train for `args.epochs` epochs, printing a line for each."""
+    import minigrad
+    from minigrad.utils.data import DataLoader
+
+    generator = minigrad.Generator().manual_seed(args.seed)
+    loader = DataLoader(train, batch_size=args.batch_size, shuffle=True, generator=generator)
+    test_loader = DataLoader(test, batch_size=EVALUATION_BATCH)
+    optimizer = _optimizer(args, model.parameters())
+    history: list[Epoch] = []
+    for number in range(1, args.epochs + 1):
+        started = time.perf_counter()
+        train_loss, train_accuracy = _train(model, loader, optimizer, device, number, args.epochs)
+        test_loss, test_accuracy = evaluate(model, test_loader, device)
+        seconds = time.perf_counter() - started
+        history.append(Epoch(number, train_loss, train_accuracy, test_loss, test_accuracy, seconds))
+        print(
+            f"epoch {number:>3}/{args.epochs}  train loss {train_loss:.4f} accuracy "
+            f"{train_accuracy:7.2%}  test loss {test_loss:.4f} accuracy {test_accuracy:7.2%}  "
+            f"{seconds:.1f} s",
+            flush=True,
+        )
+    return history
+
+
+def _optimizer(args: argparse.Namespace, parameters):
+    from minigrad import optim
+
+    if args.optimizer == "sgd":
+        return optim.SGD(parameters, lr=args.lr, momentum=MOMENTUM)
+    return {"adam": optim.Adam, "adamw": optim.AdamW}[args.optimizer](parameters, lr=args.lr)
+
+
+def _train(model, loader, optimizer, device, number: int, epochs: int) -> tuple[float, float]:
+    """One epoch; returns the mean loss and the accuracy over it, measured as it went."""
+    import minigrad.nn.functional as F
+    from tqdm import tqdm
+
+    model.train()
+    loss_sum, hits, seen = 0.0, 0, 0
+    with tqdm(loader, desc=f"epoch {number}/{epochs}", unit="batch", leave=False) as bar:
+        for images, labels in bar:
+            images, labels = images.to(device), labels.to(device)
+            logits = model(images)
+            loss = F.cross_entropy(logits, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            value = loss.item()
+            if not math.isfinite(value):
+                raise CommandError(
+                    f"the loss became {value} in epoch {number}; a smaller --lr may help"
+                )
+            loss_sum += value * len(labels)
+            hits += _hits(logits.detach(), labels)
+            seen += len(labels)
+            bar.set_postfix(loss=f"{value:.3f}", refresh=False)
+    return loss_sum / seen, hits / seen
+
+
+def evaluate(model, loader, device) -> tuple[float, float]:
+    """The mean loss and the accuracy of `model` over a loader, without gradients."""
+    import minigrad
+    import minigrad.nn.functional as F
+
+    model.eval()
+    loss_sum, hits, seen = 0.0, 0, 0
+    with minigrad.no_grad():
+        for images, labels in loader:
+            images, labels = images.to(device), labels.to(device)
+            logits = model(images)
+            loss_sum += F.cross_entropy(logits, labels, reduction="sum").item()
+            hits += _hits(logits, labels)
+            seen += len(labels)
+    return loss_sum / seen, hits / seen
+
+
+def _hits(logits, labels) -> int:
+    return int((logits.argmax(dim=1) == labels).sum().item())
+
+
+def _save(args: argparse.Namespace, model, scaling: dict, last: Epoch) -> None:
+    import minigrad
+
+    minigrad.save(
+        {
+            "model": args.model,
+            "dataset": args.dataset,
+            "state_dict": model.state_dict(),
+            "scaling": scaling,
+            "test_accuracy": last.test_accuracy,
+        },
+        args.save,
+    )
+    print(f"saved: {args.save}")

@@ -1,0 +1,116 @@
+"""Downloading a file once: checked by its checksum, resumed after a break, never half there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+CHUNK = 1 << 18
+TIMEOUT = 30  # seconds without a byte
+
+
+class DatasetError(RuntimeError):
+    """A data set can't be had: no network, a wrong checksum, a damaged file."""
+
+
+def cache_folder(root: str | os.PathLike | None = None) -> Path:
+    """Where data sets are kept.
+
+    `root` if given, else `datasets` in the folder that the environment variable
+    MINIGRAD_CACHE_DIR names, else `~/.cache/minigrad/datasets`.
+    """
+    if root is not None:
+        return Path(root).expanduser()
+    base = os.environ.get("MINIGRAD_CACHE_DIR") or "~/.cache/minigrad"
+    return Path(base).expanduser() / "datasets"
+
+
+def md5(path: Path) -> str:
+    """The MD5 of a file, in hexadecimal: the checksum that these data sets' authors publish."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(CHUNK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fetch(urls: Sequence[str], folder: Path, checksum: str) -> Path:
+    """The file that `urls` (mirrors of one file) name, downloaded into `folder` if it isn't there.
+
+    The bytes go to `NAME.part`, which a later call resumes, and become `NAME` only when their MD5
+    is `checksum`. Raises DatasetError if no mirror answers or what came has another checksum.
+    """
+    name = urls[0].rpartition("/")[2]
+    target = folder / name
+    if target.exists():
+        if md5(target) == checksum:
+            return target
+        raise DatasetError(
+            f"{target}: the checksum differs from the published one ({checksum}), so the file is "
+            "damaged; delete it and run this again to download it anew"
+        )
+    part = folder / f"{name}.part"
+    failures = []
+    for url in urls:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _download(url, part)
+        except OSError as error:  # urllib's URLError and time-outs are OSErrors too
+            failures.append(f"{url}: {_reason(error)}")
+            continue
+        if md5(part) == checksum:
+            os.replace(part, target)
+            return target
+        part.unlink()
+        failures.append(f"{url}: the checksum of what came is not {checksum}")
+    raise DatasetError(
+        f"{name} could not be downloaded ({'; '.join(failures)}). If this machine is offline, copy "
+        f"the file from another one into {folder}"
+    )
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code} {error.reason}"
+    return str(getattr(error, "reason", None) or error)
+
+
+def _download(url: str, part: Path) -> None:
+    """Append to `part` what it still lacks of `url`."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": "minigrad"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:  # "range not satisfiable": the part is complete already
+            raise
+        error.close()
+        return
+    with response:
+        resumed = have and response.status == 206
+        length = response.headers.get("Content-Length")
+        total = int(length) + (have if resumed else 0) if length else None
+        with (
+            open(part, "ab" if resumed else "wb") as file,
+            tqdm(
+                desc=part.stem,
+                total=total,
+                initial=have if resumed else 0,
+                unit="B",
+                unit_scale=True,
+                leave=False,
+            ) as bar,
+        ):
+            while block := response.read(CHUNK):
+                file.write(block)
+                bar.update(len(block))
+        if total is not None and part.stat().st_size < total:
+            raise OSError(f"the connection ended after {part.stat().st_size} of {total} bytes")
