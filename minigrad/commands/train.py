@@ -176,8 +176,9 @@ def _optimizer(args: argparse.Namespace, parameters):
 
 def _train(model, loader, optimizer, device, number: int, epochs: int) -> tuple[float, float]:
     """One epoch; returns the mean loss and the accuracy over it, measured as it went."""
-    import minigrad.nn.functional as F
     from tqdm import tqdm
+
+    import minigrad.nn.functional as F
 
     model.train()
     loss_sum, hits, seen = 0.0, 0, 0
