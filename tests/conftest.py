@@ -1,0 +1,56 @@
+"""What every test shares: seeds that are printed, GPU tests that skip with a reason, threads."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import zlib
+
+# Before NumPy's BLAS or a kernel starts threads: parallel workers share the cores already.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for _name in ("MINIGRAD_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(_name, "1")
+
+import numpy as np
+import pytest
+
+try:
+    import hypothesis
+except ImportError:  # the GPU machine's `pytest -m gpu` needs none of its tests
+    pass
+else:
+    # No deadline: the first example of a test compiles its kernel.
+    hypothesis.settings.register_profile("minigrad", deadline=None, derandomize=True)
+    hypothesis.settings.load_profile("minigrad")
+
+
+@functools.cache
+def _no_gpu() -> str | None:
+    """Why the tests that need a GPU can't run here, or None."""
+    from minigrad.commands import gpu
+
+    for module, package in (("numba_cuda", "numba-cuda"), ("cupy", "CuPy")):
+        if importlib.util.find_spec(module) is None:
+            return f"{package} is not installed"
+    return gpu.query().problem
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("gpu") and (reason := _no_gpu()):
+            item.add_marker(pytest.mark.skip(reason=f"needs an NVIDIA GPU: {reason}"))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The test's seed, printed: MINIGRAD_TEST_SEED, else made from the test's name."""
+    value = int(os.environ.get("MINIGRAD_TEST_SEED", zlib.crc32(request.node.nodeid.encode())))
+    print(f"seed {value} (set MINIGRAD_TEST_SEED={value} to repeat)")
+    return value
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    """NumPy's generator with the test's seed."""
+    return np.random.default_rng(seed)
