@@ -1,0 +1,425 @@
+"""The loss functions of `minigrad.nn.functional`.
+
+Every one takes ``reduction`` 'none', 'mean' or 'sum'; ``size_average`` and ``reduce`` are torch's
+old spelling of it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import minigrad
+from minigrad import ops
+from minigrad.tensor import Tensor
+
+
+def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """`reduction`, or what the deprecated pair of booleans stands for."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        chosen = "none"
+    else:
+        chosen = "sum" if size_average is False else "mean"
+    warnings.warn(
+        "size_average and reduce args will be deprecated, "
+        f"please use reduction='{chosen}' instead.",
+        stacklevel=3,
+    )
+    return chosen
+
+
+def _reduce(loss: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "none":
+        return loss
+    raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+def _warn_broadcast(input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        warnings.warn(
+            f"Using a target size ({target.size()}) that is different to the input size "
+            f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+# ------------------------------------------------------------------------ regression
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """(input - target)**2, times `weight` if given (whose sum then divides the mean)"""
+    _warn_broadcast(input, target)
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    return _weighted(ops.mse(input, target), weight, reduction)
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """|input - target|, times `weight` if given (whose sum then divides the mean)"""
+    _warn_broadcast(input, target)
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    return _weighted((input - target).abs(), weight, reduction)
+
+
+def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    if weight is None:
+        return _reduce(loss, reduction)
+    if weight.shape != loss.shape:
+        raise ValueError("Weights and input must have the same size.")
+    loss = loss * weight
+    return loss.sum() / weight.sum() if reduction == "mean" else _reduce(loss, reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """0.5 * d**2 / beta where d = |input - target| < beta, else d - 0.5 * beta"""
+    _warn_broadcast(input, target)
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    if beta == 0:
+        return _reduce((input - target).abs(), reduction)
+    return _reduce(ops.smooth_l1(input, target, beta), reduction)
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """0.5 * d**2 where d = |input - target| <= delta, else delta * (d - 0.5 * delta)"""
+    _warn_broadcast(input, target)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    return _weighted(ops.huber(input, target, delta), weight, reduction)
+
+
+# ------------------------------------------------------------------------ classes
+
+
+def _class_weights_checked(input: Tensor, weight: Tensor | None) -> None:
+    classes = input.shape[1] if input.dim() > 1 else input.shape[0]
+    if weight is not None and (weight.dim() != 1 or weight.numel() != classes):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {classes} classes or no classes but "
+            f"got weight tensor of shape: {list(weight.shape)}"
+        )
+
+
+def _classes_last(input: Tensor, target: Tensor, what: str) -> tuple[Tensor, Tensor]:
+    """(C,) or (N, C, d1, ...) and its targets as (M, C) and (M,)."""
+    if input.dim() == 0:
+        raise RuntimeError(f"{what}: expected an input with a class dimension, got a scalar")
+    expected = (*input.shape[:1], *input.shape[2:]) if input.dim() > 1 else ()
+    if tuple(target.shape) != tuple(expected):
+        if input.dim() > 1 and target.dim() >= 1 and target.shape[0] != input.shape[0]:
+            raise ValueError(
+                f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
+                f"({target.shape[0]})."
+            )
+        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
+    if input.dim() == 1:
+        return input.unsqueeze(0), target.reshape(1)
+    if input.dim() == 2:
+        return input, target
+    order = (0, *range(2, input.dim()), 1)
+    return input.permute(*order).reshape(-1, input.shape[1]), target.reshape(-1)
+
+
+def _finish_classes(
+    loss: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    shape: Any,
+) -> Tensor:
+    """Reduce losses (M,) that are 0 where ignored; the mean is over the weights that count."""
+    if reduction == "none":
+        return loss.reshape(shape)
+    if reduction == "sum":
+        return loss.sum()
+    if reduction != "mean":
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    kept = target != ignore_index
+    if weight is None:
+        total = kept.sum()
+    else:
+        total = (weight[target.masked_fill(kept.logical_not(), 0)] * kept).sum()
+    return loss.sum() / total
+
+
+def _check_class_dtype(name: str, target: Tensor) -> None:
+    if target.dtype not in (minigrad.int64, minigrad.int32, minigrad.uint8):
+        raise RuntimeError(
+            f"{name}: expected integer class targets (int64), got {target.dtype}; use target.long()"
+        )
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-weight[target] * input[target]: input holds log-probabilities (N, C, ...), target (N, ...)
+
+    Raises IndexError for a target outside the classes that is not `ignore_index`.
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    _check_class_dtype("nll_loss", target)
+    _class_weights_checked(input, weight)
+    rows, classes = _classes_last(input, target, "nll_loss")
+    kept = classes != ignore_index
+    safe = classes.masked_fill(kept.logical_not(), 0).long()
+    if safe.numel() and (int(safe.min()) < 0 or int(safe.max()) >= rows.shape[1]):
+        bad = int(safe.min()) if int(safe.min()) < 0 else int(safe.max())
+        raise IndexError(f"Target {bad} is out of bounds.")
+    loss = -rows.gather(1, safe.unsqueeze(1)).squeeze(1)
+    if weight is not None:
+        loss = loss * weight[safe]
+    # where, not a product: an ignored row may hold -inf.
+    loss = minigrad.where(kept, loss, minigrad.zeros_like(loss))
+    return _finish_classes(loss, classes, weight, ignore_index, reduction, target.shape)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Softmax cross entropy of logits (N, C, ...) or (C,)
+
+    `target` holds classes (N, ...), or probabilities of the shape of `input`.  With classes the
+    softmax, the logarithm and their gradient are one fused kernel each.
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    _class_weights_checked(input, weight)
+    if target.shape == input.shape:
+        return _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+    if target.is_floating_point() and target.dim() == input.dim():
+        raise RuntimeError(
+            f"cross_entropy: probability targets need the shape of the input {list(input.shape)}, "
+            f"got {list(target.shape)}"
+        )
+    _check_class_dtype("cross_entropy", target)
+    rows, classes = _classes_last(input, target, "cross_entropy")
+    loss = ops.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
+    return _finish_classes(loss, classes, weight, ignore_index, reduction, target.shape)
+
+
+def _soft_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float,
+) -> Tensor:
+    if not target.is_floating_point():
+        raise RuntimeError(
+            f"Expected floating point type for target with class probabilities, got {target.dtype}"
+        )
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    dim = 1 if input.dim() > 1 else 0
+    if label_smoothing > 0:
+        target = target * (1 - label_smoothing) + label_smoothing / input.shape[dim]
+    terms = ops.log_softmax(input, dim) * target
+    if weight is not None:
+        terms = terms * weight.reshape(-1, *(1,) * (input.dim() - 1 - dim))
+    loss = -terms.sum(dim)
+    if reduction == "mean":
+        return loss.sum() / max(input.numel() // input.shape[dim], 1)
+    return _reduce(loss, reduction)
+
+
+# ------------------------------------------------------------------------ probabilities
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-(target * log(input) + (1 - target) * log(1 - input)), each logarithm at least -100
+
+    Raises RuntimeError where `input` leaves [0, 1].
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if input.shape != target.shape:
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size "
+            f"({input.size()}) is deprecated. Please ensure they have the same size."
+        )
+    values = input.detach()
+    if values.numel() and (float(values.min()) < 0 or float(values.max()) > 1):
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    loss = ops.bce(input, target)
+    return _reduce(loss if weight is None else loss * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """`binary_cross_entropy` of sigmoid(input), without overflow
+
+    pos_weight scales the positive term, broadcast against the target.
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if target.shape != input.shape:
+        raise ValueError(
+            f"Target size ({target.size()}) must be the same as input size ({input.size()})"
+        )
+    if pos_weight is None:
+        loss = ops.bce_logits(input, target)
+    else:
+        factor = (pos_weight - 1) * target + 1
+        loss = (1 - target) * input - factor * ops.logsigmoid(input)
+    return _reduce(loss if weight is None else loss * weight, reduction)
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """target * (log(target) - input), input log-probabilities; 'batchmean' divides by N
+
+    With `log_target` the target holds log-probabilities too.
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if reduction == "mean":
+        warnings.warn(
+            "kl_div: reduction 'mean' divides by batch size times support size; the definition of "
+            "the KL divergence is reduction='batchmean'.",
+            stacklevel=2,
+        )
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        # 0 * log(0) is 0: the logarithm never sees the zero.
+        positive = target.detach() > 0
+        safe = minigrad.where(positive, target, minigrad.ones_like(target))
+        loss = target * (safe.log() - input)
+    if reduction == "batchmean":
+        return loss.sum() / input.shape[0] if input.dim() else loss.sum()
+    return _reduce(loss, reduction)
+
+
+# ------------------------------------------------------------------------ distances
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, -target * (input1 - input2) + margin)"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    return _reduce((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    eps = 1e-12
+    dot = (input1 * input2).sum(-1)
+    squares = ((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)
+    cos = dot / squares.sqrt()
+    zero = minigrad.zeros_like(cos)
+    loss = minigrad.where(target == 1, 1 - cos, zero)
+    loss = loss + minigrad.where(target == -1, (cos - margin).clamp(min=0), zero)
+    return _reduce(loss, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin)
+
+    d is the p-norm of the difference plus eps; `swap` also considers d(positive, negative).
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if margin <= 0 or not math.isfinite(margin):
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+
+    def distance(a: Tensor, b: Tensor) -> Tensor:
+        return (a - b + eps).norm(p, -1)
+
+    far = distance(anchor, negative)
+    if swap:
+        far = minigrad.minimum(far, distance(positive, negative))
+    return _reduce((distance(anchor, positive) - far + margin).clamp(min=0), reduction)

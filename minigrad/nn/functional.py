@@ -1,0 +1,651 @@
+"""Functions of layers: what `minigrad.nn` modules call, with torch's names and arguments.
+
+What is one kernel comes from `minigrad.ops` with its gradient; the rest is composed here from
+Tensor operations, so that gradients of every order exist.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import minigrad
+from minigrad import ops
+from minigrad.nn._losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    cross_entropy,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    margin_ranking_loss,
+    mse_loss,
+    nll_loss,
+    smooth_l1_loss,
+    triplet_margin_loss,
+)
+from minigrad.nn._pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+)
+from minigrad.ops import avg_pool1d, avg_pool2d, conv1d, conv2d, max_pool1d, max_pool2d, pad
+from minigrad.tensor import Tensor
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "batch_norm",
+    "bilinear",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "celu",
+    "conv1d",
+    "conv2d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "cross_entropy",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "elu",
+    "embedding",
+    "gelu",
+    "glu",
+    "group_norm",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "huber_loss",
+    "instance_norm",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "leaky_relu_",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool2d",
+    "mish",
+    "mse_loss",
+    "nll_loss",
+    "normalize",
+    "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pixel_shuffle",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "rms_norm",
+    "selu",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "triplet_margin_loss",
+]
+
+# ------------------------------------------------------------------------ activations
+
+
+def _activate(fn: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
+    """``fn(input)``, written back into `input` if `inplace`.
+
+    The gradient of `fn` may need its input, so it gets a copy of what is about to be overwritten.
+    """
+    if not inplace:
+        return fn(input)
+    return input.copy_(fn(input.clone()))
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(input, 0)"""
+    return input.relu_() if inplace else ops.relu(input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """`relu` in place."""
+    return input.relu_()
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """clamp(input, 0, 6)"""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """input where positive, else negative_slope * input"""
+    return _activate(lambda x: ops.leaky_relu(x, negative_slope), input, inplace)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """`leaky_relu` in place."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """input where positive, else alpha * (exp(input) - 1)"""
+    return _activate(lambda x: ops.elu(x, alpha, 1.0), input, inplace)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """scale * elu(input, alpha) with the constants of self-normalising networks"""
+    alpha, scale = 1.6732632423543772, 1.0507009873554805
+    return _activate(lambda x: ops.elu(x, scale * alpha, scale), input, inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1))"""
+    return _activate(lambda x: ops.celu(x, alpha), input, inplace)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """input * Phi(input); approximate 'none' or 'tanh'"""
+    if approximate == "none":
+        return ops.gelu(input)
+    if approximate == "tanh":
+        return ops.gelu_tanh(input)
+    raise RuntimeError("approximate argument must be either none or tanh.")
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * sigmoid(input)"""
+    return _activate(ops.silu, input, inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * tanh(softplus(input))"""
+    return _activate(lambda x: x * softplus(x).tanh(), input, inplace)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-input))"""
+    return ops.sigmoid(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """tanh(input)"""
+    return ops.tanh(input)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(input)), without overflow"""
+    return ops.logsigmoid(input)
+
+
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """log(1 + exp(beta * input)) / beta; `input` itself where beta * input > threshold"""
+    return ops.softplus(input, beta, threshold)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """input / (1 + |input|)"""
+    return ops.softsign(input)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """input - tanh(input)"""
+    return input - input.tanh()
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """input moved towards zero by lambd, zero within it"""
+    if lambd < 0:
+        raise RuntimeError(
+            f"lambda must be greater or equal to 0, but found to be {float(lambd):g}."
+        )
+    # x - clamp(x) has torch's gradient: 1 outside [-lambd, lambd], 0 within.
+    return input - input.clamp(-lambd, lambd)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """input where |input| > lambd, else zero"""
+    return input.masked_fill(input.detach().abs() <= lambd, 0)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """clamp(input, min_val, max_val), with gradient 0 at both ends"""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return _activate(lambda x: ops.hardtanh(x, min_val, max_val), input, inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """clamp(input / 6 + 1 / 2, 0, 1)"""
+    return _activate(ops.hardsigmoid, input, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * hardsigmoid(input)"""
+    return _activate(ops.hardswish, input, inplace)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """input where input > threshold, else value"""
+    return _activate(lambda x: ops.threshold(x, threshold, value), input, inplace)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """leaky_relu with a slope per channel: weight (C,) along dimension 1, or (1,)"""
+    if weight.numel() != 1:
+        channels = input.shape[1] if input.dim() > 1 else 1
+        if weight.numel() != channels:
+            raise RuntimeError(
+                "prelu: Mismatch of parameter numbers and input channel size. Found parameter "
+                f"numbers = {weight.numel()} and channel size = {channels}."
+            )
+        weight = weight.reshape(-1, *(1,) * (input.dim() - 2))
+    return ops.prelu(input, weight)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """a * sigmoid(b), where a and b are the halves of input along dim"""
+    size = input.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    a, b = input.split(size // 2, dim)
+    return a * b.sigmoid()
+
+
+def _dim_or_guess(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
+    if dim is not None:
+        return dim
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. "
+        "Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel + 1,
+    )
+    return 0 if input.dim() in (0, 1, 3) else 1
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """exp(input) / sum(exp(input)) along dim"""
+    dim = _dim_or_guess("softmax", input, dim, _stacklevel)
+    return ops.softmax(input if dtype is None else input.to(dtype), dim)
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """softmax(-input)"""
+    dim = _dim_or_guess("softmin", input, dim, _stacklevel)
+    return softmax(-input, dim, dtype=dtype)
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """log(softmax(input)) along dim"""
+    dim = _dim_or_guess("log_softmax", input, dim, _stacklevel)
+    return ops.log_softmax(input if dtype is None else input.to(dtype), dim)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """Sample from the Gumbel-softmax distribution (Jang et al. 2017); `hard` gives one-hot
+    values with the soft gradient."""
+    uniform = minigrad.rand_like(logits.detach())
+    gumbels = -((-(uniform + eps).log()) + eps).log()
+    soft = softmax((logits + gumbels) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.detach().argmax(dim, keepdim=True)
+    one = minigrad.zeros_like(soft.detach()).scatter_(dim, index, 1.0)
+    return one - soft.detach() + soft
+
+
+# ------------------------------------------------------------------------ linear and lookup
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input (..., in) @ weight (out, in).T + bias (out,)"""
+    return ops.linear(input, weight, bias)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """y[..., o] = input1 @ weight[o] @ input2 + bias[o]; weight (out, in1, in2)"""
+    out_features, in1, in2 = weight.shape
+    if input1.shape[-1] != in1 or input2.shape[-1] != in2:
+        raise RuntimeError(
+            f"bilinear(): input features {input1.shape[-1]} and {input2.shape[-1]} do not match "
+            f"weight of shape {tuple(weight.shape)}"
+        )
+    lead = tuple(input1.shape[:-1])
+    a, b = input1.reshape(-1, in1), input2.reshape(-1, in2)
+    # (n, in1) @ (in1, out * in2): one matrix product, then a row-wise dot with b.
+    left = a @ weight.permute(1, 0, 2).reshape(in1, out_features * in2)
+    y = (left.reshape(-1, out_features, in2) * b.unsqueeze(1)).sum(-1)
+    y = y if bias is None else y + bias
+    return y.reshape(*lead, out_features)
+
+
+def _check_embedding_options(max_norm: Any, scale_grad_by_freq: bool, sparse: bool) -> None:
+    for name, value in (
+        ("max_norm", max_norm is not None),
+        ("scale_grad_by_freq", scale_grad_by_freq),
+        ("sparse", sparse),
+    ):
+        if value:
+            raise NotImplementedError(f"embedding: the option {name} is not available in minigrad")
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of weight (V, D) at the integers input (...): (..., D); no gradient at padding_idx"""
+    _check_embedding_options(max_norm, scale_grad_by_freq, sparse)
+    if padding_idx is not None:
+        rows = weight.shape[0]
+        if not -rows <= padding_idx < rows:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= rows
+    return ops.embedding(weight, input, padding_idx)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """int64 (..., num_classes) with a one at each class; -1 takes the largest class plus one"""
+    if tensor.dtype != minigrad.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if tensor.numel() == 0:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return minigrad.zeros((*tensor.shape, num_classes), dtype=minigrad.int64)
+    if int(tensor.min()) < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    largest = int(tensor.max())
+    if num_classes == -1:
+        num_classes = largest + 1
+    elif num_classes < 1:
+        raise RuntimeError("num_classes should be positive")
+    elif largest >= num_classes:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    classes = minigrad.arange(num_classes, device=tensor.device)
+    return (tensor.unsqueeze(-1) == classes).to(minigrad.int64)
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """input / max(norm of order p along dim, eps)"""
+    return input / input.norm(p, dim, keepdim=True).clamp(min=eps)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)) along dim"""
+    dot = (x1 * x2).sum(dim)
+    norms = [x.norm(2, dim).clamp(min=eps) for x in (x1, x2)]
+    return dot / (norms[0] * norms[1])
+
+
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """Norm of order p of x1 - x2 + eps along the last dimension"""
+    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(..., C * r * r, H, W) to (..., C, H * r, W * r)"""
+    *lead, channels, height, width = input.shape
+    r = upscale_factor
+    if channels % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
+            f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
+        )
+    out = channels // (r * r)
+    n = len(lead)
+    split = input.reshape(*lead, out, r, r, height, width)
+    order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return split.permute(*order).reshape(*lead, out, height * r, width * r)
+
+
+# ------------------------------------------------------------------------ dropout
+
+
+def _check_probability(p: float) -> None:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero each element with probability p, scale the rest by 1 / (1 - p); only in training"""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    return _activate(lambda x: ops.dropout(x, p), input, inplace)
+
+
+def _channel_dropout(input: Tensor, p: float, inplace: bool, channels: tuple[int, ...]) -> Tensor:
+    shape = (*channels, *(1,) * (input.dim() - len(channels)))
+    mask = ops.dropout(minigrad.ones(shape, dtype=input.dtype, device=input.device), p)
+    return input.mul_(mask) if inplace else input * mask
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zero entire channels of (N, C, L) or (C, L)"""
+    _check_probability(p)
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. "
+            "Note that dropout1d exists to provide channel-wise dropout on inputs with 1 "
+            "spatial dimension, a channel dimension, and an optional batch dimension "
+            "(i.e. 2D or 3D inputs)."
+        )
+    if not training or p == 0.0:
+        return input
+    return _channel_dropout(input, p, inplace, tuple(input.shape[:-1]))
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zero entire channels of (N, C, H, W); a 3-D input is (N, C, L), as in torch"""
+    _check_probability(p)
+    if input.dim() not in (3, 4):
+        warnings.warn(
+            f"dropout2d: Received a {input.dim()}-D input to dropout2d, which is deprecated "
+            "and will result in an error in a future release. To retain the behavior and "
+            "silence this warning, please use dropout instead. Note that dropout2d exists to "
+            "provide channel-wise dropout on inputs with 2 spatial dimensions, a channel "
+            "dimension, and an optional batch dimension (i.e. 3D or 4D inputs).",
+            stacklevel=2,
+        )
+    if not training or p == 0.0:
+        return input
+    return _channel_dropout(input, p, inplace, tuple(input.shape[:2]))
+
+
+# ------------------------------------------------------------------------ normalisation
+
+
+def _require_several(shape: tuple[int, ...], per_channel: int) -> None:
+    if per_channel == 1:
+        raise ValueError(
+            "Expected more than 1 value per channel when training, "
+            f"got input size {minigrad.Size(shape)}"
+        )
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel (dimension 1) of input (N, C, ...).
+
+    In training with the statistics of the batch, which also move the running ones (the variance
+    unbiased); otherwise with the running statistics.
+    """
+    for name, value in (("running_mean", running_mean), ("weight", weight), ("bias", bias)):
+        if value is not None and value.numel() != input.shape[1]:
+            raise RuntimeError(
+                f"{name} should contain {input.shape[1]} elements not {value.numel()}"
+            )
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RuntimeError(
+                "batch_norm: running_mean and running_var must be given in evaluation mode"
+            )
+        return ops.batch_norm_apply(input, running_mean, running_var, weight, bias, eps)
+    count = input.numel() // max(input.shape[1], 1)
+    _require_several(tuple(input.shape), count)
+    output, mean, invstd = ops.batch_norm(input, weight, bias, eps)
+    if running_mean is not None or running_var is not None:
+        with minigrad.no_grad():
+            if running_mean is not None:
+                running_mean.mul_(1 - momentum).add_(mean, alpha=momentum)
+            if running_var is not None:
+                unbiased = (invstd**-2 - eps) * (count / (count - 1))
+                running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
+    return output
+
+
+def _normalize_rows(input: Tensor, rows: int, eps: float) -> Tensor:
+    """Zero mean, unit variance of each of `rows` equal contiguous parts of `input`.
+
+    This is batch norm of one sample with `rows` channels, so it runs the same fused kernels.
+    """
+    flat = input.reshape(1, rows, -1)
+    return ops.batch_norm(flat, None, None, eps)[0].reshape(input.shape)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel of each sample of input (N, C, ...) by itself"""
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    samples, channels = input.shape[:2]
+    count = math.prod(input.shape[2:])
+    if count == 1:
+        raise ValueError(
+            "Expected more than 1 spatial element when training, "
+            f"got input size {minigrad.Size(tuple(input.shape))}"
+        )
+    if running_mean is not None:
+        with minigrad.no_grad():
+            rows = input.detach().reshape(samples, channels, -1)
+            running_mean.mul_(1 - momentum).add_(rows.mean(-1).mean(0), alpha=momentum)
+            running_var.mul_(1 - momentum).add_(rows.var(-1).mean(0), alpha=momentum)
+    output = _normalize_rows(input, samples * channels, eps)
+    return _affine(output, weight, bias, (channels, *(1,) * (input.dim() - 2)))
+
+
+def _affine(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, shape: tuple[int, ...]
+) -> Tensor:
+    if weight is not None:
+        x = x * weight.reshape(shape)
+    if bias is not None:
+        x = x + bias.reshape(shape)
+    return x
+
+
+def _check_normalized_shape(name: str, input: Tensor, shape: tuple[int, ...]) -> None:
+    if not shape or tuple(input.shape[-len(shape) :]) != shape:
+        wanted = ", ".join(["*", *map(str, shape)])
+        raise RuntimeError(
+            f"{name}: Given normalized_shape={list(shape)}, expected input with shape "
+            f"[{wanted}], but got input of size{list(input.shape)}"
+        )
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise over the trailing dimensions normalized_shape, then weight and bias"""
+    shape = tuple(normalized_shape)
+    _check_normalized_shape("layer_norm", input, shape)
+    if input.numel() == 0:
+        return _affine(input, weight, bias, shape)
+    output = _normalize_rows(input, input.numel() // math.prod(shape), eps)
+    return _affine(output, weight, bias, shape)
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """input / sqrt(mean(input**2) + eps) over the trailing dimensions normalized_shape"""
+    shape = tuple(normalized_shape)
+    _check_normalized_shape("rms_norm", input, shape)
+    if eps is None:
+        eps = minigrad.finfo(input.dtype).eps
+    dims = tuple(range(-len(shape), 0))
+    output = input * (input * input).mean(dims, keepdim=True).add(eps).rsqrt()
+    return output if weight is None else output * weight
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each of num_groups groups of channels of each sample of input (N, C, ...)"""
+    if input.dim() < 2:
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {input.dim()}"
+        )
+    samples, channels = input.shape[:2]
+    if channels % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input "
+            f"of shape {list(input.shape)} and num_groups={num_groups}"
+        )
+    _require_several(
+        (samples * num_groups, channels // num_groups, *input.shape[2:]),
+        input.numel() // max(samples * num_groups, 1),
+    )
+    output = _normalize_rows(input, samples * num_groups, eps)
+    return _affine(output, weight, bias, (channels, *(1,) * (input.dim() - 2)))

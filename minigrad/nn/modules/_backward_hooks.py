@@ -1,0 +1,91 @@
+"""Full backward hooks of a module.
+
+A module is not a node of the graph: it has as many as `forward` creates.  Two identity
+functions, one around its inputs and one around its outputs, give it a boundary; the hooks run
+when gradients cross the boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minigrad.autograd import Function
+from minigrad.tensor import Tensor
+
+
+class _Boundary(Function):
+    """Identity whose backward hands the gradients to ``callback(grads) -> grads``."""
+
+    @staticmethod
+    def forward(ctx: Any, callback: Callable[[tuple], tuple], *tensors: Tensor) -> tuple:
+        ctx.callback = callback
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple:
+        return (None, *ctx.callback(grads))
+
+
+def _cross(callback: Callable[[tuple], tuple], values: tuple) -> tuple[tuple, bool]:
+    """Send the tensors among `values` through a boundary; also whether any has a gradient."""
+    where = [i for i, value in enumerate(values) if isinstance(value, Tensor)]
+    tracked = any(values[i].requires_grad for i in where)
+    if not tracked:
+        return values, False
+
+    def on_tensors(grads: tuple) -> tuple:
+        full: list[Any] = [None] * len(values)
+        for i, grad in zip(where, grads, strict=True):
+            full[i] = grad
+        new = callback(tuple(full))
+        return tuple(new[i] for i in where)
+
+    crossed = _Boundary.apply(on_tensors, *(values[i] for i in where))
+    out = list(values)
+    for i, tensor in zip(where, crossed, strict=True):
+        out[i] = tensor
+    return tuple(out), True
+
+
+def _replaced(new: Any, old: tuple, what: str) -> tuple:
+    """Check what a hook returned in the place of `old`."""
+    if new is None:
+        return old
+    new = new if isinstance(new, tuple) else (new,)
+    if len(new) != len(old):
+        raise RuntimeError(
+            f"Backward hook returned an invalid number of {what}, got {len(new)}, "
+            f"but expected {len(old)}"
+        )
+    return new
+
+
+def call_with_backward_hooks(
+    module: Any, call: Callable[[tuple, dict], Any], args: tuple, kwargs: dict
+) -> Any:
+    """Run ``call(args, kwargs)`` with the module's full backward (pre-)hooks attached."""
+    pre_hooks = list(module._backward_pre_hooks.values())
+    hooks = list(module._backward_hooks.values())
+    seen: dict[str, tuple] = {}
+
+    def run_hooks(grad_input: tuple) -> tuple:
+        for hook in hooks:
+            new = hook(module, grad_input, seen["grad_output"])
+            grad_input = _replaced(new, grad_input, "grad_input")
+        return grad_input
+
+    def at_output(grad_output: tuple) -> tuple:
+        for hook in pre_hooks:
+            grad_output = _replaced(hook(module, grad_output), grad_output, "grad_output")
+        seen["grad_output"] = grad_output
+        if not inputs_tracked:
+            # No gradient will ever reach the inputs: the hooks run here, as torch does.
+            run_hooks((None,) * len(args))
+        return grad_output
+
+    args, inputs_tracked = _cross(run_hooks, args)
+    result = call(args, kwargs)
+    if isinstance(result, tuple):
+        return _cross(at_output, result)[0]
+    return _cross(at_output, (result,))[0][0]

@@ -1,0 +1,171 @@
+"""Batch and instance normalisation (Ioffe & Szegedy 2015; Ulyanov et al. 2016)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minigrad
+from minigrad.nn import functional as F
+from minigrad.nn import init
+from minigrad.nn.modules.module import Module
+from minigrad.nn.parameter import Parameter
+from minigrad.tensor import Tensor
+
+
+class _NormBase(Module):
+    """Affine parameters and running statistics, per channel."""
+
+    _version = 2  # as torch: version 2 has num_batches_tracked
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        kind = {"device": device, "dtype": dtype}
+        if affine:
+            self.weight = Parameter(minigrad.empty(num_features, **kind))
+            self.bias = Parameter(minigrad.empty(num_features, **kind))
+        else:
+            self.register_parameter("weight", None)
+            self.register_parameter("bias", None)
+        if track_running_stats:
+            self.register_buffer("running_mean", minigrad.zeros(num_features, **kind))
+            self.register_buffer("running_var", minigrad.ones(num_features, **kind))
+            count = minigrad.tensor(0, dtype=minigrad.int64, device=device)
+            self.register_buffer("num_batches_tracked", count)
+        else:
+            self.register_buffer("running_mean", None)
+            self.register_buffer("running_var", None)
+            self.register_buffer("num_batches_tracked", None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Mean 0, variance 1, no batches seen."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Running statistics and affine parameters as new."""
+        self.reset_running_stats()
+        if self.affine:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict, *rest: Any):
+        # Checkpoints older than version 2 have no batch counter: keep ours.
+        key = prefix + "num_batches_tracked"
+        version = local_metadata.get("version")
+        old = version is None or version < 2
+        if old and self.num_batches_tracked is not None and key not in state_dict:
+            state_dict[key] = self.num_batches_tracked
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+class _BatchNorm(_NormBase):
+    def _check_input_dim(self, input: Tensor) -> None:
+        raise NotImplementedError
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:  # cumulative average over all batches
+                momentum = 1.0 / float(self.num_batches_tracked)
+        # Without running statistics, evaluation uses the batch's own.
+        use_batch = self.training or self.running_mean is None
+        keep = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if keep else None,
+            self.running_var if keep else None,
+            self.weight,
+            self.bias,
+            use_batch,
+            momentum,
+            self.eps,
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation over (N, C) or (N, C, L), statistics per channel C.
+
+    `momentum` None averages over all batches; without `track_running_stats` evaluation also
+    uses the batch's statistics.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() not in (2, 3):
+            raise ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation over (N, C, H, W), statistics per channel C; see `BatchNorm1d`."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() != 4:
+            raise ValueError(f"expected 4D input (got {input.dim()}D input)")
+
+
+class _InstanceNorm(_NormBase):
+    _dims: int
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        batched = self._dims + 2
+        if input.dim() not in (batched - 1, batched):
+            raise ValueError(
+                f"expected {batched - 1}D or {batched}D input (got {input.dim()}D input)"
+            )
+        if input.dim() == batched - 1:
+            return self._normalise(input.unsqueeze(0)).squeeze(0)
+        return self._normalise(input)
+
+    def _normalise(self, input: Tensor) -> Tensor:
+        return F.instance_norm(
+            *(input, self.running_mean, self.running_var, self.weight, self.bias),
+            *(self.training or not self.track_running_stats, self.momentum, self.eps),
+        )
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Normalises each sample's channels of (N, C, L) by their own mean and variance."""
+
+    _dims = 1
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Normalises each sample's channels of (N, C, H, W) by their own mean and variance."""
+
+    _dims = 2

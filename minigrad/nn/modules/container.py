@@ -1,0 +1,337 @@
+"""Modules that hold modules or parameters: Sequential, ModuleList/Dict, ParameterList/Dict."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from minigrad.nn.modules.module import Module
+from minigrad.nn.parameter import Parameter
+from minigrad.tensor import Tensor
+
+
+class _Indexed(Module):
+    """Children named "0", "1", ...: what Sequential and ModuleList share."""
+
+    def _key(self, index: int) -> str:
+        size = len(self)
+        index = operator.index(index)
+        if not -size <= index < size:
+            raise IndexError(f"index {index} is out of range")
+        return list(self._modules)[index % size]
+
+    def _renumber(self, modules: Iterable[Module]) -> None:
+        self._modules.clear()
+        for i, module in enumerate(modules):
+            self.add_module(str(i), module)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        setattr(self, self._key(index), module)
+
+    def append(self, module: Module) -> Any:
+        """Add `module` at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Any:
+        """Add every module of `modules` at the end."""
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def insert(self, index: int, module: Module) -> Any:
+        """Put `module` before position `index`."""
+        modules = list(self._modules.values())
+        modules.insert(index, module)
+        self._renumber(modules)
+        return self
+
+    def pop(self, index: int) -> Module:
+        """Remove the module at `index` and return it."""
+        module = self._modules[self._key(index)]
+        del self[index]
+        return module
+
+    def __delitem__(self, index: int | slice) -> None:
+        modules = list(self._modules.values())
+        if isinstance(index, int):
+            self._key(index)
+        del modules[index]
+        self._renumber(modules)
+
+
+class Sequential(_Indexed):
+    """Modules applied one after another: ``Sequential(a, b)(x) == b(a(x))``.
+
+    Args: modules in order, or one OrderedDict of name -> module.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            for i, module in enumerate(args):
+                self.add_module(str(i), module)
+
+    def forward(self, input: Any) -> Any:
+        for module in self._modules.values():
+            input = module(input)
+        return input
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(OrderedDict(list(self._modules.items())[index]))
+        return self._modules[self._key(index)]
+
+    def __add__(self, other: Sequential) -> Sequential:
+        if not isinstance(other, Sequential):
+            raise ValueError(
+                "add operator supports only objects of Sequential class, "
+                f"but {type(other)} is given."
+            )
+        return Sequential(*self, *other)
+
+
+class ModuleList(_Indexed):
+    """A list of modules that the enclosing module sees; it has no `forward`."""
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.extend(modules)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(list(self._modules.values())[index])
+        return self._modules[self._key(index)]
+
+    def extend(self, modules: Iterable[Module]) -> ModuleList:
+        """Add every module of `modules` at the end."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(
+                "ModuleList.extend should be called with an iterable, but got "
+                + type(modules).__name__
+            )
+        return super().extend(modules)
+
+    __iadd__ = extend
+
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+
+class ModuleDict(Module):
+    """A dict of modules that the enclosing module sees, in insertion order."""
+
+    def __init__(self, modules: Any = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.update(modules)
+
+    def __getitem__(self, key: str) -> Module:
+        return self._modules[key]
+
+    def __setitem__(self, key: str, module: Module) -> None:
+        self.add_module(key, module)
+
+    def __delitem__(self, key: str) -> None:
+        del self._modules[key]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._modules
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._modules.keys()
+
+    def values(self) -> Iterable[Module]:
+        """The modules."""
+        return self._modules.values()
+
+    def items(self) -> Iterable[tuple[str, Module]]:
+        """``(name, module)`` pairs."""
+        return self._modules.items()
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._modules.clear()
+
+    def pop(self, key: str) -> Module:
+        """Remove `key` and return its module."""
+        return self._modules.pop(key)
+
+    def update(self, modules: Any) -> None:
+        """Add the pairs of a mapping or of an iterable of pairs."""
+        for key, module in _pairs(modules, "ModuleDict.update"):
+            self[key] = module
+
+
+def _pairs(source: Any, what: str) -> list[tuple[str, Any]]:
+    if isinstance(source, (Mapping, ModuleDict, ParameterDict)):
+        return list(source.items())
+    if not isinstance(source, Iterable):
+        raise TypeError(
+            f"{what} should be called with an iterable of key/value pairs, but got "
+            + type(source).__name__
+        )
+    pairs = []
+    for i, pair in enumerate(source):
+        if not isinstance(pair, Iterable):
+            raise TypeError(f"{what} sequence element #{i} should be Iterable; is {type(pair)}")
+        pair = tuple(pair)
+        if len(pair) != 2:
+            raise ValueError(f"{what} sequence element #{i} has length {len(pair)}; 2 is required")
+        pairs.append(pair)
+    return pairs
+
+
+def _as_parameter(value: Any) -> Any:
+    """Tensors become Parameters, as in torch; everything else is kept as it is."""
+    if isinstance(value, Tensor) and not isinstance(value, Parameter):
+        return Parameter(value)
+    return value
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor):
+        kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+        size = "x".join(str(n) for n in value.shape)
+        return f"{kind} containing: [{value.dtype} of size {size}]"
+    return f"Object of type: {type(value).__name__}"
+
+
+class ParameterList(Module):
+    """A list of parameters that the enclosing module sees; plain tensors become parameters."""
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        self._size = 0
+        if values is not None:
+            self.extend(values)
+
+    def _key(self, index: int) -> str:
+        index = operator.index(index)
+        if not -self._size <= index < self._size:
+            raise IndexError(f"index {index} is out of range")
+        return str(index % self._size)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)([self[i] for i in range(*index.indices(len(self)))])
+        return getattr(self, self._key(index))
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        setattr(self, self._key(index), _as_parameter(value))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self))])
+
+    def append(self, value: Any) -> ParameterList:
+        """Add `value` at the end."""
+        self._size += 1
+        self[self._size - 1] = value
+        return self
+
+    def extend(self, values: Iterable[Any]) -> ParameterList:
+        """Add every value at the end."""
+        if not isinstance(values, Iterable) or isinstance(values, Tensor):
+            raise TypeError(
+                "ParameterList.extend should be called with an iterable, but got "
+                + type(values).__name__
+            )
+        for value in values:
+            self.append(value)
+        return self
+
+    __iadd__ = extend
+
+    def __repr__(self) -> str:
+        lines = [f"({i}): {_describe(value)}" for i, value in enumerate(self)]
+        return "ParameterList(" + "".join("\n  " + line for line in lines) + "\n)"
+
+
+class ParameterDict(Module):
+    """A dict of parameters that the enclosing module sees; plain tensors become parameters."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self._names: dict[str, None] = {}
+        if parameters is not None:
+            self.update(parameters)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._names:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._names[key] = None
+        setattr(self, key, _as_parameter(value))
+
+    def __delitem__(self, key: str) -> None:
+        del self._names[key]
+        delattr(self, key)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._names
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._names.keys()
+
+    def values(self) -> Iterable[Any]:
+        """The parameters."""
+        return [self[name] for name in self._names]
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """``(name, parameter)`` pairs."""
+        return [(name, self[name]) for name in self._names]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The parameter `key`, or `default`."""
+        return self[key] if key in self._names else default
+
+    def pop(self, key: str) -> Any:
+        """Remove `key` and return its parameter."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def clear(self) -> None:
+        """Remove everything."""
+        for key in list(self._names):
+            del self[key]
+
+    def update(self, parameters: Any) -> None:
+        """Add the pairs of a mapping or of an iterable of pairs."""
+        for key, value in _pairs(parameters, "ParameterDict.update"):
+            self[key] = value
+
+    def __repr__(self) -> str:
+        lines = [f"({name}): {_describe(value)}" for name, value in self.items()]
+        return "ParameterDict(" + "".join("\n  " + line for line in lines) + "\n)"

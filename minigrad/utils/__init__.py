@@ -1,0 +1,5 @@
+"""Helpers around training that are not part of the engine: `minigrad.utils.data`, hook handles."""
+
+from minigrad.utils import data, hooks
+
+__all__ = ["data", "hooks"]

@@ -1,0 +1,47 @@
+"""The handle that every ``register_*_hook`` returns."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+_ids = itertools.count()
+
+
+class RemovableHandle:
+    """Removes one hook from the table it was registered in; usable as a context manager."""
+
+    def __init__(self, hooks: MutableMapping[int, Any], *extra: MutableMapping[int, Any]) -> None:
+        self.id = next(_ids)
+        # Weak, so that a forgotten handle does not keep a whole module alive.
+        self._tables = tuple(weakref.ref(table) for table in (hooks, *extra))
+
+    def remove(self) -> None:
+        """Remove the hook; a second call does nothing."""
+        for ref in self._tables:
+            table = ref()
+            if table is not None:
+                table.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.remove()
+
+
+def add_hook(
+    table: OrderedDict[int, Any],
+    hook: Callable[..., Any],
+    *extra: OrderedDict[int, Any],
+    prepend: bool = False,
+) -> RemovableHandle:
+    """Put `hook` last (or first) in `table`; `extra` tables are cleaned by the same handle."""
+    handle = RemovableHandle(table, *extra)
+    table[handle.id] = hook
+    if prepend:
+        table.move_to_end(handle.id, last=False)
+    return handle
