@@ -1,0 +1,122 @@
+"""How the benchmarks measure: side by side in one process, taking turns, medians and spreads.
+
+Import this first: it makes the source tree importable where the project is not installed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "torch")
+
+
+@dataclass
+class Timing:
+    """Seconds a call takes: the median of the turns, and the quartiles' distance over it."""
+
+    median: float
+    spread: float
+    turns: int
+
+    def __str__(self) -> str:
+        return f"{format_seconds(self.median):>9} ±{self.spread:4.0%}"
+
+
+def format_seconds(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def side_by_side(
+    functions: dict[str, Callable[[], object]], turns: int = 15, turn_seconds: float = 0.2
+) -> dict[str, Timing]:
+    """Time the functions in turns, each turn as many calls as fill `turn_seconds`.
+
+    Every function is called before the clock starts until two calls in a row take about the same
+    (a first call compiles). Garbage is collected between turns, never in one.
+    """
+    counts = {name: _calibrate(function, turn_seconds) for name, function in functions.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    names = list(functions)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for turn in range(turns):
+            gc.collect()
+            for name in names if turn % 2 == 0 else reversed(names):
+                seconds[name].append(_time(functions[name], counts[name]))
+    finally:
+        if collecting:
+            gc.enable()
+    return {name: _summary(values) for name, values in seconds.items()}
+
+
+def _time(function: Callable[[], object], count: int) -> float:
+    started = time.perf_counter()
+    for _ in range(count):
+        function()
+    return (time.perf_counter() - started) / count
+
+
+def _calibrate(function: Callable[[], object], turn_seconds: float) -> int:
+    before = _time(function, 1)
+    for _ in range(20):
+        now = _time(function, 1)
+        if now > 0.7 * before:
+            break
+        before = now
+    count = 1
+    while (spent := _time(function, count) * count) < turn_seconds / 2:
+        count = max(2 * count, int(count * turn_seconds / 2 / max(spent, 1e-9)))
+    return max(1, round(count * turn_seconds / max(spent, 1e-9)))
+
+
+def _summary(values: list[float]) -> Timing:
+    median = statistics.median(values)
+    low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (median,) * 3
+    return Timing(median, (high - low) / median, len(values))
+
+
+def environment(threads: int) -> dict:
+    """The machine, the date and the versions: what a figure means nothing without."""
+    from minigrad.commands import doctor
+
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "machine": f"{doctor.cpu_name()}, {doctor.cores()} cores, {platform.machine()}",
+        "date": datetime.date.today().isoformat(),
+        "threads": threads,
+        "versions": versions,
+    }
+
+
+def write_json(path: str, threads: int, rows: list[dict]) -> None:
+    """Write rows, whose Timing values become objects, beside the environment they came from."""
+    plain = [
+        {key: asdict(value) if isinstance(value, Timing) else value for key, value in row.items()}
+        for row in rows
+    ]
+    text = json.dumps({**environment(threads), "rows": plain}, indent=1)
+    Path(path).write_text(text + "\n")
+    print(f"written: {path}")

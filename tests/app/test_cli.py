@@ -1,0 +1,287 @@
+"""The command line: what each command prints, and the one line that a mistake gets."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kernels
+import minigrad
+from minigrad import cli, datasets
+from minigrad.commands import bench, doctor, plot
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def shell(*argv: str, **environment: str) -> subprocess.CompletedProcess:
+    """`python -m minigrad ARGV` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "minigrad", *argv],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+def status(argv: list[str]) -> int:
+    """The exit status of a command line that is run in this process."""
+    try:
+        return cli.main(argv)
+    except SystemExit as error:  # argparse leaves this way
+        return error.code
+
+
+@pytest.fixture(autouse=True)
+def _same_backend_afterwards():
+    before = minigrad.backends.get()
+    yield
+    minigrad.backends.set(before)
+
+
+def epoch_lines(text: str) -> list[str]:
+    """The lines of epochs, without their seconds."""
+    lines = [line for line in text.splitlines() if line.startswith("epoch ")]
+    return [re.sub(r"\s+[\d.]+ s$", "", line) for line in lines]
+
+
+# help and mistakes
+
+
+@pytest.mark.parametrize("argv", [["--help"], *([name, "--help"] for name in cli.COMMANDS)])
+def test_help(argv, capsys):
+    assert status(argv) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: minigrad")
+    assert "%" not in text  # an unformatted default
+
+
+def test_the_module_is_the_command():
+    done = shell("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("minigrad ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "COMMAND"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["train", "--epochs", "0"], "--epochs: expected a number above 0, got '0'"),
+        (["train", "--epochs", "many"], "--epochs: expected a number above 0, got 'many'"),
+        (["train", "--batch-size", "-3"], "--batch-size: expected a number above 0"),
+        (["train", "--lr", "nan"], "--lr: expected a number above 0, got 'nan'"),
+        (["train", "--lr", "inf"], "--lr: expected a number above 0, got 'inf'"),
+        (["train", "--model", "transformer"], "invalid choice: 'transformer'"),
+        (["train", "--dataset", "imagenet"], "invalid choice: 'imagenet'"),
+        (["train", "--optimizer", "lion"], "invalid choice: 'lion'"),
+        (["train", "--backend", "cudnn"], "'cudnn'"),
+        (["train", "--device", "tpu"], "tpu"),
+        (["train", "--save", "no/such/folder/net.mg"], "--save: there is no folder no/such/folder"),
+        (["train", "--plot", "no/such/folder/a.png"], "--plot: there is no folder no/such/folder"),
+        (["train", "--save", "."], "--save: . is a folder; name a file in it"),
+        (["catalog", "quantum"], "no kernel family 'quantum'; there are"),
+        (["bench", "gpu"], "invalid choice: 'gpu'"),
+        (["bench", "--json", "x.json"], "--json needs the name of one benchmark"),
+    ],
+)
+def test_a_mistake_is_one_kind_line(argv, message, capsys):
+    assert status(argv) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert err.startswith("minigrad")
+    assert "epoch" not in out
+
+
+def test_no_traceback_from_a_process():
+    done = shell("train", "--backend", "cudnn")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_missing_gpu_is_named(capsys):
+    if minigrad.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    assert status(["train", "--device", "cuda"]) == 2
+    assert "cuda" in capsys.readouterr().err
+
+
+def test_a_missing_matplotlib_is_named(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(plot.importlib.util, "find_spec", lambda name: None)
+    assert status(["train", "--plot", str(tmp_path / "a.png")]) == 2
+    assert "pip install 'minigrad[plot]'" in capsys.readouterr().err
+
+
+def test_offline_is_one_line(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("MINIGRAD_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(datasets, "MNIST_MIRRORS", ("http://127.0.0.1:9/",))
+    assert status(["train", "--dataset", "mnist"]) == 2
+    err = capsys.readouterr().err.strip()
+    assert "could not be downloaded" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_loss_that_is_not_finite_stops_the_training(capsys):
+    argv = ["train", "--backend", "numpy", "--model", "mlp", "--optimizer", "sgd", "--lr", "1e30"]
+    assert status([*argv, "--epochs", "1"]) == 2
+    assert "a smaller --lr may help" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.COMMANDS["catalog"], "run", interrupted)
+    assert status(["catalog"]) == 130
+    assert capsys.readouterr().err == "minigrad catalog: interrupted\n"
+
+
+# train
+
+
+def test_train_reaches_98_percent_with_its_defaults():
+    done = shell("train")
+    assert done.returncode == 0, done.stderr
+    final = re.search(r"^test accuracy ([\d.]+)%", done.stdout, re.MULTILINE)
+    assert float(final[1]) >= 98.0
+    assert len(epoch_lines(done.stdout)) == 12
+    table = done.stdout.partition("launches")[2]
+    for family in ("conv", "pool", "matmul", "cross_entropy", "adam"):
+        assert family in table, f"no {family} kernel in the table of kernels that ran"
+
+
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+def test_the_same_seed_gives_the_same_result(backend, capsys):
+    argv = ["train", "--epochs", "2", "--batch-size", "128", "--backend", backend]
+    runs = []
+    for seed in ("1", "1", "2"):
+        assert status([*argv, "--seed", seed]) == 0
+        runs.append(epoch_lines(capsys.readouterr().out))
+    assert len(runs[0]) == 2
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_the_other_model_and_optimisers_learn(optimizer, capsys):
+    argv = ["train", "--model", "mlp", "--epochs", "4", "--optimizer", optimizer]
+    assert status([*argv, "--backend", "numpy"]) == 0
+    final = re.search(r"test accuracy ([\d.]+)%", capsys.readouterr().out)
+    assert float(final[1]) > 90
+
+
+def test_save_and_plot(tmp_path, capsys):
+    saved, curves = tmp_path / "net.mg", tmp_path / "curves.png"
+    argv = ["train", "--model", "mlp", "--epochs", "2", "--backend", "numpy"]
+    assert status([*argv, "--save", str(saved), "--plot", str(curves)]) == 0
+    printed = re.search(r"test accuracy ([\d.]+)%", capsys.readouterr().out)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["curves.png", "net.mg"]
+    assert curves.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+    checkpoint = minigrad.load(saved)
+    assert checkpoint["model"] == "mlp"
+    from minigrad.commands import models
+
+    model = models.build("mlp", minigrad.nn, (1, 8, 8))
+    model.load_state_dict(checkpoint["state_dict"])
+    images, labels = datasets.digits(train=False).tensors
+    scaling = checkpoint["scaling"]
+    with minigrad.no_grad():
+        guess = model((images - scaling["mean"]) / scaling["std"]).argmax(dim=1)
+    accuracy = float((guess == labels).float().mean())
+    assert f"{accuracy:.2%}" == f"{printed[1]}%"
+    assert checkpoint["test_accuracy"] == pytest.approx(accuracy)
+
+
+def test_a_network_fits_every_data_set():
+    from minigrad.commands import models
+
+    for shape in ((1, 8, 8), (1, 28, 28), (3, 32, 32)):
+        for name in models.MODELS:
+            model = models.build(name, minigrad.nn, shape)
+            with minigrad.backends.use("numpy"), minigrad.no_grad():
+                assert tuple(model(minigrad.zeros(2, *shape)).shape) == (2, 10)
+    with pytest.raises(ValueError, match="'cnn', 'mlp'"):
+        models.build("rnn", minigrad.nn, (1, 8, 8))
+
+
+# doctor, catalog, bench
+
+
+def test_doctor_describes_this_machine(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINIGRAD_CACHE_DIR", str(tmp_path))
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "x").write_bytes(bytes(1 << 20))
+    assert status(["doctor"]) == 0
+    text = capsys.readouterr().out
+    for title in ("machine", "packages", "gpu", "cache", "what runs where"):
+        assert f"\n{title}\n" in f"\n{text}"
+    assert f"{tmp_path / 'datasets'} (1 files, 1.0 MiB)" in text
+    assert f"{doctor.cores()} usable by this process" in text
+    assert re.search(r"numba +\d+\.\d+", text)
+
+
+def test_catalog_lists_every_kernel(capsys):
+    assert status(["catalog"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(kernels.catalog())
+    assert lines[0].split() == ["family", "dialect", "version", "idea"]
+    assert status(["catalog", "matmul"]) == 0
+    ladder = capsys.readouterr().out.splitlines()[1:]
+    assert len(ladder) > 2
+    assert all(line.startswith("matmul ") for line in ladder)
+
+
+def test_a_closed_pipe_is_not_a_traceback():
+    command = f"{sys.executable} -m minigrad catalog | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=os.environ
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("family")
+
+
+def test_bench_names_the_benchmarks(capsys):
+    assert status(["bench"]) == 0
+    out = capsys.readouterr().out
+    for name in bench.BENCHMARKS:
+        assert name in out
+        assert (ROOT / "benchmarks" / f"{name}.py").exists()
+
+
+def test_bench_outside_the_source_tree_says_so(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "a" / "b" / "bench.py"))
+    assert status(["bench", "simt"]) == 2
+    assert "clone the project" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(bench.BENCHMARKS))
+def test_each_benchmark_explains_itself(name):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), "--help"],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--json" in done.stdout
+
+
+def test_console_script_is_installed():
+    if importlib.util.find_spec("minigrad") is None or "minigrad" not in _scripts():
+        pytest.skip("a source tree that is not installed: only `python -m minigrad` is there")
+    assert _scripts()["minigrad"] == "minigrad.cli:main"
+
+
+def _scripts() -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    return {script.name: script.value for script in entry_points(group="console_scripts")}
