@@ -1,0 +1,501 @@
+"""Matrix multiplication: c[z] = a[z] @ b[z] + bias, for a (Z, M, K), b (Z, K, N).
+
+2 Z M N K floating-point operations; at least Z (M K + K N + M N) elements moved. Each version
+below does the same operations; what changes is how often an element comes from far away.
+
+1. naive          one thread an element; neighbours walk down a column: every load is its own sector
+2. coalesced      neighbours walk along a row: a warp's loads of b are one segment
+3. tiled          a block copies tiles into shared memory: each element is loaded K / TILE times less
+4. register_1d    a thread keeps a column of results: each shared load of b feeds RM multiplications
+5. register_2d    a thread keeps a RM x RN tile: RM + RN shared loads feed RM * RN multiplications
+6. warp_tile      threads of a warp form a compact tile too: fewer distinct shared addresses a warp
+7. matvec         N == 1: a warp reads a row of a, shuffles add up
+
+register_2d is what ships: it serves the GPU with 128 x 128 tiles and, on the CPU, its inner loop
+becomes the outer product of a BLAS kernel. An operand that is transposed in memory is read as it
+is: `trans_a` and `trans_b` are constants of the kernel. float16 and bfloat16 are summed in float32.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numba import int64
+
+from kernels.numba_cuda.common import (
+    ceil_div,
+    check_version,
+    compute_dtype,
+    contiguous,
+    empty,
+    launcher,
+    namespace,
+    on_gpu,
+    scalar_type,
+)
+from kernels.simt import cuda
+
+CATALOG = [
+    ("matmul", "naive", "one thread an element, neighbours down a column"),
+    ("matmul", "coalesced", "neighbours along a row: one segment a warp"),
+    ("matmul", "tiled", "shared tiles: each element is loaded K / TILE times less"),
+    ("matmul", "register_1d", "a column of results in registers"),
+    ("matmul", "register_2d", "an RM x RN tile of results in registers"),
+    ("matmul", "warp_tile", "the threads of a warp form a compact tile too"),
+    ("matmul", "matvec", "N == 1: a warp a row, summed by shuffles"),
+]
+VERSIONS = tuple(version for _, version, _ in CATALOG)
+MAX_GRID_Z = 65535
+FULL_WARP = 0xFFFFFFFF
+
+
+class Tile(NamedTuple):
+    """Shape of a register tile: block (bx, by), rm x rn results a thread, tk columns of a a step.
+
+    The block computes by * rm rows and bx * rn columns. `pad` widens the shared rows that are
+    written down a column, against bank conflicts.
+    """
+
+    bx: int
+    by: int
+    rm: int
+    rn: int
+    tk: int
+    pad: int = 0
+
+
+GPU_LARGE = Tile(16, 16, 8, 8, 16, pad=1)
+GPU_SMALL = Tile(16, 16, 4, 4, 16, pad=1)
+CPU_TALL = Tile(16, 16, 8, 2, 32)
+CPU_FLAT = Tile(16, 4, 8, 2, 32)
+
+
+@functools.cache
+def naive(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
+    """threadIdx.x runs down a column of c: a warp touches 32 rows at once."""
+
+    @cuda.jit
+    def matmul_naive(a, b, bias, c):
+        row, col = cuda.grid(2)
+        z = cuda.blockIdx.z
+        if row < c.shape[1] and col < c.shape[2]:
+            za = min(z, a.shape[0] - 1)
+            zb = min(z, b.shape[0] - 1)
+            acc = acc_t(bias[col]) if has_bias else acc_t(0)
+            for k in range(a.shape[1] if trans_a else a.shape[2]):
+                av = acc_t(a[za, k, row] if trans_a else a[za, row, k])
+                bv = acc_t(b[zb, col, k] if trans_b else b[zb, k, col])
+                acc += av * bv
+            c[z, row, col] = acc
+
+    return matmul_naive
+
+
+@functools.cache
+def coalesced(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
+    """threadIdx.x runs along a row of c: loads of b and stores of c are whole segments."""
+
+    @cuda.jit
+    def matmul_coalesced(a, b, bias, c):
+        col, row = cuda.grid(2)
+        z = cuda.blockIdx.z
+        if row < c.shape[1] and col < c.shape[2]:
+            za = min(z, a.shape[0] - 1)
+            zb = min(z, b.shape[0] - 1)
+            acc = acc_t(bias[col]) if has_bias else acc_t(0)
+            for k in range(a.shape[1] if trans_a else a.shape[2]):
+                av = acc_t(a[za, k, row] if trans_a else a[za, row, k])
+                bv = acc_t(b[zb, col, k] if trans_b else b[zb, k, col])
+                acc += av * bv
+            c[z, row, col] = acc
+
+    return matmul_coalesced
+
+
+TILE = 16
+
+
+@functools.cache
+def tiled(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
+    """Block (TILE, TILE): the classic shared tile, one result a thread."""
+
+    @cuda.jit
+    def matmul_tiled(a, b, bias, c):
+        a_tile = cuda.shared.array((TILE, TILE), acc_t)
+        b_tile = cuda.shared.array((TILE, TILE), acc_t)
+        tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
+        row = cuda.blockIdx.y * TILE + ty
+        col = cuda.blockIdx.x * TILE + tx
+        m, n = c.shape[1], c.shape[2]
+        k = a.shape[1] if trans_a else a.shape[2]
+        za = min(z, a.shape[0] - 1)
+        zb = min(z, b.shape[0] - 1)
+        acc = acc_t(0)
+        for k0 in range(0, k, TILE):
+            a_tile[ty, tx] = acc_t(0)
+            b_tile[ty, tx] = acc_t(0)
+            if row < m and k0 + tx < k:
+                a_tile[ty, tx] = acc_t(a[za, k0 + tx, row] if trans_a else a[za, row, k0 + tx])
+            if k0 + ty < k and col < n:
+                b_tile[ty, tx] = acc_t(b[zb, col, k0 + ty] if trans_b else b[zb, k0 + ty, col])
+            cuda.syncthreads()
+            for kk in range(TILE):
+                acc += a_tile[ty, kk] * b_tile[kk, tx]
+            cuda.syncthreads()
+        if row < m and col < n:
+            c[z, row, col] = acc + acc_t(bias[col]) if has_bias else acc
+
+    return matmul_tiled
+
+
+ROWS_1D = 8
+TILE_1D = 32
+
+
+@functools.cache
+def register_1d(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
+    """Block (32, 4) computes 32 x 32: a thread keeps ROWS_1D results of one column."""
+    by = TILE_1D // ROWS_1D
+
+    @cuda.jit
+    def matmul_register_1d(a, b, bias, c):
+        a_tile = cuda.shared.array((TILE_1D, TILE_1D), acc_t)
+        b_tile = cuda.shared.array((TILE_1D, TILE_1D), acc_t)
+        acc = cuda.local.array(ROWS_1D, acc_t)
+        tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
+        row0 = cuda.blockIdx.y * TILE_1D
+        col = cuda.blockIdx.x * TILE_1D + tx
+        m, n = c.shape[1], c.shape[2]
+        k = a.shape[1] if trans_a else a.shape[2]
+        za = min(z, a.shape[0] - 1)
+        zb = min(z, b.shape[0] - 1)
+        for i in range(ROWS_1D):
+            acc[i] = acc_t(0)
+        for k0 in range(0, k, TILE_1D):
+            for i in range(ROWS_1D):
+                r = i * by + ty
+                a_tile[r, tx] = acc_t(0)
+                b_tile[r, tx] = acc_t(0)
+                if row0 + r < m and k0 + tx < k:
+                    a_tile[r, tx] = acc_t(
+                        a[za, k0 + tx, row0 + r] if trans_a else a[za, row0 + r, k0 + tx]
+                    )
+                if k0 + r < k and col < n:
+                    b_tile[r, tx] = acc_t(b[zb, col, k0 + r] if trans_b else b[zb, k0 + r, col])
+            cuda.syncthreads()
+            for kk in range(TILE_1D):
+                bv = b_tile[kk, tx]
+                for i in range(ROWS_1D):
+                    acc[i] += a_tile[i * by + ty, kk] * bv
+            cuda.syncthreads()
+        for i in range(ROWS_1D):
+            row = row0 + i * by + ty
+            if row < m and col < n:
+                c[z, row, col] = acc[i] + acc_t(bias[col]) if has_bias else acc[i]
+
+    return matmul_register_1d
+
+
+@functools.cache
+def register_2d(acc_t, tile: Tile, trans_a: bool, trans_b: bool, has_bias: bool):
+    """A thread keeps rm x rn results, `by` rows and `bx` columns apart (no bank conflicts).
+
+    A shared tile is filled along the axis that is contiguous in memory, whichever that is.
+    """
+    bx, by, rm, rn, tk, pad = tile
+    tm, tn = by * rm, bx * rn
+    a_shape = (tk, tm) if trans_a else (tm, tk)
+    b_shape = (tk, tn + pad) if trans_b else (tk, tn)
+    k_by_x, k_by_y, m_by_x, n_by_y = tk // bx, tk // by, tm // bx, tn // by
+
+    @cuda.jit
+    def matmul_register_2d(a, b, bias, c):
+        a_tile = cuda.shared.array(a_shape, acc_t)
+        b_tile = cuda.shared.array(b_shape, acc_t)
+        acc = cuda.local.array((rm, rn), acc_t)
+        tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
+        row0 = cuda.blockIdx.y * tm
+        col0 = cuda.blockIdx.x * tn
+        m, n = c.shape[1], c.shape[2]
+        k = a.shape[1] if trans_a else a.shape[2]
+        za = min(z, a.shape[0] - 1)
+        zb = min(z, b.shape[0] - 1)
+        for i in range(rm):
+            for j in range(rn):
+                acc[i, j] = acc_t(0)
+        for k0 in range(0, k, tk):
+            if trans_a:
+                for i in range(k_by_y):
+                    for j in range(m_by_x):
+                        kk = i * by + ty
+                        r = j * bx + tx
+                        inside = k0 + kk < k and row0 + r < m
+                        a_tile[kk, r] = acc_t(a[za, k0 + kk, row0 + r]) if inside else acc_t(0)
+            else:
+                for i in range(rm):
+                    for j in range(k_by_x):
+                        r = i * by + ty
+                        kk = j * bx + tx
+                        inside = row0 + r < m and k0 + kk < k
+                        a_tile[r, kk] = acc_t(a[za, row0 + r, k0 + kk]) if inside else acc_t(0)
+            if trans_b:
+                for i in range(n_by_y):
+                    for j in range(k_by_x):
+                        q = i * by + ty
+                        kk = j * bx + tx
+                        inside = col0 + q < n and k0 + kk < k
+                        b_tile[kk, q] = acc_t(b[zb, col0 + q, k0 + kk]) if inside else acc_t(0)
+            else:
+                for i in range(k_by_y):
+                    for j in range(rn):
+                        kk = i * by + ty
+                        q = j * bx + tx
+                        inside = k0 + kk < k and col0 + q < n
+                        b_tile[kk, q] = acc_t(b[zb, k0 + kk, col0 + q]) if inside else acc_t(0)
+            cuda.syncthreads()
+            for kk in range(tk):
+                for i in range(rm):
+                    r = i * by + ty
+                    av = a_tile[kk, r] if trans_a else a_tile[r, kk]
+                    for j in range(rn):
+                        acc[i, j] += av * b_tile[kk, j * bx + tx]
+            cuda.syncthreads()
+        for i in range(rm):
+            row = row0 + i * by + ty
+            for j in range(rn):
+                col = col0 + j * bx + tx
+                if row < m and col < n:
+                    c[z, row, col] = acc[i, j] + acc_t(bias[col]) if has_bias else acc[i, j]
+
+    return matmul_register_2d
+
+
+WARP_BLOCK = 128  # 4 warps, 2 x 2, each of 32 x 64 results: lanes 4 x 8, a thread 8 x 8
+WARP_M, WARP_N, WARP_K = 64, 128, 16
+
+
+@functools.cache
+def warp_tile(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
+    """Block 128 computes 64 x 128: a warp's 32 x 64 tile needs only 4 + 8 distinct addresses."""
+    a_steps = WARP_M * WARP_K // WARP_BLOCK
+    b_steps = WARP_N * WARP_K // WARP_BLOCK
+
+    @cuda.jit
+    def matmul_warp_tile(a, b, bias, c):
+        a_tile = cuda.shared.array((WARP_K, WARP_M), acc_t)
+        b_tile = cuda.shared.array((WARP_K, WARP_N), acc_t)
+        acc = cuda.local.array((8, 8), acc_t)
+        t, z = cuda.threadIdx.x, cuda.blockIdx.z
+        warp, lane = t // 32, t % 32
+        row_in = (warp // 2) * 32 + lane // 8
+        col_in = (warp % 2) * 64 + lane % 8
+        row0 = cuda.blockIdx.y * WARP_M
+        col0 = cuda.blockIdx.x * WARP_N
+        m, n = c.shape[1], c.shape[2]
+        k = a.shape[1] if trans_a else a.shape[2]
+        za = min(z, a.shape[0] - 1)
+        zb = min(z, b.shape[0] - 1)
+        for i in range(8):
+            for j in range(8):
+                acc[i, j] = acc_t(0)
+        for k0 in range(0, k, WARP_K):
+            for s in range(a_steps):
+                e = s * WARP_BLOCK + t
+                kk, r = (e // WARP_M, e % WARP_M) if trans_a else (e % WARP_K, e // WARP_K)
+                v = acc_t(0)
+                if row0 + r < m and k0 + kk < k:
+                    v = acc_t(a[za, k0 + kk, row0 + r] if trans_a else a[za, row0 + r, k0 + kk])
+                a_tile[kk, r] = v
+            for s in range(b_steps):
+                e = s * WARP_BLOCK + t
+                kk, q = (e % WARP_K, e // WARP_K) if trans_b else (e // WARP_N, e % WARP_N)
+                v = acc_t(0)
+                if k0 + kk < k and col0 + q < n:
+                    v = acc_t(b[zb, col0 + q, k0 + kk] if trans_b else b[zb, k0 + kk, col0 + q])
+                b_tile[kk, q] = v
+            cuda.syncthreads()
+            for kk in range(WARP_K):
+                for i in range(8):
+                    av = a_tile[kk, row_in + 4 * i]
+                    for j in range(8):
+                        acc[i, j] += av * b_tile[kk, col_in + 8 * j]
+            cuda.syncthreads()
+        for i in range(8):
+            row = row0 + row_in + 4 * i
+            for j in range(8):
+                col = col0 + col_in + 8 * j
+                if row < m and col < n:
+                    c[z, row, col] = acc[i, j] + acc_t(bias[col]) if has_bias else acc[i, j]
+
+    return matmul_warp_tile
+
+
+@functools.cache
+def matvec(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
+    """Block (32, 4): a warp walks along a row of a, then adds up by shuffles."""
+
+    @cuda.jit
+    def matmul_matvec(a, b, bias, c):
+        lane, z = cuda.threadIdx.x, cuda.blockIdx.z
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if row >= c.shape[1]:
+            return
+        za = min(z, a.shape[0] - 1)
+        zb = min(z, b.shape[0] - 1)
+        k = a.shape[1] if trans_a else a.shape[2]
+        acc = acc_t(0)
+        for i in range(lane, k, 32):
+            av = acc_t(a[za, i, row] if trans_a else a[za, row, i])
+            acc += av * acc_t(b[zb, 0, i] if trans_b else b[zb, i, 0])
+        for step in (16, 8, 4, 2, 1):
+            acc += cuda.shfl_down_sync(FULL_WARP, acc, step)
+        if lane == 0:
+            c[z, row, 0] = acc + acc_t(bias[0]) if has_bias else acc
+
+    return matmul_matvec
+
+
+def _accumulator(dtype: np.dtype):
+    """What products are summed in: float32 for 16-bit floats, int64 for integers."""
+    return int64 if dtype.kind in "iu" else scalar_type(dtype)
+
+
+def _pick_tile(m: int, n: int, gpu: bool) -> Tile:
+    if gpu:
+        return GPU_LARGE if m >= 512 and n >= 512 else GPU_SMALL
+    return CPU_TALL if m > 64 else CPU_FLAT
+
+
+def _pick(m: int, n: int, k: int) -> str:
+    if n == 1 and k >= 64:
+        return "matvec"
+    return "coalesced" if m * n < 256 or k < 4 or n < 4 else "register_2d"
+
+
+def _configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
+    """Kernel, grid and block of a version."""
+    if version == "naive":
+        return naive(acc_t, *flags), (ceil_div(m, 16), ceil_div(n, 16), z), (16, 16)
+    if version == "coalesced":
+        return coalesced(acc_t, *flags), (ceil_div(n, 32), ceil_div(m, 8), z), (32, 8)
+    if version == "tiled":
+        return tiled(acc_t, *flags), (ceil_div(n, TILE), ceil_div(m, TILE), z), (TILE, TILE)
+    if version == "register_1d":
+        grid = (ceil_div(n, TILE_1D), ceil_div(m, TILE_1D), z)
+        return register_1d(acc_t, *flags), grid, (TILE_1D, TILE_1D // ROWS_1D)
+    if version == "warp_tile":
+        grid = (ceil_div(n, WARP_N), ceil_div(m, WARP_M), z)
+        return warp_tile(acc_t, *flags), grid, WARP_BLOCK
+    if version == "matvec":
+        return matvec(acc_t, *flags), (ceil_div(m, 4), 1, z), (32, 4)
+    tile = _pick_tile(m, n, gpu)
+    grid = (ceil_div(n, tile.bx * tile.rn), ceil_div(m, tile.by * tile.rm), z)
+    return register_2d(acc_t, tile, *flags), grid, (tile.bx, tile.by)
+
+
+def _stack(x, batch: tuple[int, ...], transposed: bool):
+    """x (..., r, c) as contiguous (Z, r, c), or (1, r, c) where all of the batch shares it.
+
+    A transposed x is returned the way it lies in memory: (Z, c, r).
+    """
+    if transposed:
+        x = x.swapaxes(-1, -2)
+    if x.ndim == 2:
+        x = x[None]
+    elif math.prod(x.shape[:-2]) == 1 or x.shape[:-2] == batch:
+        x = x.reshape(-1, *x.shape[-2:])
+    else:
+        x = namespace(x).broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:])
+    return contiguous(x)
+
+
+def _is_transposed(x) -> bool:
+    """Whether x is read best along its last but one axis."""
+    return x.strides[-1] != x.itemsize and x.strides[-2] == x.itemsize and x.shape[-1] > 1
+
+
+def _check(a, b, bias, version: str | None) -> None:
+    check_version("matmul", version, VERSIONS)
+    if a.ndim < 2 or b.ndim < 2:
+        raise ValueError(
+            f"matmul: expected (..., m, k) @ (..., k, n), got {a.shape} @ {b.shape};"
+            " reshape vectors to one row or one column"
+        )
+    if a.shape[-1] != b.shape[-2]:
+        hint = "; transpose the right operand?" if a.shape[-1] == b.shape[-1] else ""
+        raise ValueError(f"matmul: inner dimensions differ: {a.shape} @ {b.shape}{hint}")
+    if bias is not None and bias.shape != (b.shape[-1],):
+        raise ValueError(f"matmul: expected a bias of shape ({b.shape[-1]},), got {bias.shape}")
+    if a.dtype != b.dtype or compute_dtype(a.dtype).kind not in "fiu":
+        raise TypeError(
+            f"matmul: expected two real numeric operands of one dtype, got {a.dtype} and {b.dtype}"
+        )
+    if version == "matvec" and b.shape[-1] != 1:
+        raise ValueError(f"matmul: version 'matvec' needs n == 1, got n == {b.shape[-1]}")
+
+
+def _plan(a, b, bias, version: str | None):
+    """The function (a, b, bias) -> c for operands like these."""
+    _check(a, b, bias, version)
+    m, n = a.shape[-2], b.shape[-1]
+    try:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise ValueError(f"matmul: batches do not broadcast: {a.shape} @ {b.shape}") from None
+    trans_a, trans_b = _is_transposed(a), _is_transposed(b)
+    shape, rows = (*batch, m, n), a.shape
+    if math.prod(b.shape[:-2]) == 1 and not trans_a:
+        batch, m = (), math.prod(a.shape[:-1])  # all of the batch shares b: one product
+        rows = (m, a.shape[-1])
+    z, dtype = math.prod(batch), a.dtype
+    version = version or _pick(m, n, a.shape[-1])
+    flags = (trans_a, trans_b, bias is not None)
+    no_bias = empty(0, dtype, a)
+
+    def prepare(chunk: int):
+        tiling = _configure(version, _accumulator(dtype), flags, chunk, m, n, on_gpu(a))
+        return launcher("matmul", version, *tiling)
+
+    launch = prepare(min(z, MAX_GRID_Z))
+    last = prepare(z % MAX_GRID_Z or MAX_GRID_Z) if z > MAX_GRID_Z else launch
+    xp = namespace(a)
+
+    def run(a, b, bias):
+        c = xp.empty(shape, dtype)
+        if c.size == 0:
+            return c
+        a3 = _stack(a.reshape(rows), batch, trans_a)
+        b3 = _stack(b, batch, trans_b)
+        c3 = c.reshape(z, m, n)
+        if bias is None:
+            bias = no_bias
+        for z0 in range(0, z, MAX_GRID_Z):
+            part = slice(z0, z0 + MAX_GRID_Z)
+            step = launch if z0 + MAX_GRID_Z < z else last
+            step(a3 if len(a3) == 1 else a3[part], b3 if len(b3) == 1 else b3[part], bias, c3[part])
+        return c
+
+    return run
+
+
+_plans: dict[tuple, Callable] = {}
+
+
+def matmul(a, b, bias=None, version: str | None = None):
+    """a (..., m, k) @ b (..., k, n) + bias (n,) -> (..., m, n); batch dimensions broadcast.
+
+    The operands share one real dtype, which the result has; transposed views are read in place.
+    Raises ValueError for shapes that do not fit, TypeError for dtypes that differ or are not
+    numbers. The ladder follows S. Boehm, "How to optimize a CUDA matmul kernel" (2022).
+    """
+    key = (type(a), a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
+    if bias is not None:
+        key += (bias.shape, bias.dtype)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = _plan(a, b, bias, version)
+    return plan(a, b, bias)
