@@ -1,0 +1,424 @@
+"""2-D convolution: forward, backward-data and backward-weight, NCHW and OIHW.
+
+2 N O OH OW C KH KW / groups floating-point operations each; at least x, w and y moved once.
+
+1. direct          one thread a result (conv_direct.py); also what serves depthwise convolution
+2. tiled           forward: the input piece with its halo in shared memory, several channels a thread
+3. implicit_gemm   a matrix product whose right operand is read through a table of offsets
+                   (conv_gemm.py); a 1x1 kernel reads x as it is
+
+Backward-data is a convolution of the padded gradient with the weights turned round; backward-weight
+is a product of the gradient with the same offset-table operand. All sums have a fixed order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.numba_cuda import conv_direct, conv_gemm
+from kernels.numba_cuda.common import (
+    ceil_div,
+    check_floating,
+    check_version,
+    compute_dtype,
+    contiguous,
+    empty,
+    launcher,
+    namespace,
+    on_gpu,
+    scalar_type,
+)
+from kernels.numba_cuda.conv_gemm import GemmTile, GradTile
+from kernels.numba_cuda.reduction import reduce
+from kernels.numba_cuda.transpose import transpose
+
+Pair = tuple[int, int]
+FORWARD = ("direct", "tiled", "implicit_gemm")
+BACKWARD = ("direct", "implicit_gemm")
+CATALOG = [
+    ("conv2d", "direct", "one thread a result"),
+    ("conv2d", "tiled", "the input piece with its halo in shared memory"),
+    ("conv2d", "implicit_gemm", "a product whose operand is read through a table of offsets"),
+    ("conv2d_backward_data", "direct", "one thread an element gathers what read it"),
+    ("conv2d_backward_data", "implicit_gemm", "a convolution with the weights turned round"),
+    ("conv2d_backward_weight", "direct", "one warp a weight, summed by shuffles"),
+    ("conv2d_backward_weight", "implicit_gemm", "lanes along the output, a tile of sums each"),
+]
+MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins
+
+
+class Geometry(NamedTuple):
+    """What a convolution is, apart from its data."""
+
+    x_shape: tuple[int, int, int, int]
+    w_shape: tuple[int, int, int, int]
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    groups: int
+
+    @property
+    def out(self) -> Pair:
+        """Height and width of the output."""
+        return tuple(
+            (self.x_shape[2 + i] + 2 * self.padding[i] - self.reach(i) - 1) // self.stride[i] + 1
+            for i in range(2)
+        )
+
+    def reach(self, i: int) -> int:
+        """Distance between the first and the last element that a kernel touches."""
+        return self.dilation[i] * (self.w_shape[2 + i] - 1)
+
+    @property
+    def channels(self) -> Pair:
+        """Input and output channels of one group."""
+        return self.w_shape[1], self.w_shape[0] // self.groups
+
+
+def _check_geometry(name: str, geo: Geometry) -> None:
+    """Raise ValueError where shapes and options do not make a convolution."""
+    if len(geo.x_shape) != 4 or len(geo.w_shape) != 4:
+        raise ValueError(
+            f"{name}: expected x (N, C, H, W) and w (O, C / groups, KH, KW),"
+            f" got {geo.x_shape} and {geo.w_shape}"
+        )
+    if min(*geo.stride, *geo.dilation, geo.groups) < 1 or min(geo.padding) < 0:
+        raise ValueError(f"{name}: stride, dilation and groups must be positive, padding >= 0")
+    if geo.w_shape[0] % geo.groups or geo.x_shape[1] != geo.w_shape[1] * geo.groups:
+        raise ValueError(
+            f"{name}: {geo.x_shape[1]} input channels and a weight {geo.w_shape} do not fit"
+            f" groups={geo.groups}"
+        )
+    if min(geo.w_shape[2:]) < 1 or min(geo.out) < 1:
+        raise ValueError(
+            f"{name}: a kernel of {geo.w_shape[2:]} with dilation {geo.dilation} is larger than"
+            f" the padded input {geo.x_shape[2:]} + 2 * {geo.padding}"
+        )
+
+
+def _pick(version: str | None, channels: int) -> str:
+    return version or ("implicit_gemm" if channels >= MIN_GEMM_CHANNELS else "direct")
+
+
+def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, int], Pair]:
+    """Grid (planes, row tiles, column tiles) and block for one thread a pixel."""
+    bx = 32 if width > 16 else 16
+    by = 256 // bx
+    return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
+
+
+class Planes(NamedTuple):
+    """How an array lies after `conv_gemm.pad`: see there."""
+
+    rows: int
+    width: int
+    lead: Pair
+    sub: Pair = (1, 1)
+    insert: Pair = (1, 1)
+
+    @property
+    def channel(self) -> int:
+        """Elements of one channel, all phases."""
+        return self.rows * self.width * self.sub[0] * self.sub[1]
+
+    def launch(self, name: str, dtype: np.dtype, channels: int, slack: int):
+        """A function x (N, C, H, W) -> flat planes, with `slack` zeros after them."""
+        phases = self.sub[0] * self.sub[1]
+        total_rows = (channels + ceil_div(slack, self.channel)) * phases * self.rows
+        bx = 16 if self.width <= 16 else 32
+        by = 256 // bx
+        run = launcher(
+            name,
+            "pad",
+            conv_gemm.pad(scalar_type(dtype), self.sub, self.insert),
+            (ceil_div(total_rows, by), ceil_div(self.width, bx)),
+            (bx, by),
+        )
+        sizes = (self.rows, self.width, *self.lead)
+
+        def pad(x):
+            planes = empty((total_rows * self.width,), compute_dtype(dtype), x)
+            run(x.reshape(-1, *x.shape[2:]), planes, *sizes)
+            return planes
+
+        return pad
+
+
+def _input_planes(geo: Geometry) -> Planes:
+    """Planes for forward and backward-weight: x with its padding, a phase for each stride step."""
+    padded = [geo.x_shape[2 + i] + 2 * geo.padding[i] for i in range(2)]
+    rows, width = (ceil_div(padded[i], geo.stride[i]) for i in range(2))
+    return Planes(rows, width, geo.padding, sub=geo.stride)
+
+
+def _gradient_planes(geo: Geometry) -> Planes:
+    """Planes for backward-data: the gradient spread by the stride, with room for every tap."""
+    rows, width = (geo.x_shape[2 + i] + geo.reach(i) for i in range(2))
+    lead = tuple(geo.reach(i) - geo.padding[i] for i in range(2))
+    return Planes(rows, width, lead, insert=geo.stride)
+
+
+def _offsets(geo: Geometry, planes: Planes, channels: int, turned: bool) -> np.ndarray:
+    """int32 offset of (channel, kh, kw) from an output position; taps turned round if `turned`."""
+    c, i, j = np.ogrid[:channels, : geo.w_shape[2], : geo.w_shape[3]]
+    if turned:
+        i, j = geo.w_shape[2] - 1 - i, geo.w_shape[3] - 1 - j
+    t, a = np.divmod(i * geo.dilation[0], planes.sub[0])
+    u, b = np.divmod(j * geo.dilation[1], planes.sub[1])
+    phase = a * planes.sub[1] + b
+    plane = planes.rows * planes.width
+    table = c * planes.channel + phase * plane + t * planes.width + u
+    return np.ascontiguousarray(table, np.int32).reshape(-1)
+
+
+def _gemm_tile(channels: int, gpu: bool) -> GemmTile:
+    if gpu:
+        return GemmTile(16, 16, 4, 4, 16)
+    return GemmTile(16, 8 if channels > 32 else 4, 8, 2, 32)
+
+
+def _grad_tile(terms: int, positions: int, dtype: np.dtype, gpu: bool) -> GradTile:
+    span = ceil_div(ceil_div(positions, ceil_div(positions, 256)), 32) * 32
+    bx = 32 if gpu else 16
+    return GradTile(bx, min(8 if gpu else 16, ceil_div(terms, 3)), 8, 3, span)
+
+
+def _gemm(name: str, geo: Geometry, planes: Planes, out: Pair, data: bool, like, has_bias: bool):
+    """The function (w (G * channels, K), x, bias, y) of an implicit-GEMM convolution.
+
+    `data`: backward-data, where the gradient takes the place of x and the taps are turned round.
+    """
+    dtype = like.dtype
+    from_channels, to_channels = geo.channels[::-1] if data else geo.channels
+    n, groups = geo.x_shape[0], geo.groups
+    identity = planes == Planes(*out, (0, 0)) and geo.w_shape[2:] == (1, 1)
+    lay_out = planes.launch(name, dtype, n * groups * from_channels, 0)
+    offset = namespace(like).asarray(_offsets(geo, planes, from_channels, turned=data))
+    tile = _gemm_tile(to_channels, on_gpu(like))
+    positions = (out[0] - 1) * planes.width + out[1]
+    grid = (
+        n * groups * ceil_div(positions, tile.bx * tile.rn),
+        ceil_div(to_channels, tile.by * tile.rm),
+    )
+    kernel = conv_gemm.implicit_gemm(scalar_type(dtype), tile, has_bias)
+    run = launcher(name, "implicit_gemm", kernel, grid, (tile.bx, tile.by))
+    sizes = (groups, from_channels * planes.channel, planes.width, *out)
+
+    def gemm(w, x, bias, y):
+        flat = x.reshape(-1) if identity else lay_out(x)
+        run(w, flat, offset, bias, y.reshape(-1, out[0] * out[1]), *sizes)
+
+    return gemm
+
+
+def _plan_forward(x, w, bias, geo: Geometry, version: str | None):
+    """The function (x, w, bias) -> y."""
+    check_version("conv2d", version, FORWARD)
+    check_floating("conv2d", x, w, bias)
+    _check_geometry("conv2d", geo)
+    if bias is not None and bias.shape != geo.w_shape[:1]:
+        raise ValueError(f"conv2d: expected a bias of shape {geo.w_shape[:1]}, got {bias.shape}")
+    version = _pick(version, geo.channels[1])
+    out, dtype, acc_t = geo.out, x.dtype, scalar_type(x.dtype)
+    n, o = geo.x_shape[0], geo.w_shape[0]
+    shape = (n, o, *out)
+    no_bias, sizes = empty((1,), dtype, x), (geo.groups, *geo.padding)
+    if version == "implicit_gemm":
+        gemm = _gemm("conv2d", geo, _input_planes(geo), out, False, x, bias is not None)
+    else:
+        constants = (acc_t, geo.w_shape[2:], geo.stride, geo.dilation, bias is not None)
+        if version == "direct":
+            kernel, (grid, block) = conv_direct.direct_forward(*constants), _tile_grid(n * o, *out)
+        else:
+            kernel = conv_direct.tiled_forward(*constants)
+            tiles = n * geo.groups * ceil_div(geo.channels[1], conv_direct.TILE_CHANNELS)
+            block = (conv_direct.TILE_W, conv_direct.TILE_H)
+            grid = (tiles, ceil_div(out[0], block[1]), ceil_div(out[1], block[0]))
+        run = launcher("conv2d", version, kernel, grid, block)
+
+    def forward(x, w, bias):
+        y = empty(shape, dtype, x)
+        if y.size == 0:
+            return y
+        x, w = contiguous(x), contiguous(w)
+        bias = no_bias if bias is None else contiguous(bias)
+        if version == "implicit_gemm":
+            gemm(w.reshape(o, -1), x, bias, y)
+        else:
+            run(x, w, bias, y, *sizes)
+        return y
+
+    return forward
+
+
+def _plan_data(g, w, geo: Geometry, version: str | None):
+    """The function (g, w) -> dx."""
+    name = "conv2d_backward_data"
+    check_version(name, version, BACKWARD)
+    check_floating(name, g, w)
+    _check_backward(name, g, geo)
+    version = _pick(version, geo.channels[0])
+    dtype, acc_t, groups, x_shape = g.dtype, scalar_type(g.dtype), geo.groups, geo.x_shape
+    per_in, per_out = geo.channels
+    if version == "implicit_gemm":
+        gemm = _gemm(name, geo, _gradient_planes(geo), x_shape[2:], True, g, False)
+        no_bias = empty((1,), dtype, g)
+    else:
+        kernel = conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
+        tiling = _tile_grid(x_shape[0] * x_shape[1], *x_shape[2:])
+        run = launcher(name, version, kernel, *tiling)
+
+    def data(g, w):
+        dx = empty(x_shape, dtype, g)
+        if dx.size == 0:
+            return dx
+        g, w = contiguous(g), contiguous(w)
+        if version == "implicit_gemm":
+            swapped = transpose(w.reshape(groups, per_out, per_in, -1), (0, 2, 1, 3))
+            gemm(swapped.reshape(groups * per_in, -1), g, no_bias, dx)
+        else:
+            run(g, w, dx, groups, *geo.padding)
+        return dx
+
+    return data
+
+
+def _plan_weight(g, x, geo: Geometry, version: str | None):
+    """The function (g, x) -> dw."""
+    name = "conv2d_backward_weight"
+    check_version(name, version, BACKWARD)
+    check_floating(name, g, x)
+    _check_backward(name, g, geo)
+    version = _pick(version, geo.channels[1])
+    dtype, acc_t, w_shape = x.dtype, scalar_type(x.dtype), geo.w_shape
+    if version == "implicit_gemm":
+        product = _weight_product(name, geo, x)
+    else:
+        kernel = conv_direct.direct_weight(acc_t, geo.stride, geo.dilation)
+        grid = (w_shape[0], w_shape[1], w_shape[2] * w_shape[3])
+        run = launcher(name, version, kernel, grid, 32)
+
+    def weight(g, x):
+        g, x = contiguous(g), contiguous(x)
+        dw = empty(w_shape, dtype, x)
+        if dw.size == 0:
+            return dw
+        if version == "implicit_gemm":
+            return product(g, x)
+        run(g, x, dw, geo.groups, *geo.padding)
+        return dw
+
+    return weight
+
+
+def _weight_product(name: str, geo: Geometry, like):
+    """The function (g, x) -> dw of the implicit-GEMM weight gradient."""
+    dtype, n, groups, out = like.dtype, geo.x_shape[0], geo.groups, geo.out
+    per_in, per_out = geo.channels
+    planes = _input_planes(geo)
+    g_planes = Planes(out[0], planes.width, (0, 0))
+    positions = out[0] * planes.width
+    terms = math.prod(geo.w_shape[1:])
+    gpu = on_gpu(like)
+    tile = _grad_tile(terms, positions, dtype, gpu)
+    grid = [ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups]
+    splits = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
+    grid[2] *= splits
+    lay_out_x = planes.launch(name, dtype, n * groups * per_in, planes.channel + tile.span)
+    lay_out_g = g_planes.launch(name, dtype, n * groups * per_out, 0)
+    offset = namespace(like).asarray(_offsets(geo, planes, per_in, turned=False))
+    kernel = conv_gemm.weight_gradient(scalar_type(dtype), tile)
+    run = launcher(name, "implicit_gemm", kernel, tuple(grid), (tile.bx, tile.by))
+    shape = (splits, geo.w_shape[0], terms)
+    sizes = (n, groups, per_in * planes.channel, positions)
+
+    def product(g, x):
+        parts = empty(shape, compute_dtype(dtype), x)
+        run(lay_out_g(g), lay_out_x(x), offset, parts, *sizes)
+        dw = parts[0] if splits == 1 else reduce("sum", parts, 0)
+        return dw.reshape(geo.w_shape).astype(dtype, copy=False)
+
+    return product
+
+
+def _check_backward(name: str, g, geo: Geometry) -> None:
+    """Raise ValueError where g is not a gradient of this convolution's output."""
+    _check_geometry(name, geo)
+    expected = (geo.x_shape[0], geo.w_shape[0], *geo.out)
+    if g.shape != expected:
+        raise ValueError(f"{name}: expected a gradient of shape {expected}, got {g.shape}")
+
+
+_plans: dict[tuple, Callable] = {}
+
+
+def _key(kind: str, a, b, version: str | None, *options) -> tuple:
+    return kind, type(a), a.shape, a.dtype, b.shape, b.dtype, version, *options
+
+
+def conv2d(
+    x,
+    w,
+    bias=None,
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+    version: str | None = None,
+):
+    """Cross-correlation of x (N, C, H, W) with w (O, C / groups, KH, KW), plus bias (O,).
+
+    Returns (N, O, OH, OW) of x's dtype; 16-bit floats are summed in float32. Raises ValueError for
+    shapes or options that do not fit, TypeError unless all arrays share one floating dtype.
+    """
+    has_bias = None if bias is None else (bias.shape, bias.dtype)
+    key = _key("forward", x, w, version, stride, padding, dilation, groups, has_bias)
+    plan = _plans.get(key)
+    if plan is None:
+        geo = Geometry(x.shape, w.shape, tuple(stride), tuple(padding), tuple(dilation), groups)
+        plan = _plans[key] = _plan_forward(x, w, bias, geo, version)
+    return plan(x, w, bias)
+
+
+def conv2d_backward_data(
+    g,
+    w,
+    x_shape: tuple[int, int, int, int],
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+    version: str | None = None,
+):
+    """Gradient of conv2d with respect to x, of shape `x_shape`, for g (N, O, OH, OW)."""
+    key = _key("data", g, w, version, tuple(x_shape), stride, padding, dilation, groups)
+    plan = _plans.get(key)
+    if plan is None:
+        options = (tuple(stride), tuple(padding), tuple(dilation), groups)
+        geo = Geometry(tuple(x_shape), w.shape, *options)
+        plan = _plans[key] = _plan_data(g, w, geo, version)
+    return plan(g, w)
+
+
+def conv2d_backward_weight(
+    g,
+    x,
+    w_shape: tuple[int, int, int, int],
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+    version: str | None = None,
+):
+    """Gradient of conv2d with respect to w, of shape `w_shape`, for g (N, O, OH, OW)."""
+    key = _key("weight", g, x, version, tuple(w_shape), stride, padding, dilation, groups)
+    plan = _plans.get(key)
+    if plan is None:
+        options = (tuple(stride), tuple(padding), tuple(dilation), groups)
+        geo = Geometry(x.shape, tuple(w_shape), *options)
+        plan = _plans[key] = _plan_weight(g, x, geo, version)
+    return plan(g, x)

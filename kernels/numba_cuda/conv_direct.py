@@ -1,0 +1,154 @@
+"""Convolution straight from its definition: the first rungs of the ladder, and depthwise kernels.
+
+    direct_forward   one thread a result, neighbours along a row of the output
+    tiled_forward    a block copies its piece of x, with the halo, into shared memory once, and each
+                     thread keeps the results of several output channels
+    direct_data      one thread an element of dx, which gathers from every output that read it
+    direct_weight    one warp an element of dw: lanes along the output, summed by shuffles
+
+Kernel size, stride and dilation are constants of a kernel: their loops unroll.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from kernels.simt import cuda
+
+Pair = tuple[int, int]
+FULL_WARP = 0xFFFFFFFF
+TILE_W, TILE_H, TILE_CHANNELS = 16, 8, 8
+
+
+@functools.cache
+def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool):
+    """Grid (images * channels, row tiles, column tiles)."""
+    (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
+
+    @cuda.jit
+    def conv2d_direct(x, w, bias, y, groups, pad_h, pad_w):
+        n = cuda.blockIdx.x // w.shape[0]
+        oc = cuda.blockIdx.x % w.shape[0]
+        oh = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+        ow = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
+        if oh < y.shape[2] and ow < y.shape[3]:
+            c0 = oc // (w.shape[0] // groups) * w.shape[1]
+            acc = acc_t(bias[oc]) if has_bias else acc_t(0)
+            for c in range(w.shape[1]):
+                for i in range(kh):
+                    h = oh * sh + i * dh - pad_h
+                    for j in range(kw):
+                        v = ow * sw + j * dw - pad_w
+                        if 0 <= h < x.shape[2] and 0 <= v < x.shape[3]:
+                            acc += acc_t(w[oc, c, i, j]) * acc_t(x[n, c0 + c, h, v])
+            y[n, oc, oh, ow] = acc
+
+    return conv2d_direct
+
+
+@functools.cache
+def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool):
+    """Block (TILE_W, TILE_H): a tile of outputs for TILE_CHANNELS output channels of one group.
+
+    Grid (images * groups * channel tiles, row tiles, column tiles).
+    """
+    (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
+    halo_h = (TILE_H - 1) * sh + (kh - 1) * dh + 1
+    halo_w = (TILE_W - 1) * sw + (kw - 1) * dw + 1
+
+    @cuda.jit
+    def conv2d_tiled(x, w, bias, y, groups, pad_h, pad_w):
+        halo = cuda.shared.array((halo_h, halo_w), acc_t)
+        acc = cuda.local.array(TILE_CHANNELS, acc_t)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        per_group = w.shape[0] // groups
+        tiles = (per_group + TILE_CHANNELS - 1) // TILE_CHANNELS
+        image_group = cuda.blockIdx.x // tiles
+        n, group = image_group // groups, image_group % groups
+        first = (cuda.blockIdx.x % tiles) * TILE_CHANNELS
+        oh0, ow0 = cuda.blockIdx.y * TILE_H, cuda.blockIdx.z * TILE_W
+        for o in range(TILE_CHANNELS):
+            acc[o] = acc_t(0)
+        for c in range(w.shape[1]):
+            for i in range(ty, halo_h, TILE_H):
+                h = oh0 * sh + i - pad_h
+                for j in range(tx, halo_w, TILE_W):
+                    v = ow0 * sw + j - pad_w
+                    inside = 0 <= h < x.shape[2] and 0 <= v < x.shape[3]
+                    halo[i, j] = acc_t(x[n, group * w.shape[1] + c, h, v]) if inside else acc_t(0)
+            cuda.syncthreads()
+            for i in range(kh):
+                for j in range(kw):
+                    xv = halo[ty * sh + i * dh, tx * sw + j * dw]
+                    for o in range(TILE_CHANNELS):
+                        oc = group * per_group + min(first + o, per_group - 1)
+                        acc[o] += acc_t(w[oc, c, i, j]) * xv
+            cuda.syncthreads()
+        if oh0 + ty < y.shape[2] and ow0 + tx < y.shape[3]:
+            for o in range(TILE_CHANNELS):
+                if first + o < per_group:
+                    oc = group * per_group + first + o
+                    v = acc[o] + acc_t(bias[oc]) if has_bias else acc[o]
+                    y[n, oc, oh0 + ty, ow0 + tx] = v
+
+    return conv2d_tiled
+
+
+@functools.cache
+def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair):
+    """Grid (images * channels, row tiles, column tiles) of dx."""
+    (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
+
+    @cuda.jit
+    def conv2d_direct_data(g, w, dx, groups, pad_h, pad_w):
+        n = cuda.blockIdx.x // dx.shape[1]
+        c = cuda.blockIdx.x % dx.shape[1]
+        h = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+        v = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
+        if h < dx.shape[2] and v < dx.shape[3]:
+            per_out = w.shape[0] // groups
+            o0 = c // w.shape[1] * per_out
+            acc = acc_t(0)
+            for o in range(per_out):
+                for i in range(kh):
+                    top = h + pad_h - i * dh
+                    oh = top // sh
+                    if top >= 0 and oh * sh == top and oh < g.shape[2]:
+                        for j in range(kw):
+                            left = v + pad_w - j * dw
+                            ow = left // sw
+                            if left >= 0 and ow * sw == left and ow < g.shape[3]:
+                                wv = acc_t(w[o0 + o, c % w.shape[1], i, j])
+                                acc += wv * acc_t(g[n, o0 + o, oh, ow])
+            dx[n, c, h, v] = acc
+
+    return conv2d_direct_data
+
+
+@functools.cache
+def direct_weight(acc_t, stride: Pair, dilation: Pair):
+    """Block 32, grid (output channels, input channels of a group, kernel elements) of dw."""
+    (sh, sw), (dh, dw_) = stride, dilation
+
+    @cuda.jit
+    def conv2d_direct_weight(g, x, dw, groups, pad_h, pad_w):
+        oc, ic = cuda.blockIdx.x, cuda.blockIdx.y
+        i = cuda.blockIdx.z // dw.shape[3]
+        j = cuda.blockIdx.z % dw.shape[3]
+        lane = cuda.threadIdx.x
+        c = oc // (dw.shape[0] // groups) * dw.shape[1] + ic
+        acc = acc_t(0)
+        for n in range(g.shape[0]):
+            for oh in range(g.shape[2]):
+                h = oh * sh + i * dh - pad_h
+                if 0 <= h < x.shape[2]:
+                    for ow in range(lane, g.shape[3], 32):
+                        v = ow * sw + j * dw_ - pad_w
+                        if 0 <= v < x.shape[3]:
+                            acc += acc_t(g[n, oc, oh, ow]) * acc_t(x[n, c, h, v])
+        for step in (16, 8, 4, 2, 1):
+            acc += cuda.shfl_down_sync(FULL_WARP, acc, step)
+        if lane == 0:
+            dw[oc, ic, i, j] = acc
+
+    return conv2d_direct_weight

@@ -1,0 +1,201 @@
+"""Convolution as a matrix product whose right operand is never built (implicit GEMM).
+
+For image n and group g the result is y[oc, q] = sum_k w[oc, k] * col[k, q], where k = (ic, kh, kw)
+and q is an output pixel. Two observations make `col` cheap:
+
+- In a plane that is padded already, with rows of `width` elements, let q = oh * width + ow run over
+  padded positions. Then col[k, q] = planes[offset[k] + q]: neighbours q read neighbours in memory,
+  and a table `offset` of K integers says all there is to say about kernel, dilation and channel.
+  The few q with ow >= OW are computed and not stored.
+- A stride s splits the plane into s * s phases, each of which is a plane with stride 1.
+
+Kernels here:
+    pad             x -> planes: padding, phases for a stride, zeros inserted for a transposed stride
+    implicit_gemm   the product, a 2-D register tile as in matmul.py; forward, and backward-data
+                    (a convolution of the padded gradient with the weights turned round)
+    weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block run
+                    along q, each keeps an RM x RN tile of sums, and the lanes are added up last
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from kernels.simt import cuda
+
+
+class GemmTile(NamedTuple):
+    """Block (bx, by), rm channels x rn positions a thread, tk terms of the sum a step."""
+
+    bx: int
+    by: int
+    rm: int
+    rn: int
+    tk: int
+
+
+class GradTile(NamedTuple):
+    """Block (bx, by), rm output channels x rn taps a thread, `span` positions a step."""
+
+    bx: int
+    by: int
+    rm: int
+    rn: int
+    span: int
+
+
+@functools.cache
+def pad(acc_t, sub: tuple[int, int], insert: tuple[int, int]):
+    """planes[(image, channel), phase, t, u] from x (images * channels, H, W).
+
+    Padded coordinate i = t * sub + phase; it holds x[(i - lead) / insert] where that is an index.
+    Planes after the last channel are zeros: room to read past the end. Block x runs along a row.
+    """
+    sub_h, sub_w = sub
+    ins_h, ins_w = insert
+    phases = sub_h * sub_w
+
+    @cuda.jit
+    def conv2d_pad(x, planes, rows, width, lead_h, lead_w):
+        u = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if row * width >= planes.shape[0]:
+            return
+        t = row % rows
+        phase = (row // rows) % phases
+        channel = row // (rows * phases)
+        i = t * sub_h + phase // sub_w - lead_h
+        h = i // ins_h
+        live = channel < x.shape[0] and 0 <= h < x.shape[1] and h * ins_h == i
+        if u < width:
+            j = u * sub_w + phase % sub_w - lead_w
+            v = j // ins_w
+            inside = live and 0 <= v < x.shape[2] and v * ins_w == j
+            planes[row * width + u] = acc_t(x[channel, h, v]) if inside else acc_t(0)
+
+    return conv2d_pad
+
+
+@functools.cache
+def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
+    """One block: by * rm output channels x bx * rn positions of one group of one image.
+
+    w (groups * channels, K); planes flat, `image` elements apart per (image, group); y
+    (images * groups * channels, OH * OW). blockIdx.x = (image, group, position tile).
+    """
+    bx, by, rm, rn, tk = tile
+    tm, tn = by * rm, bx * rn
+    k_by_x, k_by_y = tk // bx, tk // by
+
+    @cuda.jit
+    def conv2d_implicit_gemm(w, planes, offset, bias, y, groups, image, width, out_h, out_w):
+        w_tile = cuda.shared.array((tm, tk), acc_t)
+        p_tile = cuda.shared.array((tk, tn), acc_t)
+        acc = cuda.local.array((rm, rn), acc_t)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        positions = (out_h - 1) * width + out_w
+        tiles = (positions + tn - 1) // tn
+        z = cuda.blockIdx.x // tiles
+        q0 = (cuda.blockIdx.x - z * tiles) * tn
+        channels = w.shape[0] // groups
+        c0 = cuda.blockIdx.y * tm
+        w0 = (z % groups) * channels + c0
+        base = z * image + q0
+        terms = w.shape[1]
+        for i in range(rm):
+            for j in range(rn):
+                acc[i, j] = acc_t(0)
+        for k0 in range(0, terms, tk):
+            for i in range(rm):
+                for j in range(k_by_x):
+                    r = i * by + ty
+                    kk = j * bx + tx
+                    inside = c0 + r < channels and k0 + kk < terms
+                    w_tile[r, kk] = acc_t(w[w0 + r, k0 + kk]) if inside else acc_t(0)
+            for i in range(k_by_y):
+                kk = i * by + ty
+                live = k0 + kk < terms
+                start = base + offset[min(k0 + kk, terms - 1)]
+                for j in range(rn):
+                    q = j * bx + tx
+                    inside = live and q0 + q < positions
+                    p_tile[kk, q] = acc_t(planes[start + q]) if inside else acc_t(0)
+            cuda.syncthreads()
+            for kk in range(tk):
+                for i in range(rm):
+                    wv = w_tile[i * by + ty, kk]
+                    for j in range(rn):
+                        acc[i, j] += wv * p_tile[kk, j * bx + tx]
+            cuda.syncthreads()
+        for j in range(rn):
+            q = q0 + j * bx + tx
+            oh = q // width
+            ow = q - oh * width
+            if q < positions and ow < out_w:
+                for i in range(rm):
+                    c = c0 + i * by + ty
+                    if c < channels:
+                        v = acc[i, j]
+                        if has_bias:
+                            v += acc_t(bias[w0 + i * by + ty])
+                        y[z * channels + c, oh * out_w + ow] = v
+
+    return conv2d_implicit_gemm
+
+
+@functools.cache
+def weight_gradient(acc_t, tile: GradTile):
+    """One block: rm output channels x by * rn taps of one group, over some of the images.
+
+    g flat, (images * groups * channels, positions); planes flat, `image` elements apart per
+    (image, group); dw (splits, groups * channels, K). blockIdx.z = (split, group).
+    """
+    bx, by, rm, rn, span = tile
+    steps, rows_by_y = span // bx, -(-rm // by)
+
+    @cuda.jit
+    def conv2d_weight_gradient(g, planes, offset, dw, images, groups, image, positions):
+        g_tile = cuda.shared.array((rm, span), acc_t)
+        lanes = cuda.shared.array((by, rn, bx), acc_t)
+        acc = cuda.local.array((rm, rn), acc_t)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        splits, channels, terms = dw.shape[0], dw.shape[1] // groups, dw.shape[2]
+        split = cuda.blockIdx.z // groups
+        group = cuda.blockIdx.z % groups
+        c0 = cuda.blockIdx.y * rm
+        k0 = (cuda.blockIdx.x * by + ty) * rn
+        for i in range(rm):
+            for j in range(rn):
+                acc[i, j] = acc_t(0)
+        for n in range(split, images, splits):
+            z = n * groups + group
+            for q0 in range(0, positions, span):
+                for r in range(rows_by_y):
+                    i = r * by + ty
+                    if i < rm:
+                        row = (z * channels + min(c0 + i, channels - 1)) * positions + q0
+                        for s in range(steps):
+                            q = s * bx + tx
+                            g_tile[i, q] = g[row + q] if q0 + q < positions else acc_t(0)
+                cuda.syncthreads()
+                base = z * image + q0
+                for s in range(steps):
+                    q = s * bx + tx
+                    for j in range(rn):
+                        pv = planes[base + offset[min(k0 + j, terms - 1)] + q]
+                        for i in range(rm):
+                            acc[i, j] += g_tile[i, q] * pv
+                cuda.syncthreads()
+        for i in range(rm):
+            for j in range(rn):
+                lanes[ty, j, tx] = acc[i, j]
+            cuda.syncthreads()
+            if tx < rn and k0 + tx < terms and c0 + i < channels:
+                total = acc_t(0)
+                for lane in range(bx):
+                    total += lanes[ty, tx, lane]
+                dw[split, group * channels + c0 + i, k0 + tx] = total
+            cuda.syncthreads()
+
+    return conv2d_weight_gradient
