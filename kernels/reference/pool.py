@@ -58,9 +58,18 @@ def max_pool2d(
 
 @traced
 def max_pool2d_backward(
-    g: np.ndarray, indices: np.ndarray, x_shape: tuple[int, int, int, int]
+    g: np.ndarray,
+    indices: np.ndarray,
+    x_shape: tuple[int, int, int, int],
+    kernel: Pair | None = None,
+    stride: Pair | None = None,
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
 ) -> np.ndarray:
-    """Gradient of max_pool2d: each g (N, C, OH, OW) is added where its maximum came from."""
+    """Gradient of max_pool2d: each g (N, C, OH, OW) is added where its maximum came from.
+
+    The windows help other dialects to gather; here the indices say everything.
+    """
     n, c, h, w = x_shape
     dx = np.zeros((n * c, h * w), compute_dtype(g.dtype))
     plane = np.arange(n * c)[:, None]
