@@ -39,11 +39,13 @@ def computed_in(name: str, *args: types.Type) -> types.Type:
     """float32 when every argument is, float64 otherwise; complex and others are refused."""
     plain = [types.unliteral(arg) for arg in args]
     for arg in plain:
-        if not isinstance(arg, types.Integer | types.Boolean | types.Float):
+        if not isinstance(arg, types.Number | types.Boolean) or isinstance(arg, types.Complex):
             raise TypingError(f"{name} takes integers and floats, not {arg}")
-    # a float16 scalar is a float32 here: half precision is a storage format
-    narrow = all(arg in (types.float32, types.float16) for arg in plain)
-    return types.float32 if narrow else types.float64
+    # the half-precision storage types (devlib_half) compute in float32
+    wide = any(
+        arg == types.float64 or isinstance(arg, types.Integer | types.Boolean) for arg in plain
+    )
+    return types.float64 if wide else types.float32
 
 
 def _through(context: Any, builder: Any, function: Any, kind: types.Type, args: list) -> Any:
@@ -139,6 +141,12 @@ lgamma = unary("lgamma", _keys("lgamma"), math.lgamma)
 sqrt = unary_ir("sqrt", _keys("sqrt"), lambda x: x.call("sqrt"))
 rsqrt = unary_ir("rsqrt", "libdevice.rsqrt libdevice.rsqrtf", vec.rsqrt)
 cbrt = unary("cbrt", "cbrt libdevice.cbrt libdevice.cbrtf", IRBody(vec.cbrt64), vec.cbrt)
+rcbrt = unary(
+    "rcbrt",
+    "libdevice.rcbrt libdevice.rcbrtf",
+    IRBody(lambda x: 1.0 / vec.cbrt64(x)),
+    lambda x: 1.0 / vec.cbrt(x),
+)
 fabs = unary_ir("fabs", _keys("fabs"), lambda x: x.call("fabs"))
 floor = unary_ir("floor", _keys("floor"), lambda x: x.call("floor"))
 ceil = unary_ir("ceil", _keys("ceil"), lambda x: x.call("ceil"))
@@ -195,9 +203,10 @@ def _extreme(name: str, ordered: str) -> Any:
     def typed(typingctx, x, y):
         x, y = types.unliteral(x), types.unliteral(y)
         for arg in (x, y):
-            if not isinstance(arg, types.Integer | types.Boolean | types.Float):
-                raise TypingError(f"{name} takes integers and floats, not {arg}")
+            computed_in(name, arg)  # refuses what is no real number
         kind = typingctx.unify_types(x, y)
+        if isinstance(kind, types.Float) and kind != types.float64:
+            kind = types.float32  # of half-precision numbers too
 
         def generate(context, builder, sig, args):
             if isinstance(kind, types.Float):
@@ -214,6 +223,27 @@ def _extreme(name: str, ordered: str) -> Any:
 
 maximum = _extreme("max", ">")
 minimum = _extreme("min", "<")
+
+
+def _classify(name: str, keys: str, test: Callable[[V, int], V]) -> Any:
+    def typed(typingctx, x):
+        kind = computed_in(name, x)
+
+        def generate(context, builder, sig, args):
+            x = V(builder, args[0])
+            infinity = x.constant(math.inf).bits()
+            return test(x.abs().bits(), infinity).value
+
+        return signature(types.boolean, kind), generate
+
+    return named(typed, name, *keys.split())
+
+
+isnan = _classify("isnan", "libdevice.isnanf libdevice.isnand", lambda size, inf: size > inf)
+isinf = _classify("isinf", "libdevice.isinff libdevice.isinfd", lambda size, inf: size == inf)
+isfinite = _classify(
+    "isfinite", "libdevice.finitef libdevice.isfinited", lambda size, inf: size < inf
+)
 
 
 def _round_types(typingctx, x):

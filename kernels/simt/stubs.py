@@ -9,6 +9,7 @@ that `entered` puts in place for the operating-system thread that runs it.
 from __future__ import annotations
 
 import operator
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -257,34 +258,22 @@ fp16 = Namespace(
     " hexp2 hexp10 hlog hlog2 hlog10 hsqrt hrsqrt hrcp hfloor hceil htrunc hrint",
 )
 
-# libdevice functions of one name per type (`expf`, `exp`); the ones with a rounding mode in their
-# name (`fadd_ru`) are left out: neither NumPy nor the CPU's compiler can select a mode per call
-_UNARY = (
-    "acos acosh asin asinh atan atanh cbrt ceil cos cosh cospi erf erfc erfcx erfinv exp exp10 exp2"
-    " expm1 fabs floor j0 j1 lgamma log log10 log1p log2 logb nearbyint normcdf rcbrt rint round"
-    " rsqrt sin sinh sinpi sqrt tan tanh tgamma trunc y0 y1"
+# libdevice's functions as far as one CPU instruction or library call answers them. Those with a
+# rounding mode in their name (`fadd_ru`) are left out: the mode cannot be chosen per operation.
+_BOTH_WIDTHS = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2"
+    " expm1 fabs fdim floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p log2 nearbyint"
+    " nextafter pow powi rcbrt remainder rint round rsqrt sin sinh sqrt tan tanh tgamma trunc"
 )
-_BINARY = "atan2 copysign fdim fmax fmin fmod hypot ldexp nextafter pow powi remainder scalbn"
-_FAST = (
+_ONE_WIDTH = (
     "fast_cosf fast_exp10f fast_expf fast_fdividef fast_log10f fast_log2f fast_logf fast_powf"
-    " fast_sinf fast_tanf"
-)
-LIBDEVICE_UNARY = _UNARY.split()
-LIBDEVICE_BINARY = _BINARY.split()
-_INTEGER = (
-    "abs llabs max min llmax llmin umax umin ullmax ullmin mul24 umul24 mulhi umulhi mul64hi"
-    " umul64hi popc popcll clz clzll ffs ffsll brev brevll sad usad hadd uhadd rhadd urhadd"
-)
-_CASTS = (
-    "float_as_int int_as_float double_as_longlong longlong_as_double saturatef isnanf isnand"
-    " isinff isinfd finitef isfinited signbitf signbitd fma fmaf"
+    " fast_sinf fast_tanf saturatef finitef isfinited isinff isinfd isnanf isnand"
+    " float_as_int int_as_float double_as_longlong longlong_as_double"
+    " abs llabs max min llmax llmin umax umin ullmax ullmin mul24 umul24 mulhi umulhi mul64hi"
+    " umul64hi popc popcll clz clzll ffs ffsll brev brevll"
 )
 libdevice = Namespace(
-    "libdevice",
-    " ".join(
-        [f"{name} {name}f" for name in LIBDEVICE_UNARY + LIBDEVICE_BINARY]
-        + [_FAST, _INTEGER, _CASTS]
-    ),
+    "libdevice", " ".join(f"{name} {name}f" for name in _BOTH_WIDTHS.split()) + " " + _ONE_WIDTH
 )
 
 _C_NAMES = {
@@ -307,3 +296,37 @@ for _base, _aliases in _C_NAMES.items():
         VECTOR_TYPES |= dict.fromkeys((_vector.name, *_vector.aliases), _vector)
 
 NAMESPACES = (shared, local, const, atomic, cg, fp16, libdevice)
+
+
+def is_namespace(candidate: Any) -> bool:
+    """Whether attributes of `candidate` may be stubs: a group here, or its twin in numba.cuda."""
+    return isinstance(candidate, Namespace) or id(candidate) in _twins()[1]
+
+
+def canonical(candidate: Any) -> str | None:
+    """The dotted name of a stub, ours or numba-cuda's, found by identity; None for others."""
+    if isinstance(candidate, Stub):
+        return candidate.name
+    return _twins()[0].get(id(candidate))
+
+
+def _twins() -> tuple[dict[int, str], set[int]]:
+    """Names of numba.cuda's stubs by id, and the ids of its namespaces; empty before its import."""
+    module = sys.modules.get("numba.cuda")
+    if module is None:
+        return {}, set()
+    key = ("libdevice" in vars(module), "fp16" in vars(module))  # submodules imported later
+    if key not in _twin_cache:
+        names = {id(twin): name for name in _stubs if (twin := _resolve(module, name)) is not None}
+        groups = (_resolve(module, group.name) for group in NAMESPACES)
+        _twin_cache[key] = names, {id(module), *(id(group) for group in groups if group)}
+    return _twin_cache[key]
+
+
+_twin_cache: dict[tuple[bool, bool], tuple[dict[int, str], set[int]]] = {}
+
+
+def _resolve(module: Any, dotted: str) -> Any:
+    for part in dotted.split("."):
+        module = getattr(module, part, None)
+    return module

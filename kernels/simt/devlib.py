@@ -1,0 +1,55 @@
+"""What compiled kernels call: one registry over the `devlib_*` modules.
+
+Every function is a Numba intrinsic written as LLVM IR (so it is part of the loop that calls it and
+does not stop LLVM from vectorising) and importable from this module under its `__name__`. Names and
+Python functions that are in none of the tables need nothing: Numba's own implementation is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from kernels.simt import devlib_atomic, devlib_bits, devlib_half, devlib_math
+
+_MODULES = (devlib_math, devlib_bits, devlib_half, devlib_atomic)
+_SOURCES = (*_MODULES, sys.modules["kernels.simt.devlib_ir"], devlib_math.vec)
+
+for _module in _MODULES:
+    for _name, _value in vars(_module).items():
+        if type(_value).__name__ == "_Intrinsic":
+            globals()[_name] = _value
+
+ldexp = math.ldexp  # typed alike in Numba's CPU target
+
+FUNCTIONS: dict[str, Any] = devlib_math.TABLE | devlib_atomic.TABLE
+"""By canonical name (`stubs.canonical`). Atomics here are atomic between OS threads."""
+
+LOCAL_FUNCTIONS: dict[str, Any] = devlib_atomic.OWN_TABLE
+"""`atomic.*` for shared and local arrays: plain, since one OS thread runs all of a block."""
+
+REPLACEMENTS: dict[Any, Any] = devlib_math.BY_FUNCTION
+"""By Python function: what CUDA types or computes otherwise than Numba's CPU target."""
+
+
+def lookup(what: Any, space: str = "global") -> Any | None:
+    """The device function for a canonical name or a Python function; None if Numba's own serves.
+
+    `space` matters to atomics: "global", or "shared" and "local" for the plain form.
+    """
+    if not isinstance(what, str):
+        return REPLACEMENTS.get(what) if callable(what) else None
+    if space != "global" and what in LOCAL_FUNCTIONS:
+        return LOCAL_FUNCTIONS[what]
+    return FUNCTIONS.get(what)
+
+
+def version() -> str:
+    """A digest of the device functions' sources, for the key of whatever caches machine code."""
+    digest = hashlib.sha256()
+    for module in _SOURCES:
+        digest.update(Path(module.__file__).read_bytes())
+    return digest.hexdigest()[:16]
