@@ -1,0 +1,284 @@
+"""One flat buffer for the parameters of a group, so that one kernel launch updates them all.
+
+The user holds parameters as separate Tensors; a launch per parameter would cost more than the
+update of a small one.  So each parameter gets a *slot* in a flat array, its *home*:
+
+- The first step copies the parameter's values into its slot and makes the Tensor's storage a view
+  of it.  From then on nothing is copied: forward and backward read the view, the optimiser
+  updates the flat array.  The optimiser's own state (momentum, moments) is born flat, and
+  ``optimizer.state[p]`` shows views of it.
+- Gradients are made anew by every backward pass, so they are gathered: one pass over memory that
+  the caches have just seen.  A launch for a single parameter reads its gradient where it is.
+- Neighbouring slots that need the same update form a *run*; a run is a launch.  Usually that is
+  the whole group.  A parameter without a gradient, or with another step count, ends a run.
+
+Moving storage must never be seen.  It would be if something else shares the old memory (``w =
+p.detach()`` before the first step, two parameters over one tensor, another optimiser's arena), so
+a parameter moves only if its array has no other owner; until then it is updated in place by a
+launch of its own.  The same check covers ``p.data = other`` and ``module.to(...)``: the parameter
+is no longer at home, and moves back as soon as nothing shares the new memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad.backends import array_module
+from minigrad.tensor import Tensor, wrap
+
+_ALIGNMENT = 64  # bytes between slots: a cache line, and what vector loads on a GPU need
+
+
+def _owners(tensor: Tensor) -> int:
+    return sys.getrefcount(tensor._array)
+
+
+def _base_owners(tensor: Tensor) -> int:
+    return sys.getrefcount(tensor._array.base)
+
+
+# What the two functions report for an array that only its tensor holds: not written down, as
+# interpreters differ in how many references a call takes.
+_SOLE_OWNER = _owners(wrap(np.empty(1)))
+_SOLE_BASE_OWNER = _base_owners(wrap(np.empty((1, 1)).reshape(1)))
+
+
+def is_sole_owner(tensor: Tensor) -> bool:
+    """Whether nothing but `tensor` can see its memory (views of NumPy arrays name their owner)."""
+    array = tensor._array
+    base = array.base
+    shared_base = base is not None and not isinstance(base, type(array))
+    del array
+    if shared_base or _owners(tensor) != _SOLE_OWNER:
+        return False
+    if base is None:
+        return True
+    chained = base.base is not None
+    del base
+    return not chained and _base_owners(tensor) == _SOLE_BASE_OWNER
+
+
+class Slot:
+    """One parameter's place in an arena.
+
+    Attributes:
+        start, stop: its elements in the flat arrays.
+        home: the view of the arena's values in the parameter's shape.
+        state: the Tensors (views of the arena's state) last shown in ``optimizer.state[param]``.
+    """
+
+    __slots__ = ("arena", "home", "index", "param", "start", "state", "stop")
+
+    def __init__(self, arena: Arena, param: Tensor, index: int, start: int) -> None:
+        self.arena = arena
+        self.param = param
+        self.index = index
+        self.start = start
+        self.stop = start + param._array.size
+        self.home = arena.values[start : self.stop].reshape(param._array.shape)
+        self.state: dict[str, Tensor] = {}
+
+    def fits(self) -> bool:
+        """Whether the parameter still has the shape, dtype and device of the slot."""
+        array, home = self.param._array, self.home
+        return type(array) is type(home) and array.shape == home.shape and array.dtype == home.dtype
+
+    def settle(self) -> bool:
+        """Have the parameter at home, moving it there if nobody can notice."""
+        param, home = self.param, self.home
+        if param._array is home:
+            return True
+        if not is_sole_owner(param):
+            return False
+        home[...] = param._array
+        param._array = home
+        return True
+
+    def adopt(self, state: dict[str, Any], names: Sequence[str], initial: float) -> bool:
+        """Make ``state[name]`` a view of the arena for every name; True if some were missing.
+
+        Values that came from elsewhere (`load_state_dict`, the user) are copied in.
+        """
+        fresh = False
+        for name in names:
+            current = state.get(name)
+            mine = self.state.get(name)
+            if current is mine and mine is not None:
+                continue
+            view = self.arena.state(name)[self.start : self.stop].reshape(self.home.shape)
+            if current is None:
+                fresh = True
+                view[...] = initial
+            else:
+                view[...] = current.to(self.param.device)._array
+            state[name] = self.state[name] = wrap(view)
+        return fresh
+
+    def adopt_step(self, state: dict[str, Any]) -> None:
+        """Make ``state["step"]`` a scalar view of the arena's counters."""
+        current = state.get("step")
+        if current is not None and current is self.state.get("step"):
+            return
+        counter = self.arena.steps[self.index : self.index + 1].reshape(())
+        counter[...] = 0 if current is None else float(current)
+        state["step"] = self.state["step"] = wrap(counter)
+
+
+class Arena:
+    """Flat values, gradients and state of parameters that share a dtype and a device."""
+
+    def __init__(self, params: Sequence[Tensor]) -> None:
+        first = params[0]._array
+        self._xp = array_module(first)
+        self._dtype = first.dtype
+        self._align = max(_ALIGNMENT // first.dtype.itemsize, 1)
+        starts = [0]
+        for param in params:
+            padded = -(-param._array.size // self._align) * self._align
+            starts.append(starts[-1] + padded)
+        self._size = starts.pop()
+        self.values = self._flat()
+        self.grads: Any = None
+        self.steps = np.zeros(len(params), np.float32)  # on the host: the launcher needs the number
+        self._state: dict[str, Any] = {}
+        self.slots = [
+            Slot(self, param, i, start)
+            for i, (param, start) in enumerate(zip(params, starts, strict=True))
+        ]
+
+    def _flat(self) -> Any:
+        """Zeros, starting at a cache line; zeros, because launches also cover the gaps."""
+        raw = self._xp.zeros(self._size + self._align, self._dtype)
+        pointer = raw.ctypes.data if self._xp is np else raw.data.ptr
+        skip = -pointer % _ALIGNMENT // self._dtype.itemsize
+        return raw[skip : skip + self._size]
+
+    def state(self, name: str) -> Any:
+        """The flat array of one kind of state, made at first use."""
+        if name not in self._state:
+            self._state[name] = self._flat()
+        return self._state[name]
+
+    def gather(self, slots: Sequence[Slot]) -> Any:
+        """The gradients of neighbouring slots as one flat array."""
+        if self.grads is None:
+            self.grads = self._flat()
+        for slot in slots:
+            view = self.grads[slot.start : slot.stop].reshape(slot.home.shape)
+            view[...] = slot.param.grad._array
+        return self.grads[slots[0].start : slots[-1].stop]
+
+
+class Run:
+    """Neighbouring parameters that one launch updates.
+
+    Attributes:
+        param, grad: flat arrays (n,).
+        step: how many updates these parameters have had, this one included.
+        fresh: whether their state has just been made.
+    """
+
+    __slots__ = ("_slots", "at_home", "fresh", "grad", "param", "step")
+
+    def __init__(self, slot: Slot, step: int, fresh: bool, at_home: bool) -> None:
+        self._slots = [slot]
+        self.step = step
+        self.fresh = fresh
+        self.at_home = at_home
+
+    def takes(self, slot: Slot, step: int, fresh: bool, at_home: bool) -> bool:
+        """Add `slot` if it continues this run."""
+        last = self._slots[-1]
+        if not (
+            at_home
+            and self.at_home
+            and slot.arena is last.arena
+            and slot.index == last.index + 1
+            and step == self.step
+            and fresh == self.fresh
+        ):
+            return False
+        self._slots.append(slot)
+        return True
+
+    def state(self, name: str) -> Any:
+        """The flat state array (n,) of this run."""
+        return self._slots[0].arena.state(name)[self._slots[0].start : self._slots[-1].stop]
+
+    def __enter__(self) -> Run:
+        first = self._slots[0]
+        if self.at_home:
+            self.param = first.arena.values[first.start : self._slots[-1].stop]
+        else:
+            self.param = first.param._array.reshape(-1)  # a copy if it is not contiguous
+        if len(self._slots) == 1:
+            self.grad = first.param.grad._array.reshape(-1)
+        else:
+            self.grad = first.arena.gather(self._slots)
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *rest: object) -> None:
+        if failed is not None:
+            return
+        if not self.at_home:
+            array = self._slots[0].param._array
+            if not array.flags.c_contiguous:
+                array[...] = self.param.reshape(array.shape)
+        for slot in self._slots:
+            slot.param._counter[0] += 1  # an in-place change, as autograd must see it
+
+
+class Arenas:
+    """All slots of an optimiser, made as parameters first get gradients."""
+
+    def __init__(self) -> None:
+        self._slots: dict[Tensor, Slot] = {}
+
+    def _slots_of(self, params: Sequence[Tensor]) -> list[Slot]:
+        slots = self._slots
+        missing: dict[Any, list[Tensor]] = {}
+        for param in params:
+            slot = slots.get(param)
+            if slot is None or (param._array is not slot.home and not slot.fits()):
+                array = param._array
+                kind = (str(array.dtype), str(param.device))
+                missing.setdefault(kind, []).append(param)
+        for together in missing.values():
+            for slot in Arena(together).slots:
+                slots[slot.param] = slot
+        return [slots[param] for param in params]
+
+    def runs(
+        self,
+        params: Sequence[Tensor],
+        state: dict[Tensor, dict[str, Any]],
+        names: Sequence[str],
+        initial: float = 0.0,
+        counted: bool = True,
+    ) -> Iterator[Run]:
+        """The runs that update every parameter of `params` that has a gradient.
+
+        Args:
+            state: the optimiser's, brought into the arenas.
+            names: the kinds of flat state that the update needs.
+            initial: first value of that state.
+            counted: whether the optimiser keeps a step count per parameter.
+        """
+        runs: list[Run] = []
+        for slot in self._slots_of([p for p in params if p.grad is not None]):
+            step, fresh = 0, False
+            if names or counted:
+                own = state[slot.param]
+                fresh = slot.adopt(own, names, initial)
+                if counted:
+                    slot.adopt_step(own)
+                    slot.arena.steps[slot.index] += 1
+                    step = int(slot.arena.steps[slot.index])
+            at_home = slot.settle()
+            if not (runs and runs[-1].takes(slot, step, fresh, at_home)):
+                runs.append(Run(slot, step, fresh, at_home))
+        return iter(runs)

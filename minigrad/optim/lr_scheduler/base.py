@@ -1,0 +1,137 @@
+"""The base class of learning-rate schedules."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from minigrad.optim.optimizer import Optimizer
+
+_ORDER_WARNING = (
+    "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should call them in "
+    "the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this "
+    "will result in skipping the first value of the learning rate schedule."
+)
+EPOCH_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
+    "possible. Please use `scheduler.step()` to step the scheduler."
+)
+
+
+def check_optimizer(optimizer: Any) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+
+
+def per_group(name: str, value: Any, optimizer: Optimizer) -> list[Any]:
+    count = len(optimizer.param_groups)
+    if not isinstance(value, (list, tuple)):
+        return [value] * count
+    if len(value) != count:
+        raise ValueError(
+            f"{name} must have the same length as optimizer.param_groups. {name} has "
+            f"{len(value)} values, param_groups has {count}."
+        )
+    return list(value)
+
+
+class LRScheduler:
+    """Base class of schedules.
+
+    A subclass defines `_next_lr` (per group) or overrides `get_lr` (all groups at once).
+
+    Args:
+        optimizer: whose groups to schedule; their present rates become "initial_lr".
+        last_epoch: -1 starts anew; a number continues from there.
+    """
+
+    _is_initial = False
+    _in_step = False
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        check_optimizer(optimizer)
+        self.optimizer = optimizer
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
+                    "scheduler with last_epoch >= 0; load the optimizer's state dict first"
+                )
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        """Set the rates of the first epoch."""
+        self._step_count = 0
+        self._is_initial = True
+        try:
+            self.step()
+        finally:
+            del self._is_initial
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimiser."""
+        return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+        self.__dict__.update(state_dict)
+
+    def get_last_lr(self) -> list[float]:
+        """The rates that the last step set, per group."""
+        return self._last_lr
+
+    def get_lr(self) -> list[float]:
+        """The rates for `last_epoch`, from the present ones; called by `step`."""
+        if not self._in_step:
+            warnings.warn(
+                "To get the last learning rate computed by the scheduler, "
+                "please use `get_last_lr()`.",
+                stacklevel=2,
+            )
+        groups = self.optimizer.param_groups
+        return [
+            self._next_lr(group["lr"], base)
+            for group, base in zip(groups, self.base_lrs, strict=True)
+        ]
+
+    def _next_lr(self, lr: float, base: float) -> float:
+        raise NotImplementedError
+
+    def step(self, epoch: int | None = None) -> None:
+        """Move to the next epoch, after ``optimizer.step()``; naming the `epoch` is deprecated."""
+        if self._step_count == 1 and not self.optimizer._opt_called:
+            warnings.warn(_ORDER_WARNING, stacklevel=2)
+        self._step_count += 1
+        if epoch is not None:
+            warnings.warn(EPOCH_WARNING, stacklevel=2)
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch: int | None = None) -> None:
+        self._in_step = True
+        try:
+            closed_form = getattr(self, "_get_closed_form_lr", None)
+            if epoch is None:
+                self.last_epoch += 1
+                rates = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                rates = closed_form() if closed_form is not None else self.get_lr()
+        finally:
+            del self._in_step
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+
+class ClosedForm(LRScheduler):
+    """A schedule that also knows the rate of any epoch from the initial one."""
+
+    def _lr_at(self, base: float) -> float:
+        raise NotImplementedError
+
+    def _get_closed_form_lr(self) -> list[float]:
+        return [self._lr_at(base) for base in self.base_lrs]
