@@ -1,4 +1,4 @@
-"""What the kernel families share: allocation beside the inputs, dtypes, launches that can be repeated.
+"""What the kernel families share: allocation beside the inputs, dtypes, repeated launches.
 
 A family's launcher computes a plan once for each combination of shapes, strides and dtypes: which
 kernel, which grid, which buffers. Later calls find the plan in a dictionary and only launch, so

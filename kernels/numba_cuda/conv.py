@@ -3,7 +3,7 @@
 2 N O OH OW C KH KW / groups floating-point operations each; at least x, w and y moved once.
 
 1. direct          one thread a result (conv_direct.py); also what serves depthwise convolution
-2. tiled           forward: the input piece with its halo in shared memory, several channels a thread
+2. tiled           forward: a piece of x with its halo in shared memory, several channels a thread
 3. implicit_gemm   a matrix product whose right operand is read through a table of offsets
                    (conv_gemm.py); a 1x1 kernel reads x as it is
 
@@ -34,7 +34,7 @@ from kernels.numba_cuda.common import (
 )
 from kernels.numba_cuda.conv_gemm import GemmTile, GradTile
 from kernels.numba_cuda.reduction import reduce
-from kernels.numba_cuda.transpose import transpose
+from kernels.numba_cuda.transpose import cast, transpose
 
 Pair = tuple[int, int]
 FORWARD = ("direct", "tiled", "implicit_gemm")
@@ -340,7 +340,8 @@ def _weight_product(name: str, geo: Geometry, like):
         parts = empty(shape, compute_dtype(dtype), x)
         run(lay_out_g(g), lay_out_x(x), offset, parts, *sizes)
         dw = parts[0] if splits == 1 else reduce("sum", parts, 0)
-        return dw.reshape(geo.w_shape).astype(dtype, copy=False)
+        dw = dw.reshape(geo.w_shape)
+        return dw if dw.dtype == dtype else cast(dw, dtype)
 
     return product
 

@@ -10,11 +10,11 @@ and q is an output pixel. Two observations make `col` cheap:
 - A stride s splits the plane into s * s phases, each of which is a plane with stride 1.
 
 Kernels here:
-    pad             x -> planes: padding, phases for a stride, zeros inserted for a transposed stride
+    pad             x -> planes: padding, phases of a stride, zeros between for a transposed one
     implicit_gemm   the product, a 2-D register tile as in matmul.py; forward, and backward-data
                     (a convolution of the padded gradient with the weights turned round)
-    weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block run
-                    along q, each keeps an RM x RN tile of sums, and the lanes are added up last
+    weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block
+                    run along q, each keeps an RM x RN tile of sums, and are added up last
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ below does the same operations; what changes is how often an element comes from 
 
 1. naive          one thread an element; neighbours walk down a column: every load is its own sector
 2. coalesced      neighbours walk along a row: a warp's loads of b are one segment
-3. tiled          a block copies tiles into shared memory: each element is loaded K / TILE times less
+3. tiled          a block copies tiles into shared memory: elements are loaded TILE times less
 4. register_1d    a thread keeps a column of results: each shared load of b feeds RM multiplications
 5. register_2d    a thread keeps a RM x RN tile: RM + RN shared loads feed RM * RN multiplications
 6. warp_tile      threads of a warp form a compact tile too: fewer distinct shared addresses a warp
@@ -42,7 +42,7 @@ from kernels.simt import cuda
 CATALOG = [
     ("matmul", "naive", "one thread an element, neighbours down a column"),
     ("matmul", "coalesced", "neighbours along a row: one segment a warp"),
-    ("matmul", "tiled", "shared tiles: each element is loaded K / TILE times less"),
+    ("matmul", "tiled", "shared tiles: each element is loaded TILE times less"),
     ("matmul", "register_1d", "a column of results in registers"),
     ("matmul", "register_2d", "an RM x RN tile of results in registers"),
     ("matmul", "warp_tile", "the threads of a warp form a compact tile too"),

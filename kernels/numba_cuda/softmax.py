@@ -1,0 +1,433 @@
+"""Softmax and log-softmax along an axis, with their gradients.
+
+About 4 operations and one exp an element; at least x read and y written once. Rows are what runs
+along the axis: contiguous for the last axis, else `inner` elements apart.
+
+1. three_pass   a block a row: maximum, sum of exp(x - max), result; the row is read three times
+2. online       maximum and sum in one pass (Milakov and Gimelshein, 2018): read twice
+3. one_read     the row waits in shared memory: read once; up to 4096 elements
+4. warp         short rows: a warp a row, elements in registers, shuffles instead of barriers
+5. strided      other axes: a thread a row, neighbours along `inner`
+
+A row of all -inf, or with a NaN or +inf, becomes NaN, as in torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+from kernels.numba_cuda.common import (
+    ceil_div,
+    check_floating,
+    check_version,
+    contiguous,
+    empty,
+    launcher,
+    scalar_type,
+)
+from kernels.simt import cuda
+
+FORWARD = ("three_pass", "online", "one_read", "warp", "strided")
+IDEAS = (
+    "a block a row, read three times",
+    "maximum and sum in one pass, read twice",
+    "the row waits in shared memory, read once",
+    "a warp a row, elements in registers",
+    "other axes: a thread a row",
+)
+BACKWARD = ("block", "warp", "strided")
+CATALOG = [
+    *((name, v, idea) for name in ("softmax", "log_softmax") for v, idea in zip(FORWARD, IDEAS)),
+    *(
+        (f"{name}_backward", version, idea)
+        for name in ("softmax", "log_softmax")
+        for version, idea in zip(BACKWARD, ("a block a row", "a warp a row", "a thread a row"))
+    ),
+]
+BLOCK = 256
+WARPS = BLOCK // 32
+FULL_WARP = 0xFFFFFFFF
+ROW_IN_SHARED = 4096
+ROW_IN_REGISTERS = 256
+LOWEST = -math.inf
+
+
+@cuda.jit(device=True)
+def warp_sum(v):
+    """The sum over the warp, in every lane."""
+    for step in (16, 8, 4, 2, 1):
+        v += cuda.shfl_xor_sync(FULL_WARP, v, step)
+    return v
+
+
+@cuda.jit(device=True)
+def warp_max(v):
+    """The maximum over the warp, in every lane."""
+    for step in (16, 8, 4, 2, 1):
+        v = max(v, cuda.shfl_xor_sync(FULL_WARP, v, step))
+    return v
+
+
+@cuda.jit(device=True)
+def block_sum(v, partial):
+    """The sum over the block, in every thread; `partial` is shared, one element a warp."""
+    v = warp_sum(v)
+    if cuda.threadIdx.x % 32 == 0:
+        partial[cuda.threadIdx.x // 32] = v
+    cuda.syncthreads()
+    total = partial[0]
+    for w in range(1, WARPS):
+        total += partial[w]
+    cuda.syncthreads()
+    return total
+
+
+@cuda.jit(device=True)
+def block_max(v, partial):
+    """The maximum over the block, in every thread."""
+    v = warp_max(v)
+    if cuda.threadIdx.x % 32 == 0:
+        partial[cuda.threadIdx.x // 32] = v
+    cuda.syncthreads()
+    top = partial[0]
+    for w in range(1, WARPS):
+        top = max(top, partial[w])
+    cuda.syncthreads()
+    return top
+
+
+@functools.cache
+def three_pass(acc_t, log: bool):
+    """Block BLOCK, grid (rows,); x and y (rows, n)."""
+
+    @cuda.jit
+    def softmax_three_pass(x, y):
+        partial = cuda.shared.array(WARPS, acc_t)
+        t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
+        top = acc_t(LOWEST)
+        for i in range(t, n, BLOCK):
+            top = max(top, acc_t(x[row, i]))
+        top = block_max(top, partial)
+        total = acc_t(0)
+        for i in range(t, n, BLOCK):
+            total += math.exp(acc_t(x[row, i]) - top)
+        total = block_sum(total, partial)
+        if log:
+            lse = math.log(total)
+            for i in range(t, n, BLOCK):
+                y[row, i] = (acc_t(x[row, i]) - top) - lse
+        else:
+            scale = acc_t(1) / total
+            for i in range(t, n, BLOCK):
+                y[row, i] = math.exp(acc_t(x[row, i]) - top) * scale
+
+    return softmax_three_pass
+
+
+@functools.cache
+def online(acc_t, log: bool):
+    """Block BLOCK, grid (rows,). A thread rescales its sum when its maximum grows."""
+
+    @cuda.jit
+    def softmax_online(x, y):
+        partial = cuda.shared.array(WARPS, acc_t)
+        t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
+        own_top, own = acc_t(LOWEST), acc_t(0)
+        for i in range(t, n, BLOCK):
+            v = acc_t(x[row, i])
+            if v > own_top:
+                own = own * math.exp(own_top - v) + acc_t(1)
+                own_top = v
+            elif v != acc_t(LOWEST):
+                own += math.exp(v - own_top)
+        top = block_max(own_top, partial)
+        if own_top > acc_t(LOWEST):
+            own *= math.exp(own_top - top)
+        total = block_sum(own, partial)
+        if log:
+            lse = math.log(total)
+            for i in range(t, n, BLOCK):
+                y[row, i] = (acc_t(x[row, i]) - top) - lse
+        else:
+            scale = acc_t(1) / total
+            for i in range(t, n, BLOCK):
+                y[row, i] = math.exp(acc_t(x[row, i]) - top) * scale
+
+    return softmax_online
+
+
+@functools.cache
+def one_read(acc_t, log: bool):
+    """Block BLOCK, grid (rows,), n <= ROW_IN_SHARED."""
+
+    @cuda.jit
+    def softmax_one_read(x, y):
+        partial = cuda.shared.array(WARPS, acc_t)
+        values = cuda.shared.array(ROW_IN_SHARED, acc_t)
+        t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
+        top = acc_t(LOWEST)
+        for i in range(t, n, BLOCK):
+            v = acc_t(x[row, i])
+            values[i] = v
+            top = max(top, v)
+        top = block_max(top, partial)
+        total = acc_t(0)
+        for i in range(t, n, BLOCK):
+            if log:
+                total += math.exp(values[i] - top)
+            else:
+                e = math.exp(values[i] - top)
+                values[i] = e
+                total += e
+        total = block_sum(total, partial)
+        if log:
+            lse = math.log(total)
+            for i in range(t, n, BLOCK):
+                y[row, i] = (values[i] - top) - lse
+        else:
+            scale = acc_t(1) / total
+            for i in range(t, n, BLOCK):
+                y[row, i] = values[i] * scale
+
+    return softmax_one_read
+
+
+@functools.cache
+def warp(acc_t, log: bool, held: int):
+    """Block (32, 8): a warp a row, `held` elements a lane; n <= 32 * held."""
+
+    @cuda.jit
+    def softmax_warp(x, y):
+        values = cuda.local.array(held, acc_t)
+        lane = cuda.threadIdx.x
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if row >= x.shape[0]:
+            return
+        n = x.shape[1]
+        top = acc_t(LOWEST)
+        for i in range(held):
+            at = i * 32 + lane
+            values[i] = acc_t(x[row, at]) if at < n else acc_t(LOWEST)
+            top = max(top, values[i])
+        top = warp_max(top)
+        total = acc_t(0)
+        for i in range(held):
+            e = math.exp(values[i] - top) if i * 32 + lane < n else acc_t(0)
+            total += e
+            if not log:
+                values[i] = e
+        total = warp_sum(total)
+        lse = math.log(total)
+        scale = acc_t(1) / total
+        for i in range(held):
+            at = i * 32 + lane
+            if at < n:
+                y[row, at] = (values[i] - top) - lse if log else values[i] * scale
+
+    return softmax_warp
+
+
+@functools.cache
+def strided(acc_t, log: bool):
+    """A thread a row; x and y (outer, n, inner), grid (outer, tiles of inner)."""
+
+    @cuda.jit
+    def softmax_strided(x, y):
+        o = cuda.blockIdx.x
+        c = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        if c < x.shape[2]:
+            top = acc_t(LOWEST)
+            for i in range(x.shape[1]):
+                top = max(top, acc_t(x[o, i, c]))
+            total = acc_t(0)
+            for i in range(x.shape[1]):
+                total += math.exp(acc_t(x[o, i, c]) - top)
+            if log:
+                lse = math.log(total)
+                for i in range(x.shape[1]):
+                    y[o, i, c] = (acc_t(x[o, i, c]) - top) - lse
+            else:
+                scale = acc_t(1) / total
+                for i in range(x.shape[1]):
+                    y[o, i, c] = math.exp(acc_t(x[o, i, c]) - top) * scale
+
+    return softmax_strided
+
+
+@functools.cache
+def block_backward(acc_t, log: bool):
+    """Block BLOCK, grid (rows,): dx = y (g - sum(g y)), or g - exp(y) sum(g) for the logarithm."""
+
+    @cuda.jit
+    def softmax_block_backward(g, y, dx):
+        partial = cuda.shared.array(WARPS, acc_t)
+        t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, g.shape[1]
+        total = acc_t(0)
+        for i in range(t, n, BLOCK):
+            total += acc_t(g[row, i]) if log else acc_t(g[row, i]) * acc_t(y[row, i])
+        total = block_sum(total, partial)
+        for i in range(t, n, BLOCK):
+            gv, yv = acc_t(g[row, i]), acc_t(y[row, i])
+            dx[row, i] = gv - math.exp(yv) * total if log else yv * (gv - total)
+
+    return softmax_block_backward
+
+
+@functools.cache
+def warp_backward(acc_t, log: bool):
+    """Block (32, 8): a warp a row."""
+
+    @cuda.jit
+    def softmax_warp_backward(g, y, dx):
+        lane, n = cuda.threadIdx.x, g.shape[1]
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if row >= g.shape[0]:
+            return
+        total = acc_t(0)
+        for i in range(lane, n, 32):
+            total += acc_t(g[row, i]) if log else acc_t(g[row, i]) * acc_t(y[row, i])
+        total = warp_sum(total)
+        for i in range(lane, n, 32):
+            gv, yv = acc_t(g[row, i]), acc_t(y[row, i])
+            dx[row, i] = gv - math.exp(yv) * total if log else yv * (gv - total)
+
+    return softmax_warp_backward
+
+
+@functools.cache
+def strided_backward(acc_t, log: bool):
+    """A thread a row; arrays (outer, n, inner), grid (outer, tiles of inner)."""
+
+    @cuda.jit
+    def softmax_strided_backward(g, y, dx):
+        o = cuda.blockIdx.x
+        c = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        if c < g.shape[2]:
+            total = acc_t(0)
+            for i in range(g.shape[1]):
+                gv = acc_t(g[o, i, c])
+                total += gv if log else gv * acc_t(y[o, i, c])
+            for i in range(g.shape[1]):
+                gv, yv = acc_t(g[o, i, c]), acc_t(y[o, i, c])
+                dx[o, i, c] = gv - math.exp(yv) * total if log else yv * (gv - total)
+
+    return softmax_strided_backward
+
+
+def _rows(name: str, shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """(outer, n, inner) for rows along `axis`. Raises IndexError for an axis out of range."""
+    ndim = max(len(shape), 1)
+    if not -ndim <= axis < ndim:
+        raise IndexError(f"{name}: axis {axis} is out of range for {len(shape)} dimensions")
+    if not shape:
+        return 1, 1, 1
+    axis %= ndim
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def _plan(name: str, arrays: tuple, axis: int, version: str | None, pick: Callable):
+    """The function arrays -> result of a kernel over rows; `pick` configures the version."""
+    check_floating(name, *arrays)
+    first = arrays[0]
+    if any(a.shape != first.shape for a in arrays):
+        raise ValueError(f"{name}: shapes differ: {[a.shape for a in arrays]}")
+    outer, n, inner = _rows(name, first.shape, axis)
+    version, kernel, block = pick(scalar_type(first.dtype), n, inner, version)
+    if version == "strided":
+        view, grid = (outer, n, inner), (outer, ceil_div(inner, block))
+    else:
+        rows_a_block = block[1] if isinstance(block, tuple) else 1
+        view, grid = (outer, n), ceil_div(outer, rows_a_block)
+    run = launcher(name, version, kernel, grid, block)
+    shape, dtype = first.shape, first.dtype
+
+    def rows(*arrays):
+        out = empty(shape, dtype, arrays[0])
+        if out.size:
+            run(*(contiguous(a).reshape(view) for a in arrays), out.reshape(view))
+        return out
+
+    return rows
+
+
+def _check_rows(name: str, version: str, n: int, inner: int) -> None:
+    limit = {"one_read": ROW_IN_SHARED, "warp": ROW_IN_REGISTERS}.get(version, n)
+    if n > limit:
+        raise ValueError(f"{name}: version {version!r} takes rows of up to {limit}, got {n}")
+    if inner > 1 and version != "strided":
+        raise ValueError(f"{name}: version {version!r} needs the last axis; use 'strided'")
+
+
+def _forward(log: bool, acc_t, n: int, inner: int, version: str | None):
+    """Version, kernel and block."""
+    name = "log_softmax" if log else "softmax"
+    check_version(name, version, FORWARD)
+    if version is None:
+        short = "warp" if n <= ROW_IN_REGISTERS else "one_read" if n <= ROW_IN_SHARED else "online"
+        version = "strided" if inner > 1 else short
+    _check_rows(name, version, n, inner)
+    if version == "warp":
+        held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()
+        return version, warp(acc_t, log, held), (32, 8)
+    if version == "strided":
+        return version, strided(acc_t, log), 128
+    kernels = {"three_pass": three_pass, "online": online, "one_read": one_read}
+    return version, kernels[version](acc_t, log), BLOCK
+
+
+def _backward(log: bool, acc_t, n: int, inner: int, version: str | None):
+    """Version, kernel and block."""
+    name = "log_softmax_backward" if log else "softmax_backward"
+    check_version(name, version, BACKWARD)
+    if version is None:
+        version = "strided" if inner > 1 else "warp" if n <= 1024 else "block"
+    if inner > 1 and version != "strided":
+        raise ValueError(f"{name}: version {version!r} needs the last axis; use 'strided'")
+    if version == "warp":
+        return version, warp_backward(acc_t, log), (32, 8)
+    if version == "strided":
+        return version, strided_backward(acc_t, log), 128
+    return version, block_backward(acc_t, log), BLOCK
+
+
+_plans: dict[tuple, Callable] = {}
+_PICK = {
+    "softmax": functools.partial(_forward, False),
+    "log_softmax": functools.partial(_forward, True),
+    "softmax_backward": functools.partial(_backward, False),
+    "log_softmax_backward": functools.partial(_backward, True),
+}
+
+
+def _run(name: str, arrays: tuple, axis: int, version: str | None):
+    first = arrays[0]
+    key = (name, type(first), *((a.shape, a.dtype) for a in arrays), axis, version)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = _plan(name, arrays, axis, version, _PICK[name])
+    return plan(*arrays)
+
+
+def softmax(x, axis: int = -1, version: str | None = None):
+    """exp(x) / sum(exp(x)) along `axis`; x of any floating dtype and shape.
+
+    Raises IndexError for an axis out of range, TypeError for a dtype that is not floating.
+    """
+    return _run("softmax", (x,), axis, version)
+
+
+def log_softmax(x, axis: int = -1, version: str | None = None):
+    """x - log(sum(exp(x))) along `axis`; the same errors as softmax."""
+    return _run("log_softmax", (x,), axis, version)
+
+
+def softmax_backward(g, y, axis: int = -1, version: str | None = None):
+    """Gradient of softmax given its result y: y * (g - sum(g * y))."""
+    return _run("softmax_backward", (g, y), axis, version)
+
+
+def log_softmax_backward(g, y, axis: int = -1, version: str | None = None):
+    """Gradient of log_softmax given its result y: g - exp(y) * sum(g)."""
+    return _run("log_softmax_backward", (g, y), axis, version)
