@@ -1,0 +1,130 @@
+"""The cache of compiled kernels: reused, never stale, safe for two processes at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HELPER = """
+from kernels.simt import cuda
+
+
+@cuda.jit(device=True)
+def change(x):
+    return x + 1
+"""
+
+PROGRAM = """
+import sys
+
+import numpy as np
+from numba import int64
+
+import helper
+from kernels.simt import cuda
+
+FACTOR = 10
+
+
+def make(shift):
+    @cuda.jit
+    def kernel(a):
+        tile = cuda.shared.array(32, int64)
+        t = cuda.threadIdx.x
+        tile[t] = helper.change(a[t]) * FACTOR + shift
+        cuda.syncthreads()
+        a[t] = tile[31 - t]
+
+    return kernel
+
+
+a = np.arange(32)
+make(7)[1, 32](a)
+print(a[31], a[0])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def start(folder: Path, cache: Path | None = None) -> subprocess.Popen:
+    env = {
+        **os.environ,
+        "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
+        "MINIGRAD_CACHE_DIR": str(cache or folder / "cache"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return subprocess.Popen(
+        [sys.executable, str(folder / "program.py")],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen) -> str:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return out.strip()
+
+
+def files(cache: Path) -> dict[Path, int]:
+    return {p: p.stat().st_mtime_ns for p in cache.rglob("*") if p.is_file()}
+
+
+def test_second_process_compiles_nothing(folder):
+    assert finish(start(folder)) == "17 327"
+    before = files(folder / "cache")
+    assert before, "nothing was cached"
+    assert finish(start(folder)) == "17 327"
+    assert files(folder / "cache") == before
+
+
+def test_two_processes_at_once(folder):
+    processes = [start(folder) for _ in range(3)]
+    assert [finish(p) for p in processes] == ["17 327"] * 3
+    assert finish(start(folder)) == "17 327"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        ("program.py", "31 - t", "t", "327 17"),
+        ("program.py", "FACTOR = 10", "FACTOR = 20", "27 647"),
+        ("program.py", "make(7)", "make(8)", "18 328"),
+        ("helper.py", "x + 1", "x + 2", "27 337"),
+    ],
+    ids=["kernel", "global", "closure", "device-function"],
+)
+def test_a_change_is_seen(folder, file, old, new, expected):
+    assert finish(start(folder)) == "17 327"
+    path = folder / file
+    stamp = path.stat()
+    path.write_text(path.read_text().replace(old, new))
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # the same time of change
+    assert finish(start(folder)) == expected
+
+
+def test_damaged_cache_is_replaced(folder):
+    assert finish(start(folder)) == "17 327"
+    for path in files(folder / "cache"):
+        path.write_bytes(path.read_bytes()[:20])
+    assert finish(start(folder)) == "17 327"
+    assert finish(start(folder)) == "17 327"
+
+
+def test_cache_folder_that_cannot_be_made(folder):
+    blocked = folder / "not_a_folder"
+    blocked.write_text("a file where the folder should be")
+    assert finish(start(folder, blocked)) == "17 327"
