@@ -1,0 +1,88 @@
+"""From a list of samples to a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import minigrad
+from minigrad.tensor import Tensor
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays (not of text) in `data` become Tensors; containers are kept."""
+    if isinstance(data, Tensor):
+        return data
+    if isinstance(data, (np.ndarray, np.generic)):
+        if data.dtype.kind in "SU":
+            return data
+        return minigrad.as_tensor(data)
+    if isinstance(data, Mapping):
+        return _like(data, {key: default_convert(value) for key, value in data.items()})
+    if isinstance(data, tuple):
+        converted = [default_convert(value) for value in data]
+        return type(data)(*converted) if hasattr(data, "_fields") else converted
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return _like(data, [default_convert(value) for value in data])
+    return data
+
+
+def _like(container: Any, values: Any) -> Any:
+    """`values` in the type of `container`, or as they are where that type can't be built so."""
+    try:
+        return type(container)(values)
+    except TypeError:
+        return values
+
+
+def default_collate(batch: list[Any]) -> Any:
+    """One batch from samples of equal structure.
+
+    Tensors and NumPy arrays are stacked, numbers become a Tensor (float: float64, int: int64),
+    text stays a list; dicts, tuples, named tuples and lists are collated field by field.
+
+    Raises:
+        RuntimeError: arrays of different shapes, or sequences of different lengths.
+        TypeError: a type it does not know.
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return minigrad.stack(batch, 0)
+    if isinstance(first, (np.ndarray, np.generic)):
+        if first.dtype.kind in "OSU":
+            raise TypeError(_unknown(first.dtype))
+        if isinstance(first, np.generic):
+            return minigrad.as_tensor(np.asarray(batch))
+        return minigrad.stack([minigrad.as_tensor(array) for array in batch], 0)
+    if isinstance(first, bool):
+        return minigrad.tensor(batch)
+    if isinstance(first, float):
+        return minigrad.tensor(batch, dtype=minigrad.float64)
+    if isinstance(first, int):
+        return minigrad.tensor(batch)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        fields = {key: default_collate([sample[key] for sample in batch]) for key in first}
+        return _like(first, fields)
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(default_collate(list(field)) for field in _columns(batch)))
+    if isinstance(first, Sequence):
+        columns = [default_collate(list(field)) for field in _columns(batch)]
+        return columns if isinstance(first, tuple) else _like(first, columns)
+    raise TypeError(_unknown(type(first)))
+
+
+def _columns(batch: list[Any]) -> list[tuple[Any, ...]]:
+    if any(len(sample) != len(batch[0]) for sample in batch):
+        raise RuntimeError("each element in list of batch should be of equal size")
+    return list(zip(*batch, strict=True))
+
+
+def _unknown(kind: Any) -> str:
+    return (
+        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+        f"found {kind}"
+    )

@@ -1,0 +1,340 @@
+"""`DataLoader`: batches of a dataset, in order or shuffled, read ahead by worker threads."""
+
+from __future__ import annotations
+
+import queue
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import minigrad
+from minigrad.tensor import Tensor
+from minigrad.utils.data.collate import default_collate, default_convert
+from minigrad.utils.data.dataset import Dataset, IterableDataset, rows_of
+from minigrad.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from minigrad.utils.data.worker import Epoch, WorkerError, Workers
+
+_END = object()  # an iterable dataset has no more samples
+
+
+class DataLoader:
+    """Iterate over `dataset` in batches.
+
+    Args:
+        dataset: a map-style `Dataset` (or anything with ``__getitem__`` and ``__len__``), or an
+            `IterableDataset`.
+        batch_size: samples per batch; None gives single samples.
+        shuffle: another random order every epoch.
+        sampler, batch_sampler: other orders: iterables of indices, or of lists of indices.
+        num_workers: threads that read ahead (see `worker`); 0 reads when asked.
+        collate_fn: from a list of samples to a batch.
+        pin_memory: put the batches into page-locked memory, for faster copies to a GPU.
+        drop_last: leave out a last batch that is not full.
+        timeout: seconds to wait for a worker's batch, 0 for ever.
+        worker_init_fn: called in each worker with its number before it reads.
+        generator: decides the order and the workers' seeds.
+        prefetch_factor: batches that each worker reads ahead, by default 2.
+        persistent_workers: keep the threads between epochs.
+        in_order: False hands batches out as they come.
+
+    The same seed gives the same order, whatever the number of workers.
+    """
+
+    _initialized = False
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: None = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        if multiprocessing_context is not None:
+            raise ValueError(
+                "DataLoader: multiprocessing_context must be None: workers are threads of this "
+                f"process, got {multiprocessing_context!r}"
+            )
+        iterable = isinstance(dataset, IterableDataset)
+        if iterable:
+            _check_iterable(shuffle, sampler, batch_sampler)
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, "
+                    "sampler, and drop_last"
+                )
+            batch_size, drop_last = None, False
+        elif batch_size is None and drop_last:
+            raise ValueError(
+                "batch_size=None option disables auto-batching and is mutually exclusive with "
+                "drop_last"
+            )
+        if sampler is None:
+            if iterable:
+                sampler = _Forever()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            else:
+                sampler = SequentialSampler(dataset)
+        if batch_size is not None and batch_sampler is None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        if collate_fn is None:
+            collate_fn = default_convert if batch_sampler is None else default_collate
+
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.drop_last = drop_last
+        self.num_workers = num_workers
+        self.collate_fn = collate_fn
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.generator = generator
+        self.prefetch_factor = (prefetch_factor or 2) if num_workers else None
+        self.persistent_workers = persistent_workers
+        self.in_order = in_order
+        self._workers: Workers | None = None
+        self._initialized = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        fixed = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset")
+        if self._initialized and name in (*fixed, "persistent_workers"):
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        super().__setattr__(name, value)
+
+    def __len__(self) -> int:
+        if isinstance(self.dataset, IterableDataset):
+            size = len(self.dataset)
+            if self.batch_size is None:
+                return size
+            return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
+        return len(self._index_source)
+
+    @property
+    def _index_source(self) -> Any:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        # Drawn even where no worker needs it, so that the order that the sampler draws next from
+        # the same generator does not depend on the number of workers.
+        seed = int(minigrad.randint(0, 2**62, (1,), generator=self.generator).item())
+        batches = self._read_ahead(seed) if self.num_workers else self._read()
+        if self.pin_memory:
+            return _pinned(batches)
+        return batches
+
+    def _fetcher(self) -> Callable[[Any], Any]:
+        """A function from what the sampler gave to a batch."""
+        batched = self.batch_sampler is not None
+        if isinstance(self.dataset, IterableDataset):
+            return _IterableFetcher(self.dataset, self.collate_fn, batched, self.drop_last)
+        return _MapFetcher(self.dataset, self.collate_fn, batched)
+
+    def _read(self) -> Iterator[Any]:
+        fetch = self._fetcher()
+        for index in self._index_source:
+            batch = fetch(index)
+            if batch is _END:
+                return
+            yield batch
+
+    def _read_ahead(self, seed: int) -> Iterator[Any]:
+        count = self.num_workers
+        workers = self._workers or Workers(count, self.worker_init_fn)
+        if self.persistent_workers:
+            self._workers = workers
+        epoch = Epoch(
+            fetchers=[self._fetcher() for _ in range(count)],
+            seeds=[seed + i for i in range(count)],
+            dataset=self.dataset,
+        )
+        workers.begin(epoch)
+        try:
+            yield from _ordered(self, workers, epoch)
+        finally:
+            if not self.persistent_workers:
+                workers.stop()
+
+
+def _check_workers(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+) -> None:
+    if num_workers < 0:
+        raise ValueError(
+            "num_workers option should be non-negative; "
+            "use num_workers=0 to disable multiprocessing."
+        )
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing."
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+    for name, value in (("shuffle", shuffle or None), ("sampler", sampler)):
+        if value is not None:
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, "
+                f"but got {name}={value}"
+            )
+    if batch_sampler is not None:
+        raise ValueError(
+            "DataLoader with IterableDataset: expected unspecified batch_sampler option, "
+            f"but got batch_sampler={batch_sampler}"
+        )
+
+
+class _Forever:
+    """The sampler of an iterable dataset: the dataset says when it ends."""
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None
+
+
+class _MapFetcher:
+    def __init__(self, dataset: Any, collate: Callable[[Any], Any], batched: bool) -> None:
+        self.dataset = dataset
+        self.collate = collate
+        self.batched = batched
+
+    def __call__(self, index: Any) -> Any:
+        if not self.batched:
+            return self.collate(self.dataset[index])
+        if self.collate is default_collate:
+            rows = rows_of(self.dataset, index)
+            if rows is not None:
+                return rows
+        fetch_all = getattr(self.dataset, "__getitems__", None)
+        if fetch_all is not None:
+            return self.collate(fetch_all(index))
+        return self.collate([self.dataset[i] for i in index])
+
+
+class _IterableFetcher:
+    def __init__(
+        self, dataset: Any, collate: Callable[[Any], Any], batched: bool, drop_last: bool
+    ) -> None:
+        self.dataset = dataset
+        self.collate = collate
+        self.batched = batched
+        self.drop_last = drop_last
+        self._samples: Iterator[Any] | None = None
+
+    def __call__(self, index: Any) -> Any:
+        if self._samples is None:
+            # Not before the first fetch: it must happen in the worker, where its info is known.
+            self._samples = iter(self.dataset)
+        if not self.batched:
+            sample = next(self._samples, _END)
+            return sample if sample is _END else self.collate(sample)
+        batch = [sample for _, sample in zip(index, self._samples, strict=False)]
+        if not batch or (self.drop_last and len(batch) < len(index)):
+            return _END
+        return self.collate(batch)
+
+
+def _ordered(loader: DataLoader, workers: Workers, epoch: Epoch) -> Iterator[Any]:
+    """Hand out tasks to the workers in turn and yield the batches in the order of the tasks."""
+    indices = iter(loader._index_source)
+    active = list(range(workers.count))  # workers that still have samples
+    done: dict[int, Any] = {}
+    worker_of: dict[int, int] = {}
+    number = 0
+
+    def submit() -> None:
+        nonlocal number
+        index = next(indices, _END) if active else _END
+        if index is _END:
+            return
+        worker = active[number % len(active)]
+        worker_of[number] = worker
+        workers.submit(worker, epoch, number, index)
+        number += 1
+
+    for _ in range(loader.prefetch_factor * workers.count):
+        submit()
+    expected = 0
+    while worker_of:
+        while worker_of and (expected not in done if loader.in_order else not done):
+            which, batch = _next_result(loader, workers, epoch)
+            done[which] = batch
+        which = expected if loader.in_order else next(iter(done))
+        batch = done.pop(which)
+        worker = worker_of.pop(which)
+        expected += 1
+        if isinstance(batch, WorkerError):
+            batch.reraise()
+        if batch is _END:
+            if worker in active:
+                active.remove(worker)
+            submit()
+            continue
+        submit()
+        yield batch
+
+
+def _next_result(loader: DataLoader, workers: Workers, epoch: Epoch) -> tuple[int, Any]:
+    while True:
+        try:
+            of_epoch, number, batch = workers.results.get(timeout=loader.timeout or None)
+        except queue.Empty:
+            raise RuntimeError(
+                f"DataLoader timed out after {loader.timeout} seconds waiting for a worker thread"
+            ) from None
+        if of_epoch is epoch:  # else left over from an epoch that was not read to its end
+            return number, batch
+
+
+def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
+    if not minigrad.cuda.is_available():
+        warnings.warn(
+            "'pin_memory' argument is set as true but no accelerator is found, "
+            "then device pinned memory won't be used.",
+            stacklevel=3,
+        )
+        yield from batches
+        return
+    for batch in batches:
+        yield _pin(batch)
+
+
+def _pin(batch: Any) -> Any:
+    if isinstance(batch, Tensor):
+        return batch.pin_memory()
+    if isinstance(batch, Mapping):
+        return type(batch)({key: _pin(value) for key, value in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*map(_pin, batch))
+    if isinstance(batch, Sequence) and not isinstance(batch, (str, bytes)):
+        return type(batch)(_pin(value) for value in batch)
+    return batch
