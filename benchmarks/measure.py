@@ -134,6 +134,11 @@ def environment(threads: int) -> dict:
     }
 
 
+def results_path(name: str) -> str:
+    """Where a benchmark's figures of today go."""
+    return str(ROOT / "benchmarks" / "results" / f"{name}-{datetime.date.today()}.json")
+
+
 def write_json(path: str, threads: int, rows: list[dict]) -> None:
     """Write rows, whose Timing values become objects, beside the environment they came from."""
     plain = [

@@ -1,6 +1,6 @@
 """What one tiny operation costs beside torch: Python and the engine, hardly any arithmetic.
 
-    python benchmarks/overhead.py [--json FILE]
+    python benchmarks/overhead.py [--json]
 
 One thread. The targets: `(a * a).sum().backward()` within 3 times torch's time, a step of
 Linear(10, 1) with SGD within 4 times, `import minigrad` under 0.3 s.
@@ -96,7 +96,7 @@ def import_seconds(module: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
+    parser.add_argument("--json", action="store_true", help="write benchmarks/results/...")
     args = parser.parse_args()
     libraries = {"minigrad": minigrad}
     simt.set_num_threads(1)
@@ -122,7 +122,7 @@ def main() -> None:
     if "torch" not in libraries:
         print("torch is not installed: no ratios (pip install 'minigrad[parity]')")
     if args.json:
-        measure.write_json(args.json, 1, rows)
+        measure.write_json(measure.results_path("overhead"), 1, rows)
 
 
 if __name__ == "__main__":

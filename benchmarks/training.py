@@ -1,6 +1,6 @@
 """Training steps of minigrad beside torch on the CPU, with the same number of threads.
 
-    python benchmarks/training.py [--threads 1] [--only cnn] [--json FILE]
+    python benchmarks/training.py [--threads 1] [--only cnn] [--json]
 
 A step is zero_grad, forward, loss, backward and the optimiser's update of one fixed batch. Both
 train the same network from the same weights, and the losses after the same number of steps are
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of both; default: 1")
     parser.add_argument("--only", default="", help="only the cases whose name holds this")
     parser.add_argument("--turns", type=int, default=15, help="turns of each; default: 15")
-    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
+    parser.add_argument("--json", action="store_true", help="write benchmarks/results/...")
     args = parser.parse_args()
     simt.set_num_threads(args.threads)
     torch = None
@@ -142,7 +142,9 @@ def main() -> None:
     if torch is None:
         print("torch is not installed: no ratios (pip install 'minigrad[parity]')")
     if args.json:
-        measure.write_json(args.json, args.threads, rows)
+        measure.write_json(
+            measure.results_path(f"training-{args.threads}-threads"), args.threads, rows
+        )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ BENCHMARKS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     lines = "; ".join(f"{name}: {what}" for name, what in BENCHMARKS.items())
     parser.add_argument("name", nargs="?", choices=BENCHMARKS, help=f"which one ({lines})")
-    parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--json", action="store_true", help="also write benchmarks/results/...")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,5 +38,5 @@ def run(args: argparse.Namespace) -> int:
             f"{script} is missing: the benchmarks are part of the source tree, not of the "
             "installed package; clone the project and run `minigrad bench` from it"
         )
-    extra = ["--json", str(Path(args.json).resolve())] if args.json else []
+    extra = ["--json"] if args.json else []
     return subprocess.run([sys.executable, str(script), *extra], cwd=root).returncode
