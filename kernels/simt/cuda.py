@@ -1,0 +1,158 @@
+# ruff: noqa: F401
+"""The namespace of `numba.cuda`, always able to run kernels on the CPU.
+
+    from kernels.simt import cuda
+
+    @cuda.jit
+    def double(x): ...
+    double[blocks, threads](array)
+
+Importing it is quick: Numba is loaded by the first name that needs it (a type such as
+`cuda.float32`) or by the first launch. `kernels.cuda` is this module where there is no GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels.simt import stubs
+from kernels.simt.hostapi import (
+    CudaAPIError,
+    DeviceNDArray,
+    In,
+    InOut,
+    Out,
+    as_cuda_array,
+    device_array,
+    device_array_like,
+    is_cuda_array,
+    managed_array,
+    mapped,
+    mapped_array,
+    mapped_array_like,
+    pinned,
+    pinned_array,
+    pinned_array_like,
+    to_device,
+)
+from kernels.simt.hostdevice import (
+    Event,
+    Stream,
+    close,
+    cuda_error,
+    current_context,
+    default_stream,
+    defer_cleanup,
+    detect,
+    event,
+    event_elapsed_time,
+    external_stream,
+    get_current_device,
+    gpus,
+    is_available,
+    is_bfloat16_supported,
+    is_float16_supported,
+    is_fp8_supported,
+    is_supported_version,
+    legacy_default_stream,
+    list_devices,
+    per_thread_default_stream,
+    require_context,
+    select_device,
+    stream,
+    synchronize,
+)
+from kernels.simt.launch import jit
+from kernels.simt.stubs import (
+    activemask,
+    all_sync,
+    any_sync,
+    atomic,
+    ballot_sync,
+    blockDim,
+    blockIdx,
+    brev,
+    cbrt,
+    cg,
+    clz,
+    const,
+    eq_sync,
+    ffs,
+    fma,
+    fp16,
+    grid,
+    gridDim,
+    gridsize,
+    laneid,
+    lanemask_lt,
+    libdevice,
+    local,
+    match_all_sync,
+    match_any_sync,
+    nanosleep,
+    popc,
+    selp,
+    shared,
+    shfl_down_sync,
+    shfl_sync,
+    shfl_up_sync,
+    shfl_xor_sync,
+    syncthreads,
+    syncthreads_and,
+    syncthreads_count,
+    syncthreads_or,
+    syncwarp,
+    threadfence,
+    threadfence_block,
+    threadfence_system,
+    threadIdx,
+    warpsize,
+)
+
+globals().update(stubs.CACHE_HINTS, **stubs.VECTOR_TYPES)
+
+# names from a module that loads Numba, and that module
+_LAZY = {
+    "Reduce": "kernels.simt.reduce",
+    "reduce": "kernels.simt.reduce",
+    "random": "kernels.simt.random",
+    "vectorize": "kernels.simt.vectorize",
+    "bfloat16": "kernels.simt.devlib_half",
+    "types": "numba",
+    "literally": "numba",
+    "literal_unroll": "numba",
+}
+# what only makes sense with NVIDIA's compiler and driver, and what to do instead
+_ABSENT = {
+    "declare_device": "a foreign device function is machine code for a GPU; write it in Python",
+    "guvectorize": "use numba.guvectorize, or write the kernel with cuda.jit",
+    "compile": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
+    "compile_ptx": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
+    "compile_ptx_for_current_device": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
+    "compile_for_current_device": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
+    "open_ipc_array": "there is no device memory to share; use multiprocessing.shared_memory",
+    "profile_start": "there is no CUDA profiler here; time with cuda.event()",
+    "profile_stop": "there is no CUDA profiler here; time with cuda.event()",
+    "profiling": "there is no CUDA profiler here; time with cuda.event()",
+    "set_memory_manager": "device memory is NumPy's here",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+
+        module = importlib.import_module(_LAZY[name])
+        value = module if name == "random" else getattr(module, name)
+    elif name in _ABSENT:
+        raise AttributeError(f"cuda.{name} needs a GPU's toolchain: {_ABSENT[name]}")
+    elif name.startswith("_"):
+        raise AttributeError(name)
+    else:
+        from numba import types
+
+        value = getattr(types, name, None)
+        if value is None:
+            raise AttributeError(f"cuda has no {name!r}; it has what numba.cuda documents")
+    globals()[name] = value
+    return value
