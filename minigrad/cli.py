@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
+import minigrad
 from minigrad.commands import CommandError, bench, catalog, doctor, train
 
 COMMANDS = {"train": train, "doctor": doctor, "catalog": catalog, "bench": bench}
@@ -23,19 +23,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="minigrad", description="Train networks with CUDA kernels, on a GPU or on this CPU."
     )
-    parser.add_argument("--version", action="version", version=f"minigrad {_version()}")
+    parser.add_argument("--version", action="version", version=f"minigrad {minigrad.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
         sub = commands.add_parser(name, help=module.HELP, description=module.__doc__)
         module.add_arguments(sub)
     return parser
-
-
-def _version() -> str:
-    try:
-        return version("minigrad")
-    except PackageNotFoundError:
-        return "(a source tree, not installed)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
