@@ -16,6 +16,7 @@ from numba import types
 from numba.np.numpy_support import from_dtype
 
 from kernels import dispatch
+from kernels.simt import cuda
 
 Pair = tuple[int, int]
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -60,7 +61,7 @@ def scalar_type(dtype: np.dtype) -> types.Type:
 @functools.cache
 def storage_type(dtype: np.dtype) -> types.Type:
     """The Numba type of an array element of the dtype."""
-    return from_dtype(dtype)
+    return cuda.bfloat16 if dtype == BFLOAT16 else from_dtype(dtype)
 
 
 def ceil_div(a: int, b: int) -> int:

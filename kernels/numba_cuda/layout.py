@@ -1,0 +1,81 @@
+"""How arrays of any strides lie in memory: what the strided kernels are told about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from kernels.numba_cuda.common import namespace
+
+
+def contiguous_strides(shape: Sequence[int]) -> list[int]:
+    """Strides in elements of a C-contiguous array."""
+    return [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+
+
+def broadcast_strides(a, shape: Sequence[int]) -> list[int]:
+    """a's strides in elements as if broadcast to `shape`: 0 where it repeats."""
+    own = [0 if n == 1 else s // a.itemsize for n, s in zip(a.shape, a.strides)]
+    return [0] * (len(shape) - a.ndim) + own
+
+
+def merge(shape: Sequence[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Drop dimensions of size 1 and merge neighbours that every array walks as one.
+
+    strides: one list per array, in elements. Returns sizes and strides of what is left, at least
+    one dimension.
+    """
+    sizes: list[int] = []
+    merged: list[list[int]] = [[] for _ in strides]
+    for d, size in enumerate(shape):
+        if size == 1:
+            continue
+        if sizes and all(m[-1] == s[d] * size for m, s in zip(merged, strides)):
+            sizes[-1] *= size
+            for m, s in zip(merged, strides):
+                m[-1] = s[d]
+        else:
+            sizes.append(size)
+            for m, s in zip(merged, strides):
+                m.append(s[d])
+    return (sizes, merged) if sizes else ([1], [[1] for _ in strides])
+
+
+def window(name: str, a) -> tuple[Callable, int]:
+    """How to see the memory of an array like `a` as a flat array, and where a's first element lies.
+
+    Where it can be, the flat view is a `ravel` in memory order, which costs less than a window.
+    Raises ValueError for strides that are no multiples of the item size (fields of records).
+    """
+    if a.flags.c_contiguous:
+        return ravel, 0
+    if any(s % a.itemsize for s in a.strides):
+        raise ValueError(f"{name}: strides {a.strides} are no multiples of the item size: copy it")
+    if is_dense(a):
+        return ravel_in_memory_order, 0
+    steps = [(n - 1) * (s // a.itemsize) for n, s in zip(a.shape, a.strides)]
+    start = -sum(s for s in steps if s < 0)
+    extent = (start + 1 + sum(s for s in steps if s > 0),)
+    flip = tuple(slice(None, None, -1 if s < 0 else 1) for s in steps)
+    as_strided, item = namespace(a).lib.stride_tricks.as_strided, (a.itemsize,)
+    return lambda a: as_strided(a[flip], extent, item), start
+
+
+def is_dense(a) -> bool:
+    """Whether a is a C-contiguous array with its axes in another order."""
+    size = a.itemsize
+    for stride, n in sorted((s, n) for s, n in zip(a.strides, a.shape) if n != 1):
+        if stride != size:
+            return False
+        size *= n
+    return True
+
+
+def ravel(a):
+    """A contiguous array as a flat view."""
+    return a.ravel()
+
+
+def ravel_in_memory_order(a):
+    """A dense array (see `is_dense`) as a flat view."""
+    return a.ravel("K")

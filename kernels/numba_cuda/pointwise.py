@@ -1,0 +1,232 @@
+"""Pointwise operations: every line of `kernels.pointwise` as a Numba CUDA kernel.
+
+An operation on n elements does a few floating-point operations each and moves, at least, its inputs
+and its output once: it runs at the speed of memory. The kernels are generated (see
+`pointwise_source`), in two forms:
+
+1. contiguous: flat arrays of one shape, one grid-stride loop; neighbouring threads touch
+   neighbouring elements, so every memory transaction is full.
+2. strided: broadcast, transposed or sliced inputs. Dimensions that every array walks the same way
+   are merged first; the innermost one runs along x, and the outer ones are worked out once a row
+   instead of once an element. An input that is constant along a row is loaded once a row.
+
+Scalars travel by value. A call finds its plan (kernel, grid, strides) by the shapes, strides and
+dtypes of its arguments in a dictionary: a repeated call costs that look-up and a launch.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kernels.numba_cuda import pointwise_source
+from kernels.numba_cuda.common import ceil_div, launcher, namespace, on_gpu
+from kernels.numba_cuda.layout import broadcast_strides, contiguous_strides, merge, window
+from kernels.numba_cuda.pointwise_source import Form, Operand
+from kernels.pointwise import Expr
+
+CATALOG = [
+    ("pointwise", "contiguous", "one grid-stride loop over flat arrays, generated from the table"),
+    ("pointwise", "strided", "merged dimensions, rows along x, outer indices once a row"),
+]
+
+THREADS = 256
+ROW_BLOCK = (64, 4)
+ENOUGH_BLOCKS = 2048  # to fill a GPU; more only shortens the grid-stride loops
+MAX_PLANS = 8192
+
+_plans: dict[tuple, Callable] = {}
+_SCALARS = frozenset((float, int, bool))
+_kernel = functools.cache(pointwise_source.kernel)
+
+
+def pointwise(
+    expr: Expr,
+    *arrays: np.ndarray | float | int | bool,
+    params: Sequence[float] = (),
+    dtype: np.dtype | None = None,
+    out: np.ndarray | None = None,
+    out_dtype: np.dtype | None = None,
+) -> np.ndarray:
+    """Evaluate one line of `kernels.pointwise` on arrays that broadcast together.
+
+    arrays: one per `expr.args`, NumPy or CuPy, of any strides; Python scalars go by value.
+    params: one per `expr.params`.
+    dtype: the compute dtype every input is converted to (default: NumPy's promotion; float32 for
+        integers where the operation needs a float). float16 and bfloat16 compute in float32.
+    out: written and returned where given; else a new array of `out_dtype` (default: bool for
+        tests, else `dtype`) and of the broadcast shape.
+    Raises TypeError for a wrong number of arguments and ValueError where shapes do not broadcast.
+    """
+    key = [expr, dtype, out_dtype]
+    for a in arrays:
+        kind = type(a)
+        if kind in _SCALARS:
+            key.append(kind)
+        else:
+            key += (kind, a.dtype, a.shape, a.strides)
+    if out is not None:
+        key += (out.dtype, out.shape, out.strides)
+    key = tuple(key)
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= MAX_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _plan(expr, arrays, len(params), dtype, out, out_dtype)
+    return plan(arrays, params, out)
+
+
+def default_dtype(expr: Expr, arrays: Sequence) -> np.dtype:
+    """The compute dtype where the caller names none."""
+    values = [
+        a if type(a) in _SCALARS else a.dtype
+        for name, a in zip(expr.args, arrays)
+        if name not in expr.masks
+    ]
+    dtype = np.result_type(*values)
+    return np.dtype(np.float32) if expr.domain == "float" and dtype.kind in "biu" else dtype
+
+
+def _plan(expr: Expr, arrays, num_params: int, dtype, out, out_dtype) -> Callable:
+    """Check the arguments and prepare a function of (arrays, params, out)."""
+    if len(arrays) != len(expr.args) or num_params != len(expr.params):
+        raise TypeError(
+            f"{expr.name}: takes arrays {expr.args} and params {expr.params}, "
+            f"got {len(arrays)} arrays and {num_params} params"
+        )
+    compute = np.dtype(dtype) if dtype is not None else default_dtype(expr, arrays)
+    if compute.kind == "f" and expr.domain == "int":
+        raise TypeError(f"{expr.name}: expected integers or bools, got {compute}")
+    tensors = [a for a in arrays if type(a) not in _SCALARS]
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in tensors))
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in tensors)
+        raise ValueError(f"{expr.name}: shapes {shapes} do not broadcast together") from None
+    if out is not None and out.shape != shape:
+        raise ValueError(f"{expr.name}: the result has shape {shape}, but out has {out.shape}")
+    if out is None:
+        result = np.dtype(out_dtype or (bool if expr.result == "bool" else compute))
+    else:
+        result = out.dtype
+    like = out if out is not None else tensors[0] if tensors else np.empty(0)
+    allocate = functools.partial(namespace(like).empty, shape, result)
+    flat = all(a.shape == shape and a.flags.c_contiguous for a in tensors)
+    if 0 in shape:
+        launch = _nothing
+    elif flat and (out is None or out.flags.c_contiguous):
+        launch = _contiguous(expr, arrays, compute, result, math.prod(shape))
+    else:
+        launch = _strided(expr, arrays, compute, result, shape, out)
+    return _into_new(launch, allocate) if out is None else _into_given(launch)
+
+
+def _into_new(launch: Callable, allocate: Callable) -> Callable:
+    def run(arrays, params, out):
+        out = allocate()
+        launch(arrays, params, out)
+        return out
+
+    return run
+
+
+def _into_given(launch: Callable) -> Callable:
+    """Write into `out`; an input that overlaps it, but is not the same view, is copied first."""
+
+    def run(arrays, params, out):
+        may_share = namespace(out).may_share_memory
+        safe = [copied(a, out, may_share) for a in arrays]
+        launch(safe, params, out)
+        return out
+
+    def copied(a, out, may_share):
+        if a is out or type(a) in _SCALARS or not may_share(a, out) or _same_view(a, out):
+            return a
+        return a.copy()
+
+    return run
+
+
+def _same_view(a, out) -> bool:
+    """Whether two arrays are the same elements in the same order."""
+    name = "__cuda_array_interface__" if on_gpu(a) else "__array_interface__"
+    start, other = getattr(a, name)["data"][0], getattr(out, name)["data"][0]
+    return (start, a.strides, a.dtype) == (other, out.strides, out.dtype)
+
+
+def _nothing(arrays, params, out) -> None:
+    """The launch for an empty result."""
+
+
+def _contiguous(expr: Expr, arrays, compute, result, n: int) -> Callable:
+    operands = tuple(Operand(None if type(a) in _SCALARS else a.dtype) for a in arrays)
+    kernel = _kernel(expr, Form(operands, compute, result))
+    call = launcher(f"pointwise.{expr.name}", "contiguous", kernel, ceil_div(n, THREADS), THREADS)
+    if any(type(a) in _SCALARS for a in arrays):
+
+        def launch(arrays, params, out):
+            flat = [a if type(a) in _SCALARS else a.ravel() for a in arrays]
+            call(*flat, *params, out.ravel())
+
+    else:
+
+        def launch(arrays, params, out):
+            call(*[a.ravel() for a in arrays], *params, out.ravel())
+
+    return launch
+
+
+def _strided(expr: Expr, arrays, compute, result, shape, out) -> Callable:
+    inputs = [(n, a) for n, a in zip(expr.args, arrays) if type(a) not in _SCALARS]
+    fresh = out is None or out.flags.c_contiguous
+    strides = [broadcast_strides(a, shape) for _, a in inputs]
+    strides.append(contiguous_strides(shape) if fresh else broadcast_strides(out, shape))
+    sizes, merged = merge(shape, strides)
+    last = {name: steps for (name, _), steps in zip(inputs, merged)}
+    operands = tuple(
+        Operand(None) if type(a) in _SCALARS else Operand(a.dtype, _inner(last[name]))
+        for name, a in zip(expr.args, arrays)
+    )
+    out_inner = "1" if fresh else "s"
+    kernel = _kernel(expr, Form(operands, compute, result, len(sizes), out_inner))
+    views, numbers = [], list(sizes)
+    for name, a in zip(expr.args, arrays):
+        if type(a) in _SCALARS:
+            views.append(_scalar)
+        else:
+            view, start = window(expr.name, a)
+            views.append(view)
+            numbers += [start, *_passed(last[name], _inner(last[name]))]
+    view_out, start = window(expr.name, out) if not fresh else (np.ravel, 0)
+    if not fresh:
+        numbers += [start, *merged[-1]]
+    grid = _row_grid(sizes[-1], math.prod(sizes[:-1]))
+    call = launcher(f"pointwise.{expr.name}", "strided", kernel, grid, ROW_BLOCK)
+
+    def launch(arrays, params, out):
+        flat = [view(a) for view, a in zip(views, arrays)]
+        call(*flat, *params, view_out(out), *numbers)
+
+    return launch
+
+
+def _scalar(a):
+    return a
+
+
+def _inner(strides: list[int]) -> str:
+    return {0: "0", 1: "1"}.get(strides[-1], "s")
+
+
+def _passed(strides: list[int], inner: str) -> list[int]:
+    """The strides that a kernel is told: the innermost only where it is neither 0 nor 1."""
+    return strides if inner == "s" else strides[:-1]
+
+
+def _row_grid(n: int, rows: int) -> tuple[int, int]:
+    """Blocks of ROW_BLOCK threads for rows of n elements."""
+    high = min(ceil_div(rows, ROW_BLOCK[1]), 65535)
+    return min(ceil_div(n, ROW_BLOCK[0]), max(1, ENOUGH_BLOCKS // high)), high

@@ -1,0 +1,259 @@
+"""Random numbers by Philox4x32-10, and dropout.
+
+Philox is a counter-based generator: ten rounds of two 32x32-bit multiplications turn a 128-bit
+counter and a 64-bit key into four random words (Salmon, Moraes, Dror, Shaw: "Parallel random
+numbers: as easy as 1, 2, 3", 2011). No thread keeps a state, so element i is the same number on
+every device and for every grid: counter (i // 4, offset), key `seed`, word i % 4.
+
+A block of four words costs about 90 integer operations; a float32 output moves 16 bytes for it.
+
+One version each: a thread works out one counter and writes the elements that its four words give
+(4 float32, 2 float64, 2 pairs of normals). Dropout keeps no mask: the gradient draws the same
+numbers again.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numba import float32, float64, types, uint32, uint64
+
+from kernels.numba_cuda.common import (
+    ceil_div,
+    compute_dtype,
+    contiguous,
+    launcher,
+    namespace,
+    scalar_type,
+    storage_type,
+)
+from kernels.simt import cuda
+
+CATALOG = [
+    ("philox_uint32", "counter", "Philox4x32-10: a thread turns one counter into four words"),
+    ("uniform", "counter", "24 or 53 of the random bits as a number in [0, 1)"),
+    ("normal", "counter", "Box and Muller's transform of pairs of uniform numbers"),
+    ("dropout", "counter", "draws, compares and scales in one pass; no mask is stored"),
+]
+
+THREADS = 256
+
+
+@cuda.jit(device=True)
+def philox(block, seed, offset):
+    """The four words of one counter."""
+    c0, c1 = uint32(block), uint32(block >> uint64(32))
+    c2, c3 = uint32(offset), uint32(offset >> uint64(32))
+    k0, k1 = uint32(seed), uint32(seed >> uint64(32))
+    for _ in range(10):
+        p0 = uint64(c0) * uint64(0xD2511F53)
+        p1 = uint64(c2) * uint64(0xCD9E8D57)
+        c0 = uint32(uint32(p1 >> uint64(32)) ^ c1 ^ k0)
+        c1 = uint32(p1)
+        c2 = uint32(uint32(p0 >> uint64(32)) ^ c3 ^ k1)
+        c3 = uint32(p0)
+        k0 = uint32(k0 + uint32(0x9E3779B9))
+        k1 = uint32(k1 + uint32(0xBB67AE85))
+    return c0, c1, c2, c3
+
+
+@cuda.jit(device=True)
+def unit32(word):
+    """24 bits of a word as a float32 in [0, 1)."""
+    return float32(word >> uint32(8)) * float32(2.0**-24)
+
+
+@cuda.jit(device=True)
+def unit64(high, low):
+    """53 bits of two words as a float64 in [0, 1)."""
+    bits = uint64(high >> uint32(5)) * uint64(2**26) + uint64(low >> uint32(6))
+    return float64(bits) * float64(2.0**-53)
+
+
+def _jit(element: types.Type, kernel: Callable) -> Callable:
+    """kernel(out, seed, offset)."""
+    return cuda.jit(types.void(types.Array(element, 1, "C"), types.uint64, types.uint64))(kernel)
+
+
+@functools.cache
+def _philox_kernel() -> Callable:
+    def philox_words(out, seed, offset):
+        for block in range(cuda.grid(1), (out.size + 3) // 4, cuda.gridsize(1)):
+            a, b, c, d = philox(uint64(block), seed, offset)
+            i = 4 * block
+            out[i] = a
+            if i + 1 < out.size:
+                out[i + 1] = b
+            if i + 2 < out.size:
+                out[i + 2] = c
+            if i + 3 < out.size:
+                out[i + 3] = d
+
+    return _jit(types.uint32, philox_words)
+
+
+@functools.cache
+def _uniform_kernel(dtype: np.dtype) -> Callable:
+    def uniform32(out, seed, offset):
+        for block in range(cuda.grid(1), (out.size + 3) // 4, cuda.gridsize(1)):
+            a, b, c, d = philox(uint64(block), seed, offset)
+            i = 4 * block
+            out[i] = unit32(a)
+            if i + 1 < out.size:
+                out[i + 1] = unit32(b)
+            if i + 2 < out.size:
+                out[i + 2] = unit32(c)
+            if i + 3 < out.size:
+                out[i + 3] = unit32(d)
+
+    def uniform64(out, seed, offset):
+        for block in range(cuda.grid(1), (out.size + 1) // 2, cuda.gridsize(1)):
+            a, b, c, d = philox(uint64(block), seed, offset)
+            i = 2 * block
+            out[i] = unit64(a, b)
+            if i + 1 < out.size:
+                out[i + 1] = unit64(c, d)
+
+    return _jit(storage_type(dtype), uniform64 if dtype == np.float64 else uniform32)
+
+
+@functools.cache
+def _normal_kernel(dtype: np.dtype) -> Callable:
+    """Pairs (r cos a, r sin a) of r = sqrt(-2 log(1 - u)), a = 2 pi v; cospi(2 v) needs no
+    reduction of its argument, and so no double in a float32 kernel."""
+    cospi, sinpi = cuda.libdevice.cospif, cuda.libdevice.sinpif
+    cospi64, sinpi64 = cuda.libdevice.cospi, cuda.libdevice.sinpi
+
+    def normal32(out, seed, offset):
+        for block in range(cuda.grid(1), (out.size + 3) // 4, cuda.gridsize(1)):
+            a, b, c, d = philox(uint64(block), seed, offset)
+            i = 4 * block
+            radius = math.sqrt(float32(-2) * math.log(float32(1) - unit32(a)))
+            angle = float32(2) * unit32(b)
+            out[i] = radius * cospi(angle)
+            if i + 1 < out.size:
+                out[i + 1] = radius * sinpi(angle)
+            if i + 2 < out.size:
+                radius = math.sqrt(float32(-2) * math.log(float32(1) - unit32(c)))
+                angle = float32(2) * unit32(d)
+                out[i + 2] = radius * cospi(angle)
+                if i + 3 < out.size:
+                    out[i + 3] = radius * sinpi(angle)
+
+    def normal64(out, seed, offset):
+        for block in range(cuda.grid(1), (out.size + 1) // 2, cuda.gridsize(1)):
+            a, b, c, d = philox(uint64(block), seed, offset)
+            i = 2 * block
+            radius = math.sqrt(-2.0 * math.log(1.0 - unit64(a, b)))
+            angle = 2.0 * unit64(c, d)
+            out[i] = radius * cospi64(angle)
+            if i + 1 < out.size:
+                out[i + 1] = radius * sinpi64(angle)
+
+    return _jit(storage_type(dtype), normal64 if dtype == np.float64 else normal32)
+
+
+@functools.cache
+def _dropout_kernel(dtype: np.dtype) -> Callable:
+    """kernel(x, out, p, scale, seed, offset)."""
+    T = scalar_type(dtype)
+
+    def dropout_counter(x, out, p, scale, seed, offset):
+        for block in range(cuda.grid(1), (out.size + 3) // 4, cuda.gridsize(1)):
+            a, b, c, d = philox(uint64(block), seed, offset)
+            i = 4 * block
+            out[i] = T(x[i]) * scale if unit32(a) >= p else T(0)
+            if i + 1 < out.size:
+                out[i + 1] = T(x[i + 1]) * scale if unit32(b) >= p else T(0)
+            if i + 2 < out.size:
+                out[i + 2] = T(x[i + 2]) * scale if unit32(c) >= p else T(0)
+            if i + 3 < out.size:
+                out[i + 3] = T(x[i + 3]) * scale if unit32(d) >= p else T(0)
+
+    flat = types.Array(storage_type(dtype), 1, "C")
+    signature = types.void(flat, flat, types.float32, T, types.uint64, types.uint64)
+    return cuda.jit(signature)(dropout_counter)
+
+
+@functools.lru_cache(maxsize=1024)
+def _launch(name: str, factory: Callable, counters: int, *key) -> Callable:
+    return launcher(name, "counter", factory(*key), ceil_div(counters, THREADS), THREADS)
+
+
+def _words(seed: int, offset: int) -> tuple[int, int]:
+    return seed & 2**64 - 1, offset & 2**64 - 1
+
+
+def _float_dtype(name: str, dtype) -> np.dtype:
+    dtype = np.dtype(dtype)
+    if compute_dtype(dtype).kind != "f":
+        raise TypeError(f"{name}: expected a floating dtype, got {dtype}")
+    return dtype
+
+
+def philox_uint32(n: int, seed: int, offset: int, like=None) -> np.ndarray:
+    """n random words (uint32).
+
+    like: an array of the kind to return (default NumPy).
+    """
+    if n < 0:
+        raise ValueError(f"philox_uint32: expected n >= 0, got {n}")
+    out = namespace(like).empty(n, np.uint32)
+    if n:
+        _launch("philox_uint32", _philox_kernel, ceil_div(n, 4))(out, *_words(seed, offset))
+    return out
+
+
+def uniform(
+    shape: tuple[int, ...], seed: int, offset: int, dtype: np.dtype = np.float32, like=None
+) -> np.ndarray:
+    """Uniform numbers in [0, 1): 24 random bits for float32, 53 for float64.
+
+    like: an array of the kind to return (default NumPy).
+    """
+    dtype = _float_dtype("uniform", dtype)
+    out = namespace(like).empty(shape, dtype)
+    if out.size:
+        counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
+        launch = _launch("uniform", _uniform_kernel, counters, dtype)
+        launch(out.ravel(), *_words(seed, offset))
+    return out
+
+
+def normal(
+    shape: tuple[int, ...], seed: int, offset: int, dtype: np.dtype = np.float32, like=None
+) -> np.ndarray:
+    """Standard normal numbers: Box and Muller's transform of pairs of `uniform` numbers.
+
+    like: an array of the kind to return (default NumPy).
+    """
+    dtype = _float_dtype("normal", dtype)
+    out = namespace(like).empty(shape, dtype)
+    if out.size:
+        counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
+        launch = _launch("normal", _normal_kernel, counters, dtype)
+        launch(out.ravel(), *_words(seed, offset))
+    return out
+
+
+def dropout(x: np.ndarray, p: float, seed: int, offset: int) -> np.ndarray:
+    """Zero each element with probability p and scale the others by 1 / (1 - p).
+
+    An element is kept where `uniform(x.shape, seed, offset, float32)` is at least p, so the
+    gradient is the same call on the incoming gradient and no mask is stored.
+    Raises ValueError unless 0 <= p <= 1, TypeError for integers.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout: expected a probability between 0 and 1, got {p}")
+    _float_dtype("dropout", x.dtype)
+    if p == 1:
+        return namespace(x).zeros(x.shape, x.dtype)
+    out = namespace(x).empty(x.shape, x.dtype)
+    if out.size:
+        launch = _launch("dropout", _dropout_kernel, ceil_div(out.size, 4), x.dtype)
+        flat = contiguous(x).ravel()
+        launch(flat, out.ravel(), p, 1 / (1 - p), *_words(seed, offset))
+    return out

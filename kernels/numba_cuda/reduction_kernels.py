@@ -1,0 +1,425 @@
+"""The kernels behind `reduction`: the classic ladder, and the ones the launcher picks from.
+
+Every kernel works for every line of `kernels.reduction`: `functions` turns the line's texts into
+three device functions, `load` (the map), `combine` and `finish`, and the factories below close over
+them. A is the type of the accumulator, START the identity.
+
+The ladder follows M. Harris, "Optimizing parallel reduction in CUDA" (NVIDIA, 2007), and
+J. Luitjens, "Faster parallel reductions on Kepler" (2014): each step reduces what one block loads
+to one partial result, and is launched again on the partial results until one is left.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import numpy as np
+from numba import types
+from numba.np.numpy_support import from_dtype
+
+from kernels.numba_cuda.common import compute_dtype, scalar_type, storage_type
+from kernels.numba_cuda.pointwise_source import translate
+from kernels.reduction import TABLE
+from kernels.simt import cuda
+
+THREADS = 256
+WARPS = THREADS // 32
+FULL = 0xFFFFFFFF  # every lane of a warp takes part in a shuffle
+
+_START = {"0": 0, "1": 1, "lowest": -math.inf, "highest": math.inf}
+
+
+def accumulator_dtype(name: str, dtype: np.dtype) -> np.dtype:
+    """What a reduction in `dtype` is accumulated in: floats as `compute_dtype`, integers in int64
+    (shuffles take 32- and 64-bit values), truth values in int32."""
+    if TABLE[name].result == "bool":
+        return np.dtype(np.int32)
+    compute = compute_dtype(dtype)
+    return compute if compute.kind == "f" else np.dtype(np.int64)
+
+
+def _device(text: str, label: str, space: dict) -> Callable:
+    """A device function from generated text, visible to `inspect`."""
+    linecache.cache[label] = (len(text), None, text.splitlines(keepends=True), label)
+    exec(compile(text, label, "exec"), space)
+    return cuda.jit(device=True)(space["function"])
+
+
+def _text(parameters: str, expression: str, dtype: np.dtype, returns: str) -> str:
+    statements, result = translate(expression, dtype)
+    lines = [*statements, f"return {returns.format(result)}"]
+    return f"def function({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+@functools.cache
+def functions(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: bool):
+    """load, combine, finish, A and START of a line, for elements of dtype `source`.
+
+    dtype: of the result. first, last: whether this pass sees the elements themselves, and whether
+    it leaves the final result; passes in between hand on accumulators.
+    """
+    line, acc = TABLE[name], accumulator_dtype(name, dtype)
+    label = f"{name} {source}{' first' * first}{' last' * last} -> {dtype}"
+    space = {"__name__": __name__, "math": math, "libdevice": cuda.libdevice}
+    truth = line.result == "bool"
+    element = compute_dtype(source) if truth else acc
+    space |= {"A": from_dtype(acc), "T": from_dtype(element)}
+    start = _START[line.identity]
+    if acc.kind == "i" and isinstance(start, float):
+        start = np.iinfo(acc).min if start < 0 else np.iinfo(acc).max
+    load = _text("x", line.map if first else "x", element, "A({})")
+    if not truth or not first:
+        load = load.replace("):\n", "):\n    x = A(x)\n", 1)
+    combine = _text("a, b", line.combine, acc, "A({})")
+    finish = "def function(a, n):\n    return a\n"
+    if last and truth:
+        finish = "def function(a, n):\n    return a != 0\n"
+    elif last:
+        finish = _text("a, n", line.finish, acc, "R({})")
+        finish = finish.replace("):\n", "):\n    n = A(n)\n", 1)
+    result = scalar_type(dtype) if last else from_dtype(acc)
+    return SimpleNamespace(
+        load=_device(load, f"<{label}: load>", dict(space)),
+        combine=_device(combine, f"<{label}: combine>", dict(space)),
+        finish=_device(finish, f"<{label}: finish>", space | {"R": result}),
+        accumulator=from_dtype(acc),
+        start=start,
+        source=storage_type(source),
+        result=storage_type(result_dtype(name, dtype) if last else acc),
+    )
+
+
+def result_dtype(name: str, dtype: np.dtype) -> np.dtype:
+    """The dtype of the final result."""
+    special = {"bool": np.dtype(bool), "index": np.dtype(np.int64)}
+    return special.get(TABLE[name].result, dtype)
+
+
+def _flat(element: types.Type) -> types.Array:
+    return types.Array(element, 1, "C")
+
+
+@functools.cache
+def ladder(version: str, *key) -> Callable:
+    """One step of the teaching ladder: kernel(x, out, n, count), a partial result per block."""
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+
+    def interleaved(x, out, n, count):
+        """Neighbours first: lane 0 of each pair works, then of each four, ... Warps diverge."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.grid(1)
+        shared[tid] = load(x[i]) if i < n else A(START)
+        cuda.syncthreads()
+        stride = 1
+        while stride < THREADS:
+            if tid % (2 * stride) == 0:
+                shared[tid] = combine(shared[tid], shared[tid + stride])
+            cuda.syncthreads()
+            stride *= 2
+        if tid == 0:
+            out[cuda.blockIdx.x] = finish(shared[0], count)
+
+    def contiguous_threads(x, out, n, count):
+        """The same pairs by the lowest threads: whole warps work or rest. Banks conflict."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.grid(1)
+        shared[tid] = load(x[i]) if i < n else A(START)
+        cuda.syncthreads()
+        stride = 1
+        while stride < THREADS:
+            at = 2 * stride * tid
+            if at < THREADS:
+                shared[at] = combine(shared[at], shared[at + stride])
+            cuda.syncthreads()
+            stride *= 2
+        if tid == 0:
+            out[cuda.blockIdx.x] = finish(shared[0], count)
+
+    def sequential(x, out, n, count):
+        """Halves fold onto each other: neighbouring threads touch neighbouring banks."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.grid(1)
+        shared[tid] = load(x[i]) if i < n else A(START)
+        cuda.syncthreads()
+        stride = THREADS // 2
+        while stride > 0:
+            if tid < stride:
+                shared[tid] = combine(shared[tid], shared[tid + stride])
+            cuda.syncthreads()
+            stride //= 2
+        if tid == 0:
+            out[cuda.blockIdx.x] = finish(shared[0], count)
+
+    def first_add(x, out, n, count):
+        """Two elements a thread, combined while loading: no thread starts idle."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.blockIdx.x * (2 * THREADS) + tid
+        value = load(x[i]) if i < n else A(START)
+        if i + THREADS < n:
+            value = combine(value, load(x[i + THREADS]))
+        shared[tid] = value
+        cuda.syncthreads()
+        stride = THREADS // 2
+        while stride > 0:
+            if tid < stride:
+                shared[tid] = combine(shared[tid], shared[tid + stride])
+            cuda.syncthreads()
+            stride //= 2
+        if tid == 0:
+            out[cuda.blockIdx.x] = finish(shared[0], count)
+
+    def shuffle(x, out, n, count):
+        """The last warp trades registers instead of shared memory: five steps and no barrier."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.blockIdx.x * (2 * THREADS) + tid
+        value = load(x[i]) if i < n else A(START)
+        if i + THREADS < n:
+            value = combine(value, load(x[i + THREADS]))
+        shared[tid] = value
+        cuda.syncthreads()
+        stride = THREADS // 2
+        while stride >= 32:
+            if tid < stride:
+                shared[tid] = combine(shared[tid], shared[tid + stride])
+            cuda.syncthreads()
+            stride //= 2
+        if tid < 32:
+            value = shared[tid]
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 16))
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 8))
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 4))
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 2))
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 1))
+            if tid == 0:
+                out[cuda.blockIdx.x] = finish(value, count)
+
+    steps = (interleaved, contiguous_threads, sequential, first_add, shuffle)
+    step = {function.__name__: function for function in steps}[version]
+    count = types.int64
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), count, count))(step)
+
+
+def _warp_reduce(combine: Callable) -> Callable:
+    """The device function that combines a warp's 32 values into lane 0."""
+
+    @cuda.jit(device=True)
+    def warp_reduce(value):
+        value = combine(value, cuda.shfl_down_sync(FULL, value, 16))
+        value = combine(value, cuda.shfl_down_sync(FULL, value, 8))
+        value = combine(value, cuda.shfl_down_sync(FULL, value, 4))
+        value = combine(value, cuda.shfl_down_sync(FULL, value, 2))
+        return combine(value, cuda.shfl_down_sync(FULL, value, 1))
+
+    return warp_reduce
+
+
+@functools.cache
+def rows_by_block(*key) -> Callable:
+    """kernel(x, out, length, segment, segments, count): a block for each segment of a row.
+
+    Rows of `length` elements are cut into `segments` of `segment`; out has (rows, segments).
+    """
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+    warp_reduce = _warp_reduce(combine)
+
+    def reduce_rows_by_block(x, out, length, segment, segments, count):
+        shared = cuda.shared.array(WARPS, A)
+        tid = cuda.threadIdx.x
+        row = cuda.blockIdx.x // segments
+        first = (cuda.blockIdx.x - row * segments) * segment
+        last = min(first + segment, length)
+        start = row * length
+        value = A(START)
+        for i in range(start + first + tid, start + last, THREADS):
+            value = combine(value, load(x[i]))
+        value = warp_reduce(value)
+        if tid % 32 == 0:
+            shared[tid // 32] = value
+        cuda.syncthreads()
+        if tid < 32:
+            value = A(START)
+            if tid < WARPS:
+                value = shared[tid]
+            value = warp_reduce(value)
+            if tid == 0:
+                out[cuda.blockIdx.x] = finish(value, count)
+
+    numbers = [types.int64] * 4
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_rows_by_block)
+
+
+@functools.cache
+def rows_by_warp(*key) -> Callable:
+    """kernel(x, out, rows, length, count): a warp for each row, WARPS rows a block."""
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+    warp_reduce = _warp_reduce(combine)
+
+    def reduce_rows_by_warp(x, out, rows, length, count):
+        lane = cuda.threadIdx.x
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if row < rows:
+            value = A(START)
+            for i in range(row * length + lane, (row + 1) * length, 32):
+                value = combine(value, load(x[i]))
+            value = warp_reduce(value)
+            if lane == 0:
+                out[row] = finish(value, count)
+
+    numbers = [types.int64] * 3
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_rows_by_warp)
+
+
+@functools.cache
+def columns_by_tile(width: int, height: int, *key) -> Callable:
+    """kernel(x, out, length, inner, segment, segments, tiles, count) over x (outer, length, inner).
+
+    A block of (width, height) threads takes `width` neighbouring columns: a row of threads reads a
+    row of memory. out has (outer, segments, inner); tiles is the number of blocks per segment.
+    """
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+    WIDTH, HEIGHT = width, height
+
+    def reduce_columns(x, out, length, inner, segment, segments, tiles, count):
+        shared = cuda.shared.array((HEIGHT, WIDTH), A)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        part = cuda.blockIdx.x // tiles  # outer * segments + segment
+        column = (cuda.blockIdx.x - part * tiles) * WIDTH + tx
+        outer = part // segments
+        first = (part - outer * segments) * segment
+        last = min(first + segment, length)
+        start = outer * length * inner
+        value = A(START)
+        if column < inner:
+            for i in range(first + ty, last, HEIGHT):
+                value = combine(value, load(x[start + i * inner + column]))
+        shared[ty, tx] = value
+        cuda.syncthreads()
+        stride = HEIGHT // 2
+        while stride > 0:
+            if ty < stride:
+                shared[ty, tx] = combine(shared[ty, tx], shared[ty + stride, tx])
+            cuda.syncthreads()
+            stride //= 2
+        if ty == 0 and column < inner:
+            out[part * inner + column] = finish(shared[0, tx], count)
+
+    numbers = [types.int64] * 6
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_columns)
+
+
+@functools.cache
+def by_thread(*key) -> Callable:
+    """kernel(x, out, length, inner, count) over x (outer, length, inner): a thread per result."""
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+
+    def reduce_by_thread(x, out, length, inner, count):
+        k = cuda.grid(1)
+        if k < out.size:
+            outer = k // inner
+            start = outer * length * inner + (k - outer * inner)
+            value = A(START)
+            for i in range(length):
+                value = combine(value, load(x[start + i * inner]))
+            out[k] = finish(value, count)
+
+    numbers = [types.int64] * 3
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_by_thread)
+
+
+def _wins(combine: Callable) -> Callable:
+    """The device function that says whether b beats a; a NaN beats every number, equals do not."""
+
+    @cuda.jit(device=True)
+    def wins(a, b):
+        return (a == a) & (combine(a, b) != a)
+
+    return wins
+
+
+@functools.cache
+def arg_by_thread(name: str, source: np.dtype) -> Callable:
+    """kernel(x, out, length, inner) over x (outer, length, inner): a thread per result."""
+    f = functions(name, source, source, True, False)
+    load, wins = f.load, _wins(f.combine)
+
+    def arg_reduce_by_thread(x, out, length, inner):
+        k = cuda.grid(1)
+        if k < out.size:
+            outer = k // inner
+            start = outer * length * inner + (k - outer * inner)
+            best = load(x[start])
+            at = 0
+            for i in range(1, length):
+                value = load(x[start + i * inner])
+                if wins(best, value):
+                    best = value
+                    at = i
+            out[k] = at
+
+    numbers = [types.int64] * 2
+    result = _flat(types.int64)
+    return cuda.jit(types.void(_flat(f.source), result, *numbers))(arg_reduce_by_thread)
+
+
+@functools.cache
+def arg_by_block(name: str, source: np.dtype, first: bool) -> Callable:
+    """kernel(x, positions, best, out, length, segment, segments): a block per segment of a row.
+
+    first: x holds elements, whose position counts; else partial winners, with `positions`.
+    Writes the winners to `best` and their positions to `out`, (rows, segments) each.
+    """
+    f = functions(name, source, source, True, False)
+    load, wins, A, START, FIRST = f.load, _wins(f.combine), f.accumulator, f.start, first
+
+    def arg_reduce_by_block(x, positions, best, out, length, segment, segments):
+        values = cuda.shared.array(THREADS, A)
+        places = cuda.shared.array(THREADS, types.int64)
+        tid = cuda.threadIdx.x
+        row = cuda.blockIdx.x // segments
+        begin = (cuda.blockIdx.x - row * segments) * segment
+        end = min(begin + segment, length)
+        start = row * length
+        value = A(START)
+        place = types.int64(-1)
+        for i in range(begin + tid, end, THREADS):
+            candidate = load(x[start + i])
+            if place < 0 or wins(value, candidate):
+                value = candidate
+                place = i if FIRST else positions[start + i]
+        values[tid] = value
+        places[tid] = place
+        cuda.syncthreads()
+        stride = THREADS // 2
+        while stride > 0:
+            if tid < stride:
+                other = places[tid + stride]
+                mine = places[tid]
+                a = values[tid]
+                b = values[tid + stride]
+                tie = not wins(a, b) and not wins(b, a)
+                if other >= 0 and (mine < 0 or wins(a, b) or (tie and other < mine)):
+                    values[tid] = b
+                    places[tid] = other
+            cuda.syncthreads()
+            stride //= 2
+        if tid == 0:
+            best[cuda.blockIdx.x] = values[0]
+            out[cuda.blockIdx.x] = places[0]
+
+    accumulators, indices = _flat(f.accumulator), _flat(types.int64)
+    signature = [_flat(f.source), indices, accumulators, indices, *[types.int64] * 3]
+    return cuda.jit(types.void(*signature))(arg_reduce_by_block)
