@@ -1,0 +1,90 @@
+"""What the tests of the kernel families share: devices, random inputs, errors against float64."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+DEVICES = ("cpu", pytest.param("gpu", marks=pytest.mark.gpu))
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def put(a: np.ndarray, device: str):
+    """The array on the device, same values and layout."""
+    if device == "cpu":
+        return a
+    import cupy
+
+    return cupy.asarray(a)
+
+
+def get(a) -> np.ndarray:
+    """The array as NumPy's."""
+    return a if isinstance(a, np.ndarray) else a.get()
+
+
+def normal(rng: np.random.Generator, shape, dtype=np.float32) -> np.ndarray:
+    """Standard normal numbers, or integers of -9 .. 9 for an integer dtype."""
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(-9, 10, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def eps(dtype) -> float:
+    """Distance from 1 to the next number of the dtype; 0 for integers, which must be exact."""
+    dtype = np.dtype(dtype)
+    return 0.0 if dtype.kind in "iub" else float(ml_dtypes.finfo(dtype).eps)
+
+
+def wide(a) -> np.ndarray:
+    """The array in float64 (integers in int64), for the reference."""
+    a = get(a)
+    return a.astype(np.int64 if a.dtype.kind in "iu" else np.float64)
+
+
+def assert_close(actual, expected: np.ndarray, scale, terms: int = 1, steps: float = 4) -> None:
+    """|actual - expected| <= steps * eps * sqrt(terms) * scale, and the same shape.
+
+    scale: what rounding errors are relative to, for a sum the sum of the absolute values. A sum in
+    float32 that is stored in 16 bits is allowed the rounding of both.
+    """
+    actual = get(actual)
+    assert actual.shape == expected.shape
+    e = eps(actual.dtype)
+    summed = eps(np.float32) if 0 < eps(np.float32) < e else e
+    bound = steps * (summed * np.sqrt(max(terms, 1)) + e) * (np.abs(scale) + np.abs(expected))
+    error = np.abs(wide(actual) - expected)
+    worst = np.max(error - bound, initial=-1.0)
+    assert worst <= 0, f"error {error.max():.3g}, {(error > bound).sum()} of {error.size} too far"
+    assert np.array_equal(np.isnan(expected), np.isnan(wide(actual)))
+
+
+def as_wide(value):
+    """Arrays in the reference's precision, float dtypes as float64; everything else unchanged."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype == bool else wide(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(as_wide(v) for v in value)
+    return np.float64 if value in (np.float32, np.float16, BFLOAT16) else value
+
+
+def check(name: str, *args, device: str = "cpu", scale=None, terms: int = 1, **kwargs) -> None:
+    """Compare `kernels.numba_cuda.<name>(*args, **kwargs)` with the reference in float64.
+
+    `version=` goes to the kernel alone. scale: as in `assert_close`, default 1.
+    """
+    from kernels import numba_cuda, reference
+
+    def placed(value):
+        if isinstance(value, np.ndarray):
+            return put(value, device)
+        return [put(v, device) for v in value] if isinstance(value, list) else value
+
+    actual = getattr(numba_cuda, name)(
+        *map(placed, args), **{k: placed(v) for k, v in kwargs.items()}
+    )
+    kwargs.pop("version", None)
+    wanted = {k: as_wide(v) for k, v in kwargs.items()}
+    expected = np.asarray(getattr(reference, name)(*map(as_wide, args), **wanted))
+    assert_close(actual, wide(expected), 1.0 if scale is None else scale, terms=terms)

@@ -1,0 +1,122 @@
+"""Convolution and its gradients: every version against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels import reference
+from kernels.numba_cuda.conv import BACKWARD, FORWARD
+from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+# x, w, stride, padding, dilation, groups
+CASES = {
+    "3x3": ((2, 3, 33, 31), (5, 3, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "many_channels": ((1, 33, 9, 8), (70, 33, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "no_padding": ((3, 2, 6, 7), (4, 2, 3, 2), (1, 1), (0, 0), (1, 1), 1),
+    "1x1": ((2, 5, 7, 9), (6, 5, 1, 1), (1, 1), (0, 0), (1, 1), 1),
+    "1x1_padded": ((2, 5, 7, 9), (6, 5, 1, 1), (2, 2), (1, 0), (1, 1), 1),
+    "stride": ((2, 4, 17, 12), (8, 4, 3, 3), (2, 3), (1, 2), (1, 1), 1),
+    "dilation": ((1, 4, 15, 14), (8, 4, 3, 3), (1, 1), (2, 1), (2, 3), 1),
+    "everything": ((2, 6, 13, 16), (8, 3, 2, 3), (3, 2), (3, 4), (2, 1), 2),
+    "groups": ((2, 12, 8, 8), (24, 3, 3, 3), (1, 1), (1, 1), (1, 1), 4),
+    "depthwise": ((2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
+    "one_pixel": ((2, 4, 3, 3), (5, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
+    "empty_batch": ((0, 4, 8, 8), (5, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
+}
+
+
+def make(rng, case: str, dtype=np.float32):
+    """x, w, bias, a gradient of the output, options, and the geometry as the tests need it."""
+    x_shape, w_shape, *options = CASES[case]
+    x, w = normal(rng, x_shape, dtype), normal(rng, w_shape, dtype)
+    y = reference.conv2d(wide(x), wide(w), None, *options)
+    return x, w, normal(rng, w_shape[0], dtype), normal(rng, y.shape, dtype), options
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("version", [None, *FORWARD])
+def test_forward(device, version, case, rng):
+    x, w, bias, _, options = make(rng, case)
+    for b in (None, bias):
+        arrays = [None if a is None else put(a, device) for a in (x, w, b)]
+        y = kernels.conv2d(*arrays, *options, backend="numba", version=version)
+        wide_b = None if b is None else wide(b)
+        expected = reference.conv2d(wide(x), wide(w), wide_b, *options)
+        scale = reference.conv2d(abs(wide(x)), abs(wide(w)), None, *options) + 3
+        assert_close(y, expected, scale, terms=w[0].size)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("version", [None, *BACKWARD])
+def test_backward_data(device, version, case, rng):
+    x, w, _, g, options = make(rng, case)
+    dx = kernels.conv2d_backward_data(
+        put(g, device), put(w, device), x.shape, *options, backend="numba", version=version
+    )
+    expected = reference.conv2d_backward_data(wide(g), wide(w), x.shape, *options)
+    scale = reference.conv2d_backward_data(abs(wide(g)), abs(wide(w)), x.shape, *options)
+    assert_close(dx, expected, scale, terms=w[:, 0].size)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("version", [None, *BACKWARD])
+def test_backward_weight(device, version, case, rng):
+    x, w, _, g, options = make(rng, case)
+    dw = kernels.conv2d_backward_weight(
+        put(g, device), put(x, device), w.shape, *options, backend="numba", version=version
+    )
+    expected = reference.conv2d_backward_weight(wide(g), wide(x), w.shape, *options)
+    scale = reference.conv2d_backward_weight(abs(wide(g)), abs(wide(x)), w.shape, *options)
+    assert_close(dw, expected, scale, terms=g[:, 0].size)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16])
+@pytest.mark.parametrize("case", ["3x3", "stride", "depthwise"])
+def test_dtypes(device, case, dtype, rng):
+    x, w, bias, g, options = make(rng, case, dtype)
+    on_x, on_w, on_b, on_g = (put(a, device) for a in (x, w, bias, g))
+    y = kernels.conv2d(on_x, on_w, on_b, *options, backend="numba")
+    assert y.dtype == dtype
+    scale = reference.conv2d(abs(wide(x)), abs(wide(w)), None, *options) + 3
+    assert_close(y, reference.conv2d(wide(x), wide(w), wide(bias), *options), scale, w[0].size)
+    dx = kernels.conv2d_backward_data(on_g, on_w, x.shape, *options, backend="numba")
+    expected = reference.conv2d_backward_data(wide(g), wide(w), x.shape, *options)
+    assert_close(dx, expected, abs(expected).max(), w[:, 0].size)
+    dw = kernels.conv2d_backward_weight(on_g, on_x, w.shape, *options, backend="numba")
+    expected = reference.conv2d_backward_weight(wide(g), wide(x), w.shape, *options)
+    assert_close(dw, expected, abs(expected).max(), g[:, 0].size)
+
+
+def test_views(device, rng):
+    x = put(normal(rng, (9, 8, 2, 5)), device).transpose(2, 3, 0, 1)
+    w = put(normal(rng, (3, 3, 6, 5)), device).transpose(2, 3, 0, 1)
+    y = kernels.conv2d(x, w, padding=(1, 1), backend="numba")
+    assert_close(y, reference.conv2d(wide(x), wide(w), None, (1, 1), (1, 1)), 40)
+
+
+def test_errors(device, rng):
+    def conv(x_shape, w_shape, **options):
+        x, w = put(normal(rng, x_shape), device), put(normal(rng, w_shape), device)
+        return kernels.conv2d(x, w, backend="numba", **options)
+
+    with pytest.raises(ValueError, match="do not fit groups=1"):
+        conv((1, 3, 8, 8), (4, 2, 3, 3))
+    with pytest.raises(ValueError, match="larger than the padded input"):
+        conv((1, 2, 2, 8), (4, 2, 3, 3))
+    with pytest.raises(ValueError, match="must be positive"):
+        conv((1, 2, 8, 8), (4, 2, 3, 3), stride=(0, 1))
+    with pytest.raises(ValueError, match=r"expected x \(N, C, H, W\)"):
+        conv((2, 8, 8), (4, 2, 3, 3))
+    with pytest.raises(ValueError, match="expected a version"):
+        conv((1, 2, 8, 8), (4, 2, 3, 3), version="winograd")
+    with pytest.raises(ValueError, match="bias of shape"):
+        conv((1, 2, 8, 8), (4, 2, 3, 3), bias=put(normal(rng, 5), device))
+    with pytest.raises(TypeError, match="one dtype"):
+        x, w = normal(rng, (1, 2, 8, 8)), normal(rng, (4, 2, 3, 3), np.float64)
+        kernels.conv2d(put(x, device), put(w, device), backend="numba")
+    with pytest.raises(ValueError, match="gradient of shape"):
+        g, w = (put(normal(rng, s), device) for s in [(1, 4, 5, 5), (4, 2, 3, 3)])
+        kernels.conv2d_backward_data(g, w, (1, 2, 8, 8), backend="numba")

@@ -1,0 +1,133 @@
+"""Matrix multiplication: every version against float64, at shapes that straddle the tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels.numba_cuda.matmul import VERSIONS
+from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+RANKS = tuple(v for v in VERSIONS if v != "matvec")
+SHAPES = [(1, 1, 1), (31, 33, 32), (33, 31, 65), (5, 0, 3), (0, 4, 5), (130, 17, 127), (2, 257, 3)]
+
+
+def check(device, a, b, bias=None, version=None) -> None:
+    """kernels.matmul against NumPy in float64; the views are made on the device."""
+    arrays = [put(v.base, device).T if v.base is not None else put(v, device) for v in (a, b)]
+    on_device = None if bias is None else put(bias, device)
+    y = kernels.matmul(*arrays, on_device, backend="numba", version=version)
+    expected, scale = wide(a) @ wide(b), np.abs(wide(a)) @ np.abs(wide(b))
+    if bias is not None:
+        expected, scale = expected + wide(bias), scale + np.abs(wide(bias))
+    assert y.dtype == a.dtype
+    assert_close(y, expected, scale, terms=a.shape[-1])
+
+
+@pytest.mark.parametrize("version", RANKS)
+def test_versions(device, version, rng):
+    for m, k, n in SHAPES:
+        check(device, normal(rng, (m, k)), normal(rng, (k, n)), version=version)
+
+
+@pytest.mark.parametrize("version", RANKS)
+def test_transposed_operands_and_bias(device, version, rng):
+    for m, k, n in [(33, 65, 31), (70, 9, 130)]:
+        a, b = normal(rng, (k, m)).T, normal(rng, (n, k)).T
+        check(device, a, b, normal(rng, n), version=version)
+
+
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_shipped_layouts(device, trans_a, trans_b, rng):
+    m, k, n = 129, 100, 61
+    a = normal(rng, (k, m)).T if trans_a else normal(rng, (m, k))
+    b = normal(rng, (n, k)).T if trans_b else normal(rng, (k, n))
+    check(device, a, b)
+    check(device, a, b, normal(rng, n))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (33, 255, 1), (32, 10, 1), (257, 1025, 1)])
+def test_matrix_vector(device, shape, rng):
+    m, k, n = shape
+    for a in (normal(rng, (m, k)), normal(rng, (k, m)).T):
+        check(device, a, normal(rng, (k, n)), version="matvec")
+        check(device, a, normal(rng, (k, n)), normal(rng, n))
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1025, 7), (1, 3, 1), (32, 1, 10), (10, 32, 1), (1, 1, 300), (300, 2, 300)]
+)
+def test_skinny(device, shape, rng):
+    m, k, n = shape
+    check(device, normal(rng, (m, k)), normal(rng, (k, n)), normal(rng, n))
+    check(device, normal(rng, (k, m)).T, normal(rng, (n, k)).T)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16, np.int64, np.int32, np.uint8])
+def test_dtypes(device, dtype, rng):
+    check(device, normal(rng, (33, 40), dtype), normal(rng, (40, 35), dtype))
+    check(device, normal(rng, (3, 5), dtype), normal(rng, (5, 2), dtype), normal(rng, 2, dtype))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((3, 33, 20), (3, 20, 9)),
+        ((3, 33, 20), (20, 17)),
+        ((2, 1, 5, 3), (4, 3, 6)),
+        ((17, 16), (5, 16, 40)),
+        ((1, 17, 16), (5, 16, 40)),
+        ((0, 4, 3), (3, 2)),
+        ((2, 3, 40, 20), (2, 3, 20, 40)),
+    ],
+)
+def test_batches_broadcast(device, left, right, rng):
+    a, b = normal(rng, left), normal(rng, right)
+    check(device, a, b)
+    swapped = np.ascontiguousarray(b.swapaxes(-1, -2)).swapaxes(-1, -2)
+    y = kernels.matmul(put(a, device), put(swapped, device), backend="numba")
+    assert_close(y, wide(a) @ wide(b), np.abs(wide(a)) @ np.abs(wide(b)), terms=left[-1])
+
+
+def test_strided_views(device, rng):
+    a, b = put(normal(rng, (70, 90)), device), put(normal(rng, (90, 80)), device)
+    for left, right in [(a[::2, ::-1], b), (a[:, 5:50], b[5:50, ::3]), (a[3:, 1::2], b[::2])]:
+        y = kernels.matmul(left, right, backend="numba")
+        assert_close(y, wide(left) @ wide(right), 90)
+
+
+def test_many_batches(device, rng):
+    a, b = normal(rng, (65537, 2, 3)), normal(rng, (65537, 3, 1))
+    check(device, a, b)
+
+
+def test_infinities_stay_in_their_row(device, rng):
+    a, b = normal(rng, (40, 40)), normal(rng, (40, 40))
+    a[7, 3] = np.inf
+    y = get(kernels.matmul(put(a, device), put(b, device), backend="numba"))
+    assert np.isinf(y[7]).all()
+    assert np.isfinite(np.delete(y, 7, 0)).all()
+
+
+def test_errors(device, rng):
+    a, b = (put(normal(rng, s), device) for s in [(32, 10), (12, 64)])
+    with pytest.raises(ValueError, match=r"inner dimensions differ: \(32, 10\) @ \(12, 64\)"):
+        kernels.matmul(a, b, backend="numba")
+    with pytest.raises(ValueError, match="transpose the right operand"):
+        kernels.matmul(a, put(normal(rng, (64, 10)), device), backend="numba")
+    with pytest.raises(ValueError, match="reshape vectors"):
+        kernels.matmul(a, b[0], backend="numba")
+    with pytest.raises(ValueError, match="bias of shape"):
+        kernels.matmul(b, b.T, put(normal(rng, 3), device), backend="numba")
+    with pytest.raises(TypeError, match="float32 and float64"):
+        kernels.matmul(b, b.T.astype(np.float64), backend="numba")
+    with pytest.raises(ValueError, match="batches do not broadcast"):
+        batches = [put(normal(rng, (n, 2, 2)), device) for n in (2, 3)]
+        kernels.matmul(*batches, backend="numba")
+    with pytest.raises(ValueError, match="expected a version"):
+        kernels.matmul(b, b.T, backend="numba", version="fast")
+    with pytest.raises(ValueError, match="needs n == 1"):
+        kernels.matmul(b, b.T, backend="numba", version="matvec")

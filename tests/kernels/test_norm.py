@@ -1,0 +1,98 @@
+"""Batch normalisation and its gradient against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels import reference
+from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+SHAPES = [(33, 5, 7, 9), (4, 31), (257, 33), (2, 3, 1025), (1, 2, 255), (3, 4, 1, 1), (8, 1)]
+
+
+def put_all(device, *arrays):
+    return [None if a is None else put(a, device) for a in arrays]
+
+
+def wide_all(*arrays):
+    return [None if a is None else wide(a) for a in arrays]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("affine", [True, False])
+def test_forward_and_backward(device, shape, affine, rng):
+    x, g = 2 + 3 * normal(rng, shape), normal(rng, shape)
+    weight = normal(rng, shape[1]) if affine else None
+    bias = normal(rng, shape[1]) if affine else None
+    arrays = put_all(device, x, weight, bias)
+    y, mean, invstd = kernels.batch_norm(*arrays, 1e-5, backend="numba")
+    expected = reference.batch_norm(*wide_all(x, weight, bias), 1e-5)
+    count = x.size // shape[1]
+    assert_close(mean, expected[1], 8, terms=count)
+    assert_close(invstd, expected[2], 8 * expected[2], terms=count)
+    assert_close(y, expected[0], 20 + 8 * expected[2].max(), terms=count)
+    dx, dweight, dbias = kernels.batch_norm_backward(
+        put(g, device), arrays[0], mean, invstd, arrays[1], backend="numba"
+    )
+    wide_stats = wide_all(g, x, mean, invstd, weight)
+    expected_dx, expected_dweight, expected_dbias = reference.batch_norm_backward(*wide_stats)
+    scale = 8 * np.sqrt(count)
+    assert_close(dbias, expected_dbias, scale, terms=count)
+    assert_close(dweight, expected_dweight, scale * (1 + wide(invstd).max()), terms=count)
+    assert_close(dx, expected_dx, 20 * (1 + wide(invstd).max()) ** 2, terms=count)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16])
+@pytest.mark.parametrize("shape", [(6, 5, 3, 4), (33, 7)])
+def test_dtypes(device, dtype, shape, rng):
+    x, weight, bias = normal(rng, shape, dtype), normal(rng, shape[1], dtype), None
+    arrays = put_all(device, x, weight, bias)
+    y, mean, invstd = kernels.batch_norm(*arrays, 1e-5, backend="numba")
+    assert y.dtype == dtype
+    assert mean.dtype == invstd.dtype == (np.float64 if dtype == np.float64 else np.float32)
+    assert_close(y, reference.batch_norm(*wide_all(x, weight, bias), 1e-5)[0], 30)
+    dx, _, _ = kernels.batch_norm_backward(arrays[0], arrays[0], mean, invstd, arrays[1])
+    assert dx.dtype == dtype
+    expected = reference.batch_norm_backward(*wide_all(x, x, mean, invstd, weight))
+    assert_close(dx, expected[0], 60)
+
+
+def test_large_mean_does_not_cancel(device, rng):
+    x = (1e4 + normal(rng, (64, 3, 10, 10))).astype(np.float32)
+    _, _, invstd = kernels.batch_norm(put(x, device), None, None, 1e-5, backend="numba")
+    expected = reference.batch_norm(wide(x), None, None, 1e-5)[2]
+    np.testing.assert_allclose(get(invstd), expected, rtol=1e-4)
+
+
+def test_apply_with_running_statistics(device, rng):
+    for shape in [(5, 33, 6), (40, 35)]:
+        arrays = [normal(rng, shape), *(normal(rng, shape[1]) for _ in range(4))]
+        y = kernels.batch_norm_apply(*put_all(device, *arrays), backend="numba")
+        assert_close(y, reference.batch_norm_apply(*wide_all(*arrays)), 50)
+
+
+def test_views_and_empty(device, rng):
+    x = normal(rng, (7, 5, 4)).transpose(1, 2, 0)
+    on_device = put(x.base, device).transpose(1, 2, 0)
+    y, _, _ = kernels.batch_norm(on_device, None, None, 1e-5, backend="numba")
+    assert_close(y, reference.batch_norm(wide(x), None, None, 1e-5)[0], 30)
+    empty = put(np.zeros((3, 0, 4), np.float32), device)
+    y, mean, _ = kernels.batch_norm(empty, None, None, 1e-5, backend="numba")
+    assert y.shape == (3, 0, 4)
+    assert mean.shape == (0,)
+
+
+def test_errors(device, rng):
+    x = put(normal(rng, (4, 3, 5)), device)
+    three, four = put(normal(rng, 3), device), put(normal(rng, 4), device)
+    with pytest.raises(ValueError, match="expected 3 channels"):
+        kernels.batch_norm(x, four, None, 1e-5, backend="numba")
+    with pytest.raises(ValueError, match=r"expected x \(N, C, ...\)"):
+        kernels.batch_norm_apply(three, three, three, None, None, backend="numba")
+    with pytest.raises(TypeError, match="floating dtype"):
+        kernels.batch_norm(x.astype(np.int32), None, None, 1e-5, backend="numba")
+    with pytest.raises(ValueError, match="expected g like x"):
+        kernels.batch_norm_backward(x[:2], x, three, three, None, backend="numba")
