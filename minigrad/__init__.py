@@ -1,0 +1,87 @@
+"""minigrad: a small autograd engine whose operations are CUDA kernels that you can read.
+
+The names, argument orders, defaults and errors are torch's for what is covered, so programs run
+with `import minigrad as torch`. What is not covered raises an AttributeError that says so.
+"""
+
+from __future__ import annotations
+
+import importlib as _importlib
+import math as _math
+from typing import Any as _Any
+
+from minigrad import autograd  # first: it brings tensor and the graph in the right order
+from minigrad import backends, creation, dtypes, ops, printing, random
+from minigrad.autograd import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from minigrad.creation import LEGACY as _LEGACY
+from minigrad.dtypes import (
+    bfloat16,
+    can_cast,
+    double,
+    dtype,
+    finfo,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    half,
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    long,
+    promote_types,
+    set_default_dtype,
+    short,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from minigrad.printing import set_printoptions
+from minigrad.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from minigrad.tensor import FUNCTIONS as _FUNCTIONS
+from minigrad.tensor import Size, Tensor, device
+
+__version__ = "0.1.0"
+
+pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
+strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
+
+globals().update(_FUNCTIONS)
+globals().update(_LEGACY)
+globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
+
+# Imported at their first use, so that `import minigrad` stays fast.
+_LAZY = ("accelerator", "cuda", "datasets", "linalg", "nn", "optim", "serialization", "utils")
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LAZY:
+        return _importlib.import_module(f"minigrad.{name}")
+    if name in ("save", "load"):
+        return getattr(_importlib.import_module("minigrad.serialization"), name)
+    raise AttributeError(
+        f"module 'minigrad' has no attribute {name!r}: either torch has no such name, or it is a "
+        "part of torch that minigrad doesn't have"
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY, "save", "load"])

@@ -1,0 +1,319 @@
+"""The backward pass: iterative, exact about accumulation, and freeing as it goes.
+
+Nodes are numbered in order of creation, so an input always has a smaller number than what was made
+from it. A heap that gives the largest number first is therefore a topological order: when a node
+comes out, every gradient that flows into it has arrived. No recursion, no search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import Node
+from minigrad.backends import array_module
+from minigrad.tensor import Tensor, wrap
+
+Tensors = Tensor | Sequence[Tensor]
+
+
+class _Pass:
+    """One backward pass.
+
+    pending: node -> list of gradients per output, popped when the node runs.
+    leaves: id -> (leaf tensor, gradient), accumulated at the end.
+    wanted: keys of the tensors asked for ((node, output index), or the id of a leaf); None
+        where every leaf is wanted. `needed` are the nodes that lead to them.
+    captures: (node, output index) -> gradient, for those that are not leaves.
+    handed_out: ids of arrays that somebody outside this pass holds.
+    """
+
+    def __init__(self, keep: bool, create_graph: bool) -> None:
+        self.keep = keep
+        self.create_graph = create_graph
+        self.pending: dict[Node, list] = {}
+        self.heap: list[tuple[int, Node]] = []
+        self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
+        self.wanted: set | None = None
+        self.needed: set[Node] | None = None
+        self.needed_below: set[Node] = set()
+        self.captures: dict[Any, Tensor] = {}
+        self.handed_out: set[int] = set()
+
+    def add(self, target: Any, index: int, grad: Tensor) -> None:
+        """Add one contribution to the gradient of an output of a node, or of a leaf."""
+        if isinstance(target, Node):
+            if self.needed is not None and target not in self.needed:
+                return
+            grads = self.pending.get(target)
+            if grads is None:
+                self.pending[target] = grads = [None] * len(target.outs)
+                heappush(self.heap, (-target.number, target))
+            shape, dtype = target.outs[index]
+            grad = fit(grad, shape, dtype)
+            grads[index] = grad if grads[index] is None else grads[index] + grad
+        elif self.wanted is None or id(target) in self.wanted:
+            array = target._array
+            grad = fit(grad, array.shape, array.dtype)
+            entry = self.leaves.get(id(target))
+            self.leaves[id(target)] = (target, grad if entry is None else entry[1] + grad)
+
+    def run(self) -> None:
+        """Run every node that has a gradient."""
+        heap, pending = self.heap, self.pending
+        while heap:
+            node = heappop(heap)[1]
+            grads = pending.pop(node)
+            if node.hooks or node.retained:
+                self._observe(node, grads)
+            if self.wanted is not None and not self._capture(node, grads):
+                continue
+            results = node.backward(grads)
+            del grads
+            if not self.keep:
+                node.release()
+            for target, grad in zip(node.edges, results, strict=True):
+                if target is not None and grad is not None:
+                    self.add(target[0], target[1], grad)
+
+    def _observe(self, node: Node, grads: list) -> None:
+        """Run hooks, and keep the gradients that `retain_grad` asked for."""
+        hooks = node.hooks or {}
+        for index, functions in hooks.items():
+            if index >= 0 and grads[index] is not None:
+                grads[index] = run_hooks(functions, grads[index])
+        for hook in list(hooks.get(-1, ())):
+            replaced = hook(tuple(grads))
+            if replaced is not None:
+                grads[:] = replaced if isinstance(replaced, tuple | list) else [replaced]
+        for index, reference in (node.retained or {}).items():
+            tensor = reference()
+            if tensor is not None and grads[index] is not None:
+                self.store(tensor, grads[index])
+
+    def _capture(self, node: Node, grads: list) -> bool:
+        """Keep gradients of non-leaf inputs; whether anything below this node is wanted."""
+        for index, grad in enumerate(grads):
+            if (node, index) in self.wanted and grad is not None:
+                self.captures[node, index] = grad
+        return node in self.needed_below
+
+    def restrict(self, roots: list[Node], wanted: set) -> None:
+        """Only run what leads to the wanted tensors."""
+        self.wanted = wanted
+        self.needed_below, self.needed = _leading_to(roots, wanted)
+
+
+    def store(self, tensor: Tensor, grad: Tensor) -> None:
+        """Add to `.grad`: in place where nothing is recorded, as torch does."""
+        if tensor._grad is None:
+            tensor._grad = self.own(grad)
+        elif self.create_graph:
+            tensor._grad = tensor._grad + grad
+        else:
+            tensor._grad.add_(grad)
+
+    def own(self, grad: Tensor) -> Tensor:
+        """The gradient in memory that nothing else holds (not the caller's `gradient`, not another
+        leaf's `.grad`), so that changing one `.grad` in place never changes another."""
+        if self.create_graph:
+            return grad
+        array = grad._array
+        if array.base is not None or id(array) in self.handed_out:
+            array = array.copy()
+        self.handed_out.add(id(array))
+        return wrap(array)
+
+    def accumulate(self) -> None:
+        """Hand the gradients to the leaves."""
+        for leaf, grad in self.leaves.values():
+            if leaf._hooks:
+                grad = run_hooks(leaf._hooks, grad)
+                self.handed_out.add(id(grad._array))  # the hook may have kept it
+            self.store(leaf, grad)
+            for hook in list(leaf._accumulate_hooks or ()):
+                hook(leaf)
+
+
+def fit(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
+    """Undo broadcasting and promotion: every gradient has its tensor's shape and dtype."""
+    array = grad._array
+    if array.shape != shape:
+        grad = grad.sum_to_size(shape)
+    if array.dtype != dtype:
+        grad = grad.to(dtype)
+    return grad
+
+
+def run_hooks(hooks: list, grad: Tensor) -> Tensor:
+    """The gradient after each hook in turn."""
+    for hook in list(hooks):
+        replaced = hook(grad)
+        if replaced is None:
+            continue
+        if replaced._array.shape != grad._array.shape:
+            raise RuntimeError(
+                f"hook '{getattr(hook, '__name__', hook)}' has changed the size of value: expected "
+                f"{list(grad.shape)}, got {list(replaced.shape)}"
+            )
+        grad = replaced
+    return grad
+
+
+def _leading_to(roots: list[Node], wanted: set) -> tuple[set, set]:
+    """Nodes that must run, and nodes that need a gradient, to reach the wanted tensors."""
+    order, seen, stack = [], set(roots), list(roots)
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        for target in node.edges:
+            if target is not None and isinstance(target[0], Node) and target[0] not in seen:
+                seen.add(target[0])
+                stack.append(target[0])
+    below: set[Node] = set()
+    needed: set[Node] = set()
+    for node in sorted(order, key=lambda n: n.number):
+        for target in node.edges:
+            if target is None:
+                continue
+            if target[0] in needed if isinstance(target[0], Node) else id(target[0]) in wanted:
+                below.add(node)
+        if node in below or any((node, i) in wanted for i in range(len(node.outs))):
+            needed.add(node)
+    return below, needed
+
+
+def as_tuple(tensors: Any) -> tuple:
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+
+def _root_gradients(tensors: tuple, gradients: Any) -> list[Tensor]:
+    """One gradient per output: given, or ones where the output is a scalar."""
+    given = (None,) * len(tensors) if gradients is None else as_tuple(gradients)
+    if len(given) != len(tensors):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
+    result = []
+    for i, (tensor, grad) in enumerate(zip(tensors, given, strict=True)):
+        if not tensor.requires_grad:
+            raise RuntimeError(
+                f"element {i} of tensors does not require grad and does not have a grad_fn"
+            )
+        if grad is None:
+            if tensor._array.size != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            grad = wrap(array_module(tensor._array).ones_like(tensor._array))
+        elif grad._array.shape != tensor._array.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{i}] has a shape of {grad.shape} and output[{i}] "
+                f"has a shape of {tensor.shape}."
+            )
+        result.append(grad)
+    return result
+
+
+def _start(run: _Pass, tensors: tuple, grads: list[Tensor]) -> None:
+    for tensor, grad in zip(tensors, grads, strict=True):
+        node = tensor._node
+        run.handed_out.add(id(grad._array))
+        run.add(tensor if node is None else node, tensor._index, grad)
+
+
+def backward(
+    tensors: Tensors,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of `tensors` into the `.grad` of leaves; see `Tensor.backward`."""
+    tensors = as_tuple(tensors)
+    gradients = _root_gradients(tensors, grad_tensors if grad_variables is None else grad_variables)
+    run = _Pass(create_graph if retain_graph is None else retain_graph, create_graph)
+    chosen = None if inputs is None else as_tuple(inputs)
+    if chosen is not None:
+        if not chosen:
+            raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+        run.restrict([t._node for t in tensors if t._node is not None], _keys(chosen))
+    outer, mode.enabled = mode.enabled, create_graph
+    try:
+        _start(run, tensors, gradients)
+        run.run()
+        for tensor in chosen or ():
+            if (tensor._node, tensor._index) in run.captures:
+                run.store(tensor, run.captures[tensor._node, tensor._index])
+        run.accumulate()
+    finally:
+        mode.enabled = outer
+
+
+def _keys(inputs: tuple) -> set:
+    keys: set = set()
+    for tensor in inputs:
+        if not tensor.requires_grad:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+        keys.add(id(tensor) if tensor._node is None else (tensor._node, tensor._index))
+    return keys
+
+
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`, as a tuple; no `.grad` is touched.
+
+    grad_outputs: one gradient per output (may be None for scalars).
+    retain_graph, create_graph: as in `Tensor.backward`.
+    allow_unused: give None for an input that the outputs don't depend on, instead of an error.
+    materialize_grads: give zeros instead of None.
+    """
+    if is_grads_batched or not only_inputs:
+        raise NotImplementedError(
+            "grad: minigrad has neither is_grads_batched=True nor only_inputs=False; "
+            "call grad once per row of grad_outputs"
+        )
+    outputs, inputs = as_tuple(outputs), as_tuple(inputs)
+    gradients = _root_gradients(outputs, grad_outputs)
+    run = _Pass(create_graph if retain_graph is None else retain_graph, create_graph)
+    run.restrict([t._node for t in outputs if t._node is not None], _keys(inputs))
+    outer, mode.enabled = mode.enabled, create_graph
+    try:
+        _start(run, outputs, gradients)
+        run.run()
+        found = [_collected(run, t) for t in inputs]
+    finally:
+        mode.enabled = outer
+    return tuple(
+        _unused(t, i, allow_unused, materialize_grads) if g is None else g
+        for i, (t, g) in enumerate(zip(inputs, found, strict=True))
+    )
+
+
+def _collected(run: _Pass, tensor: Tensor) -> Tensor | None:
+    if tensor._node is not None:
+        found = run.captures.get((tensor._node, tensor._index))
+    else:
+        found = run.leaves.get(id(tensor), (None, None))[1]
+        if found is not None and tensor._hooks:
+            found = run_hooks(tensor._hooks, found)
+    return None if found is None else run.own(found)
+
+
+def _unused(tensor: Tensor, i: int, allow_unused: bool | None, zeros: bool) -> Tensor | None:
+    if zeros:
+        return wrap(array_module(tensor._array).zeros_like(tensor._array))
+    if not allow_unused:
+        raise RuntimeError(
+            f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
+            "Set allow_unused=True if this is the desired behavior."
+        )
+    return None

@@ -1,0 +1,15 @@
+"""`autograd.graph`: the node type, and telling autograd about changes it can't see."""
+
+from __future__ import annotations
+
+from minigrad.autograd.node import Node
+from minigrad.tensor import Tensor
+
+__all__ = ["Node", "increment_version"]
+
+
+def increment_version(tensor: Tensor | tuple[Tensor, ...]) -> None:
+    """Say that memory was changed from outside (a kernel on the bare array): a backward pass that
+    needs the old values then raises instead of using the new ones."""
+    for one in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        one._counter[0] += 1

@@ -1,0 +1,147 @@
+"""Grad mode: whether operations are recorded. One flag per thread, as in torch."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class _Mode(threading.local):
+    enabled = True
+    inference = False
+
+
+mode = _Mode()
+
+
+class _ModeSwitch:
+    """A context manager that is also a decorator of functions and generator functions."""
+
+    target = True
+
+    def __init__(self) -> None:
+        self._previous: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._previous.append(mode.enabled)
+        mode.enabled = self.target
+
+    def __exit__(self, *exc: Any) -> None:
+        mode.enabled = self._previous.pop()
+
+    def clone(self) -> _ModeSwitch:
+        return type(self)()
+
+    def __call__(self, function: Callable) -> Callable:
+        if inspect.isgeneratorfunction(function):
+            return self._wrap_generator(function)
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return function(*args, **kwargs)
+
+        return wrapper
+
+    def _wrap_generator(self, function: Callable) -> Callable:
+        """Each resumption runs in this mode; between them the caller's mode holds."""
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            sent = None
+            while True:
+                try:
+                    with self.clone():
+                        item = generator.send(sent)
+                except StopIteration as stop:
+                    return stop.value
+                sent = yield item
+
+        return wrapper
+
+
+class no_grad(_ModeSwitch):  # noqa: N801 - torch's name
+    """Operations inside are not recorded: `with no_grad(): ...` or `@no_grad()`."""
+
+    target = False
+
+    def __new__(cls, function: Callable | None = None) -> Any:
+        """`@no_grad` without parentheses decorates too."""
+        switch = super().__new__(cls)
+        if function is None:
+            return switch
+        switch.__init__()
+        return switch(function)
+
+
+class enable_grad(no_grad):  # noqa: N801 - torch's name
+    """Operations inside are recorded, even within `no_grad`."""
+
+    target = True
+
+
+class inference_mode(_ModeSwitch):  # noqa: N801 - torch's name
+    """`no_grad` under the name that programs use for evaluation."""
+
+    def __new__(cls, mode: bool | Callable = True) -> Any:
+        switch = super().__new__(cls)
+        if not callable(mode):
+            return switch
+        switch.__init__()
+        return switch(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__()
+        self.active = mode
+        self.target = not mode
+
+    def clone(self) -> inference_mode:
+        return inference_mode(self.active)
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._previous.append(mode.inference)
+        mode.inference = self.active
+
+    def __exit__(self, *exc: Any) -> None:
+        mode.inference = self._previous.pop()
+        super().__exit__(*exc)
+
+
+class set_grad_enabled(_ModeSwitch):  # noqa: N801 - torch's name
+    """Switch recording on or off at once, and back at the end of a `with` block."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.target = bool(mode)
+        self._outside = _set(self.target)
+
+    def __enter__(self) -> None:
+        self._previous.append(self._outside)
+        mode.enabled = self.target
+
+    def clone(self) -> set_grad_enabled:
+        return set_grad_enabled(self.target)
+
+    def __call__(self, function: Callable) -> Callable:
+        mode.enabled = self._outside  # used as a decorator: only calls switch
+        return super().__call__(function)
+
+
+def _set(enabled: bool) -> bool:
+    previous, mode.enabled = mode.enabled, enabled
+    return previous
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are being recorded in this thread."""
+    return mode.enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside `inference_mode`."""
+    return mode.inference

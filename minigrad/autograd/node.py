@@ -1,0 +1,269 @@
+"""The graph: nodes that remember an operation, and the registry of operations.
+
+An operation is a subclass of `Op` with three parts: `rule` (raises before anything is launched),
+`forward` (arrays in, arrays out, through `kernels.dispatch`) and `vjp` (the gradient, written in
+operations on tensors, so that it can itself be differentiated).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, ClassVar
+
+from minigrad.autograd.mode import mode
+from minigrad.tensor import Tensor, type_name, wrap
+
+_next_number = count().__next__
+
+USED_TWICE = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after "
+    "they have already been freed). Saved intermediate values of the graph are freed when you call "
+    ".backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the "
+    "graph a second time or if you need to access saved tensors after calling backward."
+)
+
+
+class Node:
+    """One recorded operation.
+
+    edges: per input, where its gradient goes: (node, output index), (leaf tensor, 0), or None.
+    outs: per output, (shape, NumPy dtype); gradients are summed and cast to these.
+    number: creation order. An input's node always has a smaller number than the node itself,
+        which is what lets the backward pass use a heap instead of a search.
+    saved, versions: tensors kept for backward and their version counters at that time; `saved`
+        is None once freed.
+    hooks: per output index, functions that see (and may replace) the gradient.
+    retained: per output index, a weak reference to the tensor whose `.grad` should be kept.
+    """
+
+    __slots__ = ("edges", "outs", "number", "saved", "versions", "hooks", "retained", "__weakref__")
+
+    def __init__(self, edges: tuple, outs: tuple) -> None:
+        self.edges = edges
+        self.outs = outs
+        self.number = _next_number()
+        self.saved: tuple | None = ()
+        self.versions: tuple = ()
+        self.hooks: dict[int, list] | None = None
+        self.retained: dict[int, Any] | None = None
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        """The gradients of the inputs, for those of the outputs."""
+        raise NotImplementedError
+
+    def save(self, tensors: tuple) -> None:
+        """Keep tensors (or None, or Python scalars) for backward, with their versions."""
+        self.saved = tensors
+        self.versions = tuple(
+            [t._counter[0] if isinstance(t, Tensor) else 0 for t in tensors]
+        )
+
+    def unpack(self) -> tuple:
+        """The saved tensors; RuntimeError if they were freed or changed in place since."""
+        saved = self.saved
+        if saved is None:
+            raise RuntimeError(USED_TWICE)
+        for tensor, version in zip(saved, self.versions, strict=True):
+            if isinstance(tensor, Tensor) and tensor._counter[0] != version:
+                raise RuntimeError(_changed_in_place(tensor, version))
+        return saved
+
+    def release(self) -> None:
+        """Free what was saved; a node that saved nothing can run again."""
+        if self.saved:
+            self.saved = None
+
+    def name(self) -> str:
+        """torch's name of the node, such as `MulBackward0`."""
+        return "Node"
+
+    @property
+    def next_functions(self) -> tuple:
+        """Per input (node, output index), with an `AccumulateGrad` for a leaf."""
+        return tuple(
+            (None, 0)
+            if edge is None
+            else (AccumulateGrad(edge[0]), 0)
+            if isinstance(edge[0], Tensor)
+            else edge
+            for edge in self.edges
+        )
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """Call `hook(grads)` with the list of output gradients before this node runs."""
+        if self.hooks is None:
+            self.hooks = {}
+        return RemovableHandle(self.hooks.setdefault(-1, []), hook)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {hex(id(self))}>"
+
+
+class AccumulateGrad:
+    """The end of the graph, as `next_functions` shows it: adds into `variable.grad`."""
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad object at {hex(id(self))}>"
+
+
+class RemovableHandle:
+    """What registering a hook returns: `remove()` takes the hook off again."""
+
+    def __init__(self, hooks: list, hook: Callable) -> None:
+        self._hooks, self._hook = hooks, hook
+        hooks.append(hook)
+
+    def remove(self) -> None:
+        if self._hook in self._hooks:
+            self._hooks.remove(self._hook)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.remove()
+
+
+def _changed_in_place(tensor: Tensor, version: int) -> str:
+    where = "" if tensor._node is None else f", which is output {tensor._index} of " + (
+        tensor._node.name()
+    )
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [{type_name(tensor)} {list(tensor._array.shape)}]{where}, is at version "
+        f"{tensor._counter[0]}; expected version {version} instead. Hint: the operation that "
+        "changed it ran after its value was saved for backward; use the out-of-place form, or "
+        "change a clone()."
+    )
+
+
+def needs_grad(tensor: Tensor) -> bool:
+    """Whether a tensor takes part in the graph; a view looks at what happened to its base."""
+    if tensor._view is not None:
+        tensor._view.refresh(tensor)
+    return tensor._requires_grad
+
+
+def edge(tensor: Tensor) -> tuple | None:
+    """Where the gradient of a tensor goes."""
+    if not tensor._requires_grad:
+        return None
+    node = tensor._node
+    return (tensor, 0) if node is None else (node, tensor._index)
+
+
+def alias(tensor: Tensor) -> Tensor:
+    """The same array and version counter without a graph (so that saving makes no cycle)."""
+    twin = wrap(tensor._array)
+    twin._counter = tensor._counter
+    return twin
+
+
+class OpNode(Node):
+    """A recorded call of an `Op`: attrs are its keyword arguments, needs says which inputs count,
+    shapes are the inputs' shapes.
+
+    `outputs` are the numbers of the outputs that follow the inputs in `saved`: they are kept
+    without the graph, and output 0 gets it back where the gradient is recorded.
+    """
+
+    __slots__ = ("op", "attrs", "needs", "shapes", "outputs")
+
+    def name(self) -> str:
+        return self.op.grad_name
+
+    def tensors(self) -> tuple:
+        """What `vjp` gets as saved values."""
+        saved = self.unpack()
+        if 0 not in self.outputs or not mode.enabled:
+            return saved
+        place = len(saved) - len(self.outputs) + self.outputs.index(0)
+        return (*saved[:place], attach(alias(saved[place]), self, 0), *saved[place + 1 :])
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        return self.op.vjp(self, grads[0], **self.attrs)
+
+
+def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
+    """Make a tensor an output of a node."""
+    tensor._requires_grad = True
+    tensor._node = node
+    tensor._index = index
+    return tensor
+
+
+OPS: dict[str, type[Op]] = {}
+
+
+class Op:
+    """An operation: subclasses define static methods and are called as `Name.apply(*inputs, **attrs)`.
+
+    inputs are tensors or None; attrs are anything else. Only output 0 is differentiable: the
+    others (indices, statistics) never require a gradient.
+    """
+
+    saves: ClassVar[tuple[int, ...] | None] = None  # inputs kept for vjp; None keeps all
+    saves_outputs: ClassVar[tuple[int, ...]] = ()  # outputs kept for vjp
+    grad_name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, abstract: bool = False) -> None:
+        if not cls.__dict__.get("grad_name"):
+            cls.grad_name = cls.__name__ + "Backward0"
+        OPS[cls.__name__] = cls
+
+    @staticmethod
+    def rule(*inputs: Tensor | None, **attrs: Any) -> None:
+        """Raise if these inputs don't fit; runs before any kernel."""
+
+    @staticmethod
+    def forward(*arrays: Any, **attrs: Any) -> Any:
+        """The result, or a tuple of results, from arrays."""
+        raise NotImplementedError
+
+    @staticmethod
+    def vjp(ctx: OpNode, g: Tensor, **attrs: Any) -> Sequence[Tensor | None]:
+        """Gradients of the inputs; `ctx.tensors()` are the saved ones, `ctx.needs` which count.
+
+        A gradient is `g` itself, a view of it, or a new tensor: never a saved one.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def apply(cls, *inputs: Tensor | None, **attrs: Any) -> Any:
+        """Check, compute, and record if the mode and an input ask for it."""
+        cls.rule(*inputs, **attrs)
+        result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)
+        outputs = (
+            tuple([wrap(array) for array in result]) if type(result) is tuple else (wrap(result),)
+        )
+        if mode.enabled:
+            needs = tuple([t is not None and needs_grad(t) for t in inputs])
+            if True in needs:
+                cls.record(inputs, attrs, needs, outputs)
+        return outputs if type(result) is tuple else outputs[0]
+
+    @classmethod
+    def record(cls, inputs: tuple, attrs: dict, needs: tuple, outputs: tuple) -> None:
+        """Make the node of a call, and its first output the node's."""
+        first = outputs[0]
+        node = OpNode(
+            tuple([edge(t) if need else None for t, need in zip(inputs, needs, strict=True)]),
+            ((first._array.shape, first._array.dtype),),
+        )
+        node.op = cls
+        node.attrs = attrs
+        node.needs = needs
+        node.shapes = tuple([None if t is None else t._array.shape for t in inputs])
+        node.outputs = cls.saves_outputs
+        kept = inputs if cls.saves is None else tuple([inputs[i] for i in cls.saves])
+        if cls.saves_outputs:
+            kept += tuple([alias(outputs[i]) for i in cls.saves_outputs])
+        node.save(kept)
+        attach(first, node, 0)

@@ -1,0 +1,345 @@
+"""Making tensors: from data, filled, counted, and the legacy constructors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad import dtypes
+from minigrad.backends import array_module, device_module
+from minigrad.tensor import CPU, Tensor, device, export, wrap
+
+
+def place(where: Any) -> device:
+    """The device that a `device=` argument means."""
+    return CPU if where is None else where if isinstance(where, device) else device(where)
+
+
+def finish(array: Any, requires_grad: bool) -> Tensor:
+    """A leaf of a new array."""
+    result = wrap(array)
+    if requires_grad:
+        if dtypes.category(array.dtype) != dtypes.FLOATING:
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients"
+            )
+        result._requires_grad = True
+    return result
+
+
+def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
+    """Data (numbers, nested sequences, arrays, tensors) as a NumPy array of its own memory."""
+    if isinstance(data, Tensor):
+        data = data.detach().cpu()._array
+    if isinstance(data, np.ndarray | np.generic):
+        dtypes.from_numpy_dtype(data.dtype)
+        return np.array(data, dtype=dtype)
+    first, depth = data, 0
+    while isinstance(first, list | tuple | range) and len(first) and depth < 64:
+        first, depth = first[0], depth + 1
+    if isinstance(first, str | bytes):
+        raise TypeError(f"new(): invalid data type '{type(first).__name__}'")
+    if isinstance(first, Tensor) and depth:
+        data = _tensors_to_arrays(data)
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise ValueError(_ragged(data, 0) or str(error)) from None
+    if array.dtype == object or array.dtype.kind in "USc":
+        raise TypeError(f"new(): invalid data type '{type(first).__name__}'")
+    if dtype is None and not isinstance(first, np.ndarray | np.generic | Tensor):
+        dtype = {"f": dtypes.default_numpy(), "u": np.dtype(np.int64)}.get(array.dtype.kind)
+        if array.size == 0:
+            dtype = dtypes.default_numpy()
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def _tensors_to_arrays(data: Any) -> Any:
+    if isinstance(data, Tensor):
+        return data.detach().cpu()._array
+    return [_tensors_to_arrays(d) for d in data] if isinstance(data, list | tuple) else data
+
+
+def _ragged(data: Any, dim: int) -> str | None:
+    """torch's message for nested sequences of unequal length."""
+    if not isinstance(data, list | tuple) or not data:
+        return None
+    lengths = [len(d) if isinstance(d, list | tuple) else None for d in data]
+    for n in lengths[1:]:
+        if n != lengths[0]:
+            return f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
+    return next((m for d in data if (m := _ragged(d, dim + 1))), None)
+
+
+@export(method=False)
+def tensor(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new leaf with a copy of `data`: floats become the default dtype, integers int64."""
+    array = as_array(data, None if dtype is None else dtypes.to_numpy_dtype(dtype))
+    return finish(device_module(place(device).type).asarray(array), requires_grad)
+
+
+@export("asarray", method=False)
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, sharing memory where dtype and device allow it."""
+    if isinstance(data, np.ndarray):
+        data = from_numpy(data)
+    if not isinstance(data, Tensor):
+        return tensor(data, dtype=dtype, device=device)
+    return data.to(device=device, dtype=dtype)
+
+
+@export(method=False)
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor that shares memory with a NumPy array."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    dtypes.from_numpy_dtype(ndarray.dtype)
+    return wrap(ndarray)
+
+
+def _shape(size: tuple, named: Any = None) -> tuple[int, ...]:
+    if named is not None:
+        size = (named,)
+    if len(size) == 1 and isinstance(size[0], list | tuple):
+        size = tuple(size[0])
+    elif len(size) == 1 and isinstance(size[0], Tensor) and size[0]._array.ndim:
+        size = tuple(size[0].tolist())
+    try:
+        shape = tuple([s.__index__() for s in size])
+    except AttributeError:
+        raise TypeError(f"expected sizes as integers, got {size}") from None
+    if any(s < 0 for s in shape):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
+    return shape
+
+
+def _filled(name: str, value: Any) -> None:
+    """zeros, ones, empty and their `_like` and `new_` forms."""
+
+    def function(
+        *size: Any,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        out: Any = None,
+        layout: Any = None,
+        pin_memory: bool = False,
+        **named: Any,
+    ) -> Tensor:
+        shape = _shape(size, named.pop("size", None))
+        if named:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
+        xp = device_module(place(device).type)
+        array = xp.empty(shape, target) if value is None else xp.full(shape, value, target)
+        return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
+
+    def like(
+        input: Tensor,  # noqa: A002
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+    ) -> Tensor:
+        return function(
+            input._array.shape,
+            dtype=dtype or input.dtype,
+            device=device or input.device,
+            requires_grad=requires_grad,
+        )
+
+    def new(
+        self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        return function(
+            *size,
+            dtype=dtype or self.dtype,
+            device=device or self.device,
+            requires_grad=requires_grad,
+        )
+
+    what = "uninitialised memory" if value is None else f"{value:d}s"
+    for fn, fn_name, text in (
+        (function, name, f"A tensor of {what}; sizes one by one or as a sequence."),
+        (like, f"{name}_like", f"A tensor of {what} with the shape and dtype of another."),
+        (new, f"new_{name}", f"A tensor of {what} with the dtype and device of this one."),
+    ):
+        fn.__name__ = fn.__qualname__ = fn_name
+        fn.__doc__ = text
+    export(method=False)(function)
+    export(method=False)(like)
+    export(function=False)(new)
+
+
+_filled("zeros", 0)
+_filled("ones", 1)
+_filled("empty", None)
+
+
+@export(method=False)
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of one value; the dtype follows the value unless given."""
+    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    target = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy_dtype(dtype)
+    xp = device_module(place(device).type)
+    return finish(xp.full(_shape((size,)), value, target), requires_grad)
+
+
+@export(method=False)
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:  # noqa: A002
+    """A tensor of one value with the shape and dtype of another."""
+    return full(
+        input._array.shape, fill_value, dtype=dtype or input.dtype, device=device or input.device
+    )
+
+
+@export(function=False)
+def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
+    """A tensor of one value with the dtype and device of this one."""
+    return full(size, fill_value, dtype=dtype or self.dtype, device=self.device)
+
+
+@export(function=False)
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """A copy of data with the dtype and device of this tensor."""
+    return tensor(
+        data, dtype=dtype or self.dtype, device=self.device, requires_grad=requires_grad
+    )
+
+
+@export(function=False)
+def new(self: Tensor, *args: Any) -> Tensor:
+    """The legacy constructor of this tensor's type."""
+    return wrap(legacy_array(args, self._array.dtype, self.device))
+
+
+@export(method=False)
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """start, start + step, ... before end; int64 if all are integers, else the default dtype."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = [v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step)]
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    whole = all(isinstance(v, int) for v in (start, end, step))
+    inferred = np.dtype(np.int64) if whole else dtypes.default_numpy()
+    target = inferred if dtype is None else dtypes.to_numpy_dtype(dtype)
+    xp = device_module(place(device).type)
+    count = -(-(end - start) // step) if whole else math.ceil((end - start) / step)
+    array = xp.arange(count, dtype=np.int64 if whole else np.float64) * step + start
+    return finish(array.astype(target, copy=False), requires_grad)
+
+
+@export(method=False)
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`steps` evenly spaced values from start to end, both included."""
+    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
+    xp = device_module(place(device).type)
+    array = xp.linspace(float(start), float(end), int(steps)).astype(target)
+    return finish(array, requires_grad)
+
+
+@export(method=False)
+def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None) -> Tensor:
+    """base ** linspace(start, end, steps)."""
+    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
+    return wrap(np.power(float(base), np.linspace(float(start), float(end), steps)).astype(target))
+
+
+@export(method=False)
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Ones on the diagonal of an n by m matrix (square if m is left out)."""
+    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
+    xp = device_module(place(device).type)
+    return finish(xp.eye(n, m, dtype=target), requires_grad)
+
+
+@export(method=False)
+def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Rows and columns (2, count) of the lower triangle."""
+    return wrap(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
+
+
+@export(method=False)
+def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Rows and columns (2, count) of the upper triangle."""
+    return wrap(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
+
+
+def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:
+    """What `Tensor(...)` means: sizes give uninitialised memory, a sequence or array its values."""
+    xp = device_module(place(where).type)
+    if len(args) == 1 and not isinstance(args[0], int):
+        data = args[0]
+        if isinstance(data, Tensor) and data._array.dtype == target:
+            return data._array
+        if isinstance(data, Sequence) and type(data).__name__ == "Size":
+            return xp.empty(tuple(data), target)
+        return xp.asarray(as_array(data, target))
+    return xp.empty(_shape(args) if args else (0,), target)
+
+
+class _Legacy(type):
+    """The type of `FloatTensor` and its relatives: isinstance asks for the dtype."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype
+
+
+def _legacy_class(target: dtypes.dtype) -> type:
+    def make(cls: type, *args: Any) -> Tensor:
+        return wrap(legacy_array(args, target.numpy, None))
+
+    body = {"__new__": make, "dtype": target, "__doc__": f"`Tensor` with dtype {target.name}."}
+    return _Legacy(target.legacy_name, (), body)
+
+
+LEGACY = {d.legacy_name: _legacy_class(d) for d in dtypes.ALL if not d.name.startswith("uint1")}
+
+
+def zeros_of(x: Tensor) -> Tensor:
+    """Zeros like x, for gradients."""
+    return wrap(array_module(x._array).zeros(x._array.shape, x._array.dtype))

@@ -1,0 +1,233 @@
+"""Data types: `minigrad.float32` and its relatives, and the promotion rules of torch.
+
+A `dtype` names a NumPy element type. Promotion differs from NumPy's in two ways: a wider *category*
+(bool < integer < floating) wins with its own width (int64 + float32 is float32), and Python scalars
+and 0-dimensional tensors only take part when their category is the higher one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+
+class dtype:  # noqa: N801 - torch's name
+    """An element type. Attributes: `itemsize` (bytes), `is_floating_point`, `is_signed`."""
+
+    __slots__ = ("name", "legacy_name", "_numpy")
+
+    def __init__(self, name: str, legacy_name: str, numpy_dtype: np.dtype | None) -> None:
+        self.name = name
+        self.legacy_name = legacy_name
+        self._numpy = numpy_dtype
+
+    @property
+    def numpy(self) -> np.dtype:
+        """The NumPy dtype behind this one; bfloat16 needs the `ml_dtypes` package."""
+        if self._numpy is None:
+            self._numpy = _load_bfloat16()
+        return self._numpy
+
+    @property
+    def itemsize(self) -> int:
+        return 2 if self._numpy is None else self._numpy.itemsize
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self._numpy is None or category(self._numpy) == FLOATING
+
+    @property
+    def is_complex(self) -> bool:
+        return False
+
+    @property
+    def is_signed(self) -> bool:
+        return self.name not in ("bool", "uint8", "uint16", "uint32", "uint64")
+
+    def __repr__(self) -> str:
+        return f"minigrad.{self.name}"
+
+    def __reduce__(self) -> str | tuple:
+        return (_by_name, (self.name,))
+
+
+def _load_bfloat16() -> np.dtype:
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise RuntimeError(
+            "bfloat16: expected the package ml_dtypes, which gives NumPy this type; "
+            "fix: pip install ml_dtypes, or use float16"
+        ) from error
+    found = np.dtype(ml_dtypes.bfloat16)
+    _FROM_NUMPY[found] = bfloat16
+    return found
+
+
+float32 = float_ = dtype("float32", "FloatTensor", np.dtype(np.float32))
+float64 = double = dtype("float64", "DoubleTensor", np.dtype(np.float64))
+float16 = half = dtype("float16", "HalfTensor", np.dtype(np.float16))
+bfloat16 = dtype("bfloat16", "BFloat16Tensor", None)
+int8 = dtype("int8", "CharTensor", np.dtype(np.int8))
+int16 = short = dtype("int16", "ShortTensor", np.dtype(np.int16))
+int32 = int_ = dtype("int32", "IntTensor", np.dtype(np.int32))
+int64 = long = dtype("int64", "LongTensor", np.dtype(np.int64))
+uint8 = dtype("uint8", "ByteTensor", np.dtype(np.uint8))
+uint16 = dtype("uint16", "UInt16Tensor", np.dtype(np.uint16))
+uint32 = dtype("uint32", "UInt32Tensor", np.dtype(np.uint32))
+uint64 = dtype("uint64", "UInt64Tensor", np.dtype(np.uint64))
+bool_ = dtype("bool", "BoolTensor", np.dtype(np.bool_))
+
+ALL = (float32, float64, float16, bfloat16, int8, int16, int32, int64)
+ALL += (uint8, uint16, uint32, uint64, bool_)
+_BY_NAME = {d.name: d for d in ALL}
+_FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
+
+BOOL, INTEGER, FLOATING = 0, 1, 2
+_CATEGORY = {"b": BOOL, "u": INTEGER, "i": INTEGER, "f": FLOATING}
+
+
+def _by_name(name: str) -> dtype:
+    return _BY_NAME[name]
+
+
+def from_numpy_dtype(numpy_dtype: Any) -> dtype:
+    """The minigrad dtype of a NumPy dtype; TypeError for one that tensors can't hold."""
+    numpy_dtype = np.dtype(numpy_dtype)
+    found = _FROM_NUMPY.get(numpy_dtype)
+    if found is None and numpy_dtype.name == "bfloat16":
+        return _FROM_NUMPY.setdefault(bfloat16.numpy, bfloat16)
+    if found is None:
+        names = ", ".join(d.name for d in ALL)
+        raise TypeError(
+            f"can't convert an array of type {numpy_dtype}: minigrad has {names} "
+            "(complex numbers, strings and objects are not supported)"
+        )
+    return found
+
+
+def to_numpy_dtype(value: Any) -> np.dtype:
+    """The NumPy dtype of a minigrad dtype, a Python type (float, int, bool) or a NumPy dtype."""
+    if type(value) is dtype:
+        return value._numpy or value.numpy
+    if value is float:
+        return default_numpy()
+    if value is int:
+        return np.dtype(np.int64)
+    if value is bool:
+        return np.dtype(np.bool_)
+    raise TypeError(f"expected a minigrad dtype such as minigrad.float32, got {value!r}")
+
+
+@lru_cache(maxsize=None)
+def category(numpy_dtype: np.dtype) -> int:
+    """BOOL, INTEGER or FLOATING."""
+    return FLOATING if numpy_dtype.name == "bfloat16" else _CATEGORY[numpy_dtype.kind]
+
+
+@lru_cache(maxsize=None)
+def promote(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The common type of two tensors of equal rank class (`torch.promote_types`)."""
+    if a == b:
+        return a
+    if category(a) != category(b):
+        return a if category(a) > category(b) else b
+    if category(a) == FLOATING and a.itemsize == b.itemsize == 2:
+        return np.dtype(np.float32)  # float16 with bfloat16: neither holds the other
+    if a.name == "bfloat16" or b.name == "bfloat16":
+        return a if a.itemsize > b.itemsize else b
+    return np.promote_types(a, b)
+
+
+class _Default:
+    numpy = np.dtype(np.float32)
+
+
+def default_numpy() -> np.dtype:
+    """The NumPy type of Python floats and of factory functions without `dtype=`."""
+    return _Default.numpy
+
+
+def get_default_dtype() -> dtype:
+    """The dtype of floating tensors made without `dtype=` (float32 unless changed)."""
+    return from_numpy_dtype(_Default.numpy)
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Change the default floating dtype; TypeError for a type that isn't floating."""
+    if not (isinstance(d, dtype) and d.is_floating_point):
+        raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
+    _Default.numpy = d.numpy
+
+
+def scalar_dtype(value: Any) -> np.dtype:
+    """The NumPy type that a Python scalar brings to promotion."""
+    if isinstance(value, bool):
+        return np.dtype(np.bool_)
+    if isinstance(value, int):
+        return np.dtype(np.int64)
+    if isinstance(value, float):
+        return _Default.numpy
+    raise TypeError(f"expected a Python bool, int or float, got {type(value).__name__}")
+
+
+def combine(tensors: np.dtype | None, zero_dim: np.dtype | None, scalar: np.dtype | None) -> Any:
+    """Promotion across rank classes: tensors, then 0-dimensional tensors, then Python scalars.
+
+    A lower class only changes the result when its category is higher.
+    """
+    result = tensors
+    for lower in (zero_dim, scalar):
+        if lower is None:
+            continue
+        if result is None or category(lower) > category(result):
+            result = lower if result is None else promote(result, lower)
+    return result
+
+
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest dtype that both promote to."""
+    return from_numpy_dtype(promote(to_numpy_dtype(type1), to_numpy_dtype(type2)))
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether an in-place result of one dtype may be stored in another (no category is lost)."""
+    return category(to_numpy_dtype(from_)) <= category(to_numpy_dtype(to))
+
+
+class finfo:  # noqa: N801 - torch's name
+    """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
+
+    def __init__(self, type: dtype | None = None) -> None:  # noqa: A002 - torch's name
+        type = type or get_default_dtype()
+        if not type.is_floating_point:
+            raise TypeError(f"minigrad.finfo() requires a floating point input type, got {type}")
+        if type is bfloat16:
+            import ml_dtypes
+
+            info: Any = ml_dtypes.finfo(type.numpy)
+        else:
+            info = np.finfo(type.numpy)
+        self.bits = info.bits
+        self.dtype = type.name
+        for name in ("eps", "max", "min", "tiny", "smallest_normal", "resolution"):
+            setattr(self, name, float(getattr(info, name)))
+
+    def __repr__(self) -> str:
+        return f"finfo(min={self.min:g}, max={self.max:g}, eps={self.eps:g}, dtype={self.dtype})"
+
+
+class iinfo:  # noqa: N801 - torch's name
+    """Limits of an integer dtype: bits, max, min."""
+
+    def __init__(self, type: dtype) -> None:  # noqa: A002 - torch's name
+        if type.is_floating_point or type is bool_:
+            raise TypeError(f"minigrad.iinfo() requires an integer input type, got {type}")
+        info = np.iinfo(type.numpy)
+        self.bits, self.min, self.max = info.bits, int(info.min), int(info.max)
+        self.dtype = type.name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

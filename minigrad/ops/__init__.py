@@ -1,0 +1,44 @@
+"""Operations on tensors, one file a family. `OPS` and `POINTWISE` are the registry.
+
+Importing this package gives `Tensor` its methods and fills the table of torch-level functions.
+"""
+
+from minigrad.autograd.node import OPS
+from minigrad.ops import (
+    activation,
+    combine,
+    conv,
+    convert,
+    elementwise,
+    index,
+    inplace,
+    matmul,
+    norm,
+    pool,
+    random,
+    reduce,
+    shape,
+    softmax,
+    sort,
+)
+from minigrad.ops.pointwise import POINTWISE
+
+__all__ = [
+    "OPS",
+    "POINTWISE",
+    "activation",
+    "combine",
+    "conv",
+    "convert",
+    "elementwise",
+    "index",
+    "inplace",
+    "matmul",
+    "norm",
+    "pool",
+    "random",
+    "reduce",
+    "shape",
+    "softmax",
+    "sort",
+]

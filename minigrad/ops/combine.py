@@ -1,0 +1,322 @@
+"""Operations that put tensors together or rearrange their elements into new memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from minigrad import dtypes
+from minigrad.autograd.node import Op
+from minigrad.backends import array_module
+from minigrad.ops.inplace import inplace
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
+from minigrad.ops.shape import Cat, expand, sizes
+from minigrad.tensor import Tensor, export, normalize_dim, wrap
+
+
+class Flip(Op):
+    """Reversed along axes."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any, axes: tuple) -> Any:
+        return dispatch.active.copy(array_module(x).flip(x, axes))
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, axes: tuple) -> tuple:
+        return (Flip.apply(g, axes=axes),)
+
+
+class PadConstant(Op):
+    """A value around x; pads are (before, after) per dimension and may be negative (crop)."""
+
+    saves = ()
+    grad_name = "ConstantPadNdBackward0"
+
+    @staticmethod
+    def forward(x: Any, pads: tuple, value: float) -> Any:
+        shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)])
+        out = array_module(x).full(shape, value, x.dtype)
+        inside = tuple([slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads, strict=True)])
+        source = tuple(
+            [slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads, strict=True)]
+        )
+        out[inside] = x[source]
+        return out
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, pads: tuple, value: float) -> tuple:
+        return (PadConstant.apply(g, pads=tuple([(-a, -b) for a, b in pads]), value=0.0),)
+
+
+class Triangle(Op):
+    """The lower (keep=True: j - i <= diagonal) or upper triangle of the last two dimensions."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any, diagonal: int, lower: bool) -> Any:
+        xp = array_module(x)
+        mask = xp.tri(x.shape[-2], x.shape[-1], diagonal if lower else diagonal - 1, dtype=bool)
+        kept = mask if lower else ~mask
+        line = POINTWISE["where"].expr
+        return dispatch.active.pointwise(line, kept, x, 0, dtype=x.dtype)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, diagonal: int, lower: bool) -> tuple:
+        return (Triangle.apply(g, diagonal=diagonal, lower=lower),)
+
+
+@export("concat", "concatenate", method=False)
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out: Any = None) -> Tensor:
+    """Tensors one after the other along `dim`."""
+    tensors = list(tensors)
+    dim = dim if axis is None else axis
+    if not tensors:
+        raise ValueError("minigrad.cat(): expected a non-empty list of Tensors")
+    for i, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}"
+            )
+    used = [x for x in tensors if x._array.shape != (0,)] or tensors[:1]
+    _check_cat(used, normalize_dim(dim, used[0]._array.ndim))
+    common = used[0]._array.dtype
+    for x in used[1:]:
+        common = dtypes.promote(common, x._array.dtype)
+    used = [x if x._array.dtype == common else x.to(common) for x in used]
+    return into(out, Cat.apply(*used, dim=normalize_dim(dim, used[0]._array.ndim)))
+
+
+def _check_cat(tensors: list[Tensor], dim: int) -> None:
+    first = tensors[0]._array.shape
+    if not first:
+        raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
+    for i, x in enumerate(tensors[1:], start=1):
+        shape = x._array.shape
+        if len(shape) != len(first):
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
+            )
+        for d, (n, m) in enumerate(zip(first, shape, strict=True)):
+            if d != dim and n != m:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {n} but "
+                    f"got size {m} for tensor number {i} in the list."
+                )
+
+
+@export(method=False)
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
+    """Tensors of one shape along a new dimension."""
+    tensors = list(tensors)
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    for i, x in enumerate(tensors):
+        if x._array.shape != tensors[0]._array.shape:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(tensors[0].shape)} at "
+                f"entry 0 and {list(x.shape)} at entry {i}"
+            )
+    place = normalize_dim(dim, tensors[0]._array.ndim + 1)
+    return into(out, cat([x.unsqueeze(place) for x in tensors], place))
+
+
+@export(method=False)
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Side by side (along dimension 1; vectors along 0)."""
+    tensors = [x.reshape(1) if x._array.ndim == 0 else x for x in tensors]
+    return cat(tensors, 0 if tensors[0]._array.ndim == 1 else 1)
+
+
+@export(method=False)
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """On top of each other, as rows."""
+    return cat([x.reshape(1, -1) if x._array.ndim < 2 else x for x in tensors], 0)
+
+
+@export()
+def flip(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
+    """Reversed along the dimensions given."""
+    axes = tuple([normalize_dim(d, input._array.ndim) for d in sizes(dims)])
+    return Flip.apply(input, axes=axes)
+
+
+@export()
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
+    """Elements moved on by `shifts`, those that leave at the end coming back in front."""
+    if dims is None:
+        return roll(input.reshape(-1), shifts, 0).reshape(input._array.shape)
+    pairs = [(shifts, dims)] if isinstance(dims, int) else list(zip(shifts, dims, strict=True))
+    for shift, dim in pairs:
+        n = input._array.shape[normalize_dim(dim, input._array.ndim)]
+        cut = n - shift % n if n else 0
+        input = cat([input.narrow(dim, cut, n - cut), input.narrow(dim, 0, cut)], dim)  # noqa: A001
+    return input
+
+
+@export(function=False)
+def repeat(self: Tensor, *repeats: Any) -> Tensor:
+    """The tensor tiled: repeats[i] times along dimension i."""
+    counts = sizes(repeats)
+    shape = self._array.shape
+    extra = len(counts) - len(shape)
+    if extra < 0:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            "tensor"
+        )
+    full = (1,) * extra + shape
+    spaced = self.reshape([n for m in full for n in (1, m)])
+    tiled = expand(spaced, [n for c, m in zip(counts, full, strict=True) for n in (c, m)])
+    return tiled.reshape([c * m for c, m in zip(counts, full, strict=True)])
+
+
+@export()
+def tile(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
+    """`repeat` that fills in ones in front."""
+    counts = sizes(dims)
+    return repeat(input, (1,) * (input._array.ndim - len(counts)) + counts)
+
+
+@export()
+def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Tensor:  # noqa: A002
+    """Each slice along `dim` repeated: a count, or one count per slice."""
+    if dim is None:
+        input, dim = input.reshape(-1), 0  # noqa: A001
+    n = input._array.shape[normalize_dim(dim, input._array.ndim)]
+    counts = repeats._array if isinstance(repeats, Tensor) else np.asarray(repeats)
+    if counts.ndim and counts.size not in (1, n):
+        raise RuntimeError(
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = "
+            f"{counts.size} and input.size({dim}) = {n}"
+        )
+    return input.index_select(dim, wrap(np.repeat(np.arange(n), counts)))
+
+
+def _triangle(name: str, lower: bool) -> None:
+    def function(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
+        if input._array.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        return Triangle.apply(input, diagonal=diagonal, lower=lower)
+
+    function.__name__ = function.__qualname__ = name
+    side = "lower" if lower else "upper"
+    function.__doc__ = f"The {side} triangle of the last two dimensions, zeros elsewhere."
+    export()(function)
+    inplace(name)
+
+
+_triangle("tril", True)
+_triangle("triu", False)
+
+
+@export()
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
+    """A matrix with this vector on a diagonal, or the diagonal of this matrix."""
+    if input._array.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input._array.ndim != 2:
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input._array.ndim}D")
+    return input.diagonal(diagonal).clone()
+
+
+@export()
+def diag_embed(input: Tensor, offset: int = 0) -> Tensor:  # noqa: A002
+    """Matrices with the last dimension on a diagonal."""
+    size = input._array.shape[-1] + abs(offset)
+    rows = pad_constant(input, (max(-offset, 0), max(offset, 0)))  # one value per row
+    eye = wrap(array_module(input._array).eye(size, k=offset, dtype=bool))
+    return POINTWISE["where"](eye, rows.unsqueeze(-1), 0)
+
+
+@export(method=False)
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Coordinate grids of vectors; indexing "ij" (matrix) or "xy" (first two exchanged)."""
+    given = list(tensors[0] if isinstance(tensors[0], list | tuple) else tensors)
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f"meshgrid: indexing must be one of 'xy' or 'ij', but received: {indexing}")
+    swap = indexing == "xy" and len(given) > 1
+    if swap:
+        given[:2] = given[1::-1]
+    shape = [x._array.size for x in given]
+    grids = [
+        x.reshape([-1 if i == d else 1 for i in range(len(given))]).expand(shape)
+        for d, x in enumerate(given)
+    ]
+    if swap:
+        grids[:2] = grids[1::-1]
+    return tuple(grids)
+
+
+@export(method=False)
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Views of one common shape."""
+    shape: tuple = ()
+    for x in tensors:
+        shape = broadcast_shape(shape, x._array.shape)
+    return tuple([x.expand(shape) for x in tensors])
+
+
+@export(method=False)
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of vectors, as rows."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([g.reshape(-1) for g in meshgrid(*tensors)], 1)
+
+
+def pad_constant(self: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
+    """Padded by (before, after) pairs that start at the last dimension; negative pairs crop."""
+    ndim = self._array.ndim
+    if len(pad) % 2 or len(pad) > 2 * ndim:
+        raise RuntimeError(
+            f"pad: expected at most {2 * ndim} lengths, in pairs, for {ndim} dimensions; "
+            f"got {list(pad)}"
+        )
+    pairs = [(0, 0)] * ndim
+    for i in range(len(pad) // 2):
+        pairs[ndim - 1 - i] = (pad[2 * i], pad[2 * i + 1])
+        if self._array.shape[ndim - 1 - i] + sum(pairs[ndim - 1 - i]) < 0:
+            raise RuntimeError(
+                f"The input size {self._array.shape[ndim - 1 - i]}, plus negative padding "
+                f"{pad[2 * i]} and {pad[2 * i + 1]}, resulted in a negative output size"
+            )
+    return PadConstant.apply(self, pads=tuple(pairs), value=value)
+
+
+Tensor.pad_constant = pad_constant
+
+
+@export(method=False)
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:  # noqa: A002
+    """Padding, last dimension first: "constant", "reflect", "replicate" or "circular"."""
+    if mode == "constant":
+        return pad_constant(input, pad, 0.0 if value is None else value)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    for i in range(len(pad) // 2):
+        dim = input._array.ndim - 1 - i
+        index = _padded_positions(input._array.shape[dim], pad[2 * i], pad[2 * i + 1], mode)
+        input = input.index_select(dim, wrap(index))  # noqa: A001
+    return input
+
+
+def _padded_positions(n: int, before: int, after: int, mode: str) -> np.ndarray:
+    limit = {"reflect": n - 1, "circular": n, "replicate": before + after}[mode]
+    if before > limit or after > limit:
+        raise RuntimeError(
+            f"Padding size should be less than the corresponding input dimension, but got: padding "
+            f"({before}, {after}) for a dimension of length {n} in mode {mode!r}"
+        )
+    positions = np.arange(-before, n + after)
+    if mode == "replicate":
+        return positions.clip(0, n - 1)
+    if mode == "circular":
+        return positions % n
+    positions = np.abs(positions)
+    return np.where(positions >= n, 2 * (n - 1) - positions, positions)

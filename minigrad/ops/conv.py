@@ -1,0 +1,278 @@
+"""Convolutions: one operation and its two gradients, each the gradient of the others.
+
+1-D convolution is a 2-D one of height 1; transposed convolution is the gradient with respect to
+the input, used forward.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels import dispatch
+from minigrad.autograd.node import Op
+from minigrad.ops.combine import pad_constant
+from minigrad.tensor import Tensor, export
+
+Pair = tuple[int, int]
+
+
+class Conv2d(Op):
+    """Cross-correlation of x (N, C, H, W) with w (O, C / groups, KH, KW), plus bias (O,)."""
+
+    saves = (0, 1)
+    grad_name = "ConvolutionBackward0"
+
+    @staticmethod
+    def forward(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
+        return dispatch.active.conv2d(x, w, bias, **geometry)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, **geometry: Any) -> tuple:
+        x, w = ctx.tensors()
+        need = ctx.needs
+        return (
+            ConvData.apply(g, w, shape=ctx.shapes[0], **geometry) if need[0] else None,
+            ConvWeight.apply(g, x, shape=ctx.shapes[1], **geometry) if need[1] else None,
+            g.sum((0, 2, 3)) if need[2] else None,
+        )
+
+
+class ConvData(Op):
+    """The gradient of Conv2d with respect to x, of `shape`; linear in g and in w."""
+
+    grad_name = "ConvolutionBackward0"
+
+    @staticmethod
+    def forward(g: Any, w: Any, shape: tuple, **geometry: Any) -> Any:
+        return dispatch.active.conv2d_backward_data(g, w, shape, **geometry)
+
+    @staticmethod
+    def vjp(ctx: Any, h: Tensor, shape: tuple, **geometry: Any) -> tuple:
+        g, w = ctx.tensors()
+        return (
+            Conv2d.apply(h, w, None, **geometry) if ctx.needs[0] else None,
+            ConvWeight.apply(g, h, shape=ctx.shapes[1], **geometry) if ctx.needs[1] else None,
+        )
+
+
+class ConvWeight(Op):
+    """The gradient of Conv2d with respect to w, of `shape`; linear in g and in x."""
+
+    grad_name = "ConvolutionBackward0"
+
+    @staticmethod
+    def forward(g: Any, x: Any, shape: tuple, **geometry: Any) -> Any:
+        return dispatch.active.conv2d_backward_weight(g, x, shape, **geometry)
+
+    @staticmethod
+    def vjp(ctx: Any, h: Tensor, shape: tuple, **geometry: Any) -> tuple:
+        g, x = ctx.tensors()
+        return (
+            Conv2d.apply(x, h, None, **geometry) if ctx.needs[0] else None,
+            ConvData.apply(g, h, shape=ctx.shapes[1], **geometry) if ctx.needs[1] else None,
+        )
+
+
+def pair(value: Any, name: str = "value") -> Pair:
+    """An integer or a sequence of one or two as (height, width)."""
+    if isinstance(value, int):
+        return (value, value)
+    values = tuple([int(v) for v in value])
+    if len(values) == 1:
+        return values * 2
+    if len(values) != 2:
+        raise RuntimeError(f"expected {name} to be an integer or two integers, got {value}")
+    return values
+
+
+def _row(value: Any, name: str, fill: int) -> Pair:
+    """The 2-D form of a 1-D setting: height `fill`, width the value."""
+    value = value if isinstance(value, int) else value[0]
+    return (fill, value)
+
+
+def _checked(x: Tensor, w: Tensor, bias: Tensor | None, dims: int, groups: int) -> Tensor:
+    """Errors of shapes; x with a batch dimension."""
+    shape, kernel = x._array.shape, w._array.shape
+    if len(shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to conv{dims}d, but "
+            f"got input of size: {list(shape)}"
+        )
+    if len(kernel) != dims + 2:
+        raise RuntimeError(
+            f"conv{dims}d: expected a {dims + 2}D weight, got weight of size {list(kernel)}"
+        )
+    channels = shape[-dims - 1]
+    if groups <= 0 or kernel[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            f"but got weight of size {list(kernel)} instead"
+        )
+    if channels != kernel[1] * groups:
+        raise RuntimeError(
+            f"Given groups={groups}, weight of size {list(kernel)}, expected input{list(shape)} to "
+            f"have {kernel[1] * groups} channels, but got {channels} channels instead"
+        )
+    if bias is not None and bias._array.shape != (kernel[0],):
+        raise RuntimeError(
+            f"Given weight of size {list(kernel)}, expected bias to be 1-dimensional with "
+            f"{kernel[0]} elements, but got bias of size {list(bias.shape)} instead"
+        )
+    for other in (w, bias):
+        if other is not None and other._array.dtype != x._array.dtype:
+            raise RuntimeError(
+                f"Input type ({x.dtype}) and weight type ({other.dtype}) should be the same"
+            )
+    return x if len(shape) == dims + 2 else x.unsqueeze(0)
+
+
+def _padded(x: Tensor, padding: Any, kernel: Pair, stride: Pair, dilation: Pair) -> tuple:
+    """(x, padding as a pair); "same" that is not symmetric pads x itself."""
+    if padding == "valid":
+        return x, (0, 0)
+    if padding != "same":
+        if isinstance(padding, str):
+            raise RuntimeError(f"Invalid padding string: {padding!r}; expected 'valid' or 'same'")
+        return x, pair(padding, "padding")
+    if stride != (1, 1):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    if all(t % 2 == 0 for t in totals):
+        return x, (totals[0] // 2, totals[1] // 2)
+    pads = [p for t in reversed(totals) for p in (t // 2, t - t // 2)]
+    return pad_constant(x, pads), (0, 0)
+
+
+def _check_kernel_fits(size: tuple, kernel: Pair, padding: Pair, dilation: Pair, dims: int) -> None:
+    padded = [n + 2 * p for n, p in zip(size, padding, strict=True)][-dims:]
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)][-dims:]
+    if any(r > n for r, n in zip(reach, padded, strict=True)):
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel "
+            f"size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input "
+            "size"
+        )
+
+
+@export(method=False)
+def conv2d(
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Cross-correlation of input (N, C, H, W) or (C, H, W) with weight (O, C / groups, KH, KW).
+
+    padding is a number, a pair, "valid" or "same".
+    """
+    x = _checked(input, weight, bias, 2, groups)
+    stride, dilation = pair(stride, "stride"), pair(dilation, "dilation")
+    if min(stride) <= 0:
+        raise RuntimeError("non-positive stride is not supported")
+    kernel = weight._array.shape[2:]
+    x, pads = _padded(x, padding, kernel, stride, dilation)
+    if min(pads) < 0:
+        raise RuntimeError("negative padding is not supported")
+    _check_kernel_fits(x._array.shape[2:], kernel, pads, dilation, 2)
+    y = Conv2d.apply(
+        x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups
+    )
+    return y if input._array.ndim == 4 else y.squeeze(0)
+
+
+@export(method=False)
+def conv1d(
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Cross-correlation of input (N, C, L) or (C, L) with weight (O, C / groups, K)."""
+    x = _checked(input, weight, bias, 1, groups)
+    stride, dilation = _row(stride, "stride", 1), _row(dilation, "dilation", 1)
+    kernel = (1, weight._array.shape[2])
+    x = x.unsqueeze(2)
+    padding = padding if isinstance(padding, str) else _row(padding, "padding", 0)
+    x, pads = _padded(x, padding, kernel, stride, dilation)
+    _check_kernel_fits(x._array.shape[2:], kernel, pads, dilation, 1)
+    y = Conv2d.apply(
+        x, weight.unsqueeze(2), bias, stride=stride, padding=pads, dilation=dilation, groups=groups
+    ).squeeze(2)
+    return y if input._array.ndim == 3 else y.squeeze(0)
+
+
+def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: Pair) -> Tensor:
+    """x (N, C, H, W), w (C, O / groups, KH, KW): the gradient of a convolution, used forward."""
+    stride, padding, dilation, groups = setting.values()
+    if x._array.shape[1] != w._array.shape[0]:
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(w.shape)}, expected input{list(x.shape)} to "
+            f"have {w._array.shape[0]} channels, but got {x._array.shape[1]} channels instead"
+        )
+    for extra, s, d in zip(output_padding, stride, dilation, strict=True):
+        if extra >= max(s, d):
+            raise RuntimeError("output padding must be smaller than either stride or dilation")
+    size = [
+        (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
+        for n, s, p, d, k, extra in zip(
+            x._array.shape[2:], stride, padding, dilation, w._array.shape[2:], output_padding,
+            strict=True,
+        )
+    ]  # fmt: skip
+    shape = (x._array.shape[0], w._array.shape[1] * groups, *size)
+    y = ConvData.apply(x, w, shape=shape, **setting)
+    return y if bias is None else y + bias.reshape(1, -1, 1, 1)
+
+
+@export(method=False)
+def conv_transpose2d(
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Transposed convolution of (N, C, H, W) or (C, H, W) with weight (C, O / groups, KH, KW)."""
+    x = input if input._array.ndim == 4 else input.unsqueeze(0)
+    setting = {
+        "stride": pair(stride),
+        "padding": pair(padding),
+        "dilation": pair(dilation),
+        "groups": groups,
+    }
+    y = _transposed(x, weight, bias, setting, pair(output_padding))
+    return y if input._array.ndim == 4 else y.squeeze(0)
+
+
+@export(method=False)
+def conv_transpose1d(
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Transposed convolution of (N, C, L) or (C, L) with weight (C, O / groups, K)."""
+    x = (input if input._array.ndim == 3 else input.unsqueeze(0)).unsqueeze(2)
+    setting = {
+        "stride": _row(stride, "stride", 1),
+        "padding": _row(padding, "padding", 0),
+        "dilation": _row(dilation, "dilation", 1),
+        "groups": groups,
+    }
+    extra = _row(output_padding, "output_padding", 0)
+    y = _transposed(x, weight.unsqueeze(2), bias, setting, extra).squeeze(2)
+    return y if input._array.ndim == 3 else y.squeeze(0)

@@ -1,0 +1,135 @@
+"""Conversions between dtypes, devices and tensor types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minigrad import dtypes
+from minigrad.ops.shape import Cast, Clone, Move
+from minigrad.tensor import Tensor, device, export, wrap
+
+
+@export(function=False)
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`to(dtype)`, `to(device)`, `to(device, dtype)` or `to(other)`: itself if nothing changes.
+
+    Keywords: dtype, device, copy (always copy), non_blocking and memory_format (without effect:
+    copies are synchronous and tensors row-major).
+    """
+    target, where, copy = _destination(args, kwargs)
+    result = self
+    if where is not None and where.type != self.device.type:
+        result = Move.apply(result, where=where, origin=self.device)
+    if target is not None and target != self._array.dtype:
+        return Cast.apply(result, dtype=target)
+    return Clone.apply(result) if copy and result is self else result
+
+
+def _destination(args: tuple, kwargs: dict) -> tuple[np.dtype | None, device | None, bool]:
+    target = where = None
+    copy = bool(kwargs.get("copy", False))
+    named = [kwargs.get(k) for k in ("dtype", "device", "other") if kwargs.get(k) is not None]
+    for i, value in enumerate((*args, *named)):
+        if isinstance(value, dtypes.dtype):
+            target = value.numpy
+        elif isinstance(value, np.dtype):
+            target = value
+        elif isinstance(value, str | device) or type(value) is int:
+            where = device(value)
+        elif isinstance(value, Tensor):
+            target, where = value._array.dtype, value.device
+        elif isinstance(value, bool) and i > 0:
+            copy = copy or (value and i > 1)  # (device, dtype, non_blocking, copy)
+        elif value is not None:
+            raise TypeError(f"to() expects a dtype, a device or a tensor, got {value!r}")
+    unknown = set(kwargs) - {"dtype", "device", "other", "copy", "non_blocking", "memory_format"}
+    if unknown:
+        raise TypeError(f"to() got an unexpected keyword argument '{unknown.pop()}'")
+    return target, where, copy
+
+
+def _caster(name: str, target: dtypes.dtype) -> None:
+    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+        return to(self, target)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"This tensor as {target.name} (itself if it is)."
+    setattr(Tensor, name, method)
+
+
+for _name, _target in {
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16,
+    "bfloat16": dtypes.bfloat16, "int": dtypes.int32, "long": dtypes.int64, "short": dtypes.int16,
+    "char": dtypes.int8, "byte": dtypes.uint8, "bool": dtypes.bool_,
+}.items():  # fmt: skip
+    _caster(_name, _target)
+
+
+@export(function=False)
+def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:  # noqa: A001
+    """The legacy type name, or this tensor as another type ("torch.FloatTensor" or a dtype)."""
+    from minigrad.tensor import type_name
+
+    if dtype is None:
+        return type_name(self)
+    if isinstance(dtype, dtypes.dtype):
+        return to(self, dtype)
+    name = dtype if isinstance(dtype, str) else dtype.__name__
+    legacy = name.rpartition(".")[2]
+    for candidate in dtypes.ALL:
+        if candidate.legacy_name == legacy:
+            return to(self, candidate)
+    raise ValueError(f"type: expected a dtype or a name such as 'minigrad.FloatTensor', got {name!r}")
+
+
+@export(function=False)
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """This tensor with the dtype of another."""
+    return to(self, other.dtype)
+
+
+@export(method=False)
+def is_floating_point(input: Tensor) -> bool:  # noqa: A002
+    """Whether the dtype is floating."""
+    return input.is_floating_point()
+
+
+@export(method=False)
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+@export(method=False)
+def numel(input: Tensor) -> int:  # noqa: A002
+    """The number of elements."""
+    return input.numel()
+
+
+@export(method=False)
+def detach(input: Tensor) -> Tensor:  # noqa: A002
+    """The same memory outside the graph."""
+    return input.detach()
+
+
+@export(method=False)
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
+    """The dtype that arithmetic between two tensors or numbers gives."""
+    from minigrad.ops.pointwise import POINTWISE
+
+    return dtypes.from_numpy_dtype(POINTWISE["add"]._promoted((tensor1, tensor2)))
+
+
+@export(method=False)
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A tensor that shares memory with any object that has `__dlpack__`."""
+    place = ext_tensor.__dlpack_device__()[0]
+    if place != 1:  # kDLCPU
+        from minigrad.backends import device_module
+
+        return wrap(device_module("cuda").from_dlpack(ext_tensor))
+    array = np.from_dlpack(ext_tensor)
+    dtypes.from_numpy_dtype(array.dtype)
+    return wrap(array)

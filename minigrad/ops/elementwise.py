@@ -1,0 +1,434 @@
+"""torch's names for the pointwise operations: functions, methods, operators and in-place forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minigrad import dtypes
+from minigrad.ops.inplace import inplace
+from minigrad.ops.pointwise import POINTWISE, Number, Pointwise, into, operand
+from minigrad.tensor import FUNCTIONS, Tensor, export, wrap
+
+# torch name -> line of the table
+UNARY = {
+    name: name
+    for name in (
+        "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor frac log log10"
+        " log1p log2 neg reciprocal relu rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc"
+        " isnan isinf isfinite logical_not bitwise_not"
+    ).split()
+}
+UNARY_ALIASES = {
+    "abs": ("absolute",),
+    "acos": ("arccos",),
+    "acosh": ("arccosh",),
+    "asin": ("arcsin",),
+    "asinh": ("arcsinh",),
+    "atan": ("arctan",),
+    "atanh": ("arctanh",),
+    "neg": ("negative",),
+    "trunc": ("fix",),
+}
+BINARY = {
+    name: name
+    for name in (
+        "mul floor_divide remainder fmod pow maximum minimum atan2 logaddexp eq ne lt le gt ge"
+        " logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor"
+        " bitwise_left_shift bitwise_right_shift"
+    ).split()
+}
+BINARY_ALIASES = {
+    "mul": ("multiply",),
+    "atan2": ("arctan2",),
+    "ne": ("not_equal",),
+    "lt": ("less",),
+    "le": ("less_equal",),
+    "gt": ("greater",),
+    "ge": ("greater_equal",),
+}
+
+
+def _named(function: Callable, name: str, op: Pointwise) -> Callable:
+    function.__name__ = function.__qualname__ = name
+    args = ", ".join(op.expr.args)
+    function.__doc__ = f"{name}({args}) = {op.expr.text}, element by element, with broadcasting."
+    return function
+
+
+def _unary(name: str, op: Pointwise) -> Callable:
+    def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
+        return into(out, op(input))
+
+    return _named(function, name, op)
+
+
+def _binary(name: str, op: Pointwise) -> Callable:
+    def function(input: Tensor | Number, other: Tensor | Number, *, out: Any = None) -> Tensor:  # noqa: A002
+        if not isinstance(other, Tensor):
+            other = _number_or_tensor(name, other)
+        return into(out, op(input, other))
+
+    return _named(function, name, op)
+
+
+def _number_or_tensor(name: str, value: Any) -> Any:
+    found = operand(value)
+    if found is None:
+        raise TypeError(
+            f"{name}(): argument 'other' must be Tensor or Number, not {type(value).__name__}"
+        )
+    return found
+
+
+for _torch_name, _line in UNARY.items():
+    _op = POINTWISE[_line]
+    export(*UNARY_ALIASES.get(_torch_name, ()))(_unary(_torch_name, _op))
+    if _op.keeps_dtype:
+        inplace(_torch_name)
+for _torch_name, _line in BINARY.items():
+    export(*BINARY_ALIASES.get(_torch_name, ()))(_binary(_torch_name, POINTWISE[_line]))
+    inplace(_torch_name)
+
+
+def _without_bool(a: Any, b: Any) -> None:
+    kinds = [x._array.dtype.kind == "b" if isinstance(x, Tensor) else type(x) is bool for x in (a, b)]
+    if all(kinds):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
+
+
+@export()
+def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = None) -> Tensor:  # noqa: A002
+    """input + alpha * other."""
+    other = other if isinstance(other, Tensor) else _number_or_tensor("add", other)
+    if alpha == 1:
+        return into(out, POINTWISE["add"](input, other))
+    return into(out, POINTWISE["axpy"](input, other, params=(alpha,)))
+
+
+@export("subtract")
+def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = None) -> Tensor:  # noqa: A002
+    """input - alpha * other."""
+    other = other if isinstance(other, Tensor) else _number_or_tensor("sub", other)
+    _without_bool(input, other)
+    if alpha == 1:
+        return into(out, POINTWISE["sub"](input, other))
+    return into(out, POINTWISE["axpy"](input, other, params=(-alpha,)))
+
+
+@export()
+def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:  # noqa: A002
+    """other - alpha * input."""
+    other = _number_or_tensor("rsub", other)
+    _without_bool(input, other)
+    return POINTWISE["axpy"](other, input, params=(-alpha,)) if alpha != 1 else (
+        POINTWISE["sub"](other, input)
+    )
+
+
+@export("divide", "true_divide")
+def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:  # noqa: A002
+    """input / other; rounding_mode "trunc" or "floor" rounds the quotient."""
+    other = other if isinstance(other, Tensor) else _number_or_tensor("div", other)
+    if rounding_mode is None:
+        return into(out, POINTWISE["div"](input, other))
+    if rounding_mode == "floor":
+        return into(out, floor_divide(input, other))
+    if rounding_mode != "trunc":
+        raise RuntimeError(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' "
+            f"but found '{rounding_mode}'"
+        )
+    dtype = POINTWISE["add"].compute_dtype((input, other))
+    exact = POINTWISE["div"](input, other)
+    return into(out, POINTWISE["trunc"](exact).to(dtypes.from_numpy_dtype(dtype)))
+
+
+def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:  # noqa: A002
+    """floor(input / other); integers raise ZeroDivisionError's RuntimeError on zero."""
+    other = _number_or_tensor("floor_divide", other)
+    _check_integer_division(input, other)
+    return into(out, POINTWISE["floor_divide"](input, other))
+
+
+def remainder(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:  # noqa: A002
+    """Python's `input % other`: the result has the divisor's sign."""
+    other = _number_or_tensor("remainder", other)
+    _check_integer_division(input, other)
+    return into(out, POINTWISE["remainder"](input, other))
+
+
+def _check_integer_division(a: Any, b: Any) -> None:
+    values = [x._array if isinstance(x, Tensor) else np.asarray(x) for x in (a, b)]
+    if all(dtypes.category(v.dtype) != dtypes.FLOATING for v in values) and not values[1].all():
+        raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
+
+
+def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:  # noqa: A001, A002 - torch's names
+    """input ** exponent."""
+    exponent = _number_or_tensor("pow", exponent)
+    if type(exponent) in (int, float) and isinstance(input, Tensor):
+        if exponent == 2 and input._array.dtype.kind == "f":
+            return into(out, POINTWISE["square"](input))
+        if exponent < 0 and type(exponent) is int and not input.is_floating_point():
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+    return into(out, POINTWISE["pow"](input, exponent))
+
+
+for _function in (floor_divide, remainder, pow):
+    export()(_function)
+
+
+@export()
+def float_power(input: Tensor, exponent: Any) -> Tensor:  # noqa: A002
+    """input ** exponent in float64."""
+    exponent = exponent.double() if isinstance(exponent, Tensor) else float(exponent)
+    return POINTWISE["pow"](input.double(), exponent)
+
+
+@export()
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A001, A002 - torch's names
+    """To the nearest integer (or decimal), halves to even."""
+    if decimals == 0:
+        return POINTWISE["round"](input)
+    scale = 10.0**decimals
+    return POINTWISE["round"](input * scale) / scale
+
+
+@export("clip")
+def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:  # noqa: A002
+    """Limit to [min, max]; either may be None, a number or a tensor that broadcasts."""
+    if min is None and max is None:
+        raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
+    if isinstance(min, Tensor) or isinstance(max, Tensor):
+        result = input
+        if min is not None:
+            result = POINTWISE["maximum"](result, min)
+        return into(out, result if max is None else POINTWISE["minimum"](result, max))
+    dtype_probe = [x for x in (min, max) if type(x) is float]
+    if dtype_probe and not input.is_floating_point():
+        input = input.to(dtypes.get_default_dtype())  # noqa: A001
+    if min is None:
+        return into(out, POINTWISE["clamp_max"](input, params=(max,)))
+    if max is None:
+        return into(out, POINTWISE["clamp_min"](input, params=(min,)))
+    return into(out, POINTWISE["clamp"](input, params=(min, max)))
+
+
+@export()
+def clamp_min(input: Tensor, min: Any) -> Tensor:  # noqa: A002
+    """max(input, min)."""
+    return clamp(input, min)
+
+
+@export()
+def clamp_max(input: Tensor, max: Any) -> Tensor:  # noqa: A002
+    """min(input, max)."""
+    return clamp(input, None, max)
+
+
+@export(method=False)
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:  # noqa: A002
+    """input where condition holds, else other; with one argument, `nonzero(as_tuple=True)`."""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if condition._array.dtype.kind != "b":
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, "
+            f"but got a tensor with dtype {condition.dtype}"
+        )
+    return POINTWISE["where"](condition, operand(input), operand(other))
+
+
+def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """self where condition holds, else other."""
+    return where(condition, self, other)
+
+
+Tensor.where = _where_method
+
+
+@export()
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:  # noqa: A002
+    """input with `value` (a number or 0-dimensional tensor) where mask holds."""
+    if mask._array.dtype.kind != "b":
+        raise RuntimeError(
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}"
+        )
+    if isinstance(value, Tensor):
+        if value._array.ndim:
+            raise RuntimeError(
+                "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value._array.ndim} dimension(s)."
+            )
+        return POINTWISE["where"](mask, value.to(input.dtype), input)
+    if not input.is_floating_point() and type(value) is float:
+        raise RuntimeError("value cannot be converted to type int64_t without overflow")
+    return POINTWISE["masked_fill"](input, mask, params=(value,))
+
+
+@export()
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:  # noqa: A002
+    """input + weight * (end - input)."""
+    return POINTWISE["lerp"](input, end, weight)
+
+
+@export()
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:  # noqa: A002
+    """input + value * tensor1 * tensor2."""
+    return POINTWISE["addcmul"](input, tensor1, tensor2, params=(value,))
+
+
+@export()
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:  # noqa: A002
+    """input + value * tensor1 / tensor2."""
+    return POINTWISE["addcdiv"](input, tensor1, tensor2, params=(value,))
+
+
+@export()
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:  # noqa: A002
+    """NaN and infinities replaced by numbers (infinities by the limits of the dtype)."""
+    limits = dtypes.finfo(input.dtype)
+    high = limits.max if posinf is None else posinf
+    low = limits.min if neginf is None else neginf
+    result = masked_fill(input, POINTWISE["isnan"](input), nan)
+    result = masked_fill(result, POINTWISE["eq"](input, math.inf), high)
+    return masked_fill(result, POINTWISE["eq"](input, -math.inf), low)
+
+
+@export()
+def logit(input: Tensor, eps: float | None = None) -> Tensor:  # noqa: A002
+    """log(x / (1 - x)), with x limited to [eps, 1 - eps] if given."""
+    x = input if eps is None else clamp(input, eps, 1 - eps)
+    return POINTWISE["log"](x / (1 - x))
+
+
+@export()
+def heaviside(input: Tensor, values: Tensor) -> Tensor:  # noqa: A002
+    """0 below zero, 1 above, `values` at zero."""
+    return where(input == 0, values, (input > 0).to(input.dtype))
+
+
+@export()
+def deg2rad(input: Tensor) -> Tensor:  # noqa: A002
+    """Degrees to radians."""
+    return input * (math.pi / 180)
+
+
+@export()
+def rad2deg(input: Tensor) -> Tensor:  # noqa: A002
+    """Radians to degrees."""
+    return input * (180 / math.pi)
+
+
+@export()
+def isclose(
+    input: Tensor,  # noqa: A002
+    other: Tensor,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> Tensor:
+    """|input - other| <= atol + rtol * |other|, element by element."""
+    if input._array.dtype != other._array.dtype:
+        raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
+    close = POINTWISE["eq"](input, other)
+    if input.is_floating_point():
+        gap = POINTWISE["abs"](input - other)
+        near = (gap <= atol + rtol * POINTWISE["abs"](other)) & POINTWISE["isfinite"](gap)
+        close = close | (near & POINTWISE["isfinite"](other))
+        if equal_nan:
+            close = close | (POINTWISE["isnan"](input) & POINTWISE["isnan"](other))
+    return close
+
+
+@export()
+def allclose(
+    input: Tensor,  # noqa: A002
+    other: Tensor,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> bool:
+    """Whether all elements are close (see `isclose`)."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+@export()
+def equal(input: Tensor, other: Tensor) -> bool:  # noqa: A002
+    """Whether both have the same shape and elements."""
+    same = input._array.shape == other._array.shape
+    return same and bool((input._array == other._array).all())
+
+
+for _name in (
+    "add sub div round clamp clip clamp_min clamp_max masked_fill lerp addcmul addcdiv nan_to_num"
+    " logit multiply divide subtract true_divide"
+).split():
+    inplace(_name)
+
+
+def _operator(op: Callable, swapped: bool = False) -> Callable:
+    """An operator: NotImplemented for operands that are not numbers, arrays or tensors."""
+
+    def method(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, Tensor):
+            other = operand(other)
+            if other is None:
+                return NotImplemented
+        return op(other, self) if swapped else op(self, other)
+
+    return method
+
+
+def _equality(op: Callable, different: bool) -> Callable:
+    compare = _operator(op)
+
+    def method(self: Tensor, other: Any) -> Any:
+        result = compare(self, other)
+        return different if result is NotImplemented and other is None else result
+
+    return method
+
+
+def _install_operators() -> None:
+    arithmetic = {
+        "add": POINTWISE["add"], "sub": sub, "mul": POINTWISE["mul"], "truediv": POINTWISE["div"],
+        "floordiv": floor_divide, "mod": remainder, "pow": pow,
+        "and": POINTWISE["bitwise_and"], "or": POINTWISE["bitwise_or"],
+        "xor": POINTWISE["bitwise_xor"], "lshift": POINTWISE["bitwise_left_shift"],
+        "rshift": POINTWISE["bitwise_right_shift"],
+    }  # fmt: skip
+    for name, op in arithmetic.items():
+        setattr(Tensor, f"__{name}__", _operator(op))
+        setattr(Tensor, f"__r{name}__", _operator(op, swapped=True))
+    augmented = {
+        "add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "pow": "pow_",
+        "floordiv": "floor_divide_", "mod": "remainder_", "and": "bitwise_and_",
+        "or": "bitwise_or_", "xor": "bitwise_xor_",
+    }  # fmt: skip
+    for name, method in augmented.items():
+        setattr(Tensor, f"__i{name}__", getattr(Tensor, method))
+    for name in ("lt", "le", "gt", "ge"):
+        setattr(Tensor, f"__{name}__", _operator(POINTWISE[name]))
+    Tensor.__eq__ = _equality(POINTWISE["eq"], False)
+    Tensor.__ne__ = _equality(POINTWISE["ne"], True)
+    Tensor.__neg__ = Tensor.neg
+    Tensor.__pos__ = lambda self: self
+    Tensor.__abs__ = Tensor.abs
+    Tensor.__invert__ = _invert
+
+
+def _invert(self: Tensor) -> Tensor:
+    if self._array.dtype.kind not in "biu":
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return POINTWISE["bitwise_not"](self)
+
+
+_install_operators()

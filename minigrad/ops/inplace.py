@@ -1,0 +1,197 @@
+"""In-place operations: the same computation, written into the tensor's own memory.
+
+The value is computed out of place and then copied, so the gradient is that of the ordinary
+operation. What in-place adds is bookkeeping: checks, the version counter, and, for a view, telling
+its base that a part of it has another history (`CopySlices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minigrad import dtypes
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import Node, alias, attach, edge, needs_grad
+from minigrad.tensor import FUNCTIONS, Tensor, View, type_name
+
+
+def inplace(name: str) -> None:
+    """Offer `Tensor.name_` for an operation that returns a tensor of its first argument's shape."""
+    function = FUNCTIONS[name]
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_writable(self)
+        return assign(self, function(self, *args, **kwargs))
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"In-place version of `{name}`; returns the tensor itself."
+    setattr(Tensor, method.__name__, method)
+
+
+def check_writable(tensor: Tensor) -> None:
+    """RuntimeError where an in-place change can't be recorded."""
+    if not mode.enabled:
+        return
+    view = tensor._view
+    if view is None:
+        if tensor._requires_grad and tensor._node is None:
+            raise RuntimeError(
+                "a leaf Variable that requires grad is being used in an in-place operation."
+            )
+        return
+    if view.untracked and view.base._requires_grad:
+        raise RuntimeError(
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Put both the view and the in-place operation inside the no_grad block, or "
+            "both outside."
+        )
+    if view.base._requires_grad and view.base._node is None:
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation."
+        )
+
+
+def assign(target: Tensor, value: Tensor) -> Tensor:
+    """Write a computed value into a tensor's memory, and give the tensor its history."""
+    array, new = target._array, value._array
+    if new.shape != array.shape:
+        raise RuntimeError(
+            f"output with shape {list(array.shape)} doesn't match the broadcast shape "
+            f"{list(new.shape)}"
+        )
+    if new.dtype != array.dtype:
+        if dtypes.category(new.dtype) > dtypes.category(array.dtype):
+            names = [type_name(t).rpartition(".")[2].removesuffix("Tensor") for t in (value, target)]
+            raise RuntimeError(
+                f"result type {names[0]} can't be cast to the desired output type {names[1]}"
+            )
+        value = value.to(target.dtype)
+        new = value._array
+    write(target, new)
+    if mode.enabled and (value._requires_grad or target._requires_grad):
+        rebase(target, value)
+    return target
+
+
+def write(target: Tensor, array: Any) -> None:
+    """Copy elements into a tensor's memory and raise its version."""
+    if not target._array.flags.writeable:
+        raise RuntimeError(
+            "in-place operation on a read-only array: the NumPy array behind this tensor isn't "
+            "writeable; clone() it first"
+        )
+    target._array[...] = array
+    target._counter[0] += 1
+
+
+def rebase(target: Tensor, value: Tensor) -> None:
+    """Make `value`'s history that of `target`, and of the base that it is a view of."""
+    if value._node is not None and value._node.saved:
+        _break_cycle(target, value._node)
+    view = target._view
+    if view is None:
+        target._requires_grad = value._requires_grad
+        target._node, target._index = value._node, value._index
+        if value._requires_grad and value._node is None:  # the value is a leaf: one step from it
+            attach(target, _identity(value), 0)
+        return
+    base = view.base
+    shape = ((base._array.shape, base._array.dtype),)
+    node = CopySlices((edge(base) if needs_grad(base) else None, edge(value)), shape)
+    node.view = view
+    attach(base, node, 0)
+    view.version = -1  # stale: the next look leads through CopySlices
+    view.refresh(target)
+
+
+def _break_cycle(target: Tensor, node: Node) -> None:
+    """A node that saved the very tensor it now belongs to keeps an alias instead."""
+    node.saved = tuple([alias(s) if s is target else s for s in node.saved])
+
+
+def _identity(leaf: Tensor) -> Node:
+    node = Identity((edge(leaf),), ((leaf._array.shape, leaf._array.dtype),))
+    return node
+
+
+class Identity(Node):
+    """The value of a leaf, copied into another tensor."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "CopyBackwards"
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        return (grads[0],)
+
+
+class CopySlices(Node):
+    """A base tensor of which a view was overwritten.
+
+    The gradient of the old base is zero where the view is; that of the written value is the
+    gradient seen through the view.
+    """
+
+    __slots__ = ("view",)
+    view: View
+
+    def name(self) -> str:
+        return "CopySlices"
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        g = grads[0]
+        to_value = self.view.replay(g) if self.edges[1] is not None else None
+        to_base = None
+        if self.edges[0] is not None:
+            to_base = g.clone()
+            self.view.replay(to_base).zero_()
+        return (to_base, to_value.clone() if to_value is not None else None)
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Copy elements from `src` (a tensor that broadcasts to this shape, any dtype, or a number)."""
+    check_writable(self)
+    if not isinstance(src, Tensor):
+        return fill_(self, src)
+    array = self._array
+    if src._array.shape != array.shape:
+        src = src.expand(array.shape)
+    if mode.enabled and (needs_grad(src) or needs_grad(self)):
+        return assign(self, src if src._array.dtype == array.dtype else src.to(self.dtype))
+    if src.device != self.device:
+        src = src.to(self.device)
+    write(self, src._array)
+    return self
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Set every element to a number or a 0-dimensional tensor."""
+    check_writable(self)
+    if isinstance(value, Tensor):
+        if value._array.ndim:
+            raise RuntimeError(
+                "fill_ only supports 0-dimension value tensor but got tensor with "
+                f"{value._array.ndim} dimensions."
+            )
+        return copy_(self, value)
+    write(self, value)
+    if mode.enabled and needs_grad(self):
+        rebase(self, self.detach().clone())
+    return self
+
+
+def zero_(self: Tensor) -> Tensor:
+    """Set every element to zero."""
+    return fill_(self, 0)
+
+
+def set_(self: Tensor, source: Tensor) -> Tensor:
+    """Share the memory of another tensor from now on."""
+    self._array, self._counter = source._array, source._counter
+    return self
+
+
+for _function in (copy_, fill_, zero_, set_):
+    setattr(Tensor, _function.__name__, _function)

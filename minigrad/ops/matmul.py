@@ -1,0 +1,364 @@
+"""Matrix products: matmul and what is written with it, up to einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kernels import dispatch
+from minigrad.autograd.node import Op
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
+from minigrad.tensor import Tensor, export, normalize_dim
+
+
+def _dtype_name(x: Tensor) -> str:
+    return {"float32": "float", "float64": "double", "int64": "long", "int32": "int"}.get(
+        x.dtype.name, x.dtype.name
+    )
+
+
+def _same_dtype(a: Tensor, b: Tensor) -> None:
+    if a._array.dtype != b._array.dtype:
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {_dtype_name(a)} != "
+            f"{_dtype_name(b)}"
+        )
+
+
+class MatMul(Op):
+    """(..., m, k) @ (..., k, n); batch dimensions broadcast."""
+
+    grad_name = "MmBackward0"
+
+    @staticmethod
+    def rule(a: Tensor, b: Tensor) -> None:
+        _same_dtype(a, b)
+        m, n = a._array.shape, b._array.shape
+        if m[-1] != n[-2]:
+            if len(m) == len(n) == 2:
+                raise RuntimeError(
+                    "mat1 and mat2 shapes cannot be multiplied "
+                    f"({m[0]}x{m[1]} and {n[0]}x{n[1]})"
+                )
+            raise RuntimeError(
+                f"matmul: inner dimensions differ: {list(m)} @ {list(n)}; "
+                "transpose one of the operands?"
+            )
+        if len(m) > 2 or len(n) > 2:
+            broadcast_shape(m[:-2], n[:-2])
+
+    @staticmethod
+    def forward(a: Any, b: Any) -> Any:
+        return dispatch.active.matmul(a, b)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        a, b = ctx.tensors()
+        return (
+            MatMul.apply(g, b.mT) if ctx.needs[0] else None,
+            MatMul.apply(a.mT, g) if ctx.needs[1] else None,
+        )
+
+
+class Linear(Op):
+    """x (m, k) @ weight (n, k).T + bias (n,), as one kernel."""
+
+    grad_name = "AddmmBackward0"
+    saves = (0, 1)
+
+    @staticmethod
+    def rule(x: Tensor, weight: Tensor, bias: Tensor) -> None:
+        MatMul.rule(x, weight.detach().t())
+        _same_dtype(x, bias)
+        n = weight._array.shape[0]
+        if bias._array.shape != (n,):
+            raise RuntimeError(
+                f"linear: expected a bias of shape [{n}] for a weight of shape "
+                f"{list(weight.shape)}, got {list(bias.shape)}"
+            )
+
+    @staticmethod
+    def forward(x: Any, weight: Any, bias: Any) -> Any:
+        return dispatch.active.matmul(x, weight.T, bias)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        x, weight = ctx.tensors()
+        return (
+            MatMul.apply(g, weight) if ctx.needs[0] else None,
+            MatMul.apply(g.t(), x) if ctx.needs[1] else None,
+            g.sum(0) if ctx.needs[2] else None,
+        )
+
+
+@export(method=False)
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
+    """input (..., in) @ weight (out, in).T + bias (out,)."""
+    shape = input._array.shape
+    if weight._array.ndim != 2 or not shape:
+        raise RuntimeError(
+            f"linear: expected input (..., in_features) and weight (out_features, in_features), "
+            f"got {list(shape)} and {list(weight.shape)}"
+        )
+    flat = input if len(shape) == 2 else input.reshape(-1, shape[-1])
+    out = MatMul.apply(flat, weight.t()) if bias is None else Linear.apply(flat, weight, bias)
+    return out if len(shape) == 2 else out.reshape(*shape[:-1], weight._array.shape[0])
+
+
+@export()
+def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002
+    """Product of vectors, matrices or batches of matrices, as NumPy's `@`."""
+    a, b = input._array.ndim, other._array.ndim
+    if a == 0 or b == 0:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D"
+        )
+    if a == 1 and b == 1:
+        return dot(input, other)
+    if a == 1:
+        return into(out, MatMul.apply(input.unsqueeze(0), other).squeeze(-2))
+    if b == 1:
+        return into(out, matmul(input, other.unsqueeze(-1)).squeeze(-1))
+    if a > 2 and b == 2:  # one tall product instead of a batch
+        shape = input._array.shape
+        MatMul.rule(input, other)
+        flat = MatMul.apply(input.reshape(-1, shape[-1]), other)
+        return into(out, flat.reshape(*shape[:-1], other._array.shape[-1]))
+    return into(out, MatMul.apply(input, other))
+
+
+def _operator(self: Tensor, other: Any) -> Any:
+    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+
+
+Tensor.__matmul__ = _operator
+
+
+@export()
+def dot(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+    """Inner product of two vectors."""
+    a, b = input._array, other._array
+    if a.ndim != 1 or b.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor {list(a.shape)} and src {list(b.shape)} to "
+            f"have the same number of elements, but got {a.size} and {b.size} elements respectively"
+        )
+    _same_dtype(input, other)
+    return MatMul.apply(input.unsqueeze(0), other.unsqueeze(1)).reshape(())
+
+
+@export()
+def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002
+    """(m, k) @ (k, n)."""
+    for name, x in (("self", input), ("mat2", mat2)):
+        if x._array.ndim != 2:
+            raise RuntimeError(f"{name} must be a matrix")
+    return into(out, MatMul.apply(input, mat2))
+
+
+@export()
+def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
+    """(m, k) @ (k,)."""
+    if input._array.ndim != 2 or vec._array.ndim != 1:
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got {input._array.ndim}, {vec._array.ndim}"
+        )
+    return matmul(input, vec)
+
+
+@export()
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
+    """(b, m, k) @ (b, k, n)."""
+    for name, x in (("batch1", input), ("batch2", mat2)):
+        if x._array.ndim != 3:
+            raise RuntimeError(f"{name} must be a 3D tensor")
+    a, b = input._array.shape, mat2._array.shape
+    if (a[0], a[2]) != b[:2]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but "
+            f"got: [{b[0]}, {b[1]}]."
+        )
+    return MatMul.apply(input, mat2)
+
+
+@export("ger")
+def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
+    """The matrix of all products of two vectors."""
+    if input._array.ndim != 1 or vec2._array.ndim != 1:
+        raise RuntimeError(
+            f"outer: Expected 1-D arguments, got {input._array.ndim}-D and {vec2._array.ndim}-D"
+        )
+    return POINTWISE["mul"](input.unsqueeze(1), vec2.unsqueeze(0))
+
+
+@export()
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:  # noqa: A002
+    """beta * input + alpha * (mat1 @ mat2)."""
+    return _added(input, mm(mat1, mat2), beta, alpha)
+
+
+@export()
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:  # noqa: A002
+    """beta * input + alpha * (mat @ vec)."""
+    return _added(input, mv(mat, vec), beta, alpha)
+
+
+@export()
+def baddbmm(
+    input: Tensor,  # noqa: A002
+    batch1: Tensor,
+    batch2: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Tensor:
+    """beta * input + alpha * bmm(batch1, batch2)."""
+    return _added(input, bmm(batch1, batch2), beta, alpha)
+
+
+def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    return POINTWISE["add"](base if beta == 1 else base * beta, product)
+
+
+@export()
+def trace(input: Tensor) -> Tensor:  # noqa: A002
+    """Sum of the diagonal of a matrix."""
+    if input._array.ndim != 2:
+        raise RuntimeError("trace: expected a matrix")
+    return input.diagonal().sum()
+
+
+@export(method=False)
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Contract the last `dims` dimensions of a with the first of b, or the two lists of dimensions."""
+    if isinstance(dims, int):
+        dims = (list(range(a._array.ndim - dims, a._array.ndim)), list(range(dims)))
+    left = [normalize_dim(d, a._array.ndim) for d in dims[0]]
+    right = [normalize_dim(d, b._array.ndim) for d in dims[1]]
+    keep_a = [d for d in range(a._array.ndim) if d not in left]
+    keep_b = [d for d in range(b._array.ndim) if d not in right]
+    inner = 1
+    for d in left:
+        inner *= a._array.shape[d]
+    flat = matmul(
+        a.permute(keep_a + left).reshape(-1, inner), b.permute(right + keep_b).reshape(inner, -1)
+    )
+    shape = [a._array.shape[d] for d in keep_a] + [b._array.shape[d] for d in keep_b]
+    return flat.reshape(shape)
+
+
+@export(method=False)
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Einstein's summation: "ij,jk->ik". Pairs of operands are contracted by batched matmul."""
+    tensors = list(operands[0] if isinstance(operands[0], list | tuple) else operands)
+    inputs, output = _parse(equation, tensors)
+    lengths: dict[str, int] = {}
+    for i, (labels, x) in enumerate(zip(inputs, tensors, strict=True)):
+        for label, n in zip(labels, x._array.shape, strict=True):
+            seen = lengths.setdefault(label, n)
+            if seen == 1:
+                lengths[label] = n
+            elif n not in (1, seen):
+                raise RuntimeError(
+                    f"einsum(): subscript {label} has size {n} for operand {i} which does not "
+                    f"broadcast with previously seen size {seen}"
+                )
+    pairs = [_diagonals(labels, x) for labels, x in zip(inputs, tensors, strict=True)]
+    labels, value = pairs[0]
+    for i, (other_labels, other) in enumerate(pairs[1:], start=1):
+        later = {c for names, _ in pairs[i + 1 :] for c in names} | set(output)
+        labels, value = _contract(labels, value, other_labels, other, later, lengths)
+    gone = [i for i, c in enumerate(labels) if c not in output]
+    if gone:
+        value = value.sum(gone)
+        labels = [c for c in labels if c in output]
+    return value.permute([labels.index(c) for c in output])
+
+
+def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
+    """Labels per operand and of the result; an ellipsis becomes labels "0", "1", ..."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise RuntimeError(
+            f"einsum(): the equation has {len(terms)} operands, but {len(tensors)} were given"
+        )
+    counts = [
+        x._array.ndim - len(term.replace("...", "")) for term, x in zip(terms, tensors, strict=True)
+    ]
+    for i, (term, count) in enumerate(zip(terms, counts, strict=True)):
+        if count < 0 or (count and "..." not in term):
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation does not match the number of "
+                f"dimensions for operand {i}: {term!r} for shape {list(tensors[i].shape)}"
+            )
+    widest = max(counts)
+
+    def expand(term: str, count: int) -> list[str]:
+        head, dots, tail = term.partition("...")
+        batch = [str(d) for d in range(widest - count, widest)] if dots else []
+        return [*head, *batch, *tail]
+
+    inputs = [expand(term, count) for term, count in zip(terms, counts, strict=True)]
+    if arrow:
+        output = expand(right, widest)
+    else:
+        every = [c for labels in inputs for c in labels]
+        batch = [str(d) for d in range(widest)]
+        output = batch + sorted({c for c in every if c.isalpha() and every.count(c) == 1})
+    for c in output:
+        if not any(c in labels for labels in inputs):
+            raise RuntimeError(f"einsum(): output subscript {c} does not appear in any operand")
+    return inputs, output
+
+
+def _diagonals(labels: list[str], x: Tensor) -> tuple[list[str], Tensor]:
+    """An operand without repeated labels: "ii" is its diagonal."""
+    labels = list(labels)
+    for label in set(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            x = x.diagonal(0, first, second)
+            labels = [c for i, c in enumerate(labels) if i not in (first, second)] + [label]
+    return labels, x
+
+
+def _contract(
+    a_labels: list[str], a: Tensor, b_labels: list[str], b: Tensor, later: set, lengths: dict
+) -> tuple[list[str], Tensor]:
+    """Multiply two operands and sum over the labels that nothing later needs."""
+    a_labels, a = _sum_private(a_labels, a, set(b_labels) | later)
+    b_labels, b = _sum_private(b_labels, b, set(a_labels) | later)
+    shared = [c for c in a_labels if c in b_labels]
+    batch = [c for c in shared if c in later]
+    inner = [c for c in shared if c not in later]
+    rows = [c for c in a_labels if c not in shared]
+    cols = [c for c in b_labels if c not in shared]
+    left = _arranged(a_labels, a, batch, rows, inner, lengths)
+    right = _arranged(b_labels, b, batch, inner, cols, lengths)
+    shape = [lengths[c] for c in batch + rows + cols]
+    return batch + rows + cols, MatMul.apply(left, right).reshape(shape)
+
+
+def _sum_private(labels: list[str], x: Tensor, used: set) -> tuple[list[str], Tensor]:
+    gone = [i for i, c in enumerate(labels) if c not in used]
+    return ([c for c in labels if c in used], x.sum(gone)) if gone else (labels, x)
+
+
+def _arranged(labels: list, x: Tensor, batch: list, m: list, n: list, lengths: dict) -> Tensor:
+    """x as (batch, m, n), each group of labels flattened to one dimension."""
+    order = batch + m + n
+    x = x.permute([labels.index(c) for c in order]).expand([lengths[c] for c in order])
+    sizes = []
+    for group in (batch, m, n):
+        size = 1
+        for c in group:
+            size *= lengths[c]
+        sizes.append(size)
+    return x.reshape(sizes)

@@ -1,0 +1,259 @@
+"""Pointwise operations: the table of `kernels.pointwise`, with torch's names and promotion.
+
+Forward and gradient are lines of that table, each run as one kernel. Where the gradient itself is
+recorded (`create_graph=True`), the same derivative text is evaluated on tensors instead, so every
+order of derivative exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from kernels.pointwise import FUNCTIONS as TEXT_FUNCTIONS
+from kernels.pointwise import TABLE, Expr
+from minigrad import dtypes
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import Node, alias, attach, edge, needs_grad
+from minigrad.tensor import Tensor, wrap
+
+Number = bool | int | float
+_NUMBERS = (float, int, bool)
+
+
+class PointwiseNode(Node):
+    """A recorded pointwise call: `steps` compute the gradients, in the compute dtype."""
+
+    __slots__ = ("op", "steps", "params", "dtype")
+
+    def name(self) -> str:
+        return self.op.grad_name
+
+    def backward(self, grads: list[Tensor | None]) -> list[Tensor | None]:
+        g = grads[0]
+        values = self.unpack()
+        if mode.enabled:
+            return self._recorded(g, values)
+        results: list[Tensor | None] = []
+        for step in self.steps:
+            if step is None:
+                results.append(None)
+            elif step.identity:
+                results.append(g)
+            else:
+                arrays = [raw(g if s < 0 else values[s]) for s in step.sources]
+                params = [self.params[i] for i in step.params]
+                kernel = dispatch.active.pointwise
+                results.append(wrap(kernel(step.expr, *arrays, params=params, dtype=self.dtype)))
+        return results
+
+    def _recorded(self, g: Tensor, values: tuple) -> list[Tensor | None]:
+        """The same derivative texts, evaluated on tensors."""
+        *args, y = values or (None,) * (len(self.steps) + 1)
+        if y is not None:
+            y = attach(alias(y), self, 0)
+        operands = [*(self._operand(i, v) for i, v in enumerate(args)), y]
+        results: list[Tensor | None] = []
+        for step in self.steps:
+            if step is None:
+                results.append(None)
+                continue
+            inputs = [g if s < 0 else operands[s] for s in step.sources]
+            params = [self.params[i] for i in step.params]
+            results.append(on_tensors(step.expr)(*inputs, *params))
+        return results
+
+    def _operand(self, i: int, value: Any) -> Any:
+        if value is None or i in self.op.masks:
+            return value
+        if isinstance(value, Tensor):
+            return value if value._array.dtype == self.dtype else value.to(self.dtype)
+        return wrap(np.asarray(value, self.dtype))
+
+
+def raw(value: Any) -> Any:
+    """What a kernel takes: the array of a tensor, or the Python number."""
+    return value._array if isinstance(value, Tensor) else value
+
+
+class Step:
+    """How to compute one gradient: a derivative line and where its arguments come from.
+
+    sources: per argument, -1 for the incoming gradient, else a position among the saved values
+        (the inputs, then the output).
+    """
+
+    __slots__ = ("expr", "sources", "params", "identity")
+
+    def __init__(self, forward: Expr, derivative: Expr) -> None:
+        positions = {"g": -1, "y": len(forward.args)}
+        positions.update({name: i for i, name in enumerate(forward.args)})
+        self.expr = derivative
+        self.sources = tuple(positions[name] for name in derivative.args)
+        self.params = tuple(forward.params.index(name) for name in derivative.params)
+        self.identity = derivative.text == "g"
+
+
+class Pointwise:
+    """A line of the table as an operation on tensors and Python numbers."""
+
+    __slots__ = ("expr", "name", "grad_name", "masks", "domain", "keeps_dtype", "_plans")
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+        self.name = expr.name
+        self.grad_name = "".join(w.capitalize() for w in expr.name.split("_")) + "Backward0"
+        self.masks = frozenset(i for i, a in enumerate(expr.args) if a in expr.masks)
+        self.domain = expr.domain
+        self.keeps_dtype = expr.result == "same"
+        self._plans: dict[tuple, tuple] = {}
+
+    def __call__(self, *args: Tensor | Number, params: tuple = (), out: Any = None) -> Tensor:
+        """Compute, and record where an input asks for it.
+
+        args: tensors that broadcast together, or numbers. params: the line's parameters.
+        out: an array to write (never recorded).
+        """
+        dtype = self.compute_dtype(args)
+        arrays = [a._array if isinstance(a, Tensor) else a for a in args]
+        if len(arrays) > 1:
+            check_broadcast(arrays)
+        result = dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype, out=out)
+        tensor = wrap(result)
+        if mode.enabled and self.expr.grads and out is None:
+            needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
+            if True in needs:
+                self._record(args, params, needs, tensor, dtype)
+        return tensor
+
+    def compute_dtype(self, args: tuple) -> np.dtype:
+        """The NumPy type to compute in: torch's promotion, then the line's domain."""
+        found = None
+        for i, a in enumerate(args):
+            if i in self.masks or type(a) in _NUMBERS:
+                continue
+            if not isinstance(a, Tensor):
+                raise TypeError(f"{self.name}(): argument must be Tensor, not {type(a).__name__}")
+            if found is None:
+                found = a._array.dtype
+            elif a._array.dtype != found:
+                return self._promoted(args)
+        if found is not None and found.kind == "f" and self.domain != "int":
+            return found  # numbers never change a floating type
+        return self._promoted(args)
+
+    def _promoted(self, args: tuple) -> np.dtype:
+        classes: list[np.dtype | None] = [None, None, None]
+        for i, a in enumerate(args):
+            if i in self.masks:
+                continue
+            if isinstance(a, Tensor):
+                rank, dtype = (0 if a._array.ndim else 1), a._array.dtype
+            else:
+                rank, dtype = 2, dtypes.scalar_dtype(a)
+            known = classes[rank]
+            classes[rank] = dtype if known is None else dtypes.promote(known, dtype)
+        dtype = dtypes.combine(*classes)
+        floating = dtypes.category(dtype) == dtypes.FLOATING
+        if self.domain == "float" and not floating:
+            return dtypes.default_numpy()
+        if self.domain == "int" and floating:
+            name = dtypes.from_numpy_dtype(dtype).legacy_name.removesuffix("Tensor")
+            raise NotImplementedError(f'"{self.name}" not implemented for \'{name}\'')
+        return dtype
+
+    def _record(self, args: tuple, params: tuple, needs: tuple, out: Tensor, dtype: Any) -> None:
+        plan = self._plans.get(needs)
+        if plan is None:
+            plan = self._plans[needs] = self._plan(needs)
+        steps, kept, keeps_output = plan
+        array = out._array
+        if steps is None or array.dtype.kind in "bui":
+            return
+        node = PointwiseNode(
+            tuple([edge(a) if need else None for a, need in zip(args, needs, strict=True)]),
+            ((array.shape, array.dtype),),
+        )
+        node.op, node.steps, node.params, node.dtype = self, steps, params, dtype
+        values = [a if keep else None for a, keep in zip(args, kept, strict=True)]
+        values.append(alias(out) if keeps_output else None)
+        if keeps_output or True in kept:
+            node.save(tuple(values))
+        attach(out, node, 0)
+
+    def _plan(self, needs: tuple) -> tuple:
+        """The steps, which inputs they use, and whether they use the output."""
+        steps = []
+        for i, need in enumerate(needs):
+            derivative = self.expr.vjp(i) if need else None
+            steps.append(None if derivative is None else Step(self.expr, derivative))
+        if not any(steps):
+            return None, (), False
+        used = {s for step in steps if step for s in step.sources}
+        return tuple(steps), tuple([i in used for i in range(len(needs))]), len(needs) in used
+
+
+@lru_cache(maxsize=None)
+def on_tensors(expr: Expr) -> Callable:
+    """The text of a table line as a function of tensors."""
+    names = ", ".join(expr.args + expr.params)
+    return eval(f"lambda {names}: {expr.text}", _tensor_namespace())
+
+
+@lru_cache(maxsize=None)
+def _tensor_namespace() -> dict[str, Any]:
+    renamed = {"rint": "round"}
+    space: dict[str, Any] = {n: POINTWISE[renamed.get(n, n)] for n in TEXT_FUNCTIONS}
+    return {**space, "__builtins__": {}}
+
+
+POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE.items()}
+
+
+def check_broadcast(arrays: list) -> tuple[int, ...]:
+    """The common shape of arrays (numbers have none); RuntimeError where there isn't one."""
+    shape: tuple[int, ...] | None = None
+    for array in arrays:
+        if type(array) in _NUMBERS:
+            continue
+        if shape is None:
+            shape = array.shape
+        elif array.shape != shape:
+            shape = broadcast_shape(shape, array.shape)
+    return shape or ()
+
+
+def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that two shapes broadcast to."""
+    ndim = max(len(a), len(b))
+    full_a, full_b = (1,) * (ndim - len(a)) + a, (1,) * (ndim - len(b)) + b
+    result = []
+    for dim, (m, n) in enumerate(zip(full_a, full_b, strict=True)):
+        if m != n and m != 1 and n != 1:
+            raise RuntimeError(
+                f"The size of tensor a ({m}) must match the size of tensor b ({n}) "
+                f"at non-singleton dimension {dim}"
+            )
+        result.append(n if m == 1 else m)
+    return tuple(result)
+
+
+def operand(value: Any) -> Any:
+    """A value as an operand: a tensor, a number, an array made a tensor; None if it is neither."""
+    if isinstance(value, Tensor) or type(value) in _NUMBERS:
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        dtypes.from_numpy_dtype(value.dtype)
+        return wrap(value)
+    return None
+
+
+def into(out: Tensor | None, result: Tensor) -> Tensor:
+    """torch's `out=`: the result written there."""
+    return result if out is None else out.copy_(result.detach())

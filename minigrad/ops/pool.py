@@ -1,0 +1,282 @@
+"""Pooling: maxima and averages over windows, and the adaptive forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import Op
+from minigrad.ops.combine import stack
+from minigrad.ops.conv import Pair, pair
+from minigrad.ops.matmul import matmul
+from minigrad.tensor import Tensor, export, wrap
+
+
+class MaxPool2d(Op):
+    """Maximum over windows: (y, positions in the flattened H * W plane)."""
+
+    saves = ()
+    saves_outputs = (1,)
+    grad_name = "MaxPool2DWithIndicesBackward0"
+
+    @staticmethod
+    def forward(x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> Any:
+        return dispatch.active.max_pool2d(x, kernel, stride, padding, dilation, ceil_mode)
+
+    @staticmethod
+    def vjp(
+        ctx: Any, g: Tensor, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
+    ) -> tuple:
+        (indices,) = ctx.tensors()
+        shape = ctx.shapes[0]
+        if mode.enabled:
+            n, c, h, w = shape
+            zeros = wrap(np.zeros((n, c, h * w), g._array.dtype))
+            flat = zeros.scatter_add(2, indices.flatten(2), g.flatten(2))
+            return (flat.reshape(shape),)
+        array = dispatch.active.max_pool2d_backward(
+            g._array, indices._array, shape, kernel, stride, padding, dilation
+        )
+        return (wrap(array),)
+
+
+class AvgPool2d(Op):
+    """Mean over windows."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any, **setting: Any) -> Any:
+        return dispatch.active.avg_pool2d(x, **setting)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, **setting: Any) -> tuple:
+        return (AvgPool2dGradient.apply(g, shape=ctx.shapes[0], **setting),)
+
+
+class AvgPool2dGradient(Op):
+    """The gradient of AvgPool2d, linear in g."""
+
+    saves = ()
+    grad_name = "AvgPool2DBackwardBackward0"
+
+    @staticmethod
+    def forward(g: Any, shape: tuple, **setting: Any) -> Any:
+        return dispatch.active.avg_pool2d_backward(g, shape, **setting)
+
+    @staticmethod
+    def vjp(ctx: Any, h: Tensor, shape: tuple, **setting: Any) -> tuple:
+        return (AvgPool2d.apply(h, **setting),)
+
+
+def _windows(kernel: Any, stride: Any, padding: Any) -> tuple[Pair, Pair, Pair]:
+    kernel = pair(kernel, "kernel_size")
+    stride = kernel if stride is None or stride == () else pair(stride, "stride")
+    padding = pair(padding, "padding")
+    if min(stride) <= 0:
+        raise RuntimeError("stride should not be zero")
+    if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
+        raise RuntimeError(
+            f"pad should be at most half of effective kernel size, but got pad={max(padding)}, "
+            f"kernel_size={max(kernel)}"
+        )
+    return kernel, stride, padding
+
+
+def _batched(name: str, x: Tensor, dims: int) -> Tensor:
+    if x._array.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"{name}: Expected {dims + 1}D or {dims + 2}D input, but got {list(x.shape)}"
+        )
+    return x if x._array.ndim == dims + 2 else x.unsqueeze(0)
+
+
+def _check_output(name: str, x: Tensor, kernel: Pair, padding: Pair, dilation: Pair) -> None:
+    size = x._array.shape[2:]
+    for n, k, p, d in zip(size, kernel, padding, dilation, strict=True):
+        if n + 2 * p < d * (k - 1) + 1:
+            raise RuntimeError(
+                f"{name}: Given input size: {list(size)} and kernel {list(kernel)}: calculated "
+                "output size is too small"
+            )
+
+
+@export(method=False)
+def max_pool2d(
+    input: Tensor,  # noqa: A002
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Maximum over windows of (N, C, H, W) or (C, H, W); stride defaults to the window."""
+    x = _batched("max_pool2d", input, 2)
+    kernel, step, pads = _windows(kernel_size, stride, padding)
+    dilation = pair(dilation, "dilation")
+    _check_output("max_pool2d", x, kernel, pads, dilation)
+    y, indices = MaxPool2d.apply(
+        x, kernel=kernel, stride=step, padding=pads, dilation=dilation, ceil_mode=ceil_mode
+    )
+    if input._array.ndim == 3:
+        y, indices = y.squeeze(0), indices.squeeze(0)
+    return (y, indices) if return_indices else y
+
+
+def _first(value: Any) -> Any:
+    return value if value is None or isinstance(value, int) else value[0]
+
+
+@export(method=False)
+def max_pool1d(
+    input: Tensor,  # noqa: A002
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Maximum over windows of (N, C, L) or (C, L)."""
+    kernel = _first(kernel_size)
+    step = kernel if stride is None else _first(stride)
+    found = max_pool2d(
+        _batched("max_pool1d", input, 1).unsqueeze(2),
+        (1, kernel),
+        (1, step),
+        (0, _first(padding)),
+        (1, _first(dilation)),
+        ceil_mode,
+        True,
+    )
+    y, indices = [t.squeeze(2) if input._array.ndim == 3 else t.squeeze(2).squeeze(0) for t in found]
+    return (y, indices) if return_indices else y
+
+
+@export(method=False)
+def avg_pool2d(
+    input: Tensor,  # noqa: A002
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Mean over windows of (N, C, H, W) or (C, H, W); stride defaults to the window."""
+    x = _batched("avg_pool2d", input, 2)
+    kernel, step, pads = _windows(kernel_size, stride, padding)
+    if divisor_override == 0:
+        raise RuntimeError("divisor must be not zero")
+    _check_output("avg_pool2d", x, kernel, pads, (1, 1))
+    y = AvgPool2d.apply(
+        x,
+        kernel=kernel,
+        stride=step,
+        padding=pads,
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+        divisor_override=divisor_override,
+    )
+    return y if input._array.ndim == 4 else y.squeeze(0)
+
+
+@export(method=False)
+def avg_pool1d(
+    input: Tensor,  # noqa: A002
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Mean over windows of (N, C, L) or (C, L)."""
+    kernel = _first(kernel_size)
+    step = kernel if stride is None else _first(stride)
+    x = _batched("avg_pool1d", input, 1).unsqueeze(2)
+    y = avg_pool2d(x, (1, kernel), (1, step), (0, _first(padding)), ceil_mode, count_include_pad)
+    return y.squeeze(2) if input._array.ndim == 3 else y.squeeze(2).squeeze(0)
+
+
+def _target_size(output_size: Any, size: tuple) -> tuple[int, ...]:
+    """The output size: None keeps a length."""
+    if isinstance(output_size, int) or output_size is None:
+        output_size = (output_size,) * len(size)
+    return tuple([n if o is None else int(o) for o, n in zip(output_size, size, strict=True)])
+
+
+def _bounds(n: int, out: int) -> list[tuple[int, int]]:
+    """Window i of an adaptive pool: floor(i n / out) up to ceil((i + 1) n / out)."""
+    return [(i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
+
+
+def _averaging(n: int, out: int, dtype: Any) -> Tensor:
+    """The (out, n) matrix that averages each window."""
+    rows = np.zeros((out, n), dtype)
+    for i, (a, b) in enumerate(_bounds(n, out)):
+        rows[i, a:b] = 1 / (b - a)
+    return wrap(rows)
+
+
+@export(method=False)
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
+    """Averages of (..., H, W) over windows that give `output_size`.
+
+    Equal windows are an ordinary average pool; unequal ones two products with averaging matrices.
+    """
+    x = _batched("adaptive_avg_pool2d", input, 2)
+    h, w = x._array.shape[2:]
+    oh, ow = _target_size(output_size, (h, w))
+    if h % oh == 0 and w % ow == 0:
+        y = avg_pool2d(x, (h // oh, w // ow))
+    else:
+        dtype = x._array.dtype
+        rows, columns = _averaging(h, oh, dtype), _averaging(w, ow, dtype)
+        y = matmul(matmul(rows, x), columns.t())
+    return y if input._array.ndim == 4 else y.squeeze(0)
+
+
+@export(method=False)
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
+    """Averages of (..., L) over windows that give `output_size`."""
+    return adaptive_avg_pool2d(input.unsqueeze(-2), (1, _first(output_size))).squeeze(-2)
+
+
+@export(method=False)
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
+    """Maxima of (..., H, W) over windows that give `output_size`."""
+    x = _batched("adaptive_max_pool2d", input, 2)
+    h, w = x._array.shape[2:]
+    oh, ow = _target_size(output_size, (h, w))
+    if h % oh == 0 and w % ow == 0:
+        y, indices = max_pool2d(x, (h // oh, w // ow), return_indices=True)
+    else:
+        y, indices = _unequal_maxima(x, oh, ow)
+    if input._array.ndim == 3:
+        y, indices = y.squeeze(0), indices.squeeze(0)
+    return (y, indices) if return_indices else y
+
+
+def _unequal_maxima(x: Tensor, oh: int, ow: int) -> tuple[Tensor, Tensor]:
+    h, w = x._array.shape[2:]
+    values, places = [], []
+    for top, bottom in _bounds(h, oh):
+        for left, right in _bounds(w, ow):
+            window = x[:, :, top:bottom, left:right].flatten(2)
+            best, at = window.max(2)
+            width = right - left
+            values.append(best)
+            places.append((at // width + top) * w + at % width + left)
+    shape = (*x._array.shape[:2], oh, ow)
+    return stack(values, 2).reshape(shape), stack(places, 2).reshape(shape)
+
+
+@export(method=False)
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
+    """Maxima of (..., L) over windows that give `output_size`."""
+    y, indices = adaptive_max_pool2d(input.unsqueeze(-2), (1, _first(output_size)), True)
+    return (y.squeeze(-2), indices.squeeze(-2)) if return_indices else y.squeeze(-2)

@@ -1,0 +1,480 @@
+"""Reductions: sums, means, extrema, norms, and what is composed of them."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from minigrad import dtypes
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import Op
+from minigrad.backends import array_module
+from minigrad.ops.pointwise import POINTWISE, into
+from minigrad.tensor import Tensor, export, normalize_dim, wrap
+
+Dims = int | Sequence[int] | None
+
+
+class Sum(Op):
+    """Sum over axes (None: all)."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any, axes: tuple | None, keepdim: bool, dtype: Any) -> Any:
+        return dispatch.active.reduce("sum", x, axes, keepdim, dtype)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool, dtype: Any) -> tuple:
+        return (spread(g, ctx.shapes[0], axes, keepdim),)
+
+
+class Mean(Op):
+    """Mean over axes."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any, axes: tuple | None, keepdim: bool, dtype: Any) -> Any:
+        return dispatch.active.reduce("mean", x, axes, keepdim, dtype)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool, dtype: Any) -> tuple:
+        shape = ctx.shapes[0]
+        count = 1
+        for i in range(len(shape)) if axes is None else axes:
+            count *= shape[i]
+        return (spread(g / count if count else g, shape, axes, keepdim),)
+
+
+class Prod(Op):
+    """Product over axes."""
+
+    saves = (0,)
+    saves_outputs = (0,)
+
+    @staticmethod
+    def forward(x: Any, axes: tuple | None, keepdim: bool, dtype: Any) -> Any:
+        return dispatch.active.reduce("prod", x, axes, keepdim, dtype)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool, dtype: Any) -> tuple:
+        x, y = ctx.tensors()
+        shape = ctx.shapes[0]
+        if x._array.all():
+            return (spread(g * y, shape, axes, keepdim) / x,)
+        return (spread(g, shape, axes, keepdim) * _product_of_others(x, axes),)
+
+
+def _product_of_others(x: Tensor, axes: tuple | None) -> Tensor:
+    """For every element, the product of the others of its group: exact where some are zero.
+
+    The group becomes rows of an n by n matrix with ones on the diagonal; O(n^2) memory, and only
+    used where x has zeros.
+    """
+    ndim = x._array.ndim
+    axes = tuple(range(ndim)) if axes is None else axes
+    kept = [d for d in range(ndim) if d not in axes]
+    order = [*kept, *axes]
+    moved = x.permute(order)
+    group = moved.flatten(len(kept)) if axes else moved.unsqueeze(-1)
+    n = group._array.shape[-1]
+    eye = wrap(array_module(x._array).eye(n, dtype=bool))
+    rows = group.unsqueeze(-2).expand(*group._array.shape[:-1], n, n).masked_fill(eye, 1)
+    others = prod(rows, -1).reshape(moved._array.shape)
+    inverse = [order.index(d) for d in range(ndim)]
+    return others.permute(inverse)
+
+
+class Extremum(Op):
+    """max or min over axes; equal winners share the gradient."""
+
+    saves = (0,)
+    saves_outputs = (0,)
+
+    @staticmethod
+    def forward(x: Any, name: str, axes: tuple | None, keepdim: bool) -> Any:
+        return dispatch.active.reduce(name, x, axes, keepdim)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, name: str, axes: tuple | None, keepdim: bool) -> tuple:
+        x, y = ctx.tensors()
+        shape = ctx.shapes[0]
+        wins = POINTWISE["eq"](x, spread(y.detach(), shape, axes, keepdim)).to(g.dtype)
+        count = spread(sum(wins, axes), shape, axes, False)
+        return (spread(g, shape, axes, keepdim) * (wins / count),)
+
+
+class Norm2(Op):
+    """Euclidean norm over axes; the gradient at zero is zero."""
+
+    saves = (0,)
+    saves_outputs = (0,)
+    grad_name = "LinalgVectorNormBackward0"
+
+    @staticmethod
+    def forward(x: Any, axes: tuple | None, keepdim: bool) -> Any:
+        return dispatch.active.reduce("norm2", x, axes, keepdim)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool) -> tuple:
+        x, y = ctx.tensors()
+        shape = ctx.shapes[0]
+        scaled = (g / y).masked_fill(POINTWISE["eq"](y, 0), 0)
+        return (x * spread(scaled, shape, axes, keepdim),)
+
+
+class CumSum(Op):
+    """Running sum along a dimension."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any, dim: int) -> Any:
+        return dispatch.active.cumsum(x, dim)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
+        return (CumSum.apply(g.flip(dim), dim=dim).flip(dim),)
+
+
+def spread(g: Tensor, shape: tuple, axes: tuple | None, keepdim: bool) -> Tensor:
+    """A reduced tensor expanded to the shape before the reduction."""
+    if axes is not None and not keepdim and g._array.ndim != len(shape):
+        kept = tuple([1 if i in axes else n for i, n in enumerate(shape)])
+        g = g.reshape(kept)
+    return g.expand(shape)
+
+
+def axes_of(dim: Any, ndim: int) -> tuple[int, ...] | None:
+    """`dim=` as sorted non-negative axes; None (or an empty sequence) for all."""
+    if dim is None:
+        return None
+    if isinstance(dim, int):
+        return (normalize_dim(dim, ndim),) if ndim else None
+    axes = tuple(sorted([normalize_dim(d, ndim) for d in dim]))
+    if len(set(axes)) != len(axes):
+        raise RuntimeError(f"dim {axes} appears multiple times in the list of dims")
+    return (axes or None) if ndim else None
+
+
+def one_dim(dim: Any, axis: Any) -> Any:
+    """torch takes NumPy's spelling `axis=` everywhere."""
+    return axis if dim is None else dim
+
+
+def _sum_dtype(x: Tensor, dtype: Any) -> np.dtype:
+    if dtype is not None:
+        return dtypes.to_numpy_dtype(dtype)
+    found = x._array.dtype
+    return found if found.kind not in "bui" else np.dtype(np.int64)
+
+
+@export()
+def sum(  # noqa: A001
+    input: Tensor,  # noqa: A002
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Dims = None,
+    keepdims: bool = False,
+    out: Any = None,
+) -> Tensor:
+    """Sum over `dim` (all dimensions for None); integers give int64."""
+    dim = axis if dim is None else dim
+    array = input._array
+    axes = None if dim is None else axes_of(dim, array.ndim)
+    if dtype is None and array.dtype.kind == "f":
+        target = array.dtype
+    else:
+        target = _sum_dtype(input, dtype)
+    result = Sum.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
+    return result if out is None else into(out, result)
+
+
+@export()
+def mean(
+    input: Tensor,  # noqa: A002
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Dims = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """Mean over `dim`; needs a floating dtype."""
+    dim = one_dim(dim, axis)
+    target = input._array.dtype if dtype is None else dtypes.to_numpy_dtype(dtype)
+    if dtypes.category(target) != dtypes.FLOATING:
+        name = dtypes.from_numpy_dtype(target).legacy_name.removesuffix("Tensor")
+        raise RuntimeError(
+            "mean(): could not infer output dtype. Input dtype must be either a floating point or "
+            f"complex dtype. Got: {name}"
+        )
+    axes = axes_of(dim, input._array.ndim)
+    return Mean.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
+
+
+@export()
+def prod(
+    input: Tensor,  # noqa: A002
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """Product over one dimension, or all."""
+    axes = axes_of(dim, input._array.ndim)
+    return Prod.apply(input, axes=axes, keepdim=keepdim, dtype=_sum_dtype(input, dtype))
+
+
+def _truth(name: str) -> None:
+    def function(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+        axes = axes_of(dim, input._array.ndim)
+        return wrap(dispatch.active.reduce(name, input._array, axes, keepdim))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Whether {name} elements (over `dim`) are non-zero."
+    export()(function)
+
+
+_truth("any")
+_truth("all")
+
+_Max = namedtuple("max", ["values", "indices"])
+_Min = namedtuple("min", ["values", "indices"])
+
+
+def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:
+    if x._array.size:
+        return
+    if dim is None:
+        raise RuntimeError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+            "reduction dim with the 'dim' argument."
+        )
+    if x._array.shape[dim] == 0:
+        raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
+
+
+def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    axes = None if dim is None else axes_of(dim, x._array.ndim)
+    _check_not_empty(name, x, None if axes is None else axes[0])
+    return wrap(dispatch.active.reduce(name, x._array, axes, keepdim))
+
+
+def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwargs: dict) -> Any:
+    dim = kwargs.pop("dim", kwargs.pop("axis", args[0] if args else None))
+    other = kwargs.pop("other", None)
+    if len(args) > 1:
+        keepdim = args[1]
+    if isinstance(dim, Tensor) or other is not None:
+        return POINTWISE[f"{name}imum"](x, dim if other is None else other)
+    if kwargs:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    if dim is None:
+        _check_not_empty(name, x, None)
+        return Extremum.apply(x, name=name, axes=None, keepdim=False)
+    if not x._array.ndim:
+        return pair(x.clone(), wrap(np.zeros((), np.int64)))
+    place = normalize_dim(dim, x._array.ndim)
+    _check_not_empty(name, x, place)
+    indices = wrap(dispatch.active.reduce(f"arg{name}", x._array, (place,), True))
+    if mode.enabled and x.requires_grad:
+        values = x.gather(place, indices)
+        values = values if keepdim else values.squeeze(place)
+    else:
+        values = wrap(dispatch.active.reduce(name, x._array, (place,), keepdim))
+    return pair(values, indices if keepdim else indices.squeeze(place))
+
+
+@export()
+def max(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:  # noqa: A001, A002
+    """max(input): the largest element. max(input, dim, keepdim): (values, indices).
+    max(input, other): element by element."""
+    return _extremum("max", _Max, input, args, keepdim, kwargs)
+
+
+@export()
+def min(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:  # noqa: A001, A002
+    """min(input): the smallest element. min(input, dim, keepdim): (values, indices).
+    min(input, other): element by element."""
+    return _extremum("min", _Min, input, args, keepdim, kwargs)
+
+
+@export()
+def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    """Maximum over several dimensions; equal winners share the gradient."""
+    return Extremum.apply(input, name="max", axes=axes_of(dim, input._array.ndim), keepdim=keepdim)
+
+
+@export()
+def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    """Minimum over several dimensions; equal winners share the gradient."""
+    return Extremum.apply(input, name="min", axes=axes_of(dim, input._array.ndim), keepdim=keepdim)
+
+
+@export()
+def argmax(
+    input: Tensor,  # noqa: A002
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: int | None = None,
+) -> Tensor:
+    """Position of the largest element (in the flattened tensor if `dim` is None)."""
+    return _positions("argmax", input, one_dim(dim, axis), keepdim)
+
+
+@export()
+def argmin(
+    input: Tensor,  # noqa: A002
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: int | None = None,
+) -> Tensor:
+    """Position of the smallest element (in the flattened tensor if `dim` is None)."""
+    return _positions("argmin", input, one_dim(dim, axis), keepdim)
+
+
+@export()
+def var(
+    input: Tensor,  # noqa: A002
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: int | None = None,
+    axis: Dims = None,
+) -> Tensor:
+    """Variance over `dim`, divided by N - correction (1 unless `unbiased=False`)."""
+    if isinstance(dim, bool):  # torch's var(input, unbiased)
+        dim, unbiased = None, dim
+    if not input.is_floating_point():
+        raise RuntimeError("std and var only support floating point and complex dtypes")
+    dim = one_dim(dim, axis)
+    correction = int(unbiased) if correction is None else correction
+    centre = mean(input, dim, keepdim=True)
+    count = input._array.size // (centre._array.size or 1)
+    total = sum(POINTWISE["square"](input - centre), dim, keepdim)
+    return total / (count - correction) if count > correction else total * float("nan")
+
+
+@export()
+def std(
+    input: Tensor,  # noqa: A002
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: int | None = None,
+    axis: Dims = None,
+) -> Tensor:
+    """Square root of `var`."""
+    return POINTWISE["sqrt"](
+        var(input, dim, unbiased, keepdim, correction=correction, axis=axis)
+    )
+
+
+@export(method=False)
+def var_mean(input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) -> tuple:  # noqa: A002
+    """(var, mean)."""
+    return var(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
+
+
+@export(method=False)
+def std_mean(input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) -> tuple:  # noqa: A002
+    """(std, mean)."""
+    return std(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
+
+
+@export()
+def norm(
+    input: Tensor,  # noqa: A002
+    p: float | str | None = "fro",
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """(sum of |x| ** p) ** (1 / p) over `dim`; p may be "fro" (2), inf, -inf or 0."""
+    x = input if dtype is None else input.to(dtype)
+    if not x.is_floating_point():
+        name = x.dtype.legacy_name.removesuffix("Tensor")
+        raise RuntimeError(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. "
+            f"Got {name}"
+        )
+    axes = axes_of(dim, x._array.ndim)
+    if p in (None, "fro", 2):
+        return Norm2.apply(x, axes=axes, keepdim=keepdim)
+    size = POINTWISE["abs"](x)
+    if p == float("inf"):
+        return amax(size, axes, keepdim)
+    if p == -float("inf"):
+        return amin(size, axes, keepdim)
+    if p == 0:
+        return sum(POINTWISE["ne"](x, 0).to(x.dtype), axes, keepdim)
+    if p == 1:
+        return sum(size, axes, keepdim)
+    if not isinstance(p, int | float):
+        raise RuntimeError(f"norm: expected a number, 'fro' or inf for p, got {p!r}")
+    return sum(size**p, axes, keepdim) ** (1.0 / p)
+
+
+@export()
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:  # noqa: A002
+    """The p-norm of input - other."""
+    return norm(input - other, p)
+
+
+@export()
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:  # noqa: A002
+    """log(sum(exp(x))) over `dim`, shifted by the maximum so that nothing overflows."""
+    x = input if input.is_floating_point() else input.to(dtypes.get_default_dtype())
+    shift = amax(x.detach(), dim, keepdim=True)
+    shift = shift.masked_fill(POINTWISE["isinf"](shift), 0)
+    total = sum(POINTWISE["exp"](x - shift), dim, keepdim)
+    return POINTWISE["log"](total) + (shift if keepdim else shift.reshape(total._array.shape))
+
+
+@export()
+def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None) -> Tensor:  # noqa: A002
+    """Running sum along `dim`; integers give int64."""
+    place = normalize_dim(one_dim(dim, axis), input._array.ndim)
+    x = input.to(dtypes.from_numpy_dtype(_sum_dtype(input, dtype)))
+    return CumSum.apply(x, dim=place) if x._array.ndim else x.clone()
+
+
+@export()
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    """Running product along `dim`."""
+    x = input.to(dtypes.from_numpy_dtype(_sum_dtype(input, dtype)))
+    place = normalize_dim(dim, x._array.ndim)
+    n = x._array.shape[place]
+    last = x.movedim(place, -1)
+    lower = wrap(array_module(x._array).tri(n, dtype=bool))
+    rows = last.unsqueeze(-2).expand(*last._array.shape[:-1], n, n)
+    return prod(rows.masked_fill(~lower, 1), -1).movedim(-1, place)
+
+
+@export()
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:  # noqa: A002
+    """How many elements differ from zero."""
+    return sum(POINTWISE["ne"](input, 0), dim)
+
+
+@export()
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002
+    """The lower median: a tensor, or with `dim` (values, indices)."""
+    if dim is None:
+        flat = input.reshape(-1)
+        return flat.kthvalue((flat._array.size + 1) // 2).values
+    count = input._array.shape[normalize_dim(dim, input._array.ndim)]
+    return input.kthvalue((count + 1) // 2, dim, keepdim)

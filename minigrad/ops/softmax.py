@@ -1,0 +1,163 @@
+"""Softmax, log-softmax and the fused cross entropy, with their fused gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels import dispatch
+from minigrad import dtypes
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import Op
+from minigrad.ops.pointwise import POINTWISE
+from minigrad.tensor import Tensor, export, normalize_dim, wrap
+
+
+class Softmax(Op):
+    """exp(x) / sum(exp(x)) along a dimension."""
+
+    saves = ()
+    saves_outputs = (0,)
+
+    @staticmethod
+    def forward(x: Any, dim: int) -> Any:
+        return dispatch.active.softmax(x, dim)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
+        (y,) = ctx.tensors()
+        if mode.enabled:
+            return (y * (g - (g * y).sum(dim, keepdim=True)),)
+        return (wrap(dispatch.active.softmax_backward(g._array, y._array, dim)),)
+
+
+class LogSoftmax(Op):
+    """x - logsumexp(x) along a dimension."""
+
+    saves = ()
+    saves_outputs = (0,)
+
+    @staticmethod
+    def forward(x: Any, dim: int) -> Any:
+        return dispatch.active.log_softmax(x, dim)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
+        (y,) = ctx.tensors()
+        if mode.enabled:
+            return (g - POINTWISE["exp"](y) * g.sum(dim, keepdim=True),)
+        return (wrap(dispatch.active.log_softmax_backward(g._array, y._array, dim)),)
+
+
+class CrossEntropy(Op):
+    """Losses (N,) of logits (N, C) against class indices, and the log-sum-exp (N,)."""
+
+    saves_outputs = (1,)
+
+    @staticmethod
+    def forward(logits: Any, target: Any, weight: Any, ignore_index: int, smoothing: float) -> Any:
+        return dispatch.active.cross_entropy(
+            logits, target, weight, ignore_index=ignore_index, label_smoothing=smoothing
+        )
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, ignore_index: int, smoothing: float) -> tuple:
+        logits, target, weight, lse = ctx.tensors()
+        if mode.enabled:
+            wanted = _wanted(logits, target, weight, ignore_index, smoothing)
+            probability = POINTWISE["exp"](LogSoftmax.apply(logits, dim=1))
+            return (g.unsqueeze(1) * (probability * wanted.sum(1, keepdim=True) - wanted), None, None)
+        array = dispatch.active.cross_entropy_backward(
+            g._array,
+            logits._array,
+            lse._array,
+            target._array,
+            None if weight is None else weight._array,
+            ignore_index,
+            smoothing,
+        )
+        return (wrap(array), None, None)
+
+
+def _wanted(logits: Tensor, target: Tensor, weight: Any, ignore: int, smoothing: float) -> Tensor:
+    """The weights q (N, C) for which the loss is -sum(q * log_softmax(logits))."""
+    classes = logits._array.shape[1]
+    used = POINTWISE["ne"](target, ignore)
+    safe = target.masked_fill(~used, 0)
+    hot = POINTWISE["eq"](safe.unsqueeze(1), wrap(_arange(logits, classes))).to(logits.dtype)
+    smooth = hot * (1 - smoothing) + smoothing / classes
+    if weight is not None:
+        smooth = smooth * weight
+    return smooth.masked_fill(~used.unsqueeze(1), 0)
+
+
+def _arange(x: Tensor, n: int) -> Any:
+    from minigrad.backends import array_module
+
+    return array_module(x._array).arange(n)
+
+
+def _prepared(name: str, x: Tensor, dim: int | None, dtype: Any) -> tuple[Tensor, int]:
+    if dtype is not None:
+        x = x.to(dtype)
+    if not x.is_floating_point():
+        legacy = x.dtype.legacy_name.removesuffix("Tensor")
+        raise NotImplementedError(
+            f"\"{name}_lastdim_kernel_impl\" not implemented for '{legacy}'; pass dtype="
+        )
+    if dim is None:  # torch's legacy choice
+        dim = 0 if x._array.ndim in (0, 1, 3) else 1
+    return x, normalize_dim(dim, x._array.ndim)
+
+
+@export()
+def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:  # noqa: A002
+    """exp(x) / sum(exp(x)) along `dim`."""
+    x, place = _prepared("softmax", input, dim, dtype)
+    return Softmax.apply(x, dim=place) if x._array.ndim else x * 0 + 1
+
+
+@export()
+def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:  # noqa: A002
+    """log(softmax(x)) along `dim`, computed without overflow."""
+    x, place = _prepared("log_softmax", input, dim, dtype)
+    return LogSoftmax.apply(x, dim=place) if x._array.ndim else x * 0
+
+
+def check_class_target(logits: Tensor, target: Tensor, ignore_index: int) -> None:
+    """Errors of cross_entropy and nll_loss for (N, C) logits and (N,) class indices."""
+    a, t = logits._array, target._array
+    if dtypes.category(t.dtype) != dtypes.INTEGER:
+        legacy = target.dtype.legacy_name.removesuffix("Tensor")
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {legacy}")
+    if a.ndim != 2 or t.shape != a.shape[:1]:
+        batch = (a.shape[0] if a.ndim else 0, t.shape[0] if t.ndim else 0)
+        raise ValueError(
+            f"Expected input batch_size ({batch[0]}) to match target batch_size ({batch[1]})."
+        )
+    wrong = (t != ignore_index) & ((t < 0) | (t >= a.shape[1]))
+    if wrong.any():
+        raise IndexError(f"Target {int(t[wrong][0])} is out of bounds.")
+
+
+def cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Losses (N,) of logits (N, C) against class indices (N,), not reduced; 0 where ignored.
+
+    weight (C,) scales classes. `nn.functional.cross_entropy` adds reductions, more dimensions and
+    probability targets.
+    """
+    check_class_target(logits, target, ignore_index)
+    if weight is not None and weight._array.shape != logits._array.shape[1:]:
+        raise RuntimeError(
+            "cross_entropy: weight tensor should be defined either for all "
+            f"{logits._array.shape[1]} classes or no classes but got weight tensor of shape: "
+            f"{list(weight.shape)}"
+        )
+    return CrossEntropy.apply(
+        logits, target, weight, ignore_index=ignore_index, smoothing=label_smoothing
+    )[0]

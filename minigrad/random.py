@@ -1,0 +1,366 @@
+"""Random numbers: Philox, a counter-based generator, so the same seed gives the same numbers on
+every backend and device (Salmon, Moraes, Dror and Shaw: Parallel random numbers, 2011).
+
+A generator is a seed and a count of calls. Element i of call c is a function of (seed, c, i) alone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from minigrad import dtypes
+from minigrad.autograd.mode import no_grad
+from minigrad.creation import _shape, finish, place
+from minigrad.ops.inplace import check_writable, write
+from minigrad.tensor import Tensor, device, export, wrap
+
+_DEFAULT_SEED = 67280421310721  # torch's
+
+
+class Generator:
+    """A source of random numbers with a seed of its own; safe to share between threads."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = place(device)
+        self._lock = threading.Lock()
+        self._seed, self._calls = _DEFAULT_SEED, 0
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from `seed` (an integer of up to 64 bits)."""
+        if not -(2**63) <= int(seed) < 2**64:
+            raise RuntimeError(f"Overflow when unpacking long long: seed {seed} has over 64 bits")
+        with self._lock:
+            self._seed, self._calls = int(seed) % 2**64, 0
+        return self
+
+    def seed(self) -> int:
+        """Start again from a seed of the operating system, and return it."""
+        value = int.from_bytes(os.urandom(8), "little") >> 1
+        self.manual_seed(value)
+        return value
+
+    def initial_seed(self) -> int:
+        """The seed that the numbers started from."""
+        return self._seed
+
+    def next_call(self) -> tuple[int, int]:
+        """(seed, offset) for the kernels of one call."""
+        with self._lock:
+            self._calls += 1
+            return self._seed, self._calls - 1
+
+    def get_state(self) -> Tensor:
+        """Seed and position as 16 bytes (uint8)."""
+        return wrap(np.array([self._seed, self._calls], np.uint64).view(np.uint8))
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Go back to a state of `get_state`."""
+        state = new_state._array
+        if state.dtype != np.uint8 or state.shape != (16,):
+            raise RuntimeError(
+                f"Generator: expected a state of 16 bytes (uint8), got {list(state.shape)} of "
+                f"{new_state.dtype}"
+            )
+        with self._lock:
+            self._seed, self._calls = (int(v) for v in state.view(np.uint64))
+
+    def __getstate__(self) -> dict:
+        return {"device": self.device, "_seed": self._seed, "_calls": self._calls}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator again from `seed`."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Start the default generator again from a seed of the operating system."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The default generator's state."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Put the default generator back."""
+    default_generator.set_state(new_state)
+
+
+def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: device) -> Any:
+    """Numbers of the kernel `uniform` or `normal`."""
+    source = generator or default_generator
+    wide = target if target in (np.float32, np.float64) else np.dtype(np.float32)
+    array = getattr(dispatch.active, kind)(shape, *source.next_call(), wide)
+    if where.type != "cpu":
+        from minigrad.backends import device_module
+
+        array = device_module("cuda").asarray(array)
+    return array if wide == target else array.astype(target)
+
+
+def words(count: int, generator: Generator | None) -> np.ndarray:
+    """`count` random 32-bit words."""
+    source = generator or default_generator
+    return dispatch.active.philox_uint32(count, *source.next_call())
+
+
+def _floating(name: str, dtype: Any) -> np.dtype:
+    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
+    if dtypes.category(target) != dtypes.FLOATING:
+        legacy = dtypes.from_numpy_dtype(target).legacy_name.removesuffix("Tensor")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{legacy}'")
+    return target
+
+
+def _sampler(name: str, kind: str, what: str) -> None:
+    def function(
+        *size: Any,
+        generator: Generator | None = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        out: Any = None,
+        pin_memory: bool = False,
+        **named: Any,
+    ) -> Tensor:
+        shape = _shape(size, named.pop("size", None))
+        if named:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        array = _draw(kind, shape, _floating(name, dtype), generator, place(device))
+        return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
+
+    def like(
+        input: Tensor,  # noqa: A002
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        generator: Generator | None = None,
+    ) -> Tensor:
+        return function(
+            input._array.shape,
+            dtype=dtype or input.dtype,
+            device=device or input.device,
+            requires_grad=requires_grad,
+            generator=generator,
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{what}; sizes one by one or as a sequence."
+    like.__name__ = like.__qualname__ = f"{name}_like"
+    like.__doc__ = f"{what}, with the shape and dtype of another tensor."
+    export(method=False)(function)
+    export(method=False)(like)
+
+
+_sampler("rand", "uniform", "Uniform random numbers in [0, 1)")
+_sampler("randn", "normal", "Standard normal random numbers")
+
+
+def _integers(low: int, high: int, shape: tuple, generator: Generator | None) -> np.ndarray:
+    """int64 in [low, high): a random word (two for wide ranges) modulo the range, as torch does."""
+    if low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    count = int(np.prod(shape, dtype=np.int64))
+    if high - low > 2**32:
+        pairs = words(2 * count, generator).astype(np.uint64)
+        values = (pairs[::2] << np.uint64(32)) | pairs[1::2]
+    else:
+        values = words(count, generator).astype(np.uint64)
+    return ((values % np.uint64(high - low)).astype(np.int64) + low).reshape(shape)
+
+
+@export(method=False)
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Random integers in [low, high), int64 unless given; `randint(high, size)` starts at 0."""
+    if size is None and not isinstance(high, int):
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    if size is None:
+        raise TypeError("randint() missing the argument 'size'")
+    array = _integers(int(low), int(high), _shape((size,)), generator)
+    target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
+    result = finish(array.astype(target, copy=False), requires_grad)
+    return result if device is None else result.to(device)
+
+
+@export(method=False)
+def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    """Random integers in [low, high) with the shape and dtype of another tensor."""
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, input._array.shape, dtype=dtype or input.dtype, device=input.device)
+
+
+@export(method=False)
+def randperm(
+    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """0 .. n-1 in random order (int64): the order that sorts random 64-bit keys."""
+    pairs = words(2 * n, generator).astype(np.uint64)
+    order = np.argsort((pairs[:n] << np.uint64(32)) | pairs[n:], kind="stable")
+    target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
+    result = wrap(order.astype(target, copy=False))
+    return result if device is None else result.to(device)
+
+
+@export(method=False)
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """mean + std * standard normal numbers; mean and std are numbers (with `size`) or tensors."""
+    if isinstance(mean, Tensor) or isinstance(std, Tensor):
+        wide = mean + 0 * std if isinstance(mean, Tensor) else std
+        noise = _draw("normal", wide._array.shape, wide._array.dtype, generator, wide.device)
+        with no_grad():
+            return mean + std * wrap(noise)
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if size is None:
+        raise TypeError("normal() missing the argument 'size'")
+    target = _floating("normal", dtype)
+    array = _draw("normal", _shape((size,)), target, generator, place(device))
+    return finish((array * target.type(std) + target.type(mean)), requires_grad)
+
+
+@export()
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:  # noqa: A002
+    """1 with the probability given by each element (or by p), else 0."""
+    probability = input._array if p is None else p
+    if p is None and input._array.size and not (
+        (probability >= 0) & (probability <= 1)
+    ).all():
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    target = input._array.dtype
+    u = _draw("uniform", input._array.shape, np.dtype(np.float64), generator, input.device)
+    return wrap((u < probability).astype(target))
+
+
+@export()
+def multinomial(
+    input: Tensor,  # noqa: A002
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Positions (int64) drawn with probability proportional to each row's weights.
+
+    Without replacement by Efraimidis and Spirakis (Weighted random sampling with a reservoir,
+    2006): the largest of log(u) / weight win.
+    """
+    weights = np.asarray(input.detach().cpu()._array, np.float64)
+    rows = weights.reshape(-1, weights.shape[-1])
+    if (rows < 0).any() or not np.isfinite(rows).all():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if (rows.sum(1) <= 0).any():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    source = generator or default_generator
+    if replacement:
+        u = dispatch.active.uniform((len(rows), num_samples), *source.next_call(), np.float64)
+        cumulative = rows.cumsum(1)
+        picked = [np.searchsorted(c, v * c[-1], "right") for c, v in zip(cumulative, u, strict=True)]
+        index = np.minimum(np.stack(picked), (rows > 0).shape[1] - 1)
+    else:
+        if num_samples > rows.shape[1] or ((rows > 0).sum(1) < num_samples).any():
+            raise RuntimeError(
+                "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+            )
+        u = dispatch.active.uniform(rows.shape, *source.next_call(), np.float64)
+        with np.errstate(divide="ignore"):
+            keys = np.where(rows > 0, np.log(np.maximum(u, 1e-300)) / rows, -np.inf)
+        index = np.argsort(-keys, axis=1, kind="stable")[:, :num_samples]
+    shape = (*weights.shape[:-1], num_samples)
+    return wrap(index.astype(np.int64).reshape(shape)).to(input.device)
+
+
+# --- in place ---
+
+
+def _fill(self: Tensor, values: Any) -> Tensor:
+    check_writable(self)
+    write(self, values)
+    return self
+
+
+def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+    """Fill with uniform numbers in [a, b)."""
+    if a > b:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
+        )
+    u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
+    return _fill(self, u * self._array.dtype.type(b - a) + self._array.dtype.type(a))
+
+
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Fill with normal numbers."""
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    z = _draw("normal", self._array.shape, self._array.dtype, generator, self.device)
+    return _fill(self, z * self._array.dtype.type(std) + self._array.dtype.type(mean))
+
+
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Fill with exponentially distributed numbers of rate lambd."""
+    u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
+    return _fill(self, -np.log1p(-u) / self._array.dtype.type(lambd))
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """Fill with ones with probability p (a number or a tensor), else zeros."""
+    probability = p._array if isinstance(p, Tensor) else p
+    u = _draw("uniform", self._array.shape, np.dtype(np.float64), generator, self.device)
+    return _fill(self, u < probability)
+
+
+def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None) -> Tensor:
+    """Fill with integers in [low, high); without bounds over what the dtype holds exactly."""
+    if high is None and low:
+        low, high = 0, low
+    if high is None:
+        array = self._array
+        floating = dtypes.category(array.dtype) == dtypes.FLOATING
+        high = 2 ** (np.finfo(array.dtype).nmant + 1) if floating else np.iinfo(array.dtype).max
+    return _fill(self, _integers(low, int(high), self._array.shape, generator))
+
+
+for _function in (uniform_, normal_, exponential_, bernoulli_, random_):
+    setattr(Tensor, _function.__name__, _function)

@@ -1,0 +1,646 @@
+"""Tensor: an array, a version counter and a place in the graph.
+
+This file holds what a tensor *is*: storage, properties, conversions, hooks. What can be done with
+tensors is defined in `minigrad.ops`, one file a family, whose functions become methods of this
+class through the decorators at the end.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from minigrad import dtypes
+from minigrad.autograd.mode import mode
+from minigrad.backends import device_module
+from minigrad.dtypes import dtype
+
+
+class Size(tuple):
+    """The shape of a tensor: a tuple with `numel()`."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements."""
+        count = 1
+        for n in self:
+            count *= n
+        return count
+
+    def __getitem__(self, key: Any) -> Any:
+        item = tuple.__getitem__(self, key)
+        return Size(item) if isinstance(key, slice) else item
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __repr__(self) -> str:
+        return f"minigrad.Size({list(self)})"
+
+
+class device:  # noqa: N801 - torch's name
+    """Where a tensor lives: `device("cpu")`, `device("cuda")`, `device("cuda:1")`.
+
+    Naming a device is always allowed; putting a tensor on one that isn't there raises.
+    """
+
+    __slots__ = ("type", "index")
+
+    def __init__(self, type: str | int | device, index: int | None = None) -> None:  # noqa: A002
+        if isinstance(type, device):
+            type, index = type.type, type.index  # noqa: A001
+        elif isinstance(type, int):
+            type, index = "cuda", type  # noqa: A001
+        elif ":" in type:
+            type, _, number = type.partition(":")  # noqa: A001
+            if not number.isdigit():
+                raise RuntimeError(f"Invalid device string: '{type}:{number}'")
+            index = int(number)
+        if type not in ("cpu", "cuda"):
+            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {type}")
+        self.type = type
+        self.index = index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __reduce__(self) -> tuple:
+        return (device, (self.type, self.index))
+
+
+CPU = device("cpu")
+
+
+class View:
+    """That a tensor shares memory with `base`: how to make it again from there.
+
+    chain: (operation, attributes) pairs that lead from the base to the view.
+    version: the version counter for which the view's place in the graph is right.
+    untracked: made under `no_grad` from a tensor that requires a gradient.
+    """
+
+    __slots__ = ("base", "chain", "version", "untracked")
+
+    def __init__(self, base: Tensor, chain: tuple, version: int, untracked: bool) -> None:
+        self.base, self.chain, self.version, self.untracked = base, chain, version, untracked
+
+    def replay(self, base: Tensor) -> Tensor:
+        for op, attrs in self.chain:
+            base = op.apply(base, **attrs)
+        return base
+
+    def refresh(self, tensor: Tensor) -> None:
+        """After an in-place change, the base has another node: lead the view there."""
+        base = self.base
+        if self.version == tensor._counter[0] or not base._requires_grad or self.untracked:
+            return
+        if base._node is not None:
+            enabled, mode.enabled = mode.enabled, True
+            try:
+                twin = self.replay(base)
+            finally:
+                mode.enabled = enabled
+            tensor._requires_grad, tensor._node, tensor._index = True, twin._node, twin._index
+        self.version = tensor._counter[0]
+
+
+def wrap(array: Any) -> Tensor:
+    """A tensor of this very array, with its own version counter and no graph."""
+    tensor = _new(Tensor)
+    tensor._array = array
+    tensor._counter = [0]
+    return tensor
+
+
+def _new(cls: type) -> Any:
+    return object.__new__(cls)
+
+
+def type_name(tensor: Tensor) -> str:
+    """The legacy name of a tensor's type, such as `minigrad.FloatTensor`."""
+    place = "" if isinstance(tensor._array, np.ndarray) else "cuda."
+    return f"minigrad.{place}{tensor.dtype.legacy_name}"
+
+
+class Tensor:
+    """A multi-dimensional array that remembers how it was computed.
+
+    `minigrad.tensor(data)` makes one from numbers; `Tensor(2, 3)` and `Tensor([1, 2])` are the
+    legacy constructors (default dtype; sizes give uninitialised memory).
+
+    `_array` is the NumPy or CuPy array, `_counter` the version counter that views share: a list
+    of one integer, raised by every in-place change.
+    """
+
+    _requires_grad = False
+    _grad: Tensor | None = None
+    _node: Any = None
+    _index = 0
+    _view: View | None = None
+    _hooks: list | None = None
+    _accumulate_hooks: list | None = None
+    __array_priority__ = 1000  # numpy_array * tensor is left to Tensor.__rmul__
+
+    def __init__(self, *args: Any, device: Any = None) -> None:
+        from minigrad.creation import legacy_array
+
+        self._array = legacy_array(args, dtypes.default_numpy(), device)
+        self._counter = [0]
+
+    @staticmethod
+    def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+        """An object of class `cls` that shares data's array and version counter."""
+        instance = _new(cls)
+        instance._array = data._array
+        instance._counter = data._counter
+        if require_grad:
+            instance.requires_grad = True
+        return instance
+
+    def as_subclass(self, cls: type) -> Any:
+        """The same tensor as an object of another class."""
+        return Tensor._make_subclass(cls, self)
+
+    # --- what it is ---
+
+    @property
+    def shape(self) -> Size:
+        return Size(self._array.shape)
+
+    @property
+    def dtype(self) -> dtype:
+        return dtypes.from_numpy_dtype(self._array.dtype)
+
+    @property
+    def device(self) -> device:
+        array = self._array
+        return CPU if isinstance(array, np.ndarray) else device("cuda", array.device.id)
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim
+
+    @property
+    def itemsize(self) -> int:
+        return self._array.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._array.nbytes
+
+    @property
+    def is_cuda(self) -> bool:
+        return not isinstance(self._array, np.ndarray)
+
+    is_sparse = is_quantized = is_xpu = is_mps = is_meta = False
+    layout = "minigrad.strided"
+
+    def size(self, dim: int | None = None) -> Size | int:
+        """The shape, or the length of one dimension."""
+        if dim is None:
+            return Size(self._array.shape)
+        return self._array.shape[normalize_dim(dim, self._array.ndim)]
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self._array.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self._array.size
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Bytes per element."""
+        return self._array.itemsize
+
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """Steps between neighbours of each dimension, in elements."""
+        strides = tuple(s // self._array.itemsize for s in self._array.strides)
+        return strides if dim is None else strides[normalize_dim(dim, len(strides))]
+
+    def storage_offset(self) -> int:
+        """Elements between the start of the memory and this tensor's first element."""
+        root = self._array
+        while isinstance(getattr(root, "base", None), type(root)):
+            root = root.base
+        return (self.data_ptr() - wrap(root).data_ptr()) // self._array.itemsize
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        if isinstance(self._array, np.ndarray):
+            return self._array.__array_interface__["data"][0]
+        return self._array.data.ptr
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether elements lie in memory in row-major order."""
+        return self._array.flags.c_contiguous
+
+    def is_floating_point(self) -> bool:
+        return dtypes.category(self._array.dtype) == dtypes.FLOATING
+
+    def is_complex(self) -> bool:
+        return False
+
+    def is_signed(self) -> bool:
+        return self.dtype.is_signed
+
+    def is_shared(self) -> bool:
+        return False
+
+    def get_device(self) -> int:
+        """The GPU's number, -1 on the CPU."""
+        return -1 if isinstance(self._array, np.ndarray) else self._array.device.id
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both are the same view of the same memory."""
+        a, b = self, tensor
+        return (a.data_ptr(), a.shape, a.stride()) == (b.data_ptr(), b.shape, b.stride())
+
+    # --- its place in the graph ---
+
+    @property
+    def requires_grad(self) -> bool:
+        if self._view is not None:
+            self._view.refresh(self)
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise RuntimeError("requires_grad must be a bool")
+        if self._node is not None:
+            if value:
+                return
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a "
+                "computed variable in a subgraph that doesn't require differentiation use "
+                "var_no_grad = var.detach()."
+            )
+        if value and not self.is_floating_point():
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        self._requires_grad = value
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Start (or stop) recording operations on this leaf; returns itself."""
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn is None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that made this tensor, or None for a leaf."""
+        if self._view is not None:
+            self._view.refresh(self)
+        return self._node
+
+    @property
+    def output_nr(self) -> int:
+        return self._index
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf (or of a tensor with `retain_grad()`)."""
+        if self._grad is None and self._node is not None and not self.retains_grad:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
+                ".grad attribute won't be populated during autograd.backward(). If you indeed want "
+                "the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the "
+                "non-leaf Tensor.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value)}")
+            if value._array.shape != self._array.shape:
+                raise RuntimeError(
+                    f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of "
+                    f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor are "
+                    "the same size"
+                )
+            if value._array.dtype != self._array.dtype:
+                raise RuntimeError(
+                    f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with "
+                    f"dtype '{self.dtype}'. Please ensure that the gradient and the tensor have "
+                    "the same dtype"
+                )
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    @property
+    def _version(self) -> int:
+        return self._counter[0]
+
+    @property
+    def _base(self) -> Tensor | None:
+        return None if self._view is None else self._view.base
+
+    def _is_view(self) -> bool:
+        return self._view is not None
+
+    def detach(self) -> Tensor:
+        """The same memory outside the graph; in-place changes stay visible to both."""
+        twin = wrap(self._array)
+        twin._counter = self._counter
+        return twin
+
+    def detach_(self) -> Tensor:
+        """Leave the graph; returns itself."""
+        if self._view is not None:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        self._requires_grad, self._node, self._index = False, None, 0
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory outside the graph, with a version counter of its own."""
+        return wrap(self._array)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        self._array = value._array
+
+    def retain_grad(self) -> None:
+        """Keep `.grad` of this tensor in backward although it is not a leaf."""
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        node = self._node
+        if node is not None:
+            node.retained = node.retained or {}
+            node.retained[self._index] = weakref.ref(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        node = self._node
+        return node is not None and bool(node.retained) and self._index in node.retained
+
+    def register_hook(self, hook: Callable) -> Any:
+        """Call `hook(grad)` whenever this tensor's gradient is known; a returned tensor replaces it.
+
+        Returns a handle whose `remove()` takes the hook off again.
+        """
+        from minigrad.autograd.node import RemovableHandle
+
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        node = self._node
+        if node is None:
+            self._hooks = self._hooks or []
+            return RemovableHandle(self._hooks, hook)
+        node.hooks = node.hooks or {}
+        return RemovableHandle(node.hooks.setdefault(self._index, []), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable) -> Any:
+        """Call `hook(tensor)` after a backward pass has added to this leaf's `.grad`."""
+        from minigrad.autograd.node import RemovableHandle
+
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if self.grad_fn is not None:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        self._accumulate_hooks = self._accumulate_hooks or []
+        return RemovableHandle(self._accumulate_hooks, hook)
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradient of this tensor with respect to every leaf into its `.grad`.
+
+        gradient: the gradient of some scalar with respect to this tensor, of its shape; may be
+            left out where this is a scalar itself.
+        retain_graph: keep saved values, so that backward can run again (default: create_graph).
+        create_graph: record the computation of the gradient, for higher derivatives.
+        inputs: the only tensors whose `.grad` is to be added to (default: all leaves).
+        """
+        from minigrad.autograd.engine import backward
+
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    # --- conversions ---
+
+    def item(self) -> float | int | bool:
+        """The value of a tensor of one element as a Python number."""
+        if self._array.size != 1:
+            raise RuntimeError(
+                f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
+            )
+        value = self._array.item()
+        return value if isinstance(value, int | float) else float(value)  # bfloat16 gives its own
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        array = self._array
+        if dtypes.category(array.dtype) == dtypes.FLOATING and array.itemsize == 2:
+            array = array.astype(np.float32)  # exact, and bfloat16 has no Python numbers of its own
+        return array.tolist()
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The NumPy array behind a CPU tensor (shared memory); `force` detaches and copies."""
+        if force:
+            return self.detach().cpu()._array
+        if self.requires_grad:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. "
+                "Use tensor.detach().numpy() instead."
+            )
+        if not isinstance(self._array, np.ndarray):
+            raise TypeError(
+                f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy "
+                "the tensor to host memory first."
+            )
+        return self._array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
+        if self.requires_grad:
+            raise BufferError(
+                "Can't export tensors that require gradient, use tensor.detach() instead"
+            )
+        return self._array.__dlpack__(stream=stream, **kwargs)
+
+    def __dlpack_device__(self) -> tuple:
+        return self._array.__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> dict:
+        if isinstance(self._array, np.ndarray):
+            raise AttributeError("__cuda_array_interface__: this tensor is on the CPU")
+        return self._array.__cuda_array_interface__
+
+    def cpu(self) -> Tensor:
+        """This tensor on the CPU (itself if it is there)."""
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
+        """This tensor on a GPU; RuntimeError where there is none."""
+        return self.to("cuda" if device is None else device)
+
+    def pin_memory(self) -> Tensor:
+        """This tensor in page-locked memory: itself, since copies here are always synchronous."""
+        return self
+
+    def share_memory_(self) -> Tensor:
+        """Itself: data moves between processes by pickling."""
+        return self
+
+    def __bool__(self) -> bool:
+        size = self._array.size
+        if size != 1:
+            count = "more than one value" if size else "no values"
+            raise RuntimeError(f"Boolean value of Tensor with {count} is ambiguous")
+        return bool(self._array.item())
+
+    def _scalar(self) -> float | int | bool:
+        if self._array.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return self.item()
+
+    def __float__(self) -> float:
+        return float(self._scalar())
+
+    def __int__(self) -> int:
+        return int(self._scalar())
+
+    def __index__(self) -> int:
+        if self._array.size != 1 or self._array.dtype.kind not in "biu":
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self._array.item())
+
+    def __len__(self) -> int:
+        if self._array.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self._array.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._array.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter([self[i] for i in range(self._array.shape[0])])
+
+    def __reversed__(self) -> Tensor:
+        return self.flip(0) if self._array.ndim else self
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element).any())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __format__(self, spec: str) -> str:
+        return self.item().__format__(spec) if self._array.ndim == 0 else str(self).__format__(spec)
+
+    def __repr__(self) -> str:
+        from minigrad.printing import format_tensor
+
+        return format_tensor(self)
+
+    def __deepcopy__(self, memo: dict) -> Tensor:
+        if self.grad_fn is not None:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment; use x.detach() or x.clone()"
+            )
+        if id(self) in memo:
+            return memo[id(self)]
+        twin = _new(type(self))
+        memo[id(self)] = twin
+        twin.__dict__.update(_deepcopied(self.__dict__, memo))
+        twin._array = self._array.copy()
+        twin._counter = [0]
+        return twin
+
+    def __getstate__(self) -> dict:
+        if self.grad_fn is not None:
+            raise RuntimeError("pickle: only leaves can be pickled; use x.detach() first")
+        state = {k: v for k, v in self.__dict__.items() if k not in _NOT_PICKLED}
+        if not isinstance(self._array, np.ndarray):
+            raise RuntimeError("pickle: a tensor on a GPU can't be pickled; use x.cpu() first")
+        state["_array"] = np.ascontiguousarray(self._array).reshape(self._array.shape)
+        return state
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._counter = [0]
+
+
+_NOT_PICKLED = ("_counter", "_view", "_hooks", "_accumulate_hooks", "_node")
+
+
+def _deepcopied(attributes: dict, memo: dict) -> dict:
+    from copy import deepcopy
+
+    skipped = (*_NOT_PICKLED, "_array")
+    return {k: deepcopy(v, memo) for k, v in attributes.items() if k not in skipped}
+
+
+def normalize_dim(dim: int, ndim: int) -> int:
+    """A dimension as 0 .. ndim-1; IndexError outside (a 0-dimensional tensor accepts 0 and -1)."""
+    n = ndim or 1
+    if not -n <= dim < n:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
+        )
+    return dim + n if dim < 0 else dim
+
+
+def move_array(array: Any, where: device) -> Any:
+    """The array on a device: itself if it is there."""
+    if where.type == "cpu":
+        return array if isinstance(array, np.ndarray) else array.get()
+    return device_module("cuda").asarray(array)
+
+
+FUNCTIONS: dict[str, Callable] = {}
+
+
+def export(*names: str, method: bool = True, function: bool = True) -> Callable:
+    """Decorator: offer a function as `minigrad.name` and `Tensor.name`, under more names if given."""
+
+    def register(fn: Callable) -> Callable:
+        for name in (fn.__name__, *names):
+            if function:
+                FUNCTIONS[name] = fn
+            if method:
+                setattr(Tensor, name, fn)
+        return fn
+
+    return register
