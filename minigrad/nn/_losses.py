@@ -11,7 +11,8 @@ import warnings
 from typing import Any
 
 import minigrad
-from minigrad import ops
+from minigrad.ops import softmax as soft
+from minigrad.ops.pointwise import POINTWISE
 from minigrad.tensor import Tensor
 
 
@@ -65,7 +66,7 @@ def mse_loss(
     """(input - target)**2, times `weight` if given (whose sum then divides the mean)"""
     _warn_broadcast(input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return _weighted(ops.mse(input, target), weight, reduction)
+    return _weighted(POINTWISE["mse"](input, target), weight, reduction)
 
 
 def l1_loss(
@@ -106,7 +107,7 @@ def smooth_l1_loss(
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
         return _reduce((input - target).abs(), reduction)
-    return _reduce(ops.smooth_l1(input, target, beta), reduction)
+    return _reduce(POINTWISE["smooth_l1"](input, target, params=(beta,)), reduction)
 
 
 def huber_loss(
@@ -120,7 +121,7 @@ def huber_loss(
     _warn_broadcast(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    return _weighted(ops.huber(input, target, delta), weight, reduction)
+    return _weighted(POINTWISE["huber"](input, target, params=(delta,)), weight, reduction)
 
 
 # ------------------------------------------------------------------------ classes
@@ -243,7 +244,7 @@ def cross_entropy(
         )
     _check_class_dtype("cross_entropy", target)
     rows, classes = _classes_last(input, target, "cross_entropy")
-    loss = ops.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
+    loss = soft.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
     return _finish_classes(loss, classes, weight, ignore_index, reduction, target.shape)
 
 
@@ -264,7 +265,7 @@ def _soft_cross_entropy(
     dim = 1 if input.dim() > 1 else 0
     if label_smoothing > 0:
         target = target * (1 - label_smoothing) + label_smoothing / input.shape[dim]
-    terms = ops.log_softmax(input, dim) * target
+    terms = soft.log_softmax(input, dim) * target
     if weight is not None:
         terms = terms * weight.reshape(-1, *(1,) * (input.dim() - 1 - dim))
     loss = -terms.sum(dim)
@@ -297,7 +298,7 @@ def binary_cross_entropy(
     values = input.detach()
     if values.numel() and (float(values.min()) < 0 or float(values.max()) > 1):
         raise RuntimeError("all elements of input should be between 0 and 1")
-    loss = ops.bce(input, target)
+    loss = POINTWISE["bce"](input, target)
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
@@ -320,10 +321,10 @@ def binary_cross_entropy_with_logits(
             f"Target size ({target.size()}) must be the same as input size ({input.size()})"
         )
     if pos_weight is None:
-        loss = ops.bce_logits(input, target)
+        loss = POINTWISE["bce_logits"](input, target)
     else:
         factor = (pos_weight - 1) * target + 1
-        loss = (1 - target) * input - factor * ops.logsigmoid(input)
+        loss = (1 - target) * input - factor * POINTWISE["logsigmoid"](input)
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 

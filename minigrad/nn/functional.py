@@ -1,7 +1,7 @@
 """Functions of layers: what `minigrad.nn` modules call, with torch's names and arguments.
 
-What is one kernel comes from `minigrad.ops` with its gradient; the rest is composed here from
-Tensor operations, so that gradients of every order exist.
+What is one operation of `minigrad.ops` is offered here as it is; the rest is composed from Tensor
+operations, so that gradients of every order exist.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import minigrad
-from minigrad import ops
 from minigrad.nn._losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -27,13 +26,39 @@ from minigrad.nn._losses import (
     smooth_l1_loss,
     triplet_margin_loss,
 )
-from minigrad.nn._pooling import (
+from minigrad.ops import activation as act
+from minigrad.ops import index, norm, random
+from minigrad.ops import softmax as soft
+from minigrad.ops.activation import (
+    cosine_similarity,
+    gelu,
+    glu,
+    hardshrink,
+    logsigmoid,
+    normalize,
+    prelu,
+    sigmoid,
+    softplus,
+    softshrink,
+    softsign,
+    tanh,
+    tanhshrink,
+)
+from minigrad.ops.combine import pad
+from minigrad.ops.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from minigrad.ops.index import one_hot
+from minigrad.ops.matmul import linear
+from minigrad.ops.norm import group_norm, layer_norm
+from minigrad.ops.pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_max_pool1d,
     adaptive_max_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    max_pool1d,
+    max_pool2d,
 )
-from minigrad.ops import avg_pool1d, avg_pool2d, conv1d, conv2d, max_pool1d, max_pool2d, pad
 from minigrad.tensor import Tensor
 
 __all__ = [
@@ -50,6 +75,8 @@ __all__ = [
     "celu",
     "conv1d",
     "conv2d",
+    "conv_transpose1d",
+    "conv_transpose2d",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
@@ -122,7 +149,7 @@ def _activate(fn: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> T
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(input, 0)"""
-    return input.relu_() if inplace else ops.relu(input)
+    return input.relu_() if inplace else act.relu(input)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -137,7 +164,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """input where positive, else negative_slope * input"""
-    return _activate(lambda x: ops.leaky_relu(x, negative_slope), input, inplace)
+    return _activate(lambda x: act.leaky_relu(x, negative_slope), input, inplace)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -147,82 +174,27 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """input where positive, else alpha * (exp(input) - 1)"""
-    return _activate(lambda x: ops.elu(x, alpha, 1.0), input, inplace)
+    return _activate(lambda x: act.elu(x, alpha), input, inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """scale * elu(input, alpha) with the constants of self-normalising networks"""
-    alpha, scale = 1.6732632423543772, 1.0507009873554805
-    return _activate(lambda x: ops.elu(x, scale * alpha, scale), input, inplace)
+    return _activate(act.selu, input, inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, input) + min(0, alpha * (exp(input / alpha) - 1))"""
-    return _activate(lambda x: ops.celu(x, alpha), input, inplace)
-
-
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """input * Phi(input); approximate 'none' or 'tanh'"""
-    if approximate == "none":
-        return ops.gelu(input)
-    if approximate == "tanh":
-        return ops.gelu_tanh(input)
-    raise RuntimeError("approximate argument must be either none or tanh.")
+    return _activate(lambda x: act.celu(x, alpha), input, inplace)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """input * sigmoid(input)"""
-    return _activate(ops.silu, input, inplace)
+    return _activate(act.silu, input, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input))"""
-    return _activate(lambda x: x * softplus(x).tanh(), input, inplace)
-
-
-def sigmoid(input: Tensor) -> Tensor:
-    """1 / (1 + exp(-input))"""
-    return ops.sigmoid(input)
-
-
-def tanh(input: Tensor) -> Tensor:
-    """tanh(input)"""
-    return ops.tanh(input)
-
-
-def logsigmoid(input: Tensor) -> Tensor:
-    """log(sigmoid(input)), without overflow"""
-    return ops.logsigmoid(input)
-
-
-def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """log(1 + exp(beta * input)) / beta; `input` itself where beta * input > threshold"""
-    return ops.softplus(input, beta, threshold)
-
-
-def softsign(input: Tensor) -> Tensor:
-    """input / (1 + |input|)"""
-    return ops.softsign(input)
-
-
-def tanhshrink(input: Tensor) -> Tensor:
-    """input - tanh(input)"""
-    return input - input.tanh()
-
-
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """input moved towards zero by lambd, zero within it"""
-    if lambd < 0:
-        raise RuntimeError(
-            f"lambda must be greater or equal to 0, but found to be {float(lambd):g}."
-        )
-    # x - clamp(x) has torch's gradient: 1 outside [-lambd, lambd], 0 within.
-    return input - input.clamp(-lambd, lambd)
-
-
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """input where |input| > lambd, else zero"""
-    return input.masked_fill(input.detach().abs() <= lambd, 0)
+    return _activate(act.mish, input, inplace)
 
 
 def hardtanh(
@@ -231,44 +203,22 @@ def hardtanh(
     """clamp(input, min_val, max_val), with gradient 0 at both ends"""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return _activate(lambda x: ops.hardtanh(x, min_val, max_val), input, inplace)
+    return _activate(lambda x: act.hardtanh(x, min_val, max_val), input, inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """clamp(input / 6 + 1 / 2, 0, 1)"""
-    return _activate(ops.hardsigmoid, input, inplace)
+    return _activate(act.hardsigmoid, input, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input)"""
-    return _activate(ops.hardswish, input, inplace)
+    return _activate(act.hardswish, input, inplace)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """input where input > threshold, else value"""
-    return _activate(lambda x: ops.threshold(x, threshold, value), input, inplace)
-
-
-def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """leaky_relu with a slope per channel: weight (C,) along dimension 1, or (1,)"""
-    if weight.numel() != 1:
-        channels = input.shape[1] if input.dim() > 1 else 1
-        if weight.numel() != channels:
-            raise RuntimeError(
-                "prelu: Mismatch of parameter numbers and input channel size. Found parameter "
-                f"numbers = {weight.numel()} and channel size = {channels}."
-            )
-        weight = weight.reshape(-1, *(1,) * (input.dim() - 2))
-    return ops.prelu(input, weight)
-
-
-def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """a * sigmoid(b), where a and b are the halves of input along dim"""
-    size = input.shape[dim]
-    if size % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
-    a, b = input.split(size // 2, dim)
-    return a * b.sigmoid()
+    return _activate(lambda x: act.threshold(x, threshold, value), input, inplace)
 
 
 def _dim_or_guess(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
@@ -287,7 +237,7 @@ def softmax(
 ) -> Tensor:
     """exp(input) / sum(exp(input)) along dim"""
     dim = _dim_or_guess("softmax", input, dim, _stacklevel)
-    return ops.softmax(input if dtype is None else input.to(dtype), dim)
+    return soft.softmax(input, dim, dtype)
 
 
 def softmin(
@@ -303,7 +253,7 @@ def log_softmax(
 ) -> Tensor:
     """log(softmax(input)) along dim"""
     dim = _dim_or_guess("log_softmax", input, dim, _stacklevel)
-    return ops.log_softmax(input if dtype is None else input.to(dtype), dim)
+    return soft.log_softmax(input, dim, dtype)
 
 
 def gumbel_softmax(
@@ -322,11 +272,6 @@ def gumbel_softmax(
 
 
 # ------------------------------------------------------------------------ linear and lookup
-
-
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input (..., in) @ weight (out, in).T + bias (out,)"""
-    return ops.linear(input, weight, bias)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -372,40 +317,7 @@ def embedding(
         if not -rows <= padding_idx < rows:
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= rows
-    return ops.embedding(weight, input, padding_idx)
-
-
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 (..., num_classes) with a one at each class; -1 takes the largest class plus one"""
-    if tensor.dtype != minigrad.int64:
-        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
-    if tensor.numel() == 0:
-        if num_classes <= 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
-        return minigrad.zeros((*tensor.shape, num_classes), dtype=minigrad.int64)
-    if int(tensor.min()) < 0:
-        raise RuntimeError("Class values must be non-negative.")
-    largest = int(tensor.max())
-    if num_classes == -1:
-        num_classes = largest + 1
-    elif num_classes < 1:
-        raise RuntimeError("num_classes should be positive")
-    elif largest >= num_classes:
-        raise RuntimeError("Class values must be smaller than num_classes.")
-    classes = minigrad.arange(num_classes, device=tensor.device)
-    return (tensor.unsqueeze(-1) == classes).to(minigrad.int64)
-
-
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """input / max(norm of order p along dim, eps)"""
-    return input / input.norm(p, dim, keepdim=True).clamp(min=eps)
-
-
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)) along dim"""
-    dot = (x1 * x2).sum(dim)
-    norms = [x.norm(2, dim).clamp(min=eps) for x in (x1, x2)]
-    return dot / (norms[0] * norms[1])
+    return index.embedding(weight, input, padding_idx)
 
 
 def pairwise_distance(
@@ -444,12 +356,12 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     _check_probability(p)
     if not training or p == 0.0:
         return input
-    return _activate(lambda x: ops.dropout(x, p), input, inplace)
+    return _activate(lambda x: random.dropout(x, p), input, inplace)
 
 
 def _channel_dropout(input: Tensor, p: float, inplace: bool, channels: tuple[int, ...]) -> Tensor:
     shape = (*channels, *(1,) * (input.dim() - len(channels)))
-    mask = ops.dropout(minigrad.ones(shape, dtype=input.dtype, device=input.device), p)
+    mask = random.dropout(minigrad.ones(shape, dtype=input.dtype, device=input.device), p)
     return input.mul_(mask) if inplace else input * mask
 
 
@@ -492,14 +404,6 @@ def dropout2d(
 # ------------------------------------------------------------------------ normalisation
 
 
-def _require_several(shape: tuple[int, ...], per_channel: int) -> None:
-    if per_channel == 1:
-        raise ValueError(
-            "Expected more than 1 value per channel when training, "
-            f"got input size {minigrad.Size(shape)}"
-        )
-
-
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -515,20 +419,19 @@ def batch_norm(
     In training with the statistics of the batch, which also move the running ones (the variance
     unbiased); otherwise with the running statistics.
     """
-    for name, value in (("running_mean", running_mean), ("weight", weight), ("bias", bias)):
-        if value is not None and value.numel() != input.shape[1]:
-            raise RuntimeError(
-                f"{name} should contain {input.shape[1]} elements not {value.numel()}"
-            )
+    if running_mean is not None and running_mean.numel() != input.shape[1]:
+        raise RuntimeError(
+            f"running_mean should contain {input.shape[1]} elements not {running_mean.numel()}"
+        )
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError(
                 "batch_norm: running_mean and running_var must be given in evaluation mode"
             )
-        return ops.batch_norm_apply(input, running_mean, running_var, weight, bias, eps)
-    count = input.numel() // max(input.shape[1], 1)
-    _require_several(tuple(input.shape), count)
-    output, mean, invstd = ops.batch_norm(input, weight, bias, eps)
+        invstd = (running_var + eps).rsqrt()
+        return norm.batch_norm_apply(input, running_mean, invstd, weight, bias)
+    output, mean, invstd = norm.batch_norm(input, weight, bias, eps)
+    count = input.numel() // input.shape[1]
     if running_mean is not None or running_var is not None:
         with minigrad.no_grad():
             if running_mean is not None:
@@ -537,15 +440,6 @@ def batch_norm(
                 unbiased = (invstd**-2 - eps) * (count / (count - 1))
                 running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
     return output
-
-
-def _normalize_rows(input: Tensor, rows: int, eps: float) -> Tensor:
-    """Zero mean, unit variance of each of `rows` equal contiguous parts of `input`.
-
-    This is batch norm of one sample with `rows` channels, so it runs the same fused kernels.
-    """
-    flat = input.reshape(1, rows, -1)
-    return ops.batch_norm(flat, None, None, eps)[0].reshape(input.shape)
 
 
 def instance_norm(
@@ -573,7 +467,9 @@ def instance_norm(
             rows = input.detach().reshape(samples, channels, -1)
             running_mean.mul_(1 - momentum).add_(rows.mean(-1).mean(0), alpha=momentum)
             running_var.mul_(1 - momentum).add_(rows.var(-1).mean(0), alpha=momentum)
-    output = _normalize_rows(input, samples * channels, eps)
+    # Batch norm of one sample with samples * channels channels: the same fused kernels.
+    rows = norm.batch_norm(input.reshape(1, samples * channels, -1), None, None, eps)[0]
+    output = rows.reshape(input.shape)
     return _affine(output, weight, bias, (channels, *(1,) * (input.dim() - 2)))
 
 
@@ -587,65 +483,17 @@ def _affine(
     return x
 
 
-def _check_normalized_shape(name: str, input: Tensor, shape: tuple[int, ...]) -> None:
-    if not shape or tuple(input.shape[-len(shape) :]) != shape:
-        wanted = ", ".join(["*", *map(str, shape)])
-        raise RuntimeError(
-            f"{name}: Given normalized_shape={list(shape)}, expected input with shape "
-            f"[{wanted}], but got input of size{list(input.shape)}"
-        )
-
-
-def layer_norm(
-    input: Tensor,
-    normalized_shape: Any,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Normalise over the trailing dimensions normalized_shape, then weight and bias"""
-    shape = tuple(normalized_shape)
-    _check_normalized_shape("layer_norm", input, shape)
-    if input.numel() == 0:
-        return _affine(input, weight, bias, shape)
-    output = _normalize_rows(input, input.numel() // math.prod(shape), eps)
-    return _affine(output, weight, bias, shape)
-
-
 def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """input / sqrt(mean(input**2) + eps) over the trailing dimensions normalized_shape"""
     shape = tuple(normalized_shape)
-    _check_normalized_shape("rms_norm", input, shape)
+    if tuple(input.shape[input.dim() - len(shape) :]) != shape:
+        raise RuntimeError(
+            f"rms_norm: expected input with trailing shape {list(shape)}, got {list(input.shape)}"
+        )
     if eps is None:
         eps = minigrad.finfo(input.dtype).eps
     dims = tuple(range(-len(shape), 0))
     output = input * (input * input).mean(dims, keepdim=True).add(eps).rsqrt()
     return output if weight is None else output * weight
-
-
-def group_norm(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Normalise each of num_groups groups of channels of each sample of input (N, C, ...)"""
-    if input.dim() < 2:
-        raise RuntimeError(
-            f"Expected at least 2 dimensions for input tensor but received {input.dim()}"
-        )
-    samples, channels = input.shape[:2]
-    if channels % num_groups:
-        raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, but got input "
-            f"of shape {list(input.shape)} and num_groups={num_groups}"
-        )
-    _require_several(
-        (samples * num_groups, channels // num_groups, *input.shape[2:]),
-        input.numel() // max(samples * num_groups, 1),
-    )
-    output = _normalize_rows(input, samples * num_groups, eps)
-    return _affine(output, weight, bias, (channels, *(1,) * (input.dim() - 2)))
