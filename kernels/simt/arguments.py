@@ -1,0 +1,87 @@
+"""Arguments of a launch: a quick key for the specialisation, Numba types, conversion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .errors import LaunchError
+from .hostapi import DeviceNDArray, kernel_argument
+
+_LAYOUT = 0x403  # NumPy's flag bits: C-contiguous, F-contiguous, writeable
+_SCALARS = {int: "int", float: "float", bool: "bool", complex: "complex"}
+
+
+def token(arg: Any) -> Any:
+    """Something hashable and cheap that decides the type of `arg`."""
+    kind = type(arg)
+    if kind is np.ndarray:
+        return arg.dtype, arg.ndim, arg.flags.num & _LAYOUT
+    if kind in _SCALARS or arg is None:
+        return kind
+    if isinstance(arg, np.generic):
+        return arg.dtype
+    if isinstance(arg, tuple):
+        return tuple(token(item) for item in arg)
+    return None  # needs `normalise` first
+
+
+def is_on_gpu(arg: Any) -> bool:
+    return not isinstance(arg, DeviceNDArray | np.ndarray) and hasattr(
+        arg, "__cuda_array_interface__"
+    )
+
+
+def normalise(arg: Any, where: str) -> Any:
+    """`arg` as a NumPy array, a number or a tuple of them."""
+    arg = kernel_argument(arg)
+    if isinstance(arg, np.ndarray):
+        return arg.view(np.ndarray)
+    if isinstance(arg, tuple):
+        return tuple(normalise(item, where) for item in arg)
+    if type(arg) in _SCALARS or arg is None or isinstance(arg, np.generic):
+        return arg
+    if hasattr(arg, "__array_interface__") or (hasattr(arg, "__array__") and hasattr(arg, "shape")):
+        return np.asarray(arg)
+    if isinstance(arg, int):  # IntEnum and the like
+        return int(arg)
+    raise LaunchError(
+        f"{where}: {type(arg).__name__} is not a kernel argument; pass NumPy arrays, numbers,"
+        " or tuples of them"
+    )
+
+
+def numba_type(arg: Any, where: str):
+    """The Numba type of a normalised argument. Half-precision arrays have storage types."""
+    from numba import typeof
+    from numba.core import types
+
+    from . import devlib_half
+
+    if isinstance(arg, np.ndarray) and arg.dtype in devlib_half.STORAGE:
+        plain = typeof(arg.view(np.uint16))
+        return plain.copy(dtype=devlib_half.STORAGE[arg.dtype][0])
+    if isinstance(arg, np.float16):
+        return types.float32
+    try:
+        return typeof(arg)
+    except ValueError as error:
+        raise LaunchError(f"{where}: {error}") from error
+
+
+def storage(kind: Any):
+    """(what the generated function takes, intrinsic that views it as `kind`) for half arrays."""
+    from numba.core import types
+
+    from . import devlib_half
+
+    if isinstance(kind, types.Array):
+        for storage_type, view in devlib_half.STORAGE.values():
+            if kind.dtype == storage_type:
+                return kind.copy(dtype=types.uint16), view
+    return kind, None
+
+
+def is_half(arg: Any) -> bool:
+    return isinstance(arg, np.ndarray) and arg.dtype.itemsize == 2 and arg.dtype.kind in "fV"

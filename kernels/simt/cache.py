@@ -1,0 +1,101 @@
+"""Generated modules on disk, so that the next process does not compile again.
+
+The folder is `cache_folder()`: `kernels/` in MINIGRAD_CACHE_DIR (default `~/.cache/minigrad`). A
+module's name carries a digest of all that its machine code depends on; Numba keeps the code in
+`__pycache__` beside it. Files are written under a temporary name and moved into place, so two
+processes that compile the same kernel at once end with one good file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept."""
+    root = os.environ.get("MINIGRAD_CACHE_DIR")
+    base = Path(root).expanduser() if root else Path.home() / ".cache" / "minigrad"
+    return base / "kernels"
+
+
+@lru_cache(maxsize=1)
+def toolchain() -> str:
+    """A digest of the compiler itself: our sources, Numba, LLVM, Python, the CPU."""
+    import llvmlite
+    import llvmlite.binding as llvm
+    import numba
+
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    features = llvm.get_host_cpu_features().flatten()
+    for part in (numba.__version__, llvmlite.__version__, sys.version, np.__version__):
+        digest.update(part.encode())
+    digest.update(f"{llvm.get_host_cpu_name()} {features}".encode())
+    return digest.hexdigest()
+
+
+def write(path: Path, content: bytes) -> None:
+    """Put a file in place, whole or not at all. Keeps a file that is there already."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def save(name: str, text: str, constants: dict[str, np.ndarray]) -> Path:
+    """Store a generated module and its constant arrays; the module's path."""
+    path = cache_folder() / f"{name}.py"
+    if constants:
+        import io
+
+        buffer = io.BytesIO()
+        np.savez(buffer, **constants)
+        write(path.with_suffix(".npz"), buffer.getvalue())
+    write(path, text.encode())
+    return path
+
+
+def find(name: str) -> Path | None:
+    """The module of that name, if it is stored."""
+    path = cache_folder() / f"{name}.py"
+    return path if path.exists() else None
+
+
+def constants_of(path: Path) -> dict[str, np.ndarray]:
+    """The constant arrays stored with a module, in the order of its hidden arguments."""
+    stored = path.with_suffix(".npz")
+    if not stored.exists():
+        return {}
+    with np.load(stored) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def load(path: Path, given: dict[str, Any]) -> ModuleType:
+    """Import a generated module; `given` are objects that it uses but cannot import."""
+    name = f"minigrad_kernels.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__.update(given)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,58 @@
+"""The pipeline: a kernel's Python function to generated source, for given types and block."""
+
+from __future__ import annotations
+
+from types import FunctionType
+
+from numba.core import types
+
+from . import arguments, frontend, infer, memory, webs
+from .analysis import analyse
+from .emit import Emitter, module_text
+from .fission import fission
+from .prepare import prepare
+from .program import Program
+from .ranges import Ranges
+from .storage import assign_storage
+
+
+def generate(
+    func: FunctionType,
+    args: tuple[types.Type, ...],
+    block: tuple[int, int, int],
+    signs: frozenset[int] = frozenset(),
+    checked: bool = False,
+    fastmath: bool = False,
+) -> tuple[Program, str, dict[str, object]]:
+    """(program, module source, injected objects) for kernel `func`.
+
+    `args` are the Numba types of its parameters, `signs` the positions of integer parameters that
+    are known to be >= 0.
+    """
+    names = func.__code__.co_varnames[: func.__code__.co_argcount]
+    nones = {name for name, kind in zip(names, args) if isinstance(kind, types.NoneType)}
+    program = frontend.build(func, block, nones, checked)
+    prepare(program)
+    webs.rename(program)
+    array_types = {
+        name: memory.array_type(array.dtype, len(array.shape or (0,)))
+        for name, array in program.arrays.items()
+    }
+    array_types |= {
+        name: arguments.numba_type(value, name) for name, value in program.constants.items()
+    }
+    kinds = infer.infer(program, list(args), array_types)
+    facts = analyse(program)
+    items, masks = fission(program, facts)
+    storage = assign_storage(program, facts, items, masks, kinds)
+    nonnegative = {program.params[position] for position in signs}
+    ranges = Ranges(program, facts, kinds, nonnegative)
+    views = {name: view for name, kind in zip(program.params, args) if (view := storage_view(kind))}
+    emitter = Emitter(program, facts, items, storage, kinds, ranges, nonnegative, views)
+    text, given = module_text(program, emitter, fastmath)
+    return program, text, given
+
+
+def storage_view(kind: types.Type):
+    """The intrinsic that views a half-precision array as one, or None for other types."""
+    return arguments.storage(kind)[1]

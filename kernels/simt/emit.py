@@ -1,0 +1,366 @@
+"""From the block's program to a Python module that Numba compiles.
+
+The module has one function that runs blocks `_first` to `_last` of a grid. A region becomes a loop
+over the threads of the block (x innermost); what a thread carries from one region to the next is in
+arrays `_s_<name>`, one element a thread.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from numba.core import types
+
+from . import meets
+from .analysis import Facts, exposure
+from .errors import CompileError
+from .fission import (
+    BlockFor,
+    BlockIf,
+    BlockWhile,
+    Item,
+    MaskIf,
+    MaskWhile,
+    Meet,
+    Region,
+    Scalars,
+    walk,
+)
+from .nodes import defined, names, statements, used
+from .program import Program, importable
+from .ranges import Ranges
+from .storage import Storage
+from .writer import Expressions, Statements, Writer
+
+SPIN_LIMIT = 1 << 28
+HEADER = ("_first", "_last", "_gx", "_gy", "_gz", "_shared_bytes", "_error")
+
+
+@dataclass
+class Emitter:
+    """Writes the function for one kernel."""
+
+    program: Program
+    facts: Facts
+    items: list[Item]
+    storage: Storage
+    kinds: dict[str, types.Type]
+    ranges: Ranges
+    nonnegative: set[str]  # integer parameters that are checked to be >= 0 on entry
+    views: dict[str, object]  # half-precision arrays come in as uint16
+
+    def __post_init__(self) -> None:
+        self.writer = Writer()
+        self.expressions = Expressions(self.program, self.kinds, self.ranges)
+        self.statements = Statements(self.writer, self.expressions)
+        self.variables = set(self.facts.defs) - self.facts.scalars
+        self.expressions.private = self._private_arrays()
+
+    def _private_arrays(self) -> set[str]:
+        """Local arrays that are used in more than one region, so need an element a thread."""
+        private = set()
+        for name, array in self.program.arrays.items():
+            if array.space != "local":
+                continue
+            users = [i for i in walk(self.items) if name in _names_of(i)]
+            if len(users) > 1 or any(getattr(i, "in_loop", True) for i in users):
+                private.add(name)
+        return private
+
+    # -- the function ----------------------------------------------------------------------
+
+    def function(self, name: str) -> str:
+        """The source of the function `name`."""
+        params = [*HEADER, *self.program.params, *self.program.constants]
+        writer = self.writer
+        with writer.block(f"def {name}({', '.join(params)}):"):
+            for parameter in sorted(self.nonnegative):
+                with writer.block(f"if {parameter} < 0:"):
+                    writer.line("return 3")
+            for parameter, view in self.views.items():
+                writer.line(
+                    f"{parameter} = {self.program.extern(view, view.__name__)}({parameter})"
+                )
+            self._declare()
+            with writer.block("for _block in range(_first, _last):"):
+                writer.line("_bx = _block % _gx")
+                writer.line("_by = _block // _gx % _gy")
+                writer.line("_bz = _block // (_gx * _gy)")
+                self.write(self.items)
+            writer.line("return 0")
+        return writer.text()
+
+    def dtype_name(self, dtype: types.Type) -> str:
+        return self.program.extern(dtype, str(dtype))
+
+    def _declare(self) -> None:
+        writer, program = self.writer, self.program
+        dynamic = [a for a in program.arrays.values() if a.shape is None]
+        if dynamic:
+            writer.line("_shared = _empty(_shared_bytes, _uint8)")
+            program.externs["_empty"], program.externs["_uint8"] = _numpy_empty(), types.uint8
+        for array in program.arrays.values():
+            dtype = self.dtype_name(array.dtype)
+            if array.shape is None:
+                writer.line(f"{array.name} = _view_bytes(_shared, {dtype})")
+                continue
+            shape = array.shape
+            if array.name in self.expressions.private:
+                shape = (*shape, program.threads)
+            writer.line(f"{array.name} = _stack_array({shape!r}, {dtype})")
+        for name in sorted(self.storage.slots):
+            kind = types.boolean if name not in self.kinds else self.kinds[name]
+            if not isinstance(kind, types.Number | types.Boolean):
+                raise CompileError(
+                    f"{program.filename}:{program.line}: variable {name!r} of type {kind} is carried"
+                    " across a barrier; only numbers and views of arrays can be"
+                )
+            shape = f"({program.threads},)"
+            writer.line(f"_s_{name} = _stack_array({shape}, {self.dtype_name(kind)})")
+
+    # -- items -----------------------------------------------------------------------------
+
+    def write(self, items: list[Item]) -> None:
+        for item in items:
+            getattr(self, "write_" + type(item).__name__)(item)
+
+    def write_Scalars(self, item: Scalars) -> None:
+        self.statements.write(item.body)
+
+    def write_BlockIf(self, item: BlockIf) -> None:
+        with self.writer.block(f"if {self.expressions.text(item.test)}:"):
+            self.write(item.body)
+        if item.orelse:
+            with self.writer.block("else:"):
+                self.write(item.orelse)
+
+    def write_BlockFor(self, item: BlockFor) -> None:
+        with self.writer.block(f"for {item.target} in {self.expressions.text(item.iter)}:"):
+            self.write(item.body)
+
+    def write_BlockWhile(self, item: BlockWhile) -> None:
+        test = self.expressions.text(item.test)
+        with self.writer.block("while True:" if item.pre else f"while {test}:"):
+            if item.pre:
+                self.write(item.pre)
+                with self.writer.block(f"if not ({test}):"):
+                    self.writer.line("break")
+            self.write(item.body)
+
+    def write_MaskIf(self, item: MaskIf) -> None:
+        line = self.writer.line
+        line(f"_any_{item.taken} = False")
+        if item.other:
+            line(f"_any_{item.other} = False")
+        with self.thread_loop(None, names(item.test)):
+            test = f"bool({self.expressions.text(item.test)})"
+            present = f"_s_{item.mask}[_u(_t)] and " if item.mask else ""
+            line(f"_s_{item.taken}[_u(_t)] = {present}{test}")
+            with self.writer.block(f"if _s_{item.taken}[_u(_t)]:"):
+                line(f"_any_{item.taken} = True")
+            if item.other:
+                line(f"_s_{item.other}[_u(_t)] = {present}not _s_{item.taken}[_u(_t)]")
+                with self.writer.block(f"if _s_{item.other}[_u(_t)]:"):
+                    line(f"_any_{item.other} = True")
+        with self.writer.block(f"if _any_{item.taken}:"):
+            self.write(item.body)
+        if item.other:
+            with self.writer.block(f"if _any_{item.other}:"):
+                self.write(item.orelse)
+
+    def write_MaskWhile(self, item: MaskWhile) -> None:
+        line, mask = self.writer.line, f"_s_{item.taken}[_u(_t)]"
+        with self.thread_loop(None, set()):
+            line(f"{mask} = {f'_s_{item.mask}[_u(_t)]' if item.mask else 'True'}")
+        with self.writer.block("while True:"):
+            self.write(item.pre)
+            line(f"_any_{item.taken} = False")
+            with self.thread_loop(item.taken, names(item.test)):
+                with self.writer.block(f"if {self.expressions.text(item.test)}:"):
+                    line(f"_any_{item.taken} = True")
+                with self.writer.block("else:"):
+                    line(f"{mask} = False")
+            with self.writer.block(f"if not _any_{item.taken}:"):
+                line("break")
+            self.write(item.body)
+
+    def write_Meet(self, item: Meet) -> None:
+        meets.write(self, item)
+
+    # -- thread loops ----------------------------------------------------------------------
+
+    def thread_loop(self, mask: str | None, reads: set[str]):
+        """A loop over the threads of `mask` with the variables `reads` brought in."""
+        return _ThreadLoop(self, mask, reads)
+
+    def write_Region(self, item: Region) -> None:
+        body = self._without_unread(item.body)
+        if not body:
+            return
+        exposed, written, certain = exposure(body, self.variables)
+        slots = self.storage.slots
+        reads = (exposed | (written - certain)) & (slots | exposed)
+        self.writer.line(f"# threads, from line {item.line}")
+        with self.thread_loop(item.mask, reads - self.storage.zeroed.get(id(item), set())):
+            for name in sorted(self.storage.zeroed.get(id(item), ())):
+                self.writer.line(f"{name} = {self.zero(name)}")
+            mark = len(self.writer.lines)
+            self.expressions.views.clear()
+            self.statements.write(body)
+            for view in sorted(self.expressions.views):
+                dims = ", ".join(":" for _ in self.program.arrays[view].shape)
+                text = "    " * self.writer.depth + f"_view_{view} = {view}[{dims}, _u(_t)]"
+                self.writer.lines.insert(mark, text)
+            for name in sorted(written & slots):
+                self.writer.line(f"_s_{name}[_u(_t)] = {name}")
+
+    def _without_unread(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """`body` without the assignments that only other regions need, and compute again."""
+        while True:
+            read = set().union(*(used(s) for s in statements(body)))
+            kept = [
+                s
+                for s in body
+                if not isinstance(s, ast.Assign)
+                or defined(s) not in self.storage.rebuilt
+                or defined(s) in read
+            ]
+            if len(kept) == len(body):
+                return kept
+            body = kept
+
+    def zero(self, name: str) -> str:
+        kind = self.kinds.get(name, types.intp)
+        if isinstance(kind, types.Number | types.Boolean):
+            return f"{self.dtype_name(kind)}(0)"
+        return "0"
+
+    def bring_in(self, reads: set[str]) -> None:
+        """Load or compute again, in this thread, the variables `reads`."""
+        order: list[str] = []
+        loads: set[str] = set()
+
+        def need(name: str) -> None:
+            if name in self.storage.rebuilt:
+                if name not in order:
+                    for other in sorted(names(self.storage.rebuilt[name].value) & self.variables):
+                        need(other)
+                    if name not in order:
+                        order.append(name)
+            elif name in self.storage.slots:
+                loads.add(name)
+
+        for name in sorted(reads & self.variables | (reads & self.storage.slots)):
+            need(name)
+        for name in sorted(loads):
+            self.writer.line(f"{name} = _s_{name}[_u(_t)]")
+        for name in order:
+            self.statements.write([self.storage.rebuilt[name]])
+
+
+class _ThreadLoop:
+    """Context manager: `for _tz ... for _ty ... for _tx ...`, a mask test, incoming variables."""
+
+    def __init__(self, emitter: Emitter, mask: str | None, reads: set[str]) -> None:
+        self.emitter, self.mask, self.reads = emitter, mask, reads
+
+    def __enter__(self) -> None:
+        emitter, writer = self.emitter, self.emitter.writer
+        self.depth = writer.depth
+        x, y, z = emitter.program.block
+        for name, size in (("_tz", z), ("_ty", y), ("_tx", x)):
+            if size == 1 and name != "_tx":
+                writer.line(f"{name} = 0")
+                continue
+            writer.line(f"for {name} in range({size}):")
+            writer.depth += 1
+        linear = ast.unparse(meets.linear_thread(emitter.program))
+        writer.line(f"_t = {linear}")
+        if self.mask:
+            writer.line(f"if _s_{self.mask}[_u(_t)]:")
+            writer.depth += 1
+        emitter.bring_in(self.reads)
+
+    def __exit__(self, *exception: object) -> None:
+        self.emitter.writer.depth = self.depth
+
+
+def _names_of(item: Item) -> set[str]:
+    match item:
+        case Region() | Scalars():
+            return {n.id for s in item.body for n in ast.walk(s) if isinstance(n, ast.Name)}
+        case Meet():
+            return set().union(*(names(a) for a in item.stmt.args))
+        case MaskIf() | MaskWhile() | BlockIf() | BlockWhile():
+            return names(item.test)
+        case BlockFor():
+            return names(item.iter)
+    return set()
+
+
+def _numpy_empty():
+    import numpy as np
+
+    return np.empty
+
+
+def module_text(
+    program: Program, emitter: Emitter, fastmath: bool
+) -> tuple[str, dict[str, object]]:
+    """(source of the generated module, objects that it needs but cannot import)."""
+    function = emitter.function(program.name)
+    devices = [
+        ast.unparse(ast.fix_missing_locations(_definition(inner)))
+        for inner in program.functions.values()
+    ]
+    imports, given = [], {}
+    for name, value in sorted(program.externs.items()):
+        place = importable(value)
+        if place is None:
+            given[name] = value
+        elif place[1]:
+            imports.append(f"from {place[0]} import {place[1]} as {name}")
+        else:
+            imports.append(f"import {place[0]} as {name}")
+    flags = "True" if fastmath else "{'contract'}"
+    options = f"nogil=True, cache=True, fastmath={flags}, error_model='numpy'"
+    lines = [
+        f'"""Kernel {program.name!r} of {program.filename}, compiled for the CPU:',
+        f"a block of {program.block} threads; one function runs a range of blocks.",
+        '"""',
+        "",
+        "from numba import njit as _njit",
+        "from numba.core.types import uint64 as _u",
+        "",
+        "from kernels.simt.memory import stack_array as _stack_array",
+        "from kernels.simt.memory import view_bytes as _view_bytes",
+        *imports,
+        "",
+        f"NEEDS_OBJECTS = {bool(given)}",
+        f"COOPERATIVE = {program.cooperative}",
+        f"_SPIN_LIMIT = {SPIN_LIMIT}",
+        "",
+    ]
+    for text in devices:
+        lines += ["", f"@_njit({options})", text, ""]
+    lines += ["", f"@_njit({options})", function]
+    return "\n".join(lines), given
+
+
+def _definition(function) -> ast.FunctionDef:
+    from .infer import device_function
+    from .webs import clone
+
+    return _NoLoops().visit(clone(device_function(function)))
+
+
+class _NoLoops(ast.NodeTransformer):
+    """Loops of the normal form as Python's."""
+
+    def visit_Loop(self, node):
+        self.generic_visit(node)
+        if not node.pre:
+            return ast.While(node.test, node.body, [])
+        stop = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+        return ast.While(ast.Constant(True), [*node.pre, stop, *node.body], [])

@@ -1,0 +1,23 @@
+"""Which compiled function stands behind a CUDA name, or replaces a host function, on the CPU."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from . import devlib
+
+
+@cache
+def function(name: str, space: str = "global") -> Any:
+    """The device function behind the CUDA name `name`; None if there is none."""
+    try:
+        return devlib.lookup(name, space)
+    except KeyError:
+        return None
+
+
+def replacement(value: Any) -> Any:
+    """What to call on the CPU for a function of Python, `math` or NumPy."""
+    found = None if isinstance(value, str) else devlib.lookup(value)
+    return value if found is None else found

@@ -1,0 +1,89 @@
+"""Memory of a block: stack arrays for shared, local and per-thread storage, as Numba intrinsics."""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+from numba.np import numpy_support
+from numba.np.arrayobj import make_array, populate_array
+
+ALIGNMENT = 64  # a cache line, and the widest vector
+
+
+def itemsize(dtype: types.Type) -> int:
+    """Bytes of one element of an array of `dtype`."""
+    context = cpu_target.target_context
+    return context.get_abi_sizeof(context.get_data_type(dtype))
+
+
+def array_type(dtype: types.Type, ndim: int) -> types.Array:
+    return types.Array(dtype, ndim, "C")
+
+
+def _shape_of(shape: types.Type) -> tuple[int, ...] | None:
+    items = shape.types if isinstance(shape, types.BaseTuple) else (shape,)
+    values = [getattr(item, "literal_value", None) for item in items]
+    return None if None in values else tuple(values)
+
+
+@intrinsic(prefer_literal=True)
+def stack_array(typingctx, shape, dtype):
+    """An uninitialised array of literal `shape` in this function's stack frame."""
+    dims = _shape_of(shape)
+    if dims is None:
+        return None
+    result = array_type(dtype.dtype, len(dims))
+
+    def codegen(context, builder, sig, args):
+        size = context.get_abi_sizeof(context.get_data_type(result.dtype))
+        bytes_ = size * reduce(operator.mul, dims, 1)
+        with builder.goto_entry_block():
+            block = builder.alloca(ir.ArrayType(ir.IntType(8), bytes_))
+            block.align = ALIGNMENT
+        return _wrap(
+            context, builder, result, block, [context.get_constant(types.intp, n) for n in dims]
+        )
+
+    return result(shape, dtype), codegen
+
+
+@intrinsic
+def view_bytes(typingctx, buffer, dtype):
+    """The bytes of a 1-D uint8 array as a 1-D array of `dtype` (dynamic shared memory)."""
+    result = array_type(dtype.dtype, 1)
+
+    def codegen(context, builder, sig, args):
+        source = make_array(sig.args[0])(context, builder, args[0])
+        size = context.get_abi_sizeof(context.get_data_type(result.dtype))
+        length = builder.udiv(source.nitems, context.get_constant(types.intp, size))
+        return _wrap(context, builder, result, source.data, [length])
+
+    return result(buffer, dtype), codegen
+
+
+def _wrap(context, builder, kind, data, dims):
+    array = make_array(kind)(context, builder)
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    stride, strides = context.get_constant(types.intp, size), []
+    for n in reversed(dims):
+        strides.insert(0, stride)
+        stride = builder.mul(stride, n)
+    populate_array(
+        array,
+        data=builder.bitcast(data, array.data.type),
+        shape=cgutils.pack_array(builder, dims, ty=ir.IntType(64)),
+        strides=cgutils.pack_array(builder, strides, ty=ir.IntType(64)),
+        itemsize=context.get_constant(types.intp, size),
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+def numpy_dtype(dtype: types.Type) -> np.dtype:
+    return np.dtype(numpy_support.as_dtype(dtype))

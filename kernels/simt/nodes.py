@@ -1,0 +1,153 @@
+"""The normal form of a kernel: Python's own AST, two extra nodes, and helpers to build and walk it.
+
+Names that start with an underscore belong to the compiler (`_tx`, `_bx`, `_float32`, ...); the
+variables of the kernel never do, so the two cannot collide.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+#: thread and block coordinates as they appear in the normal form
+THREAD = ("_tx", "_ty", "_tz")
+BLOCK = ("_bx", "_by", "_bz")
+GRID = ("_gx", "_gy", "_gz")
+
+
+class Collective(ast.stmt):
+    """A point where the threads of a block or warp meet: barrier, shuffle, vote, grid barrier.
+
+    `kind` is the CUDA name ("syncthreads", "shfl_down_sync", ...), `dest` the variable that
+    receives the result in each thread, or None, and `args` what each thread contributes.
+    """
+
+    _fields = ("dest", "args")
+    kind: str
+    dest: ast.Name | None
+    args: list[ast.expr]
+
+
+class Loop(ast.While):
+    """A `while` whose test needs statements before each evaluation: `pre; if not test: break`."""
+
+    _fields = ("test", "body", "orelse", "pre")
+    pre: list[ast.stmt]
+
+
+def load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def store(name: str) -> ast.Name:
+    return ast.Name(name, ast.Store())
+
+
+def const(value: object) -> ast.Constant:
+    return ast.Constant(value)
+
+
+def assign(name: str, value: ast.expr, at: ast.AST | None = None) -> ast.Assign:
+    return located(ast.Assign([store(name)], value), at)
+
+
+def call(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(load(name), list(args), [])
+
+
+def binary(left: ast.expr, op: ast.operator, right: ast.expr) -> ast.BinOp:
+    return ast.BinOp(left, op, right)
+
+
+def negate(test: ast.expr) -> ast.expr:
+    """`not test`; a double negation cancels. Operators are never flipped: NaN would differ."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def conjunction(*tests: ast.expr) -> ast.expr:
+    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), list(tests))
+
+
+def located(node, at: ast.AST | None):
+    """`node` with the source position of `at`, which error messages and listings show."""
+    if at is not None and hasattr(at, "lineno"):
+        ast.copy_location(node, at)
+        node.source = getattr(at, "source", None)
+    return node
+
+
+def collective(kind: str, dest: ast.Name | None, args: list[ast.expr], at: ast.AST) -> Collective:
+    node = Collective(dest, args)
+    node.kind = kind
+    return located(node, at)
+
+
+def bodies(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The statement lists directly inside a compound statement."""
+    for field in ("pre", "body", "orelse"):
+        inner = getattr(stmt, field, None)
+        if isinstance(inner, list) and isinstance(stmt, ast.If | ast.For | ast.While):
+            yield inner
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Every statement of `body`, outer before inner, in program order."""
+    for stmt in body:
+        yield stmt
+        for inner in bodies(stmt):
+            yield from statements(inner)
+
+
+def expressions(stmt: ast.stmt) -> list[ast.expr]:
+    """The expressions that a statement evaluates itself, not those of the statements inside."""
+    match stmt:
+        case Collective():
+            return list(stmt.args)
+        case ast.Assign():
+            target = stmt.targets[0]
+            return [stmt.value] if isinstance(target, ast.Name) else [stmt.value, target]
+        case ast.If() | ast.While():
+            return [stmt.test]
+        case ast.For():
+            return [stmt.iter]
+        case ast.Expr():
+            return [stmt.value]
+        case ast.Return():
+            return [stmt.value] if stmt.value is not None else []
+        case ast.Raise():
+            return [stmt.exc] if stmt.exc is not None else []
+    return []
+
+
+def defined(stmt: ast.stmt) -> str | None:
+    """The variable that a statement assigns itself, if any."""
+    match stmt:
+        case Collective() if stmt.dest is not None:
+            return stmt.dest.id
+        case ast.Assign() if isinstance(stmt.targets[0], ast.Name):
+            return stmt.targets[0].id
+        case ast.For():
+            return stmt.target.id
+    return None
+
+
+def names(expr: ast.AST) -> set[str]:
+    """The names that an expression reads."""
+    return {node.id for node in ast.walk(expr) if isinstance(node, ast.Name)}
+
+
+def used(stmt: ast.stmt) -> set[str]:
+    """The names that a statement reads itself."""
+    return set().union(*(names(e) for e in expressions(stmt)))
+
+
+def terminates(body: list[ast.stmt], kinds: tuple[type, ...]) -> bool:
+    """Whether every path through `body` ends in one of the jumps `kinds`."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return terminates(last.body, kinds) and terminates(last.orelse, kinds)
+    return isinstance(last, kinds)

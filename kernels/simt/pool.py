@@ -1,0 +1,101 @@
+"""A few OS threads that share the blocks of a launch.
+
+Compiled kernels release the GIL, so plain Python threads run them in parallel. The calling thread
+works too; a launch returns when all of its blocks are done.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+_CHUNKS_PER_THREAD = 4  # blocks are handed out in pieces, so that a late thread does less
+
+_threads: int | None = None
+_workers: list[threading.Thread] = []
+_jobs: SimpleQueue = SimpleQueue()
+_lock = threading.Lock()
+_pid = 0
+
+
+def get_num_threads() -> int:
+    """How many OS threads a launch may use (MINIGRAD_NUM_THREADS, else the CPUs available)."""
+    global _threads
+    if _threads is None:
+        given = os.environ.get("MINIGRAD_NUM_THREADS")
+        if given is not None and (not given.isdigit() or int(given) < 1):
+            raise ValueError(f"MINIGRAD_NUM_THREADS must be a positive integer, not {given!r}")
+        available = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
+        _threads = int(given) if given else len(available)
+    return _threads
+
+
+def set_num_threads(count: int) -> None:
+    """Use `count` OS threads a launch from now on."""
+    global _threads
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"the number of threads must be a positive integer, not {count!r}")
+    _threads = count
+
+
+class _Job:
+    """One launch: `run(first, last)` for chunks of `range(blocks)`."""
+
+    def __init__(self, run: Callable[[int, int], int], blocks: int, threads: int) -> None:
+        self.run, self.blocks = run, blocks
+        self.chunk = max(1, -(-blocks // (threads * _CHUNKS_PER_THREAD)))
+        self.next = 0
+        self.status = 0
+        self.error: BaseException | None = None
+        self.lock = threading.Lock()
+        self.done = threading.Semaphore(0)
+
+    def work(self) -> None:
+        while True:
+            with self.lock:
+                first = self.next
+                if first >= self.blocks or self.status or self.error:
+                    return
+                self.next = last = min(first + self.chunk, self.blocks)
+            try:
+                status = self.run(first, last)
+            except BaseException as error:
+                self.error = error
+                return
+            if status:
+                self.status = status
+
+
+def _worker() -> None:
+    while True:
+        job = _jobs.get()
+        job.work()
+        job.done.release()
+
+
+def _ensure(count: int) -> None:
+    global _pid, _workers, _jobs
+    with _lock:
+        if _pid != os.getpid():  # a fork does not copy threads
+            _pid, _workers, _jobs = os.getpid(), [], SimpleQueue()
+        while len(_workers) < count:
+            thread = threading.Thread(target=_worker, name="minigrad-kernel", daemon=True)
+            thread.start()
+            _workers.append(thread)
+
+
+def run(function: Callable[[int, int], int], blocks: int, threads: int) -> int:
+    """Run `function` over all blocks on `threads` OS threads; the first status that is not 0."""
+    helpers = min(threads, blocks) - 1
+    _ensure(helpers)
+    job = _Job(function, blocks, threads)
+    for _ in range(helpers):
+        _jobs.put(job)
+    job.work()
+    for _ in range(helpers):
+        job.done.acquire()
+    if job.error is not None:
+        raise job.error
+    return job.status

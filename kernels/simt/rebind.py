@@ -1,0 +1,140 @@
+"""The same kernel for numba-cuda: to launch on a GPU, or to compile to PTX without one.
+
+A kernel names our stubs (`cuda.threadIdx`, a device function made by our `jit`). Its function is
+copied with those names bound to numba-cuda's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+from . import devlib_half, resolve, stubs
+from .errors import CompileError
+from .resolve import DYNAMIC
+
+_dispatchers: dict[int, Any] = {}
+
+
+def _numba_cuda() -> ModuleType:
+    try:
+        from numba import cuda
+    except ImportError as error:
+        raise CompileError(
+            "numba-cuda is not installed; install the extra `cuda13` (or `cuda12`) of this project"
+        ) from error
+    return cuda
+
+
+def dispatcher(kernel: Any, fresh: bool = False) -> Any:
+    """numba-cuda's dispatcher for `kernel`; a `fresh` one shares nothing with earlier ones."""
+    if fresh:
+        return _Rebinder().kernel(kernel)
+    found = _dispatchers.get(id(kernel))
+    if found is None:
+        found = _dispatchers[id(kernel)] = _Rebinder().kernel(kernel)
+    return found
+
+
+class _Rebinder:
+    def __init__(self) -> None:
+        self.cuda = _numba_cuda()
+        self.made: dict[int, Any] = {}
+
+    def kernel(self, kernel: Any) -> Any:
+        if id(kernel) not in self.made:
+            options = dict(kernel.gpu_options)
+            options |= {"device": kernel.device, "fastmath": kernel.fastmath}
+            if kernel.debug:
+                options |= {"debug": True, "opt": False}
+            function = self.function(kernel.py_func)
+            arguments = () if kernel.signature is None or kernel.device else (kernel.signature,)
+            self.made[id(kernel)] = self.cuda.jit(*arguments, **options)(function)
+        return self.made[id(kernel)]
+
+    def function(self, func: FunctionType) -> FunctionType:
+        """A copy of `func` whose globals and closure are numba-cuda's."""
+        used = _names_in(func.__code__)
+        values = {
+            name: self.value(func.__globals__[name]) for name in used if name in func.__globals__
+        }
+        scope = {**func.__globals__, **values}
+        closure = func.__closure__
+        if closure is not None:
+            free = resolve.free_variables(func)
+            names = func.__code__.co_freevars
+            closure = tuple(_cell(self.value(free[n])) if n in free else _cell() for n in names)
+        copy = FunctionType(func.__code__, scope, func.__name__, func.__defaults__, closure)
+        copy.__kwdefaults__, copy.__module__ = func.__kwdefaults__, func.__module__
+        copy.__qualname__, copy.__doc__ = func.__qualname__, func.__doc__
+        return copy
+
+    def value(self, value: Any) -> Any:
+        """numba-cuda's counterpart of an object of ours; other objects unchanged."""
+        from .launch import Kernel
+
+        if isinstance(value, Kernel):
+            return self.kernel(value)
+        if isinstance(value, ModuleType) and value.__name__.startswith("kernels"):
+            if value.__name__ in ("kernels.simt.cuda", "kernels.simt.stubs"):
+                return self.cuda
+            return value
+        if isinstance(value, stubs.Namespace):
+            return self._attribute(value.name)
+        if isinstance(value, stubs.Stub):
+            return self._attribute(value.name)
+        if value is devlib_half.bfloat16:
+            return self.cuda.types.bfloat16
+        if value is devlib_half.float16:
+            return self.cuda.types.float16
+        return value
+
+    def _attribute(self, name: str) -> Any:
+        found: Any = self.cuda
+        for part in name.split("."):
+            found = getattr(found, part, DYNAMIC)
+            if found is DYNAMIC:
+                raise CompileError(f"numba-cuda {self.cuda.__version__} has no cuda.{name}")
+        return found
+
+
+def _cell(*content: Any) -> Any:
+    from types import CellType
+
+    return CellType(*content)
+
+
+def _names_in(code: Any) -> set[str]:
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if hasattr(constant, "co_names"):
+            found |= _names_in(constant)
+    return found
+
+
+@contextlib.contextmanager
+def _pretend_device(cc: tuple[int, int]) -> Iterator[None]:
+    """numba-cuda types device functions for the current GPU; without one, for capability `cc`."""
+    from numba.cuda import dispatcher as module
+
+    class Device:
+        compute_capability = cc
+
+    real = module.get_current_device
+    module.get_current_device = Device
+    try:
+        yield
+    finally:
+        module.get_current_device = real
+
+
+def ptx(kernel: Any, signature: Any, cc: tuple[int, int]) -> str:
+    """PTX of `kernel` for compute capability `cc`; `signature` as numba-cuda takes it."""
+    cuda = _numba_cuda()
+    function = _Rebinder().function(kernel.py_func)
+    options = {"fastmath": kernel.fastmath}
+    with _pretend_device(cc):
+        text, _ = cuda.compile(function, signature, cc=cc, output="ptx", abi="numba", **options)
+    return text

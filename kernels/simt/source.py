@@ -1,0 +1,68 @@
+"""The syntax tree of a Python function, with line numbers of its file."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from dataclasses import dataclass
+from functools import cache
+from types import FunctionType
+
+from .errors import CompileError
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function's text and tree. `first_line` is the line of `text` in `filename`."""
+
+    text: str
+    filename: str
+    first_line: int
+    tree: ast.FunctionDef
+
+    def line(self, number: int) -> str:
+        lines = self.text.splitlines()
+        index = number - self.first_line
+        return lines[index].strip() if 0 <= index < len(lines) else ""
+
+
+@cache
+def of(func: FunctionType) -> Source:
+    """The source of `func`.
+
+    Raises CompileError for functions without retrievable source (made by `exec` from a string
+    that is not registered in `linecache`, typed at a bare prompt) and for anything but a `def`.
+    """
+    name = getattr(func, "__qualname__", repr(func))
+    try:
+        lines, first = inspect.getsourcelines(func)
+    except (OSError, TypeError) as error:
+        raise CompileError(
+            f"the source of kernel {name!r} cannot be found ({error}); define it with `def` in a"
+            " file, a notebook cell or a doctest, or register its text in `linecache`"
+        ) from error
+    text = "".join(lines)
+    first = max(first, 1)
+    module = _parse(text, name)
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef) and node.name == func.__name__:
+            ast.increment_lineno(module, first - 1)
+            _stamp(node, func.__code__.co_filename)
+            return Source(text, func.__code__.co_filename, first, node)
+    raise CompileError(f"{name!r} is not a plain `def` function; kernels cannot be lambdas")
+
+
+def _parse(text: str, name: str) -> ast.Module:
+    try:
+        return ast.parse(textwrap.dedent(text))
+    except SyntaxError:
+        try:  # a multi-line string or comment at column 0 defeats dedent
+            return ast.parse("if True:\n" + text)
+        except SyntaxError as error:
+            raise CompileError(f"the source of kernel {name!r} cannot be parsed") from error
+
+
+def _stamp(tree: ast.AST, filename: str) -> None:
+    for node in ast.walk(tree):
+        node.source = filename

@@ -1,0 +1,187 @@
+"""Text of the generated module: indentation, expressions, and statements of one thread."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from numba.core import types
+
+from .nodes import Loop, call, load, names
+from .program import Program
+from .ranges import Ranges
+from .webs import clone
+
+
+class Writer:
+    """Lines of Python at a current indentation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+
+    def line(self, text: str = "") -> None:
+        self.lines.append("    " * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        self.line(header)
+        self.depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self.depth -= 1
+
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+class Expressions(ast.NodeTransformer):
+    """Rewrites expressions of the normal form into those of the generated code."""
+
+    def __init__(self, program: Program, kinds: dict[str, types.Type], ranges: Ranges) -> None:
+        self.program, self.kinds, self.ranges = program, kinds, ranges
+        self.private: set[str] = set()  # local arrays with an element a thread
+        self.views: set[str] = set()  # private arrays that are needed as a whole
+
+    def text(self, node: ast.expr) -> str:
+        return ast.unparse(ast.fix_missing_locations(self.visit(clone(node))))
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        test = self.visit(clone(node.test))
+        body = self.assuming(node.test, True, node.body)
+        return ast.IfExp(test, body, self.assuming(node.test, False, node.orelse))
+
+    def assuming(self, test: ast.expr, holds: bool, node: ast.expr) -> ast.expr:
+        self.ranges.assumed.append(self.ranges.shown(test, holds))
+        result = self.visit(node)
+        self.ranges.assumed.pop()
+        return result
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.private:
+            self.views.add(node.id)
+            return load(f"_view_{node.id}")
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        base = node.value
+        kind = self.kinds.get(base.id) if isinstance(base, ast.Name) else None
+        if isinstance(kind, types.BaseTuple):
+            return ast.Subscript(self.visit(base), self.visit(node.slice), node.ctx)
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        index = [self.index(part) for part in parts]
+        if isinstance(base, ast.Name) and base.id in self.private:
+            declared = self.program.arrays[base.id]
+            if len(parts) == len(declared.shape) and not any(
+                isinstance(p, ast.Slice) for p in parts
+            ):
+                return self.subscript(load(base.id), [*index, call("_u", load("_t"))], node.ctx)
+        return self.subscript(self.visit(base), index, node.ctx)
+
+    @staticmethod
+    def subscript(base: ast.expr, index: list[ast.expr], ctx: ast.expr_context) -> ast.expr:
+        return ast.Subscript(
+            base, index[0] if len(index) == 1 else ast.Tuple(index, ast.Load()), ctx
+        )
+
+    def index(self, part: ast.expr) -> ast.expr:
+        """An index, with Numba's count-from-the-end taken out where it cannot happen."""
+        new = self.visit(clone(part))
+        if isinstance(part, ast.Slice | ast.Constant) or not self.ranges.nonnegative(part):
+            return new
+        if isinstance(part, ast.Name):
+            kind = self.kinds.get(part.id)
+            if kind is not None and not isinstance(kind, types.Integer):
+                return new
+        return call("_u", new)
+
+
+class Statements:
+    """Writes the statements that one thread runs between two meeting points."""
+
+    def __init__(self, writer: Writer, expressions: Expressions) -> None:
+        self.writer, self.expressions = writer, expressions
+
+    def write(self, body: list[ast.stmt]) -> None:
+        for stmt in body:
+            getattr(self, "write_" + type(stmt).__name__)(stmt)
+
+    def write_Assign(self, stmt: ast.Assign) -> None:
+        value = self.expressions.text(stmt.value)
+        self.writer.line(f"{self.expressions.text(stmt.targets[0])} = {value}")
+
+    def write_Expr(self, stmt: ast.Expr) -> None:
+        self.writer.line(self.expressions.text(stmt.value))
+
+    def write_If(self, stmt: ast.If) -> None:
+        assumed = self.expressions.ranges.assumed
+        with self.writer.block(f"if {self.expressions.text(stmt.test)}:"):
+            assumed.append(self.expressions.ranges.shown(stmt.test, True))
+            self.write(stmt.body)
+            assumed.pop()
+        if stmt.orelse:
+            with self.writer.block("else:"):
+                assumed.append(self.expressions.ranges.shown(stmt.test, False))
+                self.write(stmt.orelse)
+                assumed.pop()
+
+    def write_For(self, stmt: ast.For) -> None:
+        with self.writer.block(f"for {stmt.target.id} in {self.expressions.text(stmt.iter)}:"):
+            self.write(stmt.body)
+
+    def write_Loop(self, stmt: Loop) -> None:
+        limited = spins(stmt)
+        if limited:
+            self.writer.line("_spins = 0")
+        test = self.expressions.text(stmt.test)
+        with self.writer.block("while True:" if stmt.pre else f"while {test}:"):
+            if limited:
+                self.writer.line("_spins += 1")
+                with self.writer.block("if _spins > _SPIN_LIMIT:"):
+                    self.writer.line(f"_error[0], _error[1] = 2, {stmt.lineno}")
+                    self.writer.line("return 1")
+            self.write(stmt.pre)
+            if stmt.pre:
+                with self.writer.block(f"if not ({test}):"):
+                    self.writer.line("break")
+            self.write(stmt.body)
+
+    def write_Break(self, stmt: ast.stmt) -> None:
+        self.writer.line("break")
+
+    def write_Continue(self, stmt: ast.stmt) -> None:
+        self.writer.line("continue")
+
+    def write_Pass(self, stmt: ast.stmt) -> None:
+        self.writer.line("pass")
+
+    def write_Raise(self, stmt: ast.Raise) -> None:
+        self.writer.line(
+            "raise" if stmt.exc is None else f"raise {self.expressions.text(stmt.exc)}"
+        )
+
+
+def spins(stmt: Loop) -> bool:
+    """Whether a loop may wait for memory that another thread writes: its exit reads memory."""
+
+    def reads(expr: ast.AST) -> bool:
+        return any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(expr))
+
+    tests: list[ast.AST] = [stmt.test, *stmt.pre]
+    if isinstance(stmt.test, ast.Constant):
+        tests += stmt.body
+    if any(reads(test) for test in tests):
+        return True
+    watched = names(stmt.test)
+    return any(
+        isinstance(s, ast.Assign)
+        and isinstance(s.targets[0], ast.Name)
+        and s.targets[0].id in watched
+        and reads(s.value)
+        for body in stmt.body
+        for s in ast.walk(body)
+        if isinstance(s, ast.stmt)
+    )
