@@ -7,8 +7,8 @@ copied with those names bound to numba-cuda's own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Iterator
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from . import devlib_half, resolve, stubs
@@ -49,27 +49,40 @@ class _Rebinder:
             options |= {"device": kernel.device, "fastmath": kernel.fastmath}
             if kernel.debug:
                 options |= {"debug": True, "opt": False}
-            function = self.function(kernel.py_func)
+            function, bind = self.copied(kernel.py_func)
             arguments = () if kernel.signature is None or kernel.device else (kernel.signature,)
+            if arguments:  # an explicit signature compiles at once
+                bind()
             self.made[id(kernel)] = self.cuda.jit(*arguments, **options)(function)
+            bind()
         return self.made[id(kernel)]
 
     def function(self, func: FunctionType) -> FunctionType:
         """A copy of `func` whose globals and closure are numba-cuda's."""
-        used = _names_in(func.__code__)
-        values = {
-            name: self.value(func.__globals__[name]) for name in used if name in func.__globals__
-        }
-        scope = {**func.__globals__, **values}
-        closure = func.__closure__
-        if closure is not None:
-            free = resolve.free_variables(func)
-            names = func.__code__.co_freevars
-            closure = tuple(_cell(self.value(free[n])) if n in free else _cell() for n in names)
-        copy = FunctionType(func.__code__, scope, func.__name__, func.__defaults__, closure)
+        copy, bind = self.copied(func)
+        bind()
+        return copy
+
+    def copied(self, func: FunctionType) -> tuple[FunctionType, Callable[[], None]]:
+        """A copy of `func`, and what binds its names (later: a function may call itself)."""
+        scope = dict(func.__globals__)
+        free = resolve.free_variables(func)
+        names = func.__code__.co_freevars
+        cells = tuple(CellType(free[n]) if n in free else CellType() for n in names)
+        copy = FunctionType(
+            func.__code__, scope, func.__name__, func.__defaults__, cells if names else None
+        )
         copy.__kwdefaults__, copy.__module__ = func.__kwdefaults__, func.__module__
         copy.__qualname__, copy.__doc__ = func.__qualname__, func.__doc__
-        return copy
+
+        def bind() -> None:
+            for name in _names_in(func.__code__) & set(scope):
+                scope[name] = self.value(scope[name])
+            for name, cell in zip(names, cells):
+                if name in free:
+                    cell.cell_contents = self.value(free[name])
+
+        return copy, bind
 
     def value(self, value: Any) -> Any:
         """numba-cuda's counterpart of an object of ours; other objects unchanged."""
@@ -98,12 +111,6 @@ class _Rebinder:
             if found is DYNAMIC:
                 raise CompileError(f"numba-cuda {self.cuda.__version__} has no cuda.{name}")
         return found
-
-
-def _cell(*content: Any) -> Any:
-    from types import CellType
-
-    return CellType(*content)
 
 
 def _names_in(code: Any) -> set[str]:
