@@ -1,9 +1,9 @@
 """CUDA threads as coroutines on operating-system threads, one running at a time.
 
-Python cannot suspend a call in the middle of a stack, so every CUDA thread that has to wait holds an
+Python cannot suspend a call in the middle of its stack, so a CUDA thread that has to wait keeps an
 OS thread, and a baton passes between them. A CUDA thread that never waits costs nothing: the OS
 thread that finished one runs the next. The order is fixed (the lowest ready thread of the earliest
-block first), so a kernel gives the same result each time, races included.
+block first), so a kernel does the same each time, races included.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-SPIN_LIMIT = 20_000  # yields of one thread before it counts as endless
+FRUITLESS_TURNS = 8
+"""How often every spinning task gets another turn before the launch counts as endless."""
 
 
 class Abandoned(BaseException):
-    """Unwinds the waiting threads of a launch that has failed."""
+    """Unwinds the suspended threads of a launch that has failed."""
 
 
 class Task:
-    """A unit of work that can wait: `order` decides who goes first, `body` is the work."""
+    """Work that can wait: `order` decides who goes first, `body` is what it does."""
 
-    __slots__ = ("baton", "body", "order", "outcome", "yields")
+    __slots__ = ("baton", "body", "order", "outcome")
 
     def __init__(self, order: int, body: Callable[[], None]) -> None:
         self.order, self.body = order, body
-        self.baton: _Baton | None = None  # the OS thread that holds its suspended stack
+        self.baton: _Baton | None = None  # the OS thread that holds its stack
         self.outcome: Any = None
-        self.yields = 0
 
     def __lt__(self, other: Task) -> bool:
         return self.order < other.order
 
 
 class _Baton:
-    """An OS thread's place to sleep."""
+    """Where an OS thread sleeps; `task` is what it starts with when woken."""
 
     __slots__ = ("lock", "task")
 
@@ -53,10 +53,10 @@ class _Baton:
 
 
 class Scheduler:
-    """Runs tasks drawn from `source`, in order, until all are done or one raises.
+    """Runs the tasks that `source` yields, in order, until all are done or one raises.
 
-    `stuck` is called when every started task waits and none is left to start: it must make one
-    ready, or raise.
+    `stuck` is called when every task waits and none is left to start: it makes one ready with
+    `resume`, or raises.
     """
 
     def __init__(self, source: Iterator[Task], stuck: Callable[[], None]) -> None:
@@ -64,67 +64,70 @@ class Scheduler:
         self._stuck = stuck
         self._ready: list[Task] = []
         self._spinning: list[Task] = []
+        self._fruitless = 0
         self._waiting: set[Task] = set()
-        self._idle: list[_Baton] = []
         self._main = _Baton()
+        self._idle: list[_Baton] = []
+        self._workers: list[threading.Thread] = []
         self._failure: BaseException | None = None
         self._ending = False
-        self._workers: list[threading.Thread] = []
-
-    # --- called by whoever launches
 
     def run(self) -> None:
-        """Run everything; re-raises what a task raised."""
+        """Run everything; raises what a task or `stuck` raised."""
         try:
-            self._drive(self._main)
+            following = self._drive(self._main)
+            if following is not None:
+                self._hand_over(following)
+                self._main.sleep()
         finally:
             self._unwind()
         if self._failure is not None:
             raise self._failure
 
     def _unwind(self) -> None:
-        """Let every suspended stack and idle worker end, one at a time."""
-        self._ending = True
-        for task in sorted(self._waiting | set(self._ready) | set(self._spinning)):
-            if task.baton is not None and task.baton is not self._main:
+        """Let suspended stacks and idle workers end, one at a time."""
+        for task in sorted(self._waiting.union(self._ready, self._spinning)):
+            if task.baton is not None:
                 task.baton.wake()
                 self._main.sleep()
+        self._ending = True
         for baton in self._idle:
             baton.wake()
         for worker in self._workers:
             worker.join()
 
-    # --- called by running tasks
+    # --- called by the running task
 
     def wait(self, task: Task) -> Any:
-        """Suspend the running `task` until `resume(task, outcome)`; returns the outcome."""
+        """Suspend `task` until it is resumed; returns the outcome it is resumed with."""
         self._waiting.add(task)
         self._suspend(task)
         return task.outcome
 
     def resume(self, task: Task, outcome: Any = None) -> None:
-        """Make a waiting task ready."""
-        self._waiting.discard(task)
+        """Make a waiting task ready, or the running one that is about to wait."""
+        self._fruitless = 0
         task.outcome = outcome
         heapq.heappush(self._ready, task)
 
     def give_way(self, task: Task) -> bool:
-        """Let the others run first; False when the task has done so too often."""
-        task.yields += 1
-        if task.yields > SPIN_LIMIT:
+        """Let the others run first. False when all that could run have only given way for long."""
+        self._fruitless += 1
+        if self._fruitless > FRUITLESS_TURNS * (len(self._spinning) + 1):
             return False
         self._spinning.append(task)
         self._suspend(task)
         return True
 
     def _suspend(self, task: Task) -> None:
-        baton = task.baton
+        if self._failure is not None:
+            raise Abandoned
         following = self._next()
         if following is task:
             return
         self._hand_over(following)
-        baton.sleep()
-        if self._ending:
+        task.baton.sleep()
+        if self._failure is not None:
             raise Abandoned
 
     # --- passing the baton
@@ -133,20 +136,20 @@ class Scheduler:
         """Who runs now; None when all is done or has failed."""
         while self._failure is None:
             if self._ready:
-                return heapq.heappop(self._ready)
+                task = heapq.heappop(self._ready)
+                self._waiting.discard(task)
+                return task
             task = next(self._source, None)
             if task is not None:
                 return task
             if self._spinning:
-                self._ready, self._spinning = self._spinning, []
-                heapq.heapify(self._ready)
-            elif self._waiting:
-                try:
-                    self._stuck()
-                except Exception as failure:
-                    self._failure = failure
-            else:
+                return self._spinning.pop(0)
+            if not self._waiting:
                 return None
+            try:
+                self._stuck()
+            except Exception as failure:
+                self._failure = failure
         return None
 
     def _hand_over(self, task: Task | None) -> None:
@@ -154,49 +157,31 @@ class Scheduler:
             self._main.wake()
         elif task.baton is not None:
             task.baton.wake()
-        else:
-            self._worker(task)
-
-    def _worker(self, task: Task) -> None:
-        if self._idle:
+        elif self._idle:
             baton = self._idle.pop()
             baton.task = task
             baton.wake()
-            return
-        baton = _Baton()
-        baton.task = task
-        worker = threading.Thread(target=self._work, args=(baton,), daemon=True)
-        self._workers.append(worker)
-        worker.start()
+        else:
+            baton = _Baton()
+            baton.task = task
+            worker = threading.Thread(target=self._work, args=(baton,), daemon=True)
+            self._workers.append(worker)
+            worker.start()
 
     def _work(self, baton: _Baton) -> None:
-        while True:
-            self._drive(baton)
-            if self._ending:
-                return
-            baton.sleep()
-            if self._ending:
-                return
-
-    def _drive(self, baton: _Baton) -> None:
-        """Run tasks on this OS thread while the next one has no stack elsewhere."""
-        task = baton.task
-        baton.task = None
         while not self._ending:
-            if task is None:
-                task = self._next()
+            following = self._drive(baton)
+            self._idle.append(baton)
+            self._hand_over(following)
+            baton.sleep()
+
+    def _drive(self, baton: _Baton) -> Task | None:
+        """Run fresh tasks on this OS thread; returns the first that has its stack elsewhere."""
+        task, baton.task = baton.task, None
+        while True:
+            task = task or self._next()
             if task is None or task.baton is not None:
-                if baton is not self._main:
-                    self._idle.append(baton)
-                    self._hand_over(task)
-                elif task is not None:
-                    self._hand_over(task)
-                    baton.sleep()
-                    task = baton.task
-                    baton.task = None
-                    if task is not None:
-                        continue
-                return
+                return task
             self._execute(task, baton)
             task = None
 
@@ -204,10 +189,10 @@ class Scheduler:
         task.baton = baton
         try:
             task.body()
+            self._fruitless = 0
         except Abandoned:
-            self._main.wake()
+            pass
         except BaseException as failure:
-            if self._failure is None:
-                self._failure = failure
+            self._failure = self._failure or failure
         finally:
             task.baton = None

@@ -193,7 +193,7 @@ class KernelArray(np.ndarray):
     """An array inside a kernel: bounds are checked, stores convert as C does."""
 
     def __getitem__(self, index: Any) -> Any:
-        self._tick()
+        self._tick(index)
         try:
             found = super().__getitem__(_plain_index(index))
         except IndexError:
@@ -201,7 +201,7 @@ class KernelArray(np.ndarray):
         return found if isinstance(found, KernelArray) else value_of(found)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._tick()
+        self._tick(None)
         if isinstance(value, Int):
             value = value.numpy()
         if self.dtype.names is None:
@@ -211,10 +211,10 @@ class KernelArray(np.ndarray):
         except IndexError:
             raise self._outside(index) from None
 
-    def _tick(self) -> None:
+    def _tick(self, index: Any) -> None:
         thread = stubs.active_thread()
         if thread is not None:
-            thread.tick()
+            thread.tick(self, index)
 
     def _outside(self, index: Any) -> BoundsError:
         thread = stubs.active_thread()
