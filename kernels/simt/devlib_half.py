@@ -86,15 +86,20 @@ def _to_odd(x: V) -> V:
 
 
 class Storage(types.Float):
-    """A 16-bit float in memory. Loaded it turns into float32; any number converts to it.
-
-    Its name is the NumPy dtype's, which is how Numba finds what two number types unify to.
-    """
+    """A 16-bit float in memory. Loaded it turns into float32; any number converts to it."""
 
     def __init__(self, name: str, load: Any, store: Any) -> None:
         types.Number.__init__(self, name=name)
         self.bitwidth = 16
         self.load, self.store = load, store
+
+    def __str__(self) -> str:
+        # Numba looks up NumPy's rules for scalars by this string; it cannot look up bfloat16, and
+        # what the two formats turn into is the same.
+        return "float16"
+
+    def unify(self, typingctx: Any, other: types.Type) -> types.Type | None:
+        return types.float32 if isinstance(other, Storage) else super().unify(typingctx, other)
 
     def can_convert_to(self, typingctx: Any, other: types.Type) -> Conversion | None:
         if other == types.float32:

@@ -332,6 +332,33 @@ def test_half_arithmetic_is_float32():
     assert kind[0] == kind[1] == kind[2] == numba.float32
 
 
+@pytest.mark.parametrize("view", [devlib.as_half, devlib.as_bfloat16])
+def test_half_scalars_take_part_in_every_operator(view):
+    @numba.njit
+    def run(stored):
+        a = view(stored)
+        x = a[0]
+        product = x * x + 1
+        power, quotient, rest = x**2, x / a[1], x % 2
+        if a[2]:
+            x = a[1]
+        return (
+            product,
+            power,
+            quotient,
+            rest,
+            x,
+            devlib.maximum(a[0], a[1]),
+            abs(-x),
+            x == a[1],
+            int(x),
+        )
+
+    dtype = np.float16 if view is devlib.as_half else ml_dtypes.bfloat16
+    stored = np.array([3, 4, 1], dtype).view(np.uint16)
+    assert run(stored) == (10, 9, 0.75, 1, 4, 4, 4, True, 4)
+
+
 def test_half_functions_round_their_results():
     @numba.njit
     def run(a, b):
