@@ -8,7 +8,7 @@ from kernels import dispatch
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.ops.pointwise import POINTWISE
-from minigrad.tensor import Tensor, wrap
+from minigrad.tensor import Size, Tensor, wrap
 
 
 class BatchNorm(Op):
@@ -117,11 +117,11 @@ def batch_norm_apply(
     return BatchNormApply.apply(x, mean, invstd, weight, bias)
 
 
-def _moments(x: Tensor, axes: list[int], eps: float) -> Tensor:
-    """x centred and scaled to unit variance over axes."""
-    centred = x - x.mean(axes, keepdim=True)
-    variance = POINTWISE["square"](centred).mean(axes, keepdim=True)
-    return centred * POINTWISE["rsqrt"](variance + eps)
+def _normalize_rows(x: Tensor, rows: int, eps: float) -> Tensor:
+    """x as `rows` rows, each centred and scaled to unit variance: batch norm with rows as channels."""
+    if x._array.size == rows:  # one element a row: its own mean
+        return x - x
+    return BatchNorm.apply(x.reshape(1, rows, -1), None, None, eps=eps)[0].reshape(x._array.shape)
 
 
 def layer_norm(
@@ -139,7 +139,8 @@ def layer_norm(
             f"Given normalized_shape={list(shape)}, expected input with shape "
             f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
         )
-    y = _moments(input, list(range(ndim - len(shape), ndim)), eps)
+    width = Size(shape).numel()
+    y = _normalize_rows(input, input._array.size // width if width else 0, eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
@@ -158,7 +159,6 @@ def group_norm(
             "Expected number of channels in input to be divisible by num_groups, but got input of "
             f"shape {list(input.shape)} and num_groups={num_groups}"
         )
-    grouped = input.reshape(n, num_groups, -1)
-    y = _moments(grouped, [2], eps).reshape(input._array.shape)
+    y = _normalize_rows(input, n * num_groups, eps)
     y = y if weight is None else y * per_channel(weight, input)
     return y if bias is None else y + per_channel(bias, input)
