@@ -11,6 +11,7 @@ from minigrad.nn.modules import (
     loss,
     module,
     normalization,
+    padding,
     pooling,
     sparse,
 )
@@ -50,7 +51,7 @@ from minigrad.nn.modules.container import (
     ParameterList,
     Sequential,
 )
-from minigrad.nn.modules.conv import Conv1d, Conv2d
+from minigrad.nn.modules.conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from minigrad.nn.modules.dropout import Dropout, Dropout1d, Dropout2d
 from minigrad.nn.modules.flatten import Flatten, PixelShuffle, Unflatten
 from minigrad.nn.modules.linear import Bilinear, Identity, Linear
@@ -70,6 +71,17 @@ from minigrad.nn.modules.loss import (
 )
 from minigrad.nn.modules.module import Module
 from minigrad.nn.modules.normalization import GroupNorm, LayerNorm, RMSNorm
+from minigrad.nn.modules.padding import (
+    CircularPad1d,
+    CircularPad2d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ZeroPad2d,
+)
 from minigrad.nn.modules.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -99,8 +111,14 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "Bilinear",
+    "CircularPad1d",
+    "CircularPad2d",
+    "ConstantPad1d",
+    "ConstantPad2d",
     "Conv1d",
     "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "Dropout",
@@ -140,6 +158,10 @@ __all__ = [
     "RMSNorm",
     "ReLU",
     "ReLU6",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
     "Sequential",
     "SiLU",
     "Sigmoid",
@@ -154,6 +176,7 @@ __all__ = [
     "Threshold",
     "TripletMarginLoss",
     "Unflatten",
+    "ZeroPad2d",
     "activation",
     "batchnorm",
     "container",
@@ -164,6 +187,7 @@ __all__ = [
     "loss",
     "module",
     "normalization",
+    "padding",
     "pooling",
     "sparse",
 ]

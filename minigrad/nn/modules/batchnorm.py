@@ -26,6 +26,8 @@ class _NormBase(Module):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -36,9 +38,11 @@ class _NormBase(Module):
         kind = {"device": device, "dtype": dtype}
         if affine:
             self.weight = Parameter(minigrad.empty(num_features, **kind))
-            self.bias = Parameter(minigrad.empty(num_features, **kind))
         else:
             self.register_parameter("weight", None)
+        if affine and bias:
+            self.bias = Parameter(minigrad.empty(num_features, **kind))
+        else:
             self.register_parameter("bias", None)
         if track_running_stats:
             self.register_buffer("running_mean", minigrad.zeros(num_features, **kind))
@@ -63,12 +67,14 @@ class _NormBase(Module):
         self.reset_running_stats()
         if self.affine:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict, *rest: Any):
@@ -139,8 +145,12 @@ class _InstanceNorm(_NormBase):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            *(num_features, eps, momentum, affine, track_running_stats, device, dtype), bias=bias
+        )
 
     def forward(self, input: Tensor) -> Tensor:
         batched = self._dims + 2

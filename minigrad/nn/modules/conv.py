@@ -48,8 +48,7 @@ class _ConvNd(Module):
         self.padding_mode = padding_mode
         self._check()
         kind = {"device": device, "dtype": dtype}
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = Parameter(minigrad.empty(shape, **kind))
+        self.weight = Parameter(minigrad.empty(self._weight_shape(), **kind))
         if bias:
             self.bias = Parameter(minigrad.empty(out_channels, **kind))
         else:
@@ -76,11 +75,24 @@ class _ConvNd(Module):
                 f"padding_mode must be one of {sorted(_PADDING_MODES)}, but got "
                 f"padding_mode='{self.padding_mode}'"
             )
-        if self.padding_mode != "zeros":
-            raise NotImplementedError(
-                f"{self._get_name()}: padding_mode='{self.padding_mode}' is not available; "
-                "use padding_mode='zeros' or pad the input first"
-            )
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        return (self.out_channels, self.in_channels // self.groups, *self.kernel_size)
+
+    def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
+        """The input and what is left to pad: a `padding_mode` pads by an operation of its own."""
+        if self.padding_mode == "zeros":
+            return input, self.padding
+        if isinstance(self.padding, str):
+            reach = [
+                d * (k - 1) if self.padding == "same" else 0
+                for d, k in zip(self.dilation, self.kernel_size, strict=True)
+            ]
+            widths = [(total // 2, total - total // 2) for total in reach]
+        else:
+            widths = [(p, p) for p in self.padding]
+        flat = [width for pair in reversed(widths) for width in pair]  # the last dimension first
+        return F.pad(input, flat, self.padding_mode), 0
 
     def reset_parameters(self) -> None:
         """Draw new initial values, uniform in ``+-1/sqrt(fan_in)``."""
@@ -105,6 +117,8 @@ class _ConvNd(Module):
             text += f", groups={self.groups}"
         if self.bias is None:
             text += ", bias=False"
+        if self.padding_mode != "zeros":
+            text += f", padding_mode={self.padding_mode}"
         return text
 
 
@@ -118,9 +132,10 @@ class Conv1d(_ConvNd):
     _dims = 1
 
     def forward(self, input: Tensor) -> Tensor:
+        input, padding = self._padded(input)
         return F.conv1d(
             *(input, self.weight, self.bias),
-            *(self.stride, self.padding, self.dilation, self.groups),
+            *(self.stride, padding, self.dilation, self.groups),
         )
 
 
@@ -134,7 +149,100 @@ class Conv2d(_ConvNd):
     _dims = 2
 
     def forward(self, input: Tensor) -> Tensor:
+        input, padding = self._padded(input)
         return F.conv2d(
             *(input, self.weight, self.bias),
-            *(self.stride, self.padding, self.dilation, self.groups),
+            *(self.stride, padding, self.dilation, self.groups),
+        )
+
+
+class _ConvTransposeNd(_ConvNd):
+    """The gradient of a convolution with respect to its input, used forward."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] = 0,
+        output_padding: int | tuple[int, ...] = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | tuple[int, ...] = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        super().__init__(
+            *(in_channels, out_channels, kernel_size, stride, padding, dilation),
+            *(groups, bias, padding_mode, device, dtype),
+        )
+        self.output_padding = ntuple(output_padding, self._dims)
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        return (self.in_channels, self.out_channels // self.groups, *self.kernel_size)
+
+    def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
+        """What to add at the end to reach `output_size`; strides leave it open."""
+        if output_size is None:
+            return self.output_padding
+        wanted = tuple(output_size)[-self._dims :]
+        smallest = [
+            (n - 1) * s - 2 * p + d * (k - 1) + 1
+            for n, s, p, d, k in zip(
+                input.shape[-self._dims :],
+                *(self.stride, self.padding, self.dilation, self.kernel_size),
+                strict=True,
+            )
+        ]
+        extra = tuple(w - n for w, n in zip(wanted, smallest, strict=True))
+        largest = [n + s - 1 for n, s in zip(smallest, self.stride, strict=True)]
+        if any(e < 0 or e >= s for e, s in zip(extra, self.stride, strict=True)):
+            raise ValueError(
+                f"requested an output size of {wanted}, but valid sizes range from {smallest} "
+                f"to {largest} (for an input of {list(input.shape[-self._dims :])})"
+            )
+        return extra
+
+    def extra_repr(self) -> str:
+        text = super().extra_repr()
+        if self.output_padding == (0,) * self._dims:
+            return text
+        # torch shows it before groups and bias.
+        at = min([i for i in (text.find(", groups"), text.find(", bias")) if i >= 0] or [len(text)])
+        return f"{text[:at]}, output_padding={self.output_padding}{text[at:]}"
+
+
+class ConvTranspose1d(_ConvTransposeNd):
+    """1-D transposed convolution.
+
+    Shapes: input (N, in_channels, L) or (in_channels, L), weight
+    (in_channels, out_channels / groups, kernel_size), bias (out_channels,).
+    """
+
+    _dims = 1
+
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        return F.conv_transpose1d(
+            *(input, self.weight, self.bias, self.stride, self.padding),
+            *(self._output_padding(input, output_size), self.groups, self.dilation),
+        )
+
+
+class ConvTranspose2d(_ConvTransposeNd):
+    """2-D transposed convolution.
+
+    Shapes: input (N, in_channels, H, W) or (in_channels, H, W), weight
+    (in_channels, out_channels / groups, kh, kw), bias (out_channels,).
+    """
+
+    _dims = 2
+
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        return F.conv_transpose2d(
+            *(input, self.weight, self.bias, self.stride, self.padding),
+            *(self._output_padding(input, output_size), self.groups, self.dilation),
         )

@@ -1,0 +1,99 @@
+"""Padding layers: each holds the widths and mode of `functional.pad`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigrad.nn import functional as F
+from minigrad.nn.modules._sizes import ntuple
+from minigrad.nn.modules.module import Module
+from minigrad.tensor import Tensor
+
+
+class _PadNd(Module):
+    """`padding`: one width for all sides, or (left, right) and for 2-D (top, bottom)."""
+
+    _dims: int
+    _mode = "constant"
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = ntuple(padding, 2 * self._dims)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return str(self.padding)
+
+
+class _ConstantPadNd(_PadNd):
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPadNd):
+    """`value` beside the last dimension."""
+
+    _dims = 1
+
+
+class ConstantPad2d(_ConstantPadNd):
+    """`value` around the last two dimensions."""
+
+    _dims = 2
+
+
+class ZeroPad2d(_PadNd):
+    """Zeros around the last two dimensions."""
+
+    _dims = 2
+
+
+class ReflectionPad1d(_PadNd):
+    """The input mirrored at its ends."""
+
+    _dims = 1
+    _mode = "reflect"
+
+
+class ReflectionPad2d(_PadNd):
+    """The input mirrored at its borders."""
+
+    _dims = 2
+    _mode = "reflect"
+
+
+class ReplicationPad1d(_PadNd):
+    """The values at the ends repeated."""
+
+    _dims = 1
+    _mode = "replicate"
+
+
+class ReplicationPad2d(_PadNd):
+    """The values at the borders repeated."""
+
+    _dims = 2
+    _mode = "replicate"
+
+
+class CircularPad1d(_PadNd):
+    """The input continued from its other end."""
+
+    _dims = 1
+    _mode = "circular"
+
+
+class CircularPad2d(_PadNd):
+    """The input continued from its other border."""
+
+    _dims = 2
+    _mode = "circular"

@@ -1,0 +1,286 @@
+"""Every layer beside torch: same repr, same output, same gradients, in float64."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import backends, nn
+from tests.nn.helpers import as_torch, close, plain, torch_or_skip
+
+# name, arguments, keyword arguments, input shape
+LAYERS = [
+    ("Linear", (5, 3), {}, (4, 5)),
+    ("Linear", (5, 3), {"bias": False}, (2, 4, 5)),
+    ("Identity", (5,), {"anything": 1}, (4, 5)),
+    ("Conv1d", (4, 6, 3), {"stride": 2, "padding": 1}, (2, 4, 11)),
+    ("Conv1d", (4, 6, 3), {"dilation": 2, "groups": 2, "bias": False}, (4, 11)),
+    ("Conv2d", (3, 4, 3), {}, (2, 3, 7, 6)),
+    ("Conv2d", (4, 6, (3, 2)), {"stride": (2, 1), "padding": (1, 0), "groups": 2}, (2, 4, 7, 6)),
+    ("Conv2d", (3, 2, 3), {"padding": "same", "dilation": 2}, (2, 3, 9, 8)),
+    ("Conv2d", (3, 2, 3), {"padding": "valid", "bias": False}, (3, 9, 8)),
+    ("Conv2d", (2, 3, 3), {"padding": (1, 2), "padding_mode": "reflect"}, (2, 2, 6, 7)),
+    ("Conv1d", (2, 3, 3), {"padding": 2, "padding_mode": "circular"}, (2, 2, 7)),
+    ("ConvTranspose1d", (4, 3, 3), {"stride": 2, "output_padding": 1}, (2, 4, 6)),
+    ("ConvTranspose2d", (4, 2, 3), {"stride": 2, "padding": 1, "groups": 2}, (2, 4, 5, 6)),
+    ("ConvTranspose2d", (3, 2, (2, 3)), {"dilation": 2, "bias": False}, (2, 3, 5, 6)),
+    ("MaxPool1d", (3,), {"stride": 2, "padding": 1}, (2, 3, 10)),
+    ("MaxPool2d", (2,), {}, (2, 3, 7, 8)),
+    ("MaxPool2d", ((3, 2),), {"stride": 1, "padding": 1, "ceil_mode": True}, (2, 3, 7, 8)),
+    ("AvgPool1d", (2,), {"ceil_mode": True}, (2, 3, 9)),
+    ("AvgPool2d", (3,), {"stride": 2, "padding": 1, "count_include_pad": False}, (2, 3, 7, 8)),
+    ("AdaptiveAvgPool1d", (4,), {}, (2, 3, 10)),
+    ("AdaptiveAvgPool2d", ((2, 4),), {}, (2, 3, 6, 8)),
+    ("AdaptiveAvgPool2d", ((3, None),), {}, (2, 3, 7, 5)),
+    ("AdaptiveMaxPool1d", (3,), {}, (2, 3, 8)),
+    ("AdaptiveMaxPool2d", ((3, 2),), {}, (2, 3, 7, 5)),
+    ("BatchNorm1d", (5,), {}, (6, 5)),
+    ("BatchNorm1d", (5,), {"momentum": None, "affine": False}, (4, 5, 3)),
+    ("BatchNorm2d", (3,), {"eps": 1e-3}, (4, 3, 2, 5)),
+    ("BatchNorm2d", (3,), {"track_running_stats": False}, (4, 3, 2, 5)),
+    ("InstanceNorm1d", (3,), {"affine": True}, (2, 3, 6)),
+    ("InstanceNorm2d", (3,), {"track_running_stats": True}, (2, 3, 4, 5)),
+    ("LayerNorm", (6,), {}, (4, 3, 6)),
+    ("LayerNorm", ((3, 6),), {"bias": False}, (4, 3, 6)),
+    ("LayerNorm", (1,), {}, (4, 1)),
+    ("GroupNorm", (2, 6), {}, (3, 6, 4, 2)),
+    ("RMSNorm", (6,), {"eps": 1e-5}, (4, 3, 6)),
+    ("Flatten", (), {}, (2, 3, 4)),
+    ("Flatten", (0, 1), {}, (2, 3, 4)),
+    ("Unflatten", (1, (2, 3)), {}, (4, 6, 2)),
+    ("PixelShuffle", (2,), {}, (2, 8, 3, 4)),
+    ("ZeroPad2d", ((1, 2, 0, 3),), {}, (2, 3, 4, 5)),
+    ("ConstantPad1d", (2, 1.5), {}, (2, 3, 5)),
+    ("ConstantPad2d", (1, -2.0), {}, (3, 4, 5)),
+    ("ReflectionPad1d", (2,), {}, (2, 3, 5)),
+    ("ReflectionPad2d", ((1, 2, 2, 1),), {}, (2, 3, 4, 5)),
+    ("ReplicationPad2d", (2,), {}, (2, 3, 4, 5)),
+    ("CircularPad2d", (1,), {}, (2, 3, 4, 5)),
+    ("Dropout", (0.0,), {}, (4, 5)),
+    ("ReLU", (), {}, (4, 5)),
+    ("ReLU", (True,), {}, (4, 5)),
+    ("ReLU6", (), {}, (4, 5)),
+    ("LeakyReLU", (0.2,), {}, (4, 5)),
+    ("LeakyReLU", (0.2, True), {}, (4, 5)),
+    ("ELU", (), {"alpha": 0.7}, (4, 5)),
+    ("SELU", (), {}, (4, 5)),
+    ("CELU", (0.6,), {}, (4, 5)),
+    ("GELU", (), {}, (4, 5)),
+    ("GELU", (), {"approximate": "tanh"}, (4, 5)),
+    ("SiLU", (), {"inplace": True}, (4, 5)),
+    ("Mish", (), {}, (4, 5)),
+    ("Sigmoid", (), {}, (4, 5)),
+    ("LogSigmoid", (), {}, (4, 5)),
+    ("Tanh", (), {}, (4, 5)),
+    ("Tanhshrink", (), {}, (4, 5)),
+    ("Softplus", (2.0, 1.0), {}, (4, 5)),
+    ("Softsign", (), {}, (4, 5)),
+    ("Softshrink", (0.3,), {}, (4, 5)),
+    ("Hardshrink", (0.3,), {}, (4, 5)),
+    ("Hardtanh", (-0.5, 0.7), {}, (4, 5)),
+    ("Hardsigmoid", (), {}, (4, 5)),
+    ("Hardswish", (), {}, (4, 5)),
+    ("Threshold", (0.1, 7.0), {}, (4, 5)),
+    ("PReLU", (), {}, (4, 5)),
+    ("PReLU", (3,), {"init": 0.1}, (2, 3, 4)),
+    ("GLU", (1,), {}, (3, 4, 2)),
+    ("Softmax", (-1,), {}, (4, 5)),
+    ("LogSoftmax", (0,), {}, (4, 5)),
+    ("Softmin", (1,), {}, (4, 5)),
+]
+# torch computes these with constants rounded to float32.
+ROUNDED = {"CELU": 1e-6, "Hardsigmoid": 1e-6}
+IDS = [f"{i}-{row[0]}" for i, row in enumerate(LAYERS)]
+
+
+@pytest.fixture(autouse=True)
+def reference_backend():
+    """These compare the layers; the kernels behind them have tests of their own."""
+    with backends.use("numpy"):
+        yield
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs", "shape"), LAYERS, ids=IDS)
+def test_layer_as_torch(name, args, kwargs, shape, rng):
+    torch = torch_or_skip()
+    mine = getattr(nn, name)(*args, **kwargs).double()
+    theirs = getattr(torch.nn, name)(*args, **kwargs).double()
+    tolerance = ROUNDED.get(name, 1e-9)
+    assert repr(mine) == repr(theirs)
+    assert list(mine.state_dict()) == list(theirs.state_dict())
+    for (key, a), (_, b) in zip(mine.named_parameters(), theirs.named_parameters(), strict=True):
+        assert tuple(a.shape) == tuple(b.shape), key
+    theirs.load_state_dict({k: as_torch(v) for k, v in mine.state_dict().items()})
+
+    for step in range(2):  # twice: running statistics move
+        data = rng.normal(size=shape)
+        x = minigrad.tensor(data, requires_grad=True)
+        y = torch.tensor(data, requires_grad=True)
+        out, wanted = mine(x + 0), theirs(y + 0)  # + 0: an in-place layer may not change a leaf
+        close(out, wanted, tolerance, "forward")
+        g = rng.normal(size=out.shape)
+        out.backward(minigrad.tensor(g))
+        wanted.backward(torch.tensor(g))
+        close(x.grad, y.grad, tolerance, "input gradient")
+        for (key, a), b in zip(mine.named_parameters(), theirs.parameters(), strict=True):
+            close(a.grad, b.grad, what=key)
+        for (key, a), b in zip(mine.named_buffers(), theirs.buffers(), strict=True):
+            close(a, b, what=f"{key} after step {step}")
+    mine.eval(), theirs.eval()
+    data = rng.normal(size=shape)
+    close(mine(minigrad.tensor(data)), theirs(torch.tensor(data)), tolerance, "eval")
+
+
+def test_bilinear_and_embedding_as_torch(rng):
+    torch = torch_or_skip()
+    mine, theirs = nn.Bilinear(3, 4, 5).double(), torch.nn.Bilinear(3, 4, 5).double()
+    assert repr(mine) == repr(theirs)
+    theirs.load_state_dict({k: as_torch(v) for k, v in mine.state_dict().items()})
+    a, b = rng.normal(size=(2, 6, 3)), rng.normal(size=(2, 6, 4))
+    close(mine(minigrad.tensor(a), minigrad.tensor(b)), theirs(torch.tensor(a), torch.tensor(b)))
+    table, their_table = nn.Embedding(7, 3, padding_idx=-2), torch.nn.Embedding(7, 3, 5)
+    assert repr(table) == repr(their_table)
+    assert float(table.weight[5].abs().sum()) == 0
+    their_table.load_state_dict({"weight": as_torch(table.weight)})
+    index = rng.integers(0, 7, (2, 5))
+    index[0, :2] = 5
+    out, wanted = table(minigrad.tensor(index)), their_table(torch.tensor(index))
+    close(out, wanted)
+    (out * out).sum().backward()
+    (wanted * wanted).sum().backward()
+    close(table.weight.grad, their_table.weight.grad, 1e-6)
+
+
+def test_max_pool_indices(rng):
+    torch = torch_or_skip()
+    data = rng.normal(size=(2, 3, 6, 7))
+    for name, size in (("MaxPool2d", 2), ("AdaptiveMaxPool2d", (4, 3))):
+        values, where = getattr(nn, name)(size, return_indices=True)(minigrad.tensor(data))
+        theirs = getattr(torch.nn, name)(size, return_indices=True)
+        wanted, index = theirs(torch.tensor(data))
+        close(values, wanted)
+        close(where, index)
+
+
+def test_linear_formula(rng):
+    layer = nn.Linear(4, 3)
+    x = rng.normal(size=(5, 4)).astype(np.float32)
+    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    close(layer(minigrad.tensor(x)), x @ weight.T + bias, 1e-6)
+
+
+def test_batch_norm_formula(rng):
+    layer = nn.BatchNorm2d(3).double()
+    x = rng.normal(2.0, 3.0, size=(4, 3, 5, 2))
+    y = layer(minigrad.tensor(x)).detach().numpy()
+    mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3))
+    shape = (1, 3, 1, 1)
+    wanted = (x - mean.reshape(shape)) / np.sqrt(var.reshape(shape) + 1e-5)
+    np.testing.assert_allclose(y, wanted, rtol=1e-10, atol=1e-10)
+    count = x.size // 3
+    np.testing.assert_allclose(layer.running_mean.numpy(), 0.1 * mean, rtol=1e-10)
+    unbiased = var * count / (count - 1)
+    np.testing.assert_allclose(layer.running_var.numpy(), 0.9 + 0.1 * unbiased, rtol=1e-10)
+    assert layer.num_batches_tracked.item() == 1
+    layer.eval()
+    before = layer.running_mean.numpy().copy()
+    layer(minigrad.tensor(x))
+    assert (layer.running_mean.numpy() == before).all()
+
+
+def test_dropout_keeps_the_mean_and_evaluates_to_the_identity():
+    minigrad.manual_seed(0)
+    layer = nn.Dropout(0.3)
+    x = minigrad.ones(200, 100)
+    y = layer(x).numpy()
+    values = np.unique(y)
+    np.testing.assert_allclose(values, [0, 1 / 0.7], rtol=1e-6)
+    # 20000 draws: four standard deviations of the share of zeros.
+    assert abs((y == 0).mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / 20000)
+    assert not (layer(x).numpy() == y).all()
+    layer.eval()
+    assert (layer(x).numpy() == 1).all()
+
+
+def test_dropout2d_drops_whole_channels():
+    minigrad.manual_seed(1)
+    y = nn.Dropout2d(0.5)(minigrad.ones(8, 16, 3, 3)).numpy()
+    per_channel = y.reshape(8 * 16, 9)
+    assert (per_channel.min(1) == per_channel.max(1)).all()
+    assert 0.3 < (per_channel[:, 0] == 0).mean() < 0.7
+
+
+def test_inplace_activation_changes_its_input():
+    x = minigrad.tensor([-1.0, 2.0])
+    for layer in (nn.ReLU(inplace=True), nn.LeakyReLU(0.1, inplace=True)):
+        y = layer(x)
+        assert y is x
+    assert x.tolist() == [0.0, 2.0]
+
+
+def test_softmax_without_dim_warns():
+    with pytest.warns(UserWarning, match="Implicit dimension choice for softmax"):
+        y = nn.Softmax()(minigrad.tensor([[1.0, 1.0]]))
+    assert y.tolist() == [[0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda t: t.nn.Conv2d(3, 4, 3, groups=2),
+        lambda t: t.nn.Conv2d(4, 3, 3, groups=2),
+        lambda t: t.nn.Conv2d(4, 3, 3, groups=0),
+        lambda t: t.nn.Conv2d(4, 3, 3, stride=2, padding="same"),
+        lambda t: t.nn.Dropout(1.5),
+        lambda t: t.nn.GroupNorm(4, 6),
+        lambda t: t.nn.Embedding(3, 2, padding_idx=3),
+        lambda t: t.nn.Hardtanh(1.0, -1.0),
+        lambda t: t.nn.Bilinear(0, 2, 3),
+        lambda t: t.nn.BatchNorm1d(3)(t.zeros(2)),
+        lambda t: t.nn.BatchNorm2d(3)(t.zeros(2, 3)),
+        lambda t: t.nn.BatchNorm1d(3)(t.zeros(1, 3)),
+        lambda t: t.nn.InstanceNorm2d(3)(t.zeros(2, 3)),
+        lambda t: t.nn.functional.dropout(t.zeros(2), p=-0.1),
+        lambda t: t.nn.functional.gelu(t.zeros(2), approximate="erf"),
+        lambda t: t.nn.functional.one_hot(t.zeros(2)),
+        lambda t: t.nn.functional.one_hot(t.tensor([3]), 3),
+    ],
+    ids=range(17),
+)
+def test_layer_errors_as_torch(program):
+    from tests.nn.helpers import same_error
+
+    same_error(program)
+
+
+def test_softshrink_needs_a_width():
+    with pytest.raises(RuntimeError, match="lambda must be"):
+        nn.functional.softshrink(minigrad.zeros(2), -1.0)
+
+
+def test_what_is_missing_says_so():
+    with pytest.raises(AttributeError, match="minigrad.nn has no 'LSTM'"):
+        nn.LSTM  # noqa: B018
+    with pytest.raises(NotImplementedError, match="max_norm"):
+        nn.Embedding(3, 2, max_norm=1.0)
+
+
+def test_repr_of_a_network():
+    torch = torch_or_skip()
+
+    def build(n):
+        return n.Sequential(
+            n.Conv2d(1, 8, 3, padding=1),
+            n.ModuleList([n.Linear(2, 3), n.Sequential(n.ReLU(), n.Dropout(0.2))]),
+            n.ModuleDict({"pool": n.MaxPool2d(2)}),
+            n.CrossEntropyLoss(label_smoothing=0.1),
+            n.Sequential(),
+        )
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert plain(repr(build(nn))) == plain(repr(build(torch.nn)))
+        assert repr(build(nn)) == repr(build(torch.nn))
