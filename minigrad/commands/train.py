@@ -182,7 +182,7 @@ def _train(model, loader, optimizer, device, number: int, epochs: int) -> tuple[
 
     model.train()
     loss_sum, hits, seen = 0.0, 0, 0
-    with tqdm(loader, desc=f"epoch {number}/{epochs}", unit="batch", leave=False) as bar:
+    with tqdm(loader, desc=f"epoch {number}/{epochs}", leave=False, disable=None) as bar:
         for images, labels in bar:
             images, labels = images.to(device), labels.to(device)
             logits = model(images)

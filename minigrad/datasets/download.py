@@ -107,6 +107,7 @@ def _download(url: str, part: Path) -> None:
                 unit="B",
                 unit_scale=True,
                 leave=False,
+                disable=None,  # not where standard error is a file
             ) as bar,
         ):
             while block := response.read(CHUNK):
