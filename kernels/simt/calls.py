@@ -26,7 +26,7 @@ BARRIERS = {"syncthreads", "syncwarp", "cg.GridGroup.sync"}
 COUNTED = {"syncthreads_count", "syncthreads_and", "syncthreads_or"}
 SHUFFLES = {"shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync"}
 VOTES = {"all_sync", "any_sync", "eq_sync", "ballot_sync", "match_any_sync", "match_all_sync"}
-VOTES |= {"activemask"}
+VOTES |= {"activemask", "match_all_pred"}
 COLLECTIVES = BARRIERS | COUNTED | SHUFFLES | VOTES
 FENCES = {"threadfence", "threadfence_block", "threadfence_system"}
 LIMIT_STATIC_SHARED = 48 * 1024
@@ -264,6 +264,12 @@ def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
             raise norm.error(node, f"cuda.{name}() returns nothing")
         dest = norm.program.fresh("met")
         args = norm.sequence([*node.args, *(k.value for k in node.keywords)])
+        if name == "match_all_sync":  # returns (mask, predicate)
+            args = [norm.stable(arg, node) for arg in args]
+            second = norm.program.fresh("met")
+            norm.out.append(collective(name, store(dest), args, node))
+            norm.out.append(collective("match_all_pred", store(second), args, node))
+            return ast.Tuple([load(dest), load(second)], ast.Load())
         norm.out.append(collective(name, store(dest), args, node))
         return load(dest)
     if name in FENCES:
@@ -378,8 +384,7 @@ def _inline(norm: Normaliser, func: pytypes.FunctionType, node: ast.Call) -> ast
 
 
 def _is_value(static: Any) -> bool:
-    name = canonical(static)
-    return isinstance(static, resolve.Special) and name not in ("grid_group",)
+    return isinstance(static, resolve.Special) and static is not resolve.GRID_GROUP
 
 
 def _bind(norm: Normaliser, inner: Normaliser, node: ast.Call):

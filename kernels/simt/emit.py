@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+import numpy as np
 from numba.core import types
 
-from . import meets
+from . import calls, meets
 from .analysis import Facts, exposure
+from .checks import UNEXPECTED_SIGN
 from .errors import CompileError
 from .fission import (
     BlockFor,
@@ -27,13 +29,18 @@ from .fission import (
     Scalars,
     walk,
 )
-from .nodes import defined, names, statements, used
-from .program import Program, importable
+from .nodes import defined, expressions, names, statements, used
+from .program import ArrayDecl, Program, importable
 from .ranges import Ranges
 from .storage import Storage
 from .writer import Expressions, Statements, Writer
 
 SPIN_LIMIT = 1 << 28
+CHECKS = (
+    "from kernels.simt.checks import mark as _mark",
+    "from kernels.simt.checks import place as _place",
+    "from kernels.simt.checks import written as _check_written",
+)
 HEADER = ("_first", "_last", "_gx", "_gy", "_gz", "_shared_bytes", "_error")
 
 
@@ -55,7 +62,13 @@ class Emitter:
         self.expressions = Expressions(self.program, self.kinds, self.ranges)
         self.statements = Statements(self.writer, self.expressions)
         self.variables = set(self.facts.defs) - self.facts.scalars
+        self.whole_grid = self.program.cooperative
+        self.declared: set[str] = set()
         self.expressions.private = self._private_arrays()
+        if self.whole_grid:
+            self.program.externs["_empty"] = np.empty
+        if self.program.checked:
+            self.expressions.marked = self._tracked_arrays()
 
     def _private_arrays(self) -> set[str]:
         """Local arrays that are used in more than one region, so need an element a thread."""
@@ -68,6 +81,37 @@ class Emitter:
                 private.add(name)
         return private
 
+    def _tracked_arrays(self) -> set[str]:
+        """Shared arrays that are only ever indexed element by element."""
+        if self.whole_grid:
+            return set()
+        arrays = self.program.arrays.values()
+        tracked = {a.name for a in arrays if a.space == "shared" and a.shape is not None}
+        elements = set()
+        for stmt in statements(self.program.body):
+            for expr in expressions(stmt):
+                for node in ast.walk(expr):
+                    name = getattr(getattr(node, "value", None), "id", None)
+                    if isinstance(node, ast.Subscript) and name in tracked:
+                        parts = (
+                            node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+                        )
+                        positions = all(self.expressions.is_position(p) for p in parts)
+                        if positions and len(parts) == len(self.program.arrays[name].shape):
+                            elements.add(id(node.value))
+                    if isinstance(node, ast.Call) and getattr(node.func, "id", "").startswith(
+                        "_atomic"
+                    ):
+                        elements.add(id(node.args[0]))
+                for node in ast.walk(expr):
+                    if (
+                        isinstance(node, ast.Name)
+                        and node.id in tracked
+                        and id(node) not in elements
+                    ):
+                        tracked.discard(node.id)
+        return tracked
+
     # -- the function ----------------------------------------------------------------------
 
     def function(self, name: str) -> str:
@@ -77,38 +121,58 @@ class Emitter:
         with writer.block(f"def {name}({', '.join(params)}):"):
             for parameter in sorted(self.nonnegative):
                 with writer.block(f"if {parameter} < 0:"):
-                    writer.line("return 3")
+                    writer.line(f"return {UNEXPECTED_SIGN}")
             for parameter, view in self.views.items():
                 writer.line(
                     f"{parameter} = {self.program.extern(view, view.__name__)}({parameter})"
                 )
             self._declare()
-            with writer.block("for _block in range(_first, _last):"):
-                writer.line("_bx = _block % _gx")
-                writer.line("_by = _block // _gx % _gy")
-                writer.line("_bz = _block // (_gx * _gy)")
+            if self.whole_grid:
+                self._clear_marks()
                 self.write(self.items)
+            else:
+                with writer.block("for _block in range(_first, _last):"):
+                    self._block_coordinates()
+                    self._clear_marks()
+                    self.write(self.items)
             writer.line("return 0")
         return writer.text()
+
+    def _block_coordinates(self) -> None:
+        self.writer.line("_bx = _block % _gx")
+        self.writer.line("_by = _block // _gx % _gy")
+        self.writer.line("_bz = _block // (_gx * _gy)")
+
+    def _clear_marks(self) -> None:
+        for array in sorted(self.expressions.marked):
+            self.writer.line(f"_written_{array}[...] = False")
 
     def dtype_name(self, dtype: types.Type) -> str:
         return self.program.extern(dtype, str(dtype))
 
+    def memory(self, shape: tuple[int, ...], per_thread: bool, dtype: types.Type) -> str:
+        """An array for this block, or under grid barriers for every block of the grid at once."""
+        kind = self.dtype_name(dtype)
+        threads = self.program.threads
+        if not self.whole_grid:
+            size = (*shape, threads) if per_thread else shape
+            return f"_stack_array({size!r}, {kind})"
+        parts = [str(n) for n in shape]
+        parts = [*parts, f"_last * {threads}"] if per_thread else ["_last", *parts]
+        return f"_empty(({', '.join(parts)},), {kind})"
+
     def _declare(self) -> None:
         writer, program = self.writer, self.program
-        dynamic = [a for a in program.arrays.values() if a.shape is None]
-        if dynamic:
-            writer.line("_shared = _empty(_shared_bytes, _uint8)")
-            program.externs["_empty"], program.externs["_uint8"] = _numpy_empty(), types.uint8
         for array in program.arrays.values():
-            dtype = self.dtype_name(array.dtype)
             if array.shape is None:
-                writer.line(f"{array.name} = _view_bytes(_shared, {dtype})")
+                self._declare_dynamic(array)
                 continue
-            shape = array.shape
-            if array.name in self.expressions.private:
-                shape = (*shape, program.threads)
-            writer.line(f"{array.name} = _stack_array({shape!r}, {dtype})")
+            private = array.name in self.expressions.private
+            name = f"_all_{array.name}" if self.whole_grid and not private else array.name
+            writer.line(f"{name} = {self.memory(array.shape, private, array.dtype)}")
+            if array.name in self.expressions.marked:
+                marks = self.memory(array.shape, False, types.boolean)
+                writer.line(f"{name.replace(array.name, '_written_' + array.name)} = {marks}")
         for name in sorted(self.storage.slots):
             kind = types.boolean if name not in self.kinds else self.kinds[name]
             if not isinstance(kind, types.Number | types.Boolean):
@@ -116,8 +180,31 @@ class Emitter:
                     f"{program.filename}:{program.line}: variable {name!r} of type {kind} is carried"
                     " across a barrier; only numbers and views of arrays can be"
                 )
-            shape = f"({program.threads},)"
-            writer.line(f"_s_{name} = _stack_array({shape}, {self.dtype_name(kind)})")
+            writer.line(f"_s_{name} = {self.memory((), True, kind)}")
+
+    def _declare_dynamic(self, array: ArrayDecl) -> None:
+        """Every dynamic shared array of a block begins at the same address, as on CUDA."""
+        if "_shared" not in self.declared:
+            self.declared.add("_shared")
+            size = "(_last, _shared_bytes)" if self.whole_grid else "_shared_bytes"
+            self.program.externs["_empty"] = np.empty
+            self.writer.line(f"_shared = _empty({size}, {self.dtype_name(types.uint8)})")
+        if not self.whole_grid:
+            dtype = self.dtype_name(array.dtype)
+            self.writer.line(f"{array.name} = _view_bytes(_shared, {dtype})")
+
+    def enter_block(self) -> None:
+        """Under grid barriers: loop over the blocks, each with its part of the shared memory."""
+        writer = self.writer
+        writer.line("for _block in range(_first, _last):")
+        writer.depth += 1
+        self._block_coordinates()
+        for array in self.program.arrays.values():
+            if array.shape is None:
+                dtype = self.dtype_name(array.dtype)
+                writer.line(f"{array.name} = _view_bytes(_shared[_u(_block)], {dtype})")
+            elif array.name not in self.expressions.private:
+                writer.line(f"{array.name} = _all_{array.name}[_u(_block)]")
 
     # -- items -----------------------------------------------------------------------------
 
@@ -269,13 +356,17 @@ class _ThreadLoop:
         emitter, writer = self.emitter, self.emitter.writer
         self.depth = writer.depth
         x, y, z = emitter.program.block
+        if emitter.whole_grid:
+            emitter.enter_block()
         for name, size in (("_tz", z), ("_ty", y), ("_tx", x)):
             if size == 1 and name != "_tx":
                 writer.line(f"{name} = 0")
                 continue
             writer.line(f"for {name} in range({size}):")
             writer.depth += 1
-        linear = ast.unparse(meets.linear_thread(emitter.program))
+        linear = ast.unparse(calls.linear_thread(emitter.program))
+        if emitter.whole_grid:
+            linear = f"_block * {emitter.program.threads} + {linear}"
         writer.line(f"_t = {linear}")
         if self.mask:
             writer.line(f"if _s_{self.mask}[_u(_t)]:")
@@ -297,12 +388,6 @@ def _names_of(item: Item) -> set[str]:
         case BlockFor():
             return names(item.iter)
     return set()
-
-
-def _numpy_empty():
-    import numpy as np
-
-    return np.empty
 
 
 def module_text(
@@ -333,17 +418,22 @@ def module_text(
         "from numba import njit as _njit",
         "from numba.core.types import uint64 as _u",
         "",
+        "from numba.core.types import int64 as _int64",
+        "from kernels.simt.checks import record as _record",
+        *CHECKS[: 3 * program.checked],
         "from kernels.simt.memory import stack_array as _stack_array",
         "from kernels.simt.memory import view_bytes as _view_bytes",
         *imports,
         "",
         f"NEEDS_OBJECTS = {bool(given)}",
         f"COOPERATIVE = {program.cooperative}",
+        f"SITES = {tuple(emitter.expressions.sites)!r}",
         f"_SPIN_LIMIT = {SPIN_LIMIT}",
         "",
     ]
     for text in devices:
-        lines += ["", f"@_njit({options})", text, ""]
+        bounds = ", boundscheck=True" if program.checked else ""
+        lines += ["", f"@_njit({options}{bounds})", text, ""]
     lines += ["", f"@_njit({options})", function]
     return "\n".join(lines), given
 

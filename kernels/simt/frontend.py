@@ -125,6 +125,10 @@ class Normaliser:
                 if value is DYNAMIC:
                     return DYNAMIC
                 return resolve.attribute(value, attr, self.where(node))
+            case ast.Call(func=function, args=[]):
+                made = self.static(function)
+                if made is not DYNAMIC and resolve.canonical(made) == "cg.this_grid":
+                    return resolve.GRID_GROUP
             case ast.Subscript(value=base, slice=index):
                 value, key = self.static(base), self.static(index)
                 if isinstance(value, tuple) and isinstance(key, int):

@@ -77,18 +77,13 @@ def count(*args):
 
 
 @njit
-def matched_all(mask, value):
-    return types.int32(0), True
-
-
-@njit
 def lanes(*args):
     return types.uint32(0)
 
 
 _STANDINS = {
     "activemask": lanes,
-    "match_all_sync": matched_all,
+    "match_all_pred": truth,
     "all_sync": truth,
     "any_sync": truth,
     "eq_sync": truth,

@@ -7,22 +7,22 @@ loop that reads what other threads left in their slots.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from numba.core import types
+
 from . import calls
+from .checks import DIVERGENT
 from .fission import Meet
-from .nodes import names
-from .program import Program
+from .nodes import Collective, names
+from .stubs import WARP_SIZE
 
 if TYPE_CHECKING:
     from .emit import Emitter
 
 FULL = 0xFFFFFFFF
-
-
-def linear_thread(program: Program) -> ast.expr:
-    """The position of a thread in its block."""
-    return calls.linear_thread(program)
 
 
 def write(emitter: Emitter, item: Meet) -> None:
@@ -35,19 +35,37 @@ def write(emitter: Emitter, item: Meet) -> None:
         _count(emitter, item)
     elif kind in calls.SHUFFLES:
         _shuffle(emitter, item)
-    elif kind in calls.VOTES:
-        _vote(emitter, item)
+    elif kind in calls.VOTES and item.stmt.dest is not None:
+        _vote(emitter, item.stmt, item.mask)
+
+
+@contextmanager
+def _each_block(emitter: Emitter) -> Iterator[tuple[str, str]]:
+    """The first and the last + 1 position of a block's threads, for every block that is run."""
+    threads = emitter.program.threads
+    if not emitter.whole_grid:
+        yield "0", str(threads)
+        return
+    with emitter.writer.block("for _block in range(_first, _last):"):
+        yield f"_block * {threads}", f"(_block + 1) * {threads}"
 
 
 def _check_arrivals(emitter: Emitter, item: Meet) -> None:
     """A barrier that only some of the live threads reach is an error."""
     if item.mask == item.live:
         return
-    writer = emitter.writer
-    with writer.block(f"for _t in range({emitter.program.threads}):"):
-        live = f"_s_{item.live}[_u(_t)] and " if item.live else ""
-        with writer.block(f"if {live}not _s_{item.mask}[_u(_t)]:"):
-            writer.line(f"_error[0], _error[1], _error[2], _error[3] = 1, {item.line}, _block, _t")
+    writer, absent = emitter.writer, f"not _s_{item.mask}[_u(_t)]"
+    if item.live:
+        absent = f"_s_{item.live}[_u(_t)] and {absent}"
+    with _each_block(emitter) as (begin, end):
+        some_may_stay_away = emitter.whole_grid and item.stmt.kind != "cg.GridGroup.sync"
+        if some_may_stay_away:  # a block of which no thread comes does not wait
+            writer.line("_came = False")
+            with writer.block(f"for _t in range({begin}, {end}):"):
+                writer.line(f"_came = _came or _s_{item.mask}[_u(_t)]")
+            absent = f"_came and {absent}"
+        with writer.block(f"for _t in range({begin}, {end}):"), writer.block(f"if {absent}:"):
+            writer.line(f"_record(_error, {DIVERGENT}, {item.line}, _block, _t)")
             writer.line("return 1")
 
 
@@ -58,111 +76,114 @@ def _at(emitter: Emitter, arg: ast.expr, thread: str) -> str:
     return emitter.expressions.text(arg)
 
 
+def _present(emitter: Emitter, mask: str | None, thread: str = "_t") -> str:
+    return f"_s_{mask}[_u({thread})]" if mask else "True"
+
+
 def _count(emitter: Emitter, item: Meet) -> None:
-    writer, kind = emitter.writer, item.stmt.kind
-    dest = item.stmt.dest.id if item.stmt.dest else "_unused"
-    start = {"syncthreads_count": "0", "syncthreads_and": "1", "syncthreads_or": "0"}[kind]
-    writer.line(f"_met = {start}")
-    present = f"_s_{item.mask}[_u(_t)] and " if item.mask else ""
+    writer, kind, dest = emitter.writer, item.stmt.kind, item.stmt.dest.id
     value = _at(emitter, item.stmt.args[0], "_t")
-    with writer.block(f"for _t in range({emitter.program.threads}):"):
-        if kind == "syncthreads_and":
-            with writer.block(f"if {present}not {value}:"):
-                writer.line("_met = 0")
-        else:
-            with writer.block(f"if {present}{value}:"):
-                writer.line("_met = 1" if kind.endswith("or") else "_met += 1")
-    result = f"{emitter.dtype_name(_int32())}(_met)"
-    if dest in emitter.storage.slots:
-        with emitter.thread_loop(item.mask, set()):
+    present = _present(emitter, item.mask)
+    result = f"{emitter.dtype_name(types.int32)}(_met)"
+    with _each_block(emitter) as (begin, end):
+        writer.line(f"_met = {int(kind == 'syncthreads_and')}")
+        with writer.block(f"for _t in range({begin}, {end}):"):
+            if kind == "syncthreads_and":
+                test, change = f"{present} and not {value}", "_met = 0"
+            elif kind == "syncthreads_or":
+                test, change = f"{present} and {value}", "_met = 1"
+            else:
+                test, change = f"{present} and {value}", "_met += 1"
+            with writer.block(f"if {test}:"):
+                writer.line(change)
+        if dest not in emitter.storage.slots:
+            writer.line(f"{dest} = {result}")
+            return
+        with writer.block(f"for _t in range({begin}, {end}):"), writer.block(f"if {present}:"):
             writer.line(f"_s_{dest}[_u(_t)] = {result}")
-    else:
-        writer.line(f"{dest} = {result}")
-
-
-def _int32():
-    from numba.core import types
-
-    return types.int32
 
 
 def _shuffle(emitter: Emitter, item: Meet) -> None:
     writer, stmt = emitter.writer, item.stmt
     value, lane = stmt.args[1], stmt.args[2]
     width = stmt.args[3] if len(stmt.args) > 3 else None
-    dest = stmt.dest.id
     threads = emitter.program.threads
     with emitter.thread_loop(item.mask, names(lane) | (names(width) if width else set())):
-        writer.line("_lane = _t & 31")
-        segment = emitter.expressions.text(width) if width else "32"
-        writer.line(f"_width = {segment}")
+        first = f"_block * {threads}" if emitter.whole_grid else "0"
+        writer.line(
+            f"_lane = (_t - {first}) & {WARP_SIZE - 1}" if first != "0" else "_lane = _t & 31"
+        )
+        writer.line(f"_width = {emitter.expressions.text(width) if width else WARP_SIZE}")
         amount = emitter.expressions.text(lane)
-        low = "_lane & ~(_width - 1)" if width else "0"
-        if stmt.kind == "shfl_sync":
-            writer.line(f"_from = ({low}) + (({amount}) & (_width - 1))")
-        elif stmt.kind == "shfl_up_sync":
-            writer.line(f"_from = _lane - ({amount})")
-            writer.line(f"_from = _from if _from >= ({low}) else _lane")
-        elif stmt.kind == "shfl_down_sync":
-            writer.line(f"_from = _lane + ({amount})")
-            writer.line(f"_from = _from if _from < ({low}) + _width else _lane")
-        else:
-            writer.line(f"_from = _lane ^ ({amount})")
-            writer.line(f"_from = _from if _from < ({low}) + _width else _lane")
-        writer.line("_from = _t - _lane + _from")
-        if threads % 32:
-            writer.line(f"_from = _from if _from < {threads} else _t")
-        writer.line(f"_s_{dest}[_u(_t)] = {_at(emitter, value, '_from')}")
-
-
-def _vote(emitter: Emitter, item: Meet) -> None:
-    writer, stmt, threads = emitter.writer, item.stmt, emitter.program.threads
-    if stmt.dest is None:
-        return
-    predicate = stmt.args[1] if len(stmt.args) > 1 else ast.Constant(True)
-    member = _at(emitter, stmt.args[0], "_t") if stmt.args else str(FULL)
-    present = f"_s_{item.mask}[_u(_t)]" if item.mask else "True"
-    with writer.block(f"for _warp in range(0, {threads}, 32):"):
-        writer.line(f"_end = min(_warp + 32, {threads})")
-        if stmt.kind.startswith("match"):
-            _match(emitter, stmt, predicate, member, present)
-            return
-        writer.line("_here = 0")
-        writer.line("_bits = 0")
-        with writer.block("for _t in range(_warp, _end):"), writer.block(f"if {present}:"):
-            writer.line("_here |= 1 << (_t - _warp)")
-            with writer.block(f"if {_at(emitter, predicate, '_t')}:"):
-                writer.line("_bits |= 1 << (_t - _warp)")
-        result = {
-            "ballot_sync": f"{emitter.dtype_name(_int32())}(_bits & _member)",
-            "any_sync": "(_bits & _member) != 0",
-            "all_sync": "(_here & _member & ~_bits) == 0",
-            "eq_sync": "(_bits & _member) == 0 or (_here & _member & ~_bits) == 0",
-            "activemask": "_here",
+        low = "(_lane & ~(_width - 1))" if width else "0"
+        source = {
+            "shfl_sync": f"{low} + (({amount}) & (_width - 1))",
+            "shfl_up_sync": f"_lane - ({amount})",
+            "shfl_down_sync": f"_lane + ({amount})",
+            "shfl_xor_sync": f"_lane ^ ({amount})",
         }[stmt.kind]
-        with writer.block("for _t in range(_warp, _end):"), writer.block(f"if {present}:"):
-            writer.line(f"_member = {member} & {FULL}")
-            writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")
+        writer.line(f"_from = {source}")
+        if stmt.kind == "shfl_up_sync":
+            writer.line(f"_from = _from if _from >= {low} else _lane")
+        elif stmt.kind != "shfl_sync":
+            writer.line(f"_from = _from if _from < {low} + _width else _lane")
+        writer.line("_from = _t - _lane + _from")
+        if threads % WARP_SIZE:  # the last warp is not full
+            writer.line(f"_from = _from if _from < {first} + {threads} else _t")
+        writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {_at(emitter, value, '_from')}")
 
 
-def _match(emitter: Emitter, stmt, value: ast.expr, member: str, present: str) -> None:
-    """Lanes of the member mask that hold the same value; for `all`, every lane or none."""
+def _vote(emitter: Emitter, stmt: Collective, mask: str | None) -> None:
     writer = emitter.writer
-    other_present = present.replace("_t)", "_other)")
-    with writer.block("for _t in range(_warp, _end):"), writer.block(f"if {present}:"):
-        writer.line(f"_member = {member} & {FULL}")
-        writer.line("_bits = 0")
-        writer.line("_here = 0")
-        with writer.block("for _other in range(_warp, _end):"):
-            with writer.block(f"if {other_present} and (_member >> (_other - _warp)) & 1:"):
+    present = _present(emitter, mask)
+    with _each_block(emitter) as (begin, end):
+        with writer.block(f"for _warp in range({begin}, {end}, {WARP_SIZE}):"):
+            writer.line(f"_end = min(_warp + {WARP_SIZE}, {end})")
+            if stmt.kind.startswith("match"):
+                _match(emitter, stmt, mask)
+                return
+            predicate = stmt.args[1] if len(stmt.args) > 1 else ast.Constant(True)
+            writer.line("_here, _bits = 0, 0")
+            with writer.block("for _t in range(_warp, _end):"), writer.block(f"if {present}:"):
+                writer.line("_here |= 1 << (_t - _warp)")
+                with writer.block(f"if {_at(emitter, predicate, '_t')}:"):
+                    writer.line("_bits |= 1 << (_t - _warp)")
+            with writer.block("for _t in range(_warp, _end):"), writer.block(f"if {present}:"):
+                writer.line(f"_member = {_members(emitter, stmt)}")
+                result = {
+                    "ballot_sync": f"{emitter.dtype_name(types.int32)}(_bits & _member)",
+                    "any_sync": "(_bits & _member) != 0",
+                    "all_sync": "(_here & _member & ~_bits) == 0",
+                    "eq_sync": "(_bits & _member) == 0 or (_here & _member & ~_bits) == 0",
+                    "activemask": "_here",
+                }[stmt.kind]
+                writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")
+
+
+def _members(emitter: Emitter, stmt: Collective) -> str:
+    """The lanes that a vote names in its first argument."""
+    if not stmt.args:
+        return str(FULL)
+    return f"{_at(emitter, stmt.args[0], '_t')} & {FULL}"
+
+
+def _match(emitter: Emitter, stmt: Collective, mask: str | None) -> None:
+    """Lanes of the member mask that hold the same value; for `all`, every lane or none."""
+    writer, value = emitter.writer, stmt.args[1]
+    with writer.block("for _t in range(_warp, _end):"):
+        with writer.block(f"if {_present(emitter, mask)}:"):
+            writer.line(f"_member = {_members(emitter, stmt)}")
+            writer.line("_here, _bits = 0, 0")
+            member = f"(_member >> (_other - _warp)) & 1 and {_present(emitter, mask, '_other')}"
+            with writer.block("for _other in range(_warp, _end):"), writer.block(f"if {member}:"):
                 writer.line("_here |= 1 << (_other - _warp)")
                 same = f"{_at(emitter, value, '_other')} == {_at(emitter, value, '_t')}"
                 with writer.block(f"if {same}:"):
                     writer.line("_bits |= 1 << (_other - _warp)")
-        int32 = emitter.dtype_name(_int32())
-        result = {
-            "match_any_sync": f"{int32}(_bits)",
-            "match_all_sync": f"{int32}(_here if _bits == _here else 0)",
-            "match_all_pred": "_bits == _here",
-        }[stmt.kind]
-        writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")
+            int32 = emitter.dtype_name(types.int32)
+            result = {
+                "match_any_sync": f"{int32}(_bits)",
+                "match_all_sync": f"{int32}(_here if _bits == _here else 0)",
+                "match_all_pred": "_bits == _here",
+            }[stmt.kind]
+            writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")

@@ -28,11 +28,7 @@ class Special:
         self.name = name
 
 
-def _is_cuda_module(value: Any) -> bool:
-    if not isinstance(value, pytypes.ModuleType):
-        return False
-    name = value.__name__
-    return name.startswith(("numba.cuda", "kernels.simt", "kernels.cuda"))
+GRID_GROUP = Special("grid_group")
 
 
 def canonical(value: Any) -> str | None:
@@ -68,7 +64,7 @@ def attribute(base: Any, name: str, where: str) -> Any:
         if name not in "xyz":
             raise CompileError(f"{where}: cuda.{known} has x, y and z, not {name!r}")
         return Special(f"{known}.{name}")
-    if known == "grid_group" and name == "sync":
+    if base is GRID_GROUP and name == "sync":
         return Special("cg.GridGroup.sync")
     if isinstance(base, np.ndarray):
         return DYNAMIC

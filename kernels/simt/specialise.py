@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from . import arguments, cache, compiler, fingerprint, pool
-from .errors import KernelError, LaunchError
+from . import arguments, cache, checks, compiler, fingerprint, pool
+from .errors import BoundsError, LaunchError, SimtError
 
 _HEADER = (types.intp,) * 6 + (types.Array(types.intp, 1, "C"),)
-_ENDLESS, _DIVERGENT, _SIGN = 2, 1, 3
 
 
 def for_arguments(kernel: Any, block: tuple[int, int, int], args: tuple) -> Specialisation:
@@ -134,6 +133,7 @@ class Specialisation:
             i for i, kind in enumerate(kinds) if arguments.storage(kind)[1] is not None
         )
         self.error = np.zeros(16, np.int64)
+        self.grid: tuple[int, int, int] = (1, 1, 1)
         self._compile()
 
     # -- compilation -----------------------------------------------------------------------
@@ -174,6 +174,9 @@ class Specialisation:
         signature = (*_HEADER, *passed)
         function.compile(signature)
         self.entry = function.overloads[signature].entry_point
+        self.sites = module.SITES
+        if self.checked:
+            self.entry = self.guarded(self.entry)
 
     @property
     def text(self) -> str:
@@ -233,32 +236,41 @@ class Specialisation:
 
     def failed(self, status: int, grid, first: int, last: int, shared: int, args: tuple) -> None:
         """Raise what a status other than 0 means; go on in the general code after a sign."""
-        if status == _SIGN:
+        if status == checks.UNEXPECTED_SIGN:
             general = _get(self.kernel, self.block, self.kinds, frozenset())
             general.run(grid, first, last, shared, args)
             return
-        kind, line, block, thread = (int(v) for v in self.error[:4])
-        where = f"{self.kernel.py_func.__code__.co_filename}:{line}"
-        if kind == _ENDLESS:
-            raise KernelError(
-                f"{self.kernel.__name__}: the loop at {where} ran for too long; it seems to wait for"
-                " memory that a thread or block which runs later would write"
-            )
-        if kind == _DIVERGENT:
-            raise KernelError(
-                f"{self.kernel.__name__}: the barrier at {where} was reached by only some of the"
-                f" live threads of block {self.coordinates(block, grid)}: thread"
-                f" {self.coordinates(thread, self.block)} did not come; move the barrier out of the"
-                " condition"
-            )
-        raise KernelError(f"{self.kernel.__name__}: status {status} at {where}")
+        self.grid = grid
+        raise self.explain()
 
-    @staticmethod
-    def coordinates(linear: int, dims: tuple[int, int, int]) -> tuple[int, ...]:
-        """(x, y, z) of a linear position, without the dimensions of size 1 at the end."""
-        x, y, _ = dims
-        full = (linear % x, linear // x % y, linear // (x * y))
-        return full[: max(1, *(i + 1 for i, n in enumerate(dims) if n > 1), 1)]
+    def explain(self) -> SimtError:
+        """The exception for what the last run recorded."""
+        filename = self.kernel.py_func.__code__.co_filename
+        name = self.kernel.__name__
+        return checks.explain(name, self.error, self.sites, self.block, self.grid, filename)
+
+    def guarded(self, entry: Callable) -> Callable:
+        """`entry` for checked mode: its violations and the kernel's own exceptions explained."""
+
+        def call(*args: Any) -> int:
+            self.grid = args[2:5]
+            self.error[0] = 0
+            try:
+                return entry(*args)
+            except checks.CheckFailed:
+                raise self.explain() from None
+            except IndexError as error:  # from a device function that is not inlined
+                raise BoundsError(f"{self.kernel.__name__}: {error} in a device function") from None
+            except Exception as error:
+                if self.error[0] != checks.RAISED:
+                    raise
+                thread = checks.coordinates(int(self.error[3]), self.block)
+                block = checks.coordinates(int(self.error[2]), self.grid)
+                line = self.sites[int(self.error[1])][2]
+                where = f"tid={thread} ctaid={block}, line {line}: {error}"
+                raise type(error)(where) from None
+
+        return call
 
 
 def _needs_objects(path: Path) -> bool:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from numba.core import types
 
+from .checks import ENDLESS, RAISED
 from .nodes import Loop, call, load, names
 from .program import Program
 from .ranges import Ranges
@@ -45,6 +46,8 @@ class Expressions(ast.NodeTransformer):
         self.program, self.kinds, self.ranges = program, kinds, ranges
         self.private: set[str] = set()  # local arrays with an element a thread
         self.views: set[str] = set()  # private arrays that are needed as a whole
+        self.marked: set[str] = set()  # shared arrays whose writes are tracked (checked mode)
+        self.sites: list[tuple[str, int, int]] = []  # (array, dimensions, line) of checked accesses
 
     def text(self, node: ast.expr) -> str:
         return ast.unparse(ast.fix_missing_locations(self.visit(clone(node))))
@@ -69,17 +72,55 @@ class Expressions(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         base = node.value
         kind = self.kinds.get(base.id) if isinstance(base, ast.Name) else None
-        if isinstance(kind, types.BaseTuple):
+        if isinstance(kind, types.BaseTuple) or isinstance(base, ast.Attribute):
             return ast.Subscript(self.visit(base), self.visit(node.slice), node.ctx)
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        whole = isinstance(base, ast.Name) and base.id in self.private
+        whole = whole and len(parts) == len(self.program.arrays[base.id].shape)
+        if self.program.checked and all(self.is_position(part) for part in parts):
+            return self.checked(node, base, parts, whole)
         index = [self.index(part) for part in parts]
-        if isinstance(base, ast.Name) and base.id in self.private:
-            declared = self.program.arrays[base.id]
-            if len(parts) == len(declared.shape) and not any(
-                isinstance(p, ast.Slice) for p in parts
-            ):
-                return self.subscript(load(base.id), [*index, call("_u", load("_t"))], node.ctx)
+        if whole and not any(isinstance(part, ast.Slice) for part in parts):
+            return self.subscript(load(base.id), [*index, call("_u", load("_t"))], node.ctx)
         return self.subscript(self.visit(base), index, node.ctx)
+
+    def is_position(self, part: ast.expr) -> bool:
+        """Whether an index is a number (and not a slice, a field's name, ...)."""
+        return not isinstance(part, ast.Slice) and not (
+            isinstance(part, ast.Constant) and not isinstance(part.value, int)
+        )
+
+    def checked(self, node: ast.Subscript, base: ast.expr, parts: list, whole: bool) -> ast.expr:
+        """The access with its index checked on the way."""
+        array = load(base.id) if whole else self.visit(clone(base))
+        index = [call("_int64", self.visit(clone(part))) for part in parts]
+        if whole:
+            index.append(load("_t"))
+        key = self.site(ast.unparse(base), len(parts), node)
+        where = [load("_error"), ast.Constant(key), load("_block"), load("_t")]
+        place = call("_place", array, ast.Tuple(index, ast.Load()), *where)
+        if isinstance(base, ast.Name) and base.id in self.marked:
+            marks = load(f"_written_{base.id}")
+            if isinstance(node.ctx, ast.Store):
+                place = call("_mark", marks, place)
+            else:
+                place = call("_check_written", marks, place, *where)
+        return ast.Subscript(array, place, node.ctx)
+
+    def site(self, array: str, ndim: int, node: ast.AST) -> int:
+        self.sites.append((array, ndim, getattr(node, "lineno", 0)))
+        return len(self.sites) - 1
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        atomic = isinstance(node.func, ast.Name) and node.func.id.startswith("_atomic_")
+        if not (atomic and self.program.checked and isinstance(node.args[0], ast.Name)):
+            self.generic_visit(node)
+            return node
+        index = node.args[1]
+        new = ast.Subscript(node.args[0], index, ast.Load())
+        place = self.visit(ast.copy_location(new, node))
+        arguments = [place.value, place.slice, *(self.visit(a) for a in node.args[2:])]
+        return ast.Call(node.func, arguments, node.keywords)
 
     @staticmethod
     def subscript(base: ast.expr, index: list[ast.expr], ctx: ast.expr_context) -> ast.expr:
@@ -141,7 +182,7 @@ class Statements:
             if limited:
                 self.writer.line("_spins += 1")
                 with self.writer.block("if _spins > _SPIN_LIMIT:"):
-                    self.writer.line(f"_error[0], _error[1] = 2, {stmt.lineno}")
+                    self.writer.line(f"_record(_error, {ENDLESS}, {stmt.lineno}, _block, _t)")
                     self.writer.line("return 1")
             self.write(stmt.pre)
             if stmt.pre:
@@ -159,9 +200,9 @@ class Statements:
         self.writer.line("pass")
 
     def write_Raise(self, stmt: ast.Raise) -> None:
-        self.writer.line(
-            "raise" if stmt.exc is None else f"raise {self.expressions.text(stmt.exc)}"
-        )
+        site = self.expressions.site("", 0, stmt)
+        self.writer.line(f"_record(_error, {RAISED}, {site}, _block, _t)")
+        self.writer.line(f"raise {self.expressions.text(stmt.exc) if stmt.exc else ''}".rstrip())
 
 
 def spins(stmt: Loop) -> bool:
