@@ -303,10 +303,10 @@ def _plan_weight(g, x, geo: Geometry, version: str | None):
         run = launcher(name, version, kernel, grid, 32)
 
     def weight(g, x):
+        if g.size == 0:
+            return namespace(x).zeros(w_shape, dtype)
         g, x = contiguous(g), contiguous(x)
         dw = empty(w_shape, dtype, x)
-        if dw.size == 0:
-            return dw
         if version == "implicit_gemm":
             return product(g, x)
         run(g, x, dw, geo.groups, *geo.padding)

@@ -261,7 +261,7 @@ def _check_gradient(name: str, g, shape: tuple[int, ...]) -> None:
 
 def _planes(a):
     """(N, C, H, W) as contiguous (N * C, H, W)."""
-    return contiguous(a).reshape(-1, *a.shape[2:])
+    return contiguous(a).reshape(a.shape[0] * a.shape[1], *a.shape[2:])
 
 
 _plans: dict[tuple, Callable] = {}
