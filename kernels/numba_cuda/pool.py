@@ -6,6 +6,7 @@ maxima (int64) for the max. One version each way, as the work is all memory traf
     window    one thread a result: neighbours along a row of the output
     gather    gradients: one thread an element of dx looks at every window that holds it and adds
               up its share, so nothing is written twice and the order of the sum is fixed
+    owner     the gradient of a max whose windows do not overlap: one thread writes all of a window
     scatter   the gradient of a max whose windows are not known: one block a plane, which adds each
               g where its index says
 
@@ -36,6 +37,7 @@ from kernels.simt import cuda
 CATALOG = [
     ("max_pool2d", "window", "one thread a result"),
     ("max_pool2d_backward", "gather", "one thread an element asks every window that holds it"),
+    ("max_pool2d_backward", "owner", "windows that share nothing: one thread writes all of one"),
     ("max_pool2d_backward", "scatter", "one block a plane adds each g where its index says"),
     ("avg_pool2d", "window", "one thread a result"),
     ("avg_pool2d_backward", "gather", "one thread an element asks every window that holds it"),
@@ -104,6 +106,34 @@ def max_gather(acc_t, window: Window):
             dx[p, h, v] = acc
 
     return max_pool2d_gather
+
+
+@functools.cache
+def max_owner(acc_t, window: Window):
+    """Grid (planes, window row tiles, window column tiles); arrays as in max_gather.
+
+    Windows as wide as their stride share nothing: the thread of a window writes all of it, and
+    threads past the last window write zeros to the rows and columns that no window holds.
+    """
+    kh, kw = window.kernel
+
+    @cuda.jit
+    def max_pool2d_owner(g, index, dx):
+        p = cuda.blockIdx.x
+        oh = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+        ow = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
+        height, width = dx.shape[1], dx.shape[2]
+        inside = oh < g.shape[1] and ow < g.shape[2]
+        at = index[p, oh, ow] if inside else -1
+        gv = acc_t(g[p, oh, ow]) if inside else acc_t(0)
+        for i in range(kh):
+            h = oh * kh + i
+            for j in range(kw):
+                v = ow * kw + j
+                if h < height and v < width:
+                    dx[p, h, v] = gv if at == h * width + v else acc_t(0)
+
+    return max_pool2d_owner
 
 
 SCATTER_BLOCK = 128
@@ -314,9 +344,18 @@ def _plan_max_backward(g, index, x_shape, window: Window | None, padding: Pair, 
     _check_gradient(name, g, index.shape)
     if len(x_shape) != 4 or g.shape[:2] != x_shape[:2]:
         raise ValueError(f"{name}: a gradient {g.shape} does not belong to an input {x_shape}")
-    version = version or ("scatter" if window is None else "gather")
+    shares_nothing = window is not None and window == Window(window.stride, window.stride)
+    shares_nothing = shares_nothing and padding == (0, 0)
+    best = "scatter" if window is None else "owner" if shares_nothing else "gather"
+    version = version or best
+    if (version == "owner" and not shares_nothing) or (version == "gather" and window is None):
+        raise ValueError(f"{name}: version {version!r} needs other windows than {window}")
     planes = x_shape[0] * x_shape[1]
-    if version == "gather":
+    if version == "owner":
+        kernel = max_owner(scalar_type(g.dtype), window)
+        windows = (ceil_div(x_shape[2 + i], window.kernel[i]) for i in range(2))
+        run = launcher(name, version, kernel, *_tiling(planes, *windows))
+    elif version == "gather":
         kernel = max_gather(scalar_type(g.dtype), window)
         run = launcher(name, version, kernel, *_tiling(planes, *x_shape[2:]))
     else:
@@ -324,12 +363,13 @@ def _plan_max_backward(g, index, x_shape, window: Window | None, padding: Pair, 
         run = launcher(name, version, kernel, planes, SCATTER_BLOCK)
 
     def backward(g, index):
-        dtype = g.dtype if version == "gather" else compute_dtype(g.dtype)
+        dtype = compute_dtype(g.dtype) if version == "scatter" else g.dtype
         dx = empty(x_shape, dtype, g)
         if dx.size == 0:
             return dx
-        if version == "gather":
-            run(_planes(g), _planes(index), _planes(dx), *padding)
+        if version != "scatter":
+            extra = padding if version == "gather" else ()
+            run(_planes(g), _planes(index), _planes(dx), *extra)
             return dx
         flat = (contiguous(a).reshape(planes, -1) for a in (g, index, dx))
         run(*flat)
@@ -353,12 +393,10 @@ def max_pool2d_backward(
     With the windows (kernel, stride, padding, dilation) each element of dx gathers, in a fixed
     order; without them g is scattered, and on a GPU the order of overlapping windows is open.
     """
-    check_version("max_pool2d_backward", version, ("gather", "scatter"))
+    check_version("max_pool2d_backward", version, ("gather", "owner", "scatter"))
     window = None
     if kernel is not None:
         window = Window(tuple(kernel), tuple(stride or kernel), tuple(dilation))
-    elif version == "gather":
-        raise ValueError("max_pool2d_backward: version 'gather' needs kernel and stride")
     x_shape = tuple(x_shape)
     key = ("max_backward", type(g), g.shape, g.dtype, x_shape, window, padding, version)
     make = (g, indices, x_shape, window, tuple(padding), version)

@@ -73,7 +73,8 @@ def max_pool2d_backward(
     n, c, h, w = x_shape
     dx = np.zeros((n * c, h * w), compute_dtype(g.dtype))
     plane = np.arange(n * c)[:, None]
-    np.add.at(dx, (plane, indices.reshape(n * c, -1)), g.reshape(n * c, -1).astype(dx.dtype))
+    flat = (n * c, g.shape[2] * g.shape[3])
+    np.add.at(dx, (plane, indices.reshape(flat)), g.reshape(flat).astype(dx.dtype))
     return dx.reshape(x_shape).astype(g.dtype, copy=False)
 
 

@@ -35,9 +35,10 @@ def test_max(device, case, rng):
     np.testing.assert_array_equal(get(index), positions)
     assert index.dtype == np.int64
     g = normal(rng, expected.shape)
-    for version in ("gather", "scatter"):
-        windows = (kernel, stride, padding, dilation) if version == "gather" else ()
-        dx = kernels.max_pool2d_backward(put(g, device), index, x_shape, *windows, backend="numba")
+    for version in (None, "gather", "scatter"):
+        windows = () if version == "scatter" else (kernel, stride, padding, dilation)
+        arrays = (put(g, device), index, x_shape, *windows)
+        dx = kernels.max_pool2d_backward(*arrays, backend="numba", version=version)
         assert_close(dx, reference.max_pool2d_backward(wide(g), positions, x_shape), 2)
 
 
@@ -100,7 +101,7 @@ def test_errors(device, rng):
     with pytest.raises(ValueError, match="gradient of shape"):
         kernels.avg_pool2d_backward(x, (1, 1, 4, 4), (2, 2), (2, 2), backend="numba")
     y, index = kernels.max_pool2d(x, (2, 2), (2, 2), backend="numba")
-    with pytest.raises(ValueError, match="needs kernel and stride"):
+    with pytest.raises(ValueError, match="needs other windows"):
         kernels.max_pool2d_backward(y, index, x.shape, backend="numba", version="gather")
     with pytest.raises(ValueError, match="does not belong to an input"):
         kernels.max_pool2d_backward(y, index, (1, 2, 4, 4), backend="numba")
