@@ -46,7 +46,7 @@ def max_pool2d(
     """
     lowest = -np.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min
     win = _pool_windows(x, kernel, stride, padding, dilation, ceil_mode, lowest)
-    flat = win.reshape(*win.shape[:4], -1)
+    flat = win.reshape(*win.shape[:4], kernel[0] * kernel[1])
     best = flat.astype(compute_dtype(x.dtype), copy=False).argmax(-1)
     y = np.take_along_axis(flat, best[..., None], -1)[..., 0]
     oh, ow = win.shape[2:4]
