@@ -103,8 +103,7 @@ def _numerical(
             below = run()
             array[position] = original
             rows.append((above - below) / (2 * eps))
-        width = rows[0].size if rows else 0
-        jacobians.append(np.asarray(rows, np.float64).reshape(array.size, width))
+        jacobians.append(np.asarray(rows, np.float64).reshape(array.size, run().size))
     return jacobians
 
 

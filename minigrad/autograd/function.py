@@ -8,67 +8,70 @@ from typing import Any
 
 from minigrad.autograd.mode import mode, no_grad
 from minigrad.autograd.node import Node, alias, attach, edge, needs_grad
-from minigrad.tensor import Tensor
+from minigrad.backends import array_module
+from minigrad.tensor import Tensor, wrap
 
 
-class FunctionNode(Node):
-    """A recorded call of a `Function`; also the `ctx` that forward and backward get.
+class FunctionCtx:
+    """What forward and backward of a `Function` share; any attribute may be set on it."""
 
-    Any attribute may be set on it: `ctx.scale = 2`.
-    """
-
-    def __init__(self) -> None:
-        super().__init__((), ())
-        self.to_save: tuple = ()
-        self.dirty: tuple = ()
-        self.non_differentiable: tuple = ()
-        self.materialize = True
-        self.needs_input_grad: tuple[bool, ...] = ()
-        self.function: type[Function] | None = None
-        self.outputs: dict[int, int] = {}
-
-    def name(self) -> str:
-        return f"{self.function.__name__}Backward"
+    _to_save: tuple = ()
+    _dirty: tuple = ()
+    _non_differentiable: tuple = ()
+    _materialize = True
+    _node: FunctionNode | None = None
+    needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep inputs or outputs for backward; `saved_tensors` gives them back, checked."""
-        self.to_save = tensors
-
-    def save_for_forward(self, *tensors: Tensor | None) -> None:
-        raise NotImplementedError("Function: minigrad has no forward-mode differentiation")
+        self._to_save = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Say which outputs never have a gradient (indices, masks)."""
-        self.non_differentiable = tensors
+        self._non_differentiable = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Say which inputs forward changed in place (and returns)."""
-        self.dirty = tensors
+        self._dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether missing output gradients come as zeros (default) or as None."""
-        self.materialize = value
+        self._materialize = value
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         """What `save_for_backward` kept; RuntimeError if freed or changed in place since."""
+        return self._to_save if self._node is None else self._node.saved_tensors()
+
+
+class FunctionNode(Node):
+    """A recorded call of a `Function`. own: position in `saved` -> number of the output it is."""
+
+    __slots__ = ("function", "ctx", "own")
+
+    def name(self) -> str:
+        return f"{self.function.__name__}Backward"
+
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """The saved tensors; where gradients are recorded, own outputs are part of the graph."""
         saved = self.unpack()
+        if not (self.own and mode.enabled):
+            return saved
         return tuple(
-            attach(alias(t), self, self.outputs[i]) if i in self.outputs and mode.enabled else t
+            attach(alias(t), self, self.own[i]) if i in self.own else t
             for i, t in enumerate(saved)
         )
 
     def backward(self, grads: list[Tensor | None]) -> list[Tensor | None]:
-        if self.materialize:
-            grads = [
-                _zeros(shape, dtype) if g is None else g
-                for g, (shape, dtype) in zip(grads, self.outs, strict=True)
-            ]
         if self.saved is None:
             self.unpack()  # raises: the graph was freed
-        results = self.function.backward(self, *grads)
-        results = results if isinstance(results, tuple | list) else (results,)
-        results = [*results]
+        if self.ctx._materialize:
+            grads = [
+                _zeros(shape, dtype, grads) if g is None and dtype is not None else g
+                for g, (shape, dtype) in zip(grads, self.outs, strict=True)
+            ]
+        results = self.function.backward(self.ctx, *grads)
+        results = list(results) if isinstance(results, tuple | list) else [results]
         while len(results) > len(self.edges) and results[-1] is None:
             results.pop()
         if len(results) != len(self.edges):
@@ -76,39 +79,34 @@ class FunctionNode(Node):
                 f"function {self.name()} returned an incorrect number of gradients "
                 f"(expected {len(self.edges)}, got {len(results)})"
             )
-        for i, result in enumerate(results):
-            if result is not None and not isinstance(result, Tensor):
-                raise TypeError(f"{self.name()}: gradient {i} is not a tensor: {result!r}")
-            self._check_shape(i, result)
-        return [None if r is None else r if mode.enabled else r.clone() for r in results]
+        return [self._checked(i, r) for i, r in enumerate(results)]
 
-    def _check_shape(self, i: int, grad: Tensor | None) -> None:
+    def _checked(self, i: int, grad: Any) -> Tensor | None:
+        """One gradient; copied, since it may be a tensor that the function keeps."""
         target = self.edges[i]
         if target is None or grad is None:
-            return
+            return None
+        if not isinstance(grad, Tensor):
+            raise TypeError(f"{self.name()}: expected gradient {i} to be a tensor, got {grad!r}")
         leaf = isinstance(target[0], Tensor)
         shape = target[0]._array.shape if leaf else target[0].outs[target[1]][0]
         found = grad._array.shape
-        if found != shape and not _expandable(shape, found):
+        if found != shape and not _expanded(shape, found):
             raise RuntimeError(
                 f"Function {self.name()} returned an invalid gradient at index {i} - got "
                 f"{list(found)} but expected shape compatible with {list(shape)}"
             )
+        return grad if mode.enabled else grad.clone()
 
 
-def _expandable(small: tuple, big: tuple) -> bool:
+def _expanded(small: tuple, big: tuple) -> bool:
     tail = big[len(big) - len(small) :]
-    return len(big) >= len(small) and all(
-        m in (1, n) for m, n in zip(small, tail, strict=True)
-    )
+    return len(big) >= len(small) and all(m in (1, n) for m, n in zip(small, tail, strict=True))
 
 
-def _zeros(shape: tuple, dtype: Any) -> Tensor:
-    import numpy as np
-
-    from minigrad.tensor import wrap
-
-    return wrap(np.zeros(shape, dtype))
+def _zeros(shape: tuple, dtype: Any, grads: list[Tensor | None]) -> Tensor:
+    like = next(g._array for g in grads if g is not None)
+    return wrap(array_module(like).zeros(shape, dtype))
 
 
 class Function:
@@ -119,70 +117,79 @@ class Function:
     `backward` returns one gradient (or None) per argument of forward.
     """
 
+    setup_context: Any = None
+
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """The result; runs outside the graph."""
-        raise NotImplementedError("You must implement the forward function for custom Function.")
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """The gradients of the arguments."""
-        raise NotImplementedError("You must implement the backward function of your Function.")
+        raise NotImplementedError(
+            "You must implement the backward function for your custom autograd.Function."
+        )
+
+    def __init__(self) -> None:
+        raise RuntimeError(
+            f"{type(self).__name__}: a Function is never instantiated; call "
+            f"{type(self).__name__}.apply(...)"
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward, and record it if an argument requires a gradient."""
-        ctx = FunctionNode()
-        ctx.function = cls
+        ctx = FunctionCtx()
         recording = mode.enabled
         needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
         ctx.needs_input_grad = needs
-        edges = tuple(
-            [edge(a) if need else None for a, need in zip(args, needs, strict=True)]
-        )
+        edges = tuple([edge(a) if need else None for a, need in zip(args, needs, strict=True)])
         with no_grad():
-            if "setup_context" in _own_names(cls):
+            if cls.setup_context is None:
+                result = cls.forward(ctx, *args, **kwargs)
+            else:
                 result = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, result)
-            else:
-                result = cls.forward(ctx, *args, **kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
+        for output in outputs:
+            if any(output is d for d in ctx._dirty):
+                output._counter[0] += 1
         if recording and True in needs:
-            outputs = _record(ctx, args, edges, outputs)
+            outputs = _record(cls, ctx, args, edges, outputs)
         return outputs if isinstance(result, tuple) else outputs[0]
 
 
-def _own_names(cls: type) -> set[str]:
-    return {name for c in cls.__mro__ if c not in (Function, object) for name in c.__dict__}
-
-
-def _record(ctx: FunctionNode, args: tuple, edges: tuple, outputs: tuple) -> tuple:
-    """Make the outputs those of the node; an input that is returned unchanged becomes an alias."""
-    ctx.edges = edges
-    dirty = {id(t) for t in ctx.dirty}
-    frozen = {id(t) for t in ctx.non_differentiable}
-    linked, kept = [], {}
+def _record(function: type[Function], ctx: FunctionCtx, args: tuple, edges: tuple, outputs: tuple) -> tuple:
+    """Make the outputs those of a node; an input that is returned unchanged becomes an alias."""
+    node = FunctionNode(edges, tuple([_description(o) for o in outputs]))
+    node.function, node.ctx = function, ctx
+    numbers: dict[int, int] = {}
+    linked = []
     for i, output in enumerate(outputs):
         if not isinstance(output, Tensor):
             linked.append(output)
             continue
-        if any(output is a for a in args) and id(output) not in dirty:
-            kept[id(output)] = i
+        numbers[id(output)] = i
+        dirty = any(output is d for d in ctx._dirty)
+        if not dirty and any(output is a for a in args):
             output = alias(output)
-        elif id(output) in dirty:
-            output._counter[0] += 1
-        kept.setdefault(id(output), i)
-        if id(output) not in frozen and output.is_floating_point():
-            attach(output, ctx, i)
-        linked.append(output)
-    ctx.outs = tuple(
-        [(o._array.shape, o._array.dtype) if isinstance(o, Tensor) else ((), None) for o in outputs]
-    )
-    own = {id(o): i for i, o in enumerate(linked) if isinstance(o, Tensor) and o._node is ctx}
-    saved = ctx.to_save
-    ctx.outputs = {i: own[id(t)] for i, t in enumerate(saved) if id(t) in own}
-    ctx.save(tuple([alias(t) if i in ctx.outputs else t for i, t in enumerate(saved)]))
+        frozen = any(outputs[i] is t for t in ctx._non_differentiable)
+        linked.append(output if frozen or not output.is_floating_point() else attach(output, node, i))
+    saved = ctx._to_save
+    given = {id(a) for a in args}
+    node.own = {
+        i: numbers[id(t)] for i, t in enumerate(saved) if id(t) in numbers and id(t) not in given
+    }
+    node.save(tuple([alias(t) if i in node.own else t for i, t in enumerate(saved)]))
+    ctx._node, ctx._to_save, ctx._dirty, ctx._non_differentiable = node, (), (), ()
     return tuple(linked)
+
+
+def _description(output: Any) -> tuple:
+    return (output._array.shape, output._array.dtype) if isinstance(output, Tensor) else ((), None)
 
 
 def once_differentiable(function: Callable) -> Callable:
@@ -197,17 +204,20 @@ def once_differentiable(function: Callable) -> Callable:
             results = function(ctx, *grads)
         if not recording:
             return results
-        several = isinstance(results, tuple | list)
-        failing = [_undifferentiable(r) for r in (results if several else (results,))]
-        return tuple(failing) if several else failing[0]
+        if isinstance(results, tuple | list):
+            return tuple([_undifferentiable(r) for r in results])
+        return _undifferentiable(results)
 
     return wrapper
 
 
-class _Error(Node):
+class _Refusal(Node):
     """Raises when a second derivative is asked for."""
 
     __slots__ = ()
+
+    def name(self) -> str:
+        return "Error"
 
     def backward(self, grads: list[Tensor | None]) -> list[Tensor | None]:
         raise RuntimeError(
@@ -218,5 +228,5 @@ class _Error(Node):
 def _undifferentiable(tensor: Tensor | None) -> Tensor | None:
     if tensor is None:
         return None
-    twin = alias(tensor)
-    return attach(twin, _Error((), ((twin._array.shape, twin._array.dtype),)), 0)
+    node = _Refusal((), ((tensor._array.shape, tensor._array.dtype),))
+    return attach(alias(tensor), node, 0)

@@ -1,0 +1,128 @@
+"""Every operation of the table: values against NumPy and torch, first and second derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minigrad
+from kernels import dispatch
+from minigrad import backends
+from minigrad.autograd import gradcheck, gradgradcheck
+from tests.engine.samples import SAMPLES, Sample
+
+BACKENDS = [name for name in ("numpy", "numba") if dispatch.installed(name)]
+BY_NAME = [pytest.param(s, id=s.name) for s in SAMPLES]
+WITH_GRAD = [pytest.param(s, id=s.name) for s in SAMPLES if s.grad]
+WITH_GRADGRAD = [pytest.param(s, id=s.name) for s in SAMPLES if s.grad and s.gradgrad]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    with backends.use(request.param):
+        yield request.param
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
+
+
+def leaves(sample: Sample, dtype=np.float64) -> list[minigrad.Tensor]:
+    tensors = [minigrad.tensor(a) for a in sample.arrays(dtype)]
+    for i, t in enumerate(tensors):
+        t.requires_grad = t.is_floating_point() and i not in sample.frozen
+    return tensors
+
+
+def tolerance(dtype: np.dtype) -> dict[str, float]:
+    eps = np.finfo(dtype).eps
+    return {"rtol": 200 * eps, "atol": 200 * eps}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("sample", [p for p in BY_NAME if p.values[0].reference])
+def test_forward_matches_numpy(sample, dtype, backend):
+    arrays = sample.arrays(dtype)
+    result = sample.call(minigrad, *[minigrad.tensor(a) for a in arrays]).numpy()
+    wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
+    with np.errstate(all="ignore"):
+        expected = np.asarray(sample.reference(*wide))
+    assert result.shape == expected.shape
+    assert result.dtype == (dtype if expected.dtype.kind == "f" else expected.dtype)
+    np.testing.assert_allclose(result, expected, **tolerance(np.dtype(dtype)))
+
+
+@pytest.mark.parametrize("sample", BY_NAME)
+def test_values_and_gradients_match_torch(sample, torch):
+    """Values, dtype, shape and gradients are torch's (on the reference backend, in float64)."""
+    ours = leaves(sample)
+    theirs = [torch.tensor(a) for a in sample.arrays()]
+    for i, t in enumerate(theirs):
+        t.requires_grad = t.is_floating_point() and i not in sample.frozen
+    with backends.use("numpy"):
+        result = sample.call(minigrad, *ours)
+        expected = sample.call(torch, *theirs)
+        assert tuple(result.shape) == tuple(expected.shape)
+        assert result.dtype.name == str(expected.dtype).removeprefix("torch.")
+        if sample.grad:
+            assert result.requires_grad == expected.requires_grad
+        np.testing.assert_allclose(result.detach(), expected.detach(), rtol=1e-9, atol=1e-9)
+        if not (sample.grad and result.requires_grad):
+            return
+        seed = np.random.default_rng(7).standard_normal(expected.shape)
+        result.backward(minigrad.tensor(seed))
+        expected.backward(torch.tensor(seed))
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.grad is None) == (b.grad is None)
+        if a.grad is not None:
+            np.testing.assert_allclose(a.grad, b.grad, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("sample", WITH_GRAD)
+def test_gradient_matches_finite_differences(sample, backend):
+    assert gradcheck(lambda *xs: sample.call(minigrad, *xs), leaves(sample))
+
+
+@pytest.mark.parametrize("sample", WITH_GRADGRAD)
+def test_second_derivative_matches_finite_differences(sample):
+    with backends.use("numpy"):
+        assert gradgradcheck(lambda *xs: sample.call(minigrad, *xs), leaves(sample))
+
+
+@pytest.mark.parametrize("sample", WITH_GRAD)
+def test_gradients_are_memory_of_their_own(sample):
+    """No `.grad` shares memory with an input, the caller's gradient or another `.grad`."""
+    with backends.use("numpy"):
+        inputs = leaves(sample)
+        result = sample.call(minigrad, *inputs)
+        seed = minigrad.ones_like(result)
+        result.backward(seed)
+    grads = [x.grad._array for x in inputs if x.grad is not None]
+    assert grads
+    others = [seed._array, result.detach()._array, *(x.detach()._array for x in inputs)]
+    for i, g in enumerate(grads):
+        assert g.base is None
+        assert not any(np.shares_memory(g, o) for o in (*others, *grads[:i]))
+
+
+@pytest.mark.parametrize("sample", WITH_GRAD)
+def test_create_graph_gives_the_same_gradient(sample):
+    """The fused gradient kernel and the differentiable composition agree."""
+    inputs = [x for x in leaves(sample)]
+    wanted = [x for x in inputs if x.requires_grad]
+    with backends.use("numpy"):
+        seed = np.random.default_rng(3).standard_normal(sample.call(minigrad, *inputs).shape)
+        for x, y in zip(
+            minigrad.autograd.grad(
+                sample.call(minigrad, *inputs), wanted, minigrad.tensor(seed), allow_unused=True
+            ),
+            minigrad.autograd.grad(
+                sample.call(minigrad, *inputs), wanted, minigrad.tensor(seed),
+                create_graph=True, allow_unused=True,
+            ),
+            strict=True,
+        ):  # fmt: skip
+            assert (x is None) == (y is None)
+            if x is not None:
+                np.testing.assert_allclose(x, y.detach(), rtol=1e-9, atol=1e-10)
