@@ -142,7 +142,7 @@ class Specialisation:
         parts = [
             cache.toolchain(),
             fingerprint.of(self.kernel.py_func),
-            repr((self.block, [str(kind) for kind in self.kinds], sorted(self.positive))),
+            repr((self.block, self.kinds, sorted(self.positive))),
             repr((self.checked, self.kernel.fastmath)),
         ]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
