@@ -164,6 +164,10 @@ class V:
         """`self * b + c` with one rounding, on any machine."""
         return self.call("fma", b, c)
 
+    def fmod(self, other: Operand) -> V:
+        """C's `fmod`, a call into its library."""
+        return V(self.builder, self.builder.frem(self.value, self._raw(other), flags=_FLAGS))
+
     def bits(self) -> V:
         return V(self.builder, self.builder.bitcast(self.value, _INT_OF[self.type]))
 

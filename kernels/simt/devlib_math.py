@@ -128,6 +128,8 @@ erfc = unary("erfc", _keys("erfc"), math.erfc)
 sin = unary("sin", _keys("sin", "libdevice.fast_sinf"), math.sin, vec.sin)
 cos = unary("cos", _keys("cos", "libdevice.fast_cosf"), math.cos, vec.cos)
 tan = unary("tan", _keys("tan", "libdevice.fast_tanf"), math.tan, vec.tan)
+sinpi = unary_ir("sinpi", "libdevice.sinpi libdevice.sinpif", vec.sinpi)
+cospi = unary_ir("cospi", "libdevice.cospi libdevice.cospif", vec.cospi)
 asin = unary("asin", _keys("asin"), math.asin)
 acos = unary("acos", _keys("acos"), math.acos)
 atan = unary("atan", _keys("atan"), math.atan)
@@ -160,7 +162,7 @@ radians = unary_ir("radians", "math.radians", lambda x: x * (math.pi / 180.0))
 atan2 = binary("atan2", _keys("atan2"), math.atan2)
 hypot = binary("hypot", _keys("hypot"), math.hypot)
 copysign = binary("copysign", _keys("copysign"), "copysign", V.with_sign_of)
-fmod = binary("fmod", _keys("fmod"), math.fmod)
+fmod = binary("fmod", _keys("fmod"), IRBody(V.fmod), V.fmod)
 divide = binary("divide", "libdevice.fast_fdividef", IRBody(operator.truediv), operator.truediv)
 fmax = binary("fmax", _keys("fmax"), "maxnum", lambda x, y: x.call("maxnum", y))
 fmin = binary("fmin", _keys("fmin"), "minnum", lambda x, y: x.call("minnum", y))
@@ -171,7 +173,7 @@ def _difference(x: V, y: V) -> V:
 
 
 fdim = binary("fdim", "libdevice.fdim libdevice.fdimf", IRBody(_difference), _difference)
-remainder = binary("remainder", _keys("remainder"), math.remainder)
+remainder = binary("remainder", _keys("remainder"), IRBody(vec.remainder), vec.remainder)
 nextafter = binary("nextafter", _keys("nextafter"), math.nextafter)
 
 

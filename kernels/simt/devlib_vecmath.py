@@ -281,6 +281,43 @@ def cos(x: V) -> V:
     return _finite_angle(x, _sine_of(quadrant + 1, r.to_float(F32)))
 
 
+def _reduce_half_turns(size: V) -> tuple[V, V]:
+    """(quadrant, r): pi |x| = quadrant * pi / 2 + r modulo 2 pi. It is x that is reduced: exactly."""
+    size = _clamp(size, 0.0, 2.0**54)  # beyond, every float is even
+    turns = size - (size * 0.5).call("trunc") * 2.0
+    quadrant = (turns * 2.0).rint()
+    return quadrant.to_int(I32), (turns - quadrant * 0.5).to_float(F64) * math.pi
+
+
+def _sine_pi(size: V, quarter: int) -> V:
+    quadrant, r = _reduce_half_turns(size)
+    if size.type == F32:
+        return _sine_of(quadrant + quarter, r.to_float(F32))
+    chosen = (((quadrant + quarter) & 1) != 0).where(r.call("cos"), r.call("sin"))
+    return (((quadrant + quarter) & 2) != 0).where(-chosen, chosen)
+
+
+def sinpi(x: V) -> V:
+    """sin(pi x), in either width."""
+    result = _sine_pi(x.abs(), 0)
+    return (x.abs() < INFINITY).where((x < 0.0).where(-result, result), NAN)
+
+
+def cospi(x: V) -> V:
+    """cos(pi x), in either width."""
+    return (x.abs() < INFINITY).where(_sine_pi(x.abs(), 1), NAN)
+
+
+def remainder(x: V, y: V) -> V:
+    """IEEE 754's remainder, in either width: x minus the multiple of y nearest to it."""
+    size, step = x.abs(), y.abs()
+    rest = size.fmod(step + step)
+    less = rest - step  # exact where it is used
+    nearest = (less + less < step).where(less, less - step)
+    result = (rest + rest <= step).where(rest, nearest)
+    return (x.bits() < 0).where(-result, result)
+
+
 def tan(x: V) -> V:
     quadrant, r = _reduce_angle(x.abs())
     square = r * r

@@ -50,7 +50,8 @@ def assign_storage(
             for name in exposure(item.body, variables)[1]:
                 places.setdefault(name, set()).add(id(item))
     for item in walk(items):
-        for name in _read_from_outside(item, variables) - set(storage.rebuilt):
+        reads = _with_inputs(_read_from_outside(item, variables), storage, variables)
+        for name in reads - set(storage.rebuilt):
             only_here = places.get(name, set()) <= {id(item)}
             if (
                 isinstance(item, Region)
@@ -70,6 +71,18 @@ def assign_storage(
     for name in storage.slots:
         storage.rebuilt.pop(name, None)
     return storage
+
+
+def _with_inputs(reads: set[str], storage: Storage, variables: set[str]) -> set[str]:
+    """`reads` and whatever the rebuilt ones among them are computed from."""
+    todo, found = list(reads), set(reads)
+    while todo:
+        stmt = storage.rebuilt.get(todo.pop())
+        if stmt is not None:
+            new = (names(stmt.value) & variables) - found
+            found |= new
+            todo += new
+    return found
 
 
 def _met(items: list[Item], name: str) -> bool:
