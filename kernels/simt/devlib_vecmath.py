@@ -282,7 +282,7 @@ def cos(x: V) -> V:
 
 
 def _reduce_half_turns(size: V) -> tuple[V, V]:
-    """(quadrant, r): pi |x| = quadrant * pi / 2 + r modulo 2 pi. It is x that is reduced: exactly."""
+    """(quadrant, r): pi |x| = quadrant * pi / 2 + r modulo 2 pi. x itself is reduced, exactly."""
     size = _clamp(size, 0.0, 2.0**54)  # beyond, every float is even
     turns = size - (size * 0.5).call("trunc") * 2.0
     quadrant = (turns * 2.0).rint()

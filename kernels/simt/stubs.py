@@ -261,8 +261,8 @@ fp16 = Namespace(
 # libdevice's functions as far as one CPU instruction or library call answers them. Those with a
 # rounding mode in their name (`fadd_ru`) are left out: the mode cannot be chosen per operation.
 _BOTH_WIDTHS = (
-    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc exp exp10 exp2"
-    " expm1 fabs fdim floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p log2 nearbyint"
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc exp exp10"
+    " exp2 expm1 fabs fdim floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p log2 nearbyint"
     " nextafter pow powi rcbrt remainder rint round rsqrt sin sinh sinpi sqrt tan tanh tgamma trunc"
 )
 _ONE_WIDTH = (
