@@ -261,9 +261,10 @@ fp16 = Namespace(
 # libdevice's functions as far as one CPU instruction or library call answers them. Those with a
 # rounding mode in their name (`fadd_ru`) are left out: the mode cannot be chosen per operation.
 _BOTH_WIDTHS = (
-    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc exp exp10"
-    " exp2 expm1 fabs fdim floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p log2 nearbyint"
-    " nextafter pow powi rcbrt remainder rint round rsqrt sin sinh sinpi sqrt tan tanh tgamma trunc"
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc exp"
+    " exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p"
+    " log2 nearbyint nextafter pow powi rcbrt remainder rint round rsqrt sin sinh sinpi sqrt tan"
+    " tanh tgamma trunc"
 )
 _ONE_WIDTH = (
     "fast_cosf fast_exp10f fast_expf fast_fdividef fast_log10f fast_log2f fast_logf fast_powf"
