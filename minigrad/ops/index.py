@@ -15,7 +15,7 @@ from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op, needs_grad
 from minigrad.backends import array_module
-from minigrad.ops.inplace import assign, check_writable, copy_, write
+from minigrad.ops.inplace import assign, check_writable, copy_, inplace
 from minigrad.ops.shape import Slice
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
@@ -242,9 +242,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`x[index] = value`, recorded where x or value requires a gradient."""
-    check_writable(self)
     basic, tensors = parse(self, index)
     target = Slice.apply(self, index=basic) if basic or not tensors else self
+    check_writable(target)
     if not tensors:
         copy_(target, value if isinstance(value, Tensor | int | float) else _like(self, value))
         return
@@ -598,3 +598,6 @@ def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # n
 
 _masked_scatter.__name__ = "masked_scatter"
 export()(_masked_scatter)
+
+for _name in "scatter scatter_add index_add index_copy index_fill masked_scatter".split():
+    inplace(_name)

@@ -12,8 +12,8 @@ from typing import Any
 
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Node, alias, attach, edge, needs_grad
-from minigrad.tensor import FUNCTIONS, Tensor, View, type_name
+from minigrad.autograd.node import Node, attach, edge, needs_grad
+from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
 
 
 def inplace(name: str) -> None:
@@ -68,6 +68,8 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
             )
         value = value.to(target.dtype)
         new = value._array
+    if value._node is not None and value._node.saved:
+        _keep_old_value(target, value._node)
     write(target, new)
     if mode.enabled and (value._requires_grad or target._requires_grad):
         rebase(target, value)
@@ -87,8 +89,6 @@ def write(target: Tensor, array: Any) -> None:
 
 def rebase(target: Tensor, value: Tensor) -> None:
     """Make `value`'s history that of `target`, and of the base that it is a view of."""
-    if value._node is not None and value._node.saved:
-        _break_cycle(target, value._node)
     view = target._view
     if view is None:
         target._requires_grad = value._requires_grad
@@ -105,14 +105,18 @@ def rebase(target: Tensor, value: Tensor) -> None:
     view.refresh(target)
 
 
-def _break_cycle(target: Tensor, node: Node) -> None:
-    """A node that saved the very tensor it now belongs to keeps an alias instead."""
-    node.saved = tuple([alias(s) if s is target else s for s in node.saved])
+def _keep_old_value(target: Tensor, node: Node) -> None:
+    """A node that saved the tensor which is about to be overwritten keeps a copy instead, with the
+    history that the tensor has so far."""
+    if not any(s is target for s in node.saved):
+        return
+    old = wrap(target._array.copy())
+    old._requires_grad, old._node, old._index = target._requires_grad, target._node, target._index
+    node.save(tuple([old if s is target else s for s in node.saved]))
 
 
 def _identity(leaf: Tensor) -> Node:
-    node = Identity((edge(leaf),), ((leaf._array.shape, leaf._array.dtype),))
-    return node
+    return Identity((edge(leaf),), ((leaf._array.shape, leaf._array.dtype),))
 
 
 class Identity(Node):

@@ -1,0 +1,276 @@
+"""Views share memory; in-place changes are seen, counted and differentiated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.autograd import gradcheck
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
+
+
+VIEWS = {
+    "slice": lambda x: x[1:, ::2],
+    "int": lambda x: x[1],
+    "none": lambda x: x[None],
+    "reshape": lambda x: x.reshape(2, 6),
+    "view": lambda x: x.view(12),
+    "t": lambda x: x.t(),
+    "permute": lambda x: x.permute(1, 0),
+    "expand": lambda x: x[:, :1].expand(3, 4),
+    "unsqueeze": lambda x: x.unsqueeze(0),
+    "squeeze": lambda x: x.squeeze(),
+    "flatten": lambda x: x.flatten(),
+    "split": lambda x: x.split(2)[1],
+    "chunk": lambda x: x.chunk(2, 1)[0],
+    "unbind": lambda x: x.unbind()[0],
+    "diagonal": lambda x: x.diagonal(),
+    "narrow": lambda x: x.narrow(1, 1, 2),
+    "unfold": lambda x: x.unfold(1, 2, 1),
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "ellipsis": lambda x: x[...],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_share_memory(name):
+    x = mg.arange(12.0).reshape(3, 4).clone()
+    view = VIEWS[name](x)
+    assert np.shares_memory(view.numpy(), x.numpy())
+    view.zero_()
+    assert (x == 0).sum() >= 3
+    if name not in ("detach", "data"):
+        assert view._base is x
+    if name != "data":
+        assert view._version == x._version == 1
+
+
+def test_copies_do_not_share_memory():
+    x = mg.arange(6.0).reshape(2, 3)
+    for copy in (x.clone(), x[[0, 1]], x[x > -1], x.t().contiguous(), x.t().reshape(6), x + 0, x.flip(0)):
+        assert not np.shares_memory(copy.numpy(), x.numpy())
+    assert x.contiguous() is x and x.to(mg.float32) is x and x.float() is x
+
+
+def test_view_that_is_not_possible():
+    x = mg.arange(6.0).reshape(2, 3)
+    with pytest.raises(RuntimeError, match=r"Use .reshape\(...\) instead"):
+        x.t().view(6)
+    with pytest.raises(RuntimeError, match=r"shape '\[4, 2\]' is invalid for input of size 6"):
+        x.view(4, 2)
+    assert x.t().view(3, 2).shape == (3, 2)
+    assert x.view(-1, 2).shape == (3, 2)
+    assert x.view(mg.int32).dtype is mg.int32
+
+
+# --- writing ---
+
+PROGRAMS = {
+    "add_": lambda m, x, y: x.clone().add_(y),
+    "mul_scalar": lambda m, x, y: (x * 1).mul_(3) * y,
+    "operators": lambda m, x, y: _operators(x * 1, y),
+    "setitem_row": lambda m, x, y: _set(x * 1, 0, y[1]),
+    "setitem_slice": lambda m, x, y: _set(x * 1, (slice(None), slice(1, 3)), y[:, :2] * 2),
+    "setitem_scalar": lambda m, x, y: _set(x * y, (1, 2), 5.0),
+    "setitem_broadcast": lambda m, x, y: _set(x * 1, slice(None), y[0]),
+    "setitem_mask": lambda m, x, y: _set(x * 1, x > 0, 0.0) * y,
+    "setitem_mask_values": lambda m, x, y: _set(x * 1, x > 0, y[x > 0]),
+    "setitem_list": lambda m, x, y: _set(x * 1, [2, 0], y[:2]),
+    "setitem_tensor_slice": lambda m, x, y: _set(x * 1, (slice(None), m.tensor([3, 1])), y[:, :2]),
+    "into_zeros": lambda m, x, y: _set(m.zeros(3, 4, dtype=x.dtype), 1, x[1] * y[1]),
+    "row_by_row": lambda m, x, y: _rows(m, x, y),
+    "view_then_write_base": lambda m, x, y: _view_then_write_base(x, y),
+    "write_view_then_read_base": lambda m, x, y: _write_view(x, y),
+    "write_view_of_view": lambda m, x, y: _write_view_of_view(x, y),
+    "transposed_view": lambda m, x, y: _transposed(x, y),
+    "copy_": lambda m, x, y: m.zeros(3, 4, dtype=x.dtype).copy_(x) * y,
+    "copy_broadcast": lambda m, x, y: (x * 2).copy_(y[0]),
+    "fill_": lambda m, x, y: (x * 2).fill_(3.0) * y,
+    "zero_part": lambda m, x, y: _zero_part(x * y),
+    "masked_fill_": lambda m, x, y: (x * y).masked_fill_(x > 0, 1.0),
+    "clamp_": lambda m, x, y: (x * y).clamp_(-0.5, 0.5),
+    "relu_": lambda m, x, y: (x * y).relu_(),
+    "exp_": lambda m, x, y: (x * y).exp_(),
+    "sigmoid_": lambda m, x, y: (x * y).sigmoid_(),
+    "pow_": lambda m, x, y: (x * 1).pow_(2) + y,
+    "index_add_": lambda m, x, y: (x * 1).index_add_(0, m.tensor([0, 0]), y[:2]),
+    "scatter_": lambda m, x, y: (x * 1).scatter_(1, m.tensor([[0, 2]]), y[:1, :2]),
+    "index_put_": lambda m, x, y: (x * 1).index_put_((m.tensor([0, 0]),), y[:2], accumulate=True),
+    "leaf_into_slice": lambda m, x, y: _set(m.zeros(5, 4, dtype=x.dtype), slice(0, 3), x) * y[0],
+    "diagonal_write": lambda m, x, y: _diagonal(x * 1, y),
+}
+
+
+def _set(x, index, value):
+    x[index] = value
+    return x
+
+
+def _operators(x, y):
+    x += y
+    x -= 1
+    x *= y
+    x /= 2
+    x **= 2
+    return x
+
+
+def _rows(m, x, y):
+    out = m.zeros(3, 4, dtype=x.dtype)
+    for i in range(3):
+        out[i] = x[i] * y[i] + (out[i - 1] if i else 0)
+    return out
+
+
+def _view_then_write_base(x, y):
+    base = x * 1
+    row = base[0]
+    base.mul_(y)
+    return row * 2
+
+
+def _write_view(x, y):
+    base = x * 1
+    base[1].mul_(y[0])
+    return base * y
+
+
+def _write_view_of_view(x, y):
+    base = x * 1
+    base[1:][:, :2].add_(y[1:, :2] * 3)
+    return base
+
+
+def _transposed(x, y):
+    base = x * 1
+    base.t()[1:3] *= y.t()[1:3]
+    return base
+
+
+def _zero_part(x):
+    x[:, 1:3].zero_()
+    return x
+
+
+def _diagonal(x, y):
+    x.diagonal().copy_(y.diagonal() * 2)
+    return x
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_place_values_and_gradients_match_torch(name, torch):
+    rng = np.random.default_rng(11)
+    values = [rng.standard_normal((3, 4)) for _ in range(2)]
+    results = []
+    for m in (mg, torch):
+        x, y = [m.tensor(v, requires_grad=True) for v in values]
+        out = PROGRAMS[name](m, x, y)
+        (out * out).sum().backward()
+        results.append((out.detach().numpy(), [g.grad for g in (x, y)]))
+    np.testing.assert_allclose(results[0][0], results[1][0])
+    for ours, theirs in zip(results[0][1], results[1][1], strict=True):
+        ours = np.zeros((3, 4)) if ours is None else ours.numpy()
+        theirs = np.zeros((3, 4)) if theirs is None else theirs.numpy()
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_place_gradients_match_finite_differences(name):
+    rng = np.random.default_rng(12)
+    inputs = [mg.tensor(rng.standard_normal((3, 4)), requires_grad=True) for _ in range(2)]
+    assert gradcheck(lambda x, y: PROGRAMS[name](mg, x, y), inputs)
+
+
+def test_saved_value_changed_in_place():
+    x = mg.ones(3, requires_grad=True)
+    y = (x * 1).exp()
+    z = y * y
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation.*version 1; expected version 0"):
+        z.sum().backward()
+
+
+def test_saved_base_changed_through_a_view():
+    x = mg.ones(3, requires_grad=True)
+    y = x * 1
+    z = y * y
+    y[0] = 5
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_unsaved_values_may_change():
+    x = mg.ones(3, requires_grad=True)
+    y = x * 2
+    z = y + 1
+    y.mul_(5)
+    z.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_optimizer_step_before_backward_is_noticed():
+    w = mg.ones(3, requires_grad=True)
+    loss = (w * w).sum()
+    with mg.no_grad():
+        w -= 0.1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_leaf_rules():
+    x = mg.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        x += 1
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        x[0] = 1
+    with mg.no_grad():
+        x[0] = 5
+        x.add_(1)
+    assert x.tolist() == [6, 2, 2] and x.is_leaf and x.requires_grad
+
+
+def test_view_made_without_grad_mode():
+    x = mg.ones(3, requires_grad=True) * 1
+    with mg.no_grad():
+        view = x[:1]
+        view.add_(1)
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+        view.add_(1)
+
+
+def test_shapes_and_dtypes_of_in_place_results():
+    with pytest.raises(RuntimeError, match=r"output with shape \[3\] doesn't match the broadcast shape"):
+        mg.ones(3).add_(mg.ones(2, 3))
+    with pytest.raises(RuntimeError, match="Float can't be cast to the desired output type Long"):
+        mg.arange(3).add_(1.5)
+    with pytest.raises(RuntimeError, match="must match the existing size"):
+        mg.ones(3)[:2] = mg.ones(3)
+    half = mg.ones(3, dtype=mg.float16)
+    assert half.mul_(2.5) is half and half.dtype is mg.float16
+    ints = mg.arange(3)
+    ints.copy_(mg.tensor([1.9, 2.9, -1.9]))
+    assert ints.tolist() == [1, 2, -1]
+
+
+def test_base_starts_to_require_grad():
+    base = mg.zeros(3)
+    view = base[0]
+    assert not view.requires_grad
+    base[:2] = mg.ones(2, requires_grad=True) * 2
+    assert base.requires_grad and view.requires_grad
+    assert base.grad_fn.name() == "CopySlices"
+
+
+def test_writing_to_read_only_memory():
+    array = np.zeros(3)
+    array.flags.writeable = False
+    with pytest.raises((RuntimeError, ValueError), match="read-only|read only"):
+        mg.from_numpy(array).add_(1)
