@@ -37,9 +37,6 @@ class Parameter(Tensor):
     def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
         return type(self), (self.data, self.requires_grad)
 
-    def __repr__(self) -> str:
-        return "Parameter containing:\n" + super().__repr__()
-
 
 class Buffer(Tensor):
     """A Tensor that registers itself as a buffer when assigned to a Module attribute.

@@ -178,25 +178,29 @@ class ModuleDict(Module):
 
     def update(self, modules: Any) -> None:
         """Add the pairs of a mapping or of an iterable of pairs."""
-        for key, module in _pairs(modules, "ModuleDict.update"):
+        for key, module in _pairs(modules, "ModuleDict"):
             self[key] = module
 
 
-def _pairs(source: Any, what: str) -> list[tuple[str, Any]]:
+def _pairs(source: Any, kind: str) -> list[tuple[str, Any]]:
     if isinstance(source, (Mapping, ModuleDict, ParameterDict)):
         return list(source.items())
     if not isinstance(source, Iterable):
         raise TypeError(
-            f"{what} should be called with an iterable of key/value pairs, but got "
+            f"{kind}.update should be called with an iterable of key/value pairs, but got "
             + type(source).__name__
         )
     pairs = []
     for i, pair in enumerate(source):
         if not isinstance(pair, Iterable):
-            raise TypeError(f"{what} sequence element #{i} should be Iterable; is {type(pair)}")
+            raise TypeError(
+                f"{kind} update sequence element #{i} should be Iterable; is {type(pair).__name__}"
+            )
         pair = tuple(pair)
         if len(pair) != 2:
-            raise ValueError(f"{what} sequence element #{i} has length {len(pair)}; 2 is required")
+            raise ValueError(
+                f"{kind} update sequence element #{i} has length {len(pair)}; 2 is required"
+            )
         pairs.append(pair)
     return pairs
 
@@ -329,7 +333,7 @@ class ParameterDict(Module):
 
     def update(self, parameters: Any) -> None:
         """Add the pairs of a mapping or of an iterable of pairs."""
-        for key, value in _pairs(parameters, "ParameterDict.update"):
+        for key, value in _pairs(parameters, "ParameterDict"):
             self[key] = value
 
     def __repr__(self) -> str:

@@ -1,0 +1,249 @@
+"""Losses: beside torch with every option, and by their formulas."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import backends, nn
+from minigrad.nn import functional as F
+from tests.nn.helpers import close, same_error, torch_or_skip
+
+
+@pytest.fixture(autouse=True)
+def reference_backend():
+    """These compare the losses; the kernels behind them have tests of their own."""
+    with backends.use("numpy"):
+        yield
+
+
+def real(rng, *shape):
+    return rng.normal(size=shape)
+
+
+def probability(rng, *shape):
+    return rng.uniform(0.01, 0.99, size=shape)
+
+
+def classes(rng, *shape, count=5):
+    return rng.integers(0, count, shape)
+
+
+def distribution(rng, *shape):
+    values = rng.uniform(0.1, 1, size=shape)
+    return values / values.sum(1, keepdims=True)
+
+
+def sign(rng, *shape):
+    return rng.choice([-1.0, 1.0], size=shape)
+
+
+W5 = np.array([0.5, 1.0, 2.0, 0.0, 1.5])
+
+# function, inputs, keyword arguments (arrays become tensors)
+LOSSES = [
+    ("mse_loss", [(real, 4, 3), (real, 4, 3)], {}),
+    ("mse_loss", [(real, 4, 3), (real, 4, 3)], {"weight": np.arange(1.0, 13).reshape(4, 3)}),
+    ("l1_loss", [(real, 4, 3), (real, 4, 3)], {}),
+    ("smooth_l1_loss", [(real, 4, 3), (real, 4, 3)], {}),
+    ("smooth_l1_loss", [(real, 4, 3), (real, 4, 3)], {"beta": 0.3}),
+    ("smooth_l1_loss", [(real, 4, 3), (real, 4, 3)], {"beta": 0.0}),
+    ("huber_loss", [(real, 4, 3), (real, 4, 3)], {"delta": 0.6}),
+    ("cross_entropy", [(real, 6, 5), (classes, 6)], {}),
+    ("cross_entropy", [(real, 6, 5), (classes, 6)], {"weight": W5}),
+    ("cross_entropy", [(real, 6, 5), (classes, 6)], {"ignore_index": 2, "label_smoothing": 0.1}),
+    (
+        "cross_entropy",
+        [(real, 6, 5), (classes, 6)],
+        {"weight": W5, "ignore_index": 1, "label_smoothing": 0.3},
+    ),
+    ("cross_entropy", [(real, 2, 5, 3, 4), (classes, 2, 3, 4)], {"weight": W5}),
+    ("cross_entropy", [(real, 5), (classes,)], {}),
+    ("cross_entropy", [(real, 6, 5), (distribution, 6, 5)], {}),
+    (
+        "cross_entropy",
+        [(real, 2, 5, 3), (distribution, 2, 5, 3)],
+        {"weight": W5, "label_smoothing": 0.2},
+    ),
+    ("cross_entropy", [(real, 5), (lambda rng: distribution(rng, 1, 5)[0],)], {}),
+    ("nll_loss", [(real, 6, 5), (classes, 6)], {}),
+    ("nll_loss", [(real, 6, 5), (classes, 6)], {"weight": W5, "ignore_index": 3}),
+    ("nll_loss", [(real, 2, 5, 3), (classes, 2, 3)], {"ignore_index": 0}),
+    ("binary_cross_entropy", [(probability, 4, 3), (probability, 4, 3)], {}),
+    ("binary_cross_entropy", [(probability, 4, 3), (probability, 4, 3)], {"weight": W5[:3]}),
+    ("binary_cross_entropy_with_logits", [(real, 4, 3), (probability, 4, 3)], {}),
+    (
+        "binary_cross_entropy_with_logits",
+        [(real, 4, 3), (probability, 4, 3)],
+        {"weight": W5[:3], "pos_weight": np.array([1.0, 2.0, 3.0])},
+    ),
+    ("kl_div", [(real, 4, 5), (distribution, 4, 5)], {}),
+    ("kl_div", [(real, 4, 5), (real, 4, 5)], {"log_target": True}),
+    ("margin_ranking_loss", [(real, 6), (real, 6), (sign, 6)], {"margin": 0.2}),
+    ("cosine_embedding_loss", [(real, 6, 3), (real, 6, 3), (sign, 6)], {"margin": 0.1}),
+    ("triplet_margin_loss", [(real, 6, 3)] * 3, {"margin": 0.7}),
+    ("triplet_margin_loss", [(real, 6, 3)] * 3, {"swap": True, "p": 1.0}),
+]
+CASES = [
+    pytest.param(*row, reduction, id=f"{i}-{row[0]}-{reduction}")
+    for i, row in enumerate(LOSSES)
+    for reduction in ("mean", "sum", "none", *(["batchmean"] if row[0] == "kl_div" else []))
+]
+
+
+@pytest.mark.parametrize(("name", "inputs", "kwargs", "reduction"), CASES)
+def test_loss_as_torch(name, inputs, kwargs, reduction, rng):
+    torch = torch_or_skip()
+    arrays = [make(rng, *shape) for make, *shape in inputs]
+    results = []
+    for t in (minigrad, torch):
+        first = t.tensor(arrays[0], requires_grad=True)
+        rest = [t.tensor(a) for a in arrays[1:]]
+        options = {k: t.tensor(v) if isinstance(v, np.ndarray) else v for k, v in kwargs.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loss = getattr(t.nn.functional, name)(first, *rest, reduction=reduction, **options)
+        (loss * loss).sum().backward()
+        results.append((loss, first.grad))
+    close(results[0][0], results[1][0], what="loss")
+    close(results[0][1], results[1][1], what="gradient")
+
+
+def test_modules_pass_their_options(rng):
+    torch = torch_or_skip()
+    x, target = real(rng, 6, 5), classes(rng, 6)
+    rows = [
+        ("MSELoss", {}, real(rng, 6, 5)),
+        ("L1Loss", {"reduction": "sum"}, real(rng, 6, 5)),
+        ("SmoothL1Loss", {"beta": 0.5}, real(rng, 6, 5)),
+        ("HuberLoss", {"delta": 0.5}, real(rng, 6, 5)),
+        ("CrossEntropyLoss", {"label_smoothing": 0.2, "ignore_index": 1}, target),
+        ("CrossEntropyLoss", {"weight": W5}, target),
+        ("NLLLoss", {"weight": W5, "reduction": "none"}, target),
+        ("BCEWithLogitsLoss", {"pos_weight": W5 + 1}, probability(rng, 6, 5)),
+        ("KLDivLoss", {"reduction": "batchmean", "log_target": True}, real(rng, 6, 5)),
+    ]
+    for name, kwargs, y in rows:
+        losses = []
+        for t in (minigrad, torch):
+            options = {
+                k: t.tensor(v) if isinstance(v, np.ndarray) else v for k, v in kwargs.items()
+            }
+            module = getattr(t.nn, name)(**options)
+            losses.append((module(t.tensor(x), t.tensor(y)), repr(module), list(module.buffers())))
+        close(losses[0][0], losses[1][0], what=name)
+        assert losses[0][1] == losses[1][1]
+        assert len(losses[0][2]) == len(losses[1][2])
+    p = probability(rng, 6, 5)
+    mine = nn.BCELoss()(minigrad.tensor(p), minigrad.tensor(p))
+    close(mine, torch.nn.BCELoss()(torch.tensor(p), torch.tensor(p)))
+    triple = [real(rng, 4, 3) for _ in range(3)]
+    close(
+        nn.TripletMarginLoss(0.3, swap=True)(*map(minigrad.tensor, triple)),
+        torch.nn.TripletMarginLoss(0.3, swap=True)(*map(torch.tensor, triple)),
+    )
+
+
+def test_cross_entropy_formula(rng):
+    x, target = real(rng, 7, 5), classes(rng, 7)
+    log_p = x - np.log(np.exp(x).sum(1, keepdims=True))
+    wanted = -log_p[np.arange(7), target]
+    t, y = minigrad.tensor(x, requires_grad=True), minigrad.tensor(target)
+    np.testing.assert_allclose(F.cross_entropy(t, y, reduction="none").detach().numpy(), wanted)
+    loss = F.cross_entropy(t, y)
+    np.testing.assert_allclose(loss.item(), wanted.mean())
+    loss.backward()
+    np.testing.assert_allclose(
+        t.grad.numpy(), (np.exp(log_p) - np.eye(5)[target]) / 7, rtol=1e-9, atol=1e-12
+    )
+
+
+def test_losses_of_extreme_logits_are_finite():
+    x = minigrad.tensor([[1e4, -1e4], [-1e4, 1e4]], requires_grad=True)
+    assert F.cross_entropy(x, minigrad.tensor([0, 1])).item() == 0
+    assert F.cross_entropy(x, minigrad.tensor([1, 0])).item() == 2e4
+    y = minigrad.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert F.binary_cross_entropy_with_logits(x, y).item() == 0
+    p = minigrad.tensor([0.0, 1.0], requires_grad=True)
+    loss = F.binary_cross_entropy(p, minigrad.tensor([1.0, 1.0]), reduction="sum")
+    assert loss.item() == 100
+    loss.backward()
+    assert np.isfinite(p.grad.numpy()).all()
+
+
+def test_everything_ignored_is_nan_as_in_torch():
+    x = minigrad.zeros(2, 3)
+    assert math.isnan(F.cross_entropy(x, minigrad.tensor([-100, -100])).item())
+    x[0, 0] = -math.inf
+    target = minigrad.tensor([0, 1])
+    assert F.nll_loss(x, target, ignore_index=0).item() == 0
+
+
+def test_second_derivative_of_a_loss(rng):
+    x = minigrad.tensor(real(rng, 3, 4), requires_grad=True)
+    y = minigrad.tensor(classes(rng, 3, count=4))
+    (g,) = minigrad.autograd.grad(F.cross_entropy(x, y), x, create_graph=True)
+    (h,) = minigrad.autograd.grad((g * g).sum(), x)
+    step = 1e-5
+
+    def value(data):
+        t = minigrad.tensor(data, requires_grad=True)
+        (g,) = minigrad.autograd.grad(F.cross_entropy(t, y), t)
+        return float((g * g).sum())
+
+    base = x.detach().numpy()
+    for i, j in ((0, 0), (1, 3), (2, 2)):
+        up, down = base.copy(), base.copy()
+        up[i, j] += step
+        down[i, j] -= step
+        slope = (value(up) - value(down)) / (2 * step)
+        np.testing.assert_allclose(h.numpy()[i, j], slope, rtol=1e-5, atol=1e-9)
+
+
+def test_warnings():
+    a, b = minigrad.zeros(3, 1), minigrad.zeros(3)
+    with pytest.warns(UserWarning, match="different to the input size"):
+        F.mse_loss(a, b)
+    with pytest.warns(UserWarning, match="reduction='sum'"):
+        loss = nn.MSELoss(size_average=False)
+    assert loss.reduction == "sum"
+    with pytest.warns(UserWarning, match="batchmean"):
+        F.kl_div(a, a)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda t: t.nn.functional.mse_loss(t.zeros(2), t.zeros(2), reduction="average"),
+        lambda t: t.nn.functional.cross_entropy(t.zeros(2, 3), t.tensor([0, 3])),
+        lambda t: t.nn.functional.cross_entropy(t.zeros(2, 3), t.tensor([0, 1, 2])),
+        lambda t: t.nn.functional.nll_loss(t.zeros(2, 3), t.tensor([0, -1])),
+        lambda t: t.nn.functional.binary_cross_entropy(t.zeros(2), t.zeros(3)),
+        lambda t: t.nn.functional.binary_cross_entropy_with_logits(t.zeros(2), t.zeros(3)),
+        lambda t: t.nn.functional.huber_loss(t.zeros(2), t.zeros(2), delta=0.0),
+        lambda t: t.nn.functional.smooth_l1_loss(t.zeros(2), t.zeros(2), beta=-1.0),
+        lambda t: t.nn.functional.cross_entropy(t.zeros(2, 3), t.zeros(2, 3), ignore_index=0),
+        lambda t: t.nn.functional.cross_entropy(
+            t.zeros(2, 3), t.tensor([0, 1]), label_smoothing=1.5
+        ),
+    ],
+    ids=range(10),
+)
+def test_errors_as_torch(program):
+    same_error(program)
+
+
+def test_errors_with_our_own_words():
+    x = minigrad.zeros(2, 3)
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        F.binary_cross_entropy(minigrad.tensor([1.5]), minigrad.tensor([1.0]))
+    with pytest.raises(RuntimeError, match="all 3 classes"):
+        F.cross_entropy(x, minigrad.tensor([0, 1]), weight=minigrad.ones(2))
+    with pytest.raises(RuntimeError, match="long"):
+        F.cross_entropy(x, minigrad.zeros(2))
+    with pytest.raises(RuntimeError, match="Expected target size"):
+        F.cross_entropy(minigrad.zeros(2, 3, 4), minigrad.zeros(2, 5).long())

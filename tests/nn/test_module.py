@@ -1,0 +1,343 @@
+"""`Module`: registration, traversal, state dicts, hooks, copies, and torch's errors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import nn
+from tests.nn.helpers import close, same_error, torch_or_skip
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.tied = self.first
+        self.scale = nn.Parameter(minigrad.ones(2))
+        self.register_buffer("seen", minigrad.zeros(2))
+        self.register_buffer("scratch", minigrad.zeros(1), persistent=False)
+        self.nothing = None
+
+    def forward(self, x):
+        return self.norm(self.first(x))
+
+
+def test_walks_name_everything_once():
+    net = Net()
+    assert [name for name, _ in net.named_modules()] == ["", "first", "norm"]
+    assert [name for name, _ in net.named_children()] == ["first", "norm"]
+    names = [name for name, _ in net.named_parameters()]
+    assert names == ["scale", "first.weight", "first.bias", "norm.weight", "norm.bias"]
+    all_names = [name for name, _ in net.named_parameters(remove_duplicate=False)]
+    assert "tied.weight" in all_names
+    assert [n for n, _ in net.named_parameters(recurse=False)] == ["scale"]
+    assert [n for n, _ in net.named_buffers(prefix="p")][:2] == ["p.seen", "p.scratch"]
+    assert "tied.weight" in net.state_dict() and "scratch" not in net.state_dict()
+    assert net.get_submodule("norm") is net.norm
+    assert net.get_submodule("") is net
+    assert net.get_parameter("first.weight") is net.first.weight
+    assert net.get_buffer("norm.running_mean") is net.norm.running_mean
+
+
+def test_assignment_sorts_by_type():
+    net = nn.Module()
+    net.a = nn.Parameter(minigrad.zeros(1))
+    net.b = nn.Buffer(minigrad.zeros(1), persistent=False)
+    net.c = nn.ReLU()
+    net.d = minigrad.zeros(1)
+    assert list(net._parameters) == ["a"] and list(net._buffers) == ["b"]
+    assert list(net._modules) == ["c"] and "d" in net.__dict__
+    net.a = None
+    assert net.a is None and not list(net.parameters())
+    net.c = nn.Tanh()
+    assert isinstance(net.c, nn.Tanh)
+    net.b = minigrad.ones(2)
+    assert net._buffers["b"].shape == (2,) and not net.state_dict()
+    del net.c
+    assert not list(net.children())
+    assert {"a", "b"} <= set(dir(net))
+
+
+def test_parameter_is_a_tensor_that_trains():
+    t = minigrad.tensor([1.0, 2.0])
+    p = nn.Parameter(t)
+    assert isinstance(p, minigrad.Tensor) and p.requires_grad and p.is_leaf
+    t[0] = 5.0
+    assert p.tolist() == [5.0, 2.0]  # shares storage, as in torch
+    assert type(p * 2) is minigrad.Tensor
+    assert repr(p).startswith("Parameter containing:\ntensor(")
+    twin = copy.deepcopy(p)
+    assert type(twin) is nn.Parameter and twin.data_ptr() != p.data_ptr()
+    p.no_decay = True
+    assert p.no_decay
+    with pytest.raises(TypeError, match="expected a Tensor"):
+        nn.Parameter([1.0])
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda t: t.nn.Module().register_buffer("a.b", None),
+        lambda t: t.nn.Module().register_buffer("", None),
+        lambda t: t.nn.Module().register_buffer(3, None),
+        lambda t: t.nn.Module().register_buffer("forward", None),
+        lambda t: t.nn.Module().register_buffer("b", 3),
+        lambda t: t.nn.Module().register_parameter("a.b", None),
+        lambda t: t.nn.Module().register_parameter("p", 3),
+        lambda t: t.nn.Module().add_module("m", 3),
+        lambda t: t.nn.Module().add_module("", t.nn.ReLU()),
+        lambda t: t.nn.Module().add_module("a.b", t.nn.ReLU()),
+        lambda t: t.nn.Module().add_module("training", t.nn.ReLU()),
+        lambda t: t.nn.Module().missing,
+        lambda t: t.nn.Module()(1),
+        lambda t: t.nn.Module(3),
+        lambda t: t.nn.Module(size=3),
+        lambda t: t.nn.Linear(2, 2).get_submodule("weight"),
+        lambda t: t.nn.Linear(2, 2).get_submodule("x"),
+        lambda t: t.nn.Linear(2, 2).get_parameter("in_features"),
+        lambda t: t.nn.Linear(2, 2).get_buffer("weight"),
+        lambda t: setattr(t.nn.Linear(2, 2), "weight", 3),
+        lambda t: setattr(t.nn.Sequential(t.nn.ReLU()), "0", 3),
+        lambda t: setattr(t.nn.BatchNorm1d(2), "running_mean", 3),
+        lambda t: t.nn.Linear(2, 2).train("yes"),
+        lambda t: t.nn.Linear(2, 2).to(t.int64),
+        lambda t: t.nn.Sequential(t.nn.ReLU())[1],
+        lambda t: t.nn.ModuleList([t.nn.ReLU()])[-2],
+        lambda t: t.nn.ModuleList(3),
+        lambda t: t.nn.ModuleDict([(1, 2, 3)]),
+        lambda t: t.nn.Sequential() + 3,
+        lambda t: t.nn.ModuleDict()["x"],
+        lambda t: t.nn.Linear(2, 2).load_state_dict(3),
+        lambda t: t.nn.Linear(2, 2).load_state_dict({}),
+        lambda t: t.nn.Linear(2, 2).load_state_dict(
+            {"weight": t.zeros(3, 2), "bias": t.zeros(2), "x": t.zeros(1), "a.b": t.zeros(1)}
+        ),
+        lambda t: t.nn.Linear(2, 2, bias=False).load_state_dict(
+            {"weight": t.zeros(2, 2), "bias": t.zeros(2)}
+        ),
+        lambda t: t.nn.Linear(2, 2).load_state_dict({"weight": 3, "bias": t.zeros(2)}),
+    ],
+    ids=range(35),
+)
+def test_errors_as_torch(program):
+    same_error(program)
+
+
+def test_assigning_before_init():
+    class Bad(nn.Module):
+        def __init__(self):
+            self.layer = nn.ReLU()
+
+    with pytest.raises(AttributeError, match="cannot assign module before Module.__init__"):
+        Bad()
+
+
+def test_state_dict_round_trip(rng):
+    a, b = Net(), Net()
+    for p in a.parameters():
+        p.data.copy_(minigrad.tensor(rng.normal(size=p.shape)))
+    a.seen.fill_(3)
+    assert str(b.load_state_dict(a.state_dict())) == "<All keys matched successfully>"
+    for (key, x), y in zip(a.state_dict().items(), b.state_dict().values(), strict=True):
+        assert (x.numpy() == y.numpy()).all(), key
+        assert x.data_ptr() != y.data_ptr(), key
+    live = b.state_dict()
+    b.scale.data.fill_(7)
+    assert live["scale"].tolist() == [7, 7]  # detached, but the same memory
+    assert not live["scale"].requires_grad
+    assert b.state_dict(keep_vars=True)["scale"] is b.scale
+    assert live._metadata["norm"] == {"version": 2}
+
+
+def test_partial_load():
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    result = net.load_state_dict({"0.weight": minigrad.ones(2, 2), "9.x": minigrad.ones(1)}, False)
+    assert result.missing_keys == ["0.bias"] and result.unexpected_keys == ["9.x"]
+    assert net[0].weight.tolist() == [[1, 1], [1, 1]]
+    # Other dtypes are converted, and the parameter stays the same object with its own dtype.
+    before = net[0].weight
+    net.load_state_dict({"0.weight": minigrad.zeros(2, 2).double()}, strict=False)
+    assert net[0].weight is before and before.dtype == minigrad.float32
+    net.load_state_dict({"0.weight": minigrad.zeros(2, 2).double()}, strict=False, assign=True)
+    assert net[0].weight.dtype == minigrad.float64 and isinstance(net[0].weight, nn.Parameter)
+
+
+def test_extra_state_and_load_hooks():
+    class Counting(nn.Linear):
+        count = 0
+
+        def get_extra_state(self):
+            return {"count": self.count}
+
+        def set_extra_state(self, state):
+            self.count = state["count"]
+
+    a, b = Counting(2, 2), Counting(2, 2)
+    a.count = 5
+    events = []
+    b.register_load_state_dict_post_hook(lambda module, keys: events.append(keys.missing_keys))
+    a.register_state_dict_post_hook(lambda m, state, prefix, meta: state.update(more=1) or None)
+    state = a.state_dict()
+    assert state.pop("more") == 1
+    b.load_state_dict(state)
+    assert b.count == 5 and events == [[]]
+
+
+def test_old_batch_norm_checkpoint_has_no_counter():
+    norm = nn.BatchNorm1d(2)
+    state = {k: v for k, v in norm.state_dict().items() if k != "num_batches_tracked"}
+    norm.load_state_dict(state)
+
+
+def test_train_eval_apply_requires_grad_zero_grad():
+    net = Net()
+    assert net.eval() is net and not any(m.training for m in net.modules())
+    net.train()
+    assert all(m.training for m in net.modules())
+    order = []
+    net.apply(lambda m: order.append(type(m).__name__))
+    assert order == ["Linear", "BatchNorm1d", "Net"]
+    net(minigrad.ones(4, 3)).sum().backward()
+    assert net.first.weight.grad is not None
+    net.zero_grad(set_to_none=False)
+    assert float(net.first.weight.grad.abs().sum()) == 0
+    net.zero_grad()
+    assert net.first.weight.grad is None
+    net.requires_grad_(False)
+    assert not any(p.requires_grad for p in net.parameters())
+
+
+def test_to_keeps_the_parameters():
+    net = Net()
+    before = list(net.parameters())
+    net(minigrad.ones(4, 3)).sum().backward()
+    net.double()
+    assert all(a is b for a, b in zip(before, net.parameters(), strict=True))
+    assert net.first.weight.dtype == net.first.weight.grad.dtype == minigrad.float64
+    assert net.norm.running_mean.dtype == minigrad.float64
+    assert net.norm.num_batches_tracked.dtype == minigrad.int64
+    assert net.to("cpu").to(minigrad.float32).first.weight.dtype == minigrad.float32
+    assert net.to(minigrad.zeros(1).double()).scale.dtype == minigrad.float64
+    assert net.half().float().cpu().scale.dtype == minigrad.float32
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        net.to(devise="cpu")
+    if not minigrad.cuda.is_available():
+        with pytest.raises(RuntimeError):
+            net.cuda()
+
+
+def test_deepcopy_and_pickle(rng):
+    net = Net()
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        x = minigrad.tensor(rng.normal(size=(4, 3)).astype(np.float32))
+        assert (twin.eval()(x).detach().numpy() == net.eval()(x).detach().numpy()).all()
+        assert twin.tied is twin.first and isinstance(twin.scale, nn.Parameter)
+        twin.scale.data.fill_(9)
+        assert net.scale.tolist() == [1, 1]
+
+
+def test_forward_hooks_in_order_and_removal():
+    net = nn.Linear(2, 2)
+    events = []
+    first = net.register_forward_pre_hook(lambda m, args: events.append("pre") or (args[0] * 2,))
+    net.register_forward_hook(lambda m, args, out: events.append(args[0].tolist()) or out + 1)
+    net.register_forward_pre_hook(lambda m, args: events.append("before"), prepend=True)
+    kw = net.register_forward_hook(
+        lambda m, args, kwargs, out: events.append(sorted(kwargs)), with_kwargs=True
+    )
+    x = minigrad.tensor([1.0, 3.0])
+    with minigrad.no_grad():
+        out = net(x)
+        wanted = net.forward(x * 2) + 1
+    assert events == ["before", "pre", [2.0, 6.0], []]
+    assert out.tolist() == wanted.tolist()
+    first.remove(), first.remove(), kw.remove()
+    events.clear()
+    net(x)
+    assert events == ["before", [1.0, 3.0]]
+    with net.register_forward_pre_hook(lambda m, a: events.append("with")):
+        pass
+    net(x)
+    assert "with" not in events
+
+
+def test_backward_hooks_as_torch(rng):
+    torch = torch_or_skip()
+    weight, data = rng.normal(size=(3, 2)), rng.normal(size=(4, 2))
+    results = []
+    for t in (minigrad, torch):
+        layer = t.nn.Linear(2, 3).double()
+        layer.weight.data = t.tensor(weight)
+        events = []
+
+        def hook(module, grad_input, grad_output, events=events):
+            events.append([g.detach().numpy().copy() for g in (*grad_input, *grad_output)])
+            return (grad_input[0] * 10,)
+
+        layer.register_full_backward_hook(hook)
+        layer.register_full_backward_pre_hook(lambda m, grad_output: (grad_output[0] * 2,))
+        x = t.tensor(data, requires_grad=True)
+        (layer(x) ** 2).sum().backward() if t is torch else (layer(x) * 1).sum().backward()
+        x.grad = None
+        events.clear()
+        layer.zero_grad()
+        (layer(x) * 3).sum().backward()
+        results.append((x.grad, layer.weight.grad, events))
+    close(results[0][0], results[1][0])
+    close(results[0][1], results[1][1])
+    assert len(results[0][2]) == len(results[1][2]) == 1
+    for a, b in zip(results[0][2][0], results[1][2][0], strict=True):
+        np.testing.assert_allclose(a, b)
+
+
+def test_backward_hook_without_a_gradient_for_the_input():
+    layer = nn.Linear(2, 3)
+    events = []
+    layer.register_full_backward_hook(lambda m, gi, go: events.append((gi, tuple(go[0].shape))))
+    layer(minigrad.ones(4, 2)).sum().backward()
+    assert events == [((None,), (4, 3))]
+
+
+def test_sequential():
+    net = nn.Sequential(OrderedDict(a=nn.Linear(2, 3), b=nn.ReLU(), c=nn.Linear(3, 1)))
+    assert net.a is net[0] and net[-1] is net.c and len(net) == 3
+    assert list(net[:2]._modules) == ["a", "b"]
+    assert [type(m).__name__ for m in net] == ["Linear", "ReLU", "Linear"]
+    net[1] = nn.Tanh()
+    assert isinstance(net.b, nn.Tanh)
+    plain = nn.Sequential(nn.ReLU(), nn.Tanh())
+    del plain[0]
+    plain.append(nn.ReLU()).insert(0, nn.Sigmoid()).extend([nn.GELU()])
+    assert [type(m).__name__ for m in plain] == ["Sigmoid", "Tanh", "ReLU", "GELU"]
+    assert list(plain._modules) == ["0", "1", "2", "3"]
+    assert isinstance(plain.pop(-1), nn.GELU) and len(plain) == 3
+    assert len(plain + nn.Sequential(nn.ReLU())) == 4
+
+
+def test_lists_and_dicts():
+    layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+    layers += [nn.ReLU()]
+    assert len(layers) == 4 and len(list(layers.parameters())) == 6
+    assert isinstance(layers[1:], nn.ModuleList) and len(layers[1:]) == 3
+    with pytest.raises(NotImplementedError):
+        layers(1)
+    table = nn.ModuleDict({"x": nn.ReLU()})
+    table["y"] = nn.Linear(2, 2)
+    assert list(table) == ["x", "y"] and "y" in table and len(table) == 2
+    assert isinstance(table.pop("x"), nn.ReLU) and list(table.keys()) == ["y"]
+    parameters = nn.ParameterList([minigrad.zeros(2), nn.Parameter(minigrad.ones(1))])
+    parameters.append(minigrad.ones(3))
+    assert [tuple(p.shape) for p in parameters] == [(2,), (1,), (3,)]
+    assert len(list(parameters.parameters())) == 3 and list(parameters.state_dict()) == list("012")
+    named = nn.ParameterDict({"a": minigrad.zeros(2)})
+    named["b"] = minigrad.ones(1)
+    assert sorted(n for n, _ in named.named_parameters()) == ["a", "b"]
+    assert named.pop("a").shape == (2,) and named.get("a") is None and len(named) == 1
+    assert "Parameter containing" in repr(parameters) and "(b): Parameter" in repr(named)
