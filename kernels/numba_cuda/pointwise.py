@@ -24,7 +24,7 @@ import numpy as np
 
 from kernels.numba_cuda import pointwise_source
 from kernels.numba_cuda.common import ceil_div, launcher, namespace, on_gpu
-from kernels.numba_cuda.layout import broadcast_strides, contiguous_strides, merge, window
+from kernels.numba_cuda.layout import broadcast_strides, contiguous_strides, merge, ravel, window
 from kernels.numba_cuda.pointwise_source import Form, Operand
 from kernels.pointwise import Expr
 
@@ -57,8 +57,8 @@ def pointwise(
     params: one per `expr.params`.
     dtype: the compute dtype every input is converted to (default: NumPy's promotion; float32 for
         integers where the operation needs a float). float16 and bfloat16 compute in float32.
-    out: written and returned where given; else a new array of `out_dtype` (default: bool for
-        tests, else `dtype`) and of the broadcast shape.
+    out: written and returned where given, the inputs broadcast to its shape; else a new array of
+        `out_dtype` (default: bool for tests, else `dtype`) and of the broadcast shape.
     Raises TypeError for a wrong number of arguments and ValueError where shapes do not broadcast.
     """
     key = [expr, dtype, out_dtype]
@@ -106,12 +106,13 @@ def _plan(expr: Expr, arrays, num_params: int, dtype, out, out_dtype) -> Callabl
     except ValueError:
         shapes = " and ".join(str(a.shape) for a in tensors)
         raise ValueError(f"{expr.name}: shapes {shapes} do not broadcast together") from None
-    if out is not None and out.shape != shape:
-        raise ValueError(f"{expr.name}: the result has shape {shape}, but out has {out.shape}")
     if out is None:
         result = np.dtype(out_dtype or (bool if expr.result == "bool" else compute))
     else:
         result = out.dtype
+        if not _broadcasts_to(shape, out.shape):
+            raise ValueError(f"{expr.name}: the result has shape {shape}, but out has {out.shape}")
+        shape = out.shape
     like = out if out is not None else tensors[0] if tensors else np.empty(0)
     allocate = functools.partial(namespace(like).empty, shape, result)
     flat = all(a.shape == shape and a.flags.c_contiguous for a in tensors)
@@ -121,7 +122,14 @@ def _plan(expr: Expr, arrays, num_params: int, dtype, out, out_dtype) -> Callabl
         launch = _contiguous(expr, arrays, compute, result, math.prod(shape))
     else:
         launch = _strided(expr, arrays, compute, result, shape, out)
-    return _into_new(launch, allocate) if out is None else _into_given(launch)
+    if out is None:
+        return _into_new(launch, allocate)
+    return _into_given(launch, functools.partial(pointwise, expr, dtype=dtype))
+
+
+def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    tail = target[len(target) - len(shape) :]
+    return len(shape) <= len(target) and all(n in (1, m) for n, m in zip(shape, tail))
 
 
 def _into_new(launch: Callable, allocate: Callable) -> Callable:
@@ -133,19 +141,24 @@ def _into_new(launch: Callable, allocate: Callable) -> Callable:
     return run
 
 
-def _into_given(launch: Callable) -> Callable:
-    """Write into `out`; an input that overlaps it, but is not the same view, is copied first."""
+def _into_given(launch: Callable, again: Callable) -> Callable:
+    """Write into `out`; where an input overlaps it without being the same view, `again` runs the
+    operation on a copy of that input."""
 
     def run(arrays, params, out):
         may_share = namespace(out).may_share_memory
-        safe = [copied(a, out, may_share) for a in arrays]
-        launch(safe, params, out)
+        overlaps = [
+            type(a) not in _SCALARS
+            and a is not out
+            and may_share(a, out)
+            and not _same_view(a, out)
+            for a in arrays
+        ]
+        if any(overlaps):
+            safe = [a.copy() if overlap else a for a, overlap in zip(arrays, overlaps)]
+            return again(*safe, params=params, out=out)
+        launch(arrays, params, out)
         return out
-
-    def copied(a, out, may_share):
-        if a is out or type(a) in _SCALARS or not may_share(a, out) or _same_view(a, out):
-            return a
-        return a.copy()
 
     return run
 
@@ -200,7 +213,7 @@ def _strided(expr: Expr, arrays, compute, result, shape, out) -> Callable:
             view, start = window(expr.name, a)
             views.append(view)
             numbers += [start, *_passed(last[name], _inner(last[name]))]
-    view_out, start = window(expr.name, out) if not fresh else (np.ravel, 0)
+    view_out, start = window(expr.name, out) if not fresh else (ravel, 0)
     if not fresh:
         numbers += [start, *merged[-1]]
     grid = _row_grid(sizes[-1], math.prod(sizes[:-1]))

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import types
-from numba.np.numpy_support import from_dtype
 
 from kernels.numba_cuda.common import compute_dtype, scalar_type, storage_type
 from kernels.pointwise import Expr
@@ -196,7 +195,7 @@ def _load(name: str, expr: Expr, index: str, dtype: np.dtype) -> str:
 def _store(index: str, result: str, expr: Expr, form: Form) -> str:
     if form.out.kind == "b" and expr.result != "bool" and form.compute.kind != "b":
         result = f"{result} != T(0)"
-    elif form.out.kind in "iuf" and form.out != compute_dtype(form.compute):
+    elif form.out.kind in "iuf" and compute_dtype(form.out) == form.out != form.compute:
         result = f"R({result})"
     return f"out[{index}] = {result}"
 
@@ -249,11 +248,11 @@ def _strided_body(expr: Expr, form: Form) -> list[str]:
     inner += [*statements, _store(_at("out", form.out_inner, ndim), result, expr, form)]
     rows = " * ".join(f"n{d}" for d in range(last)) or "1"
     return [
-        "    x, y = cuda.grid(2)",
+        "    first_x, first_y = cuda.grid(2)",
         "    step_x, step_y = cuda.gridsize(2)",
-        f"    for row in range(y, {rows}, step_y):",
+        f"    for row in range(first_y, {rows}, step_y):",
         *("        " + line for line in row),
-        f"        for j in range(x, n{last}, step_x):",
+        f"        for j in range(first_x, n{last}, step_x):",
         *("            " + line for line in inner),
     ]
 
@@ -316,7 +315,7 @@ def kernel(expr: Expr, form: Form) -> Callable:
         "libdevice": cuda.libdevice,
         "math": math,
         "T": scalar_type(form.compute),
-        "R": from_dtype(form.out) if form.out.kind in "biuf" else None,
+        "R": scalar_type(form.out),
     }
     exec(compile(text, label, "exec"), space)
     function = space[_function_name(expr)]

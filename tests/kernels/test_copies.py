@@ -1,0 +1,115 @@
+"""Copy, cast, transpose, concat and running sums."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels import numba_cuda, reference
+from kernels.numba_cuda.scan import VERSIONS as SCANS
+from kernels.numba_cuda.transpose import VERSIONS as LADDER
+from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, check, get, normal, put, wide
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+
+
+@pytest.mark.parametrize("version", LADDER)
+def test_transpose_ladder(version, device, rng):
+    for shape in [(2, 2), (31, 33), (32, 32), (257, 70), (3, 1025)]:
+        check("transpose", normal(rng, shape), (1, 0), version=version, device=device)
+    check("transpose", normal(rng, (5, 33, 40)), (0, 2, 1), version=version, device=device)
+
+
+def test_transpose_every_order(device, rng):
+    x = normal(rng, (3, 4, 33, 2))
+    for axes in itertools.permutations(range(4)):
+        got = numba_cuda.transpose(put(x, device), axes)
+        assert got.flags.c_contiguous
+        np.testing.assert_array_equal(get(got), x.transpose(axes))
+    check("transpose", normal(rng, (4, 3))[::2], (-1, 0), device=device)
+    for shape in [(), (0, 3), (1, 1)]:
+        check("transpose", np.ones(shape, np.float32), range(len(shape))[::-1], device=device)
+
+
+def test_copy_and_cast(device, rng):
+    x = put(normal(rng, (12, 20, 33)), device)
+    for view in (x, x.T, x.transpose(1, 2, 0), x[::3, ::-1], x[0, 0, 0, ...], x[:0], x[:, None, 4]):
+        got = numba_cuda.copy(view)
+        assert got.flags.c_contiguous and got.dtype == x.dtype
+        assert not np.shares_memory(get(got), get(view)) or view.size == 0
+        np.testing.assert_array_equal(get(got), get(view))
+
+
+DTYPES = [np.float32, np.float64, np.float16, BFLOAT16, np.int32, np.int64, np.uint8, bool]
+
+
+@pytest.mark.parametrize("source", DTYPES)
+def test_cast(source, device, rng):
+    x = np.abs(rng.standard_normal((31, 5)) * 40).astype(source)
+    for target in DTYPES:
+        got = numba_cuda.cast(put(x, device), np.dtype(target))
+        want = reference.cast(x, np.dtype(target))
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(wide(got), wide(want), err_msg=str(np.dtype(target)))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_concat(axis, device, rng):
+    shapes = [[3, 4, 33] for _ in range(3)]
+    for shape, n in zip(shapes, (1, 32, 0)):
+        shape[axis] = n
+    check("concat", [normal(rng, s) for s in shapes], axis, device=device)
+    views = [normal(rng, s[::-1]).T for s in shapes]
+    check("concat", views, axis, device=device)
+
+
+def test_concat_dtypes_and_errors(device, rng):
+    x = rng.integers(0, 9, (3, 4))
+    check("concat", [x, x], 0, device=device)
+    a, b = put(normal(rng, (3, 4)), device), put(normal(rng, (3, 5)), device)
+    with pytest.raises(ValueError, match=r"\(3, 4\) and \(3, 5\) differ off axis 0"):
+        kernels.concat([a, b], 0, backend="numba")
+    with pytest.raises(ValueError, match="at least one array"):
+        kernels.concat([], 0, backend="numba")
+    with pytest.raises(TypeError, match="float32 and float64 differ"):
+        kernels.concat([a, a.astype(np.float64)], 0, backend="numba")
+    with pytest.raises(IndexError, match="axis 2 is out of range"):
+        kernels.concat([a, a], 2, backend="numba")
+    with pytest.raises(ValueError, match="no permutation"):
+        kernels.transpose(a, (0, 0), backend="numba")
+    with pytest.raises(ValueError, match="swaps the two last axes"):
+        kernels.transpose(a, (0, 1), version="tile", backend="numba")
+
+
+def check_cumsum(x: np.ndarray, axis: int, device: str, **kwargs) -> None:
+    scale = np.cumsum(np.abs(wide(x)), axis)
+    check("cumsum", x, axis, device=device, scale=scale, terms=9, **kwargs)
+
+
+@pytest.mark.parametrize("version", SCANS)
+def test_cumsum_ladder(version, device, rng):
+    for shape in [(1,), (31,), (33,), (255,), (257,), (3, 1025), (70_001,), (2, 20_000)]:
+        check_cumsum(normal(rng, shape), -1, device, version=version)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int64, np.int32])
+def test_cumsum_axes_and_dtypes(dtype, device, rng):
+    x = normal(rng, (5, 33, 20), dtype)
+    for axis in range(-3, 3):
+        if dtype is np.float16:
+            x = np.abs(x) / 16
+        check_cumsum(x, axis, device)
+    check_cumsum(x.transpose(2, 0, 1), 0, device)
+    check_cumsum(x[:, :0], 1, device)
+
+
+def test_cumsum_errors(device, rng):
+    x = put(normal(rng, (3, 4)), device)
+    with pytest.raises(IndexError, match="axis 2 is out of range"):
+        kernels.cumsum(x, 2, backend="numba")
+    with pytest.raises(ValueError, match="scans along the last axis"):
+        kernels.cumsum(x, 0, version="blelloch", backend="numba")
+    assert_close(kernels.cumsum(x, backend="numba"), np.cumsum(wide(x), -1), 4)

@@ -1,0 +1,111 @@
+"""Embedding, gather, scatter and take, with their gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels import numba_cuda
+from kernels.numba_cuda.embedding import VERSIONS
+from tests.kernels.helpers import DEVICES, check, get, normal, put
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+VERSIONS_AND_DEFAULT = (*VERSIONS, None)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (33, 31), (257, 65)])
+@pytest.mark.parametrize("index_dtype", [np.int64, np.int32, np.uint8])
+def test_embedding(shape, index_dtype, device, rng):
+    weight = normal(rng, shape)
+    for size in [(), (1,), (4, 33), (0,), (2, 0)]:
+        index = rng.integers(0, min(shape[0], 255), size).astype(index_dtype)
+        check("embedding", weight, np.asarray(index), device=device)
+    check("embedding", weight[::-1], rng.integers(0, shape[0], 7), device=device)
+
+
+@pytest.mark.parametrize("version", VERSIONS_AND_DEFAULT)
+def test_embedding_backward(version, device, rng):
+    for rows, width, count in [(5, 1, 40), (33, 31, 100), (3, 257, 65), (4, 3, 0)]:
+        g, index = normal(rng, (count, width)), rng.integers(0, rows, count)
+        how = dict(version=version, device=device, scale=count)
+        check("embedding_backward", g, index, rows, **how)
+        check("embedding_backward", g[:, None], index[:, None], rows, **how)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gather(axis, device, rng):
+    x = normal(rng, (6, 33, 5))
+    for corner in (slice(None), slice(2)):
+        shape = list(x[corner, corner, corner].shape)
+        shape[axis] = 9
+        index = rng.integers(0, x.shape[axis], shape)
+        check("gather", x, axis, index, device=device)
+        check("gather", x[::-1], axis, index[..., ::-1], device=device)
+
+
+@pytest.mark.parametrize("version", VERSIONS_AND_DEFAULT)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_scatter_add(version, axis, device, rng):
+    x = normal(rng, (6, 33, 5))
+    how = dict(version=version, device=device, scale=30)
+    for count in (1, 20):
+        for corner in (slice(None), slice(3)):
+            shape = list(x[corner, corner, corner].shape)
+            shape[axis] = count
+            index, src = rng.integers(0, x.shape[axis], shape), normal(rng, (20, 33, 20))
+            check("scatter_add", x, axis, index, src, **how)
+    check("scatter_add", x, axis, index[:0], src, **how)
+
+
+@pytest.mark.parametrize("version", VERSIONS_AND_DEFAULT)
+def test_take(version, device, rng):
+    x, index = normal(rng, (7, 31)), rng.integers(0, 217, (9, 33))
+    check("take", x, index, device=device)
+    check("take", x.T, index, device=device)
+    g = normal(rng, index.shape)
+    check("take_backward", g, index, 217, version=version, device=device, scale=10)
+    same = np.zeros(1000, np.int64)  # every addition meets every other
+    check("take_backward", normal(rng, 1000), same, 1, version=version, device=device, scale=999)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_float_dtypes(dtype, device, rng):
+    x, index = normal(rng, (6, 5), dtype), rng.integers(0, 6, (9, 5))
+    src = normal(rng, (9, 5), dtype)
+    for version in VERSIONS:
+        check("scatter_add", x, 0, index, src, version=version, device=device, scale=9)
+        how = dict(version=version, device=device, scale=9)
+        check("embedding_backward", src, index[:, 0], 6, **how)
+    check("gather", x, 0, index, device=device)
+
+
+def test_lines_repeat_bit_by_bit(device, rng):
+    g, index = normal(rng, (3000, 8)), rng.integers(0, 4, 3000)
+    results = {
+        get(
+            numba_cuda.embedding_backward(put(g, device), put(index, device), 4, version="lines")
+        ).tobytes()
+        for _ in range(3)
+    }
+    assert len(results) == 1
+
+
+def test_errors(device, rng):
+    x, index = put(normal(rng, (3, 4)), device), put(np.array([[0, 3]]), device)
+    with pytest.raises(IndexError, match="embedding: index 3 is out of bounds for size 3"):
+        kernels.embedding(x, index, backend="numba")
+    with pytest.raises(IndexError, match="take: index -1 is out of bounds for size 12"):
+        kernels.take(x, index - 1, backend="numba")
+    with pytest.raises(IndexError, match="gather: index 3"):
+        kernels.gather(x, 0, index, backend="numba")
+    with pytest.raises(TypeError, match="expected integer indices, got float32"):
+        kernels.take(x, x, backend="numba")
+    with pytest.raises(ValueError, match="index has 1 dimensions, expected 2"):
+        kernels.gather(x, 0, index[0], backend="numba")
+    with pytest.raises(ValueError, match="exceeds"):
+        kernels.gather(x, 1, put(np.zeros((4, 1), np.int64), device), backend="numba")
+    with pytest.raises(TypeError, match="src is float64, expected float32"):
+        kernels.scatter_add(x, 1, index, x.astype(np.float64), backend="numba")
+    with pytest.raises(ValueError, match="expected a version"):
+        kernels.take_backward(x, index, 4, version="fast", backend="numba")

@@ -1,0 +1,204 @@
+"""Pointwise kernels: every line of the table, every memory layout, dtypes, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels import numba_cuda, reference
+from kernels.pointwise import TABLE, Expr
+from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, check, get, normal, put, wide
+from tests.kernels.test_tables import PARAMS, sample
+
+on_devices = pytest.mark.parametrize("device", DEVICES)
+LINES = [e for e in TABLE.values() if e.domain != "int"]
+INT_LINES = [e for e in TABLE.values() if e.domain != "float"]
+SHAPES = [(0,), (1,), (31,), (32,), (33,), (255,), (257,), (1023,), (1025,), (70_001,), ()]
+
+
+def params_of(expr: Expr) -> list[float]:
+    return [PARAMS[p] for p in expr.params]
+
+
+def check_line(expr: Expr, arrays, device: str, **kwargs) -> None:
+    check("pointwise", expr, *arrays, device=device, params=params_of(expr), **kwargs)
+
+
+@on_devices
+@pytest.mark.parametrize("expr", LINES, ids=lambda e: e.name)
+def test_line(expr, device, rng):
+    """The float32 kernel against the reference in float64, on numbers that float32 holds."""
+    arrays = [a if a.dtype == bool else a.astype(np.float32) for a in sample(expr, rng)]
+    values = [wide(a) if a.dtype != bool else a for a in arrays]
+    with np.errstate(all="ignore"):
+        scale = sum(np.abs(a) for a in values) + 1
+    check_line(expr, arrays, device, scale=scale)
+
+
+@on_devices
+@pytest.mark.parametrize("name", "tanh pow gelu_tanh smooth_l1 where bce sqrt relu".split())
+def test_derivative_lines(name, device, rng):
+    expr = TABLE[name]
+    arrays = [a if a.dtype == bool else a.astype(np.float32) for a in sample(expr, rng)]
+    values = dict(zip(expr.args, arrays))
+    values["y"] = reference.pointwise(expr, *arrays, params=params_of(expr))
+    values["g"] = normal(rng, arrays[0].shape)
+    for i in range(len(expr.args)):
+        line = expr.vjp(i)
+        if line is not None:
+            check_line(line, [values[a] for a in line.args], device, scale=10)
+
+
+@on_devices
+@pytest.mark.parametrize("expr", INT_LINES, ids=lambda e: e.name)
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])
+def test_integer_line(expr, dtype, device, rng):
+    if dtype is bool and expr.domain != "int" and expr.name not in ("eq", "ne", "logical_and"):
+        dtype = np.int32
+    high = 2 if dtype is bool else 7
+    low = 0 if dtype in (bool, np.uint8) else -6
+    arrays = [rng.integers(low, high, 100).astype(dtype) for _ in expr.args]
+    if expr.name in ("floor_divide", "remainder", "fmod", "pow") or "shift" in expr.name:
+        arrays[1] = np.abs(arrays[1]) + np.asarray(dtype(1))
+    arrays = [a > 0 if name in expr.masks else a for name, a in zip(expr.args, arrays)]
+    params = [2 for _ in expr.params]
+    want = reference.pointwise(expr, *arrays, params=params)
+    got = numba_cuda.pointwise(expr, *(put(a, device) for a in arrays), params=params)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(get(got), want)
+
+
+@on_devices
+def test_sizes(device, rng):
+    for shape in SHAPES:
+        check_line(TABLE["add"], [normal(rng, shape), normal(rng, shape)], device, scale=4)
+
+
+@on_devices
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((7, 33), (33,)),
+        ((7, 33), (7, 1)),
+        ((2, 3, 31, 5), (3, 1, 1)),
+        ((2, 1, 4), (3, 1)),
+        ((1,), (257, 3)),
+        ((), (5, 1, 2)),
+        ((0, 3), (1, 3)),
+        ((2, 3, 2, 3, 2), (2, 1, 2, 1, 2)),
+        ((300, 1025), (300, 1)),
+    ],
+)
+def test_broadcast(left, right, device, rng):
+    a, b = normal(rng, left), normal(rng, right)
+    check_line(TABLE["add"], [a, b], device, scale=4)
+    check_line(TABLE["add"], [b, a], device, scale=4)
+
+
+@on_devices
+def test_views(device, rng):
+    x = put(normal(rng, (12, 40, 33)), device)
+    add = TABLE["add"]
+    views = [x, x[::2], x[..., ::-1], x[::-1, 1:, 5:20], x.transpose(2, 0, 1)]
+    views += [x.transpose(0, 2, 1)[:, 3:], x[:, :, 0], x[2:3, 4:5, 6:7]]
+    for a in views:
+        for b in (2.5, a.copy()):
+            got = numba_cuda.pointwise(add, a, b)
+            assert get(got).flags.c_contiguous
+            np.testing.assert_array_equal(
+                get(got), get(a) + (b if isinstance(b, float) else get(b))
+            )
+
+
+@on_devices
+def test_scalars_and_mixed_dtypes(device, rng):
+    a, i = normal(rng, 100), rng.integers(-5, 5, 100)
+    check_line(TABLE["mul"], [a, 3], device, scale=10)
+    check_line(TABLE["sub"], [1.5, a], device, scale=4)
+    check_line(TABLE["where"], [True, a, 0.5], device)
+    check_line(TABLE["where"], [i, a, -a], device)  # a mask of integers: not zero is true
+    check_line(TABLE["mul"], [a, i], device, dtype=np.float32, scale=20)
+    check_line(TABLE["gt"], [a, 0], device)
+    assert numba_cuda.pointwise(TABLE["exp"], put(i, device)).dtype == np.float32
+    assert numba_cuda.pointwise(TABLE["add"], put(a, device), 1).dtype == np.float32
+
+
+@on_devices
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16])
+def test_float_dtypes(dtype, device, rng):
+    a, b = normal(rng, (33, 20), dtype), normal(rng, (20,), dtype)
+    for name in ("add", "exp", "maximum"):
+        arrays = [a, b][: len(TABLE[name].args)]
+        got = numba_cuda.pointwise(TABLE[name], *(put(v, device) for v in arrays))
+        assert got.dtype == dtype
+        want = reference.pointwise(TABLE[name], *(wide(v) for v in arrays))
+        assert_close(got, want, 4)
+    got = numba_cuda.pointwise(TABLE["mul"], put(a, device), 0.5, out_dtype=np.float32)
+    np.testing.assert_array_equal(get(got), a.astype(np.float32) * np.float32(0.5))
+
+
+@on_devices
+def test_out(device, rng):
+    mul = TABLE["mul"]
+    host = normal(rng, (20, 20))
+    x = put(host.copy(), device)
+    assert numba_cuda.pointwise(mul, x, 2.0, out=x) is x
+    np.testing.assert_array_equal(get(x), host * 2)
+    numba_cuda.pointwise(mul, x, x.T, out=x)  # overlaps without being the same view
+    np.testing.assert_array_equal(get(x), host * 2 * (host.T * 2))
+    y = put(np.arange(11, dtype=np.float32), device)
+    numba_cuda.pointwise(TABLE["add"], y[1:], y[:-1], out=y[1:])
+    np.testing.assert_array_equal(get(y)[1:], np.arange(1, 11) + np.arange(10))
+    z = put(np.zeros((6, 8), np.float32), device)
+    numba_cuda.pointwise(TABLE["copy"], 3.0, out=z[::2, 1::3], dtype=np.float32)
+    want = np.zeros((6, 8))
+    want[::2, 1::3] = 3
+    np.testing.assert_array_equal(get(z), want)
+
+
+@on_devices
+def test_nan_and_infinities(device):
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0], np.float32)
+    a, b = (v.ravel() for v in np.meshgrid(special, special))
+    for name in "maximum minimum add div pow eq lt remainder fmod floor_divide".split():
+        want = reference.pointwise(TABLE[name], a, b)
+        got = get(numba_cuda.pointwise(TABLE[name], put(a, device), put(b, device)))
+        np.testing.assert_array_equal(got, want, err_msg=name)
+    for name in "relu sign abs isnan isinf isfinite floor round exp sqrt logical_not".split():
+        want = reference.pointwise(TABLE[name], special)
+        got = get(numba_cuda.pointwise(TABLE[name], put(special, device)))
+        np.testing.assert_allclose(got, want, rtol=3e-7, err_msg=name)
+
+
+def test_the_kernel_can_be_read():
+    """The generated text keeps literals in the compute type and computes equal calls once."""
+    import inspect
+
+    from kernels.numba_cuda.pointwise_source import Form, Operand, kernel, source
+
+    f32 = np.dtype(np.float32)
+    form = Form((Operand(f32),), f32, f32)
+    text = source(TABLE["gelu_tanh"].vjp(0), Form((Operand(f32),) * 2, f32, f32))
+    assert text.count("math.tanh") == 1 and "T(0.5)" in text
+    assert inspect.getsource(kernel(TABLE["exp"], form).py_func) == source(TABLE["exp"], form)
+
+
+def test_trace_and_errors(rng):
+    a, b = normal(rng, (3, 4)), normal(rng, (5, 4))
+    with kernels.trace() as trace:
+        kernels.add(a, a, backend="numba")
+        kernels.add(a, a[0], backend="numba")
+    assert trace.rows["pointwise.add", "contiguous"][0] == 1
+    assert trace.rows["pointwise.add", "strided"][0] == 1
+    with pytest.raises(ValueError, match=r"add: shapes \(3, 4\) and \(5, 4\) do not broadcast"):
+        kernels.add(a, b, backend="numba")
+    with pytest.raises(ValueError, match=r"shape \(3, 4\), but out has \(5, 4\)"):
+        kernels.add(a, a, out=b, backend="numba")
+    with pytest.raises(TypeError, match="takes arrays"):
+        kernels.add(a, backend="numba")
+    with pytest.raises(TypeError, match="expected integers or bools, got float32"):
+        kernels.bitwise_and(a, a, backend="numba")
+    record = np.zeros(4, [("x", "f4"), ("y", "i1")])
+    with pytest.raises(ValueError, match="no multiples of the item size"):
+        kernels.exp(record["x"], backend="numba")
