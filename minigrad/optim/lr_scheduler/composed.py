@@ -11,7 +11,25 @@ from minigrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from minigrad.optim.optimizer import Optimizer
 
 
-class SequentialLR(LRScheduler):
+class _Composed(LRScheduler):
+    """A schedule whose state is that of its parts."""
+
+    _schedulers: Sequence[LRScheduler]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Without the optimiser; the schedulers as their own state dicts."""
+        state = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
+        return {**state, "_schedulers": [s.state_dict() for s in self._schedulers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+        state = dict(state_dict)
+        for scheduler, saved in zip(self._schedulers, state.pop("_schedulers"), strict=True):
+            scheduler.load_state_dict(saved)
+        self.__dict__.update(state)
+
+
+class SequentialLR(_Composed):
     """`schedulers[i]` until epoch `milestones[i]`, then the next one from its start."""
 
     def __init__(
@@ -55,7 +73,7 @@ class SequentialLR(LRScheduler):
 
     def _undo(self, schedulers: Sequence[LRScheduler]) -> None:
         for scheduler in schedulers:
-            if isinstance(scheduler, (SequentialLR, ChainedScheduler)):
+            if isinstance(scheduler, _Composed):
                 self._undo(scheduler._schedulers)
             else:
                 scheduler.last_epoch -= 1
@@ -71,20 +89,8 @@ class SequentialLR(LRScheduler):
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Without the optimiser; the schedulers as their own state dicts."""
-        state = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
-        return {**state, "_schedulers": [s.state_dict() for s in self._schedulers]}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
-        state = dict(state_dict)
-        for scheduler, saved in zip(self._schedulers, state.pop("_schedulers"), strict=True):
-            scheduler.load_state_dict(saved)
-        self.__dict__.update(state)
-
-
-class ChainedScheduler(LRScheduler):
+class ChainedScheduler(_Composed):
     """Steps all `schedulers` of one optimiser, one after another."""
 
     def __init__(
@@ -116,6 +122,3 @@ class ChainedScheduler(LRScheduler):
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
-
-    state_dict = SequentialLR.state_dict
-    load_state_dict = SequentialLR.load_state_dict
