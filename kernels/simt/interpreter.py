@@ -422,9 +422,9 @@ def _vote(name: str, decide: Callable[[dict[int, Any], Thread], Any]) -> Callabl
     return call
 
 
-def _lanes(values: dict[int, Any], matches: Callable[[Any], bool]) -> Int:
+def _lanes(values: dict[int, Any], matches: Callable[[Any], bool], kind: Any = np.int32) -> Int:
     bits = sum(1 << lane for lane, value in values.items() if matches(value))
-    return cast(np.dtype(np.uint32), Int(bits))
+    return cast(np.dtype(kind), Int(bits))
 
 
 def _all_equal(values: dict[int, Any]) -> bool:
@@ -438,7 +438,7 @@ def _match_all(values: dict[int, Any], thread: Thread) -> tuple[Int, bool]:
 
 
 def _active(thread: Thread) -> Int:
-    return _lanes(thread.at().warp.arrive(thread, "activemask", FULL_MASK, True), bool)
+    return _lanes(thread.at().warp.arrive(thread, "activemask", FULL_MASK, True), bool, np.uint32)
 
 
 def _grid_sync(thread: Thread, *group: Any) -> Int:
