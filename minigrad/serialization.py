@@ -93,8 +93,10 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
     if os.path.exists(path) and not os.path.isfile(path):
         if os.path.isdir(path):
             raise IsADirectoryError(f"save: {path} is a directory, expected a file name")
-        with open(path, "wb") as file:  # a pipe or device can't be replaced
-            yield file
+        buffer = io.BytesIO()  # a pipe or device can't be replaced, nor be sought in
+        yield buffer
+        with open(path, "wb") as file:
+            file.write(buffer.getbuffer())
         return
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
     try:
@@ -191,9 +193,7 @@ class _Writer:
 
     def _numpy(self, value: Any, path: str) -> dict[str, Any]:
         if value.dtype.kind not in "biuf":
-            raise TypeError(
-                f"save: {path} is a NumPy array of {value.dtype}; only numbers are kept"
-            )
+            raise TypeError(f"save: {path} is a NumPy array of {value.dtype}; expected numbers")
         node = self._array(np.asarray(value), None)
         node["dtype"] = value.dtype.name
         return {"numpy" if isinstance(value, np.ndarray) else "numpy_scalar": node}
@@ -368,7 +368,7 @@ class _Reader:
             return node
         if depth > _MAX_DEPTH:
             raise ValueError(f"nested more than {_MAX_DEPTH} deep")
-        tag = next(iter(node))
+        tag = next(iter(node), None)
         value = node[tag]
         if tag in ("tensor", "parameter"):
             return _Decoded(self._array(value), value, tag == "parameter")

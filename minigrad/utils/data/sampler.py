@@ -81,7 +81,7 @@ class RandomSampler(Sampler[int]):
         while left > 0:
             if self.replacement:
                 count = min(left, 4096)
-                draws = minigrad.randint(high=size, size=(count,), generator=generator)
+                draws = minigrad.randint(0, size, (count,), generator=generator)
             else:
                 draws = minigrad.randperm(size, generator=generator)
             order = draws.tolist()[:left]

@@ -1,0 +1,470 @@
+"""`save` and `load`: round trips, atomicity, and files that are damaged or hostile."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import pickle
+import stat
+import zipfile
+from collections import Counter, OrderedDict, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import nn, optim
+
+
+def round_trip(obj, **kwargs):
+    file = io.BytesIO()
+    minigrad.save(obj, file)
+    file.seek(0)
+    return minigrad.load(file, **kwargs)
+
+
+def same(a, b):
+    assert type(a) is type(b), (a, b)
+    if isinstance(a, minigrad.Tensor):
+        assert a.dtype == b.dtype and a.shape == b.shape and a.requires_grad == b.requires_grad
+        np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        for key in a:
+            same(a[key], b[key])
+    elif isinstance(a, (list, tuple)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y)
+    elif isinstance(a, np.ndarray):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+    elif isinstance(a, float) and math.isnan(a):
+        assert math.isnan(b)
+    else:
+        assert a == b
+
+
+DTYPES = ["float64", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "bool"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (4, 5)])
+def test_tensors(dtype, shape, rng):
+    tensor = minigrad.tensor(rng.integers(0, 2, shape), dtype=getattr(minigrad, dtype))
+    same(round_trip(tensor), tensor)
+
+
+def test_bfloat16():
+    pytest.importorskip("ml_dtypes", reason="bfloat16 arrays need ml_dtypes")
+    tensor = minigrad.tensor([1.5, -2.0]).to(minigrad.bfloat16)
+    loaded = round_trip(tensor)
+    assert loaded.dtype == minigrad.bfloat16 and loaded.float().tolist() == [1.5, -2.0]
+
+
+def test_structures(rng):
+    obj = {
+        "none": None,
+        "numbers": [True, False, 0, -(10**30), 1.5, -0.0, math.inf, -math.inf, math.nan],
+        "text": "Zürich \u2603 \0 \ud800",
+        "bytes": b"\x00\xff",
+        "nested": ({"a": [(), [], {}]}, OrderedDict(b=1, a=2)),
+        3: {("tuple", 1, None): 4, 1.5: 5, None: 6, False: 7},
+        "sets": ({1, 2}, frozenset("ab")),
+        "counter": Counter("aab"),
+        "size": minigrad.zeros(2, 3).shape,
+        "dtype": minigrad.float16,
+        "device": minigrad.device("cpu"),
+        "array": rng.normal(size=(2, 3)),
+        "big": np.arange(3, dtype=">i4"),
+        "scalar": np.float32(0.1),
+        "tensor": minigrad.tensor(rng.normal(size=(3, 2))),
+        "leaf": minigrad.ones(2, requires_grad=True),
+        "parameter": nn.Parameter(minigrad.ones(2), requires_grad=False),
+        "strided": minigrad.arange(6.0).reshape(2, 3).t(),
+    }
+    loaded = round_trip(obj)
+    obj["big"] = obj["big"].astype("<i4")
+    same(loaded, obj)
+    assert math.copysign(1, loaded["numbers"][5]) == -1
+    computed = round_trip(minigrad.ones(2, requires_grad=True) * 2)
+    assert computed.is_leaf and not computed.requires_grad
+
+
+def test_shared_memory_is_stored_once_and_shared_again():
+    tensor = minigrad.zeros(1000)
+    weight = nn.Parameter(tensor)
+    file = io.BytesIO()
+    minigrad.save({"a": tensor, "b": tensor.detach(), "w": weight, "other": tensor.clone()}, file)
+    assert file.tell() < 2 * 4000 + 2000
+    file.seek(0)
+    loaded = minigrad.load(file)
+    loaded["a"][0] = 5
+    assert loaded["b"][0].item() == 5 and loaded["w"][0].item() == 5
+    assert loaded["other"][0].item() == 0
+
+
+def test_training_checkpoint(tmp_path, seed):
+    minigrad.manual_seed(seed)
+
+    def build():
+        net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+        o = optim.Adam(net.parameters(), lr=0.01, amsgrad=True)
+        return net, o, optim.lr_scheduler.MultiStepLR(o, [2, 4])
+
+    def train(net, o, schedule, steps):
+        for step in range(steps):
+            o.zero_grad()
+            x = minigrad.arange(12.0).reshape(4, 3) * 0.1 * (step + 1)
+            (net(x) ** 2).sum().backward()
+            o.step()
+            schedule.step()
+
+    a, b = build(), build()
+    train(*a, 3)
+    path = tmp_path / "checkpoint.pt"
+    minigrad.save([part.state_dict() for part in a], path)
+    for part, state in zip(b, minigrad.load(path, weights_only=True), strict=True):
+        part.load_state_dict(state)
+    assert minigrad.load(path)[0]._metadata == a[0].state_dict()._metadata
+    train(*a, 3), train(*b, 3)
+    for p, q in zip(a[0].state_dict().values(), b[0].state_dict().values(), strict=True):
+        assert (p.numpy() == q.numpy()).all()
+
+
+def test_equal_content_gives_equal_files(tmp_path):
+    state = nn.Linear(3, 3).state_dict()
+    minigrad.save(state, tmp_path / "a")
+    minigrad.save(state, str(tmp_path / "b"))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_what_cannot_be_saved():
+    net = nn.Linear(2, 2)
+    for obj, text in (
+        (net, r"obj is a Linear.*obj\.state_dict\(\)"),
+        ({"best": [net]}, r"obj\['best'\]\[0\] is a Linear"),
+        (optim.SGD(net.parameters()), r"SGD.*state_dict\(\)"),
+        ({"f": print}, r"obj\['f'\] is of type builtin_function_or_method"),
+        (defaultdict(list), "defaultdict"),
+        ({object(): 1}, "key of type object"),
+        (np.array(["a"]), "expected numbers"),
+        (1j, "complex"),
+        (Path("x"), "Path"),
+    ):
+        file = io.BytesIO()
+        with pytest.raises(TypeError, match=text):
+            minigrad.save(obj, file)
+        assert file.getvalue() == b""
+    loop = []
+    loop.append(loop)
+    with pytest.raises(ValueError, match="contains itself"):
+        minigrad.save(loop, io.BytesIO())
+    deep = []
+    for _ in range(300):
+        deep = [deep]
+    with pytest.raises(ValueError, match="nested more than"):
+        minigrad.save(deep, io.BytesIO())
+    same(round_trip([[1, 2]] * 2), [[1, 2]] * 2)  # the same list twice is no loop
+
+
+# ------------------------------------------------------------------------ atomic saving
+
+
+def test_refused_object_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.pt"
+    minigrad.save([1], path)
+    with pytest.raises(TypeError):
+        minigrad.save([1, print], path)
+    assert minigrad.load(path) == [1] and os.listdir(tmp_path) == ["a.pt"]
+
+
+@pytest.mark.parametrize("failure", [OSError("disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("where", ["write", "fsync", "replace"])
+def test_interrupted_save_keeps_the_old_file(tmp_path, monkeypatch, failure, where):
+    path = tmp_path / "a.pt"
+    minigrad.save({"old": minigrad.ones(3)}, path)
+    before = path.read_bytes()
+
+    def fail(*args, **kwargs):
+        raise failure
+
+    if where == "write":
+        writes = []
+        original = zipfile.ZipFile.open
+
+        def open_and_fail(self, *args, **kwargs):
+            writes.append(1)
+            if len(writes) == 3:
+                raise failure
+            return original(self, *args, **kwargs)
+
+        monkeypatch.setattr(zipfile.ZipFile, "open", open_and_fail)
+    else:
+        monkeypatch.setattr(os, where, fail)
+    with pytest.raises(type(failure)):
+        minigrad.save({"new": minigrad.zeros(10_000), "b": minigrad.ones(7)}, path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.pt"]
+
+
+def test_killed_save_keeps_the_old_file(tmp_path):
+    """Not even Python's clean-up runs: the process dies in the middle of writing."""
+    import subprocess
+    import sys
+
+    path = tmp_path / "a.pt"
+    minigrad.save({"old": minigrad.ones(3)}, path)
+    program = (
+        "import os, sys, minigrad, minigrad.serialization as s\n"
+        "os.fsync = lambda handle: os._exit(9)\n"
+        "minigrad.save({'new': minigrad.zeros(1000)}, sys.argv[1])\n"
+    )
+    root = Path(minigrad.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)],
+        env={**os.environ, "MINIGRAD_BACKEND": "numpy", "PYTHONPATH": str(root)},
+        check=False,
+    )
+    assert done.returncode == 9
+    assert minigrad.load(path)["old"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes and links as on POSIX systems")
+def test_modes_and_links(tmp_path):
+    path, link = tmp_path / "a.pt", tmp_path / "link.pt"
+    minigrad.save(1, path)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    path.chmod(0o640)
+    link.symlink_to(path)
+    minigrad.save(2, link)
+    assert link.is_symlink() and minigrad.load(path) == 2
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    minigrad.save(3, os.devnull)
+
+
+def test_folders(tmp_path, monkeypatch):
+    with pytest.raises(RuntimeError, match="Parent directory .*missing does not exist"):
+        minigrad.save(1, tmp_path / "missing" / "a.pt")
+    with pytest.raises(IsADirectoryError):
+        minigrad.save(1, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    minigrad.save(1, "plain-name.pt")
+    assert minigrad.load("plain-name.pt") == 1
+    with pytest.raises(FileNotFoundError):
+        minigrad.load(tmp_path / "nothing.pt")
+
+
+# ------------------------------------------------------------------------ bad files
+
+
+def good_file():
+    file = io.BytesIO()
+    minigrad.save({"w": minigrad.arange(100.0), "b": [1, "two", None]}, file)
+    return file.getvalue()
+
+
+def test_every_truncation_is_noticed():
+    content = good_file()
+    for size in range(0, len(content), 7):
+        with pytest.raises(RuntimeError, match="damaged or was not written"):
+            minigrad.load(io.BytesIO(content[:size]))
+
+
+def test_no_flipped_bit_changes_a_value(seed):
+    content = good_file()
+    want = minigrad.load(io.BytesIO(content))
+    rng = np.random.default_rng(seed)
+    for place in rng.choice(len(content), 300, replace=False):
+        broken = bytearray(content)
+        broken[place] ^= 1 << rng.integers(8)
+        try:
+            loaded = minigrad.load(io.BytesIO(bytes(broken)))
+        except RuntimeError:
+            continue
+        same(loaded, want)  # a bit that means nothing, such as a time stamp
+
+
+def archive(root, entries=(), compression=zipfile.ZIP_STORED, **extra):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as z:
+        structure = {"format": "minigrad", "version": 1, "root": root, **extra}
+        z.writestr(
+            "minigrad.json", structure if isinstance(structure, str) else json.dumps(structure)
+        )
+        for i, content in enumerate(entries):
+            z.writestr(f"data/{i}", content)
+    file.seek(0)
+    return file
+
+
+def tensor_node(**changes):
+    node = {
+        "storage": 0,
+        "shape": [2],
+        "dtype": "float32",
+        "device": "cpu",
+        "requires_grad": False,
+    }
+    return {"tensor": {**node, **changes}}
+
+
+def test_the_hand_made_archive_is_good():
+    assert minigrad.load(archive(tensor_node(), [bytes(8)])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        tensor_node(shape=[3]),
+        tensor_node(shape=[-1]),
+        tensor_node(shape=[2.0]),
+        tensor_node(shape=[10**30]),
+        tensor_node(shape="2"),
+        tensor_node(storage=1),
+        tensor_node(storage=-1),
+        tensor_node(storage="0"),
+        tensor_node(storage=True),
+        tensor_node(dtype="object"),
+        tensor_node(dtype="__class__"),
+        tensor_node(dtype=["float32"]),
+        tensor_node(device=7.5),
+        tensor_node(requires_grad="yes"),
+        {"tensor": {}},
+        {"tensor": 3},
+        {"call": ["os.system", "true"]},
+        {"__reduce__": []},
+        {},
+        [1, 2],
+        {"list": {"a": 1}},
+        {"dict": [[1]]},
+        {"dict": [[{"list": []}, 1]]},
+        {"dict": [[tensor_node(), 1]]},
+        {"set": [{"list": []}]},
+        {"float": "__import__"},
+        {"bytes": "%%%"},
+        {"dtype": "eval"},
+        {"device": 3},
+    ],
+    ids=range(29),
+)
+def test_hostile_structures(node):
+    with pytest.raises(RuntimeError, match="damaged or was not written|Expected one of"):
+        minigrad.load(archive(node, [bytes(8)]))
+
+
+def test_hostile_archives(tmp_path):
+    damaged = "damaged or was not written"
+    deep = "[" * 100_000 + "]" * 100_000
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as z:
+        z.writestr("minigrad.json", deep)
+    with pytest.raises(RuntimeError, match=damaged):
+        minigrad.load(file)
+    nested = 1
+    for _ in range(300):
+        nested = {"list": [nested]}
+    with pytest.raises(RuntimeError, match="nested"):
+        minigrad.load(archive(nested))
+    bomb = archive(tensor_node(shape=[1 << 22]), [bytes(1 << 24)], zipfile.ZIP_DEFLATED)
+    with pytest.raises(RuntimeError, match="compressed"):
+        minigrad.load(bomb)
+    with pytest.raises(RuntimeError, match="update minigrad"):
+        minigrad.load(archive(1, version=2))
+    with pytest.raises(RuntimeError, match=damaged):
+        minigrad.load(archive(1, format="other"))
+    for content in (b"", b"PK", b"hello", b"PK\x05\x06" + bytes(18), bytes(1000)):
+        with pytest.raises(RuntimeError, match=damaged):
+            minigrad.load(io.BytesIO(content))
+        path = tmp_path / "bad.pt"
+        path.write_bytes(content)
+        with pytest.raises(RuntimeError, match="bad.pt"):
+            minigrad.load(path)
+
+
+class Payload:
+    """Unpickling this writes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (exec, (f"open({self.path!r}, 'w').close()",))
+
+
+def test_pickles_are_never_run(tmp_path):
+    marker = tmp_path / "ran"
+    pickled = pickle.dumps({"w": Payload(str(marker))})
+    with pytest.raises(RuntimeError, match="pickle"):
+        minigrad.load(io.BytesIO(pickled))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as z:  # as torch.save writes
+        z.writestr("archive/data.pkl", pickled)
+    with pytest.raises(RuntimeError, match="pickle"):
+        minigrad.load(file, weights_only=False)
+    with pytest.raises(ValueError, match="pickle_module"):
+        minigrad.load(file, pickle_module=pickle)
+    assert not marker.exists()
+
+
+def test_a_failed_load_changes_nothing():
+    net = nn.Linear(2, 2)
+    before = net.weight.detach().numpy().copy()
+    file = io.BytesIO()
+    minigrad.save(net.state_dict(), file)
+    content = bytearray(file.getvalue())
+    content[content.index(net.bias.detach().numpy().tobytes())] ^= 1  # the last tensor
+    with pytest.raises(RuntimeError, match="CRC"):
+        net.load_state_dict(minigrad.load(io.BytesIO(bytes(content))))
+    assert (net.weight.detach().numpy() == before).all()
+
+
+# ------------------------------------------------------------------------ places
+
+
+def test_file_objects(tmp_path):
+    path = tmp_path / "a.pt"
+    with open(path, "wb") as file:
+        minigrad.save([1, minigrad.ones(2)], file)
+    with open(path, "rb") as file:
+        assert minigrad.load(file)[0] == 1
+
+    class Pipe:
+        def __init__(self, content):
+            self.content = content
+
+        def read(self):
+            return self.content
+
+    assert minigrad.load(Pipe(path.read_bytes()))[1].tolist() == [1, 1]
+    with pytest.raises(TypeError, match="path or a binary file"):
+        minigrad.load(3)
+
+
+def test_map_location():
+    for place in (None, "cpu", minigrad.device("cpu"), {"cpu": "cpu"}, lambda t, where: t):
+        assert round_trip([minigrad.ones(2)], map_location=place)[0].tolist() == [1, 1]
+    seen = []
+    round_trip(minigrad.ones(1), map_location=lambda t, where: seen.append(where))
+    assert seen == ["cpu"]
+    on_gpu = archive(tensor_node(device="cuda:0"), [bytes(8)])
+    for place in ("cpu", {"cuda:0": "cpu"}, lambda storage, where: storage):
+        on_gpu.seek(0)
+        assert str(minigrad.load(on_gpu, map_location=place).device) == "cpu"
+    if not minigrad.cuda.is_available():
+        on_gpu.seek(0)
+        with pytest.raises(RuntimeError, match="map_location"):
+            minigrad.load(on_gpu)
+
+
+@pytest.mark.gpu
+def test_tensors_on_the_gpu_come_back_there():
+    tensor = minigrad.ones(3, device="cuda")
+    assert str(round_trip(tensor).device) == "cuda:0"
+    assert str(round_trip(tensor, map_location="cpu").device) == "cpu"
