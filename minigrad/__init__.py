@@ -4,14 +4,23 @@ The names, argument orders, defaults and errors are torch's for what is covered,
 with `import minigrad as torch`. What is not covered raises an AttributeError that says so.
 """
 
+# ruff: noqa: F401 - names are imported to be found here
+
 from __future__ import annotations
 
 import importlib as _importlib
 import math as _math
 from typing import Any as _Any
 
-from minigrad import autograd  # first: it brings tensor and the graph in the right order
-from minigrad import backends, creation, dtypes, ops, printing, random
+from minigrad import (
+    autograd,  # first: it brings tensor and the graph in the right order
+    backends,
+    creation,
+    dtypes,
+    ops,
+    printing,
+    random,
+)
 from minigrad.autograd import (
     enable_grad,
     inference_mode,

@@ -18,7 +18,7 @@ import numpy as np
 from kernels import dispatch
 
 
-def set(name: str) -> None:  # noqa: A001 - reads as backends.set("numpy")
+def set(name: str) -> None:
     """Run all later operations with this dialect; ValueError for one that isn't there."""
     dispatch.set_backend(name)
 

@@ -145,7 +145,7 @@ def _filled(name: str, value: Any) -> None:
         return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
 
     def like(
-        input: Tensor,  # noqa: A002
+        input: Tensor,
         *,
         dtype: Any = None,
         device: Any = None,
@@ -204,7 +204,7 @@ def full(
 
 
 @export(method=False)
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:  # noqa: A002
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor of one value with the shape and dtype of another."""
     return full(
         input._array.shape, fill_value, dtype=dtype or input.dtype, device=device or input.device
@@ -218,11 +218,11 @@ def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None) -> 
 
 
 @export(function=False)
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A copy of data with the dtype and device of this tensor."""
-    return tensor(
-        data, dtype=dtype or self.dtype, device=self.device, requires_grad=requires_grad
-    )
+    return tensor(data, dtype=dtype or self.dtype, device=self.device, requires_grad=requires_grad)
 
 
 @export(function=False)
@@ -244,7 +244,9 @@ def arange(
     """start, start + step, ... before end; int64 if all are integers, else the default dtype."""
     if end is None:
         start, end = 0, start
-    start, end, step = [v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step)]
+    start, end, step = [
+        v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step)
+    ]
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
@@ -276,7 +278,9 @@ def linspace(
 
 
 @export(method=False)
-def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None) -> Tensor:
+def logspace(
+    start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None
+) -> Tensor:
     """base ** linspace(start, end, steps)."""
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
     return wrap(np.power(float(base), np.linspace(float(start), float(end), steps)).astype(target))

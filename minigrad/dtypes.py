@@ -7,16 +7,16 @@ and 0-dimensional tensors only take part when their category is the higher one.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 
-class dtype:  # noqa: N801 - torch's name
+class dtype:
     """An element type. Attributes: `itemsize` (bytes), `is_floating_point`, `is_signed`."""
 
-    __slots__ = ("name", "legacy_name", "_numpy")
+    __slots__ = ("_numpy", "legacy_name", "name")
 
     def __init__(self, name: str, legacy_name: str, numpy_dtype: np.dtype | None) -> None:
         self.name = name
@@ -121,13 +121,13 @@ def to_numpy_dtype(value: Any) -> np.dtype:
     raise TypeError(f"expected a minigrad dtype such as minigrad.float32, got {value!r}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def category(numpy_dtype: np.dtype) -> int:
     """BOOL, INTEGER or FLOATING."""
     return FLOATING if numpy_dtype.name == "bfloat16" else _CATEGORY[numpy_dtype.kind]
 
 
-@lru_cache(maxsize=None)
+@cache
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     """The common type of two tensors of equal rank class (`torch.promote_types`)."""
     if a == b:
@@ -197,10 +197,10 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     return category(to_numpy_dtype(from_)) <= category(to_numpy_dtype(to))
 
 
-class finfo:  # noqa: N801 - torch's name
+class finfo:
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
-    def __init__(self, type: dtype | None = None) -> None:  # noqa: A002 - torch's name
+    def __init__(self, type: dtype | None = None) -> None:
         type = type or get_default_dtype()
         if not type.is_floating_point:
             raise TypeError(f"minigrad.finfo() requires a floating point input type, got {type}")
@@ -219,10 +219,10 @@ class finfo:  # noqa: N801 - torch's name
         return f"finfo(min={self.min:g}, max={self.max:g}, eps={self.eps:g}, dtype={self.dtype})"
 
 
-class iinfo:  # noqa: N801 - torch's name
+class iinfo:
     """Limits of an integer dtype: bits, max, min."""
 
-    def __init__(self, type: dtype) -> None:  # noqa: A002 - torch's name
+    def __init__(self, type: dtype) -> None:
         if type.is_floating_point or type is bool_:
             raise TypeError(f"minigrad.iinfo() requires an integer input type, got {type}")
         info = np.iinfo(type.numpy)

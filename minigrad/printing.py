@@ -53,17 +53,16 @@ class _Formatter:
         if not self.floating:
             self.width = max((len(str(v)) for v in values.tolist()), default=1)
             return
-        finite = np.abs(values[np.isfinite(values) & (values != 0)])
-        if finite.size:
-            self._choose(finite, values)
-        elif values.size:
+        sized = values[np.isfinite(values) & (values != 0)]  # zeros, nan and inf decide nothing
+        if sized.size:
+            self._choose(np.abs(sized))
+        else:
             self.whole = True
-        self.width = max((len(self._text(v)) for v in values.tolist()), default=1)
+        self.width = max((len(self._text(v)) for v in sized.tolist()), default=1)
 
-    def _choose(self, finite: np.ndarray, values: np.ndarray) -> None:
-        big, small = float(finite.max()), float(finite.min())
-        all_finite = values[np.isfinite(values)]
-        self.whole = bool((all_finite == np.ceil(all_finite)).all())
+    def _choose(self, sizes: np.ndarray) -> None:
+        big, small = float(sizes.max()), float(sizes.min())
+        self.whole = bool((sizes == np.ceil(sizes)).all())
         self.scientific = big / small > 1000 or big > 1e8
         if not self.whole:
             self.scientific = self.scientific or small < 1e-4

@@ -149,7 +149,7 @@ def _sampler(name: str, kind: str, what: str) -> None:
         return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
 
     def like(
-        input: Tensor,  # noqa: A002
+        input: Tensor,
         *,
         dtype: Any = None,
         device: Any = None,
@@ -216,7 +216,7 @@ def randint(
 
 
 @export(method=False)
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
     """Random integers in [low, high) with the shape and dtype of another tensor."""
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, input._array.shape, dtype=dtype or input.dtype, device=input.device)
@@ -261,12 +261,12 @@ def normal(
 
 
 @export()
-def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:  # noqa: A002
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None
+) -> Tensor:
     """1 with the probability given by each element (or by p), else 0."""
     probability = input._array if p is None else p
-    if p is None and input._array.size and not (
-        (probability >= 0) & (probability <= 1)
-    ).all():
+    if p is None and input._array.size and not ((probability >= 0) & (probability <= 1)).all():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     target = input._array.dtype
     u = _draw("uniform", input._array.shape, np.dtype(np.float64), generator, input.device)
@@ -275,7 +275,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 
 @export()
 def multinomial(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     num_samples: int,
     replacement: bool = False,
     *,
@@ -296,7 +296,9 @@ def multinomial(
     if replacement:
         u = dispatch.active.uniform((len(rows), num_samples), *source.next_call(), np.float64)
         cumulative = rows.cumsum(1)
-        picked = [np.searchsorted(c, v * c[-1], "right") for c, v in zip(cumulative, u, strict=True)]
+        picked = [
+            np.searchsorted(c, v * c[-1], "right") for c, v in zip(cumulative, u, strict=True)
+        ]
         index = np.minimum(np.stack(picked), (rows > 0).shape[1] - 1)
     else:
         if num_samples > rows.shape[1] or ((rows > 0).sum(1) < num_samples).any():
@@ -351,7 +353,9 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     return _fill(self, u < probability)
 
 
-def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None) -> Tensor:
+def random_(
+    self: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None
+) -> Tensor:
     """Fill with integers in [low, high); without bounds over what the dtype holds exactly."""
     if high is None and low:
         low, high = 0, low

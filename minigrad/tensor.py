@@ -43,26 +43,28 @@ class Size(tuple):
         return f"minigrad.Size({list(self)})"
 
 
-class device:  # noqa: N801 - torch's name
+class device:
     """Where a tensor lives: `device("cpu")`, `device("cuda")`, `device("cuda:1")`.
 
     Naming a device is always allowed; putting a tensor on one that isn't there raises.
     """
 
-    __slots__ = ("type", "index")
+    __slots__ = ("index", "type")
 
-    def __init__(self, type: str | int | device, index: int | None = None) -> None:  # noqa: A002
+    def __init__(self, type: str | int | device, index: int | None = None) -> None:
         if isinstance(type, device):
-            type, index = type.type, type.index  # noqa: A001
+            type, index = type.type, type.index
         elif isinstance(type, int):
-            type, index = "cuda", type  # noqa: A001
+            type, index = "cuda", type
         elif ":" in type:
-            type, _, number = type.partition(":")  # noqa: A001
+            type, _, number = type.partition(":")
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: '{type}:{number}'")
             index = int(number)
         if type not in ("cpu", "cuda"):
-            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {type}")
+            raise RuntimeError(
+                f"Expected one of cpu, cuda device type at start of device string: {type}"
+            )
         self.type = type
         self.index = index
 
@@ -94,7 +96,7 @@ class View:
     untracked: made under `no_grad` from a tensor that requires a gradient.
     """
 
-    __slots__ = ("base", "chain", "version", "untracked")
+    __slots__ = ("base", "chain", "untracked", "version")
 
     def __init__(self, base: Tensor, chain: tuple, version: int, untracked: bool) -> None:
         self.base, self.chain, self.version, self.untracked = base, chain, version, untracked
@@ -337,12 +339,14 @@ class Tensor:
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value)}")
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got {type(value)}"
+                )
             if value._array.shape != self._array.shape:
                 raise RuntimeError(
                     f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of "
-                    f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor are "
-                    "the same size"
+                    f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor "
+                    "are the same size"
                 )
             if value._array.dtype != self._array.dtype:
                 raise RuntimeError(
@@ -406,7 +410,7 @@ class Tensor:
         return node is not None and bool(node.retained) and self._index in node.retained
 
     def register_hook(self, hook: Callable) -> Any:
-        """Call `hook(grad)` whenever this tensor's gradient is known; a returned tensor replaces it.
+        """Call `hook(grad)` when this tensor's gradient is known; a returned tensor replaces it.
 
         Returns a handle whose `remove()` takes the hook off again.
         """
@@ -428,7 +432,9 @@ class Tensor:
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         if self.grad_fn is not None:
-            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+            raise RuntimeError(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors"
+            )
         self._accumulate_hooks = self._accumulate_hooks or []
         return RemovableHandle(self._accumulate_hooks, hook)
 
@@ -480,8 +486,8 @@ class Tensor:
             )
         if not isinstance(self._array, np.ndarray):
             raise TypeError(
-                f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy "
-                "the tensor to host memory first."
+                f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
+                "copy the tensor to host memory first."
             )
         return self._array
 
@@ -633,7 +639,7 @@ FUNCTIONS: dict[str, Callable] = {}
 
 
 def export(*names: str, method: bool = True, function: bool = True) -> Callable:
-    """Decorator: offer a function as `minigrad.name` and `Tensor.name`, under more names if given."""
+    """Decorator: offer a function as `minigrad.name` and `Tensor.name`, also under other names."""
 
     def register(fn: Callable) -> Callable:
         for name in (fn.__name__, *names):

@@ -8,6 +8,7 @@ from minigrad.autograd.mode import (
     no_grad,
     set_grad_enabled,
 )
+
 from minigrad.autograd import graph  # isort: skip
 from minigrad.autograd.check import GradcheckError, gradcheck, gradgradcheck
 from minigrad.autograd.engine import backward, grad

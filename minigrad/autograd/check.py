@@ -41,9 +41,7 @@ def gradcheck(
 
 
 def _check(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float) -> None:
-    chosen = [
-        i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad
-    ]
+    chosen = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
     if not chosen:
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, "
@@ -133,11 +131,14 @@ def gradgradcheck(
     def first_order(*arguments: Any) -> tuple[Tensor, ...]:
         results = _differentiable(func(*arguments[:count]))
         sources = [x for x in arguments[:count] if isinstance(x, Tensor) and x.requires_grad]
-        found = grad(
-            results, sources, arguments[count:], create_graph=True, allow_unused=True
-        )
+        found = grad(results, sources, arguments[count:], create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None and g.requires_grad)
 
     return gradcheck(
-        first_order, (*inputs, *seeds), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception
+        first_order,
+        (*inputs, *seeds),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
     )

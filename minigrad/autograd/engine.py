@@ -105,7 +105,6 @@ class _Pass:
         self.wanted = wanted
         self.needed_below, self.needed = _leading_to(roots, wanted)
 
-
     def store(self, tensor: Tensor, grad: Tensor) -> None:
         """Add to `.grad`: in place where nothing is recorded, as torch does."""
         if tensor._grad is None:

@@ -47,7 +47,7 @@ class FunctionCtx:
 class FunctionNode(Node):
     """A recorded call of a `Function`. own: position in `saved` -> number of the output it is."""
 
-    __slots__ = ("function", "ctx", "own")
+    __slots__ = ("ctx", "function", "own")
 
     def name(self) -> str:
         return f"{self.function.__name__}Backward"
@@ -58,8 +58,7 @@ class FunctionNode(Node):
         if not (self.own and mode.enabled):
             return saved
         return tuple(
-            attach(alias(t), self, self.own[i]) if i in self.own else t
-            for i, t in enumerate(saved)
+            attach(alias(t), self, self.own[i]) if i in self.own else t for i, t in enumerate(saved)
         )
 
     def backward(self, grads: list[Tensor | None]) -> list[Tensor | None]:
@@ -162,7 +161,9 @@ class Function:
         return outputs if isinstance(result, tuple) else outputs[0]
 
 
-def _record(function: type[Function], ctx: FunctionCtx, args: tuple, edges: tuple, outputs: tuple) -> tuple:
+def _record(
+    function: type[Function], ctx: FunctionCtx, args: tuple, edges: tuple, outputs: tuple
+) -> tuple:
     """Make the outputs those of a node; an input that is returned unchanged becomes an alias."""
     node = FunctionNode(edges, tuple([_description(o) for o in outputs]))
     node.function, node.ctx = function, ctx
@@ -177,7 +178,9 @@ def _record(function: type[Function], ctx: FunctionCtx, args: tuple, edges: tupl
         if not dirty and any(output is a for a in args):
             output = alias(output)
         frozen = any(outputs[i] is t for t in ctx._non_differentiable)
-        linked.append(output if frozen or not output.is_floating_point() else attach(output, node, i))
+        linked.append(
+            output if frozen or not output.is_floating_point() else attach(output, node, i)
+        )
     saved = ctx._to_save
     given = {id(a) for a in args}
     node.own = {

@@ -64,7 +64,7 @@ class _ModeSwitch:
         return wrapper
 
 
-class no_grad(_ModeSwitch):  # noqa: N801 - torch's name
+class no_grad(_ModeSwitch):
     """Operations inside are not recorded: `with no_grad(): ...` or `@no_grad()`."""
 
     target = False
@@ -78,13 +78,13 @@ class no_grad(_ModeSwitch):  # noqa: N801 - torch's name
         return switch(function)
 
 
-class enable_grad(no_grad):  # noqa: N801 - torch's name
+class enable_grad(no_grad):
     """Operations inside are recorded, even within `no_grad`."""
 
     target = True
 
 
-class inference_mode(_ModeSwitch):  # noqa: N801 - torch's name
+class inference_mode(_ModeSwitch):
     """`no_grad` under the name that programs use for evaluation."""
 
     def __new__(cls, mode: bool | Callable = True) -> Any:
@@ -112,7 +112,7 @@ class inference_mode(_ModeSwitch):  # noqa: N801 - torch's name
         super().__exit__(*exc)
 
 
-class set_grad_enabled(_ModeSwitch):  # noqa: N801 - torch's name
+class set_grad_enabled(_ModeSwitch):
     """Switch recording on or off at once, and back at the end of a `with` block."""
 
     def __init__(self, mode: bool) -> None:

@@ -37,7 +37,7 @@ class Node:
     retained: per output index, a weak reference to the tensor whose `.grad` should be kept.
     """
 
-    __slots__ = ("edges", "outs", "number", "saved", "versions", "hooks", "retained", "__weakref__")
+    __slots__ = ("__weakref__", "edges", "hooks", "number", "outs", "retained", "saved", "versions")
 
     def __init__(self, edges: tuple, outs: tuple) -> None:
         self.edges = edges
@@ -55,9 +55,7 @@ class Node:
     def save(self, tensors: tuple) -> None:
         """Keep tensors (or None, or Python scalars) for backward, with their versions."""
         self.saved = tensors
-        self.versions = tuple(
-            [t._counter[0] if isinstance(t, Tensor) else 0 for t in tensors]
-        )
+        self.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in tensors])
 
     def unpack(self) -> tuple:
         """The saved tensors; RuntimeError if they were freed or changed in place since."""
@@ -132,8 +130,10 @@ class RemovableHandle:
 
 
 def _changed_in_place(tensor: Tensor, version: int) -> str:
-    where = "" if tensor._node is None else f", which is output {tensor._index} of " + (
-        tensor._node.name()
+    where = (
+        ""
+        if tensor._node is None
+        else f", which is output {tensor._index} of " + (tensor._node.name())
     )
     return (
         "one of the variables needed for gradient computation has been modified by an inplace "
@@ -174,7 +174,7 @@ class OpNode(Node):
     without the graph, and output 0 gets it back where the gradient is recorded.
     """
 
-    __slots__ = ("op", "attrs", "needs", "shapes", "outputs")
+    __slots__ = ("attrs", "needs", "op", "outputs", "shapes")
 
     def name(self) -> str:
         return self.op.grad_name
@@ -203,7 +203,7 @@ OPS: dict[str, type[Op]] = {}
 
 
 class Op:
-    """An operation: subclasses define static methods and are called as `Name.apply(*inputs, **attrs)`.
+    """An operation: subclasses define static methods, and `Name.apply(*inputs, **attrs)` calls it.
 
     inputs are tensors or None; attrs are anything else. Only output 0 is differentiable: the
     others (indices, statistics) never require a gradient.

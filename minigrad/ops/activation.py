@@ -12,7 +12,7 @@ from minigrad.tensor import Tensor, export
 def _plain(name: str, doc: str) -> Callable[[Tensor], Tensor]:
     op = POINTWISE[name]
 
-    def function(input: Tensor) -> Tensor:  # noqa: A002
+    def function(input: Tensor) -> Tensor:
         return op(input)
 
     function.__name__ = function.__qualname__ = name
@@ -30,80 +30,80 @@ hardsigmoid = _plain("hardsigmoid", "Piecewise linear sigmoid: clamp(x / 6 + 1/2
 hardswish = _plain("hardswish", "x * hardsigmoid(x).")
 
 
-def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:  # noqa: A002
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """x where positive, else negative_slope * x."""
     return POINTWISE["leaky_relu"](input, params=(negative_slope,))
 
 
-def elu(input: Tensor, alpha: float = 1.0) -> Tensor:  # noqa: A002
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """x where positive, else alpha * (exp(x) - 1)."""
     return POINTWISE["elu"](input, params=(alpha, 1.0))
 
 
 @export(method=False)
-def selu(input: Tensor) -> Tensor:  # noqa: A002
+def selu(input: Tensor) -> Tensor:
     """Self-normalising elu (Klambauer et al., 2017)."""
     alpha, scale = 1.6732632423543772, 1.0507009873554805
     return POINTWISE["elu"](input, params=(alpha * scale, scale))
 
 
 @export(method=False)
-def celu(input: Tensor, alpha: float = 1.0) -> Tensor:  # noqa: A002
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """x where positive, else alpha * (exp(x / alpha) - 1)."""
     return POINTWISE["celu"](input, params=(alpha,))
 
 
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:  # noqa: A002
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x * Phi(x) (Hendrycks and Gimpel, 2016); approximate="tanh" for their approximation."""
     if approximate not in ("none", "tanh"):
         raise RuntimeError("approximate argument must be either none or tanh.")
     return POINTWISE["gelu" if approximate == "none" else "gelu_tanh"](input)
 
 
-def mish(input: Tensor) -> Tensor:  # noqa: A002
+def mish(input: Tensor) -> Tensor:
     """x * tanh(softplus(x))."""
     return input * tanh(softplus(input))
 
 
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:  # noqa: A002
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
     return POINTWISE["softplus"](input, params=(beta, threshold))
 
 
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:  # noqa: A002
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x limited to [min_val, max_val]."""
     return POINTWISE["hardtanh"](input, params=(min_val, max_val))
 
 
-def relu6(input: Tensor) -> Tensor:  # noqa: A002
+def relu6(input: Tensor) -> Tensor:
     """x limited to [0, 6]."""
     return hardtanh(input, 0.0, 6.0)
 
 
-def threshold(input: Tensor, threshold: float, value: float) -> Tensor:  # noqa: A002
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """x where above the threshold, else value."""
     return POINTWISE["threshold"](input, params=(threshold, value))
 
 
-def tanhshrink(input: Tensor) -> Tensor:  # noqa: A002
+def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
     return input - tanh(input)
 
 
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:  # noqa: A002
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards zero by lambd, zero within it."""
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return input - clamp(input, -lambd, lambd)
 
 
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:  # noqa: A002
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x, or zero where |x| <= lambd."""
     return where(POINTWISE["abs"](input) <= lambd, 0.0, input)
 
 
 @export(method=False)
-def prelu(input: Tensor, weight: Tensor) -> Tensor:  # noqa: A002
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where positive, else weight * x; weight has one element or one per channel."""
     count = weight._array.size
     if count != 1:
@@ -117,13 +117,13 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:  # noqa: A002
     return POINTWISE["prelu"](input, weight)
 
 
-def glu(input: Tensor, dim: int = -1) -> Tensor:  # noqa: A002
+def glu(input: Tensor, dim: int = -1) -> Tensor:
     """First half * sigmoid(second half) along `dim`."""
     a, b = input.chunk(2, dim)
     return a * sigmoid(b)
 
 
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:  # noqa: A002
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm(x), eps) along `dim`."""
     return input / clamp(input.norm(p, dim, keepdim=True), eps)
 

@@ -41,7 +41,9 @@ class PadConstant(Op):
     def forward(x: Any, pads: tuple, value: float) -> Any:
         shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)])
         out = array_module(x).full(shape, value, x.dtype)
-        inside = tuple([slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads, strict=True)])
+        inside = tuple(
+            [slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads, strict=True)]
+        )
         source = tuple(
             [slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads, strict=True)]
         )
@@ -72,7 +74,9 @@ class Triangle(Op):
 
 
 @export("concat", "concatenate", method=False)
-def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out: Any = None) -> Tensor:
+def cat(
+    tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out: Any = None
+) -> Tensor:
     """Tensors one after the other along `dim`."""
     tensors = list(tensors)
     dim = dim if axis is None else axis
@@ -140,14 +144,14 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @export()
-def flip(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
+def flip(input: Tensor, *dims: Any) -> Tensor:
     """Reversed along the dimensions given."""
     axes = tuple([normalize_dim(d, input._array.ndim) for d in sizes(dims)])
     return Flip.apply(input, axes=axes)
 
 
 @export()
-def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved on by `shifts`, those that leave at the end coming back in front."""
     if dims is None:
         return roll(input.reshape(-1), shifts, 0).reshape(input._array.shape)
@@ -155,7 +159,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
     for shift, dim in pairs:
         n = input._array.shape[normalize_dim(dim, input._array.ndim)]
         cut = n - shift % n if n else 0
-        input = cat([input.narrow(dim, cut, n - cut), input.narrow(dim, 0, cut)], dim)  # noqa: A001
+        input = cat([input.narrow(dim, cut, n - cut), input.narrow(dim, 0, cut)], dim)
     return input
 
 
@@ -177,17 +181,17 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
 
 
 @export()
-def tile(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
+def tile(input: Tensor, *dims: Any) -> Tensor:
     """`repeat` that fills in ones in front."""
     counts = sizes(dims)
     return repeat(input, (1,) * (input._array.ndim - len(counts)) + counts)
 
 
 @export()
-def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Tensor:  # noqa: A002
+def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Tensor:
     """Each slice along `dim` repeated: a count, or one count per slice."""
     if dim is None:
-        input, dim = input.reshape(-1), 0  # noqa: A001
+        input, dim = input.reshape(-1), 0
     n = input._array.shape[normalize_dim(dim, input._array.ndim)]
     counts = repeats._array if isinstance(repeats, Tensor) else np.asarray(repeats)
     if counts.ndim and counts.size not in (1, n):
@@ -199,7 +203,7 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Te
 
 
 def _triangle(name: str, lower: bool) -> None:
-    def function(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
+    def function(input: Tensor, diagonal: int = 0) -> Tensor:
         if input._array.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
         return Triangle.apply(input, diagonal=diagonal, lower=lower)
@@ -216,7 +220,7 @@ _triangle("triu", False)
 
 
 @export()
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A matrix with this vector on a diagonal, or the diagonal of this matrix."""
     if input._array.ndim == 1:
         return diag_embed(input, diagonal)
@@ -226,7 +230,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
 
 
 @export()
-def diag_embed(input: Tensor, offset: int = 0) -> Tensor:  # noqa: A002
+def diag_embed(input: Tensor, offset: int = 0) -> Tensor:
     """Matrices with the last dimension on a diagonal."""
     size = input._array.shape[-1] + abs(offset)
     rows = pad_constant(input, (max(-offset, 0), max(offset, 0)))  # one value per row
@@ -239,7 +243,9 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinate grids of vectors; indexing "ij" (matrix) or "xy" (first two exchanged)."""
     given = list(tensors[0] if isinstance(tensors[0], list | tuple) else tensors)
     if indexing not in ("ij", "xy"):
-        raise RuntimeError(f"meshgrid: indexing must be one of 'xy' or 'ij', but received: {indexing}")
+        raise RuntimeError(
+            f"meshgrid: indexing must be one of 'xy' or 'ij', but received: {indexing}"
+        )
     swap = indexing == "xy" and len(given) > 1
     if swap:
         given[:2] = given[1::-1]
@@ -293,7 +299,9 @@ Tensor.pad_constant = pad_constant
 
 
 @export(method=False)
-def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:  # noqa: A002
+def pad(
+    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
     """Padding, last dimension first: "constant", "reflect", "replicate" or "circular"."""
     if mode == "constant":
         return pad_constant(input, pad, 0.0 if value is None else value)
@@ -302,7 +310,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     for i in range(len(pad) // 2):
         dim = input._array.ndim - 1 - i
         index = _padded_positions(input._array.shape[dim], pad[2 * i], pad[2 * i + 1], mode)
-        input = input.index_select(dim, wrap(index))  # noqa: A001
+        input = input.index_select(dim, wrap(index))
     return input
 
 

@@ -150,14 +150,14 @@ def _check_kernel_fits(size: tuple, kernel: Pair, padding: Pair, dilation: Pair,
     if any(r > n for r, n in zip(reach, padded, strict=True)):
         raise RuntimeError(
             f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel "
-            f"size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input "
-            "size"
+            f"size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual "
+            "input size"
         )
 
 
 @export(method=False)
 def conv2d(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: Any = 1,
@@ -178,15 +178,13 @@ def conv2d(
     if min(pads) < 0:
         raise RuntimeError("negative padding is not supported")
     _check_kernel_fits(x._array.shape[2:], kernel, pads, dilation, 2)
-    y = Conv2d.apply(
-        x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups
-    )
+    y = Conv2d.apply(x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups)
     return y if input._array.ndim == 4 else y.squeeze(0)
 
 
 @export(method=False)
 def conv1d(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: Any = 1,
@@ -233,7 +231,7 @@ def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: 
 
 @export(method=False)
 def conv_transpose2d(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: Any = 1,
@@ -256,7 +254,7 @@ def conv_transpose2d(
 
 @export(method=False)
 def conv_transpose1d(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: Any = 1,

@@ -68,7 +68,7 @@ for _name, _target in {
 
 
 @export(function=False)
-def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:  # noqa: A001
+def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The legacy type name, or this tensor as another type ("torch.FloatTensor" or a dtype)."""
     from minigrad.tensor import type_name
 
@@ -81,7 +81,9 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:  #
     for candidate in dtypes.ALL:
         if candidate.legacy_name == legacy:
             return to(self, candidate)
-    raise ValueError(f"type: expected a dtype or a name such as 'minigrad.FloatTensor', got {name!r}")
+    raise ValueError(
+        f"type: expected a dtype or a name such as 'minigrad.FloatTensor', got {name!r}"
+    )
 
 
 @export(function=False)
@@ -91,7 +93,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=False)
-def is_floating_point(input: Tensor) -> bool:  # noqa: A002
+def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is floating."""
     return input.is_floating_point()
 
@@ -103,13 +105,13 @@ def is_tensor(obj: Any) -> bool:
 
 
 @export(method=False)
-def numel(input: Tensor) -> int:  # noqa: A002
+def numel(input: Tensor) -> int:
     """The number of elements."""
     return input.numel()
 
 
 @export(method=False)
-def detach(input: Tensor) -> Tensor:  # noqa: A002
+def detach(input: Tensor) -> Tensor:
     """The same memory outside the graph."""
     return input.detach()
 

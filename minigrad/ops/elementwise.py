@@ -11,7 +11,7 @@ import numpy as np
 from minigrad import dtypes
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, Number, Pointwise, into, operand
-from minigrad.tensor import FUNCTIONS, Tensor, export, wrap
+from minigrad.tensor import Tensor, export
 
 # torch name -> line of the table
 UNARY = {
@@ -60,14 +60,14 @@ def _named(function: Callable, name: str, op: Pointwise) -> Callable:
 
 
 def _unary(name: str, op: Pointwise) -> Callable:
-    def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
+    def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:
         return into(out, op(input))
 
     return _named(function, name, op)
 
 
 def _binary(name: str, op: Pointwise) -> Callable:
-    def function(input: Tensor | Number, other: Tensor | Number, *, out: Any = None) -> Tensor:  # noqa: A002
+    def function(input: Tensor | Number, other: Tensor | Number, *, out: Any = None) -> Tensor:
         if not isinstance(other, Tensor):
             other = _number_or_tensor(name, other)
         return into(out, op(input, other))
@@ -95,7 +95,9 @@ for _torch_name, _line in BINARY.items():
 
 
 def _without_bool(a: Any, b: Any) -> None:
-    kinds = [x._array.dtype.kind == "b" if isinstance(x, Tensor) else type(x) is bool for x in (a, b)]
+    kinds = [
+        x._array.dtype.kind == "b" if isinstance(x, Tensor) else type(x) is bool for x in (a, b)
+    ]
     if all(kinds):
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. "
@@ -104,7 +106,7 @@ def _without_bool(a: Any, b: Any) -> None:
 
 
 @export()
-def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = None) -> Tensor:  # noqa: A002
+def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = None) -> Tensor:
     """input + alpha * other."""
     other = other if isinstance(other, Tensor) else _number_or_tensor("add", other)
     if alpha == 1:
@@ -113,7 +115,7 @@ def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = 
 
 
 @export("subtract")
-def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = None) -> Tensor:  # noqa: A002
+def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = None) -> Tensor:
     """input - alpha * other."""
     other = other if isinstance(other, Tensor) else _number_or_tensor("sub", other)
     _without_bool(input, other)
@@ -123,17 +125,19 @@ def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = 
 
 
 @export()
-def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:  # noqa: A002
+def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     """other - alpha * input."""
     other = _number_or_tensor("rsub", other)
     _without_bool(input, other)
-    return POINTWISE["axpy"](other, input, params=(-alpha,)) if alpha != 1 else (
-        POINTWISE["sub"](other, input)
+    return (
+        POINTWISE["axpy"](other, input, params=(-alpha,))
+        if alpha != 1
+        else (POINTWISE["sub"](other, input))
     )
 
 
 @export("divide", "true_divide")
-def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:  # noqa: A002
+def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
     """input / other; rounding_mode "trunc" or "floor" rounds the quotient."""
     other = other if isinstance(other, Tensor) else _number_or_tensor("div", other)
     if rounding_mode is None:
@@ -150,14 +154,14 @@ def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any
     return into(out, POINTWISE["trunc"](exact).to(dtypes.from_numpy_dtype(dtype)))
 
 
-def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:  # noqa: A002
+def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:
     """floor(input / other); integers raise ZeroDivisionError's RuntimeError on zero."""
     other = _number_or_tensor("floor_divide", other)
     _check_integer_division(input, other)
     return into(out, POINTWISE["floor_divide"](input, other))
 
 
-def remainder(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:  # noqa: A002
+def remainder(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:
     """Python's `input % other`: the result has the divisor's sign."""
     other = _number_or_tensor("remainder", other)
     _check_integer_division(input, other)
@@ -170,7 +174,7 @@ def _check_integer_division(a: Any, b: Any) -> None:
         raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
 
 
-def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:  # noqa: A001, A002 - torch's names
+def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """input ** exponent."""
     exponent = _number_or_tensor("pow", exponent)
     if type(exponent) in (int, float) and isinstance(input, Tensor):
@@ -186,14 +190,14 @@ for _function in (floor_divide, remainder, pow):
 
 
 @export()
-def float_power(input: Tensor, exponent: Any) -> Tensor:  # noqa: A002
+def float_power(input: Tensor, exponent: Any) -> Tensor:
     """input ** exponent in float64."""
     exponent = exponent.double() if isinstance(exponent, Tensor) else float(exponent)
     return POINTWISE["pow"](input.double(), exponent)
 
 
 @export()
-def round(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A001, A002 - torch's names
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest integer (or decimal), halves to even."""
     if decimals == 0:
         return POINTWISE["round"](input)
@@ -202,7 +206,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A001, A002 - 
 
 
 @export("clip")
-def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:  # noqa: A002
+def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
     """Limit to [min, max]; either may be None, a number or a tensor that broadcasts."""
     if min is None and max is None:
         raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
@@ -213,7 +217,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -
         return into(out, result if max is None else POINTWISE["minimum"](result, max))
     dtype_probe = [x for x in (min, max) if type(x) is float]
     if dtype_probe and not input.is_floating_point():
-        input = input.to(dtypes.get_default_dtype())  # noqa: A001
+        input = input.to(dtypes.get_default_dtype())
     if min is None:
         return into(out, POINTWISE["clamp_max"](input, params=(max,)))
     if max is None:
@@ -222,19 +226,19 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -
 
 
 @export()
-def clamp_min(input: Tensor, min: Any) -> Tensor:  # noqa: A002
+def clamp_min(input: Tensor, min: Any) -> Tensor:
     """max(input, min)."""
     return clamp(input, min)
 
 
 @export()
-def clamp_max(input: Tensor, max: Any) -> Tensor:  # noqa: A002
+def clamp_max(input: Tensor, max: Any) -> Tensor:
     """min(input, max)."""
     return clamp(input, None, max)
 
 
 @export(method=False)
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:  # noqa: A002
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition holds, else other; with one argument, `nonzero(as_tuple=True)`."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
@@ -255,7 +259,7 @@ Tensor.where = _where_method
 
 
 @export()
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:  # noqa: A002
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """input with `value` (a number or 0-dimensional tensor) where mask holds."""
     if mask._array.dtype.kind != "b":
         raise RuntimeError(
@@ -274,25 +278,25 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:  # noqa: A00
 
 
 @export()
-def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:  # noqa: A002
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input)."""
     return POINTWISE["lerp"](input, end, weight)
 
 
 @export()
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:  # noqa: A002
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     return POINTWISE["addcmul"](input, tensor1, tensor2, params=(value,))
 
 
 @export()
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:  # noqa: A002
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
     return POINTWISE["addcdiv"](input, tensor1, tensor2, params=(value,))
 
 
 @export()
-def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:  # noqa: A002
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
     """NaN and infinities replaced by numbers (infinities by the limits of the dtype)."""
     limits = dtypes.finfo(input.dtype)
     high = limits.max if posinf is None else posinf
@@ -303,33 +307,33 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any 
 
 
 @export()
-def logit(input: Tensor, eps: float | None = None) -> Tensor:  # noqa: A002
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x limited to [eps, 1 - eps] if given."""
     x = input if eps is None else clamp(input, eps, 1 - eps)
     return POINTWISE["log"](x / (1 - x))
 
 
 @export()
-def heaviside(input: Tensor, values: Tensor) -> Tensor:  # noqa: A002
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
     return where(input == 0, values, (input > 0).to(input.dtype))
 
 
 @export()
-def deg2rad(input: Tensor) -> Tensor:  # noqa: A002
+def deg2rad(input: Tensor) -> Tensor:
     """Degrees to radians."""
     return input * (math.pi / 180)
 
 
 @export()
-def rad2deg(input: Tensor) -> Tensor:  # noqa: A002
+def rad2deg(input: Tensor) -> Tensor:
     """Radians to degrees."""
     return input * (180 / math.pi)
 
 
 @export()
 def isclose(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     other: Tensor,
     rtol: float = 1e-05,
     atol: float = 1e-08,
@@ -350,7 +354,7 @@ def isclose(
 
 @export()
 def allclose(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     other: Tensor,
     rtol: float = 1e-05,
     atol: float = 1e-08,
@@ -361,7 +365,7 @@ def allclose(
 
 
 @export()
-def equal(input: Tensor, other: Tensor) -> bool:  # noqa: A002
+def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements."""
     same = input._array.shape == other._array.shape
     return same and bool((input._array == other._array).all())
@@ -427,7 +431,9 @@ def _install_operators() -> None:
 
 def _invert(self: Tensor) -> Tensor:
     if self._array.dtype.kind not in "biu":
-        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+        raise TypeError(
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors"
+        )
     return POINTWISE["bitwise_not"](self)
 
 

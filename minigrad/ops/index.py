@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
-from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op, needs_grad
 from minigrad.backends import array_module
@@ -75,7 +74,10 @@ class Put(Op):
         if not accumulate and ctx.needs[0]:
             kept = Put.apply(g, wrap(np.zeros_like(g._array, shape=index.shape)), index=index,
                              accumulate=False)  # fmt: skip
-        return (kept if ctx.needs[0] else None, Take.apply(g, index=index) if ctx.needs[1] else None)
+        return (
+            kept if ctx.needs[0] else None,
+            Take.apply(g, index=index) if ctx.needs[1] else None,
+        )
 
 
 class Gather(Op):
@@ -188,7 +190,11 @@ def _padded(x: Tensor, shape: tuple) -> Tensor:
     """x with zeros behind, up to `shape` (a source may be larger than its index)."""
     if x._array.shape == shape:
         return x
-    pads = [p for n, m in zip(reversed(x._array.shape), reversed(shape), strict=True) for p in (0, m - n)]
+    pads = [
+        p
+        for n, m in zip(reversed(x._array.shape), reversed(shape), strict=True)
+        for p in (0, m - n)
+    ]
     return x.pad_constant(pads)
 
 
@@ -442,20 +448,20 @@ Tensor.index_put_ = index_put_
 
 
 @export()
-def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A002
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i, j] = input[index[i, j], j] for dim 0, and so on; of index's shape."""
     return Gather.apply(input, index, dim=normalize_dim(dim, input._array.ndim))
 
 
 @export()
-def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:  # noqa: A002
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """input with src added at index along dim; equal positions add up."""
     return ScatterAdd.apply(input, index, src, dim=normalize_dim(dim, input._array.ndim))
 
 
 @export()
 def scatter(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     dim: int,
     index: Tensor,
     src: Any = None,
@@ -477,7 +483,7 @@ def scatter(
 
 
 @export()
-def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A002
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` at `index` (one-dimensional) along `dim`."""
     if index._array.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
@@ -486,14 +492,14 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A00
 
 
 @export()
-def take(input: Tensor, index: Tensor) -> Tensor:  # noqa: A002
+def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor at `index`."""
     flat = np.where(index._array < 0, index._array + input._array.size, index._array)
     return Take.apply(input, index=flat)
 
 
 @export()
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:  # noqa: A002
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather` whose other dimensions broadcast."""
     if dim is None:
         return take(input, indices.reshape(-1))
@@ -501,7 +507,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 
 @export()
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask (which broadcasts) holds, as one dimension."""
     if mask._array.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
@@ -509,12 +515,14 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
     return getitem(input.expand(shape), mask.expand(shape))
 
 
-def _along(input: Tensor, dim: int, index: Tensor) -> tuple:  # noqa: A002
+def _along(input: Tensor, dim: int, index: Tensor) -> tuple:
     return (slice(None),) * normalize_dim(dim, input._array.ndim) + (index,)
 
 
 @export()
-def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:  # noqa: A002
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
+) -> Tensor:
     """input with alpha * source added to the slices at `index`."""
     tensors = parse(input, _along(input, dim, index))[1]
     flat = flat_positions(input._array.shape, tensors)
@@ -522,7 +530,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 
 @export()
-def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:  # noqa: A002
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with the slices at `index` replaced by those of source."""
     tensors = parse(input, _along(input, dim, index))[1]
     flat = flat_positions(input._array.shape, tensors)
@@ -530,7 +538,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 @export()
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:  # noqa: A002
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """input with the slices at `index` set to a number."""
     out = input.clone()
     out[_along(input, dim, index)] = value
@@ -538,7 +546,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:  #
 
 
 @export()
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:  # noqa: A002
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of non-zero elements: (count, ndim) int64, or one tensor per dimension."""
     array = input._array
     found = array_module(array).atleast_1d(array).nonzero() if array.ndim == 0 else array.nonzero()
@@ -549,9 +557,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:  # noqa: A002
 
 
 @export(method=False)
-def embedding(
-    weight: Tensor, index: Tensor, padding_idx: int | None = None
-) -> Tensor:
+def embedding(weight: Tensor, index: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of weight (V, D) at an integer index of any shape: (*index.shape, D).
 
     The row `padding_idx` gets no gradient. (`nn.functional.embedding` has the index first.)
@@ -589,7 +595,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return wrap((array[..., None] == xp.arange(count)).astype(np.int64))
 
 
-def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # noqa: A002
+def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with consecutive elements of source where mask holds."""
     tensors = parse(input, (mask.expand(input._array.shape),))[1]
     flat = flat_positions(input._array.shape, tensors)

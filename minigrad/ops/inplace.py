@@ -62,7 +62,9 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
         )
     if new.dtype != array.dtype:
         if dtypes.category(new.dtype) > dtypes.category(array.dtype):
-            names = [type_name(t).rpartition(".")[2].removesuffix("Tensor") for t in (value, target)]
+            names = [
+                type_name(t).rpartition(".")[2].removesuffix("Tensor") for t in (value, target)
+            ]
             raise RuntimeError(
                 f"result type {names[0]} can't be cast to the desired output type {names[1]}"
             )

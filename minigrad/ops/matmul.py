@@ -37,8 +37,7 @@ class MatMul(Op):
         if m[-1] != n[-2]:
             if len(m) == len(n) == 2:
                 raise RuntimeError(
-                    "mat1 and mat2 shapes cannot be multiplied "
-                    f"({m[0]}x{m[1]} and {n[0]}x{n[1]})"
+                    f"mat1 and mat2 shapes cannot be multiplied ({m[0]}x{m[1]} and {n[0]}x{n[1]})"
                 )
             raise RuntimeError(
                 f"matmul: inner dimensions differ: {list(m)} @ {list(n)}; "
@@ -92,7 +91,7 @@ class Linear(Op):
 
 
 @export(method=False)
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input (..., in) @ weight (out, in).T + bias (out,)."""
     shape = input._array.shape
     if weight._array.ndim != 2 or not shape:
@@ -106,7 +105,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 @export()
-def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002
+def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """Product of vectors, matrices or batches of matrices, as NumPy's `@`."""
     a, b = input._array.ndim, other._array.ndim
     if a == 0 or b == 0:
@@ -135,7 +134,7 @@ Tensor.__matmul__ = _operator
 
 
 @export()
-def dot(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+def dot(input: Tensor, other: Tensor) -> Tensor:
     """Inner product of two vectors."""
     a, b = input._array, other._array
     if a.ndim != 1 or b.ndim != 1:
@@ -150,7 +149,7 @@ def dot(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
 
 
 @export()
-def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002
+def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """(m, k) @ (k, n)."""
     for name, x in (("self", input), ("mat2", mat2)):
         if x._array.ndim != 2:
@@ -159,7 +158,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002
 
 
 @export()
-def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
+def mv(input: Tensor, vec: Tensor) -> Tensor:
     """(m, k) @ (k,)."""
     if input._array.ndim != 2 or vec._array.ndim != 1:
         raise RuntimeError(
@@ -169,7 +168,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
 
 
 @export()
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """(b, m, k) @ (b, k, n)."""
     for name, x in (("batch1", input), ("batch2", mat2)):
         if x._array.ndim != 3:
@@ -184,7 +183,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
 
 
 @export("ger")
-def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The matrix of all products of two vectors."""
     if input._array.ndim != 1 or vec2._array.ndim != 1:
         raise RuntimeError(
@@ -194,20 +193,22 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
 
 
 @export()
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:  # noqa: A002
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     return _added(input, mm(mat1, mat2), beta, alpha)
 
 
 @export()
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:  # noqa: A002
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     return _added(input, mv(mat, vec), beta, alpha)
 
 
 @export()
 def baddbmm(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     batch1: Tensor,
     batch2: Tensor,
     *,
@@ -226,7 +227,7 @@ def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
 
 
 @export()
-def trace(input: Tensor) -> Tensor:  # noqa: A002
+def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     if input._array.ndim != 2:
         raise RuntimeError("trace: expected a matrix")
@@ -235,7 +236,7 @@ def trace(input: Tensor) -> Tensor:  # noqa: A002
 
 @export(method=False)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Contract the last `dims` dimensions of a with the first of b, or the two lists of dimensions."""
+    """Contract the last `dims` dimensions of a with the first of b, or two lists of dimensions."""
     if isinstance(dims, int):
         dims = (list(range(a._array.ndim - dims, a._array.ndim)), list(range(dims)))
     left = [normalize_dim(d, a._array.ndim) for d in dims[0]]

@@ -118,14 +118,14 @@ def batch_norm_apply(
 
 
 def _normalize_rows(x: Tensor, rows: int, eps: float) -> Tensor:
-    """x as `rows` rows, each centred and scaled to unit variance: batch norm with rows as channels."""
+    """x as `rows` rows of zero mean and unit variance: batch norm with rows as channels."""
     if x._array.size == rows:  # one element a row: its own mean
         return x - x
     return BatchNorm.apply(x.reshape(1, rows, -1), None, None, eps=eps)[0].reshape(x._array.shape)
 
 
 def layer_norm(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     normalized_shape: Any,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
@@ -146,7 +146,7 @@ def layer_norm(
 
 
 def group_norm(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     num_groups: int,
     weight: Tensor | None = None,
     bias: Tensor | None = None,

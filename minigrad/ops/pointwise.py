@@ -8,7 +8,7 @@ order of derivative exists.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ _NUMBERS = (float, int, bool)
 class PointwiseNode(Node):
     """A recorded pointwise call: `steps` compute the gradients, in the compute dtype."""
 
-    __slots__ = ("op", "steps", "params", "dtype")
+    __slots__ = ("dtype", "op", "params", "steps")
 
     def name(self) -> str:
         return self.op.grad_name
@@ -87,7 +87,7 @@ class Step:
         (the inputs, then the output).
     """
 
-    __slots__ = ("expr", "sources", "params", "identity")
+    __slots__ = ("expr", "identity", "params", "sources")
 
     def __init__(self, forward: Expr, derivative: Expr) -> None:
         positions = {"g": -1, "y": len(forward.args)}
@@ -101,7 +101,7 @@ class Step:
 class Pointwise:
     """A line of the table as an operation on tensors and Python numbers."""
 
-    __slots__ = ("expr", "name", "grad_name", "masks", "domain", "keeps_dtype", "_plans")
+    __slots__ = ("_plans", "domain", "expr", "grad_name", "keeps_dtype", "masks", "name")
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
@@ -163,7 +163,7 @@ class Pointwise:
             return dtypes.default_numpy()
         if self.domain == "int" and floating:
             name = dtypes.from_numpy_dtype(dtype).legacy_name.removesuffix("Tensor")
-            raise NotImplementedError(f'"{self.name}" not implemented for \'{name}\'')
+            raise NotImplementedError(f"\"{self.name}\" not implemented for '{name}'")
         return dtype
 
     def _record(self, args: tuple, params: tuple, needs: tuple, out: Tensor, dtype: Any) -> None:
@@ -197,14 +197,14 @@ class Pointwise:
         return tuple(steps), tuple([i in used for i in range(len(needs))]), len(needs) in used
 
 
-@lru_cache(maxsize=None)
+@cache
 def on_tensors(expr: Expr) -> Callable:
     """The text of a table line as a function of tensors."""
     names = ", ".join(expr.args + expr.params)
     return eval(f"lambda {names}: {expr.text}", _tensor_namespace())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _tensor_namespace() -> dict[str, Any]:
     renamed = {"rint": "round"}
     space: dict[str, Any] = {n: POINTWISE[renamed.get(n, n)] for n in TEXT_FUNCTIONS}

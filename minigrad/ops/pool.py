@@ -23,12 +23,20 @@ class MaxPool2d(Op):
     grad_name = "MaxPool2DWithIndicesBackward0"
 
     @staticmethod
-    def forward(x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> Any:
+    def forward(
+        x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
+    ) -> Any:
         return dispatch.active.max_pool2d(x, kernel, stride, padding, dilation, ceil_mode)
 
     @staticmethod
     def vjp(
-        ctx: Any, g: Tensor, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
+        ctx: Any,
+        g: Tensor,
+        kernel: Pair,
+        stride: Pair,
+        padding: Pair,
+        dilation: Pair,
+        ceil_mode: bool,
     ) -> tuple:
         (indices,) = ctx.tensors()
         shape = ctx.shapes[0]
@@ -106,7 +114,7 @@ def _check_output(name: str, x: Tensor, kernel: Pair, padding: Pair, dilation: P
 
 @export(method=False)
 def max_pool2d(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -133,7 +141,7 @@ def _first(value: Any) -> Any:
 
 @export(method=False)
 def max_pool1d(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -153,13 +161,15 @@ def max_pool1d(
         ceil_mode,
         True,
     )
-    y, indices = [t.squeeze(2) if input._array.ndim == 3 else t.squeeze(2).squeeze(0) for t in found]
+    y, indices = [
+        t.squeeze(2) if input._array.ndim == 3 else t.squeeze(2).squeeze(0) for t in found
+    ]
     return (y, indices) if return_indices else y
 
 
 @export(method=False)
 def avg_pool2d(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -187,7 +197,7 @@ def avg_pool2d(
 
 @export(method=False)
 def avg_pool1d(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -223,7 +233,7 @@ def _averaging(n: int, out: int, dtype: Any) -> Tensor:
 
 
 @export(method=False)
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Averages of (..., H, W) over windows that give `output_size`.
 
     Equal windows are an ordinary average pool; unequal ones two products with averaging matrices.
@@ -241,13 +251,13 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:  # noqa: A00
 
 
 @export(method=False)
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Averages of (..., L) over windows that give `output_size`."""
     return adaptive_avg_pool2d(input.unsqueeze(-2), (1, _first(output_size))).squeeze(-2)
 
 
 @export(method=False)
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima of (..., H, W) over windows that give `output_size`."""
     x = _batched("adaptive_max_pool2d", input, 2)
     h, w = x._array.shape[2:]
@@ -276,7 +286,7 @@ def _unequal_maxima(x: Tensor, oh: int, ow: int) -> tuple[Tensor, Tensor]:
 
 
 @export(method=False)
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima of (..., L) over windows that give `output_size`."""
     y, indices = adaptive_max_pool2d(input.unsqueeze(-2), (1, _first(output_size)), True)
     return (y.squeeze(-2), indices.squeeze(-2)) if return_indices else y.squeeze(-2)

@@ -28,7 +28,7 @@ class Dropout(Op):
 
 
 @export(method=False)
-def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:  # noqa: A002
+def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
     """Zero elements with probability p and scale the others by 1 / (1 - p) while training."""
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")

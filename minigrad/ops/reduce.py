@@ -175,8 +175,8 @@ def _sum_dtype(x: Tensor, dtype: Any) -> np.dtype:
 
 
 @export()
-def sum(  # noqa: A001
-    input: Tensor,  # noqa: A002
+def sum(
+    input: Tensor,
     dim: Dims = None,
     keepdim: bool = False,
     *,
@@ -199,7 +199,7 @@ def sum(  # noqa: A001
 
 @export()
 def mean(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     dim: Dims = None,
     keepdim: bool = False,
     *,
@@ -222,7 +222,7 @@ def mean(
 
 @export()
 def prod(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     dim: int | None = None,
     keepdim: bool = False,
     *,
@@ -234,7 +234,7 @@ def prod(
 
 
 def _truth(name: str) -> None:
-    def function(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    def function(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
         axes = axes_of(dim, input._array.ndim)
         return wrap(dispatch.active.reduce(name, input._array, axes, keepdim))
 
@@ -294,34 +294,34 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
 
 
 @export()
-def max(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:  # noqa: A001, A002
+def max(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
     """max(input): the largest element. max(input, dim, keepdim): (values, indices).
     max(input, other): element by element."""
     return _extremum("max", _Max, input, args, keepdim, kwargs)
 
 
 @export()
-def min(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:  # noqa: A001, A002
+def min(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
     """min(input): the smallest element. min(input, dim, keepdim): (values, indices).
     min(input, other): element by element."""
     return _extremum("min", _Min, input, args, keepdim, kwargs)
 
 
 @export()
-def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Maximum over several dimensions; equal winners share the gradient."""
     return Extremum.apply(input, name="max", axes=axes_of(dim, input._array.ndim), keepdim=keepdim)
 
 
 @export()
-def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Minimum over several dimensions; equal winners share the gradient."""
     return Extremum.apply(input, name="min", axes=axes_of(dim, input._array.ndim), keepdim=keepdim)
 
 
 @export()
 def argmax(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     dim: int | None = None,
     keepdim: bool = False,
     *,
@@ -333,7 +333,7 @@ def argmax(
 
 @export()
 def argmin(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     dim: int | None = None,
     keepdim: bool = False,
     *,
@@ -345,7 +345,7 @@ def argmin(
 
 @export()
 def var(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     dim: Any = None,
     unbiased: bool = True,
     keepdim: bool = False,
@@ -368,7 +368,7 @@ def var(
 
 @export()
 def std(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     dim: Any = None,
     unbiased: bool = True,
     keepdim: bool = False,
@@ -377,26 +377,28 @@ def std(
     axis: Dims = None,
 ) -> Tensor:
     """Square root of `var`."""
-    return POINTWISE["sqrt"](
-        var(input, dim, unbiased, keepdim, correction=correction, axis=axis)
-    )
+    return POINTWISE["sqrt"](var(input, dim, unbiased, keepdim, correction=correction, axis=axis))
 
 
 @export(method=False)
-def var_mean(input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) -> tuple:  # noqa: A002
+def var_mean(
+    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False
+) -> tuple:
     """(var, mean)."""
     return var(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
 
 
 @export(method=False)
-def std_mean(input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) -> tuple:  # noqa: A002
+def std_mean(
+    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False
+) -> tuple:
     """(std, mean)."""
     return std(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
 
 
 @export()
 def norm(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     p: float | str | None = "fro",
     dim: Dims = None,
     keepdim: bool = False,
@@ -408,8 +410,7 @@ def norm(
     if not x.is_floating_point():
         name = x.dtype.legacy_name.removesuffix("Tensor")
         raise RuntimeError(
-            "linalg.vector_norm: Expected a floating point or complex tensor as input. "
-            f"Got {name}"
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {name}"
         )
     axes = axes_of(dim, x._array.ndim)
     if p in (None, "fro", 2):
@@ -429,13 +430,13 @@ def norm(
 
 
 @export()
-def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:  # noqa: A002
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
     return norm(input - other, p)
 
 
 @export()
-def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:  # noqa: A002
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, shifted by the maximum so that nothing overflows."""
     x = input if input.is_floating_point() else input.to(dtypes.get_default_dtype())
     shift = amax(x.detach(), dim, keepdim=True)
@@ -445,7 +446,7 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:  # noq
 
 
 @export()
-def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None) -> Tensor:  # noqa: A002
+def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None) -> Tensor:
     """Running sum along `dim`; integers give int64."""
     place = normalize_dim(one_dim(dim, axis), input._array.ndim)
     x = input.to(dtypes.from_numpy_dtype(_sum_dtype(input, dtype)))
@@ -453,7 +454,7 @@ def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: An
 
 
 @export()
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running product along `dim`."""
     x = input.to(dtypes.from_numpy_dtype(_sum_dtype(input, dtype)))
     place = normalize_dim(dim, x._array.ndim)
@@ -465,13 +466,13 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A
 
 
 @export()
-def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:  # noqa: A002
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements differ from zero."""
     return sum(POINTWISE["ne"](input, 0), dim)
 
 
 @export()
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median: a tensor, or with `dim` (values, indices)."""
     if dim is None:
         flat = input.reshape(-1)

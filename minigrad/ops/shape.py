@@ -7,6 +7,7 @@ remembers how to be made again from its base (`minigrad.tensor.View`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from kernels import dispatch
@@ -237,7 +238,7 @@ class Cat(Op):
 
 
 def sizes(args: tuple) -> tuple[int, ...]:
-    """Sizes given one by one or as one sequence; 0-dimensional integer tensors count as integers."""
+    """Sizes given one by one or as one sequence; 0-dimensional tensors count as integers."""
     if len(args) == 1 and isinstance(args[0], tuple | list):
         args = args[0]
     return tuple([a if type(a) is int else a.__index__() for a in args])
@@ -265,7 +266,7 @@ def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
 
 
 @export()
-def reshape(input: Tensor, *shape: Any) -> Tensor:  # noqa: A002
+def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The same elements under another shape; one length may be -1. A view where possible."""
     array = input._array
     new = infer_shape(sizes(shape), array.size)
@@ -311,7 +312,7 @@ def _dims(args: tuple, ndim: int) -> tuple[int, ...]:
 
 
 @export()
-def permute(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
+def permute(input: Tensor, *dims: Any) -> Tensor:
     """Dimensions in the order given."""
     given = sizes(dims)
     ndim = input._array.ndim
@@ -328,7 +329,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
 
 
 @export("swapaxes", "swapdims")
-def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:  # noqa: A002
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     ndim = input._array.ndim
     a, b = normalize_dim(dim0, ndim), normalize_dim(dim1, ndim)
@@ -339,7 +340,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:  # noqa: A002
 
 
 @export()
-def t(input: Tensor) -> Tensor:  # noqa: A002
+def t(input: Tensor) -> Tensor:
     """The transpose of a matrix (a vector stays as it is)."""
     ndim = input._array.ndim
     if ndim > 2:
@@ -349,7 +350,9 @@ def t(input: Tensor) -> Tensor:  # noqa: A002
 
 def _mt(self: Tensor) -> Tensor:
     if self._array.ndim < 2:
-        raise RuntimeError(f"tensor.mT is only supported on matrices. Got {self._array.ndim}-D tensor.")
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices. Got {self._array.ndim}-D tensor."
+        )
     return transpose(self, -2, -1)
 
 
@@ -359,7 +362,7 @@ Tensor.H = property(t)
 
 
 @export("moveaxis")
-def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:  # noqa: A002
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the places `destination`."""
     ndim = input._array.ndim
     source = _dims((source,) if isinstance(source, int) else tuple(source), ndim)
@@ -399,13 +402,13 @@ Tensor.expand_as = lambda self, other: expand(self, *other._array.shape)
 
 
 @export(method=False)
-def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:  # noqa: A002
+def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:
     """`expand` as a function."""
     return expand(input, *shape)
 
 
 @export()
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:  # noqa: A002
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without dimensions of length 1 (all, or those named)."""
     shape = input._array.shape
     if dim is None:
@@ -418,7 +421,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:  # noqa: A002
 
 
 @export()
-def unsqueeze(input: Tensor, dim: int) -> Tensor:  # noqa: A002
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new dimension of length 1 at `dim`."""
     shape = input._array.shape
     place = normalize_dim(dim, len(shape) + 1)
@@ -426,7 +429,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:  # noqa: A002
 
 
 @export()
-def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:  # noqa: A002
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions start_dim .. end_dim as one."""
     shape = input._array.shape
     if not shape:
@@ -441,7 +444,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:  # 
 
 
 @export()
-def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:  # noqa: A002
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension as several; one length may be -1."""
     shape = input._array.shape
     place = normalize_dim(dim, len(shape))
@@ -456,13 +459,13 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:  # noqa:
 
 
 @export()
-def ravel(input: Tensor) -> Tensor:  # noqa: A002
+def ravel(input: Tensor) -> Tensor:
     """All elements as one dimension."""
     return reshape(input, -1)
 
 
 @export()
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:  # noqa: A002
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements along `dim` from `start` on."""
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place]
@@ -473,17 +476,20 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:  # noqa:
 
 
 @export()
-def select(input: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
+def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One position along `dim`, which goes away."""
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place]
     if not -n <= index < n:
-        raise IndexError(f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {place}")
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(input.shape)} at "
+            f"dimension {place}"
+        )
     return Slice.apply(input, index=(slice(None),) * place + (int(index),))
 
 
 @export()
-def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:  # noqa: A002
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of a diagonal, as the last dimension."""
     ndim = input._array.ndim
     a, b = normalize_dim(dim1, ndim), normalize_dim(dim2, ndim)
@@ -498,7 +504,8 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     dim = normalize_dim(dimension, self._array.ndim)
     if size > self._array.shape[dim]:
         raise RuntimeError(
-            f"maximum size for tensor at dimension {dim} is {self._array.shape[dim]} but size is {size}"
+            f"maximum size for tensor at dimension {dim} is {self._array.shape[dim]} but size is "
+            f"{size}"
         )
     return Unfold.apply(self, dim=dim, size=size, step=step)
 
@@ -511,7 +518,9 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     if isinstance(split_size_or_sections, int):
         size = split_size_or_sections
         if size <= 0:
-            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+            raise RuntimeError(
+                f"split expects split_size be non-negative, but got split_size={size}"
+            )
         lengths = [min(size, n - i) for i in range(0, n, size)] or [0]
     else:
         lengths = list(split_size_or_sections)
@@ -528,7 +537,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 
 @export()
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` views of equal length (the last may be shorter)."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
@@ -537,18 +546,18 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:  # no
 
 
 @export()
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views cut at the given positions, or into that many nearly equal parts."""
     n = input._array.shape[normalize_dim(dim, input._array.ndim)]
     if isinstance(indices_or_sections, int):
         small, extra = divmod(n, indices_or_sections)
         return split(input, [small + (i < extra) for i in range(indices_or_sections)], dim)
     cuts = [0, *(min(c, n) for c in indices_or_sections), n]
-    return split(input, [b - a for a, b in zip(cuts, cuts[1:], strict=False)], dim)
+    return split(input, [b - a for a, b in pairwise(cuts)], dim)
 
 
 @export()
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along `dim`."""
     n = input._array.shape[normalize_dim(dim, input._array.ndim)]
     return tuple([select(input, dim, i) for i in range(n)])
@@ -567,7 +576,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
 
 
 @export()
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:  # noqa: A002
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A contiguous copy, differentiable."""
     return Clone.apply(input)
 

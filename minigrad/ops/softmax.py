@@ -65,7 +65,11 @@ class CrossEntropy(Op):
         if mode.enabled:
             wanted = _wanted(logits, target, weight, ignore_index, smoothing)
             probability = POINTWISE["exp"](LogSoftmax.apply(logits, dim=1))
-            return (g.unsqueeze(1) * (probability * wanted.sum(1, keepdim=True) - wanted), None, None)
+            return (
+                g.unsqueeze(1) * (probability * wanted.sum(1, keepdim=True) - wanted),
+                None,
+                None,
+            )
         array = dispatch.active.cross_entropy_backward(
             g._array,
             logits._array,
@@ -110,14 +114,14 @@ def _prepared(name: str, x: Tensor, dim: int | None, dtype: Any) -> tuple[Tensor
 
 
 @export()
-def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:  # noqa: A002
+def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`."""
     x, place = _prepared("softmax", input, dim, dtype)
     return Softmax.apply(x, dim=place) if x._array.ndim else x * 0 + 1
 
 
 @export()
-def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:  # noqa: A002
+def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """log(softmax(x)) along `dim`, computed without overflow."""
     x, place = _prepared("log_softmax", input, dim, dtype)
     return LogSoftmax.apply(x, dim=place) if x._array.ndim else x * 0

@@ -31,7 +31,7 @@ def _order(x: Tensor, dim: int, descending: bool) -> Tensor:
 
 @export()
 def sort(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     dim: int = -1,
     descending: bool = False,
     stable: bool = True,
@@ -46,7 +46,7 @@ def sort(
 
 @export()
 def argsort(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     dim: int = -1,
     descending: bool = False,
     stable: bool = True,
@@ -57,11 +57,11 @@ def argsort(
 
 @export()
 def topk(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     k: int,
     dim: int = -1,
     largest: bool = True,
-    sorted: bool = True,  # noqa: A002
+    sorted: bool = True,
 ) -> Any:
     """(values, indices) of the k largest (or smallest) along `dim`."""
     place = normalize_dim(dim, input._array.ndim)
@@ -76,7 +76,7 @@ def topk(
 
 
 @export()
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(value, index) of the k-th smallest (from 1) along `dim`."""
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place]
@@ -91,8 +91,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 
 @export()
 def unique(
-    input: Tensor,  # noqa: A002
-    sorted: bool = True,  # noqa: A002
+    input: Tensor,
+    sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
     dim: int | None = None,
@@ -125,7 +125,7 @@ def searchsorted(sorted_sequence: Tensor, values: Any, *, right: bool = False) -
 
 
 @export()
-def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:  # noqa: A002
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs (or the sum of its weights)."""
     array = input._array
     if array.ndim != 1 or array.dtype.kind not in "iu" or (array.size and array.min() < 0):
@@ -135,7 +135,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 
 @export()
-def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts of elements in `bins` equal intervals of [min, max] (of the data if both are 0)."""
     array = input.detach()._array
     limits = (min, max) if (min, max) != (0, 0) else (float(array.min()), float(array.max()))

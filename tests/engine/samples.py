@@ -78,17 +78,35 @@ CLASSES = np.array([1, 0, 3, 3, 2])
 
 # --- pointwise ---
 UNARY: dict[str, tuple] = {
-    "abs": (np.abs, (0.2, 2)), "acos": (np.arccos, (-0.9, 0.9)), "acosh": (np.arccosh, (1.1, 3)),
-    "asin": (np.arcsin, (-0.9, 0.9)), "asinh": (np.arcsinh, (-2, 2)), "atan": (np.arctan, (-2, 2)),
-    "atanh": (np.arctanh, (-0.9, 0.9)), "cos": (np.cos, (-2, 2)), "cosh": (np.cosh, (-2, 2)),
-    "erf": (_erf, (-2, 2)), "exp": (np.exp, (-2, 2)), "exp2": (np.exp2, (-2, 2)),
-    "expm1": (np.expm1, (-2, 2)), "log": (np.log, (0.2, 3)), "log10": (np.log10, (0.2, 3)),
-    "log1p": (np.log1p, (-0.5, 3)), "log2": (np.log2, (0.2, 3)), "neg": (np.negative, (-2, 2)),
-    "reciprocal": (np.reciprocal, (0.3, 2)), "relu": (lambda x: np.maximum(x, 0), (-2, 2)),
-    "rsqrt": (lambda x: 1 / np.sqrt(x), (0.3, 3)), "sigmoid": (_sigmoid, (-3, 3)),
-    "sin": (np.sin, (-2, 2)), "sinh": (np.sinh, (-2, 2)), "sqrt": (np.sqrt, (0.2, 3)),
-    "square": (np.square, (-2, 2)), "tan": (np.tan, (-1, 1)), "tanh": (np.tanh, (-2, 2)),
-}  # fmt: skip
+    "abs": (np.abs, (0.2, 2)),
+    "acos": (np.arccos, (-0.9, 0.9)),
+    "acosh": (np.arccosh, (1.1, 3)),
+    "asin": (np.arcsin, (-0.9, 0.9)),
+    "asinh": (np.arcsinh, (-2, 2)),
+    "atan": (np.arctan, (-2, 2)),
+    "atanh": (np.arctanh, (-0.9, 0.9)),
+    "cos": (np.cos, (-2, 2)),
+    "cosh": (np.cosh, (-2, 2)),
+    "erf": (_erf, (-2, 2)),
+    "exp": (np.exp, (-2, 2)),
+    "exp2": (np.exp2, (-2, 2)),
+    "expm1": (np.expm1, (-2, 2)),
+    "log": (np.log, (0.2, 3)),
+    "log10": (np.log10, (0.2, 3)),
+    "log1p": (np.log1p, (-0.5, 3)),
+    "log2": (np.log2, (0.2, 3)),
+    "neg": (np.negative, (-2, 2)),
+    "reciprocal": (np.reciprocal, (0.3, 2)),
+    "relu": (lambda x: np.maximum(x, 0), (-2, 2)),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), (0.3, 3)),
+    "sigmoid": (_sigmoid, (-3, 3)),
+    "sin": (np.sin, (-2, 2)),
+    "sinh": (np.sinh, (-2, 2)),
+    "sqrt": (np.sqrt, (0.2, 3)),
+    "square": (np.square, (-2, 2)),
+    "tan": (np.tan, (-1, 1)),
+    "tanh": (np.tanh, (-2, 2)),
+}
 for _name, (_ref, _domain) in UNARY.items():
     case(_name, lambda m, x, n=_name: getattr(m, n)(x), (3, 4), ref=_ref, domain=_domain)
 STEPS = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint, "sign": np.sign}
@@ -101,7 +119,9 @@ for _name, _ref in TESTS.items():
 
 case("add", lambda m, a, b: a + b, (3, 4), (3, 4), ref=np.add)
 case("add_broadcast", lambda m, a, b: a + b, (3, 1, 4), (2, 1), ref=np.add)
-case("add_alpha", lambda m, a, b: m.add(a, b, alpha=2.5), (3, 4), (4,), ref=lambda a, b: a + 2.5 * b)
+case(
+    "add_alpha", lambda m, a, b: m.add(a, b, alpha=2.5), (3, 4), (4,), ref=lambda a, b: a + 2.5 * b
+)
 case("add_scalar", lambda m, a: 2 + a, (3, 4), ref=lambda a: a + 2)
 case("sub", lambda m, a, b: a - b, (3, 4), (3, 1), ref=np.subtract)
 case("rsub_scalar", lambda m, a: 1 - a, (3, 4), ref=lambda a: 1 - a)
@@ -109,8 +129,14 @@ case("mul", lambda m, a, b: a * b, (3, 4), (3, 4), ref=np.multiply)
 case("mul_zero_dim", lambda m, a, b: a * b, (3, 4), (), ref=np.multiply)
 case("div", lambda m, a, b: a / b, (3, 4), (3, 4), ref=np.divide, domain=(0.5, 2))
 case("rdiv_scalar", lambda m, a: 3 / a, (3, 4), ref=lambda a: 3 / a, domain=(0.5, 2))
-case("div_floor", lambda m, a, b: m.div(a, b, rounding_mode="floor"), (9,), (9,),
-     ref=np.floor_divide, grad=False)  # fmt: skip
+case(
+    "div_floor",
+    lambda m, a, b: m.div(a, b, rounding_mode="floor"),
+    (9,),
+    (9,),
+    ref=np.floor_divide,
+    grad=False,
+)
 case("floordiv", lambda m, a, b: a // b, (9,), (9,), ref=np.floor_divide, grad=False)
 case("remainder", lambda m, a, b: a % b, (9,), (9,), ref=np.mod, domain=(0.6, 3), gradgrad=False)
 case("fmod", lambda m, a: m.fmod(a, 0.7), (9,), ref=lambda a: np.fmod(a, 0.7))
@@ -125,45 +151,154 @@ case("logaddexp", lambda m, a, b: m.logaddexp(a, b), (3, 4), (3, 4), ref=np.loga
 case("clamp", lambda m, a: a.clamp(-0.5, 1), (3, 4), ref=lambda a: a.clip(-0.5, 1))
 case("clamp_min", lambda m, a: a.clamp(min=0.3), (3, 4), ref=lambda a: np.maximum(a, 0.3))
 case("clamp_tensor", lambda m, a, b: m.clamp(a, max=b), (3, 4), (4,), ref=np.minimum)
-case("where", lambda m, a, b: m.where(a > 0, a, b), (3, 4), (4,), ref=lambda a, b: np.where(a > 0, a, b))
-case("masked_fill", lambda m, a, k: a.masked_fill(k, 7.0), (3, 4), MASK, ref=lambda a, k: np.where(k, 7, a))
+case(
+    "where",
+    lambda m, a, b: m.where(a > 0, a, b),
+    (3, 4),
+    (4,),
+    ref=lambda a, b: np.where(a > 0, a, b),
+)
+case(
+    "masked_fill",
+    lambda m, a, k: a.masked_fill(k, 7.0),
+    (3, 4),
+    MASK,
+    ref=lambda a, k: np.where(k, 7, a),
+)
 case("lerp", lambda m, a, b: m.lerp(a, b, 0.3), (3, 4), (3, 4), ref=lambda a, b: a + 0.3 * (b - a))
-case("addcmul", lambda m, a, b, c: m.addcmul(a, b, c, value=0.5), (3, 4), (3, 4), (4,),
-     ref=lambda a, b, c: a + 0.5 * b * c)  # fmt: skip
-case("addcdiv", lambda m, a, b, c: m.addcdiv(a, b, c, value=0.5), (3, 4), (3, 4), (4,),
-     ref=lambda a, b, c: a + 0.5 * b / c, domain=(0.5, 2))  # fmt: skip
+case(
+    "addcmul",
+    lambda m, a, b, c: m.addcmul(a, b, c, value=0.5),
+    (3, 4),
+    (3, 4),
+    (4,),
+    ref=lambda a, b, c: a + 0.5 * b * c,
+)
+case(
+    "addcdiv",
+    lambda m, a, b, c: m.addcdiv(a, b, c, value=0.5),
+    (3, 4),
+    (3, 4),
+    (4,),
+    ref=lambda a, b, c: a + 0.5 * b / c,
+    domain=(0.5, 2),
+)
 for _name in ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"):
-    _numpy = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-              "gt": np.greater, "ge": np.greater_equal}.get(_name) or getattr(np, _name)  # fmt: skip
-    case(_name, lambda m, a, b, n=_name: getattr(m, n)(a, b), np.array([1.0, 2, 0]),
-         np.array([1.0, 0, 3]), ref=_numpy, grad=False)  # fmt: skip
+    _numpy = {
+        "eq": np.equal,
+        "ne": np.not_equal,
+        "lt": np.less,
+        "le": np.less_equal,
+        "gt": np.greater,
+        "ge": np.greater_equal,
+    }.get(_name) or getattr(np, _name)
+    case(
+        _name,
+        lambda m, a, b, n=_name: getattr(m, n)(a, b),
+        np.array([1.0, 2, 0]),
+        np.array([1.0, 0, 3]),
+        ref=_numpy,
+        grad=False,
+    )
 
 # --- activations ---
-case("leaky_relu", lambda m, x: m.nn.functional.leaky_relu(x, 0.1), (3, 4), ref=lambda x: np.where(x > 0, x, 0.1 * x))
-case("elu", lambda m, x: m.nn.functional.elu(x, 1.5), (3, 4), ref=lambda x: np.where(x > 0, x, 1.5 * np.expm1(x)))
+case(
+    "leaky_relu",
+    lambda m, x: m.nn.functional.leaky_relu(x, 0.1),
+    (3, 4),
+    ref=lambda x: np.where(x > 0, x, 0.1 * x),
+)
+case(
+    "elu",
+    lambda m, x: m.nn.functional.elu(x, 1.5),
+    (3, 4),
+    ref=lambda x: np.where(x > 0, x, 1.5 * np.expm1(x)),
+)
 case("selu", lambda m, x: m.selu(x), (3, 4))
-case("celu", lambda m, x: m.celu(x, 1.5), (3, 4), ref=lambda x: np.where(x > 0, x, 1.5 * np.expm1(x / 1.5)))
+case(
+    "celu",
+    lambda m, x: m.celu(x, 1.5),
+    (3, 4),
+    ref=lambda x: np.where(x > 0, x, 1.5 * np.expm1(x / 1.5)),
+)
 case("silu", lambda m, x: m.nn.functional.silu(x), (3, 4), ref=lambda x: x * _sigmoid(x))
-case("gelu", lambda m, x: m.nn.functional.gelu(x), (3, 4), ref=lambda x: x * 0.5 * (1 + _erf(x / np.sqrt(2))))
+case(
+    "gelu",
+    lambda m, x: m.nn.functional.gelu(x),
+    (3, 4),
+    ref=lambda x: x * 0.5 * (1 + _erf(x / np.sqrt(2))),
+)
 case("gelu_tanh", lambda m, x: m.nn.functional.gelu(x, approximate="tanh"), (3, 4))
-case("mish", lambda m, x: m.nn.functional.mish(x), (3, 4), ref=lambda x: x * np.tanh(np.log1p(np.exp(x))))
-case("softplus", lambda m, x: m.nn.functional.softplus(x, 2.0, 1.0), (3, 4),
-     ref=lambda x: np.where(2 * x > 1, x, np.log1p(np.exp(2 * x)) / 2))  # fmt: skip
-case("softsign", lambda m, x: m.nn.functional.softsign(x), (3, 4), ref=lambda x: x / (1 + np.abs(x)))
-case("logsigmoid", lambda m, x: m.nn.functional.logsigmoid(x), (3, 4), ref=lambda x: np.log(_sigmoid(x)))
+case(
+    "mish",
+    lambda m, x: m.nn.functional.mish(x),
+    (3, 4),
+    ref=lambda x: x * np.tanh(np.log1p(np.exp(x))),
+)
+case(
+    "softplus",
+    lambda m, x: m.nn.functional.softplus(x, 2.0, 1.0),
+    (3, 4),
+    ref=lambda x: np.where(2 * x > 1, x, np.log1p(np.exp(2 * x)) / 2),
+)
+case(
+    "softsign", lambda m, x: m.nn.functional.softsign(x), (3, 4), ref=lambda x: x / (1 + np.abs(x))
+)
+case(
+    "logsigmoid",
+    lambda m, x: m.nn.functional.logsigmoid(x),
+    (3, 4),
+    ref=lambda x: np.log(_sigmoid(x)),
+)
 case("hardtanh", lambda m, x: m.nn.functional.hardtanh(x), (3, 4), ref=lambda x: x.clip(-1, 1))
-case("hardsigmoid", lambda m, x: m.nn.functional.hardsigmoid(x), (3, 4), ref=lambda x: (x / 6 + 0.5).clip(0, 1))
-case("hardswish", lambda m, x: m.nn.functional.hardswish(x), (3, 4), ref=lambda x: x * (x + 3).clip(0, 6) / 6)
+case(
+    "hardsigmoid",
+    lambda m, x: m.nn.functional.hardsigmoid(x),
+    (3, 4),
+    ref=lambda x: (x / 6 + 0.5).clip(0, 1),
+)
+case(
+    "hardswish",
+    lambda m, x: m.nn.functional.hardswish(x),
+    (3, 4),
+    ref=lambda x: x * (x + 3).clip(0, 6) / 6,
+)
 case("tanhshrink", lambda m, x: m.nn.functional.tanhshrink(x), (3, 4), ref=lambda x: x - np.tanh(x))
-case("softshrink", lambda m, x: m.nn.functional.softshrink(x, 0.5), (3, 4), ref=lambda x: x - x.clip(-0.5, 0.5))
-case("hardshrink", lambda m, x: m.nn.functional.hardshrink(x, 0.5), (3, 4), ref=lambda x: np.where(np.abs(x) <= 0.5, 0, x))
-case("prelu", lambda m, x, w: m.prelu(x, w), (2, 3, 4), (3,), ref=lambda x, w: np.where(x > 0, x, w[:, None] * x))
-case("glu", lambda m, x: m.nn.functional.glu(x, 1), (3, 4), ref=lambda x: x[:, :2] * _sigmoid(x[:, 2:]))
+case(
+    "softshrink",
+    lambda m, x: m.nn.functional.softshrink(x, 0.5),
+    (3, 4),
+    ref=lambda x: x - x.clip(-0.5, 0.5),
+)
+case(
+    "hardshrink",
+    lambda m, x: m.nn.functional.hardshrink(x, 0.5),
+    (3, 4),
+    ref=lambda x: np.where(np.abs(x) <= 0.5, 0, x),
+)
+case(
+    "prelu",
+    lambda m, x, w: m.prelu(x, w),
+    (2, 3, 4),
+    (3,),
+    ref=lambda x, w: np.where(x > 0, x, w[:, None] * x),
+)
+case(
+    "glu",
+    lambda m, x: m.nn.functional.glu(x, 1),
+    (3, 4),
+    ref=lambda x: x[:, :2] * _sigmoid(x[:, 2:]),
+)
 
 # --- reductions ---
 case("sum", lambda m, x: x.sum(), (3, 4), ref=lambda x: x.sum())
 case("sum_dim", lambda m, x: x.sum(1), (3, 4), ref=lambda x: x.sum(1))
-case("sum_dims_keep", lambda m, x: x.sum((0, -1), keepdim=True), (3, 4, 2), ref=lambda x: x.sum((0, 2), keepdims=True))
+case(
+    "sum_dims_keep",
+    lambda m, x: x.sum((0, -1), keepdim=True),
+    (3, 4, 2),
+    ref=lambda x: x.sum((0, 2), keepdims=True),
+)
 case("sum_empty", lambda m, x: x.sum(0), (0, 3), ref=lambda x: x.sum(0), gradgrad=False)
 case("mean", lambda m, x: m.mean(x), (3, 4), ref=lambda x: x.mean())
 case("mean_dim", lambda m, x: x.mean(dim=0), (3, 4), ref=lambda x: x.mean(0))
@@ -172,25 +307,64 @@ case("prod_dim_zeros", lambda m, x: x.prod(1), EDGE, ref=lambda x: x.prod(1))
 case("prod_zeros", lambda m, x: m.prod(x), np.array([2.0, 0.0, 3.0]), ref=lambda x: x.prod())
 case("max", lambda m, x: x.max(), (3, 4), ref=lambda x: x.max())
 case("max_dim", lambda m, x: x.max(1).values, (3, 4), ref=lambda x: x.max(1))
-case("max_dim_indices", lambda m, x: m.max(x, 0, keepdim=True)[1], (3, 4), ref=lambda x: x.argmax(0)[None], grad=False)
+case(
+    "max_dim_indices",
+    lambda m, x: m.max(x, 0, keepdim=True)[1],
+    (3, 4),
+    ref=lambda x: x.argmax(0)[None],
+    grad=False,
+)
 case("max_pair", lambda m, a, b: m.max(a, b), (3, 4), (3, 4), ref=np.maximum)
 case("min", lambda m, x: x.min(), (3, 4), ref=lambda x: x.min())
-case("min_dim", lambda m, x: x.min(dim=-1, keepdim=True)[0], (3, 4), ref=lambda x: x.min(1, keepdims=True))
-case("amax_ties", lambda m, x: m.amax(x, 1), np.array([[1.0, 3, 3], [2, 2, 2]]), ref=lambda x: x.max(1), grad=False)
+case(
+    "min_dim",
+    lambda m, x: x.min(dim=-1, keepdim=True)[0],
+    (3, 4),
+    ref=lambda x: x.min(1, keepdims=True),
+)
+case(
+    "amax_ties",
+    lambda m, x: m.amax(x, 1),
+    np.array([[1.0, 3, 3], [2, 2, 2]]),
+    ref=lambda x: x.max(1),
+    grad=False,
+)
 case("amin", lambda m, x: m.amin(x, (0, 1)), (3, 4), ref=lambda x: x.min())
 case("argmax", lambda m, x: x.argmax(), (3, 4), ref=lambda x: x.argmax(), grad=False)
-case("argmin_dim", lambda m, x: m.argmin(x, dim=1, keepdim=True), (3, 4), ref=lambda x: x.argmin(1)[:, None], grad=False)
+case(
+    "argmin_dim",
+    lambda m, x: m.argmin(x, dim=1, keepdim=True),
+    (3, 4),
+    ref=lambda x: x.argmin(1)[:, None],
+    grad=False,
+)
 case("any", lambda m, x: (x > 1).any(1), (3, 4), ref=lambda x: (x > 1).any(1), grad=False)
 case("all", lambda m, x: (x > -1).all(), (3, 4), ref=lambda x: (x > -1).all(), grad=False)
 case("var", lambda m, x: x.var(), (3, 4), ref=lambda x: x.var(ddof=1))
 case("var_dim", lambda m, x: x.var(1, unbiased=False), (3, 4), ref=lambda x: x.var(1))
-case("std", lambda m, x: m.std(x, 1, keepdim=True), (3, 4), ref=lambda x: x.std(1, ddof=1, keepdims=True))
+case(
+    "std",
+    lambda m, x: m.std(x, 1, keepdim=True),
+    (3, 4),
+    ref=lambda x: x.std(1, ddof=1, keepdims=True),
+)
 case("norm", lambda m, x: x.norm(), (3, 4), ref=lambda x: np.sqrt((x**2).sum()))
-case("norm_dim", lambda m, x: x.norm(dim=1, keepdim=True), (3, 4), ref=lambda x: np.sqrt((x**2).sum(1, keepdims=True)))
+case(
+    "norm_dim",
+    lambda m, x: x.norm(dim=1, keepdim=True),
+    (3, 4),
+    ref=lambda x: np.sqrt((x**2).sum(1, keepdims=True)),
+)
 case("norm_1", lambda m, x: m.norm(x, p=1, dim=0), (3, 4), ref=lambda x: np.abs(x).sum(0))
 case("norm_3", lambda m, x: x.norm(3), (3, 4), ref=lambda x: (np.abs(x) ** 3).sum() ** (1 / 3))
 case("norm_inf", lambda m, x: x.norm(float("inf")), (3, 4), ref=lambda x: np.abs(x).max())
-case("dist", lambda m, a, b: a.dist(b), (3, 4), (3, 4), ref=lambda a, b: np.sqrt(((a - b) ** 2).sum()))
+case(
+    "dist",
+    lambda m, a, b: a.dist(b),
+    (3, 4),
+    (3, 4),
+    ref=lambda a, b: np.sqrt(((a - b) ** 2).sum()),
+)
 case("logsumexp", lambda m, x: m.logsumexp(x, 1), (3, 4), ref=lambda x: _lse(x, 1))
 case("cumsum", lambda m, x: x.cumsum(1), (3, 4), ref=lambda x: x.cumsum(1))
 case("cumprod", lambda m, x: x.cumprod(0), (3, 2), ref=lambda x: x.cumprod(0))
@@ -209,23 +383,68 @@ case("bmm", lambda m, a, b: m.bmm(a, b), (2, 3, 4), (2, 4, 2), ref=np.matmul)
 case("mv", lambda m, a, b: m.mv(a, b), (3, 4), (4,), ref=np.matmul)
 case("dot", lambda m, a, b: a.dot(b), (4,), (4,), ref=np.dot)
 case("outer", lambda m, a, b: m.outer(a, b), (3,), (4,), ref=np.outer)
-case("addmm", lambda m, c, a, b: m.addmm(c, a, b, beta=2, alpha=0.5), (2,), (3, 4), (4, 2),
-     ref=lambda c, a, b: 2 * c + 0.5 * (a @ b))  # fmt: skip
-case("linear", lambda m, x, w, b: m.nn.functional.linear(x, w, b), (3, 4), (2, 4), (2,), ref=lambda x, w, b: x @ w.T + b)
-case("linear_3d", lambda m, x, w: m.nn.functional.linear(x, w), (2, 3, 4), (2, 4), ref=lambda x, w: x @ w.T)
-case("einsum_matmul", lambda m, a, b: m.einsum("ij,jk->ki", a, b), (3, 4), (4, 2), ref=lambda a, b: (a @ b).T)
-case("einsum_batch", lambda m, a, b: m.einsum("bhqd,bhkd->bhqk", a, b), (2, 2, 3, 4), (2, 2, 2, 4),
-     ref=lambda a, b: np.einsum("bhqd,bhkd->bhqk", a, b))  # fmt: skip
-case("einsum_ellipsis", lambda m, a, b: m.einsum("...ij,j->...i", a, b), (2, 3, 4), (4,), ref=lambda a, b: a @ b)
+case(
+    "addmm",
+    lambda m, c, a, b: m.addmm(c, a, b, beta=2, alpha=0.5),
+    (2,),
+    (3, 4),
+    (4, 2),
+    ref=lambda c, a, b: 2 * c + 0.5 * (a @ b),
+)
+case(
+    "linear",
+    lambda m, x, w, b: m.nn.functional.linear(x, w, b),
+    (3, 4),
+    (2, 4),
+    (2,),
+    ref=lambda x, w, b: x @ w.T + b,
+)
+case(
+    "linear_3d",
+    lambda m, x, w: m.nn.functional.linear(x, w),
+    (2, 3, 4),
+    (2, 4),
+    ref=lambda x, w: x @ w.T,
+)
+case(
+    "einsum_matmul",
+    lambda m, a, b: m.einsum("ij,jk->ki", a, b),
+    (3, 4),
+    (4, 2),
+    ref=lambda a, b: (a @ b).T,
+)
+case(
+    "einsum_batch",
+    lambda m, a, b: m.einsum("bhqd,bhkd->bhqk", a, b),
+    (2, 2, 3, 4),
+    (2, 2, 2, 4),
+    ref=lambda a, b: np.einsum("bhqd,bhkd->bhqk", a, b),
+)
+case(
+    "einsum_ellipsis",
+    lambda m, a, b: m.einsum("...ij,j->...i", a, b),
+    (2, 3, 4),
+    (4,),
+    ref=lambda a, b: a @ b,
+)
 case("einsum_trace", lambda m, a: m.einsum("ii", a), (3, 3), ref=np.trace)
-case("einsum_three", lambda m, a, b, c: m.einsum("i,ij,j", a, b, c), (3,), (3, 4), (4,), ref=lambda a, b, c: a @ b @ c)
+case(
+    "einsum_three",
+    lambda m, a, b, c: m.einsum("i,ij,j", a, b, c),
+    (3,),
+    (3, 4),
+    (4,),
+    ref=lambda a, b, c: a @ b @ c,
+)
 case("tensordot", lambda m, a, b: m.tensordot(a, b, dims=([1], [0])), (3, 4), (4, 2), ref=np.matmul)
 case("trace", lambda m, a: m.trace(a), (3, 3), ref=np.trace)
 
 # --- shapes ---
 case("reshape", lambda m, x: x.reshape(2, -1), (4, 3), ref=lambda x: x.reshape(2, -1))
 case("view", lambda m, x: x.view(6, 2), (4, 3), ref=lambda x: x.reshape(6, 2))
-case("reshape_transposed", lambda m, x: x.t().reshape(6, 2), (4, 3), ref=lambda x: x.T.reshape(6, 2))
+case(
+    "reshape_transposed", lambda m, x: x.t().reshape(6, 2), (4, 3), ref=lambda x: x.T.reshape(6, 2)
+)
 case("permute", lambda m, x: x.permute(2, 0, 1), (2, 3, 4), ref=lambda x: x.transpose(2, 0, 1))
 case("transpose", lambda m, x: x.transpose(0, -1), (2, 3, 4), ref=lambda x: x.swapaxes(0, -1))
 case("T", lambda m, x: x.T, (3, 4), ref=lambda x: x.T)
@@ -243,25 +462,65 @@ case("unbind", lambda m, x: x.unbind(1)[2], (3, 4), ref=lambda x: x[:, 2])
 case("narrow", lambda m, x: x.narrow(1, 1, 2), (3, 4), ref=lambda x: x[:, 1:3])
 case("select", lambda m, x: x.select(1, -1), (3, 4), ref=lambda x: x[:, -1])
 case("diagonal", lambda m, x: x.diagonal(1), (3, 4), ref=lambda x: x.diagonal(1))
-case("unfold", lambda m, x: x.unfold(1, 3, 1), (2, 6),
-     ref=lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, 1))  # fmt: skip
-case("cat", lambda m, a, b: m.cat([a, b], 1), (3, 2), (3, 4), ref=lambda a, b: np.concatenate([a, b], 1))
-case("stack", lambda m, a, b: m.stack((a, b), dim=1), (3, 2), (3, 2), ref=lambda a, b: np.stack([a, b], 1))
+case(
+    "unfold",
+    lambda m, x: x.unfold(1, 3, 1),
+    (2, 6),
+    ref=lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, 1),
+)
+case(
+    "cat",
+    lambda m, a, b: m.cat([a, b], 1),
+    (3, 2),
+    (3, 4),
+    ref=lambda a, b: np.concatenate([a, b], 1),
+)
+case(
+    "stack",
+    lambda m, a, b: m.stack((a, b), dim=1),
+    (3, 2),
+    (3, 2),
+    ref=lambda a, b: np.stack([a, b], 1),
+)
 case("flip", lambda m, x: x.flip(0, 1), (3, 4), ref=lambda x: x[::-1, ::-1])
 case("roll", lambda m, x: x.roll(1, 0), (3, 4), ref=lambda x: np.roll(x, 1, 0))
 case("roll_flat", lambda m, x: m.roll(x, -2), (3, 4), ref=lambda x: np.roll(x, -2))
 case("repeat", lambda m, x: x.repeat(2, 1, 3), (2, 3), ref=lambda x: np.tile(x, (2, 1, 3)))
-case("repeat_interleave", lambda m, x: x.repeat_interleave(2, dim=1), (2, 3), ref=lambda x: x.repeat(2, 1))
+case(
+    "repeat_interleave",
+    lambda m, x: x.repeat_interleave(2, dim=1),
+    (2, 3),
+    ref=lambda x: x.repeat(2, 1),
+)
 case("tril", lambda m, x: x.tril(1), (4, 4), ref=lambda x: np.tril(x, 1))
 case("triu", lambda m, x: m.triu(x, diagonal=-1), (2, 4, 3), ref=lambda x: np.triu(x, -1))
 case("diag_vector", lambda m, x: m.diag(x, 1), (3,), ref=lambda x: np.diag(x, 1))
 case("diag_matrix", lambda m, x: m.diag(x), (3, 3), ref=np.diag)
-case("diag_embed", lambda m, x: m.diag_embed(x, -1), (2, 3), ref=lambda x: np.stack([np.diag(r, -1) for r in x]))
-case("meshgrid", lambda m, a, b: m.meshgrid(a, b, indexing="xy")[0], (3,), (2,), ref=lambda a, b: np.meshgrid(a, b)[0])
-case("pad", lambda m, x: m.nn.functional.pad(x, (1, 2, 0, -1), value=3.0), (3, 4),
-     ref=lambda x: np.pad(x[:-1], ((0, 0), (1, 2)), constant_values=3))  # fmt: skip
-case("pad_reflect", lambda m, x: m.nn.functional.pad(x, (1, 2), mode="reflect"), (1, 2, 4),
-     ref=lambda x: np.pad(x, ((0, 0), (0, 0), (1, 2)), mode="reflect"))  # fmt: skip
+case(
+    "diag_embed",
+    lambda m, x: m.diag_embed(x, -1),
+    (2, 3),
+    ref=lambda x: np.stack([np.diag(r, -1) for r in x]),
+)
+case(
+    "meshgrid",
+    lambda m, a, b: m.meshgrid(a, b, indexing="xy")[0],
+    (3,),
+    (2,),
+    ref=lambda a, b: np.meshgrid(a, b)[0],
+)
+case(
+    "pad",
+    lambda m, x: m.nn.functional.pad(x, (1, 2, 0, -1), value=3.0),
+    (3, 4),
+    ref=lambda x: np.pad(x[:-1], ((0, 0), (1, 2)), constant_values=3),
+)
+case(
+    "pad_reflect",
+    lambda m, x: m.nn.functional.pad(x, (1, 2), mode="reflect"),
+    (1, 2, 4),
+    ref=lambda x: np.pad(x, ((0, 0), (0, 0), (1, 2)), mode="reflect"),
+)
 case("contiguous_copy", lambda m, x: x.t().contiguous(), (3, 4), ref=lambda x: x.T)
 case("clone", lambda m, x: x.clone(), (3, 4), ref=lambda x: x)
 case("detach", lambda m, x: x.detach() * 2, (3, 4), ref=lambda x: 2 * x, grad=False)
@@ -272,21 +531,53 @@ case("getitem_slices", lambda m, x: x[1:, ::2], (3, 4), ref=lambda x: x[1:, ::2]
 case("getitem_none", lambda m, x: x[:, None, ..., 0], (3, 4, 2), ref=lambda x: x[:, None, ..., 0])
 case("getitem_list", lambda m, x: x[[2, 0, 2]], (3, 4), ref=lambda x: x[[2, 0, 2]])
 case("getitem_tensor", lambda m, x, i: x[i], (3, 4), INDEX, ref=lambda x, i: x[i])
-case("getitem_two_tensors", lambda m, x, i: x[i, :, i], (3, 4, 3), ROWS, ref=lambda x, i: x[i, :, i])
+case(
+    "getitem_two_tensors", lambda m, x, i: x[i, :, i], (3, 4, 3), ROWS, ref=lambda x, i: x[i, :, i]
+)
 case("getitem_adjacent", lambda m, x, i: x[:, i, i], (2, 3, 3), ROWS, ref=lambda x, i: x[:, i, i])
-case("getitem_int_and_tensor", lambda m, x, i: x[0, :, i], (2, 4, 3), ROWS, ref=lambda x, i: x[0][:, i])
+case(
+    "getitem_int_and_tensor",
+    lambda m, x, i: x[0, :, i],
+    (2, 4, 3),
+    ROWS,
+    ref=lambda x, i: x[0][:, i],
+)
 case("getitem_negative", lambda m, x: x[[-1, 0]], (3, 4), ref=lambda x: x[[-1, 0]])
 case("getitem_mask", lambda m, x, k: x[k], (3, 4), MASK, ref=lambda x, k: x[k])
-case("getitem_mask_rows", lambda m, x, k: x[k[:, 0], 1:], (3, 4), MASK, ref=lambda x, k: x[k[:, 0], 1:])
-case("gather", lambda m, x, i: x.gather(1, i), (2, 3), INDEX, ref=lambda x, i: np.take_along_axis(x, i, 1))
+case(
+    "getitem_mask_rows",
+    lambda m, x, k: x[k[:, 0], 1:],
+    (3, 4),
+    MASK,
+    ref=lambda x, k: x[k[:, 0], 1:],
+)
+case(
+    "gather",
+    lambda m, x, i: x.gather(1, i),
+    (2, 3),
+    INDEX,
+    ref=lambda x, i: np.take_along_axis(x, i, 1),
+)
 case("scatter", lambda m, x, i, s: m.scatter(x, 1, i[:, 1:], s), (2, 3), INDEX, (2, 2))
 case("scatter_add", lambda m, x, i, s: x.scatter_add(1, i, s), (2, 3), INDEX, (2, 3))
 case("index_select", lambda m, x, i: x.index_select(1, i), (2, 3), ROWS, ref=lambda x, i: x[:, i])
 case("index_add", lambda m, x, i, s: x.index_add(0, i, s), (3, 2), ROWS, (3, 2))
 case("masked_select", lambda m, x, k: x.masked_select(k), (3, 4), MASK, ref=lambda x, k: x[k])
 case("take", lambda m, x, i: m.take(x, i), (3, 4), INDEX, ref=lambda x, i: x.ravel()[i])
-case("embedding", lambda m, w, i: m.nn.functional.embedding(i, w), (3, 4), INDEX, ref=lambda w, i: w[i])
-case("embedding_padding", lambda m, w, i: m.nn.functional.embedding(i, w, padding_idx=0), (3, 4), INDEX, grad=False)
+case(
+    "embedding",
+    lambda m, w, i: m.nn.functional.embedding(i, w),
+    (3, 4),
+    INDEX,
+    ref=lambda w, i: w[i],
+)
+case(
+    "embedding_padding",
+    lambda m, w, i: m.nn.functional.embedding(i, w, padding_idx=0),
+    (3, 4),
+    INDEX,
+    grad=False,
+)
 case("sort", lambda m, x: x.sort(1, descending=True).values, (3, 4), ref=lambda x: -np.sort(-x, 1))
 case("argsort", lambda m, x: m.argsort(x, dim=0), (3, 4), ref=lambda x: x.argsort(0), grad=False)
 case("topk", lambda m, x: x.topk(2, dim=1)[0], (3, 4), ref=lambda x: -np.sort(-x, 1)[:, :2])
@@ -296,40 +587,149 @@ case("nonzero", lambda m, x: m.nonzero(x), EDGE, ref=lambda x: np.stack(x.nonzer
 # --- layers ---
 case("softmax", lambda m, x: x.softmax(1), (3, 4), ref=lambda x: _softmax(x, 1))
 case("softmax_first", lambda m, x: m.softmax(x, 0), (3, 4, 2), ref=lambda x: _softmax(x, 0))
-case("log_softmax", lambda m, x: m.log_softmax(x, -1), (3, 4), ref=lambda x: np.log(_softmax(x, -1)))
-case("cross_entropy", lambda m, x, t: m.nn.functional.cross_entropy(x, t), (5, 4), CLASSES,
-     ref=lambda x, t: -np.log(_softmax(x, 1))[np.arange(5), t].mean())  # fmt: skip
-case("cross_entropy_smooth", lambda m, x, t, w: m.nn.functional.cross_entropy(
-     x, t, w, ignore_index=2, label_smoothing=0.1), (5, 4), CLASSES,
-     np.array([1.0, 2, 3, 0.5]), frozen=(2,))  # fmt: skip
+case(
+    "log_softmax", lambda m, x: m.log_softmax(x, -1), (3, 4), ref=lambda x: np.log(_softmax(x, -1))
+)
+case(
+    "cross_entropy",
+    lambda m, x, t: m.nn.functional.cross_entropy(x, t),
+    (5, 4),
+    CLASSES,
+    ref=lambda x, t: -np.log(_softmax(x, 1))[np.arange(5), t].mean(),
+)
+case(
+    "cross_entropy_smooth",
+    lambda m, x, t, w: m.nn.functional.cross_entropy(x, t, w, ignore_index=2, label_smoothing=0.1),
+    (5, 4),
+    CLASSES,
+    np.array([1.0, 2, 3, 0.5]),
+    frozen=(2,),
+)
 case("nll_loss", lambda m, x, t: m.nn.functional.nll_loss(x.log_softmax(1), t), (5, 4), CLASSES)
-case("mse_loss", lambda m, a, b: m.nn.functional.mse_loss(a, b), (3, 4), (3, 4), ref=lambda a, b: ((a - b) ** 2).mean())
+case(
+    "mse_loss",
+    lambda m, a, b: m.nn.functional.mse_loss(a, b),
+    (3, 4),
+    (3, 4),
+    ref=lambda a, b: ((a - b) ** 2).mean(),
+)
 case("smooth_l1", lambda m, a, b: m.nn.functional.smooth_l1_loss(a, b, beta=0.7), (3, 4), (3, 4))
 case("huber", lambda m, a, b: m.nn.functional.huber_loss(a, b, delta=0.7), (3, 4), (3, 4))
-case("bce", lambda m, a, b: m.nn.functional.binary_cross_entropy(a, b), (3, 4), (3, 4), domain=(0.1, 0.9))
-case("bce_logits", lambda m, a, b: m.nn.functional.binary_cross_entropy_with_logits(a, b), (3, 4), (3, 4), domain=(0.1, 0.9))
-case("conv2d", lambda m, x, w, b: m.nn.functional.conv2d(x, w, b, padding=1), (2, 2, 4, 5), (3, 2, 3, 3), (3,))
-case("conv2d_strided", lambda m, x, w: m.nn.functional.conv2d(x, w, stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
-     (1, 2, 5, 5), (2, 2, 3, 2))  # fmt: skip
-case("conv2d_groups", lambda m, x, w: m.nn.functional.conv2d(x, w, groups=2), (1, 4, 4, 3), (4, 2, 2, 2))
-case("conv2d_same", lambda m, x, w: m.nn.functional.conv2d(x, w, padding="same"), (1, 1, 4, 4), (1, 1, 2, 3))
-case("conv1d", lambda m, x, w, b: m.nn.functional.conv1d(x, w, b, stride=2, padding=1), (2, 3, 7), (2, 3, 3), (2,))
-case("conv_transpose2d", lambda m, x, w, b: m.nn.functional.conv_transpose2d(
-     x, w, b, stride=2, padding=1, output_padding=1), (1, 2, 3, 3), (2, 2, 3, 3), (2,))  # fmt: skip
-case("conv_transpose1d", lambda m, x, w: m.nn.functional.conv_transpose1d(x, w, stride=2), (1, 2, 3), (2, 2, 3))
+case(
+    "bce",
+    lambda m, a, b: m.nn.functional.binary_cross_entropy(a, b),
+    (3, 4),
+    (3, 4),
+    domain=(0.1, 0.9),
+)
+case(
+    "bce_logits",
+    lambda m, a, b: m.nn.functional.binary_cross_entropy_with_logits(a, b),
+    (3, 4),
+    (3, 4),
+    domain=(0.1, 0.9),
+)
+case(
+    "conv2d",
+    lambda m, x, w, b: m.nn.functional.conv2d(x, w, b, padding=1),
+    (2, 2, 4, 5),
+    (3, 2, 3, 3),
+    (3,),
+)
+case(
+    "conv2d_strided",
+    lambda m, x, w: m.nn.functional.conv2d(x, w, stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
+    (1, 2, 5, 5),
+    (2, 2, 3, 2),
+)
+case(
+    "conv2d_groups",
+    lambda m, x, w: m.nn.functional.conv2d(x, w, groups=2),
+    (1, 4, 4, 3),
+    (4, 2, 2, 2),
+)
+case(
+    "conv2d_same",
+    lambda m, x, w: m.nn.functional.conv2d(x, w, padding="same"),
+    (1, 1, 4, 4),
+    (1, 1, 2, 3),
+)
+case(
+    "conv1d",
+    lambda m, x, w, b: m.nn.functional.conv1d(x, w, b, stride=2, padding=1),
+    (2, 3, 7),
+    (2, 3, 3),
+    (2,),
+)
+case(
+    "conv_transpose2d",
+    lambda m, x, w, b: m.nn.functional.conv_transpose2d(
+        x, w, b, stride=2, padding=1, output_padding=1
+    ),
+    (1, 2, 3, 3),
+    (2, 2, 3, 3),
+    (2,),
+)
+case(
+    "conv_transpose1d",
+    lambda m, x, w: m.nn.functional.conv_transpose1d(x, w, stride=2),
+    (1, 2, 3),
+    (2, 2, 3),
+)
 case("max_pool2d", lambda m, x: m.nn.functional.max_pool2d(x, 2), (2, 2, 4, 4))
-case("max_pool2d_overlap", lambda m, x: m.nn.functional.max_pool2d(x, 3, stride=2, padding=1, ceil_mode=True), (1, 2, 6, 5))
+case(
+    "max_pool2d_overlap",
+    lambda m, x: m.nn.functional.max_pool2d(x, 3, stride=2, padding=1, ceil_mode=True),
+    (1, 2, 6, 5),
+)
 case("max_pool1d", lambda m, x: m.nn.functional.max_pool1d(x, 2), (2, 3, 6))
-case("avg_pool2d", lambda m, x: m.nn.functional.avg_pool2d(x, 3, stride=2, padding=1, count_include_pad=False), (1, 2, 5, 6))
+case(
+    "avg_pool2d",
+    lambda m, x: m.nn.functional.avg_pool2d(x, 3, stride=2, padding=1, count_include_pad=False),
+    (1, 2, 5, 6),
+)
 case("avg_pool1d", lambda m, x: m.nn.functional.avg_pool1d(x, 2), (2, 3, 6))
-case("adaptive_avg_pool2d", lambda m, x: m.nn.functional.adaptive_avg_pool2d(x, (2, 3)), (1, 2, 5, 6))
-case("adaptive_max_pool2d", lambda m, x: m.nn.functional.adaptive_max_pool2d(x, (2, 3)), (1, 2, 5, 7))
+case(
+    "adaptive_avg_pool2d", lambda m, x: m.nn.functional.adaptive_avg_pool2d(x, (2, 3)), (1, 2, 5, 6)
+)
+case(
+    "adaptive_max_pool2d", lambda m, x: m.nn.functional.adaptive_max_pool2d(x, (2, 3)), (1, 2, 5, 7)
+)
 case("adaptive_avg_pool1d", lambda m, x: m.nn.functional.adaptive_avg_pool1d(x, 3), (2, 2, 7))
-case("batch_norm", lambda m, x, w, b: m.nn.functional.batch_norm(x, None, None, w, b, training=True), (4, 3, 2), (3,), (3,))
-case("batch_norm_plain", lambda m, x: m.nn.functional.batch_norm(x, None, None, training=True), (5, 3))
-case("batch_norm_eval", lambda m, x, u, v, w, b: m.nn.functional.batch_norm(x, u, v, w, b),
-     (4, 3, 2), np.array([0.1, 0.2, 0.3]), np.array([1.0, 2, 3]), (3,), (3,), frozen=(1, 2))  # fmt: skip
-case("layer_norm", lambda m, x, w, b: m.nn.functional.layer_norm(x, (4,), w, b), (2, 3, 4), (4,), (4,))
+case(
+    "batch_norm",
+    lambda m, x, w, b: m.nn.functional.batch_norm(x, None, None, w, b, training=True),
+    (4, 3, 2),
+    (3,),
+    (3,),
+)
+case(
+    "batch_norm_plain",
+    lambda m, x: m.nn.functional.batch_norm(x, None, None, training=True),
+    (5, 3),
+)
+case(
+    "batch_norm_eval",
+    lambda m, x, u, v, w, b: m.nn.functional.batch_norm(x, u, v, w, b),
+    (4, 3, 2),
+    np.array([0.1, 0.2, 0.3]),
+    np.array([1.0, 2, 3]),
+    (3,),
+    (3,),
+    frozen=(1, 2),
+)
+case(
+    "layer_norm",
+    lambda m, x, w, b: m.nn.functional.layer_norm(x, (4,), w, b),
+    (2, 3, 4),
+    (4,),
+    (4,),
+)
 case("group_norm", lambda m, x, w, b: m.nn.functional.group_norm(x, 2, w, b), (2, 4, 3), (4,), (4,))
 case("normalize", lambda m, x: m.nn.functional.normalize(x, dim=1), (3, 4))
-case("cosine_similarity", lambda m, a, b: m.nn.functional.cosine_similarity(a, b, dim=1), (3, 4), (3, 4))
+case(
+    "cosine_similarity",
+    lambda m, a, b: m.nn.functional.cosine_similarity(a, b, dim=1),
+    (3, 4),
+    (3, 4),
+)

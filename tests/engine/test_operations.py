@@ -109,7 +109,7 @@ def test_gradients_are_memory_of_their_own(sample):
 @pytest.mark.parametrize("sample", WITH_GRAD)
 def test_create_graph_gives_the_same_gradient(sample):
     """The fused gradient kernel and the differentiable composition agree."""
-    inputs = [x for x in leaves(sample)]
+    inputs = leaves(sample)
     wanted = [x for x in inputs if x.requires_grad]
     with backends.use("numpy"):
         seed = np.random.default_rng(3).standard_normal(sample.call(minigrad, *inputs).shape)

@@ -53,7 +53,15 @@ def test_views_share_memory(name):
 
 def test_copies_do_not_share_memory():
     x = mg.arange(6.0).reshape(2, 3)
-    for copy in (x.clone(), x[[0, 1]], x[x > -1], x.t().contiguous(), x.t().reshape(6), x + 0, x.flip(0)):
+    for copy in (
+        x.clone(),
+        x[[0, 1]],
+        x[x > -1],
+        x.t().contiguous(),
+        x.t().reshape(6),
+        x + 0,
+        x.flip(0),
+    ):
         assert not np.shares_memory(copy.numpy(), x.numpy())
     assert x.contiguous() is x and x.to(mg.float32) is x and x.float() is x
 
@@ -192,7 +200,9 @@ def test_saved_value_changed_in_place():
     y = (x * 1).exp()
     z = y * y
     y.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation.*version 1; expected version 0"):
+    with pytest.raises(
+        RuntimeError, match="modified by an inplace operation.*version 1; expected version 0"
+    ):
         z.sum().backward()
 
 
@@ -247,7 +257,9 @@ def test_view_made_without_grad_mode():
 
 
 def test_shapes_and_dtypes_of_in_place_results():
-    with pytest.raises(RuntimeError, match=r"output with shape \[3\] doesn't match the broadcast shape"):
+    with pytest.raises(
+        RuntimeError, match=r"output with shape \[3\] doesn't match the broadcast shape"
+    ):
         mg.ones(3).add_(mg.ones(2, 3))
     with pytest.raises(RuntimeError, match="Float can't be cast to the desired output type Long"):
         mg.arange(3).add_(1.5)

@@ -1,0 +1,222 @@
+"""Making tensors, and turning them into other things."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
+
+
+FACTORIES = {
+    "zeros": lambda m: m.zeros(2, 3),
+    "zeros_tuple": lambda m: m.zeros((2, 3), dtype=m.int64),
+    "ones_size": lambda m: m.ones(size=(2,)),
+    "full_int": lambda m: m.full((2,), 3),
+    "full_float": lambda m: m.full([2, 1], 3.5),
+    "arange": lambda m: m.arange(5),
+    "arange_float": lambda m: m.arange(0, 1, 0.25),
+    "arange_down": lambda m: m.arange(5, 0, -2),
+    "arange_dtype": lambda m: m.arange(3, dtype=m.float32),
+    "linspace": lambda m: m.linspace(-1, 1, 7),
+    "logspace": lambda m: m.logspace(0, 2, 3),
+    "eye": lambda m: m.eye(2, 3),
+    "tensor_list": lambda m: m.tensor([[1, 2], [3, 4]]),
+    "tensor_mixed": lambda m: m.tensor([1, 2.5, True]),
+    "tensor_bool": lambda m: m.tensor([True, False]),
+    "tensor_scalar": lambda m: m.tensor(3.0),
+    "tensor_empty": lambda m: m.tensor([]),
+    "tensor_numpy": lambda m: m.tensor(np.arange(3.0)),
+    "tensor_of_tensors": lambda m: m.tensor([m.tensor(1.0), m.tensor(2.0)]),
+    "tensor_dtype": lambda m: m.tensor([1, 2], dtype=m.float64),
+    "like": lambda m: m.ones_like(m.zeros(2, dtype=m.int32)),
+    "full_like": lambda m: m.full_like(m.zeros(2), 7),
+    "new_zeros": lambda m: m.ones(1, dtype=m.float64).new_zeros(2, 2),
+    "new_tensor": lambda m: m.ones(1).new_tensor([1, 2]),
+    "new_full": lambda m: m.arange(2).new_full((2,), 4),
+    "FloatTensor": lambda m: m.FloatTensor([1, 2]),
+    "LongTensor": lambda m: m.LongTensor([[1], [2]]),
+    "Tensor": lambda m: m.Tensor([1, 2]),
+    "Tensor_sizes": lambda m: m.Tensor(2, 3).zero_(),
+    "as_tensor": lambda m: m.as_tensor([1.5, 2]),
+    "tril_indices": lambda m: m.tril_indices(3, 3),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_factories_match_torch(name, torch):
+    ours, theirs = FACTORIES[name](mg), FACTORIES[name](torch)
+    assert ours.dtype.name == str(theirs.dtype).removeprefix("torch.")
+    assert tuple(ours.shape) == tuple(theirs.shape)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6, atol=1e-7)
+
+
+def test_factory_options_and_errors():
+    assert mg.zeros(2, requires_grad=True).requires_grad
+    assert mg.empty(2, 3, dtype=mg.float64).shape == (2, 3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shape'"):
+        mg.zeros(shape=(2,))
+    with pytest.raises(RuntimeError, match="negative dimension"):
+        mg.zeros(-1)
+    with pytest.raises(ValueError, match=r"expected sequence of length 2 at dim 1 \(got 1\)"):
+        mg.tensor([[1, 2], [3]])
+    with pytest.raises(RuntimeError, match="inconsistent with step sign"):
+        mg.arange(5, 1)
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point"):
+        mg.zeros(2, dtype=mg.int64, requires_grad=True)
+
+
+def test_devices():
+    assert mg.device("cpu") == mg.zeros(1).device and str(mg.device("cuda", 1)) == "cuda:1"
+    assert repr(mg.device("cuda:0")) == "device(type='cuda', index=0)"
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
+        mg.device("tpu")
+    if mg.cuda.is_available():
+        pytest.skip("there is a GPU: nothing to refuse")
+    for call in (
+        lambda: mg.zeros(1, device="cuda"),
+        lambda: mg.ones(1).cuda(),
+        lambda: mg.ones(1).to("cuda"),
+    ):
+        with pytest.raises(RuntimeError, match='device "cuda"'):
+            call()
+    assert mg.cuda.device_count() == 0
+    mg.cuda.empty_cache()
+    mg.cuda.manual_seed_all(0)
+
+
+def test_numpy_shares_memory_both_ways():
+    array = np.arange(6.0)
+    t = mg.from_numpy(array)
+    t[0] = 7
+    array[1] = 8
+    assert array[0] == 7 and t[1].item() == 8
+    assert t.numpy() is array or np.shares_memory(t.numpy(), array)
+    assert np.shares_memory(mg.as_tensor(array).numpy(), array)
+    assert not np.shares_memory(mg.tensor(array).numpy(), array)
+    with pytest.raises(RuntimeError, match=r"Use tensor.detach\(\).numpy\(\) instead"):
+        mg.ones(1, requires_grad=True).numpy()
+    assert mg.ones(1, requires_grad=True).numpy(force=True).tolist() == [1]
+    with pytest.raises(TypeError, match="expected np.ndarray"):
+        mg.from_numpy([1])
+
+
+def test_numpy_functions_take_tensors():
+    t = mg.arange(4.0)
+    assert np.asarray(t).sum() == 6 and np.array(t, dtype=np.int64).dtype == np.int64
+    assert np.mean(t.numpy()) == t.mean().item()
+    product = np.ones(4) * t
+    assert isinstance(product, mg.Tensor) and product.dtype is mg.float64
+    assert isinstance(np.float64(2) * t, mg.Tensor) and (t + np.ones(4)).dtype is mg.float64
+
+
+def test_dlpack_both_ways(torch):
+    t = mg.arange(6.0).reshape(2, 3)
+    array = np.from_dlpack(t)
+    assert np.shares_memory(array, t.numpy())
+    theirs = torch.from_dlpack(t)
+    theirs[0, 0] = 9
+    assert t[0, 0].item() == 9
+    back = mg.from_dlpack(torch.arange(3))
+    assert back.dtype is mg.int64 and back.tolist() == [0, 1, 2]
+    assert t.__dlpack_device__()[0] == 1
+    with pytest.raises(BufferError, match="require gradient"):
+        np.from_dlpack(mg.ones(1, requires_grad=True))
+
+
+def test_python_values():
+    assert mg.tensor(2.5).item() == 2.5 and isinstance(mg.tensor(2).item(), int)
+    assert mg.tensor([[1, 2]]).tolist() == [[1, 2]] and mg.tensor(True).item() is True
+    assert (
+        float(mg.tensor([2.5])) == 2.5
+        and int(mg.tensor(2.9)) == 2
+        and bool(mg.tensor(0.0)) is False
+    )
+    assert [10, 20][mg.tensor(1)] == 20 and f"{mg.tensor(1.234):.2f}" == "1.23"
+    assert math.sqrt(mg.tensor(4.0)) == 2
+    assert 2.0 in mg.arange(4.0) and 9 not in mg.arange(4.0)
+    assert [x.item() for x in mg.arange(3)] == [0, 1, 2] and len(mg.zeros(4, 2)) == 4
+    assert mg.ones(2, dtype=mg.bfloat16).tolist() == [1.0, 1.0]
+
+
+def test_python_value_errors():
+    two = mg.ones(2)
+    with pytest.raises(
+        RuntimeError, match="a Tensor with 2 elements cannot be converted to Scalar"
+    ):
+        two.item()
+    with pytest.raises(ValueError, match="only one element tensors"):
+        float(two)
+    with pytest.raises(RuntimeError, match="more than one value is ambiguous"):
+        bool(two)
+    with pytest.raises(RuntimeError, match="no values is ambiguous"):
+        bool(mg.ones(0))
+    with pytest.raises(TypeError, match="only integer tensors of a single element"):
+        _ = [1][mg.tensor(0.0)]
+    with pytest.raises(TypeError, match="len.. of a 0-d tensor"):
+        len(mg.tensor(1.0))
+    with pytest.raises(TypeError, match="iteration over a 0-d tensor"):
+        list(mg.tensor(1.0))
+
+
+def test_shape_attributes():
+    x = mg.zeros(2, 3, 4)
+    assert x.shape == x.size() == (2, 3, 4) and x.size(-1) == 4 and x.shape.numel() == 24
+    assert isinstance(x.shape[1:], mg.Size) and repr(x.shape) == "minigrad.Size([2, 3, 4])"
+    assert x.dim() == x.ndim == 3 and x.numel() == x.nelement() == 24 and x.element_size() == 4
+    assert x.stride() == (12, 4, 1)
+    assert x.transpose(0, 2).stride() == (1, 4, 12) and not x.transpose(0, 2).is_contiguous()
+    assert x[1].storage_offset() == 12 and x.nbytes == 96
+    with pytest.raises(IndexError, match=r"range of \[-3, 2\], but got 5"):
+        x.size(5)
+
+
+def test_pickle_and_deepcopy():
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    x.note = "kept"
+    x.grad = mg.ones(2)
+    for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert twin.equal(x.detach()) and twin.requires_grad and twin.grad.tolist() == [1, 1]
+        assert twin.note == "kept" and not np.shares_memory(twin.data.numpy(), x.data.numpy())
+    pair = copy.deepcopy([x, x])
+    assert pair[0] is pair[1]
+    view = pickle.loads(pickle.dumps(mg.arange(6.0)[::2]))
+    assert view.tolist() == [0, 2, 4] and view.requires_grad is False
+    for call in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(RuntimeError, match="leaves"):
+            call(x * 2)
+    assert pickle.loads(pickle.dumps(mg.float32)) is mg.float32
+
+
+def test_subclasses_and_attributes():
+    class Marked(mg.Tensor):
+        pass
+
+    base = mg.ones(2)
+    x = mg.Tensor._make_subclass(Marked, base, True)
+    assert (
+        isinstance(x, Marked) and x.requires_grad and np.shares_memory(x.data.numpy(), base.numpy())
+    )
+    assert type(x * 2) is mg.Tensor
+    x.anything = 3
+    assert x.anything == 3
+    assert mg.is_tensor(x) and not mg.is_tensor(3)
+
+
+def test_missing_names_say_so():
+    for name in ("fft", "quantize_per_tensor", "tensr"):
+        with pytest.raises(
+            AttributeError, match=f"has no attribute '{name}'.*minigrad doesn't have"
+        ):
+            getattr(mg, name)
+    assert "randn" in dir(mg) and mg.__version__
+    assert mg.pi == math.pi and mg.inf == math.inf

@@ -1,0 +1,149 @@
+"""Random numbers: reproducible, independent of the backend, and of the right distribution."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from kernels import dispatch
+from minigrad import backends
+
+BACKENDS = [name for name in ("numpy", "numba") if dispatch.installed(name)]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    with backends.use(request.param):
+        yield request.param
+
+
+def draws() -> list[np.ndarray]:
+    mg.manual_seed(42)
+    return [
+        mg.rand(3, 5).numpy(),
+        mg.randn(7).numpy(),
+        mg.randint(0, 10, (6,)).numpy(),
+        mg.randperm(9).numpy(),
+        mg.ones(4).uniform_(-1, 1).numpy(),
+        mg.ops.random.dropout(mg.ones(20), 0.5).numpy(),
+    ]
+
+
+def test_same_seed_same_numbers(backend):
+    for a, b in zip(draws(), draws(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    first = mg.rand(4)
+    assert not first.equal(mg.rand(4))
+
+
+@pytest.mark.skipif(len(BACKENDS) < 2, reason="only one backend is installed")
+def test_backends_give_the_same_numbers():
+    results = []
+    for name in BACKENDS:
+        with backends.use(name):
+            results.append(draws())
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_generators_are_independent(backend):
+    a, b = mg.Generator().manual_seed(1), mg.Generator().manual_seed(1)
+    x = mg.randn(5, generator=a)
+    mg.rand(3)
+    assert x.equal(mg.randn(5, generator=b))
+    state = a.get_state()
+    y = mg.rand(4, generator=a)
+    a.set_state(state)
+    assert y.equal(mg.rand(4, generator=a)) and a.initial_seed() == 1
+    with pytest.raises(RuntimeError, match="16 bytes"):
+        a.set_state(mg.zeros(3))
+    assert mg.Generator().seed() != mg.Generator().seed()
+
+
+def test_global_state_round_trip():
+    state = mg.get_rng_state()
+    a = mg.rand(3)
+    mg.set_rng_state(state)
+    assert a.equal(mg.rand(3))
+    assert mg.manual_seed(5) is mg.default_generator and mg.initial_seed() == 5
+
+
+def test_distributions(backend):
+    """Means and variances within five standard errors."""
+    mg.manual_seed(0)
+    n = 40_000
+    u, z = mg.rand(n).numpy().astype(float), mg.randn(n).numpy().astype(float)
+    assert u.min() >= 0 and u.max() < 1
+    assert abs(u.mean() - 0.5) < 5 * np.sqrt(1 / 12 / n) and abs(u.var() - 1 / 12) < 0.005
+    assert abs(z.mean()) < 5 / np.sqrt(n) and abs(z.var() - 1) < 5 * np.sqrt(2 / n)
+    i = mg.randint(-3, 4, (n,)).numpy()
+    assert set(i) == set(range(-3, 4)) and abs(i.mean()) < 5 * 2 / np.sqrt(n)
+    kept = (mg.ops.random.dropout(mg.ones(n), 0.3).numpy() > 0).mean()
+    assert abs(kept - 0.7) < 5 * np.sqrt(0.21 / n)
+    assert abs(mg.bernoulli(mg.full((n,), 0.2)).numpy().mean() - 0.2) < 5 * np.sqrt(0.16 / n)
+    e = mg.empty(n).exponential_(2.0).numpy()
+    assert abs(e.mean() - 0.5) < 5 * 0.5 / np.sqrt(n)
+    assert sorted(mg.randperm(100).tolist()) == list(range(100))
+
+
+def test_multinomial(backend):
+    mg.manual_seed(0)
+    weights = mg.tensor([1.0, 0.0, 3.0])
+    drawn = mg.multinomial(weights, 20_000, replacement=True).numpy()
+    assert set(drawn) == {0, 2} and abs((drawn == 2).mean() - 0.75) < 0.02
+    rows = mg.multinomial(mg.tensor([[1.0, 1, 1], [0, 1, 1]]), 2)
+    assert rows.shape == (2, 2) and 0 not in rows[1].tolist()
+    assert all(len(set(r)) == 2 for r in rows.tolist())
+    with pytest.raises(RuntimeError, match="sum of probabilities <= 0"):
+        mg.multinomial(mg.zeros(2), 1)
+    with pytest.raises(RuntimeError, match="without replacement"):
+        mg.multinomial(weights, 3)
+    with pytest.raises(RuntimeError, match="element < 0"):
+        mg.multinomial(mg.tensor([-1.0, 2]), 1)
+
+
+def test_arguments_and_errors():
+    assert mg.rand(2, 3, dtype=mg.float64).dtype is mg.float64 and mg.randn(()).shape == ()
+    assert mg.randn(2, requires_grad=True).requires_grad and mg.rand(size=(2,)).shape == (2,)
+    assert (
+        mg.randint(5, (2,)).dtype is mg.int64
+        and mg.randint(0, 5, (2,), dtype=mg.int32).dtype is mg.int32
+    )
+    assert mg.rand_like(mg.zeros(2, dtype=mg.float64)).dtype is mg.float64
+    assert mg.normal(2.0, 0.0, (3,)).tolist() == [2.0] * 3
+    assert mg.normal(mg.zeros(3), mg.ones(3)).shape == (3,)
+    assert mg.zeros(3).normal_(5.0, 0.0).tolist() == [5.0] * 3
+    assert 0 <= mg.zeros(3).random_(0, 4).max() < 4
+    with pytest.raises(RuntimeError, match="from=5 >= to=2"):
+        mg.randint(5, 2, (2,))
+    with pytest.raises(RuntimeError, match="std >= 0.0"):
+        mg.normal(0.0, -1.0, (2,))
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        mg.rand(2, dtype=mg.int64)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        mg.ops.random.dropout(mg.ones(2), 1.5)
+
+
+def test_dropout_gradient_uses_the_same_mask(backend):
+    mg.manual_seed(3)
+    x = mg.ones(1000, requires_grad=True)
+    y = mg.ops.random.dropout(x, 0.4)
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad, y.detach())
+
+
+def test_default_generator_is_safe_between_threads():
+    mg.manual_seed(0)
+    results: list = []
+    threads = [
+        threading.Thread(target=lambda: results.extend(mg.rand(1).item() for _ in range(50)))
+        for _ in range(4)
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(set(results)) == 200
