@@ -9,6 +9,8 @@ and warp collectives are meetings: a thread that reaches one waits until all tha
 from __future__ import annotations
 
 import itertools
+import linecache
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FrameType
@@ -134,6 +136,16 @@ def _divergence(waiting: list[Thread]) -> str:
     )
 
 
+def _missed(waiting: list[Thread], ended: Thread) -> str:
+    first = waiting[0]
+    return (
+        f"divergent barrier: {first.waits_for or 'syncthreads'} at {_location(first.site)} is"
+        f" reached by only some live threads of block {first.block.index}: thread {first.index} is"
+        f" there, thread {ended.index} went past it to the end of the kernel. Hardware hangs or"
+        " goes on with wrong data; move the barrier out of the branch, or return early"
+    )
+
+
 def _location(site: Site) -> str:
     code, instruction = site[0]
     for start, end, line in code.co_lines():
@@ -159,20 +171,22 @@ class _Block:
         for thread in self.threads:
             thread.warp = self.warps[thread.number // WARP_SIZE]
         self.waiting: list[Thread] = []
+        self.ended: Thread | None = None  # one that ran to the end of the kernel
 
     def arrive(self, thread: Thread, kind: str, value: Any) -> Any:
-        """`syncthreads` and its voting variants: all live threads, at one place in the source."""
+        """`syncthreads` and its voting variants, which all live threads must reach."""
         thread.value = value
         self.waiting.append(thread)
         self.meet()
         return thread.wait(kind)
 
     def meet(self) -> None:
+        """Release a barrier that every live thread has reached; hardware counts arrivals."""
         waiting = self.waiting
+        if waiting and self.ended is not None:
+            raise KernelError(_missed(waiting, self.ended))
         if not waiting or len(waiting) < self.live:
             return
-        if len({thread.site for thread in waiting}) > 1:
-            return  # reported once nothing else can run
         self.waiting = []
         votes = [bool(thread.value) for thread in waiting]
         outcome = (sum(votes), all(votes), any(votes))
@@ -181,6 +195,8 @@ class _Block:
 
     def exited(self, thread: Thread) -> None:
         self.live -= 1
+        if not thread.returned_early():
+            self.ended = thread
         thread.warp.meet()
         if self.live:
             self.meet()
@@ -268,6 +284,7 @@ class Thread:
         self.waits_for = ""
         self.site: Site = ()
         self.value: Any = None
+        self._frame: FrameType | None = None
         self._last_load: Any = None
         self._repeats = 0
 
@@ -282,6 +299,18 @@ class Thread:
         finally:
             self.done = True
         self.block.exited(self)
+
+    def returned_early(self) -> bool:
+        """Whether the kernel ended at a `return` statement rather than at its end.
+
+        A thread that has returned holds up no barrier; one that reaches the end while others wait
+        at a barrier has gone around it. A finished frame still knows its last line.
+        """
+        frame, self._frame = self._frame, None
+        if frame is None:
+            return False
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        return not line or re.search(r"\breturn\b", line) is not None
 
     def wait(self, what: str) -> Any:
         self.waits_for = what
@@ -323,6 +352,8 @@ class Thread:
     # --- what stubs ask for
 
     def special(self, name: str) -> Any:
+        if self._frame is None:
+            self._frame = _kernel_frames()[-1]
         launch = self.block.launch
         if name == "laneid":
             return Int(self.lane)
@@ -336,6 +367,8 @@ class Thread:
         }[name]
 
     def call(self, name: str, args: tuple, kwargs: dict) -> Any:
+        if self._frame is None:
+            self._frame = _kernel_frames()[-1]
         method = _CALLS.get(name)
         if method is not None:
             return method(self, *args, **kwargs)

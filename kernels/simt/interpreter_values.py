@@ -174,6 +174,8 @@ def value_of(x: Any) -> Any:
     """A loaded or passed value as kernels compute with it."""
     if isinstance(x, np.ndarray):
         return x.view(KernelArray)
+    if isinstance(x, np.void):
+        return Record(x)
     if isinstance(x, bool | np.bool_ | Int):
         return x
     if type(x) is int or isinstance(x, np.integer):
@@ -202,10 +204,7 @@ class KernelArray(np.ndarray):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._tick(None)
-        if isinstance(value, Int):
-            value = value.numpy()
-        if self.dtype.names is None:
-            value = np.asarray(value).astype(self.dtype)
+        value = value.void if isinstance(value, Record) else cast_array(self.dtype, value)
         try:
             super().__setitem__(_plain_index(index), value)
         except IndexError:
@@ -237,6 +236,37 @@ class KernelArray(np.ndarray):
         return Int(np.ndarray.ndim.__get__(self))
 
 
+class Record:
+    """An element of a structured array, a view of it: fields by name or as attributes."""
+
+    __slots__ = ("void",)
+
+    def __init__(self, void: np.void) -> None:
+        object.__setattr__(self, "void", void)
+
+    def __getitem__(self, name: str) -> Any:
+        return value_of(self.void[name])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.void[name] = cast_array(self.void.dtype[name].base, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in (self.void.dtype.names or ()):
+            raise AttributeError(
+                f"the record has no field {name!r}; it has {self.void.dtype.names}"
+            )
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+def cast_array(dtype: np.dtype, value: Any) -> Any:
+    """What a store writes: `value` converted to `dtype` as C does."""
+    plain = value.numpy() if isinstance(value, Int) else value
+    return plain if dtype.names is not None else np.asarray(plain).astype(dtype)
+
+
 def _plain_index(index: Any) -> Any:
     if isinstance(index, tuple):
         return tuple(_plain_index(part) for part in index)
@@ -249,8 +279,7 @@ def cast(dtype: np.dtype, value: Any) -> Any:
     """`int32(value)`, `float32(value)`: C's conversion."""
     if isinstance(value, np.ndarray):
         return value.astype(dtype)
-    number = np.asarray(value.numpy() if isinstance(value, Int) else value)
-    return value_of(number.astype(dtype)[()])
+    return value_of(cast_array(dtype, value)[()])
 
 
 class NumberType:
