@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         print(title)
         for name, value in rows:
-            print(f"  {name:<18} {value}")
+            print(f"  {name:<25} {value}")
     return 0
 
 
@@ -113,7 +113,7 @@ def cache() -> Rows:
         ("data sets", datasets.cache_folder()),
     ):
         files, size = usage(folder)
-        rows.append((name, f"{folder} ({files} files, {size / 2**20:.1f} MiB)"))
+        rows.append((name, f"{folder} ({files} file(s), {size / 2**20:.1f} MiB)"))
     return [*rows, ("", "delete a folder to empty it; MINIGRAD_CACHE_DIR moves both")]
 
 

@@ -115,11 +115,10 @@ def _configure(args: argparse.Namespace):
     if args.lr is None:
         args.lr = LEARNING_RATES[args.optimizer]
     try:
-        if args.backend is not None:
-            minigrad.backends.set(args.backend)
+        minigrad.backends.set(args.backend or minigrad.backends.get())
         name = args.device or ("cuda" if minigrad.cuda.is_available() else "cpu")
         return minigrad.zeros(1, device=name).device
-    except (ValueError, RuntimeError, AssertionError) as error:
+    except (ValueError, RuntimeError) as error:
         raise CommandError(str(error).splitlines()[0]) from None
 
 

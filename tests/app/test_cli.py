@@ -100,11 +100,16 @@ def test_a_mistake_is_one_kind_line(argv, message, capsys):
     assert "epoch" not in out
 
 
-def test_no_traceback_from_a_process():
-    done = shell("train", "--backend", "cudnn")
+@pytest.mark.parametrize(
+    ("argv", "environment"),
+    [(["train", "--backend", "cudnn"], {}), (["train"], {"MINIGRAD_BACKEND": "cudnn"})],
+)
+def test_no_traceback_from_a_process(argv, environment):
+    done = shell(*argv, **environment)
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
+    assert "'cudnn'" in done.stderr
 
 
 def test_a_missing_gpu_is_named(capsys):
@@ -225,7 +230,7 @@ def test_doctor_describes_this_machine(capsys, tmp_path, monkeypatch):
     text = capsys.readouterr().out
     for title in ("machine", "packages", "gpu", "cache", "what runs where"):
         assert f"\n{title}\n" in f"\n{text}"
-    assert f"{tmp_path / 'datasets'} (1 files, 1.0 MiB)" in text
+    assert f"{tmp_path / 'datasets'} (1 file(s), 1.0 MiB)" in text
     assert f"{doctor.cores()} usable by this process" in text
     assert re.search(r"numba +\d+\.\d+", text)
 
