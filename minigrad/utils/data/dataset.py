@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import minigrad
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, wrap
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -64,10 +64,10 @@ def rows_of(dataset: Dataset[Any], indices: list[int]) -> list[Tensor] | None:
     while type(dataset) is Subset:
         indices = [dataset.indices[i] for i in indices]
         dataset = dataset.dataset
-    if type(dataset) is not TensorDataset:
+    if type(dataset) is not TensorDataset or any(t.requires_grad for t in dataset.tensors):
         return None
-    index = minigrad.tensor(indices, dtype=minigrad.int64)
-    return [tensor[index.to(tensor.device)] for tensor in dataset.tensors]
+    # Data, not part of a graph: the array library's own gather, which copies whole rows.
+    return [wrap(t._array.take(indices, axis=0)) for t in dataset.tensors]
 
 
 class StackDataset(Dataset[Any]):
