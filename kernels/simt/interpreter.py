@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from kernels.simt import stubs
-from kernels.simt.errors import KernelError, LaunchError
+from kernels.simt.errors import CompileError, KernelError, LaunchError
+from kernels.simt.hostdevice import Device
 from kernels.simt.interpreter_functions import KERNEL_MARK, call_device_function, rebound
 from kernels.simt.interpreter_schedule import Scheduler, Task
 from kernels.simt.interpreter_values import Int, KernelArray, as_dtype, cast, value_of
 
 WARP_SIZE = stubs.WARP_SIZE
 FULL_MASK = 0xFFFFFFFF
-STATIC_SHARED_LIMIT = 48 * 1024
 SPIN = 1000
 """Loads of one and the same element in a row after which the other threads get a turn."""
 
@@ -48,16 +48,21 @@ def run(
     BoundsError for an index outside its array; other exceptions of the function come through with
     a note of the thread.
     """
-    launch = _Launch(function, _triple(grid), _triple(block), args, shared_bytes)
+    launch = _Launch(function, _triple("grid", grid), _triple("block", block), args, shared_bytes)
     with np.errstate(all="ignore"):
         launch.scheduler.run()
 
 
-def _triple(size: int | Sequence[int]) -> Triple:
+def _triple(what: str, size: int | Sequence[int]) -> Triple:
     parts = (size,) if isinstance(size, int | np.integer) else tuple(size)
-    if not 1 <= len(parts) <= 3 or any(int(part) < 1 for part in parts):
-        raise LaunchError(f"expected one to three positive sizes, got {size!r}")
-    return (*map(int, parts), 1, 1)[:3]
+    if not 1 <= len(parts) <= 3:
+        raise LaunchError(f"{what}: expected one to three sizes, got {size!r}")
+    triple = (*map(int, parts), 1, 1)[:3]
+    for axis, length in zip("XYZ", triple):
+        limit = getattr(Device, f"MAX_{what.upper()}_DIM_{axis}")
+        if not 1 <= length <= limit:
+            raise LaunchError(f"{what}: size {length} in {axis.lower()} is not in 1..{limit}")
+    return triple
 
 
 def _positions(size: Triple) -> Iterator[Triple]:
@@ -72,7 +77,7 @@ class _Launch:
         self, function: Callable, grid: Triple, block: Triple, args: Sequence[Any], shared: int
     ) -> None:
         threads = block[0] * block[1] * block[2]
-        if threads > 1024:
+        if threads > Device.MAX_THREADS_PER_BLOCK:
             raise LaunchError(f"{threads} threads a block; hardware allows 1024")
         self.grid, self.block, self.shared_bytes = grid, block, shared
         self.function = rebound(function)
@@ -211,10 +216,11 @@ class _Block:
         if site not in self.static:
             array = _array(shape, dtype)
             used = sum(np.asarray(other).nbytes for other in self.static.values())
-            if used + np.asarray(array).nbytes > STATIC_SHARED_LIMIT:
+            used += np.asarray(array).nbytes
+            if used > Device.MAX_SHARED_MEMORY_PER_BLOCK:
                 raise LaunchError(
-                    f"{used + np.asarray(array).nbytes} bytes of static shared memory at"
-                    f" {_location((site,))}; hardware has {STATIC_SHARED_LIMIT} a block"
+                    f"{used} bytes of static shared memory at {_location((site,))}; hardware has"
+                    f" {Device.MAX_SHARED_MEMORY_PER_BLOCK} a block"
                 )
             self.static[site] = array
         return self.static[site]
@@ -292,7 +298,9 @@ class Thread:
         launch = self.block.launch
         try:
             with stubs.entered(self), np.errstate(all="ignore"):
-                launch.function(*launch.args)
+                result = launch.function(*launch.args)
+            if result is not None:
+                raise CompileError(f"a kernel returns nothing, not {result!r}; write to an array")
         except Exception as error:
             error.add_note(f"in {self.where()}")
             raise
