@@ -15,6 +15,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import no_grad
+from minigrad.backends import array_module, device_module
 from minigrad.creation import _shape, finish, place
 from minigrad.ops.inplace import check_writable, write
 from minigrad.tensor import Tensor, device, export, wrap
@@ -110,10 +111,7 @@ def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: devi
     source = generator or default_generator
     wide = target if target in (np.float32, np.float64) else np.dtype(np.float32)
     array = getattr(dispatch.active, kind)(shape, *source.next_call(), wide)
-    if where.type != "cpu":
-        from minigrad.backends import device_module
-
-        array = device_module("cuda").asarray(array)
+    array = device_module(where.type).asarray(array)
     return array if wide == target else array.astype(target)
 
 
@@ -299,7 +297,7 @@ def multinomial(
         picked = [
             np.searchsorted(c, v * c[-1], "right") for c, v in zip(cumulative, u, strict=True)
         ]
-        index = np.minimum(np.stack(picked), (rows > 0).shape[1] - 1)
+        index = np.minimum(np.stack(picked), rows.shape[1] - 1)
     else:
         if num_samples > rows.shape[1] or ((rows > 0).sum(1) < num_samples).any():
             raise RuntimeError(
@@ -343,7 +341,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with exponentially distributed numbers of rate lambd."""
     u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
-    return _fill(self, -np.log1p(-u) / self._array.dtype.type(lambd))
+    return _fill(self, -array_module(u).log1p(-u) / self._array.dtype.type(lambd))
 
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
@@ -363,7 +361,8 @@ def random_(
         array = self._array
         floating = dtypes.category(array.dtype) == dtypes.FLOATING
         high = 2 ** (np.finfo(array.dtype).nmant + 1) if floating else np.iinfo(array.dtype).max
-    return _fill(self, _integers(low, int(high), self._array.shape, generator))
+    values = _integers(low, int(high), self._array.shape, generator)
+    return _fill(self, array_module(self._array).asarray(values))
 
 
 for _function in (uniform_, normal_, exponential_, bernoulli_, random_):

@@ -193,13 +193,14 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Te
     if dim is None:
         input, dim = input.reshape(-1), 0
     n = input._array.shape[normalize_dim(dim, input._array.ndim)]
-    counts = repeats._array if isinstance(repeats, Tensor) else np.asarray(repeats)
+    counts = np.asarray(repeats.tolist() if isinstance(repeats, Tensor) else repeats)
     if counts.ndim and counts.size not in (1, n):
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
             f"{counts.size} and input.size({dim}) = {n}"
         )
-    return input.index_select(dim, wrap(np.repeat(np.arange(n), counts)))
+    xp = array_module(input._array)
+    return input.index_select(dim, wrap(xp.asarray(np.repeat(np.arange(n), counts))))
 
 
 def _triangle(name: str, lower: bool) -> None:
@@ -310,7 +311,7 @@ def pad(
     for i in range(len(pad) // 2):
         dim = input._array.ndim - 1 - i
         index = _padded_positions(input._array.shape[dim], pad[2 * i], pad[2 * i + 1], mode)
-        input = input.index_select(dim, wrap(index))
+        input = input.index_select(dim, wrap(array_module(input._array).asarray(index)))
     return input
 
 

@@ -36,7 +36,7 @@ def _destination(args: tuple, kwargs: dict) -> tuple[np.dtype | None, device | N
             target = value.numpy
         elif isinstance(value, np.dtype):
             target = value
-        elif isinstance(value, str | device) or type(value) is int:
+        elif isinstance(value, str | device | int) and not isinstance(value, bool):
             where = device(value)
         elif isinstance(value, Tensor):
             target, where = value._array.dtype, value.device

@@ -72,8 +72,8 @@ class Put(Op):
     def vjp(ctx: Any, g: Tensor, index: Any, accumulate: bool) -> tuple:
         kept = g
         if not accumulate and ctx.needs[0]:
-            kept = Put.apply(g, wrap(np.zeros_like(g._array, shape=index.shape)), index=index,
-                             accumulate=False)  # fmt: skip
+            zeros = wrap(array_module(index).zeros(index.shape, g._array.dtype))
+            kept = Put.apply(g, zeros, index=index, accumulate=False)
         return (
             kept if ctx.needs[0] else None,
             Take.apply(g, index=index) if ctx.needs[1] else None,
@@ -321,10 +321,10 @@ def parse(self: Tensor, index: Any) -> tuple[tuple, list]:
             basic.append(_slice(item))
             tensors.append(None)
             dim += 1
-        elif isinstance(item, np.ndarray):
+        elif hasattr(item, "dtype"):
             width = _width(item)
             basic += [slice(None)] * width
-            tensors += _positions(item, shape, dim)
+            tensors += _positions(array_module(self._array).asarray(item), shape, dim)
             dim += width
         else:
             _check_position(shape, item, dim)
@@ -395,7 +395,7 @@ def _positions(item: Any, shape: tuple, dim: int) -> list:
     if item.size and (item.min() < -n or item.max() >= n):
         wrong = int(item.max()) if item.max() >= n else int(item.min())
         raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {n}")
-    return [np.where(item < 0, item + n, item)]
+    return [array_module(item).where(item < 0, item + n, item)]
 
 
 def flat_positions(shape: tuple, tensors: list) -> Any:
@@ -494,7 +494,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 @export()
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor at `index`."""
-    flat = np.where(index._array < 0, index._array + input._array.size, index._array)
+    i = index._array
+    flat = array_module(i).where(i < 0, i + input._array.size, i)
     return Take.apply(input, index=flat)
 
 

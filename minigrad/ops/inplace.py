@@ -80,7 +80,7 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
 
 def write(target: Tensor, array: Any) -> None:
     """Copy elements into a tensor's memory and raise its version."""
-    if not target._array.flags.writeable:
+    if not getattr(target._array.flags, "writeable", True):  # CuPy's flags have no such field
         raise RuntimeError(
             "in-place operation on a read-only array: the NumPy array behind this tensor isn't "
             "writeable; clone() it first"

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernels import dispatch
+from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
-from minigrad.tensor import Tensor, export, normalize_dim
+from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 
 def _dtype_name(x: Tensor) -> str:
@@ -54,9 +55,14 @@ class MatMul(Op):
     def vjp(ctx: Any, g: Tensor) -> tuple:
         a, b = ctx.tensors()
         return (
-            MatMul.apply(g, b.mT) if ctx.needs[0] else None,
-            MatMul.apply(a.mT, g) if ctx.needs[1] else None,
+            MatMul.apply(g, transposed(b)) if ctx.needs[0] else None,
+            MatMul.apply(transposed(a), g) if ctx.needs[1] else None,
         )
+
+
+def transposed(x: Tensor) -> Tensor:
+    """x.mT, without the bookkeeping of views where nothing is recorded."""
+    return x.mT if mode.enabled else wrap(x._array.swapaxes(-1, -2))
 
 
 class Linear(Op):
@@ -67,9 +73,13 @@ class Linear(Op):
 
     @staticmethod
     def rule(x: Tensor, weight: Tensor, bias: Tensor) -> None:
-        MatMul.rule(x, weight.detach().t())
+        _same_dtype(x, weight)
         _same_dtype(x, bias)
-        n = weight._array.shape[0]
+        (m, k), (n, features) = x._array.shape, weight._array.shape
+        if k != features:
+            raise RuntimeError(
+                f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {features}x{n})"
+            )
         if bias._array.shape != (n,):
             raise RuntimeError(
                 f"linear: expected a bias of shape [{n}] for a weight of shape "
@@ -85,7 +95,7 @@ class Linear(Op):
         x, weight = ctx.tensors()
         return (
             MatMul.apply(g, weight) if ctx.needs[0] else None,
-            MatMul.apply(g.t(), x) if ctx.needs[1] else None,
+            MatMul.apply(transposed(g), x) if ctx.needs[1] else None,
             g.sum(0) if ctx.needs[2] else None,
         )
 

@@ -19,6 +19,7 @@ from kernels.pointwise import TABLE, Expr
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Node, alias, attach, edge, needs_grad
+from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
 
 Number = bool | int | float
@@ -56,7 +57,8 @@ class PointwiseNode(Node):
         *args, y = values or (None,) * (len(self.steps) + 1)
         if y is not None:
             y = attach(alias(y), self, 0)
-        operands = [*(self._operand(i, v) for i, v in enumerate(args)), y]
+        xp = array_module(g._array)
+        operands = [*(self._operand(i, v, xp) for i, v in enumerate(args)), y]
         results: list[Tensor | None] = []
         for step in self.steps:
             if step is None:
@@ -67,12 +69,12 @@ class PointwiseNode(Node):
             results.append(on_tensors(step.expr)(*inputs, *params))
         return results
 
-    def _operand(self, i: int, value: Any) -> Any:
+    def _operand(self, i: int, value: Any, xp: Any) -> Any:
         if value is None or i in self.op.masks:
             return value
         if isinstance(value, Tensor):
             return value if value._array.dtype == self.dtype else value.to(self.dtype)
-        return wrap(np.asarray(value, self.dtype))
+        return wrap(xp.asarray(value, self.dtype))
 
 
 def raw(value: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
+from minigrad.backends import array_module
 from minigrad.ops.combine import stack
 from minigrad.ops.conv import Pair, pair
 from minigrad.ops.matmul import matmul
@@ -42,7 +43,7 @@ class MaxPool2d(Op):
         shape = ctx.shapes[0]
         if mode.enabled:
             n, c, h, w = shape
-            zeros = wrap(np.zeros((n, c, h * w), g._array.dtype))
+            zeros = wrap(array_module(g._array).zeros((n, c, h * w), g._array.dtype))
             flat = zeros.scatter_add(2, indices.flatten(2), g.flatten(2))
             return (flat.reshape(shape),)
         array = dispatch.active.max_pool2d_backward(
@@ -224,12 +225,12 @@ def _bounds(n: int, out: int) -> list[tuple[int, int]]:
     return [(i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
 
 
-def _averaging(n: int, out: int, dtype: Any) -> Tensor:
-    """The (out, n) matrix that averages each window."""
-    rows = np.zeros((out, n), dtype)
+def _averaging(n: int, out: int, x: Tensor) -> Tensor:
+    """The (out, n) matrix that averages each window, of x's dtype and device."""
+    rows = np.zeros((out, n), x._array.dtype)
     for i, (a, b) in enumerate(_bounds(n, out)):
         rows[i, a:b] = 1 / (b - a)
-    return wrap(rows)
+    return wrap(array_module(x._array).asarray(rows))
 
 
 @export(method=False)
@@ -244,9 +245,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     if h % oh == 0 and w % ow == 0:
         y = avg_pool2d(x, (h // oh, w // ow))
     else:
-        dtype = x._array.dtype
-        rows, columns = _averaging(h, oh, dtype), _averaging(w, ow, dtype)
-        y = matmul(matmul(rows, x), columns.t())
+        y = matmul(matmul(_averaging(h, oh, x), x), _averaging(w, ow, x).t())
     return y if input._array.ndim == 4 else y.squeeze(0)
 
 

@@ -14,6 +14,7 @@ from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, into
+from minigrad.ops.shape import expand_array
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 Dims = int | Sequence[int] | None
@@ -144,10 +145,12 @@ class CumSum(Op):
 
 def spread(g: Tensor, shape: tuple, axes: tuple | None, keepdim: bool) -> Tensor:
     """A reduced tensor expanded to the shape before the reduction."""
+    kept = None
     if axes is not None and not keepdim and g._array.ndim != len(shape):
         kept = tuple([1 if i in axes else n for i, n in enumerate(shape)])
-        g = g.reshape(kept)
-    return g.expand(shape)
+    if not mode.enabled:  # the same without the bookkeeping of views
+        return wrap(expand_array(g._array if kept is None else g._array.reshape(kept), shape))
+    return (g if kept is None else g.reshape(kept)).expand(shape)
 
 
 def axes_of(dim: Any, ndim: int) -> tuple[int, ...] | None:

@@ -9,7 +9,8 @@ import minigrad
 from kernels import dispatch
 from minigrad import backends
 from minigrad.autograd import gradcheck, gradgradcheck
-from tests.engine.samples import SAMPLES, Sample
+from tests.engine.samples import Sample
+from tests.engine.samples_layers import SAMPLES
 
 BACKENDS = [name for name in ("numpy", "numba") if dispatch.installed(name)]
 BY_NAME = [pytest.param(s, id=s.name) for s in SAMPLES]
