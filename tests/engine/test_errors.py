@@ -14,7 +14,7 @@ CASES = {
     "broadcast": (
         lambda: ones(3) + ones(4),
         RuntimeError,
-        r"size of tensor a \(3\) must match the size of tensor b \(4\) at non-singleton dimension 0",
+        r"size of tensor a \(3\) must match the size of tensor b \(4\) at non-singleton dim",
     ),
     "mm": (
         lambda: ones(3, 4) @ ones(3, 4),
@@ -74,7 +74,7 @@ CASES = {
     "cat": (
         lambda: mg.cat([ones(2, 3), ones(2, 4)]),
         RuntimeError,
-        "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for tensor number 1",
+        "match except in dimension 0. Expected size 3 but got size 4 for tensor number 1",
     ),
     "cat_ndim": (
         lambda: mg.cat([ones(2, 3), ones(3)]),
@@ -86,7 +86,7 @@ CASES = {
     "stack": (
         lambda: mg.stack([ones(2, 3), ones(2, 4)]),
         RuntimeError,
-        r"stack expects each tensor to be equal size, but got \[2, 3\] at entry 0 and \[2, 4\] at entry 1",
+        r"to be equal size, but got \[2, 3\] at entry 0 and \[2, 4\] at entry 1",
     ),
     "split": (lambda: ones(7).split([3, 3]), RuntimeError, "sum exactly to 7"),
     "chunk": (lambda: ones(7).chunk(0), RuntimeError, "greater than 0, got: 0"),
