@@ -211,12 +211,13 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -
     if min is None and max is None:
         raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
     if isinstance(min, Tensor) or isinstance(max, Tensor):
-        result = input
+        result = input  # at a bound itself the gradient is the input's
         if min is not None:
-            result = POINTWISE["maximum"](result, min)
-        return into(out, result if max is None else POINTWISE["minimum"](result, max))
-    dtype_probe = [x for x in (min, max) if type(x) is float]
-    if dtype_probe and not input.is_floating_point():
+            result = POINTWISE["where"](POINTWISE["lt"](result, min), min, result)
+        if max is not None:
+            result = POINTWISE["where"](POINTWISE["gt"](result, max), max, result)
+        return into(out, result)
+    if float in (type(min), type(max)) and not input.is_floating_point():
         input = input.to(dtypes.get_default_dtype())
     if min is None:
         return into(out, POINTWISE["clamp_max"](input, params=(max,)))

@@ -1,0 +1,213 @@
+"""Values and gradients where definitions have corners, and random indexing, beside torch."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+torch = pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
+
+EDGES = [-np.inf, -1.5, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 1.5, np.inf]
+FUNCTIONS = {
+    "abs": lambda m, x: x.abs(),
+    "sign": lambda m, x: x.sign(),
+    "relu": lambda m, x: x.relu(),
+    "sqrt": lambda m, x: x.sqrt(),
+    "log": lambda m, x: x.log(),
+    "exp": lambda m, x: x.exp(),
+    "tanh": lambda m, x: x.tanh(),
+    "sigmoid": lambda m, x: x.sigmoid(),
+    "reciprocal": lambda m, x: x.reciprocal(),
+    "round": lambda m, x: x.round(),
+    "floor": lambda m, x: x.floor(),
+    "trunc": lambda m, x: x.trunc(),
+    "frac": lambda m, x: x[1:-1].frac(),
+    "square": lambda m, x: x.square(),
+    "pow0": lambda m, x: x**0,
+    "pow1": lambda m, x: x**1,
+    "pow2": lambda m, x: x**2,
+    "pow_half": lambda m, x: x[5:] ** 0.5,
+    "pow_minus1": lambda m, x: x**-1,
+    "pow_tensor": lambda m, x: x ** m.zeros(10, dtype=x.dtype),
+    "rpow0": lambda m, x: 0.0**x,
+    "clamp": lambda m, x: x.clamp(-1, 1),
+    "clamp_min": lambda m, x: x.clamp(min=0.5),
+    "clamp_tensor": lambda m, x: x.clamp(max=m.ones(10, dtype=x.dtype)),
+    "maximum_tie": lambda m, x: m.maximum(x, x * 1),
+    "maximum": lambda m, x: m.maximum(x, m.ones(10, dtype=x.dtype)),
+    "minimum": lambda m, x: m.minimum(x, m.ones(10, dtype=x.dtype)),
+    "hardtanh": lambda m, x: m.nn.functional.hardtanh(x),
+    "relu6": lambda m, x: m.nn.functional.relu6(x),
+    "leaky_relu": lambda m, x: m.nn.functional.leaky_relu(x, 0.2),
+    "elu": lambda m, x: m.nn.functional.elu(x),
+    "softplus": lambda m, x: m.nn.functional.softplus(x),
+    "logsigmoid": lambda m, x: m.nn.functional.logsigmoid(x),
+    "hardswish": lambda m, x: m.nn.functional.hardswish(x[1:-1]),
+    "hardsigmoid": lambda m, x: m.nn.functional.hardsigmoid(x),
+    "softshrink": lambda m, x: m.nn.functional.softshrink(x),
+    "hardshrink": lambda m, x: m.nn.functional.hardshrink(x),
+    "threshold": lambda m, x: m.nn.functional.threshold(x, 0.5, -7.0),
+    "max_ties": lambda m, x: m.stack([x, x])[:, 1:-1].max(0).values,
+    "max_all_ties": lambda m, x: x[1:-1].abs().max(),
+    "amax_ties": lambda m, x: x[1:-1].abs().amax(),
+    "norm_zero": lambda m, x: (x[1:-1] * 0).norm(),
+    "norm_1": lambda m, x: x[1:-1].norm(1),
+    "prod_zeros": lambda m, x: x[1:-1].prod(),
+    "where_nan": lambda m, x: m.where(x > 0, x.log(), m.zeros(10, dtype=x.dtype)),
+    "logaddexp": lambda m, x: m.logaddexp(x[1:-1], x[1:-1] * 0),
+    "fmod": lambda m, x: m.fmod(x, 1.0),
+    "remainder": lambda m, x: x[1:-1] % 1.0,
+    "atan2": lambda m, x: m.atan2(x[1:-1], x[1:-1] * 0 + 1),
+    "logsumexp_inf": lambda m, x: m.logsumexp(x[:-1], 0),
+    "softmax_minus_inf": lambda m, x: x[:-1].softmax(0),
+    "log_softmax_minus_inf": lambda m, x: x[:-1].log_softmax(0)[1:],
+    "smooth_l1": lambda m, x: m.nn.functional.smooth_l1_loss(
+        x[1:-1], x[1:-1] * 0, reduction="none"
+    ),
+    "huber": lambda m, x: m.nn.functional.huber_loss(x[1:-1], x[1:-1] * 0, reduction="none"),
+    "l1": lambda m, x: m.nn.functional.l1_loss(x[1:-1], x[1:-1] * 0, reduction="none"),
+    "bce_logits": lambda m, x: m.nn.functional.binary_cross_entropy_with_logits(
+        x[1:-1], x[1:-1] * 0 + 1, reduction="none"
+    ),
+    "bce_bounds": lambda m, x: m.nn.functional.binary_cross_entropy(
+        x[5:8], m.ones(3, dtype=x.dtype), reduction="none"
+    ),
+    "nan_to_num": lambda m, x: m.nan_to_num(x, posinf=5.0),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_corners_match_torch(name):
+    results = []
+    for m in (mg, torch):
+        x = m.tensor(EDGES, dtype=m.float64, requires_grad=True)
+        y = FUNCTIONS[name](m, x)
+        y.sum().backward()
+        results.append((y.detach().numpy(), x.grad.numpy()))
+    (ours, our_grad), (theirs, their_grad) = results
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    np.testing.assert_allclose(our_grad, their_grad, rtol=1e-7)  # torch's 1/6 is a float32
+
+
+def _random_index(rng: random.Random, shape: tuple[int, ...]):
+    """A random index as a function of the module: the same choices for minigrad and torch."""
+    parts, dims, ellipsis = [], list(shape), False
+    while dims and rng.random() < 0.85:
+        n = dims.pop(0)
+        kind = rng.choice(["int", "slice", "none", "ellipsis", "list", "tensor", "mask", "grid"])
+        if kind == "ellipsis" and not ellipsis:
+            parts.append(lambda m: ...)
+            ellipsis = True
+            dims = dims[rng.randrange(len(dims) + 1) :]
+        elif kind == "none":
+            parts.append(lambda m: None)
+            dims.insert(0, n)
+        elif kind == "int":
+            parts.append(lambda m, v=rng.randrange(-n, n): v)
+        elif kind == "list":
+            parts.append(lambda m, v=[rng.randrange(n) for _ in range(2)]: v)
+        elif kind == "tensor":
+            parts.append(lambda m, v=[rng.randrange(-n, n) for _ in range(2)]: m.tensor(v))
+        elif kind == "grid":
+            parts.append(lambda m, v=[[rng.randrange(n)], [rng.randrange(n)]]: m.tensor(v))
+        elif kind == "mask":
+            v = [i < 2 for i in range(n)]
+            rng.shuffle(v)
+            parts.append(lambda m, v=v: m.tensor(v))
+        else:
+            a, b = sorted(rng.randrange(n + 1) for _ in range(2))
+            parts.append(lambda m, v=slice(a, b, rng.choice([1, 2])): v)
+    return lambda m: tuple(p(m) for p in parts)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_indexing_matches_torch(seed):
+    """Reading with gradient, and writing, through random mixtures of every kind of index."""
+    rng = random.Random(seed)
+    shape = tuple(rng.choice([2, 3, 4]) for _ in range(rng.choice([1, 2, 3, 4])))
+    values = np.random.default_rng(seed).standard_normal(shape)
+    index = _random_index(rng, shape)
+    x, y = (m.tensor(values, requires_grad=True) for m in (mg, torch))
+    ours, theirs = x[index(mg)], y[index(torch)]
+    assert tuple(ours.shape) == tuple(theirs.shape)
+    np.testing.assert_array_equal(ours.detach(), theirs.detach())
+    weight = np.random.default_rng(seed + 1).standard_normal(tuple(theirs.shape))
+    (ours * mg.tensor(weight)).sum().backward()
+    (theirs * torch.tensor(weight)).sum().backward()
+    np.testing.assert_allclose(x.grad, y.grad)
+    a, b = mg.tensor(values), torch.tensor(values)
+    a[index(mg)] = 7.0
+    b[index(torch)] = 7.0
+    np.testing.assert_array_equal(a, b)
+
+
+MISCELLANEOUS = {
+    "unique": lambda m: m.unique(m.tensor([3, 1, 3, 2]), return_inverse=True, return_counts=True),
+    "unique_rows": lambda m: m.unique(m.tensor([[1, 2], [1, 2], [0, 1]]), dim=0),
+    "searchsorted": lambda m: m.searchsorted(m.tensor([1.0, 2, 3]), m.tensor([0.5, 2.0, 9.0])),
+    "bincount": lambda m: m.bincount(m.tensor([0, 2, 2]), minlength=5),
+    "histc": lambda m: m.histc(m.tensor([0.0, 1, 1, 2]), bins=3),
+    "isclose": lambda m: m.isclose(m.tensor([1.0, 2, np.inf]), m.tensor([1.0, 2.1, np.inf])),
+    "heaviside": lambda m: m.heaviside(m.tensor([-1.0, 0, 1]), m.tensor(0.5)),
+    "var_mean": lambda m: m.var_mean(m.tensor([1.0, 2, 4])),
+    "std_mean": lambda m: m.std_mean(m.tensor([[1.0, 2], [4, 8]]), dim=1),
+    "median": lambda m: m.median(m.tensor([3.0, 1, 2, 4])),
+    "sort_bool_stable": lambda m: m.sort(m.tensor([2, 1, 2, 1]), descending=True, stable=True),
+    "topk_smallest": lambda m: m.topk(m.tensor([3.0, 1, 2]), 2, largest=False),
+    "nonzero_tuple": lambda m: m.nonzero(m.tensor([[0, 1], [1, 0]]), as_tuple=True),
+    "where_one": lambda m: m.where(m.tensor([False, True])),
+    "broadcast_tensors": lambda m: m.broadcast_tensors(m.ones(2, 1), m.ones(3)),
+    "cartesian_prod": lambda m: m.cartesian_prod(m.tensor([1, 2]), m.tensor([3, 4])),
+    "hstack": lambda m: m.hstack([m.ones(2), m.zeros(1)]),
+    "vstack": lambda m: m.vstack([m.ones(2), m.zeros(2)]),
+    "tensor_split": lambda m: m.tensor_split(m.arange(7), 3),
+    "max_named": lambda m: m.max(m.tensor([[1.0, 5], [7, 2]]), dim=1),
+    "prod_int": lambda m: m.prod(m.tensor([2, 3])),
+    "one_hot": lambda m: m.nn.functional.one_hot(m.tensor([0, 2])),
+    "round_decimals": lambda m: m.round(m.tensor([1.234, 5.678]), decimals=1),
+    "logit": lambda m: m.logit(m.tensor([0.2, 0.7])),
+    "div_trunc": lambda m: m.div(m.tensor([-7, 7]), 2, rounding_mode="trunc"),
+    "floor_divide_int": lambda m: m.tensor([-7, 7]) // 2,
+    "remainder_int": lambda m: m.tensor([-7, 7]) % 3,
+    "bitwise": lambda m: (
+        m.tensor([6, 3]) & 5,
+        m.tensor([6, 3]) | 1,
+        m.tensor([6]) ^ 3,
+        ~m.tensor([6]),
+    ),
+    "shifts": lambda m: (m.tensor([6]) << 2, m.tensor([6]) >> 1),
+    "logical": lambda m: m.tensor([True, False]) & m.tensor([True, True]),
+    "float_power": lambda m: m.float_power(m.tensor([2.0]), 3),
+    "max_pool_indices": lambda m: m.nn.functional.max_pool2d(
+        m.arange(16.0).reshape(1, 1, 4, 4), 2, return_indices=True
+    ),
+    "take_along_dim": lambda m: m.take_along_dim(
+        m.tensor([[1, 2], [3, 4]]), m.tensor([[0], [1]]), 1
+    ),
+    "scatter_value": lambda m: m.zeros(2, 3).scatter_(1, m.tensor([[2], [0]]), 5.0),
+    "index_fill": lambda m: m.zeros(3, 2).index_fill_(0, m.tensor([0, 2]), 4.0),
+    "addmv": lambda m: m.addmv(m.ones(2), m.ones(2, 3), m.ones(3)),
+    "empty_matmul": lambda m: m.ones(2, 0) @ m.ones(0, 3),
+    "empty_sum": lambda m: (m.ones(0, 3).sum(0), m.ones(0).prod(), m.ones(0, 2).cumsum(0)),
+    "empty_mean": lambda m: m.ones(0).mean(),
+    "out": lambda m: m.add(m.ones(2), 1, out=m.zeros(2)),
+    "T_property": lambda m: m.arange(6).reshape(2, 3).T,
+    "movedim": lambda m: m.movedim(m.zeros(2, 3, 4), (0, 1), (2, 0)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MISCELLANEOUS)
+def test_results_match_torch(name):
+    ours, theirs = MISCELLANEOUS[name](mg), MISCELLANEOUS[name](torch)
+    ours = ours if isinstance(ours, tuple | list) else (ours,)
+    theirs = theirs if isinstance(theirs, tuple | list) else (theirs,)
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.dtype.name == str(b.dtype).removeprefix("torch.")
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6)
+        assert tuple(a.shape) == tuple(b.shape)
