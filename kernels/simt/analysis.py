@@ -29,7 +29,7 @@ def is_pure_call(program: Program, node: ast.Call) -> bool:
         return False
     label = getattr(value, "__name__", "")
     module = getattr(value, "__module__", "") or ""
-    if "atomic" in label or "atomic" in module:
+    if "atomic" in name or "atomic" in label or "atomic" in module:
         return False
     return module.startswith(("numba.core.types", "math", "numpy", "kernels.simt.devlib")) or (
         library.replacement(value) is not value or module == "builtins"

@@ -282,7 +282,10 @@ def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
         if isinstance(array, ast.Name) and array.id in norm.program.arrays:
             space = "shared"
     function = library.function(name, space)
-    return _plain(norm, node, load(norm.program.extern(function, name)))
+    label = norm.program.extern(function, name if space == "global" else f"own_{name}")
+    if space == "shared":
+        norm.program.ordered.add(label)
+    return _plain(norm, node, load(label))
 
 
 def _grid(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:

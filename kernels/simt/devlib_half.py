@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from llvmlite import binding, ir
-from numba.core import types
+from numba.core import config, types
 from numba.core.errors import TypingError
 from numba.core.imputils import impl_ret_borrowed
 from numba.core.typeconv import Conversion
@@ -27,7 +27,11 @@ from kernels.simt.devlib_math import named
 
 
 def has_half_instructions() -> bool:
-    """Whether this CPU converts float16 itself."""
+    """Whether Numba compiles for a CPU that converts float16 itself."""
+    if config.CPU_FEATURES is not None:
+        return "+f16c" in config.CPU_FEATURES
+    if config.CPU_NAME == "generic":
+        return False
     if platform.machine().lower() in ("arm64", "aarch64"):
         return True
     return bool(binding.get_host_cpu_features().get("f16c"))

@@ -32,7 +32,9 @@ from .fission import (
 from .nodes import defined, expressions, names, statements, used
 from .program import ArrayDecl, Program, importable
 from .ranges import Ranges
-from .storage import Storage
+from .rowemit import RowEmitter
+from .rows import RowPlan, RowPlanner
+from .storage import Storage, assign_storage
 from .writer import Expressions, Statements, Writer
 
 SPIN_LIMIT = 1 << 28
@@ -64,22 +66,111 @@ class Emitter:
         self.variables = set(self.facts.defs) - self.facts.scalars
         self.whole_grid = self.program.cooperative
         self.declared: set[str] = set()
+        self._plan_rows()
         self.expressions.private = self._private_arrays()
         if self.whole_grid:
             self.program.externs["_empty"] = np.empty
         if self.program.checked:
             self.expressions.marked = self._tracked_arrays()
 
-    def _private_arrays(self) -> set[str]:
-        """Local arrays that are used in more than one region, so need an element a thread."""
-        private = set()
+    def _plan_rows(self) -> None:
+        """Decide for every region how its rows of threads run."""
+        seed = {"_tx"} | self.storage.slots
+        seed |= {a.name for a in self.program.arrays.values() if a.space == "local"}
+        self.planner = RowPlanner(
+            self.program, self.kinds, self.ranges, seed, set(self.storage.slots)
+        )
+        self.plans: dict[int, tuple[RowPlan, Storage]] = {}
+        self.plain: dict[int, tuple[RowPlan, Storage]] = {}
+        for item in walk(self.items):
+            if isinstance(item, Region):
+                item.body = self._without_unread(item.body)
+                if not item.body:
+                    continue
+                body = [*self._rebuilt_before(item.body), *item.body]
+                self.plain[id(item)] = self._stored(self.planner.plain(body))
+                plan = None if self.program.checked else self.planner.plan(body)
+                stored = self._stored(plan) if plan is not None else None
+                if stored is None or not self._holds_numbers(stored[1]):
+                    simple = not self.program.checked
+                    stored = self._stored(self.planner.simple(body)) if simple else None
+                if stored is not None and self._holds_numbers(stored[1]):
+                    self.plans[id(item)] = stored
+
+    def _without_unread(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """`body` without the assignments that only other regions need, and compute again."""
+        while True:
+            read = set().union(*(used(s) for s in statements(body)))
+            kept = [
+                s
+                for s in body
+                if not isinstance(s, ast.Assign)
+                or defined(s) not in self.storage.rebuilt
+                or defined(s) in read
+            ]
+            if len(kept) == len(body):
+                return kept
+            body = kept
+
+    def _stored(self, plan: RowPlan) -> tuple[RowPlan, Storage]:
+        storage = assign_storage(self.program, plan.facts, plan.items, [], self.kinds)
+        storage.slots -= self.storage.slots
+        for name in self.storage.slots:
+            storage.rebuilt.pop(name, None)
+            for names_ in storage.zeroed.values():
+                names_.discard(name)
+        return plan, storage
+
+    def _holds_numbers(self, storage: Storage) -> bool:
+        return all(
+            isinstance(self.kinds.get(n), types.Number | types.Boolean) for n in storage.slots
+        )
+
+    def _rebuilt_before(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The assignments that compute again what a region reads from outside, in order."""
+        order: list[str] = []
+
+        def need(name: str) -> None:
+            stmt = self.storage.rebuilt.get(name)
+            if stmt is not None and name not in order:
+                for other in sorted(names(stmt.value) & self.variables):
+                    need(other)
+                order.append(name)
+
+        for name in sorted(exposure(body, self.variables)[0]):
+            need(name)
+        return [self.storage.rebuilt[name] for name in order]
+
+    def _private_arrays(self) -> dict[str, str]:
+        """Local arrays with an element a thread: those that live across regions, and those of
+        regions whose innermost loop is over threads."""
+        private = {}
         for name, array in self.program.arrays.items():
             if array.space != "local":
                 continue
             users = [i for i in walk(self.items) if name in _names_of(i)]
             if len(users) > 1 or any(getattr(i, "in_loop", True) for i in users):
-                private.add(name)
+                private[name] = "_t"
+            elif users and id(users[0]) in self.plans:
+                plan = self.plans[id(users[0])][0]
+                if plan.lifted or all(
+                    getattr(s, "unroll", False)
+                    for s in statements(plan.body)
+                    if isinstance(s, ast.For | ast.While)
+                ):
+                    private[name] = "_tx"
         return private
+
+    def needs_order(self, body: list[ast.stmt]) -> bool:
+        """Whether threads must run `body` one after the other."""
+        if self.program.checked:
+            return True
+        shared_state = self.program.ordered | {
+            a.name
+            for a in self.program.arrays.values()
+            if a.space == "local" and a.name not in self.expressions.private
+        }
+        return any(names(e) & shared_state for s in statements(body) for e in expressions(s))
 
     def _tracked_arrays(self) -> set[str]:
         """Shared arrays that are only ever indexed element by element."""
@@ -167,6 +258,11 @@ class Emitter:
             if array.shape is None:
                 self._declare_dynamic(array)
                 continue
+            if self.expressions.private.get(array.name) == "_tx":
+                shape = (*array.shape, program.block[0])
+                dtype = self.dtype_name(array.dtype)
+                writer.line(f"{array.name} = _stack_array({shape!r}, {dtype})")
+                continue
             private = array.name in self.expressions.private
             name = f"_all_{array.name}" if self.whole_grid and not private else array.name
             writer.line(f"{name} = {self.memory(array.shape, private, array.dtype)}")
@@ -181,6 +277,13 @@ class Emitter:
                     " across a barrier; only numbers and views of arrays can be"
                 )
             writer.line(f"_s_{name} = {self.memory((), True, kind)}")
+        row_slots = {n for _, storage in self._all_plans() for n in storage.slots}
+        for name in sorted(row_slots):
+            dtype = self.dtype_name(self.kinds[name])
+            writer.line(f"_r_{name} = _stack_array({program.block[0]}, {dtype})")
+
+    def _all_plans(self) -> list[tuple[RowPlan, Storage]]:
+        return [*self.plans.values(), *self.plain.values()]
 
     def _declare_dynamic(self, array: ArrayDecl) -> None:
         """Every dynamic shared array of a block begins at the same address, as on CUDA."""
@@ -237,30 +340,36 @@ class Emitter:
 
     def write_MaskIf(self, item: MaskIf) -> None:
         line = self.writer.line
-        line(f"_any_{item.taken} = False")
-        if item.other:
-            line(f"_any_{item.other} = False")
+        for mask in filter(None, (item.taken, item.other)):
+            line(f"_any_{mask} = False")
+            line(f"_all_{mask} = True")
         with self.thread_loop(None, names(item.test)):
             test = f"bool({self.expressions.text(item.test)})"
             present = f"_s_{item.mask}[_u(_t)] and " if item.mask else ""
             line(f"_s_{item.taken}[_u(_t)] = {present}{test}")
-            with self.writer.block(f"if _s_{item.taken}[_u(_t)]:"):
-                line(f"_any_{item.taken} = True")
+            self._note(item.taken)
             if item.other:
                 line(f"_s_{item.other}[_u(_t)] = {present}not _s_{item.taken}[_u(_t)]")
-                with self.writer.block(f"if _s_{item.other}[_u(_t)]:"):
-                    line(f"_any_{item.other} = True")
+                self._note(item.other)
         with self.writer.block(f"if _any_{item.taken}:"):
             self.write(item.body)
         if item.other:
             with self.writer.block(f"if _any_{item.other}:"):
                 self.write(item.orelse)
 
+    def _note(self, mask: str) -> None:
+        """Whether any, and whether all threads are in `mask`."""
+        with self.writer.block(f"if _s_{mask}[_u(_t)]:"):
+            self.writer.line(f"_any_{mask} = True")
+        with self.writer.block("else:"):
+            self.writer.line(f"_all_{mask} = False")
+
     def write_MaskWhile(self, item: MaskWhile) -> None:
         line, mask = self.writer.line, f"_s_{item.taken}[_u(_t)]"
         with self.thread_loop(None, set()):
             line(f"{mask} = {f'_s_{item.mask}[_u(_t)]' if item.mask else 'True'}")
         with self.writer.block("while True:"):
+            line(f"_all_{item.taken} = False")
             self.write(item.pre)
             line(f"_any_{item.taken} = False")
             with self.thread_loop(item.taken, names(item.test)):
@@ -282,40 +391,53 @@ class Emitter:
         return _ThreadLoop(self, mask, reads)
 
     def write_Region(self, item: Region) -> None:
-        body = self._without_unread(item.body)
-        if not body:
+        if not item.body:
             return
-        exposed, written, certain = exposure(body, self.variables)
-        slots = self.storage.slots
-        reads = (exposed | (written - certain)) & (slots | exposed)
         self.writer.line(f"# threads, from line {item.line}")
-        with self.thread_loop(item.mask, reads - self.storage.zeroed.get(id(item), set())):
-            for name in sorted(self.storage.zeroed.get(id(item), ())):
-                self.writer.line(f"{name} = {self.zero(name)}")
-            mark = len(self.writer.lines)
-            self.expressions.views.clear()
-            self.statements.write(body)
-            for view in sorted(self.expressions.views):
-                dims = ", ".join(":" for _ in self.program.arrays[view].shape)
-                text = "    " * self.writer.depth + f"_view_{view} = {view}[{dims}, _u(_t)]"
-                self.writer.lines.insert(mark, text)
-            for name in sorted(written & slots):
-                self.writer.line(f"_s_{name}[_u(_t)] = {name}")
+        fast = self.plans.get(id(item))
+        if item.mask is None and fast is not None:
+            self._rows(*fast, None)
+        elif fast is not None and (item.in_loop or fast[0].lifted):
+            with self.writer.block(f"if _all_{item.mask}:"):
+                self._rows(*fast, None)
+            with self.writer.block("else:"):
+                self._rows(*self.plain[id(item)], item.mask)
+        else:
+            self._rows(*self.plain[id(item)], item.mask)
 
-    def _without_unread(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """`body` without the assignments that only other regions need, and compute again."""
-        while True:
-            read = set().union(*(used(s) for s in statements(body)))
-            kept = [
-                s
-                for s in body
-                if not isinstance(s, ast.Assign)
-                or defined(s) not in self.storage.rebuilt
-                or defined(s) in read
-            ]
-            if len(kept) == len(body):
-                return kept
-            body = kept
+    def _rows(self, plan: RowPlan, storage: Storage, mask: str | None) -> None:
+        """Loops over the rows of a block, each run as `plan` says."""
+        writer, depth = self.writer, self.writer.depth
+        self.open_rows()
+        x = self.program.block[0]
+        if plan.lanes < x:
+            writer.line(f"for _x0 in range(0, {x}, {plan.lanes}):")
+            writer.depth += 1
+        RowEmitter(self, plan, storage, mask).write(plan.items)
+        writer.depth = depth
+
+    def open_rows(self) -> None:
+        """Enter the loops over the blocks (under grid barriers) and over y and z."""
+        writer = self.writer
+        _, y, z = self.program.block
+        if self.whole_grid:
+            self.enter_block()
+        for name, size in (("_tz", z), ("_ty", y)):
+            if size == 1:
+                writer.line(f"{name} = 0")
+                continue
+            writer.line(f"for {name} in range({size}):")
+            writer.depth += 1
+
+    def row_range(self, lanes: int) -> tuple[str, str]:
+        """Where a row of threads begins and ends in x."""
+        x = self.program.block[0]
+        return ("0", str(x)) if lanes >= x else ("_x0", f"_x0 + {lanes}")
+
+    def linear(self) -> str:
+        """The position of a thread among all that have slots."""
+        linear = ast.unparse(calls.linear_thread(self.program))
+        return f"_block * {self.program.threads} + {linear}" if self.whole_grid else linear
 
     def zero(self, name: str) -> str:
         kind = self.kinds.get(name, types.intp)
@@ -355,19 +477,10 @@ class _ThreadLoop:
     def __enter__(self) -> None:
         emitter, writer = self.emitter, self.emitter.writer
         self.depth = writer.depth
-        x, y, z = emitter.program.block
-        if emitter.whole_grid:
-            emitter.enter_block()
-        for name, size in (("_tz", z), ("_ty", y), ("_tx", x)):
-            if size == 1 and name != "_tx":
-                writer.line(f"{name} = 0")
-                continue
-            writer.line(f"for {name} in range({size}):")
-            writer.depth += 1
-        linear = ast.unparse(calls.linear_thread(emitter.program))
-        if emitter.whole_grid:
-            linear = f"_block * {emitter.program.threads} + {linear}"
-        writer.line(f"_t = {linear}")
+        emitter.open_rows()
+        writer.line(f"for _tx in range({emitter.program.block[0]}):")
+        writer.depth += 1
+        writer.line(f"_t = {emitter.linear()}")
         if self.mask:
             writer.line(f"if _s_{self.mask}[_u(_t)]:")
             writer.depth += 1
@@ -420,6 +533,7 @@ def module_text(
         "",
         "from numba.core.types import int64 as _int64",
         "from kernels.simt.checks import record as _record",
+        "from kernels.simt.codegen import ThreadLoops as _ThreadLoops",
         *CHECKS[: 3 * program.checked],
         "from kernels.simt.memory import stack_array as _stack_array",
         "from kernels.simt.memory import view_bytes as _view_bytes",
@@ -434,7 +548,7 @@ def module_text(
     for text in devices:
         bounds = ", boundscheck=True" if program.checked else ""
         lines += ["", f"@_njit({options}{bounds})", text, ""]
-    lines += ["", f"@_njit({options})", function]
+    lines += ["", f"@_njit({options}, pipeline_class=_ThreadLoops)", function]
     return "\n".join(lines), given
 
 

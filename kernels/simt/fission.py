@@ -216,7 +216,8 @@ def walk(items: list[Item]):
     """Every item, outer before inner."""
     for item in items:
         yield item
-        for name in ("pre", "body", "orelse"):
-            inner = getattr(item, name, None)
-            if isinstance(item, BlockIf | BlockFor | BlockWhile | MaskIf | MaskWhile) and inner:
+        for inner in vars(item).values():
+            if isinstance(inner, Item):
+                yield inner
+            elif isinstance(inner, list) and inner and isinstance(inner[0], Item):
                 yield from walk(inner)

@@ -6,7 +6,6 @@ they are recorded. Names and arguments are numba.cuda's.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import time
@@ -36,8 +35,10 @@ class Stream:
         """Call `callback(stream, status, arg)` after the work so far, that is, now."""
         callback(self, 0, arg)
 
-    def async_done(self) -> asyncio.Future:
+    def async_done(self) -> Any:
         """An awaitable that is ready when the work so far is done."""
+        import asyncio  # 40 ms that few programs need
+
         future = asyncio.get_running_loop().create_future()
         future.set_result(self)
         return future

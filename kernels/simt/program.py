@@ -47,6 +47,8 @@ class Program:
     externs: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     cooperative: bool = False
+    #: functions that threads of a block must call one after the other
+    ordered: set[str] = field(default_factory=set)
     places: dict[tuple, str] = field(default_factory=dict)  # where shared arrays are declared
     taken: set[str] = field(default_factory=set)
 

@@ -169,6 +169,28 @@ class Ranges:
                 return self._call(name, args)
         return False
 
+    def positive(self, node: ast.expr) -> bool:
+        """Whether `node`, an integer expression, is proven to be >= 1."""
+        match node:
+            case ast.Constant(value=value):
+                return type(value) is int and value > 0
+            case ast.Name(id=name):
+                if name in GRID:
+                    return True
+                sites = self.facts.defs.get(name, [])
+                return (
+                    len(sites) == 1
+                    and isinstance(sites[0].stmt, ast.Assign)
+                    and self.positive(sites[0].stmt.value)
+                )
+            case ast.BinOp(left=a, op=ast.Mult(), right=b):
+                return self.positive(a) and self.positive(b)
+            case ast.BinOp(left=a, op=ast.Add(), right=b):
+                if self.positive(a):
+                    return self.nonnegative(b)
+                return self.positive(b) and self.nonnegative(a)
+        return False
+
     def _under(self, test: ast.expr, holds: bool, node: ast.expr) -> bool:
         self.assumed.append(self.shown(test, holds))
         fine = self.nonnegative(node)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from numba.core import types
 
 from .checks import ENDLESS, RAISED
+from .codegen import UNROLLED
 from .nodes import Loop, call, load, names
 from .program import Program
 from .ranges import Ranges
@@ -44,7 +45,7 @@ class Expressions(ast.NodeTransformer):
 
     def __init__(self, program: Program, kinds: dict[str, types.Type], ranges: Ranges) -> None:
         self.program, self.kinds, self.ranges = program, kinds, ranges
-        self.private: set[str] = set()  # local arrays with an element a thread
+        self.private: dict[str, str] = {}  # local arrays with an element a thread: its index
         self.views: set[str] = set()  # private arrays that are needed as a whole
         self.marked: set[str] = set()  # shared arrays whose writes are tracked (checked mode)
         self.sites: list[tuple[str, int, int]] = []  # (array, dimensions, line) of checked accesses
@@ -81,7 +82,9 @@ class Expressions(ast.NodeTransformer):
             return self.checked(node, base, parts, whole)
         index = [self.index(part) for part in parts]
         if whole and not any(isinstance(part, ast.Slice) for part in parts):
-            return self.subscript(load(base.id), [*index, call("_u", load("_t"))], node.ctx)
+            return self.subscript(
+                load(base.id), [*index, call("_u", load(self.private[base.id]))], node.ctx
+            )
         return self.subscript(self.visit(base), index, node.ctx)
 
     def is_position(self, part: ast.expr) -> bool:
@@ -95,7 +98,7 @@ class Expressions(ast.NodeTransformer):
         array = load(base.id) if whole else self.visit(clone(base))
         index = [call("_int64", self.visit(clone(part))) for part in parts]
         if whole:
-            index.append(load("_t"))
+            index.append(load(self.private[base.id]))
         key = self.site(ast.unparse(base), len(parts), node)
         where = [load("_error"), ast.Constant(key), load("_block"), load("_t")]
         place = call("_place", array, ast.Tuple(index, ast.Load()), *where)
@@ -112,7 +115,7 @@ class Expressions(ast.NodeTransformer):
         return len(self.sites) - 1
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        atomic = isinstance(node.func, ast.Name) and node.func.id.startswith("_atomic_")
+        atomic = isinstance(node.func, ast.Name) and "atomic_" in node.func.id
         if not (atomic and self.program.checked and isinstance(node.args[0], ast.Name)):
             self.generic_visit(node)
             return node
@@ -170,7 +173,11 @@ class Statements:
                 assumed.pop()
 
     def write_For(self, stmt: ast.For) -> None:
-        with self.writer.block(f"for {stmt.target.id} in {self.expressions.text(stmt.iter)}:"):
+        counter, values = stmt.target.id, self.expressions.text(stmt.iter)
+        unroll = getattr(stmt, "unroll", False)
+        with self.writer.block(f"for {UNROLLED if unroll else ''}{counter} in {values}:"):
+            if unroll:
+                self.writer.line(f"{counter} = {UNROLLED}{counter}")
             self.write(stmt.body)
 
     def write_Loop(self, stmt: Loop) -> None:

@@ -1,0 +1,143 @@
+"""What LLVM is told about thread loops.
+
+The threads of a block are independent between two barriers, so a loop over them may be vectorised
+without looking for aliases; and it must not be unrolled before the vectoriser has seen it. Numba has
+no way to say so. This pipeline differs from Numba's own in one step: after lowering, loops that
+count with `_tx` get the metadata that says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llvmlite import ir
+from llvmlite.ir.values import MDValue
+from numba.core import ir as numba_ir
+from numba.core.analysis import compute_cfg_from_blocks
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.lowering import Lower
+from numba.core.typed_passes import BaseNativeLowering, NativeLowering
+
+THREAD_LOOP = "_tx"  # counts a loop over threads ...
+ORDERED_LOOP = "_sx"  # ... unless it is set from this: threads that must run one by one
+UNROLLED = "_k_"  # begins the counter of a loop that is to be unrolled
+_I32 = ir.IntType(32)
+
+
+class _Distinct(MDValue):
+    """A metadata node of its own identity, which may refer to itself."""
+
+    def descr(self, buf: list[str]) -> None:
+        operands = ", ".join(
+            op.get_reference() if isinstance(op, MDValue | ir.MetaDataString) else str(op)
+            for op in self.operands
+        )
+        buf += ["distinct !{ ", operands, " }", "\n"]
+
+
+def _node(module: ir.Module, *operands: object) -> _Distinct:
+    return _Distinct(module, operands, name=str(len(module.metadata)))
+
+
+def _property(module: ir.Module, name: str, *values: ir.Constant) -> MDValue:
+    return module.add_metadata([ir.MetaDataString(module, name), *values])
+
+
+class ThreadLoopLower(Lower):
+    """Numba's lowering, then metadata on the loops over threads."""
+
+    def lower_function_body(self):
+        self.owner: dict[str, int] = {}
+        entry = super().lower_function_body()
+        self._annotate()
+        return entry
+
+    def lower_block(self, block) -> None:
+        before = {b.name for b in self.function.blocks}
+        label = next(k for k, b in self.blocks.items() if b is block)
+        super().lower_block(block)
+        self.owner[self.blkmap[label].name] = label
+        for made in self.function.blocks:
+            if made.name not in before:
+                self.owner[made.name] = label
+
+    def _annotate(self) -> None:
+        loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
+        for loop in self._counted_by(loops, lambda name: name.startswith(UNROLLED)):
+            self._describe(loop, [_property(self.module, "llvm.loop.unroll.full")])
+        ordered = {loop.header for loop in self._counted_by(loops, ORDERED_LOOP.__eq__)}
+        for loop in self._counted_by(loops, THREAD_LOOP.__eq__):
+            if loop.header in ordered:
+                continue
+            group = _node(self.module)
+            properties = [
+                _property(self.module, "llvm.loop.unroll.disable"),
+                _property(self.module, "llvm.loop.parallel_accesses", group),
+            ]
+            self._describe(loop, properties)
+            for block in self._blocks_of(loop):
+                for instruction in block.instructions:
+                    if _touches_an_array(instruction):
+                        instruction.set_metadata("llvm.access.group", group)
+
+    def _blocks_of(self, loop) -> list[ir.Block]:
+        return [b for b in self.function.blocks if self.owner.get(b.name) in loop.body]
+
+    def _describe(self, loop, properties: list[MDValue]) -> None:
+        """Attach properties to the branches that lead back to the loop's header."""
+        loop_id = _node(self.module)
+        loop_id.operands = (loop_id, *properties)
+        for block in self._blocks_of(loop):
+            end = block.terminator
+            if isinstance(end, ir.Branch) and end.operands[0] is self.blkmap[loop.header]:
+                end.set_metadata("llvm.loop", loop_id)
+
+    def _counted_by(self, loops: list, wanted: Callable[[str], bool]) -> list:
+        """The innermost loop around each assignment to a counter that is `wanted`."""
+        found = {}
+        for label, block in self.blocks.items():
+            counts = any(
+                isinstance(s, numba_ir.Assign) and wanted(s.target.name.split(".")[0])
+                for s in block.body
+            )
+            around = [loop for loop in loops if label in loop.body]
+            if counts and around:
+                loop = min(around, key=lambda loop: len(loop.body))
+                found[loop.header] = loop
+        return list(found.values())
+
+
+def _touches_an_array(instruction: ir.Instruction) -> bool:
+    """Whether this is a load or store of array data, and not of one of Numba's own variables."""
+    if isinstance(instruction, ir.LoadInstr):
+        pointer = instruction.operands[0]
+    elif isinstance(instruction, ir.StoreInstr):
+        pointer = instruction.operands[1]
+    else:
+        return False
+    while isinstance(pointer, ir.GEPInstr | ir.CastInstr):
+        pointer = pointer.operands[0]
+    return isinstance(pointer, ir.instructions.ExtractValue)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class ThreadLoopLowering(BaseNativeLowering):
+    _name = "simt_native_lowering"
+
+    @property
+    def lowering_class(self) -> type:
+        return ThreadLoopLower
+
+
+class ThreadLoops(CompilerBase):
+    """Numba's nopython pipeline with `ThreadLoopLowering`."""
+
+    def define_pipelines(self) -> list:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state, name="simt")
+        passes.passes = [
+            (ThreadLoopLowering, text) if step is NativeLowering else (step, text)
+            for step, text in passes.passes
+        ]
+        passes.finalize()
+        return [passes]

@@ -1,0 +1,260 @@
+"""Code for one row of threads: the loops over x, and what is common to the row around them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from .affine import Affine
+from .analysis import exposure
+from .fission import BlockFor, BlockIf, BlockWhile, Item, Region, Scalars
+from .nodes import defined, names, statements
+from .rows import GuardIf, RowPlan, constant_ends
+from .storage import Storage
+from .webs import clone
+
+if TYPE_CHECKING:
+    from .emit import Emitter
+
+_MOST_CHECKS = 16  # comparisons that may decide whether a row needs its guards
+
+
+class RowEmitter:
+    """Writes the pieces of a RowPlan. `mask` names the block's threads that take part."""
+
+    def __init__(self, emitter: Emitter, plan: RowPlan, storage: Storage, mask: str | None) -> None:
+        self.emitter, self.plan, self.storage, self.mask = emitter, plan, storage, mask
+        self.writer, self.expressions = emitter.writer, emitter.expressions
+        self.variables = set(plan.facts.defs) - plan.facts.scalars
+        self.known = self.variables | emitter.storage.slots
+        self.ordered = emitter.needs_order(plan.body)
+
+    def write(self, items: list[Item]) -> None:
+        for item in items:
+            getattr(self, "write_" + type(item).__name__)(item)
+
+    def write_Scalars(self, item: Scalars) -> None:
+        self.emitter.statements.write(item.body)
+
+    def write_BlockFor(self, item: BlockFor) -> None:
+        with self.writer.block(f"for {item.target} in {self.expressions.text(item.iter)}:"):
+            self.write(item.body)
+
+    def write_BlockWhile(self, item: BlockWhile) -> None:
+        with self.writer.block(f"while {self.expressions.text(item.test)}:"):
+            self.write(item.body)
+
+    def write_BlockIf(self, item: BlockIf) -> None:
+        with self.writer.block(f"if {self.expressions.text(item.test)}:"):
+            self.write(item.body)
+        if item.orelse:
+            with self.writer.block("else:"):
+                self.write(item.orelse)
+
+    def write_GuardIf(self, item: GuardIf) -> None:
+        with self.writer.block(f"if {ast.unparse(item.everywhere)}:  # the whole row"):
+            self.write(item.body)
+        with self.writer.block("else:"):
+            self.write_Region(item.otherwise)
+
+    # -- loops over the threads of the row -------------------------------------------------
+
+    def write_Region(self, item: Region) -> None:
+        body = self.without_unread(item)
+        if not body:
+            return
+        if self.mask is None and not self.emitter.program.checked:
+            if self.clipped(item, body):
+                return
+            stripped, checks = _Guards(self).strip(body)
+            if checks and len(checks) <= _MOST_CHECKS:
+                with self.writer.block(f"if {' and '.join(checks)}:  # no thread is at an edge"):
+                    self.threads(item, stripped)
+                with self.writer.block("else:"):
+                    self.threads(item, body)
+                return
+        self.threads(item, body)
+
+    def clipped(self, item: Region, body: list[ast.stmt]) -> bool:
+        """`if low <= x < high: ...` as a loop from low to high, if the region is just that."""
+        *before, last = body
+        if not isinstance(last, ast.If) or last.orelse:
+            return False
+        if any(not isinstance(s, ast.Assign) or defined(s) in self.slots for s in before):
+            return False
+        if any(defined(s) is None for s in before):
+            return False
+        affine = self.emitter.planner.affine(self.plan.facts, self.plan.lanes, at=last)
+        clip = affine.clip(last.test, "_tx")
+        if clip is None:
+            return False
+        first, end = self.emitter.row_range(self.plan.lanes)
+        inside = [*before, *last.body]
+        writer = self.writer
+        depth = writer.depth
+        if clip.conditions:
+            writer.line(f"if {' and '.join(map(ast.unparse, clip.conditions))}:")
+            writer.depth += 1
+        if not clip.low and not clip.high:
+            self.threads(item, inside)
+        else:
+            low = ", ".join([first, *map(ast.unparse, clip.low)])
+            high = ", ".join([end, *map(ast.unparse, clip.high)])
+            writer.line(f"_lo = max({low})" if clip.low else f"_lo = {first}")
+            writer.line(f"_hi = min({high})" if clip.high else f"_hi = {end}")
+            single = isinstance(last.test, ast.Compare) and isinstance(last.test.ops[0], ast.Eq)
+            if not single:
+                with writer.block(f"if _lo == {first} and _hi == {end}:"):
+                    self.threads(item, inside)
+                writer.line("else:")
+                writer.depth += 1
+            self.threads(item, inside, ("_lo", "_hi"))
+        writer.depth = depth
+        return True
+
+    def without_unread(self, item: Region) -> list[ast.stmt]:
+        """The region's statements but for those that only other regions need, and compute again."""
+        rebuilt = {**self.storage.rebuilt, **self.emitter.storage.rebuilt}
+        body = item.body
+        while True:
+            read = set().union(*(names(e) for s in statements(body) for e in _read(s)))
+            kept = [
+                s
+                for s in body
+                if not isinstance(s, ast.Assign)
+                or defined(s) not in rebuilt
+                or defined(s) in read
+                or defined(s) in self.slots
+            ]
+            if len(kept) == len(body):
+                return kept
+            body = kept
+
+    @property
+    def slots(self) -> set[str]:
+        return self.storage.slots | self.emitter.storage.slots
+
+    def slot(self, name: str) -> str:
+        if name in self.emitter.storage.slots:
+            return f"_s_{name}[_u(_t)]"
+        return f"_r_{name}[_u(_tx)]"
+
+    def threads(
+        self, item: Region, body: list[ast.stmt], span: tuple[str, str] | None = None
+    ) -> None:
+        """One loop over the threads of the row, or those in a part of it."""
+        exposed, written, certain = exposure(body, self.known)
+        zeroed = self.storage.zeroed.get(id(item), set())
+        reads = (exposed | ((written - certain) & self.slots)) - zeroed
+        writer = self.writer
+        first, last = span or self.emitter.row_range(self.plan.lanes)
+        values = f"range({last})" if first == "0" else f"range({first}, {last})"
+        with writer.block(f"for {'_sx' if self.ordered else '_tx'} in {values}:"):
+            if self.ordered:
+                writer.line("_tx = _sx")
+            writer.line(f"_t = {self.emitter.linear()}")
+            if self.mask:
+                writer.line(f"if _s_{self.mask}[_u(_t)]:")
+                writer.depth += 1
+            self.bring_in(reads)
+            for name in sorted(zeroed):
+                writer.line(f"{name} = {self.emitter.zero(name)}")
+            mark = len(writer.lines)
+            self.expressions.views.clear()
+            self.emitter.statements.write(body)
+            for view in sorted(self.expressions.views):
+                dims = ", ".join(":" for _ in self.emitter.program.arrays[view].shape)
+                index = self.expressions.private[view]
+                text = "    " * writer.depth + f"_view_{view} = {view}[{dims}, _u({index})]"
+                writer.lines.insert(mark, text)
+            for name in sorted(written & self.slots):
+                writer.line(f"{self.slot(name)} = {name}")
+            if self.mask:
+                writer.depth -= 1
+
+    def bring_in(self, reads: set[str]) -> None:
+        """Load or compute again, in this thread, the variables `reads`."""
+        order: list[str] = []
+        loads: set[str] = set()
+        rebuilt = {**self.emitter.storage.rebuilt, **self.storage.rebuilt}
+        local = self.known | set(rebuilt)
+
+        def need(name: str) -> None:
+            if name in self.slots:
+                loads.add(name)
+            elif name in rebuilt and name not in order and name not in self.plan.facts.scalars:
+                for other in sorted(names(rebuilt[name].value) & local):
+                    need(other)
+                if name not in order:
+                    order.append(name)
+
+        for name in sorted(reads):
+            need(name)
+        for name in sorted(loads):
+            self.writer.line(f"{name} = {self.slot(name)}")
+        for name in order:
+            self.emitter.statements.write([rebuilt[name]])
+
+
+def _read(stmt: ast.stmt) -> list[ast.expr]:
+    from .nodes import expressions
+
+    return expressions(stmt)
+
+
+class _Guards:
+    """Takes the guards of a row's statements out, with the checks that make that right."""
+
+    def __init__(self, row: RowEmitter) -> None:
+        self.row = row
+        self.checks: dict[str, None] = {}
+
+    def strip(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], list[str]]:
+        """(statements without guards, conditions under which they are the same)."""
+        stripped = self.block(body, {})
+        return stripped, list(self.checks)
+
+    def affine(self, at: ast.stmt, box: dict) -> Affine:
+        plan = self.row.plan
+        return self.row.emitter.planner.affine(plan.facts, plan.lanes, at, box)
+
+    def proven(self, test: ast.expr, at: ast.stmt, box: dict) -> bool:
+        """Whether `test` can be checked for the whole row; notes the check."""
+        affine = self.affine(at, box)
+        everywhere = affine.everywhere(test)
+        if everywhere is None or not (names(test) - {"_tx"}):
+            return False
+        text = f"({ast.unparse(everywhere)})"
+        self.checks[text] = None
+        return True
+
+    def block(self, body: list[ast.stmt], box: dict) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for stmt in body:
+            if isinstance(stmt, ast.If) and self.proven(stmt.test, stmt, box):
+                out += self.block(stmt.body, box)
+                continue
+            new = clone(stmt)
+            inside = box
+            if isinstance(stmt, ast.For):
+                ends = constant_ends(stmt)
+                inside = box if ends is None else {**box, stmt.target.id: ends}
+            for name, inner in (("body", 0), ("orelse", 1), ("pre", 2)):
+                if isinstance(stmt, ast.If | ast.For | ast.While) and getattr(stmt, name, None):
+                    setattr(new, name, self.block(getattr(stmt, name), inside))
+            if isinstance(stmt, ast.Assign | ast.Expr):
+                new = _Choices(self, stmt, box).visit(new)
+            out.append(new)
+        return out
+
+
+class _Choices(ast.NodeTransformer):
+    """Conditional expressions whose test is proven become their first branch."""
+
+    def __init__(self, guards: _Guards, at: ast.stmt, box: dict) -> None:
+        self.guards, self.at, self.box = guards, at, box
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        if self.guards.proven(node.test, self.at, self.box):
+            return self.visit(node.body)
+        return self.generic_visit(node)
