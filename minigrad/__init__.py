@@ -72,13 +72,14 @@ __version__ = "0.1.0"
 
 pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
 strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
+channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
 
 globals().update(_FUNCTIONS)
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
 
 # Imported at their first use, so that `import minigrad` stays fast.
-_LAZY = ("accelerator", "cuda", "datasets", "linalg", "nn", "optim", "serialization", "utils")
+_LAZY = ("accelerator", "cuda", "datasets", "nn", "optim", "serialization", "utils")
 
 
 def __getattr__(name: str) -> _Any:

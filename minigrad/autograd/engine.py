@@ -52,11 +52,13 @@ class _Pass:
                 self.pending[target] = grads = [None] * len(target.outs)
                 heappush(self.heap, (-target.number, target))
             shape, dtype = target.outs[index]
-            grad = fit(grad, shape, dtype)
+            if grad._array.shape != shape or grad._array.dtype != dtype:
+                grad = fit(grad, shape, dtype)
             grads[index] = grad if grads[index] is None else grads[index] + grad
         elif self.wanted is None or id(target) in self.wanted:
             array = target._array
-            grad = fit(grad, array.shape, array.dtype)
+            if grad._array.shape != array.shape or grad._array.dtype != array.dtype:
+                grad = fit(grad, array.shape, array.dtype)
             entry = self.leaves.get(id(target))
             self.leaves[id(target)] = (target, grad if entry is None else entry[1] + grad)
 

@@ -120,9 +120,9 @@ class Pointwise:
         args: tensors that broadcast together, or numbers. params: the line's parameters.
         out: an array to write (never recorded).
         """
-        dtype = self.compute_dtype(args)
-        arrays = [a._array if isinstance(a, Tensor) else a for a in args]
-        if len(arrays) > 1:
+        dtype, arrays = self._same_kind(args)
+        if dtype is None:
+            dtype = self.compute_dtype(args)
             check_broadcast(arrays)
         result = dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype, out=out)
         tensor = wrap(result)
@@ -131,6 +131,25 @@ class Pointwise:
             if True in needs:
                 self._record(args, params, needs, tensor, dtype)
         return tensor
+
+    def _same_kind(self, args: tuple) -> tuple[np.dtype | None, list]:
+        """(dtype, arrays) where all tensors have one floating dtype and one shape: the common case,
+        which needs no promotion and no broadcasting. Else (None, arrays)."""
+        arrays: list[Any] = []
+        dtype = shape = None
+        plain = self.domain != "int" and not self.masks
+        for a in args:
+            if isinstance(a, Tensor):
+                array = a._array
+                arrays.append(array)
+                if dtype is None:
+                    dtype, shape = array.dtype, array.shape
+                elif array.dtype is not dtype or array.shape != shape:
+                    plain = False
+            else:
+                arrays.append(a)
+                plain = plain and type(a) in _NUMBERS
+        return (dtype if plain and dtype is not None and dtype.kind == "f" else None), arrays
 
     def compute_dtype(self, args: tuple) -> np.dtype:
         """The NumPy type to compute in: torch's promotion, then the line's domain."""

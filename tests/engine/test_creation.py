@@ -90,6 +90,9 @@ def test_devices():
         with pytest.raises(RuntimeError, match='device "cuda"'):
             call()
     assert mg.cuda.device_count() == 0
+    assert not mg.accelerator.is_available() and mg.accelerator.current_accelerator() is None
+    assert not mg.backends.cudnn.is_available() and not mg.backends.mps.is_available()
+    mg.backends.cudnn.benchmark = True  # kept, without effect
     mg.cuda.empty_cache()
     mg.cuda.manual_seed_all(0)
 

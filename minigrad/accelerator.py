@@ -1,0 +1,27 @@
+"""`minigrad.accelerator`: the GPU under the name that device-independent programs use."""
+
+from __future__ import annotations
+
+from minigrad import cuda
+from minigrad.cuda import device_count, is_available, synchronize
+from minigrad.cuda import set_device as set_device_index
+from minigrad.tensor import device
+
+__all__ = [
+    "current_accelerator",
+    "current_device_index",
+    "device_count",
+    "is_available",
+    "set_device_index",
+    "synchronize",
+]
+
+
+def current_accelerator(check_available: bool = False) -> device | None:
+    """The kind of accelerator of this machine, or None without one."""
+    return device("cuda") if is_available() else None
+
+
+def current_device_index() -> int:
+    """The number of the GPU in use."""
+    return cuda.current_device()
