@@ -83,7 +83,10 @@ def packages() -> Rows:
 
 
 def gpus(driver: gpu.Driver) -> Rows:
-    rows = [("driver", f"CUDA {driver.cuda_version}" if driver.cuda_version else "none")]
+    rows = [("driver", "none")]
+    if driver.cuda_version:
+        name = gpu.driver_version() or "of unknown version"
+        rows = [("driver", f"{name}, for CUDA up to {driver.cuda_version}")]
     for index, card in enumerate(driver.gpus):
         major, minor = card.capability
         rows.append(

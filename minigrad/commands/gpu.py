@@ -1,7 +1,8 @@
 """What the NVIDIA driver says about this machine's GPUs, asked through its C library alone.
 
 No Python package has to be installed for this, so that `doctor` can tell "no driver" from
-"a driver, but no numba-cuda". Source: the CUDA Driver API reference.
+"a driver, but no numba-cuda". Sources: the CUDA Driver API and the NVML
+reference manuals.
 """
 
 from __future__ import annotations
@@ -52,6 +53,19 @@ def query(library=None) -> Driver:
     gpus = [_gpu(library, ordinal) for ordinal in range(count)]
     problem = None if gpus else "the NVIDIA driver is there but sees no GPU"
     return Driver(f"{version // 1000}.{version % 1000 // 10}", gpus, problem)
+
+
+def driver_version(library=None) -> str | None:
+    """The driver's own version, such as "580.65.06", from NVML; None where that can't be had."""
+    if library is None:
+        try:
+            library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
+        except OSError:
+            return None
+    text = ctypes.create_string_buffer(80)
+    if library.nvmlInit_v2() or library.nvmlSystemGetDriverVersion(text, len(text)):
+        return None
+    return text.value.decode()
 
 
 def _integer(function, *args) -> int:

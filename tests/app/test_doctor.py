@@ -49,14 +49,32 @@ def with_packages(monkeypatch, *names: str) -> None:
     )
 
 
-def test_a_gpu_is_described():
+class FakeNvml:
+    def __init__(self, init: int = 0) -> None:
+        self.init = init
+
+    def nvmlInit_v2(self):
+        return self.init
+
+    def nvmlSystemGetDriverVersion(self, buffer, length):
+        buffer.value = b"999.11"
+        return 0
+
+
+def test_the_driver_version():
+    assert gpu.driver_version(FakeNvml()) == "999.11"
+    assert gpu.driver_version(FakeNvml(init=9)) is None
+
+
+def test_a_gpu_is_described(monkeypatch):
+    monkeypatch.setattr(gpu, "driver_version", lambda: "999.11")
     driver = gpu.query(FakeDriver(count=2))
     assert driver.cuda_version == "13.2"
     assert driver.problem is None
     assert [card.name for card in driver.gpus] == ["Example GPU"] * 2
     text = dict(doctor.gpus(driver))
     assert text["GPU 1"] == "Example GPU, 24 GiB, compute capability 8.9, 128 multiprocessors"
-    assert text["driver"] == "CUDA 13.2"
+    assert text["driver"] == "999.11, for CUDA up to 13.2"
 
 
 def test_no_library_no_driver(monkeypatch):
