@@ -8,12 +8,12 @@ Teaching ladder (`version=`, all axes of a contiguous array; block of 256 thread
 3. sequential: fold halves; no bank conflicts
 4. first_add: combine two elements while loading
 5. shuffle: the last warp trades registers
-6. segments: what ships; a block walks its own segment of a row, shuffles, one barrier
+6. block: a block walks its own segment of a row, many elements a thread; shuffles, one barrier
 
 What the launcher picks from, for x seen as (outer, length, inner):
 - thread: one thread per result; short rows, or nothing to gain from more
 - warp: one warp per row (inner = 1)
-- block: one block per segment of a row; the partial results are reduced by the next pass
+- block: one block per segment of a long row; the partial results are reduced by the next pass
 - columns: tiles of neighbouring columns (inner > 1)
 
 Every thread adds a bounded number of terms and trees do the rest, so rounding errors grow as in
@@ -40,7 +40,7 @@ VERSIONS = (
     "sequential",
     "first_add",
     "shuffle",
-    "segments",
+    "block",
 )
 CATALOG = [
     ("reduce", "interleaved", "a tree of neighbours in shared memory; warps diverge"),
@@ -48,7 +48,10 @@ CATALOG = [
     ("reduce", "sequential", "halves fold onto each other: no bank conflicts"),
     ("reduce", "first_add", "two elements a thread, combined while loading"),
     ("reduce", "shuffle", "the last warp trades registers instead of shared memory"),
-    ("reduce", "segments", "many elements a thread, shuffles, one barrier; any axes"),
+    ("reduce", "block", "a segment of a row per block: many elements a thread, one barrier"),
+    ("reduce", "warp", "short rows: a warp each, no barrier"),
+    ("reduce", "thread", "very short rows: a thread each"),
+    ("reduce", "columns", "not the last axis: tiles of neighbouring columns"),
 ]
 
 SEGMENT = 32768  # elements of a row that one block reduces: 128 terms a thread
@@ -118,7 +121,7 @@ def _plan(name: str, a, axis, keepdims: bool, dtype, version: str | None) -> Cal
     order = _memory_order(a, kept)
     prepare = (lambda a: a) if order is not None else copy
     groups = _groups(a.shape, axes, order or range(a.ndim))
-    if version not in (None, "segments"):
+    if version is not None:
         passes = _ladder_passes(name, a, dtype, version, groups)
     elif line.result == "index":
         passes = _arg_passes(name, a, axes, groups)
@@ -161,7 +164,9 @@ def _single(groups: list[list]) -> tuple[int, int, int]:
     return outer, groups[at][1] if at < len(groups) else 1, inner
 
 
-def _passes(name: str, a, dtype: np.dtype, groups: list[list], count: int) -> Callable:
+def _passes(
+    name: str, a, dtype: np.dtype, groups: list[list], count: int, by_block: bool = False
+) -> Callable:
     """One pass per reduced run, the fastest axes first; long runs take another for the partials."""
     if any(size == 0 for _, size in groups):  # only the identity is left: rows of length 0
         kept = math.prod(size for reduced, size in groups if not reduced)
@@ -174,7 +179,7 @@ def _passes(name: str, a, dtype: np.dtype, groups: list[list], count: int) -> Ca
     steps, source = [], a.dtype
     for i, (outer, length, inner) in enumerate(runs):
         key = (name, source, dtype, i == 0, i == len(runs) - 1)
-        steps.append(_step(key, outer, length, inner, count))
+        steps.append(_step(key, outer, length, inner, count, by_block))
         source = rk.accumulator_dtype(name, dtype)
 
     def run(x):
@@ -214,15 +219,15 @@ def _segment(length: int, inner: int) -> int:
     return SEGMENT if inner == 1 else CHAIN * _tile(inner)[1]
 
 
-def _step(key: tuple, outer: int, length: int, inner: int, count: int) -> Callable:
+def _step(key: tuple, outer: int, length: int, inner: int, count: int, by_block: bool) -> Callable:
     """One pass over x (outer, length, inner) as a function of the flat array."""
     family, segment = f"reduce.{key[0]}", max(1, _segment(length, inner))
     segments = max(1, ceil_div(length, segment))
     size = outer * segments * inner
-    if length <= SHORT:
+    if length <= SHORT and not by_block:
         numbers, kernel = (length, inner, count), rk.by_thread(*key)
         call = launcher(family, "thread", kernel, ceil_div(size, rk.THREADS), rk.THREADS)
-    elif inner == 1 and length <= WARP_ROW:
+    elif inner == 1 and length <= WARP_ROW and not by_block:
         numbers, kernel = (outer, length, count), rk.rows_by_warp(*key)
         call = launcher(family, "warp", kernel, ceil_div(outer, rk.WARPS), (32, rk.WARPS))
     elif inner == 1:
@@ -251,6 +256,8 @@ def _ladder_passes(name: str, a, dtype: np.dtype, version: str, groups: list[lis
             f"{name}: version {version!r} reduces all axes of a non-empty array to one value;"
             " leave version out for everything else"
         )
+    if version == "block":
+        return _passes(name, a, dtype, groups, a.size, by_block=True)
     per_block = rk.THREADS * (2 if version in ("first_add", "shuffle") else 1)
     sizes = [a.size]
     while sizes[-1] > 1 or len(sizes) == 1:

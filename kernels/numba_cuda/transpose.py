@@ -9,8 +9,8 @@ Versions of the 2-D transpose, out[j, i] = x[i, j]:
    32 threads that read a column of the tile all hit one bank
 3. padded: one more column in the tile puts a column's elements into 32 different banks
 
-Other axis orders are merged to (batch, rows, columns) where the last axis moves, and copied by
-rows (the strided pointwise kernel) where it stays.
+Copies, casts, concatenations and other orders of axes are the pointwise line `copy`, contiguous or
+strided; an order of axes that merges to (batch, columns, rows) is a batch of 2-D transposes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ CATALOG = [
     ("transpose", "naive", "reads rows, writes columns: uncoalesced"),
     ("transpose", "tile", "through a tile of shared memory: both sides coalesced"),
     ("transpose", "padded", "one more column in the tile: no bank conflicts"),
-    ("copy", "pointwise", "contiguous or strided pointwise copy"),
-    ("cast", "pointwise", "converted on load"),
-    ("concat", "rows", "each part as rows of its slice of the result"),
 ]
 
 TILE = 32
