@@ -15,13 +15,17 @@ class LaunchError(SimtError, ValueError):
     """A launch that the hardware would refuse: grid, block, shared memory or arguments."""
 
 
+class ArgumentError(LaunchError, TypeError):
+    """Arguments that do not fit the kernel's parameters or signature."""
+
+
 class KernelError(SimtError, RuntimeError):
     """A kernel did at run time what it must not do: a divergent barrier, an endless spin."""
 
 
-class BoundsError(SimtError, IndexError):
+class KernelIndexError(KernelError, IndexError):
     """Checked mode found an index outside its array."""
 
 
-class UninitialisedError(SimtError, RuntimeError):
+class UninitialisedError(KernelError):
     """Checked mode found a read of shared memory that no thread had written."""

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from kernels.simt import stubs
-from kernels.simt.errors import BoundsError
+from kernels.simt.errors import KernelIndexError
 
 
 class Int(int):
@@ -215,13 +215,13 @@ class KernelArray(np.ndarray):
         if thread is not None:
             thread.tick(self, index)
 
-    def _outside(self, index: Any) -> BoundsError:
+    def _outside(self, index: Any) -> KernelIndexError:
         thread = stubs.active_thread()
         where = thread.where() if thread is not None else "host code"
         parts = index if isinstance(index, tuple) else (index,)
         text = ", ".join(str(part) for part in parts)
         name = thread.name_of(self) if thread is not None else "array"
-        return BoundsError(f"{name}[{text}] is outside its shape {np.shape(self)}, in {where}")
+        return KernelIndexError(f"{name}[{text}] is outside its shape {np.shape(self)}, in {where}")
 
     @property
     def shape(self) -> tuple[Int, ...]:

@@ -9,7 +9,7 @@ import pytest
 from numba import float32, int32, uint32, uint64
 
 from kernels.simt import cuda, interpreter
-from kernels.simt.errors import BoundsError, CompileError, KernelError, LaunchError
+from kernels.simt.errors import KernelIndexError, CompileError, KernelError, LaunchError
 from kernels.simt.interpreter_values import Int, KernelArray, value_of
 
 SEED = 20261123
@@ -481,7 +481,7 @@ def test_out_of_bounds_names_everything(line_of):
     def kernel(values):
         values[cuda.grid(1), 0] = 1  # HERE
 
-    with pytest.raises(BoundsError) as caught:
+    with pytest.raises(KernelIndexError) as caught:
         run(kernel, 2, 8, np.zeros((10, 2)))
     message = str(caught.value)
     for part in ("values[10, 0]", "(10, 2)", "block (1, 0, 0)", "thread (2, 0, 0)"):
