@@ -58,34 +58,32 @@ def _flat(dtype: np.dtype) -> types.Array:
 
 @functools.cache
 def _embedding_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
-    """kernel(weight, index, out, width)."""
+    """kernel(weight, index, out, width, tiles): a block per tile of rows and columns."""
 
-    def embedding_rows(weight, index, out, width):
-        x, y = cuda.grid(2)
-        step_x, step_y = cuda.gridsize(2)
-        for row in range(y, index.size, step_y):
-            start = index[row] * width
-            for j in range(x, width, step_x):
-                out[row * width + j] = weight[start + j]
+    def embedding_rows(weight, index, out, width, tiles):
+        tile = cuda.blockIdx.x // tiles
+        row = tile * cuda.blockDim.y + cuda.threadIdx.y
+        j = (cuda.blockIdx.x - tile * tiles) * cuda.blockDim.x + cuda.threadIdx.x
+        if row < index.size and j < width:
+            out[row * width + j] = weight[index[row] * width + j]
 
     flat = _flat(dtype)
-    return cuda.jit(types.void(flat, _flat(index), flat, types.int64))(embedding_rows)
+    return cuda.jit(types.void(flat, _flat(index), flat, types.int64, types.int64))(embedding_rows)
 
 
 @functools.cache
 def _embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
-    """kernel(g, index, dw, width); dw starts as zeros of the compute dtype."""
+    """kernel(g, index, dw, width, tiles); dw starts as zeros of the compute dtype."""
     T = scalar_type(dtype)
 
-    def embedding_backward_atomic(g, index, dw, width):
-        x, y = cuda.grid(2)
-        step_x, step_y = cuda.gridsize(2)
-        for row in range(y, index.size, step_y):
-            start = index[row] * width
-            for j in range(x, width, step_x):
-                cuda.atomic.add(dw, start + j, T(g[row * width + j]))
+    def embedding_backward_atomic(g, index, dw, width, tiles):
+        tile = cuda.blockIdx.x // tiles
+        row = tile * cuda.blockDim.y + cuda.threadIdx.y
+        j = (cuda.blockIdx.x - tile * tiles) * cuda.blockDim.x + cuda.threadIdx.x
+        if row < index.size and j < width:
+            cuda.atomic.add(dw, index[row] * width + j, T(g[row * width + j]))
 
-    def embedding_backward_lines(g, index, dw, width):
+    def embedding_backward_lines(g, index, dw, width, tiles):
         column = cuda.grid(1)
         for row in range(index.size):
             if column < width:
@@ -93,7 +91,8 @@ def _embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) -
 
     kernel = embedding_backward_atomic if version == "atomic" else embedding_backward_lines
     target = _flat(compute_dtype(dtype))
-    return cuda.jit(types.void(_flat(dtype), _flat(index), target, types.int64))(kernel)
+    numbers = [types.int64] * 2
+    return cuda.jit(types.void(_flat(dtype), _flat(index), target, *numbers))(kernel)
 
 
 @functools.cache
@@ -102,7 +101,8 @@ def _gather_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
     (outer, length, inner)."""
 
     def gather_elements(x, index, out, size, length, inner):
-        for i in range(cuda.grid(1), index.size, cuda.gridsize(1)):
+        i = cuda.grid(1)
+        if i < index.size:
             outer = i // (length * inner)
             out[i] = x[(outer * size + index[i]) * inner + i % inner]
 
@@ -118,7 +118,8 @@ def _scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
     T = scalar_type(dtype)
 
     def scatter_add_atomic(src, index, out, size, length, inner):
-        for i in range(cuda.grid(1), index.size, cuda.gridsize(1)):
+        i = cuda.grid(1)
+        if i < index.size:
             outer = i // (length * inner)
             cuda.atomic.add(out, (outer * size + index[i]) * inner + i % inner, T(src[i]))
 
@@ -146,8 +147,10 @@ def _check_index(name: str, index, size: int) -> None:
         raise IndexError(f"{name}: index {bad} is out of bounds for size {size}")
 
 
-def _row_grid(rows: int, width: int) -> tuple[int, int]:
-    return ceil_div(width, ROW_BLOCK[0]), min(ceil_div(rows, ROW_BLOCK[1]), 65535)
+def _tiles(rows: int, width: int) -> tuple[int, int]:
+    """Tiles per row of tiles, and in all."""
+    tiles = ceil_div(width, ROW_BLOCK[0])
+    return tiles, tiles * ceil_div(rows, ROW_BLOCK[1])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -166,9 +169,9 @@ def embedding(weight: np.ndarray, index: np.ndarray) -> np.ndarray:
     rows, width = index.size, weight.shape[1]
     out = namespace(weight).empty((*index.shape, width), weight.dtype)
     if out.size:
-        key, grid = (weight.dtype, index.dtype), _row_grid(rows, width)
+        key, (tiles, grid) = (weight.dtype, index.dtype), _tiles(rows, width)
         launch = _launch("embedding", "rows", _embedding_kernel, key, grid, ROW_BLOCK)
-        launch(contiguous(weight).ravel(), contiguous(index).ravel(), out.ravel(), width)
+        launch(contiguous(weight).ravel(), contiguous(index).ravel(), out.ravel(), width, tiles)
     return out
 
 
@@ -184,13 +187,13 @@ def embedding_backward(
     rows, width = index.size, g.shape[-1]
     dw = namespace(g).zeros((num_rows, width), compute_dtype(g.dtype))
     if g.size:
-        grid, block = _row_grid(rows, width), ROW_BLOCK
+        (tiles, grid), block = _tiles(rows, width), ROW_BLOCK
         if version == "lines":
-            grid, block = ceil_div(width, ROW_BLOCK[0]), ROW_BLOCK[0]
+            grid, block = tiles, ROW_BLOCK[0]
         key = (version, g.dtype, index.dtype)
         factory = _embedding_backward_kernel
         launch = _launch("embedding_backward", version, factory, key, grid, block)
-        launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), width)
+        launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), width, tiles)
     return dw if dw.dtype == g.dtype else cast(dw, g.dtype)
 
 

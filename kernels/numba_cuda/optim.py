@@ -5,7 +5,7 @@ p, g, buf; writes p, buf); Adam about 14, and moves 7 (reads p, g, m, v; writes 
 a parameter in float32. Both run at the speed of memory, which is why all parameters of a model live
 in one array: a launch per tensor would cost more than the work.
 
-One version each: a grid-stride loop, specialised on which of its options are on.
+One version each: a thread a parameter, specialised on which of its options are on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def _sgd_kernel(
     MOMENTUM, NESTEROV, FIRST, MAXIMIZE = momentum, nesterov, first, maximize
 
     def sgd(p, g, buf, lr, momentum, undamped, weight_decay):
-        for i in range(cuda.grid(1), p.size, cuda.gridsize(1)):
+        i = cuda.grid(1)
+        if i < p.size:
             x = T(p[i])
             d = T(g[i])
             if MAXIMIZE:
@@ -66,7 +67,8 @@ def _adam_kernel(dtype: np.dtype, amsgrad: bool, decoupled: bool, maximize: bool
     AMSGRAD, DECOUPLED, MAXIMIZE = amsgrad, decoupled, maximize
 
     def adam(p, g, m, v, vmax, one_minus_beta1, beta2, one_minus_beta2, decay, rate, root, eps):
-        for i in range(cuda.grid(1), p.size, cuda.gridsize(1)):
+        i = cuda.grid(1)
+        if i < p.size:
             x = T(p[i])
             d = T(g[i])
             if MAXIMIZE:

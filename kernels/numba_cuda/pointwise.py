@@ -4,11 +4,11 @@ An operation on n elements does a few floating-point operations each and moves, 
 and its output once: it runs at the speed of memory. The kernels are generated (see
 `pointwise_source`), in two forms:
 
-1. contiguous: flat arrays of one shape, one grid-stride loop; neighbouring threads touch
+1. contiguous: flat arrays of one shape, one thread an element; neighbouring threads touch
    neighbouring elements, so every memory transaction is full.
 2. strided: broadcast, transposed or sliced inputs. Dimensions that every array walks the same way
-   are merged first; the innermost one runs along x, and the outer ones are worked out once a row
-   instead of once an element. An input that is constant along a row is loaded once a row.
+   are merged first; a block takes a tile of the two innermost ones, and works out the others from
+   its own number, once instead of once an element.
 
 Scalars travel by value. A call finds its plan (kernel, grid, strides) by the shapes, strides and
 dtypes of its arguments in a dictionary: a repeated call costs that look-up and a launch.
@@ -29,13 +29,16 @@ from kernels.numba_cuda.pointwise_source import Form, Operand
 from kernels.pointwise import Expr
 
 CATALOG = [
-    ("pointwise", "contiguous", "one grid-stride loop over flat arrays, generated from the table"),
-    ("pointwise", "strided", "merged dimensions, rows along x, outer indices once a row"),
+    ("pointwise", "contiguous", "one thread an element of flat arrays, generated from the table"),
+    (
+        "pointwise",
+        "strided",
+        "merged dimensions, tiles of the inner two, outer indices once a block",
+    ),
 ]
 
 THREADS = 256
-ROW_BLOCK = (64, 4)
-ENOUGH_BLOCKS = 2048  # to fill a GPU; more only shortens the grid-stride loops
+WIDE, NARROW = (128, 2), (32, 8)  # blocks of the strided kernels, by the length of a row
 MAX_PLANS = 8192
 
 _plans: dict[tuple, Callable] = {}
@@ -198,6 +201,8 @@ def _strided(expr: Expr, arrays, compute, result, shape, out) -> Callable:
     strides = [broadcast_strides(a, shape) for _, a in inputs]
     strides.append(contiguous_strides(shape) if fresh else broadcast_strides(out, shape))
     sizes, merged = merge(shape, strides)
+    if len(sizes) == 1:
+        sizes, merged = [1, *sizes], [[0, *steps] for steps in merged]
     last = {name: steps for (name, _), steps in zip(inputs, merged)}
     operands = tuple(
         Operand(None) if type(a) in _SCALARS else Operand(a.dtype, _inner(last[name]))
@@ -205,7 +210,9 @@ def _strided(expr: Expr, arrays, compute, result, shape, out) -> Callable:
     )
     out_inner = "1" if fresh else "s"
     kernel = _kernel(expr, Form(operands, compute, result, len(sizes), out_inner))
-    views, numbers = [], list(sizes)
+    block = NARROW if sizes[-1] <= NARROW[0] else WIDE
+    tiles_x, tiles_y = ceil_div(sizes[-1], block[0]), ceil_div(sizes[-2], block[1])
+    views, numbers = [], [*sizes, tiles_x, tiles_y]
     for name, a in zip(expr.args, arrays):
         if type(a) in _SCALARS:
             views.append(_scalar)
@@ -216,8 +223,8 @@ def _strided(expr: Expr, arrays, compute, result, shape, out) -> Callable:
     view_out, start = window(expr.name, out) if not fresh else (ravel, 0)
     if not fresh:
         numbers += [start, *merged[-1]]
-    grid = _row_grid(sizes[-1], math.prod(sizes[:-1]))
-    call = launcher(f"pointwise.{expr.name}", "strided", kernel, grid, ROW_BLOCK)
+    grid = math.prod(sizes[:-2]) * tiles_y * tiles_x
+    call = launcher(f"pointwise.{expr.name}", "strided", kernel, grid, block)
 
     def launch(arrays, params, out):
         flat = [view(a) for view, a in zip(views, arrays)]
@@ -237,9 +244,3 @@ def _inner(strides: list[int]) -> str:
 def _passed(strides: list[int], inner: str) -> list[int]:
     """The strides that a kernel is told: the innermost only where it is neither 0 nor 1."""
     return strides if inner == "s" else strides[:-1]
-
-
-def _row_grid(n: int, rows: int) -> tuple[int, int]:
-    """Blocks of ROW_BLOCK threads for rows of n elements."""
-    high = min(ceil_div(rows, ROW_BLOCK[1]), 65535)
-    return min(ceil_div(n, ROW_BLOCK[0]), max(1, ENOUGH_BLOCKS // high)), high

@@ -3,7 +3,8 @@
 The text of `add` for two contiguous arrays reads
 
     def pointwise_add(a_, b_, out):
-        for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        i = cuda.grid(1)
+        if i < out.size:
             a = T(a_[i])
             b = T(b_[i])
             out[i] = (a + b)
@@ -175,7 +176,7 @@ class Operand:
 class Form:
     """What one generated kernel is specialised on, beside its table line.
 
-    ndim: 0 for the contiguous kernel over flat arrays, else the number of strided dimensions.
+    ndim: 0 for the contiguous kernel over flat arrays, else the number of dimensions, at least 2.
     out_inner: "1" or "s", as in `Operand`; strided kernels only.
     """
 
@@ -208,7 +209,8 @@ def _contiguous_body(expr: Expr, form: Form) -> list[str]:
     ]
     statements, result = translate(expr.text, compute_dtype(form.compute))
     return [
-        "    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):",
+        "    i = cuda.grid(1)",
+        "    if i < out.size:",
         *("        " + line for line in loads + statements + [_store("i", result, expr, form)]),
     ]
 
@@ -216,7 +218,10 @@ def _contiguous_body(expr: Expr, form: Form) -> list[str]:
 def _row_start(name: str, ndim: int, contiguous: bool) -> str:
     """The statement that finds where a row of an array starts."""
     if contiguous:
-        return f"{name}_row = row * n{ndim - 1}"
+        index = "i0"
+        for d in range(1, ndim - 1):
+            index = f"({index} * n{d} + i{d})"
+        return f"{name}_row = {index} * n{ndim - 1}"
     terms = [f"{name}_start", *(f"i{d} * {name}_{d}" for d in range(ndim - 1))]
     return f"{name}_row = " + " + ".join(terms)
 
@@ -228,37 +233,36 @@ def _at(name: str, inner: str, ndim: int) -> str:
 
 
 def _strided_body(expr: Expr, form: Form) -> list[str]:
-    """Rows along y, the innermost dimension along x; the row's number gives the outer indices."""
-    ndim, last = form.ndim, form.ndim - 1
+    """A block takes a tile of the two innermost dimensions, rows along y and columns along x; its
+    number gives the tile and, the same for all its threads, the outer indices."""
+    ndim, row, last = form.ndim, form.ndim - 2, form.ndim - 1
     named = [(n, o) for n, o in zip(expr.args, form.operands) if o.dtype is not None]
-    split = ["q = row"] if ndim > 2 else ["i0 = row"] if ndim == 2 else []
-    for d in reversed(range(1, last)):
-        split += [f"i{d} = q % n{d}", f"q = q // n{d}"]
-    if ndim > 2:
-        split.append("i0 = q")
-    row = split + [_row_start(name, ndim, False) for name, _ in named]
-    row.append(_row_start("out", ndim, form.out_inner == "1"))
-    loads = {
-        name: _load(name, expr, _at(name, operand.inner, ndim), operand.dtype)
-        for name, operand in named
-    }
-    row += [loads[name] for name, operand in named if operand.inner == "0"]
-    inner = [loads[name] for name, operand in named if operand.inner != "0"]
+    split = []
+    for d in reversed(range(1, row)):
+        split += [f"i{d} = outer % n{d}", f"outer = outer // n{d}"]
+    if row > 0:
+        split.append("i0 = outer")
+    loads = [
+        _load(name, expr, _at(name, operand.inner, ndim), operand.dtype) for name, operand in named
+    ]
     statements, result = translate(expr.text, compute_dtype(form.compute))
-    inner += [*statements, _store(_at("out", form.out_inner, ndim), result, expr, form)]
-    rows = " * ".join(f"n{d}" for d in range(last)) or "1"
+    inner = [_row_start(name, ndim, False) for name, _ in named]
+    inner.append(_row_start("out", ndim, form.out_inner == "1"))
+    inner += [*loads, *statements, _store(_at("out", form.out_inner, ndim), result, expr, form)]
     return [
-        "    first_x, first_y = cuda.grid(2)",
-        "    step_x, step_y = cuda.gridsize(2)",
-        f"    for row in range(first_y, {rows}, step_y):",
-        *("        " + line for line in row),
-        f"        for j in range(first_x, n{last}, step_x):",
-        *("            " + line for line in inner),
+        "    tile = cuda.blockIdx.x // tiles_x",
+        "    outer = tile // tiles_y",
+        f"    i{row} = (tile - outer * tiles_y) * cuda.blockDim.y + cuda.threadIdx.y",
+        "    j = (cuda.blockIdx.x - tile * tiles_x) * cuda.blockDim.x + cuda.threadIdx.x",
+        *("    " + line for line in split),
+        f"    if i{row} < n{row} and j < n{last}:",
+        *("        " + line for line in inner),
     ]
 
 
 def parameters(expr: Expr, form: Form) -> list[tuple[str, types.Type]]:
-    """Names and types of the kernel's parameters: inputs, params, out, then sizes and strides."""
+    """Names and types of the kernel's parameters: inputs, params, out; then, where it is strided,
+    sizes, tiles per row of tiles and per matrix, and each array's start and strides."""
     scalar = scalar_type(form.compute)
     found = [
         (name, types.boolean if name in expr.masks else scalar)
@@ -269,7 +273,7 @@ def parameters(expr: Expr, form: Form) -> list[tuple[str, types.Type]]:
     found += [(name, scalar) for name in expr.params]
     found.append(("out", types.Array(storage_type(form.out), 1, "C")))
     if form.ndim:
-        sizes = [f"n{d}" for d in range(form.ndim)]
+        sizes = [*(f"n{d}" for d in range(form.ndim)), "tiles_x", "tiles_y"]
         for name, operand in zip(expr.args, form.operands):
             if operand.dtype is not None:
                 sizes += _stride_names(name, operand.inner, form.ndim)

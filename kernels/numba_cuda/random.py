@@ -81,7 +81,8 @@ def _jit(element: types.Type, kernel: Callable) -> Callable:
 @functools.cache
 def _philox_kernel() -> Callable:
     def philox_words(out, seed, offset):
-        for block in range(cuda.grid(1), (out.size + 3) // 4, cuda.gridsize(1)):
+        block = cuda.grid(1)
+        if 4 * block < out.size:
             a, b, c, d = philox(uint64(block), seed, offset)
             i = 4 * block
             out[i] = a
@@ -98,7 +99,8 @@ def _philox_kernel() -> Callable:
 @functools.cache
 def _uniform_kernel(dtype: np.dtype) -> Callable:
     def uniform32(out, seed, offset):
-        for block in range(cuda.grid(1), (out.size + 3) // 4, cuda.gridsize(1)):
+        block = cuda.grid(1)
+        if 4 * block < out.size:
             a, b, c, d = philox(uint64(block), seed, offset)
             i = 4 * block
             out[i] = unit32(a)
@@ -110,7 +112,8 @@ def _uniform_kernel(dtype: np.dtype) -> Callable:
                 out[i + 3] = unit32(d)
 
     def uniform64(out, seed, offset):
-        for block in range(cuda.grid(1), (out.size + 1) // 2, cuda.gridsize(1)):
+        block = cuda.grid(1)
+        if 2 * block < out.size:
             a, b, c, d = philox(uint64(block), seed, offset)
             i = 2 * block
             out[i] = unit64(a, b)
@@ -128,7 +131,8 @@ def _normal_kernel(dtype: np.dtype) -> Callable:
     cospi64, sinpi64 = cuda.libdevice.cospi, cuda.libdevice.sinpi
 
     def normal32(out, seed, offset):
-        for block in range(cuda.grid(1), (out.size + 3) // 4, cuda.gridsize(1)):
+        block = cuda.grid(1)
+        if 4 * block < out.size:
             a, b, c, d = philox(uint64(block), seed, offset)
             i = 4 * block
             radius = math.sqrt(float32(-2) * math.log(float32(1) - unit32(a)))
@@ -144,7 +148,8 @@ def _normal_kernel(dtype: np.dtype) -> Callable:
                     out[i + 3] = radius * sinpi(angle)
 
     def normal64(out, seed, offset):
-        for block in range(cuda.grid(1), (out.size + 1) // 2, cuda.gridsize(1)):
+        block = cuda.grid(1)
+        if 2 * block < out.size:
             a, b, c, d = philox(uint64(block), seed, offset)
             i = 2 * block
             radius = math.sqrt(-2.0 * math.log(1.0 - unit64(a, b)))
@@ -162,7 +167,8 @@ def _dropout_kernel(dtype: np.dtype) -> Callable:
     T = scalar_type(dtype)
 
     def dropout_counter(x, out, p, scale, seed, offset):
-        for block in range(cuda.grid(1), (out.size + 3) // 4, cuda.gridsize(1)):
+        block = cuda.grid(1)
+        if 4 * block < out.size:
             a, b, c, d = philox(uint64(block), seed, offset)
             i = 4 * block
             out[i] = T(x[i]) * scale if unit32(a) >= p else T(0)

@@ -1,0 +1,180 @@
+"""What a GPU's compiler makes of the kernels, without a GPU: PTX for three generations.
+
+`calls` runs every family of the catalog but those of `test_ptx_network`, in float32, every version
+of every ladder; the kernels that it launches are written down, and each is compiled to PTX for
+compute capability 7.5, 8.0 and 9.0 and by ptxas to machine code. Gates: no double in a float32
+kernel, no local memory, no spilled register. A row of the catalog that no call launches fails.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels import numba_cuda as nc
+from kernels.numba_cuda.embedding import VERSIONS as SCATTERS
+from kernels.numba_cuda.pointwise_source import Form, Operand, kernel
+from kernels.numba_cuda.reduction import VERSIONS as REDUCERS
+from kernels.numba_cuda.scan import VERSIONS as SCANS
+from kernels.numba_cuda.transpose import VERSIONS as TRANSPOSES
+from kernels.pointwise import TABLE
+from kernels.reduction import TABLE as REDUCTIONS
+from kernels.simt.launch import Kernel
+
+numba_cuda = pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
+CAPABILITIES = [(7, 5), (8, 0), (9, 0)]
+# libdevice reduces large arguments of these with doubles and a table in local memory, as nvcc's
+# own sinf does; the float32 path that ordinary arguments take has neither.
+WITH_DOUBLES = {
+    "pointwise_sin",
+    "pointwise_sin_vjp0",
+    "pointwise_cos",
+    "pointwise_cos_vjp0",
+    "pointwise_tan",
+}
+
+
+def calls():
+    """Every family and version, as functions to call; odd sizes that no other test has, so that
+    each binds its kernel anew."""
+    rng = np.random.default_rng(3)
+
+    def f(*shape):
+        return rng.random(shape, dtype=np.float32)
+
+    index = rng.integers(0, 3, (29, 7))
+    x2, x3 = f(29, 43), f(3, 29, 43)
+    yield lambda: nc.pointwise(TABLE["add"], x2, x2[0])
+    yield from (lambda n=n: nc.pointwise(TABLE["add"], f(n), f(n)) for n in (1237, 97))
+    for version in REDUCERS:
+        yield lambda v=version: nc.reduce("sum", f(3343), version=v)
+    for name in REDUCTIONS:
+        for shape, axis in [((29, 11), 1), ((29, 43), 1), ((2, 70_001), 1), ((37, 43), 0)]:
+            yield lambda n=name, s=shape, a=axis: nc.reduce(n, f(*s), a)
+    for version in TRANSPOSES:
+        yield lambda v=version: nc.transpose(x3, (0, 2, 1), version=v)
+    for version in SCANS:
+        yield lambda v=version: nc.cumsum(f(2, 33_001), version=v)
+    yield lambda: nc.cumsum(x3, 1)
+    yield from (lambda k=k: getattr(nc, k)((1237,), 1, 2) for k in ("uniform", "normal"))
+    yield lambda: nc.philox_uint32(1237, 1, 2)
+    yield lambda: nc.dropout(f(1237), 0.5, 1, 2)
+    yield lambda: nc.embedding(f(3, 43), index)
+    yield lambda: nc.gather(f(3, 7), 0, index)
+    for version in SCATTERS:
+        yield lambda v=version: nc.embedding_backward(f(203, 43), index.ravel(), 3, version=v)
+        yield lambda v=version: nc.scatter_add(f(3, 7), 0, index, f(29, 7), version=v)
+    for momentum, first in [(0.0, False), (0.9, False), (0.9, True)]:
+        how = dict(momentum=momentum, first=first, nesterov=first)
+        yield lambda h=how: nc.sgd_(f(1237), f(1237), f(1237), 0.1, **h)
+    for top, decoupled in [(None, False), (f(1237), True)]:
+        slots = (f(1237), f(1237), f(1237), f(1237), top)
+        yield lambda s=slots, d=decoupled: nc.adam_(*s, 0.1, 0.9, 0.999, 1e-8, 0.1, 1, decoupled=d)
+
+
+FAMILIES = (
+    "pointwise reduce transpose cumsum philox_uint32 uniform normal dropout embedding gather"
+    " embedding_backward scatter_add sgd_ adam_".split()
+)
+
+
+@pytest.fixture(scope="module")
+def launched():
+    """(the kernels that `calls` launches, the trace of those launches)."""
+    found = {}
+
+    def bind(self, *args, **kwargs):
+        found[id(self)] = self
+        return real(self, *args, **kwargs)
+
+    real, Kernel.bind = Kernel.bind, bind
+    try:
+        with kernels.trace() as trace:
+            for call in calls():
+                call()
+    finally:
+        Kernel.bind = real
+    return list(found.values()), trace
+
+
+def test_every_row_of_the_catalog_is_compiled(launched):
+    ran = {(family.split(".")[0], version) for family, version in launched[1].rows}
+    rows = {(family, version) for family, version, _ in nc.CATALOG if family in FAMILIES}
+    assert rows <= ran, f"no call launches {sorted(rows - ran)}"
+
+
+def lines():
+    """Every line of the table and every derivative, as contiguous float32 kernels."""
+    f32 = np.dtype(np.float32)
+    for line in TABLE.values():
+        if line.domain == "int":
+            continue
+        for expr in (line, *(line.vjp(i) for i in range(len(line.args)))):
+            if expr is not None:
+                masks = [np.dtype(bool) if a in expr.masks else f32 for a in expr.args]
+                result = np.dtype(bool) if expr.result == "bool" else f32
+                yield kernel(expr, Form(tuple(map(Operand, masks)), f32, result))
+
+
+def problems(kernel, cc: tuple[int, int]) -> list[str]:
+    """What a float32 kernel must not have, in its PTX and after ptxas."""
+    ptx = kernel.ptx(kernel.signature, cc=cc)
+    found = [word for word in (".f64", ".local") if word in ptx]
+    if kernel.__name__ in WITH_DOUBLES:
+        found.clear()
+    # before capability 9.0 ptxas gathers a warp for a shuffle in a subroutine off the usual path,
+    # and saves the registers around that call on the stack: not a spill of the kernel's own
+    return found if "shfl.sync" in ptx and cc < (9, 0) else found + spills(ptx, cc)
+
+
+def spills(ptx: str, cc: tuple[int, int]) -> list[str]:
+    """ptxas' report of spilled registers."""
+    from cuda.bindings import nvjitlink
+
+    options, code = [f"-arch=sm_{cc[0]}{cc[1]}", "-verbose"], ptx.encode()
+    handle = nvjitlink.create(len(options), options)
+    nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), "kernel")
+    nvjitlink.complete(handle)
+    log = bytearray(nvjitlink.get_info_log_size(handle))
+    nvjitlink.get_info_log(handle, log)
+    report = log.decode()
+    nvjitlink.destroy(handle)
+    assert "spill stores" in report, report
+    return [
+        f"{n} spilled bytes" for n in re.findall(r"(\d+) bytes spill stores", report) if n != "0"
+    ]
+
+
+def failures(kernels, cc: tuple[int, int]) -> dict[str, list[str]]:
+    return {
+        k.py_func.__code__.co_filename + k.__name__: p for k in kernels if (p := problems(k, cc))
+    }
+
+
+@pytest.mark.parametrize("cc", CAPABILITIES)
+def test_launched_kernels(launched, cc):
+    kernels, _ = launched
+    assert len(kernels) > 80
+    assert failures(kernels, cc) == {}
+
+
+def test_every_line_of_the_table():
+    assert failures(list(lines()), (8, 0)) == {}
+
+
+@pytest.mark.parametrize("cc", [(7, 5), (9, 0)])
+def test_some_lines_for_other_generations(cc):
+    assert failures(list(lines())[::9], cc) == {}
+
+
+def test_the_gate_sees_a_double():
+    """A kernel with a Python float in it must fail."""
+    from kernels.simt import cuda
+
+    def doubled(x):
+        x[cuda.grid(1)] += 0.1
+
+    assert ".f64" in problems(cuda.jit("void(float32[::1])")(doubled), (8, 0))
