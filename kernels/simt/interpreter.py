@@ -45,8 +45,8 @@ def run(
 
     `args` are NumPy arrays (written in place) and scalars. Raises LaunchError for a launch that
     hardware refuses, KernelError for barriers that not all threads reach and for endless spinning,
-    KernelIndexError for an index outside its array; other exceptions of the function come through with
-    a note of the thread.
+    KernelIndexError for an index outside its array; other exceptions of the function come through
+    with a note of the thread.
     """
     launch = _Launch(function, _triple("grid", grid), _triple("block", block), args, shared_bytes)
     with np.errstate(all="ignore"):

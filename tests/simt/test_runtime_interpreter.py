@@ -9,7 +9,7 @@ import pytest
 from numba import float32, int32, uint32, uint64
 
 from kernels.simt import cuda, interpreter
-from kernels.simt.errors import KernelIndexError, CompileError, KernelError, LaunchError
+from kernels.simt.errors import CompileError, KernelError, KernelIndexError, LaunchError
 from kernels.simt.interpreter_values import Int, KernelArray, value_of
 
 SEED = 20261123

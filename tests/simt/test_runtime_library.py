@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from kernels.simt import cuda
+from kernels.simt import cuda, interpreter
 
 SEED = 20261124
 
@@ -102,6 +102,20 @@ def test_random_numbers_are_numba_cudas():
             np.testing.assert_array_equal(draw(name), theirs)
         else:
             np.testing.assert_allclose(draw(name), theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_random_numbers_in_the_interpreter():
+    states = cuda.random.create_xoroshiro128p_states(40, seed=SEED, subsequence_start=2).memory
+
+    def kernel(states, out):
+        i = cuda.grid(1)
+        if i < out.shape[0]:
+            for k in range(out.shape[1]):
+                out[i, k] = cuda.random.xoroshiro128p_uniform_float32(states, i)
+
+    out = np.zeros((40, 5))
+    interpreter.run(kernel, 2, 32, (states, out))
+    np.testing.assert_array_equal(out, draw(UNIFORM[0]))
 
 
 def test_random_numbers_are_distributed_as_they_say():
