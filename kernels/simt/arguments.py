@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import LaunchError
+from .errors import ArgumentError
 from .hostapi import DeviceNDArray, kernel_argument
 
 _LAYOUT = 0x403  # NumPy's flag bits: C-contiguous, F-contiguous, writeable
@@ -46,7 +46,7 @@ def normalise(arg: Any, where: str) -> Any:
         return np.asarray(arg)
     if isinstance(arg, int):  # IntEnum and the like
         return int(arg)
-    raise LaunchError(
+    raise ArgumentError(
         f"{where}: {type(arg).__name__} is not a kernel argument; pass NumPy arrays, numbers,"
         " or tuples of them"
     )
@@ -67,7 +67,7 @@ def numba_type(arg: Any, where: str):
     try:
         return typeof(arg)
     except ValueError as error:
-        raise LaunchError(f"{where}: {error}") from error
+        raise ArgumentError(f"{where}: {error}") from error
 
 
 def storage(kind: Any):

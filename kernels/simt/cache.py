@@ -8,12 +8,15 @@ processes that compile the same kernel at once end with one good file.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
+import warnings
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +29,27 @@ def cache_folder() -> Path:
     """Where compiled kernels are kept."""
     root = os.environ.get("MINIGRAD_CACHE_DIR")
     base = Path(root).expanduser() if root else Path.home() / ".cache" / "minigrad"
-    return base / "kernels"
+    return _writable(base / "kernels")
+
+
+@lru_cache(maxsize=8)
+def _writable(folder: Path) -> Path:
+    """`folder`, or one for this process alone where it cannot be made or written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+        reason = "it cannot be written"
+    except OSError as error:
+        reason = str(error)
+    substitute = Path(tempfile.mkdtemp(prefix="minigrad-kernels-"))
+    atexit.register(shutil.rmtree, substitute, ignore_errors=True)
+    warnings.warn(
+        f"compiled kernels are kept for this process only: {folder}: {reason}; set"
+        " MINIGRAD_CACHE_DIR to a folder that can be written",
+        stacklevel=2,
+    )
+    return substitute
 
 
 @lru_cache(maxsize=1)
@@ -75,6 +98,14 @@ def save(name: str, text: str, constants: dict[str, np.ndarray]) -> Path:
     return path
 
 
+def discard(path: Path) -> None:
+    """Remove a stored module that cannot be read, so that it is made again."""
+    code = (path.parent / "__pycache__").glob(f"{path.stem}.*")
+    for stored in (path, path.with_suffix(".npz"), *code):
+        with contextlib.suppress(OSError):
+            stored.unlink()
+
+
 def find(name: str) -> Path | None:
     """The module of that name, if it is stored."""
     path = cache_folder() / f"{name}.py"
@@ -98,4 +129,6 @@ def load(path: Path, given: dict[str, Any]) -> ModuleType:
     module.__dict__.update(given)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    if not module.__dict__.get("COMPLETE"):
+        raise ImportError(f"{path} is not a whole module")
     return module

@@ -10,7 +10,7 @@ from typing import Any
 
 from numba import njit
 
-from .errors import BoundsError, KernelError, SimtError, UninitialisedError
+from .errors import KernelIndexError, KernelError, SimtError, UninitialisedError
 
 DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED = 1, 2, 3, 4, 5, 6
 
@@ -88,12 +88,12 @@ def explain(
     if kind == BOUNDS:
         axis, index = int(error[4]), int(error[5])
         shape = tuple(int(n) for n in error[7 : 7 + min(int(error[6]), ndim)])
-        return BoundsError(
+        return KernelIndexError(
             f"{name}: index {index} is out of bounds for axis {axis} of {array!r} with shape"
             f" {shape}, {who}, at {where}"
         )
     index = tuple(int(v) for v in error[4 : 4 + int(error[15])])
     return UninitialisedError(
-        f"{name}: shared array {array!r} is read at {index} before any thread of the block wrote"
-        f" there, {who}, at {where}"
+        f"{name}: read of uninitialised shared memory: {array!r} at {index}, where no thread of the"
+        f" block has written, {who}, at {where}"
     )

@@ -549,6 +549,7 @@ def module_text(
         bounds = ", boundscheck=True" if program.checked else ""
         lines += ["", f"@_njit({options}{bounds})", text, ""]
     lines += ["", f"@_njit({options}, pipeline_class=_ThreadLoops)", function]
+    lines += ["COMPLETE = True  # the last line: a truncated file lacks it", ""]
     return "\n".join(lines), given
 
 

@@ -91,11 +91,16 @@ class Context:
 
     mask: str | None = None
     live: str | None = None
-    tail: bool = True  # no barrier follows what is being split
+    tail: bool = True  # nothing follows what is being split
     in_loop: bool = False
 
     def but(self, **changes) -> Context:
         return Context(**{**self.__dict__, **changes})
+
+
+def line_of(stmt: ast.stmt) -> int:
+    """The source line of a statement; 0 for one that the compiler made from nothing."""
+    return getattr(stmt, "lineno", 0)
 
 
 def _is_barrier(stmt: Collective) -> bool:
@@ -120,13 +125,13 @@ class Fission:
 
         def flush() -> None:
             if region:
-                items.append(Region(region[0].lineno, at.mask, list(region), at.in_loop))
+                items.append(Region(line_of(region[0]), at.mask, list(region), at.in_loop))
                 region.clear()
 
         for position, stmt in enumerate(body):
             if id(stmt) in self.facts.collective:
                 flush()
-                tail = at.tail and not _has_barrier(body[position + 1 :])
+                tail = at.tail and position == len(body) - 1
                 items += self.meeting(stmt, at.but(tail=tail))
             elif self.is_scalar(stmt):
                 if not self.may_precede(stmt, region):
@@ -134,7 +139,7 @@ class Fission:
                 if items and isinstance(items[-1], Scalars):
                     items[-1].body.append(stmt)
                 else:
-                    items.append(Scalars(stmt.lineno, at.mask, [stmt]))
+                    items.append(Scalars(line_of(stmt), at.mask, [stmt]))
             else:
                 region.append(stmt)
         flush()
@@ -157,7 +162,7 @@ class Fission:
         return not (loads and any(has_effects(self.program, s) for s in region))
 
     def meeting(self, stmt: ast.stmt, at: Context) -> list[Item]:
-        line = stmt.lineno
+        line = line_of(stmt)
         match stmt:
             case Collective():
                 return [Meet(line, at.mask, stmt, at.live)]
@@ -186,7 +191,7 @@ class Fission:
     def masked_if(self, stmt: ast.If, at: Context) -> MaskIf:
         taken = self.new_mask("active")
         other = self.new_mask("inactive") if stmt.orelse else None
-        # threads on a side that meets no barrier any more count as gone for the other side
+        # a thread whose side meets no barrier runs to its end: the other side does not wait for it
         gone_else = at.tail and not _has_barrier(stmt.orelse)
         gone_body = at.tail and not _has_barrier(stmt.body)
         inside = at.but(mask=taken, live=taken if gone_else else at.live)
@@ -195,7 +200,7 @@ class Fission:
         if other:
             outside = at.but(mask=other, live=other if gone_body else at.live)
             orelse = self.split(stmt.orelse, outside)
-        return MaskIf(stmt.lineno, at.mask, stmt.test, taken, other, body, orelse)
+        return MaskIf(line_of(stmt), at.mask, stmt.test, taken, other, body, orelse)
 
     def masked_while(self, stmt: ast.While, at: Context) -> MaskWhile:
         taken = self.new_mask("looping")
@@ -203,7 +208,7 @@ class Fission:
         inside = at.but(mask=taken, live=live, tail=False, in_loop=True)
         pre = self.split(getattr(stmt, "pre", []), inside)
         body = self.split(stmt.body, inside)
-        return MaskWhile(stmt.lineno, at.mask, taken, pre, stmt.test, body)
+        return MaskWhile(line_of(stmt), at.mask, taken, pre, stmt.test, body)
 
 
 def fission(program: Program, facts: Facts) -> tuple[list[Item], list[str]]:

@@ -9,6 +9,7 @@ their own; tuple assignments are taken apart. Types are not known yet.
 from __future__ import annotations
 
 import ast
+import copy
 import operator
 from types import FunctionType
 from typing import Any
@@ -71,8 +72,33 @@ def build(func: FunctionType, block: tuple[int, int, int], none_params: set[str]
                     " a kernel must write its result into an array"
                 )
             stmt.value = None
-    program.body = lower_returns(body, program.fresh("returned"), lambda stmt: [])
+    program.returned = program.fresh("returned")
+    program.body = lower_returns(body, program.returned, lambda stmt: [])
     return program
+
+
+class _FlaggedBreaks(ast.NodeTransformer):
+    """Sets a flag before each `break` of the loop visited first."""
+
+    def __init__(self, flag: str) -> None:
+        self.flag, self.depth = flag, 0
+
+    def visit_Break(self, node: ast.Break) -> list[ast.stmt]:
+        flag = ast.Assign([ast.Name(self.flag, ast.Store())], const(True))
+        return [located(flag, node), node]
+
+    def visit_For(self, node):
+        self.depth += 1
+        if self.depth == 1:
+            node.body = [s for stmt in node.body for s in _as_list(self.visit(stmt))]
+        self.depth -= 1
+        return node
+
+    visit_While = visit_For
+
+
+def _as_list(result) -> list[ast.stmt]:
+    return result if isinstance(result, list) else [result]
 
 
 class Normaliser:
@@ -374,22 +400,36 @@ class Normaliser:
             test, body, orelse = negate(test), orelse, []
         self.emit(ast.If(test, body, orelse), stmt)
 
+    def loop_else(self, stmt: ast.For | ast.While) -> None:
+        """`else` after a loop runs unless a `break` left it, which a flag tells."""
+        left = f"{id(stmt)} left"  # no identifier of the source can be this
+        self.assigned[left] = 2
+        new = _FlaggedBreaks(left).visit(copy.deepcopy(stmt))
+        test = ast.UnaryOp(ast.Not(), ast.Name(left, ast.Load()))
+        otherwise, new.orelse = new.orelse, []
+        start = ast.Assign([ast.Name(left, ast.Store())], const(False))
+        self.names[left] = load(self.program.fresh("left"))
+        for part in (start, new, ast.If(test, otherwise, [])):
+            located(part, stmt)
+            getattr(self, "stmt_" + type(part).__name__)(part)
+
     def stmt_While(self, stmt: ast.While) -> None:
+        if stmt.orelse:
+            self.loop_else(stmt)
+            return
         outer, self.out = self.out, []
         test = self.expr(stmt.test)
         pre, self.out = self.out, outer
         if isinstance(test, ast.Constant) and not test.value and not pre:
             return
-        body, orelse = self.block(stmt.body), self.block(stmt.orelse)
-        if orelse:
-            raise self.error(stmt, "`while ... else` is not supported in a kernel")
-        loop = Loop(test, body, [])
+        loop = Loop(test, self.block(stmt.body), [])
         loop.pre = pre
         self.emit(loop, stmt)
 
     def stmt_For(self, stmt: ast.For) -> None:
         if stmt.orelse:
-            raise self.error(stmt, "`for ... else` is not supported in a kernel")
+            self.loop_else(stmt)
+            return
         iterable = stmt.iter
         if isinstance(iterable, ast.Call):
             function = self.static(iterable.func)

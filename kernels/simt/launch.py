@@ -203,9 +203,8 @@ class Launcher:
 
     def __call__(self, *args: Any) -> None:
         key = tuple([arguments.token(arg) for arg in args])
-        try:
-            compiled = self._known[key]
-        except KeyError:
+        compiled = self._known.get(key)
+        if compiled is None:
             if None in key:
                 return self._unusual(args)
             compiled = self._known[key] = self.kernel.specialise(self.block, args)

@@ -57,6 +57,9 @@ def _check_arrivals(emitter: Emitter, item: Meet) -> None:
     writer, absent = emitter.writer, f"not _s_{item.mask}[_u(_t)]"
     if item.live:
         absent = f"_s_{item.live}[_u(_t)] and {absent}"
+    returned = emitter.program.returned
+    if returned in emitter.storage.slots:  # a thread that has ended holds nobody up
+        absent = f"{absent} and not _s_{returned}[_u(_t)]"
     with _each_block(emitter) as (begin, end):
         some_may_stay_away = emitter.whole_grid and item.stmt.kind != "cg.GridGroup.sync"
         if some_may_stay_away:  # a block of which no thread comes does not wait

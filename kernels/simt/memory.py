@@ -32,13 +32,18 @@ def _shape_of(shape: types.Type) -> tuple[int, ...] | None:
     return None if None in values else tuple(values)
 
 
+def _element(dtype: types.Type) -> types.Type:
+    """The type that a dtype argument stands for: a number class, or a reference to a record."""
+    return dtype.instance_type if isinstance(dtype, types.TypeRef) else dtype.dtype
+
+
 @intrinsic(prefer_literal=True)
 def stack_array(typingctx, shape, dtype):
     """An uninitialised array of literal `shape` in this function's stack frame."""
     dims = _shape_of(shape)
     if dims is None:
         return None
-    result = array_type(dtype.dtype, len(dims))
+    result = array_type(_element(dtype), len(dims))
 
     def codegen(context, builder, sig, args):
         size = context.get_abi_sizeof(context.get_data_type(result.dtype))
@@ -56,7 +61,7 @@ def stack_array(typingctx, shape, dtype):
 @intrinsic
 def view_bytes(typingctx, buffer, dtype):
     """The bytes of a 1-D uint8 array as a 1-D array of `dtype` (dynamic shared memory)."""
-    result = array_type(dtype.dtype, 1)
+    result = array_type(_element(dtype), 1)
 
     def codegen(context, builder, sig, args):
         source = make_array(sig.args[0])(context, builder, args[0])

@@ -47,6 +47,7 @@ class Program:
     externs: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     cooperative: bool = False
+    returned: str | None = None  # the flag of threads that have returned
     #: functions that threads of a block must call one after the other
     ordered: set[str] = field(default_factory=set)
     places: dict[tuple, str] = field(default_factory=dict)  # where shared arrays are declared

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from .affine import Affine
 from .analysis import Facts, _choose_scalars, _collect, _spread, has_loads
-from .fission import BlockFor, BlockWhile, Context, Fission, Item, Region
-from .nodes import Loop, assign, binary, bodies, const, load, located, statements, store
+from .fission import BlockFor, BlockWhile, Context, Fission, Item, Region, line_of
+from .nodes import Loop, assign, binary, bodies, const, load, located, names, statements, store
 from .program import Program
 from .ranges import constant
-from .storage import dominates
+from .storage import dominates, stays
 from .structure import has_jumps
 
 LANE_LIMIT = 64  # threads that go through a region together
@@ -78,7 +78,7 @@ class RowPlanner:
         """Every thread by itself."""
         facts = self.facts(body)
         facts.scalars = set()
-        region = Region(body[0].lineno, None, body)
+        region = Region(line_of(body[0]), None, body)
         return RowPlan([region], facts, self.program.block[0], body)
 
     def lanes(self) -> int:
@@ -135,8 +135,13 @@ class RowPlanner:
             name: sites[0].stmt.value
             for name, sites in facts.defs.items()
             if len(sites) == 1
+            and name not in self.seed
             and isinstance(sites[0].stmt, ast.Assign)
             and (dominates(sites[0], where) if where else not sites[0].controls)
+            and all(
+                len(facts.defs[other]) == 1 and other not in self.seed and stays(facts, other, sites[0])
+                for other in names(sites[0].stmt.value) & set(facts.defs)
+            )
         }
         if lanes < self.program.block[0]:
             ends = load("_x0"), binary(load("_x0"), ast.Add(), const(lanes - 1))
@@ -306,16 +311,16 @@ class RowFission(Fission):
             case ast.For():
                 return [
                     BlockFor(
-                        stmt.lineno, None, stmt.target.id, stmt.iter, self.split(stmt.body, inside)
+                        line_of(stmt), None, stmt.target.id, stmt.iter, self.split(stmt.body, inside)
                     )
                 ]
             case ast.While():
-                return [BlockWhile(stmt.lineno, None, [], stmt.test, self.split(stmt.body, inside))]
+                return [BlockWhile(line_of(stmt), None, [], stmt.test, self.split(stmt.body, inside))]
             case ast.If() if not self.facts.at_block_level(stmt.test) or has_loads(stmt.test):
                 everywhere = self.planner.guard(stmt, self.facts, self.lanes)
-                otherwise = Region(stmt.lineno, None, [_unsplit(stmt)], at.in_loop)
+                otherwise = Region(line_of(stmt), None, [_unsplit(stmt)], at.in_loop)
                 body = self.split(stmt.body, at)
-                return [GuardIf(stmt.lineno, None, everywhere, body, otherwise)]
+                return [GuardIf(line_of(stmt), None, everywhere, body, otherwise)]
         return super().meeting(stmt, at)
 
 

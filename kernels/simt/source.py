@@ -50,7 +50,28 @@ def of(func: FunctionType) -> Source:
             ast.increment_lineno(module, first - 1)
             _stamp(node, func.__code__.co_filename)
             return Source(text, func.__code__.co_filename, first, node)
-    raise CompileError(f"{name!r} is not a plain `def` function; kernels cannot be lambdas")
+    if func.__name__ == "<lambda>":
+        return Source(text, func.__code__.co_filename, first, _lambda(module, func, first))
+    raise CompileError(f"{name!r} is not a function defined by `def` or `lambda`")
+
+
+def _lambda(module: ast.Module, func: FunctionType, first: int) -> ast.FunctionDef:
+    """The lambda expression that `func` was made from, as a `def`."""
+    ast.increment_lineno(module, first - 1)
+    found = [n for n in ast.walk(module) if isinstance(n, ast.Lambda)]
+    names = func.__code__.co_varnames[: func.__code__.co_argcount]
+    found = [n for n in found if tuple(a.arg for a in n.args.args) == names]
+    if len(found) > 1:  # several on one line: their bodies begin in different columns
+        columns = {start for *_, start, _ in func.__code__.co_positions() if start is not None}
+        body_columns = [{n.col_offset for n in ast.walk(f.body) if hasattr(n, "col_offset")} for f in found]
+        found = [f for f, c in zip(found, body_columns) if c & columns and min(c) >= min(columns)]
+    if len(found) != 1:
+        raise CompileError(f"{func.__qualname__!r} cannot be told apart in its source; use `def`")
+    returned = ast.copy_location(ast.Return(found[0].body), found[0].body)
+    made = ast.FunctionDef("lambda_", found[0].args, [returned], [])
+    ast.copy_location(made, found[0])
+    _stamp(made, func.__code__.co_filename)
+    return made
 
 
 def _parse(text: str, name: str) -> ast.Module:

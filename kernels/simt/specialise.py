@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numba.core import types
 
 from . import arguments, cache, checks, compiler, fingerprint, pool
-from .errors import BoundsError, LaunchError, SimtError
+from .errors import ArgumentError, KernelIndexError, LaunchError, SimtError
 
 _HEADER = (types.intp,) * 6 + (types.Array(types.intp, 1, "C"),)
 
@@ -20,7 +21,7 @@ def for_arguments(kernel: Any, block: tuple[int, int, int], args: tuple) -> Spec
     """The specialisation of `kernel` for normalised `args`, compiled now if need be."""
     names = parameter_names(kernel)
     if len(args) != len(names):
-        raise LaunchError(
+        raise ArgumentError(
             f"{kernel.__name__}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}"
         )
     kinds = tuple(
@@ -87,7 +88,7 @@ def _matching_signature(kernel: Any, kinds: tuple) -> tuple:
             merged = [_fit(wanted, kind) for wanted, kind in zip(option, kinds)]
             if None not in merged:
                 return tuple(merged)
-    raise LaunchError(
+    raise ArgumentError(
         f"{kernel.__name__}: no signature fits the arguments ({', '.join(map(str, kinds))});"
         f" declared: {'; '.join(str(s) for s in signatures(kernel))}"
     )
@@ -151,25 +152,32 @@ class Specialisation:
     def _compile(self) -> None:
         name = self._name()
         path = cache.find(name)
-        given: dict[str, Any] = {}
-        if path is None or _needs_objects(path):
-            program, text, given = compiler.generate(
-                self.kernel.py_func,
-                self.kinds,
-                self.block,
-                self.positive,
-                self.checked,
-                self.kernel.fastmath,
-            )
-            frozen = {name: value.copy() for name, value in program.constants.items()}
-            path = cache.save(name, text, frozen)
-        module = cache.load(path, given)
+        if path is not None and not _needs_objects(path):
+            try:
+                self._use(path, cache.load(path, {}))
+                return
+            except Exception:  # whatever a damaged file leads to; a real error comes again below
+                cache.discard(path)
+        program, text, given = compiler.generate(
+            self.kernel.py_func,
+            self.kinds,
+            self.block,
+            self.positive,
+            self.checked,
+            self.kernel.fastmath,
+        )
+        frozen = {name: value.copy() for name, value in program.constants.items()}
+        path = cache.save(name, text, frozen)
+        self._use(path, cache.load(path, given))
+
+    def _use(self, path: Path, module: ModuleType) -> None:
+        """Take the machine code of a generated module, from Numba's cache or compiled now."""
         self.path: Path = path
         constants = cache.constants_of(path)
         self.constants = tuple(constants.values())
         self.cooperative = self.one_thread = bool(module.COOPERATIVE)
         passed = [arguments.storage(kind)[0] for kind in self.kinds]
-        passed += [arguments.numba_type(value, name) for value in self.constants]
+        passed += [arguments.numba_type(value, name) for name, value in constants.items()]
         function = getattr(module, self.kernel.py_func.__name__)
         signature = (*_HEADER, *passed)
         function.compile(signature)
@@ -260,7 +268,7 @@ class Specialisation:
             except checks.CheckFailed:
                 raise self.explain() from None
             except IndexError as error:  # from a device function that is not inlined
-                raise BoundsError(f"{self.kernel.__name__}: {error} in a device function") from None
+                raise KernelIndexError(f"{self.kernel.__name__}: {error} in a device function") from None
             except Exception as error:
                 if self.error[0] != checks.RAISED:
                     raise

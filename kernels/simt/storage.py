@@ -123,7 +123,7 @@ def _rebuildable(program: Program, facts: Facts, name: str, kinds) -> ast.Assign
     if not all(dominates(sites[0], use) for use in facts.uses.get(name, [])):
         return None
     for other in names(stmt.value) & set(facts.defs):
-        if len(facts.defs[other]) != 1 or not _stays(facts, other, sites[0]):
+        if len(facts.defs[other]) != 1 or not stays(facts, other, sites[0]):
             return None
     return stmt
 
@@ -134,7 +134,7 @@ def _is_shape(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in ("shape", "size", "ndim")
 
 
-def _stays(facts: Facts, name: str, user: Site) -> bool:
+def stays(facts: Facts, name: str, user: Site) -> bool:
     """Whether `name`, assigned once, still has the value that `user` read when others read it."""
     site = facts.defs[name][0]
     if isinstance(site.stmt, ast.For):

@@ -32,7 +32,7 @@ class Writer:
         self.depth += 1
         before = len(self.lines)
         yield
-        if len(self.lines) == before:
+        if all(line.lstrip().startswith("#") for line in self.lines[before:]):
             self.line("pass")
         self.depth -= 1
 
@@ -78,7 +78,8 @@ class Expressions(ast.NodeTransformer):
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         whole = isinstance(base, ast.Name) and base.id in self.private
         whole = whole and len(parts) == len(self.program.arrays[base.id].shape)
-        if self.program.checked and all(self.is_position(part) for part in parts):
+        is_array = isinstance(kind, types.Array)
+        if self.program.checked and is_array and all(self.is_position(part) for part in parts):
             return self.checked(node, base, parts, whole)
         index = [self.index(part) for part in parts]
         if whole and not any(isinstance(part, ast.Slice) for part in parts):
@@ -189,7 +190,7 @@ class Statements:
             if limited:
                 self.writer.line("_spins += 1")
                 with self.writer.block("if _spins > _SPIN_LIMIT:"):
-                    self.writer.line(f"_record(_error, {ENDLESS}, {stmt.lineno}, _block, _t)")
+                    self.writer.line(f"_record(_error, {ENDLESS}, {getattr(stmt, 'lineno', 0)}, _block, _t)")
                     self.writer.line("return 1")
             self.write(stmt.pre)
             if stmt.pre:
