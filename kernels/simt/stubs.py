@@ -102,6 +102,7 @@ class ScalarStub(Stub):
     """`laneid` and `warpsize`: names that are numbers inside a kernel."""
 
     __slots__ = ()
+    __array_ufunc__ = None  # NumPy's scalars leave arithmetic with it to the methods below
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"cuda.{self.name} is a number, not a function; drop the parentheses")

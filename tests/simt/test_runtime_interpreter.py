@@ -165,6 +165,21 @@ def test_shuffles():
     np.testing.assert_array_equal(out[3], (lanes ^ 6) * 10)
 
 
+def test_lane_numbers_are_numbers():
+    def kernel(x, out):
+        i = cuda.threadIdx.x
+        out[i, 0] = x[cuda.laneid]
+        out[i, 1] = x[i] * cuda.laneid
+        out[i, 2] = cuda.laneid
+        out[i, 3] = i // cuda.warpsize + (cuda.laneid << 1)
+
+    x, out = np.arange(40, dtype=np.float32), np.zeros((40, 4))
+    run(kernel, 1, 40, x, out)
+    i = np.arange(40)
+    expected = np.stack([i % 32, i * (i % 32), i % 32, i // 32 + i % 32 * 2], axis=1)
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_votes_and_matches():
     def kernel(out, x):
         i = cuda.threadIdx.x
