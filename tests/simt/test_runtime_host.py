@@ -155,6 +155,40 @@ def test_argument_hints(array):
     assert hostapi.kernel_argument(3) == 3
 
 
+@cuda.jit
+def double(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] *= 2
+
+
+def test_kernels_work_on_device_memory():
+    host = np.arange(10, dtype=np.float32)
+    stream, start, end = cuda.stream(), cuda.event(), cuda.event()
+    device = cuda.to_device(host, stream=stream)
+    with stream.auto_synchronize():
+        start.record(stream)
+        double[1, 32, stream](device)
+        double[1, 32, stream](device[5:])
+        end.record(stream)
+    assert start.elapsed_time(end) > 0
+    np.testing.assert_array_equal(host, np.arange(10))
+    expected = np.arange(10) * np.where(np.arange(10) < 5, 2, 4)
+    np.testing.assert_array_equal(device.copy_to_host(stream=stream), expected)
+
+
+def test_hints_decide_what_the_host_sees():
+    host = np.ones(3, np.float32)
+    double[1, 32](cuda.In(host))
+    assert host.tolist() == [1, 1, 1]
+    double[1, 32](cuda.InOut(host))
+    double[1, 32](host)
+    assert host.tolist() == [4, 4, 4]
+    with cuda.mapped(host) as device:
+        double[1, 32](device)
+    assert host.tolist() == [8, 8, 8]
+
+
 def test_streams():
     stream = cuda.stream()
     seen = []

@@ -96,6 +96,17 @@ def test_within_two_ulp(name, fastmath):
     assert ulp[worst] <= ULP, f"{name}({x[worst]!r}) = {got[worst]!r}, off by {ulp[worst]} ulp"
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf"])
+def test_within_two_ulp_at_millions_of_points(name):
+    for first in range(0, 2**32, 2**28):
+        x = np.arange(first, first + 2**28, 257, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        got = np.empty_like(x)
+        loop(name)(x, got)
+        assert errors_in_ulp(got, REFERENCES[name](x.astype(WIDE))).max() <= ULP
+
+
 def test_the_measure_can_fail():
     x = np.linspace(1, 2, 100, dtype=np.float32)
     wrong = (np.exp(x.astype(WIDE)) * (1 + 2.0**-21)).astype(np.float32)
