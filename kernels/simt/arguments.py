@@ -57,9 +57,9 @@ def numba_type(arg: Any, where: str):
     from numba import typeof
     from numba.core import types
 
-    from . import devlib_half
+    if is_half(arg):
+        from . import devlib_half
 
-    if isinstance(arg, np.ndarray) and arg.dtype in devlib_half.STORAGE:
         plain = typeof(arg.view(np.uint16))
         return plain.copy(dtype=devlib_half.STORAGE[arg.dtype][0])
     if isinstance(arg, np.float16):
@@ -74,9 +74,9 @@ def storage(kind: Any):
     """(what the generated function takes, intrinsic that views it as `kind`) for half arrays."""
     from numba.core import types
 
-    from . import devlib_half
+    if isinstance(kind, types.Array) and str(kind.dtype) in ("float16", "bfloat16"):
+        from . import devlib_half
 
-    if isinstance(kind, types.Array):
         for storage_type, view in devlib_half.STORAGE.values():
             if kind.dtype == storage_type:
                 return kind.copy(dtype=types.uint16), view
@@ -84,4 +84,6 @@ def storage(kind: Any):
 
 
 def is_half(arg: Any) -> bool:
-    return isinstance(arg, np.ndarray) and arg.dtype.itemsize == 2 and arg.dtype.kind in "fV"
+    if not isinstance(arg, np.ndarray) or arg.dtype.itemsize != 2:
+        return False
+    return arg.dtype.name in ("float16", "bfloat16")

@@ -522,7 +522,8 @@ def module_text(
         else:
             imports.append(f"import {place[0]} as {name}")
     flags = "True" if fastmath else "{'contract'}"
-    options = f"nogil=True, cache=True, fastmath={flags}, error_model='numpy'"
+    cached = not _is_recursive(program)  # Numba cannot load recursive functions from its cache
+    options = f"nogil=True, cache={cached}, fastmath={flags}, error_model='numpy'"
     lines = [
         f'"""Kernel {program.name!r} of {program.filename}, compiled for the CPU:',
         f"a block of {program.block} threads; one function runs a range of blocks.",
@@ -541,6 +542,7 @@ def module_text(
         "",
         f"NEEDS_OBJECTS = {bool(given)}",
         f"COOPERATIVE = {program.cooperative}",
+        f"SELF_CONTAINED = {not (program.functions or program.checked or given)}",
         f"SITES = {tuple(emitter.expressions.sites)!r}",
         f"_SPIN_LIMIT = {SPIN_LIMIT}",
         "",
@@ -551,6 +553,25 @@ def module_text(
     lines += ["", f"@_njit({options}, pipeline_class=_ThreadLoops)", function]
     lines += ["COMPLETE = True  # the last line: a truncated file lacks it", ""]
     return "\n".join(lines), given
+
+
+def _is_recursive(program: Program) -> bool:
+    """Whether a device function that is compiled on its own calls itself, perhaps by way of others."""
+    calls_of = {
+        f.name: {n.id for s in f.body for n in ast.walk(s) if isinstance(n, ast.Name)}
+        for f in program.functions.values()
+    }
+    for name in calls_of:
+        seen: set[str] = set()
+        todo = [name]
+        while todo:
+            for called in calls_of[todo.pop()] & set(calls_of):
+                if called == name:
+                    return True
+                if called not in seen:
+                    seen.add(called)
+                    todo.append(called)
+    return False
 
 
 def _definition(function) -> ast.FunctionDef:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from . import devlib
 
 
 @cache
 def function(name: str, space: str = "global") -> Any:
     """The device function behind the CUDA name `name`; None if there is none."""
+    from . import devlib  # builds all device functions: not needed where compiled code is found
+
     try:
         return devlib.lookup(name, space)
     except KeyError:
@@ -19,5 +20,7 @@ def function(name: str, space: str = "global") -> Any:
 
 def replacement(value: Any) -> Any:
     """What to call on the CPU for a function of Python, `math` or NumPy."""
+    from . import devlib
+
     found = None if isinstance(value, str) else devlib.lookup(value)
     return value if found is None else found

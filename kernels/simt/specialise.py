@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
+from numba.core.runtime import rtsys
 
-from . import arguments, cache, checks, compiler, fingerprint, pool
+from . import arguments, cache, fingerprint, pool
 from .errors import ArgumentError, KernelIndexError, LaunchError, SimtError
 
 _HEADER = (types.intp,) * 6 + (types.Array(types.intp, 1, "C"),)
@@ -158,6 +159,8 @@ class Specialisation:
                 return
             except Exception:  # whatever a damaged file leads to; a real error comes again below
                 cache.discard(path)
+        from . import compiler
+
         program, text, given = compiler.generate(
             self.kernel.py_func,
             self.kinds,
@@ -180,8 +183,7 @@ class Specialisation:
         passed += [arguments.numba_type(value, name) for name, value in constants.items()]
         function = getattr(module, self.kernel.py_func.__name__)
         signature = (*_HEADER, *passed)
-        function.compile(signature)
-        self.entry = function.overloads[signature].entry_point
+        self.entry = _entry_point(function, signature, quick=module.SELF_CONTAINED)
         self.sites = module.SITES
         if self.checked:
             self.entry = self.guarded(self.entry)
@@ -244,6 +246,8 @@ class Specialisation:
 
     def failed(self, status: int, grid, first: int, last: int, shared: int, args: tuple) -> None:
         """Raise what a status other than 0 means; go on in the general code after a sign."""
+        from . import checks
+
         if status == checks.UNEXPECTED_SIGN:
             general = _get(self.kernel, self.block, self.kinds, frozenset())
             general.run(grid, first, last, shared, args)
@@ -253,12 +257,15 @@ class Specialisation:
 
     def explain(self) -> SimtError:
         """The exception for what the last run recorded."""
+        from . import checks
+
         filename = self.kernel.py_func.__code__.co_filename
         name = self.kernel.__name__
         return checks.explain(name, self.error, self.sites, self.block, self.grid, filename)
 
     def guarded(self, entry: Callable) -> Callable:
         """`entry` for checked mode: its violations and the kernel's own exceptions explained."""
+        from . import checks
 
         def call(*args: Any) -> int:
             self.grid = args[2:5]
@@ -279,6 +286,27 @@ class Specialisation:
                 raise type(error)(where) from None
 
         return call
+
+
+def _entry_point(function: Any, signature: tuple, quick: bool) -> Callable:
+    """The compiled function for Python: from Numba's cache where it is, else compiled.
+
+    Numba's own way to its cache first builds the tables of all that it could compile, which takes
+    longer than loading the code. The code of one function by itself does not need them (`quick`).
+    """
+    try:
+        stored = function._cache
+        if quick:
+            target = function.targetctx
+            rtsys.initialize(target)
+            key = stored._index_key(signature, target.codegen())
+            data = stored._cache_file.load(key)
+            if data is not None:
+                return stored._impl.rebuild(target, data).entry_point
+    except (AttributeError, TypeError):  # another Numba, with another inside
+        pass
+    function.compile(signature)
+    return function.overloads[signature].entry_point
 
 
 def _needs_objects(path: Path) -> bool:
