@@ -77,13 +77,12 @@ os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
 import numpy as np
 from numba import cuda
 import numba.cuda.random as r
-states = np.empty(40, r.xoroshiro128p_dtype)
-plain = lambda f: getattr(f, "py_func", f)
+states = np.empty(6, r.xoroshiro128p_dtype)
 with np.errstate(all="ignore"):
     r.init_xoroshiro128p_states_cpu(states, {seed}, 2)
     for name in {names}:
         copy = states.copy()
-        out = [[float(getattr(r, name)(copy, i)) for k in range(5)] for i in range(40)]
+        out = [[float(getattr(r, name)(copy, i)) for k in range(5)] for i in range(6)]
         print(np.array(out).tobytes().hex())
 """
 UNIFORM = ["xoroshiro128p_uniform_float32", "xoroshiro128p_uniform_float64"]
@@ -97,11 +96,12 @@ def test_random_numbers_are_numba_cudas():
     assert process.returncode == 0, process.stderr
     lines = process.stdout.split()
     for name, line in zip(UNIFORM + NORMAL, lines):
-        theirs = np.frombuffer(bytes.fromhex(line)).reshape(40, 5)
+        theirs = np.frombuffer(bytes.fromhex(line)).reshape(6, 5)
+        ours = draw(name)[:6]
         if name in UNIFORM:
-            np.testing.assert_array_equal(draw(name), theirs)
+            np.testing.assert_array_equal(ours, theirs)
         else:
-            np.testing.assert_allclose(draw(name), theirs, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_random_numbers_in_the_interpreter():
