@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
-from minigrad.backends import array_module, device_module
+from minigrad.backends import device_module
 from minigrad.tensor import CPU, Tensor, device, export, wrap
 
 
@@ -342,8 +342,3 @@ def _legacy_class(target: dtypes.dtype) -> type:
 
 
 LEGACY = {d.legacy_name: _legacy_class(d) for d in dtypes.ALL if not d.name.startswith("uint1")}
-
-
-def zeros_of(x: Tensor) -> Tensor:
-    """Zeros like x, for gradients."""
-    return wrap(array_module(x._array).zeros(x._array.shape, x._array.dtype))

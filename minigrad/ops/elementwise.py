@@ -91,7 +91,8 @@ for _torch_name, _line in UNARY.items():
         inplace(_torch_name)
 for _torch_name, _line in BINARY.items():
     export(*BINARY_ALIASES.get(_torch_name, ()))(_binary(_torch_name, POINTWISE[_line]))
-    inplace(_torch_name)
+    if _torch_name not in ("maximum", "minimum", "logaddexp"):  # torch has these out of place only
+        inplace(_torch_name)
 
 
 def _without_bool(a: Any, b: Any) -> None:

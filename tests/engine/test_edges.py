@@ -200,6 +200,33 @@ MISCELLANEOUS = {
     "empty_sum": lambda m: (m.ones(0, 3).sum(0), m.ones(0).prod(), m.ones(0, 2).cumsum(0)),
     "empty_mean": lambda m: m.ones(0).mean(),
     "out": lambda m: m.add(m.ones(2), 1, out=m.zeros(2)),
+    "deg2rad": lambda m: (m.deg2rad(m.tensor([180.0])), m.rad2deg(m.tensor([1.0]))),
+    "baddbmm": lambda m: m.baddbmm(m.ones(2, 3), m.ones(1, 2, 4), m.ones(1, 4, 3), alpha=2),
+    "triu_indices": lambda m: m.triu_indices(2, 3, 1),
+    "fix": lambda m: m.fix(m.tensor([-1.5, 1.5])),
+    "bit_functions": lambda m: (
+        m.bitwise_not(m.tensor([5])),
+        m.bitwise_or(m.tensor([5]), 2),
+        m.bitwise_left_shift(m.tensor([5]), 2),
+        m.bitwise_right_shift(m.tensor([5]), 1),
+    ),
+    "rsub": lambda m: m.rsub(m.tensor([1.0]), 3, alpha=2),
+    "true_divide": lambda m: m.true_divide(m.tensor([1, 2]), 2),
+    "clamp_max": lambda m: m.clamp_max(m.tensor([1.0, 5.0]), 2),
+    "swapdims": lambda m: m.swapdims(m.zeros(2, 3, 4), 0, 2),
+    "index_copy": lambda m: m.zeros(3, 2).index_copy(0, m.tensor([2, 0]), m.ones(2, 2)),
+    "masked_scatter": lambda m: m.zeros(4).masked_scatter(
+        m.tensor([True, False, True, False]), m.tensor([1.0, 2.0, 3.0])
+    ),
+    "ger": lambda m: m.ger(m.ones(2), m.arange(3.0)),
+    "adaptive_max_pool1d": lambda m: m.nn.functional.adaptive_max_pool1d(
+        m.arange(12.0).reshape(1, 2, 6), 3
+    ),
+    "sum_to_size": lambda m: m.ones(4, 3).sum_to_size(1, 3),
+    "reshape_as": lambda m: m.arange(6).reshape_as(m.zeros(2, 3)).view_as(m.zeros(3, 2)),
+    "expand_as": lambda m: m.ones(1, 3).expand_as(m.zeros(2, 3)),
+    "new": lambda m: (m.ones(1).new_ones(2), m.ones(1, dtype=m.int32).new_empty(2).zero_()),
+    "mT": lambda m: m.arange(6).reshape(1, 2, 3).mT,
     "T_property": lambda m: m.arange(6).reshape(2, 3).T,
     "movedim": lambda m: m.movedim(m.zeros(2, 3, 4), (0, 1), (2, 0)),
 }

@@ -116,6 +116,9 @@ def test_arguments_and_errors():
     assert mg.normal(2.0, 0.0, (3,)).tolist() == [2.0] * 3
     assert mg.normal(mg.zeros(3), mg.ones(3)).shape == (3,)
     assert mg.zeros(3).normal_(5.0, 0.0).tolist() == [5.0] * 3
+    assert mg.randn_like(mg.zeros(2, 3)).shape == (2, 3)
+    assert 0 <= mg.randint_like(mg.zeros(4), 3).max() < 3
+    assert set(mg.zeros(50).bernoulli_(0.5).tolist()) == {0.0, 1.0}
     assert 0 <= mg.zeros(3).random_(0, 4).max() < 4
     with pytest.raises(RuntimeError, match="from=5 >= to=2"):
         mg.randint(5, 2, (2,))

@@ -286,3 +286,51 @@ def test_writing_to_read_only_memory():
     array.flags.writeable = False
     with pytest.raises((RuntimeError, ValueError), match="read-only|read only"):
         mg.from_numpy(array).add_(1)
+
+
+UNARY_IN_PLACE = (
+    "abs acos asin atan ceil cos cosh erf exp exp2 expm1 floor frac log log10 log1p log2 neg"
+    " reciprocal relu round rsqrt sigmoid sign sin sinh sqrt square tan tanh tril triu trunc"
+)
+BINARY_IN_PLACE = (
+    "add sub mul div pow fmod remainder floor_divide atan2 eq ne lt le gt ge logical_and logical_or"
+    " logical_xor clamp_min clamp_max"
+)
+
+
+@pytest.mark.parametrize("name", UNARY_IN_PLACE.split() + BINARY_IN_PLACE.split())
+def test_in_place_methods_equal_the_functions(name):
+    x = mg.tensor([[0.2, 0.5], [0.9, 0.7]])
+    args = (0.5,) if name in BINARY_IN_PLACE.split() else ()
+    if name.startswith("logical"):
+        args = (mg.tensor([True, False]),)
+    expected = getattr(x, name)(*args).float()
+    assert getattr(x, name + "_")(*args) is x
+    np.testing.assert_array_equal(x, expected)
+    assert x._version == 1
+
+
+def test_in_place_integer_methods():
+    x = mg.tensor([6, 3])
+    x.bitwise_and_(5).bitwise_or_(8).bitwise_xor_(1).bitwise_left_shift_(1).bitwise_not_()
+    assert x.tolist() == [~((((v & 5) | 8) ^ 1) << 1) for v in (6, 3)]
+    x &= 3
+    x |= 4
+    x //= 2
+    x %= 2
+    assert x.dtype is mg.int64
+
+
+def test_detach_in_place_and_set():
+    x = mg.ones(2, requires_grad=True)
+    y = x * 2
+    assert y.detach_() is y and y.is_leaf and not y.requires_grad
+    with pytest.raises(RuntimeError, match="Can't detach views"):
+        (x * 2)[0].detach_()
+    z = mg.zeros(3)
+    z.set_(y)
+    assert np.shares_memory(z.numpy(), y.numpy()) and z.is_set_to(y)
+    y.data = mg.zeros(2)
+    assert y.tolist() == [0, 0] and z.tolist() == [2, 2]
+    with pytest.raises(TypeError, match="has to be a tensor"):
+        y.data = 3
