@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from minigrad import dtypes
 from minigrad.backends import device_module
-from minigrad.tensor import CPU, Tensor, device, export, wrap
+from minigrad.tensor import CPU, Size, Tensor, device, export, move_array, wrap
 
 
 def place(where: Any) -> device:
@@ -315,30 +314,37 @@ def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
 
 def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:
     """What `Tensor(...)` means: sizes give uninitialised memory, a sequence or array its values."""
-    xp = device_module(place(where).type)
+    where = place(where)
+    xp = device_module(where.type)
     if len(args) == 1 and not isinstance(args[0], int):
         data = args[0]
-        if isinstance(data, Tensor) and data._array.dtype == target:
-            return data._array
-        if isinstance(data, Sequence) and type(data).__name__ == "Size":
+        if isinstance(data, Size):
             return xp.empty(tuple(data), target)
+        if isinstance(data, Tensor) and data._array.dtype == target:
+            return move_array(data._array, where)
         return xp.asarray(as_array(data, target))
     return xp.empty(_shape(args) if args else (0,), target)
 
 
 class _Legacy(type):
-    """The type of `FloatTensor` and its relatives: isinstance asks for the dtype."""
+    """The type of `FloatTensor` and its relatives: isinstance asks for dtype and device."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype
+        if not isinstance(instance, Tensor):
+            return False
+        return instance.dtype is cls.dtype and instance.device.type == cls.place
 
 
-def _legacy_class(target: dtypes.dtype) -> type:
+def legacy_class(target: dtypes.dtype, where: str = "cpu") -> type:
+    """`FloatTensor` and its relatives, on the CPU or (`minigrad.cuda.FloatTensor`) on a GPU."""
+
     def make(cls: type, *args: Any) -> Tensor:
-        return wrap(legacy_array(args, target.numpy, None))
+        return wrap(legacy_array(args, target.numpy, where))
 
-    body = {"__new__": make, "dtype": target, "__doc__": f"`Tensor` with dtype {target.name}."}
+    text = f"`Tensor` with dtype {target.name} on device {where}."
+    body = {"__new__": make, "dtype": target, "place": where, "__doc__": text}
     return _Legacy(target.legacy_name, (), body)
 
 
-LEGACY = {d.legacy_name: _legacy_class(d) for d in dtypes.ALL if not d.name.startswith("uint1")}
+_WITHOUT_LEGACY_NAME = (dtypes.uint16, dtypes.uint32, dtypes.uint64)
+LEGACY = {d.legacy_name: legacy_class(d) for d in dtypes.ALL if d not in _WITHOUT_LEGACY_NAME}

@@ -5,7 +5,13 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from minigrad import random
+from minigrad import dtypes, random
+from minigrad.creation import legacy_class
+
+FloatTensor = legacy_class(dtypes.float32, "cuda")
+DoubleTensor = legacy_class(dtypes.float64, "cuda")
+LongTensor = legacy_class(dtypes.int64, "cuda")
+ByteTensor = legacy_class(dtypes.uint8, "cuda")
 
 
 def is_available() -> bool:

@@ -114,19 +114,17 @@ class Pointwise:
         self.keeps_dtype = expr.result == "same"
         self._plans: dict[tuple, tuple] = {}
 
-    def __call__(self, *args: Tensor | Number, params: tuple = (), out: Any = None) -> Tensor:
+    def __call__(self, *args: Tensor | Number, params: tuple = ()) -> Tensor:
         """Compute, and record where an input asks for it.
 
         args: tensors that broadcast together, or numbers. params: the line's parameters.
-        out: an array to write (never recorded).
         """
         dtype, arrays = self._same_kind(args)
         if dtype is None:
             dtype = self.compute_dtype(args)
             check_broadcast(arrays)
-        result = dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype, out=out)
-        tensor = wrap(result)
-        if mode.enabled and self.expr.grads and out is None:
+        tensor = wrap(dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype))
+        if mode.enabled and self.expr.grads:
             needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
             if True in needs:
                 self._record(args, params, needs, tensor, dtype)

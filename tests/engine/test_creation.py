@@ -86,6 +86,7 @@ def test_devices():
         lambda: mg.zeros(1, device="cuda"),
         lambda: mg.ones(1).cuda(),
         lambda: mg.ones(1).to("cuda"),
+        lambda: mg.cuda.FloatTensor([1.0]),
     ):
         with pytest.raises(RuntimeError, match='device "cuda"'):
             call()
