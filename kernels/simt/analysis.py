@@ -51,7 +51,11 @@ def has_effects(program: Program, stmt: ast.stmt) -> bool:
 
 
 def has_loads(expr: ast.AST) -> bool:
-    return any(isinstance(node, ast.Subscript) for node in ast.walk(expr))
+    """Whether an expression reads array elements (the shape of an array is none)."""
+    return any(
+        isinstance(node, ast.Subscript) and not isinstance(node.value, ast.Attribute)
+        for node in ast.walk(expr)
+    )
 
 
 @dataclass

@@ -231,6 +231,9 @@ def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
         return _plain(norm, node, load(_function(norm, func)))
     if isinstance(function, type) and issubclass(function, np.generic):
         function = resolve.dtype_of(function, norm.where(node))
+    if function in (max, min) and len(node.args) > 2:  # two at a time
+        nested = located(ast.Call(node.func, node.args[:2], []), node)
+        return expression(norm, located(ast.Call(node.func, [nested, *node.args[2:]], []), node))
     if function is len or function is isinstance:
         static = [norm.static(arg) for arg in node.args]
         if function is len and isinstance(static[0], tuple):

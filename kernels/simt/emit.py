@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numba.core import types
@@ -32,7 +33,7 @@ from .fission import (
 from .nodes import defined, expressions, names, statements, used
 from .program import ArrayDecl, Program, importable
 from .ranges import Ranges
-from .rowemit import RowEmitter
+from .rowemit import RowEmitter, strip_guards
 from .rows import RowPlan, RowPlanner
 from .storage import Storage, assign_storage
 from .writer import Expressions, Statements, Writer
@@ -82,6 +83,7 @@ class Emitter:
         )
         self.plans: dict[int, tuple[RowPlan, Storage]] = {}
         self.plain: dict[int, tuple[RowPlan, Storage]] = {}
+        self.interiors: dict[int, tuple[RowPlan, Storage, list[str]]] = {}
         for item in walk(self.items):
             if isinstance(item, Region):
                 item.body = self._without_unread(item.body)
@@ -89,13 +91,30 @@ class Emitter:
                     continue
                 body = [*self._rebuilt_before(item.body), *item.body]
                 self.plain[id(item)] = self._stored(self.planner.plain(body))
-                plan = None if self.program.checked else self.planner.plan(body)
-                stored = self._stored(plan) if plan is not None else None
-                if stored is None or not self._holds_numbers(stored[1]):
-                    simple = not self.program.checked
-                    stored = self._stored(self.planner.simple(body)) if simple else None
-                if stored is not None and self._holds_numbers(stored[1]):
+                if self.program.checked:
+                    continue
+                stored = self._best(body)
+                if stored is not None:
                     self.plans[id(item)] = stored
+                    self._plan_interior(item, body)
+
+    def _best(self, body: list[ast.stmt]) -> tuple[RowPlan, Storage] | None:
+        """How rows run `body` fastest, if there is more to do than run each thread by itself."""
+        for plan in (self.planner.plan(body), self.planner.simple(body)):
+            if plan is not None:
+                stored = self._stored(plan)
+                if self._holds_numbers(stored[1]):
+                    return stored
+        return None
+
+    def _plan_interior(self, item: Region, body: list[ast.stmt]) -> None:
+        """A version of a region for blocks that no guard keeps any thread out of."""
+        reasoning = partial(self.planner.whole_block, self.plain[id(item)][0].facts)
+        stripped, checks = strip_guards(body, reasoning)
+        if checks and stripped:
+            stored = self._best(stripped)
+            if stored is not None:
+                self.interiors[id(item)] = (*stored, checks)
 
     def _without_unread(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """`body` without the assignments that only other regions need, and compute again."""
@@ -283,7 +302,8 @@ class Emitter:
             writer.line(f"_r_{name} = _stack_array({program.block[0]}, {dtype})")
 
     def _all_plans(self) -> list[tuple[RowPlan, Storage]]:
-        return [*self.plans.values(), *self.plain.values()]
+        interiors = [(plan, storage) for plan, storage, _ in self.interiors.values()]
+        return [*self.plans.values(), *self.plain.values(), *interiors]
 
     def _declare_dynamic(self, array: ArrayDecl) -> None:
         """Every dynamic shared array of a block begins at the same address, as on CUDA."""
@@ -396,16 +416,31 @@ class Emitter:
         self.writer.line(f"# threads, from line {item.line}")
         fast = self.plans.get(id(item))
         if item.mask is None and fast is not None:
-            self._rows(*fast, None)
+            self._unmasked(item)
         elif fast is not None and (item.in_loop or fast[0].lifted):
             with self.writer.block(f"if _all_{item.mask}:"):
-                self._rows(*fast, None)
+                self._unmasked(item)
             with self.writer.block("else:"):
                 self._rows(*self.plain[id(item)], item.mask)
         else:
             self._rows(*self.plain[id(item)], item.mask)
 
-    def _rows(self, plan: RowPlan, storage: Storage, mask: str | None) -> None:
+    def _unmasked(self, item: Region) -> None:
+        """A region that all threads of the block run."""
+        interior = self.interiors.get(id(item))
+        if interior is None:
+            self._rows(*self.plans[id(item)], None)
+            return
+        plan, storage, checks = interior
+        with self.writer.block(f"if {' and '.join(checks)}:  # no thread of the block is at an edge"):
+            self._rows(plan, storage, None, checks=False)
+        with self.writer.block("else:"):
+            edge, storage = self.plans[id(item)]
+            self._rows(edge, storage, None, checks=edge.lifted)
+
+    def _rows(
+        self, plan: RowPlan, storage: Storage, mask: str | None, checks: bool = True
+    ) -> None:
         """Loops over the rows of a block, each run as `plan` says."""
         writer, depth = self.writer, self.writer.depth
         self.open_rows()
@@ -413,7 +448,7 @@ class Emitter:
         if plan.lanes < x:
             writer.line(f"for _x0 in range(0, {x}, {plan.lanes}):")
             writer.depth += 1
-        RowEmitter(self, plan, storage, mask).write(plan.items)
+        RowEmitter(self, plan, storage, mask, checks).write(plan.items)
         writer.depth = depth
 
     def open_rows(self) -> None:

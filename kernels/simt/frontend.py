@@ -202,9 +202,9 @@ class Normaliser:
             return located(call(kind, const(value.item())), node)
         if isinstance(value, tuple) and type(value) is tuple:
             return located(ast.Tuple([self.materialise(v, node) for v in value], ast.Load()), node)
+        value = library.replacement(value)
         if getattr(value, "__module__", None) == "builtins":
             return located(load(value.__name__), node)
-        value = library.replacement(value)
         hint = getattr(value, "__name__", None) or str(value)
         return located(load(self.program.extern(value, hint)), node)
 

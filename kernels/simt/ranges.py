@@ -171,24 +171,32 @@ class Ranges:
 
     def positive(self, node: ast.expr) -> bool:
         """Whether `node`, an integer expression, is proven to be >= 1."""
+        return self.at_least(node, 1)
+
+    def at_least(self, node: ast.expr, bound: int) -> bool:
+        """Whether `node`, an integer expression, is proven to be >= `bound` (which is >= 1)."""
         match node:
             case ast.Constant(value=value):
-                return type(value) is int and value > 0
+                return type(value) is int and value >= bound
             case ast.Name(id=name):
                 if name in GRID:
-                    return True
+                    return bound <= 1
                 sites = self.facts.defs.get(name, [])
                 return (
                     len(sites) == 1
                     and isinstance(sites[0].stmt, ast.Assign)
-                    and self.positive(sites[0].stmt.value)
+                    and self.at_least(sites[0].stmt.value, bound)
                 )
             case ast.BinOp(left=a, op=ast.Mult(), right=b):
-                return self.positive(a) and self.positive(b)
+                for one, other in ((a, b), (b, a)):
+                    if self.at_least(one, bound) and self.at_least(other, 1):
+                        return True
+                return False
             case ast.BinOp(left=a, op=ast.Add(), right=b):
-                if self.positive(a):
-                    return self.nonnegative(b)
-                return self.positive(b) and self.nonnegative(a)
+                for one, other in ((a, b), (b, a)):
+                    if self.at_least(one, bound) and self.nonnegative(other):
+                        return True
+                return False
         return False
 
     def _under(self, test: ast.expr, holds: bool, node: ast.expr) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .affine import Affine
@@ -22,8 +24,11 @@ _MOST_CHECKS = 16  # comparisons that may decide whether a row needs its guards
 class RowEmitter:
     """Writes the pieces of a RowPlan. `mask` names the block's threads that take part."""
 
-    def __init__(self, emitter: Emitter, plan: RowPlan, storage: Storage, mask: str | None) -> None:
+    def __init__(
+        self, emitter: Emitter, plan: RowPlan, storage: Storage, mask: str | None, checks: bool
+    ) -> None:
         self.emitter, self.plan, self.storage, self.mask = emitter, plan, storage, mask
+        self.checks = checks  # whether rows may have a version without guards
         self.writer, self.expressions = emitter.writer, emitter.expressions
         self.variables = set(plan.facts.defs) - plan.facts.scalars
         self.known = self.variables | emitter.storage.slots
@@ -66,8 +71,10 @@ class RowEmitter:
         if self.mask is None and not self.emitter.program.checked:
             if self.clipped(item, body):
                 return
-            stripped, checks = _Guards(self).strip(body)
-            if checks and len(checks) <= _MOST_CHECKS:
+            planner = self.emitter.planner
+            reasoning = partial(planner.affine, self.plan.facts, self.plan.lanes)
+            stripped, checks = strip_guards(body, reasoning) if self.checks else (body, [])
+            if checks:
                 with self.writer.block(f"if {' and '.join(checks)}:  # no thread is at an edge"):
                     self.threads(item, stripped)
                 with self.writer.block("else:"):
@@ -202,30 +209,34 @@ def _read(stmt: ast.stmt) -> list[ast.expr]:
     return expressions(stmt)
 
 
-class _Guards:
-    """Takes the guards of a row's statements out, with the checks that make that right."""
+def strip_guards(
+    body: list[ast.stmt], reasoning: Callable[..., Affine]
+) -> tuple[list[ast.stmt], list[str]]:
+    """(`body` without guards, the checks under which it does the same); no checks: nothing to gain.
 
-    def __init__(self, row: RowEmitter) -> None:
-        self.row = row
+    `reasoning(statement, box)` gives the Affine for conditions at a statement, inside of constant
+    loops whose counters range as in `box`.
+    """
+    guards = _Guards(reasoning)
+    stripped = guards.block(body, {})
+    checks = list(guards.checks)
+    return (stripped, checks) if len(checks) <= _MOST_CHECKS else (body, [])
+
+
+class _Guards:
+    """Takes guards out of statements and notes what must be checked for that."""
+
+    def __init__(self, reasoning: Callable[..., Affine]) -> None:
+        self.reasoning = reasoning
         self.checks: dict[str, None] = {}
 
-    def strip(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], list[str]]:
-        """(statements without guards, conditions under which they are the same)."""
-        stripped = self.block(body, {})
-        return stripped, list(self.checks)
-
-    def affine(self, at: ast.stmt, box: dict) -> Affine:
-        plan = self.row.plan
-        return self.row.emitter.planner.affine(plan.facts, plan.lanes, at, box)
-
     def proven(self, test: ast.expr, at: ast.stmt, box: dict) -> bool:
-        """Whether `test` can be checked for the whole row; notes the check."""
-        affine = self.affine(at, box)
-        everywhere = affine.everywhere(test)
-        if everywhere is None or not (names(test) - {"_tx"}):
+        """Whether `test` can be checked for all threads at once; notes the checks."""
+        everywhere = self.reasoning(at, box).everywhere(test)
+        if everywhere is None or isinstance(everywhere, ast.Constant):
             return False
-        text = f"({ast.unparse(everywhere)})"
-        self.checks[text] = None
+        parts = everywhere.values if isinstance(everywhere, ast.BoolOp) else [everywhere]
+        self.checks |= dict.fromkeys(f"({ast.unparse(part)})" for part in parts)
         return True
 
     def block(self, body: list[ast.stmt], box: dict) -> list[ast.stmt]:

@@ -14,13 +14,26 @@ from dataclasses import dataclass, field
 from .affine import Affine
 from .analysis import Facts, _choose_scalars, _collect, _spread, has_loads
 from .fission import BlockFor, BlockWhile, Context, Fission, Item, Region, line_of
-from .nodes import Loop, assign, binary, bodies, const, load, located, names, statements, store
+from .nodes import (
+    BLOCK,
+    Loop,
+    assign,
+    binary,
+    bodies,
+    const,
+    load,
+    located,
+    names,
+    statements,
+    store,
+)
 from .program import Program
 from .ranges import constant
 from .storage import dominates, stays
 from .structure import has_jumps
 
 LANE_LIMIT = 64  # threads that go through a region together
+WHOLE_BLOCK = 0  # in the place of a number of lanes: all threads of the block
 UNROLL_LIMIT = 64  # statements that a loop of constant length may unroll to inside of a row
 
 
@@ -128,6 +141,10 @@ class RowPlanner:
             return None
         return self.affine(facts, lanes, at=stmt).everywhere(stmt.test)
 
+    def whole_block(self, facts: Facts, at: ast.stmt | None = None, more=None) -> Affine:
+        """Reasoning over the positions of a block, before any of its threads has run."""
+        return self.affine(facts, WHOLE_BLOCK, at, more)
+
     def affine(self, facts: Facts, lanes: int, at: ast.stmt | None = None, more=None) -> Affine:
         """Reasoning over the positions of a row (and the constant loops `more`) at a statement."""
         where = next((site for site in facts.sites if site.stmt is at), None)
@@ -148,11 +165,16 @@ class RowPlanner:
         else:
             ends = const(0), const(lanes - 1)
         box = {"_tx": ends, **(more or {})}
+        if lanes == WHOLE_BLOCK:
+            sizes = zip(("_tx", "_ty", "_tz"), self.program.block)
+            box |= {name: (const(0), const(size - 1)) for name, size in sizes}
 
         def fixed(name: str) -> bool:
             if name in facts.varying or name in box:
                 return False
-            return name not in facts.defs or name in facts.scalars
+            if lanes == WHOLE_BLOCK and self.program.cooperative and name in BLOCK:
+                return False
+            return name not in facts.defs or (name in facts.scalars and lanes != WHOLE_BLOCK)
 
         return Affine(box, definitions, self.kinds, fixed)
 
@@ -256,7 +278,7 @@ class RowPlanner:
             return None
         start, stop, step = args
         name = stmt.target.id
-        if facts.is_varying(stop) or facts.is_varying(step) or has_loads_of_data(stop):
+        if facts.is_varying(stop) or facts.is_varying(step) or has_loads(stop) or has_calls(stop):
             return None
         if not self.ranges.positive(step) or name in self.outside:
             return None
@@ -289,6 +311,11 @@ class RowPlanner:
         common.pre = []
         from .webs import clone
 
+        if self.ranges.at_least(step, slope * (lanes - 1) + 1):  # at most one step is left
+            mine = clone(mine)
+            inside = ast.Compare(load(name), [ast.Lt()], [clone(stop)])
+            once = located(ast.If(inside, clone(stmt.body), []), stmt)
+            return [assign(base, first, stmt), common, assign(name, mine, stmt), once]
         rest = ast.For(
             store(name),
             ast.Call(load("range"), [clone(mine), clone(stop), clone(step)], []),
@@ -337,14 +364,8 @@ def _unsplit(stmt: ast.stmt) -> ast.stmt:
     return clone(stmt)
 
 
-def has_loads_of_data(expr: ast.expr) -> bool:
-    """Whether an expression reads array elements (the shape of an array is none)."""
-    for node in ast.walk(expr):
-        if isinstance(node, ast.Call):
-            return True
-        if isinstance(node, ast.Subscript) and not isinstance(node.value, ast.Attribute):
-            return True
-    return False
+def has_calls(expr: ast.expr) -> bool:
+    return any(isinstance(node, ast.Call) for node in ast.walk(expr))
 
 
 def trip_count(stmt: ast.For) -> int | None:
