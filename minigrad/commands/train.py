@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         f"test), {args.optimizer}, backend {minigrad.backends.get()} on {device}",
         flush=True,
     )
+    _announce_compilation(minigrad.backends.get())
     started = time.perf_counter()
     with kernels.trace() as trace:
         history = fit(model, train, test, args, device)
@@ -120,6 +121,15 @@ def _configure(args: argparse.Namespace):
         return minigrad.zeros(1, device=name).device
     except (ValueError, RuntimeError) as error:
         raise CommandError(str(error).splitlines()[0]) from None
+
+
+def _announce_compilation(backend: str) -> None:
+    """Say why the first epoch is slow where no kernel has been compiled yet."""
+    from kernels import simt
+
+    folder = simt.cache_folder()
+    if backend == "numba" and not (os.path.isdir(folder) and os.listdir(folder)):
+        print(f"first run: compiling the kernels, once; they are kept in {folder}", flush=True)
 
 
 def _load(name: str):

@@ -13,8 +13,9 @@ import pytest
 
 import kernels
 import minigrad
+from kernels import simt
 from minigrad import cli, datasets
-from minigrad.commands import bench, doctor, plot
+from minigrad.commands import bench, doctor, plot, train
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -205,6 +206,18 @@ def test_save_and_plot(tmp_path, capsys):
     accuracy = float((guess == labels).float().mean())
     assert f"{accuracy:.2%}" == f"{printed[1]}%"
     assert checkpoint["test_accuracy"] == pytest.approx(accuracy)
+
+
+def test_the_first_run_says_that_it_compiles(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "kernels"
+    monkeypatch.setattr(simt, "cache_folder", lambda: str(folder))
+    train._announce_compilation("numba")
+    assert str(folder) in capsys.readouterr().out
+    train._announce_compilation("numpy")
+    folder.mkdir()
+    (folder / "kernel.py").touch()
+    train._announce_compilation("numba")
+    assert capsys.readouterr().out == ""
 
 
 def test_a_network_fits_every_data_set():
