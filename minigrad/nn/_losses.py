@@ -171,11 +171,12 @@ def _finish_classes(
         return loss.sum()
     if reduction != "mean":
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    kept = target != ignore_index
     if weight is None:
-        total = kept.sum()
-    else:
-        total = (weight[target.masked_fill(kept.logical_not(), 0)] * kept).sum()
+        # Counted outside the graph; in the usual case the mean is then a single reduction.
+        count = int((target._array != ignore_index).sum())
+        return loss.mean() if count == target.numel() else loss.sum() / count
+    kept = target != ignore_index
+    total = (weight[target.masked_fill(kept.logical_not(), 0)] * kept).sum()
     return loss.sum() / total
 
 
@@ -295,8 +296,8 @@ def binary_cross_entropy(
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}) is deprecated. Please ensure they have the same size."
         )
-    values = input.detach()
-    if values.numel() and (float(values.min()) < 0 or float(values.max()) > 1):
+    values = input._array
+    if values.size and not (values.min() >= 0 and values.max() <= 1):
         raise RuntimeError("all elements of input should be between 0 and 1")
     loss = POINTWISE["bce"](input, target)
     return _reduce(loss if weight is None else loss * weight, reduction)

@@ -435,10 +435,10 @@ def batch_norm(
     if running_mean is not None or running_var is not None:
         with minigrad.no_grad():
             if running_mean is not None:
-                running_mean.mul_(1 - momentum).add_(mean, alpha=momentum)
+                running_mean.lerp_(mean, momentum)
             if running_var is not None:
                 unbiased = (invstd**-2 - eps) * (count / (count - 1))
-                running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
+                running_var.lerp_(unbiased, momentum)
     return output
 
 
@@ -465,8 +465,8 @@ def instance_norm(
     if running_mean is not None:
         with minigrad.no_grad():
             rows = input.detach().reshape(samples, channels, -1)
-            running_mean.mul_(1 - momentum).add_(rows.mean(-1).mean(0), alpha=momentum)
-            running_var.mul_(1 - momentum).add_(rows.var(-1).mean(0), alpha=momentum)
+            running_mean.lerp_(rows.mean(-1).mean(0), momentum)
+            running_var.lerp_(rows.var(-1).mean(0), momentum)
     # Batch norm of one sample with samples * channels channels: the same fused kernels.
     rows = norm.batch_norm(input.reshape(1, samples * channels, -1), None, None, eps)[0]
     output = rows.reshape(input.shape)
