@@ -34,7 +34,7 @@ from kernels.numba_cuda.common import (
 )
 from kernels.numba_cuda.conv_gemm import GemmTile, GradTile
 from kernels.numba_cuda.reduction import reduce
-from kernels.numba_cuda.transpose import cast, transpose
+from kernels.numba_cuda.transpose import cast
 
 Pair = tuple[int, int]
 FORWARD = ("direct", "tiled", "implicit_gemm")
@@ -162,8 +162,11 @@ def _gradient_planes(geo: Geometry) -> Planes:
     return Planes(rows, width, lead, insert=geo.stride)
 
 
-def _offsets(geo: Geometry, planes: Planes, channels: int, turned: bool) -> np.ndarray:
-    """int32 offset of (channel, kh, kw) from an output position; taps turned round if `turned`."""
+def _offsets(geo: Geometry, planes: Planes, channels: int, turned: bool, multiple: int):
+    """uint32 offset of (channel, kh, kw) from an output position; taps turned round if `turned`.
+
+    Zeros fill the table up to a multiple of `multiple`.
+    """
     c, i, j = np.ogrid[:channels, : geo.w_shape[2], : geo.w_shape[3]]
     if turned:
         i, j = geo.w_shape[2] - 1 - i, geo.w_shape[3] - 1 - j
@@ -172,16 +175,18 @@ def _offsets(geo: Geometry, planes: Planes, channels: int, turned: bool) -> np.n
     phase = a * planes.sub[1] + b
     plane = planes.rows * planes.width
     table = c * planes.channel + phase * plane + t * planes.width + u
-    return np.ascontiguousarray(table, np.int32).reshape(-1)
+    offsets = np.zeros(ceil_div(table.size, multiple) * multiple, np.uint32)
+    offsets[: table.size] = table.reshape(-1)
+    return offsets
 
 
-def _gemm_tile(channels: int, gpu: bool) -> GemmTile:
+def _gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
     if gpu:
         return GemmTile(16, 16, 4, 4, 16)
-    return GemmTile(16, 8 if channels > 32 else 4, 8, 2, 32)
+    return GemmTile(16, 8 if channels > 32 else 4, 8, 2, 16 if terms <= 16 else 32)
 
 
-def _grad_tile(terms: int, positions: int, dtype: np.dtype, gpu: bool) -> GradTile:
+def _grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
     span = ceil_div(ceil_div(positions, ceil_div(positions, 256)), 32) * 32
     bx = 32 if gpu else 16
     return GradTile(bx, min(8 if gpu else 16, ceil_div(terms, 3)), 8, 3, span)
@@ -197,8 +202,9 @@ def _gemm(name: str, geo: Geometry, planes: Planes, out: Pair, data: bool, like,
     n, groups = geo.x_shape[0], geo.groups
     identity = planes == Planes(*out, (0, 0)) and geo.w_shape[2:] == (1, 1)
     lay_out = planes.launch(name, dtype, n * groups * from_channels, 0)
-    offset = namespace(like).asarray(_offsets(geo, planes, from_channels, turned=data))
-    tile = _gemm_tile(to_channels, on_gpu(like))
+    terms = from_channels * geo.w_shape[2] * geo.w_shape[3]
+    tile = _gemm_tile(to_channels, terms, on_gpu(like))
+    offset = namespace(like).asarray(_offsets(geo, planes, from_channels, data, tile.tk))
     positions = (out[0] - 1) * planes.width + out[1]
     grid = (
         n * groups * ceil_div(positions, tile.bx * tile.rn),
@@ -206,7 +212,7 @@ def _gemm(name: str, geo: Geometry, planes: Planes, out: Pair, data: bool, like,
     )
     kernel = conv_gemm.implicit_gemm(scalar_type(dtype), tile, has_bias)
     run = launcher(name, "implicit_gemm", kernel, grid, (tile.bx, tile.by))
-    sizes = (groups, from_channels * planes.channel, planes.width, *out)
+    sizes = (groups, from_channels * planes.channel, positions, planes.width, out[1])
 
     def gemm(w, x, bias, y):
         flat = x.reshape(-1) if identity else lay_out(x)
@@ -264,9 +270,12 @@ def _plan_data(g, w, geo: Geometry, version: str | None):
     version = _pick(version, geo.channels[0])
     dtype, acc_t, groups, x_shape = g.dtype, scalar_type(g.dtype), geo.groups, geo.x_shape
     per_in, per_out = geo.channels
+    taps = geo.w_shape[2] * geo.w_shape[3]
     if version == "implicit_gemm":
         gemm = _gemm(name, geo, _gradient_planes(geo), x_shape[2:], True, g, False)
         no_bias = empty((1,), dtype, g)
+        grid = (ceil_div(per_in, 32), ceil_div(geo.w_shape[0], 8))
+        swap = launcher(name, "swap_channels", conv_gemm.swap_channels(taps), grid, (32, 8))
     else:
         kernel = conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
         tiling = _tile_grid(x_shape[0] * x_shape[1], *x_shape[2:])
@@ -278,7 +287,8 @@ def _plan_data(g, w, geo: Geometry, version: str | None):
             return dx
         g, w = contiguous(g), contiguous(w)
         if version == "implicit_gemm":
-            swapped = transpose(w.reshape(groups, per_out, per_in, -1), (0, 2, 1, 3))
+            swapped = empty((groups * per_in, per_out, taps), dtype, w)
+            swap(w.reshape(-1, per_in, taps), swapped)
             gemm(swapped.reshape(groups * per_in, -1), g, no_bias, dx)
         else:
             run(g, w, dx, groups, *geo.padding)
@@ -324,13 +334,14 @@ def _weight_product(name: str, geo: Geometry, like):
     positions = out[0] * planes.width
     terms = math.prod(geo.w_shape[1:])
     gpu = on_gpu(like)
-    tile = _grad_tile(terms, positions, dtype, gpu)
+    tile = _grad_tile(terms, positions, gpu)
     grid = [ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups]
     splits = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
     grid[2] *= splits
     lay_out_x = planes.launch(name, dtype, n * groups * per_in, planes.channel + tile.span)
     lay_out_g = g_planes.launch(name, dtype, n * groups * per_out, 0)
-    offset = namespace(like).asarray(_offsets(geo, planes, per_in, turned=False))
+    offset = _offsets(geo, planes, per_in, False, tile.by * tile.rn)
+    offset = namespace(like).asarray(offset)
     kernel = conv_gemm.weight_gradient(scalar_type(dtype), tile)
     run = launcher(name, "implicit_gemm", kernel, tuple(grid), (tile.bx, tile.by))
     shape = (splits, geo.w_shape[0], terms)

@@ -13,6 +13,7 @@ Kernels here:
     pad             x -> planes: padding, phases of a stride, zeros between for a transposed one
     implicit_gemm   the product, a 2-D register tile as in matmul.py; forward, and backward-data
                     (a convolution of the padded gradient with the weights turned round)
+    swap_channels   w (groups * O, C, taps) -> (groups * C, O, taps), for backward-data
     weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block
                     run along q, each keeps an RM x RN tile of sums, and are added up last
 """
@@ -82,22 +83,22 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
     """One block: by * rm output channels x bx * rn positions of one group of one image.
 
     w (groups * channels, K); planes flat, `image` elements apart per (image, group); y
-    (images * groups * channels, OH * OW). blockIdx.x = (image, group, position tile).
+    (images * groups * channels, OH * OW). blockIdx.x = (image, group, position tile). `offset` is
+    padded to a multiple of tk.
     """
     bx, by, rm, rn, tk = tile
     tm, tn = by * rm, bx * rn
     k_by_x, k_by_y = tk // bx, tk // by
 
     @cuda.jit
-    def conv2d_implicit_gemm(w, planes, offset, bias, y, groups, image, width, out_h, out_w):
+    def conv2d_implicit_gemm(w, planes, offset, bias, y, groups, image, positions, width, out_w):
         w_tile = cuda.shared.array((tm, tk), acc_t)
         p_tile = cuda.shared.array((tk, tn), acc_t)
         acc = cuda.local.array((rm, rn), acc_t)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-        positions = (out_h - 1) * width + out_w
-        tiles = (positions + tn - 1) // tn
+        tiles = (positions + (tn - 1)) // tn
         z = cuda.blockIdx.x // tiles
-        q0 = (cuda.blockIdx.x - z * tiles) * tn
+        q0 = cuda.blockIdx.x % tiles * tn
         channels = w.shape[0] // groups
         c0 = cuda.blockIdx.y * tm
         w0 = (z % groups) * channels + c0
@@ -115,11 +116,10 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
                     w_tile[r, kk] = acc_t(w[w0 + r, k0 + kk]) if inside else acc_t(0)
             for i in range(k_by_y):
                 kk = i * by + ty
-                live = k0 + kk < terms
-                start = base + offset[min(k0 + kk, terms - 1)]
+                start = base + offset[k0 + kk]
                 for j in range(rn):
                     q = j * bx + tx
-                    inside = live and q0 + q < positions
+                    inside = k0 + kk < terms and q0 + q < positions
                     p_tile[kk, q] = acc_t(planes[start + q]) if inside else acc_t(0)
             cuda.syncthreads()
             for kk in range(tk):
@@ -131,7 +131,7 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
         for j in range(rn):
             q = q0 + j * bx + tx
             oh = q // width
-            ow = q - oh * width
+            ow = q % width
             if q < positions and ow < out_w:
                 for i in range(rm):
                     c = c0 + i * by + ty
@@ -145,11 +145,27 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
 
 
 @functools.cache
+def swap_channels(taps: int):
+    """A thread a pair of channels; w (groups * O, C, taps), swapped (groups * C, O, taps)."""
+
+    @cuda.jit
+    def conv2d_swap_channels(w, swapped):
+        c, o = cuda.grid(2)
+        group = o // swapped.shape[1]
+        if o < w.shape[0] and c < w.shape[1]:
+            for tap in range(taps):
+                swapped[group * w.shape[1] + c, o % swapped.shape[1], tap] = w[o, c, tap]
+
+    return conv2d_swap_channels
+
+
+@functools.cache
 def weight_gradient(acc_t, tile: GradTile):
     """One block: rm output channels x by * rn taps of one group, over some of the images.
 
     g flat, (images * groups * channels, positions); planes flat, `image` elements apart per
-    (image, group); dw (splits, groups * channels, K). blockIdx.z = (split, group).
+    (image, group); dw (splits, groups * channels, K). blockIdx.z = (split, group). `offset` is
+    padded to a multiple of by * rn.
     """
     bx, by, rm, rn, span = tile
     steps, rows_by_y = span // bx, -(-rm // by)
@@ -174,16 +190,18 @@ def weight_gradient(acc_t, tile: GradTile):
                 for r in range(rows_by_y):
                     i = r * by + ty
                     if i < rm:
-                        row = (z * channels + min(c0 + i, channels - 1)) * positions + q0
+                        live = c0 + i < channels
+                        row = (z * channels + c0 + i) * positions + q0
                         for s in range(steps):
                             q = s * bx + tx
-                            g_tile[i, q] = g[row + q] if q0 + q < positions else acc_t(0)
+                            inside = live and q0 + q < positions
+                            g_tile[i, q] = g[row + q] if inside else acc_t(0)
                 cuda.syncthreads()
                 base = z * image + q0
                 for s in range(steps):
                     q = s * bx + tx
                     for j in range(rn):
-                        pv = planes[base + offset[min(k0 + j, terms - 1)] + q]
+                        pv = planes[base + offset[k0 + j] + q]
                         for i in range(rm):
                             acc[i, j] += g_tile[i, q] * pv
                 cuda.syncthreads()

@@ -83,8 +83,8 @@ def naive(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         row, col = cuda.grid(2)
         z = cuda.blockIdx.z
         if row < c.shape[1] and col < c.shape[2]:
-            za = min(z, a.shape[0] - 1)
-            zb = min(z, b.shape[0] - 1)
+            za = z if a.shape[0] > 1 else 0
+            zb = z if b.shape[0] > 1 else 0
             acc = acc_t(bias[col]) if has_bias else acc_t(0)
             for k in range(a.shape[1] if trans_a else a.shape[2]):
                 av = acc_t(a[za, k, row] if trans_a else a[za, row, k])
@@ -104,8 +104,8 @@ def coalesced(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         col, row = cuda.grid(2)
         z = cuda.blockIdx.z
         if row < c.shape[1] and col < c.shape[2]:
-            za = min(z, a.shape[0] - 1)
-            zb = min(z, b.shape[0] - 1)
+            za = z if a.shape[0] > 1 else 0
+            zb = z if b.shape[0] > 1 else 0
             acc = acc_t(bias[col]) if has_bias else acc_t(0)
             for k in range(a.shape[1] if trans_a else a.shape[2]):
                 av = acc_t(a[za, k, row] if trans_a else a[za, row, k])
@@ -132,8 +132,8 @@ def tiled(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         col = cuda.blockIdx.x * TILE + tx
         m, n = c.shape[1], c.shape[2]
         k = a.shape[1] if trans_a else a.shape[2]
-        za = min(z, a.shape[0] - 1)
-        zb = min(z, b.shape[0] - 1)
+        za = z if a.shape[0] > 1 else 0
+        zb = z if b.shape[0] > 1 else 0
         acc = acc_t(0)
         for k0 in range(0, k, TILE):
             a_tile[ty, tx] = acc_t(0)
@@ -171,8 +171,8 @@ def register_1d(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         col = cuda.blockIdx.x * TILE_1D + tx
         m, n = c.shape[1], c.shape[2]
         k = a.shape[1] if trans_a else a.shape[2]
-        za = min(z, a.shape[0] - 1)
-        zb = min(z, b.shape[0] - 1)
+        za = z if a.shape[0] > 1 else 0
+        zb = z if b.shape[0] > 1 else 0
         for i in range(ROWS_1D):
             acc[i] = acc_t(0)
         for k0 in range(0, k, TILE_1D):
@@ -222,8 +222,8 @@ def register_2d(acc_t, tile: Tile, trans_a: bool, trans_b: bool, has_bias: bool)
         col0 = cuda.blockIdx.x * tn
         m, n = c.shape[1], c.shape[2]
         k = a.shape[1] if trans_a else a.shape[2]
-        za = min(z, a.shape[0] - 1)
-        zb = min(z, b.shape[0] - 1)
+        za = z if a.shape[0] > 1 else 0
+        zb = z if b.shape[0] > 1 else 0
         for i in range(rm):
             for j in range(rn):
                 acc[i, j] = acc_t(0)
@@ -297,8 +297,8 @@ def warp_tile(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         col0 = cuda.blockIdx.x * WARP_N
         m, n = c.shape[1], c.shape[2]
         k = a.shape[1] if trans_a else a.shape[2]
-        za = min(z, a.shape[0] - 1)
-        zb = min(z, b.shape[0] - 1)
+        za = z if a.shape[0] > 1 else 0
+        zb = z if b.shape[0] > 1 else 0
         for i in range(8):
             for j in range(8):
                 acc[i, j] = acc_t(0)
@@ -344,8 +344,8 @@ def matvec(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
         if row >= c.shape[1]:
             return
-        za = min(z, a.shape[0] - 1)
-        zb = min(z, b.shape[0] - 1)
+        za = z if a.shape[0] > 1 else 0
+        zb = z if b.shape[0] > 1 else 0
         k = a.shape[1] if trans_a else a.shape[2]
         acc = acc_t(0)
         for i in range(lane, k, 32):

@@ -26,9 +26,10 @@ from kernels.numba_cuda.common import (
     contiguous,
     empty,
     launcher,
+    on_gpu,
     scalar_type,
 )
-from kernels.numba_cuda.softmax import BLOCK, WARPS, block_sum
+from kernels.numba_cuda.softmax import CPU_BLOCK, GPU_BLOCK, block_sum
 from kernels.simt import cuda
 
 CATALOG = [
@@ -43,22 +44,23 @@ COLUMN_BLOCK = (32, 8)
 
 
 @functools.cache
-def statistics_planes(acc_t):
-    """Block BLOCK, grid (C,); x (N, C, S), mean and invstd (C,)."""
+def statistics_planes(acc_t, block: int):
+    """Block `block`, grid (C,); x (N, C, S), mean and invstd (C,)."""
+    warps = block // 32
 
     @cuda.jit
     def batch_norm_statistics(x, mean, invstd, eps):
-        partial = cuda.shared.array(WARPS, acc_t)
+        partial = cuda.shared.array(warps, acc_t)
         t, c = cuda.threadIdx.x, cuda.blockIdx.x
         count = acc_t(x.shape[0] * x.shape[2])
         total = acc_t(0)
         for n in range(x.shape[0]):
-            for i in range(t, x.shape[2], BLOCK):
+            for i in range(t, x.shape[2], block):
                 total += acc_t(x[n, c, i])
         m = block_sum(total, partial) / count
         total = acc_t(0)
         for n in range(x.shape[0]):
-            for i in range(t, x.shape[2], BLOCK):
+            for i in range(t, x.shape[2], block):
                 d = acc_t(x[n, c, i]) - m
                 total += d * d
         var = block_sum(total, partial) / count
@@ -147,17 +149,18 @@ def apply_columns(acc_t, has_weight: bool, has_bias: bool):
 
 
 @functools.cache
-def sums_planes(acc_t):
-    """Block BLOCK, grid (C,); g and x (N, C, S), dweight and dbias (C,)."""
+def sums_planes(acc_t, block: int):
+    """Block `block`, grid (C,); g and x (N, C, S), dweight and dbias (C,)."""
+    warps = block // 32
 
     @cuda.jit
     def batch_norm_sums(g, x, mean, invstd, dweight, dbias):
-        partial = cuda.shared.array(WARPS, acc_t)
+        partial = cuda.shared.array(warps, acc_t)
         t, c = cuda.threadIdx.x, cuda.blockIdx.x
         m = acc_t(mean[c])
         plain, scaled = acc_t(0), acc_t(0)
         for n in range(x.shape[0]):
-            for i in range(t, x.shape[2], BLOCK):
+            for i in range(t, x.shape[2], block):
                 gv = acc_t(g[n, c, i])
                 plain += gv
                 scaled += gv * (acc_t(x[n, c, i]) - m)
@@ -253,20 +256,25 @@ def _view(x) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     return ("columns", (n, c), (n, c)) if s == 1 else ("planes", (n, c, s), (n * c, s))
 
 
-def _elementwise_tiling(version: str, shape: tuple[int, ...]):
+def _block(x) -> int:
+    """Threads of a block that walks along a plane."""
+    return GPU_BLOCK if on_gpu(x) else CPU_BLOCK
+
+
+def _elementwise_tiling(version: str, shape: tuple[int, ...], block: int):
     """Grid and block for one thread an element of a two-dimensional array."""
     rows, columns = shape
     if version == "columns":
         bx, by = COLUMN_BLOCK
         return (ceil_div(rows, by), ceil_div(columns, bx)), COLUMN_BLOCK
-    return (rows, ceil_div(columns, BLOCK)), BLOCK
+    return (rows, ceil_div(columns, block)), block
 
 
-def _reduction_tiling(version: str, channels: int):
+def _reduction_tiling(version: str, channels: int, block: int):
     """Grid and block for sums over each channel."""
     if version == "columns":
         return ceil_div(channels, COLUMN_BLOCK[0]), COLUMN_BLOCK
-    return channels, BLOCK
+    return channels, block
 
 
 _plans: dict[tuple, Callable] = {}
@@ -280,9 +288,11 @@ def _key(name: str, *arrays) -> tuple:
 
 def _plan_statistics(x):
     version, view, _ = _view(x)
-    make = statistics_columns if version == "columns" else statistics_planes
-    tiling = _reduction_tiling(version, x.shape[1])
-    return launcher("batch_norm", version, make(scalar_type(x.dtype)), *tiling), view
+    acc_t, block = scalar_type(x.dtype), _block(x)
+    columns = version == "columns"
+    kernel = statistics_columns(acc_t) if columns else statistics_planes(acc_t, block)
+    tiling = _reduction_tiling(version, x.shape[1], block)
+    return launcher("batch_norm", version, kernel, *tiling), view
 
 
 def batch_norm(x, weight, bias, eps: float):
@@ -311,7 +321,9 @@ def _plan_apply(x, mean, invstd, weight, bias):
     version, _, view = _view(x)
     make = apply_columns if version == "columns" else apply_planes
     kernel = make(scalar_type(x.dtype), weight is not None, bias is not None)
-    run = launcher("batch_norm_apply", version, kernel, *_elementwise_tiling(version, view))
+    run = launcher(
+        "batch_norm_apply", version, kernel, *_elementwise_tiling(version, view, _block(x))
+    )
     return run, view, empty((1,), x.dtype, x)
 
 
@@ -338,10 +350,11 @@ def _plan_backward(g, x, mean, invstd, weight):
         raise ValueError(f"{name}: expected g like x, {x.shape} {x.dtype}, got {g.shape} {g.dtype}")
     version, channels_view, view = _view(x)
     columns, acc_t = version == "columns", scalar_type(x.dtype)
-    sums = (sums_columns if columns else sums_planes)(acc_t)
+    block = _block(x)
+    sums = sums_columns(acc_t) if columns else sums_planes(acc_t, block)
     gradient = (gradient_columns if columns else gradient_planes)(acc_t, weight is not None)
-    run_sums = launcher(name, version, sums, *_reduction_tiling(version, x.shape[1]))
-    run_gradient = launcher(name, version, gradient, *_elementwise_tiling(version, view))
+    run_sums = launcher(name, version, sums, *_reduction_tiling(version, x.shape[1], block))
+    run_gradient = launcher(name, version, gradient, *_elementwise_tiling(version, view, block))
     dtype = compute_dtype(x.dtype)
     count = dtype.type(max(x.size // max(x.shape[1], 1), 1))
     return run_sums, run_gradient, channels_view, view, dtype, count, empty((1,), x.dtype, x)

@@ -25,6 +25,7 @@ from kernels.numba_cuda.common import (
     contiguous,
     empty,
     launcher,
+    on_gpu,
     scalar_type,
 )
 from kernels.simt import cuda
@@ -46,8 +47,7 @@ CATALOG = [
         for version, idea in zip(BACKWARD, ("a block a row", "a warp a row", "a thread a row"))
     ),
 ]
-BLOCK = 256
-WARPS = BLOCK // 32
+GPU_BLOCK, CPU_BLOCK = 256, 64
 FULL_WARP = 0xFFFFFFFF
 ROW_IN_SHARED = 4096
 ROW_IN_REGISTERS = 256
@@ -78,7 +78,7 @@ def block_sum(v, partial):
         partial[cuda.threadIdx.x // 32] = v
     cuda.syncthreads()
     total = partial[0]
-    for w in range(1, WARPS):
+    for w in range(1, partial.shape[0]):
         total += partial[w]
     cuda.syncthreads()
     return total
@@ -92,50 +92,52 @@ def block_max(v, partial):
         partial[cuda.threadIdx.x // 32] = v
     cuda.syncthreads()
     top = partial[0]
-    for w in range(1, WARPS):
+    for w in range(1, partial.shape[0]):
         top = max(top, partial[w])
     cuda.syncthreads()
     return top
 
 
 @functools.cache
-def three_pass(acc_t, log: bool):
-    """Block BLOCK, grid (rows,); x and y (rows, n)."""
+def three_pass(acc_t, log: bool, block: int):
+    """Block `block`, grid (rows,); x and y (rows, n)."""
+    warps = block // 32
 
     @cuda.jit
     def softmax_three_pass(x, y):
-        partial = cuda.shared.array(WARPS, acc_t)
+        partial = cuda.shared.array(warps, acc_t)
         t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
         top = acc_t(LOWEST)
-        for i in range(t, n, BLOCK):
+        for i in range(t, n, block):
             top = max(top, acc_t(x[row, i]))
         top = block_max(top, partial)
         total = acc_t(0)
-        for i in range(t, n, BLOCK):
+        for i in range(t, n, block):
             total += math.exp(acc_t(x[row, i]) - top)
         total = block_sum(total, partial)
         if log:
             lse = math.log(total)
-            for i in range(t, n, BLOCK):
+            for i in range(t, n, block):
                 y[row, i] = (acc_t(x[row, i]) - top) - lse
         else:
             scale = acc_t(1) / total
-            for i in range(t, n, BLOCK):
+            for i in range(t, n, block):
                 y[row, i] = math.exp(acc_t(x[row, i]) - top) * scale
 
     return softmax_three_pass
 
 
 @functools.cache
-def online(acc_t, log: bool):
-    """Block BLOCK, grid (rows,). A thread rescales its sum when its maximum grows."""
+def online(acc_t, log: bool, block: int):
+    """Block `block`, grid (rows,). A thread rescales its sum when its maximum grows."""
+    warps = block // 32
 
     @cuda.jit
     def softmax_online(x, y):
-        partial = cuda.shared.array(WARPS, acc_t)
+        partial = cuda.shared.array(warps, acc_t)
         t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
         own_top, own = acc_t(LOWEST), acc_t(0)
-        for i in range(t, n, BLOCK):
+        for i in range(t, n, block):
             v = acc_t(x[row, i])
             if v > own_top:
                 own = own * math.exp(own_top - v) + acc_t(1)
@@ -148,33 +150,34 @@ def online(acc_t, log: bool):
         total = block_sum(own, partial)
         if log:
             lse = math.log(total)
-            for i in range(t, n, BLOCK):
+            for i in range(t, n, block):
                 y[row, i] = (acc_t(x[row, i]) - top) - lse
         else:
             scale = acc_t(1) / total
-            for i in range(t, n, BLOCK):
+            for i in range(t, n, block):
                 y[row, i] = math.exp(acc_t(x[row, i]) - top) * scale
 
     return softmax_online
 
 
 @functools.cache
-def one_read(acc_t, log: bool):
-    """Block BLOCK, grid (rows,), n <= ROW_IN_SHARED."""
+def one_read(acc_t, log: bool, block: int):
+    """Block `block`, grid (rows,), n <= ROW_IN_SHARED."""
+    warps = block // 32
 
     @cuda.jit
     def softmax_one_read(x, y):
-        partial = cuda.shared.array(WARPS, acc_t)
+        partial = cuda.shared.array(warps, acc_t)
         values = cuda.shared.array(ROW_IN_SHARED, acc_t)
         t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
         top = acc_t(LOWEST)
-        for i in range(t, n, BLOCK):
+        for i in range(t, n, block):
             v = acc_t(x[row, i])
             values[i] = v
             top = max(top, v)
         top = block_max(top, partial)
         total = acc_t(0)
-        for i in range(t, n, BLOCK):
+        for i in range(t, n, block):
             if log:
                 total += math.exp(values[i] - top)
             else:
@@ -184,11 +187,11 @@ def one_read(acc_t, log: bool):
         total = block_sum(total, partial)
         if log:
             lse = math.log(total)
-            for i in range(t, n, BLOCK):
+            for i in range(t, n, block):
                 y[row, i] = (values[i] - top) - lse
         else:
             scale = acc_t(1) / total
-            for i in range(t, n, BLOCK):
+            for i in range(t, n, block):
                 y[row, i] = values[i] * scale
 
     return softmax_one_read
@@ -257,18 +260,19 @@ def strided(acc_t, log: bool):
 
 
 @functools.cache
-def block_backward(acc_t, log: bool):
-    """Block BLOCK, grid (rows,): dx = y (g - sum(g y)), or g - exp(y) sum(g) for the logarithm."""
+def block_backward(acc_t, log: bool, block: int):
+    """Block `block`, grid (rows,): dx = y (g - sum(g y)), for the logarithm g - exp(y) sum(g)."""
+    warps = block // 32
 
     @cuda.jit
     def softmax_block_backward(g, y, dx):
-        partial = cuda.shared.array(WARPS, acc_t)
+        partial = cuda.shared.array(warps, acc_t)
         t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, g.shape[1]
         total = acc_t(0)
-        for i in range(t, n, BLOCK):
+        for i in range(t, n, block):
             total += acc_t(g[row, i]) if log else acc_t(g[row, i]) * acc_t(y[row, i])
         total = block_sum(total, partial)
-        for i in range(t, n, BLOCK):
+        for i in range(t, n, block):
             gv, yv = acc_t(g[row, i]), acc_t(y[row, i])
             dx[row, i] = gv - math.exp(yv) * total if log else yv * (gv - total)
 
@@ -334,7 +338,7 @@ def _plan(name: str, arrays: tuple, axis: int, version: str | None, pick: Callab
     if any(a.shape != first.shape for a in arrays):
         raise ValueError(f"{name}: shapes differ: {[a.shape for a in arrays]}")
     outer, n, inner = _rows(name, first.shape, axis)
-    version, kernel, block = pick(scalar_type(first.dtype), n, inner, version)
+    version, kernel, block = pick(scalar_type(first.dtype), n, inner, on_gpu(first), version)
     if version == "strided":
         view, grid = (outer, n, inner), (outer, ceil_div(inner, block))
     else:
@@ -360,7 +364,7 @@ def _check_rows(name: str, version: str, n: int, inner: int) -> None:
         raise ValueError(f"{name}: version {version!r} needs the last axis; use 'strided'")
 
 
-def _forward(log: bool, acc_t, n: int, inner: int, version: str | None):
+def _forward(log: bool, acc_t, n: int, inner: int, gpu: bool, version: str | None):
     """Version, kernel and block."""
     name = "log_softmax" if log else "softmax"
     check_version(name, version, FORWARD)
@@ -373,11 +377,12 @@ def _forward(log: bool, acc_t, n: int, inner: int, version: str | None):
         return version, warp(acc_t, log, held), (32, 8)
     if version == "strided":
         return version, strided(acc_t, log), 128
+    block = GPU_BLOCK if gpu else CPU_BLOCK
     kernels = {"three_pass": three_pass, "online": online, "one_read": one_read}
-    return version, kernels[version](acc_t, log), BLOCK
+    return version, kernels[version](acc_t, log, block), block
 
 
-def _backward(log: bool, acc_t, n: int, inner: int, version: str | None):
+def _backward(log: bool, acc_t, n: int, inner: int, gpu: bool, version: str | None):
     """Version, kernel and block."""
     name = "log_softmax_backward" if log else "softmax_backward"
     check_version(name, version, BACKWARD)
@@ -389,7 +394,8 @@ def _backward(log: bool, acc_t, n: int, inner: int, version: str | None):
         return version, warp_backward(acc_t, log), (32, 8)
     if version == "strided":
         return version, strided_backward(acc_t, log), 128
-    return version, block_backward(acc_t, log), BLOCK
+    block = GPU_BLOCK if gpu else CPU_BLOCK
+    return version, block_backward(acc_t, log, block), block
 
 
 _plans: dict[tuple, Callable] = {}

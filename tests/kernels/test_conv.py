@@ -7,7 +7,6 @@ import pytest
 
 import kernels
 from kernels import reference
-from kernels.numba_cuda.conv import BACKWARD, FORWARD
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -26,6 +25,11 @@ CASES = {
     "one_pixel": ((2, 4, 3, 3), (5, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
     "empty_batch": ((0, 4, 8, 8), (5, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
 }
+SHIPPED = [(case, None) for case in CASES]
+# the shipped version of these is another one
+RUNGS = [(case, "direct") for case in ("3x3", "everything", "groups")]
+RUNGS += [(case, "implicit_gemm") for case in ("depthwise", "no_padding")]
+TILED = [(case, "tiled") for case in ("3x3", "everything", "groups")]
 
 
 def make(rng, case: str, dtype=np.float32):
@@ -36,21 +40,19 @@ def make(rng, case: str, dtype=np.float32):
     return x, w, normal(rng, w_shape[0], dtype), normal(rng, y.shape, dtype), options
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("version", [None, *FORWARD])
+@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *RUNGS, *TILED])
 def test_forward(device, version, case, rng):
     x, w, bias, _, options = make(rng, case)
-    for b in (None, bias):
+    scale = reference.conv2d(abs(wide(x)), abs(wide(w)), None, *options) + 3
+    for b in (None, bias) if case in ("groups", "depthwise") else (bias,):
         arrays = [None if a is None else put(a, device) for a in (x, w, b)]
         y = kernels.conv2d(*arrays, *options, backend="numba", version=version)
         wide_b = None if b is None else wide(b)
         expected = reference.conv2d(wide(x), wide(w), wide_b, *options)
-        scale = reference.conv2d(abs(wide(x)), abs(wide(w)), None, *options) + 3
         assert_close(y, expected, scale, terms=w[0].size)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("version", [None, *BACKWARD])
+@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *RUNGS])
 def test_backward_data(device, version, case, rng):
     x, w, _, g, options = make(rng, case)
     dx = kernels.conv2d_backward_data(
@@ -61,8 +63,7 @@ def test_backward_data(device, version, case, rng):
     assert_close(dx, expected, scale, terms=w[:, 0].size)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("version", [None, *BACKWARD])
+@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *RUNGS])
 def test_backward_weight(device, version, case, rng):
     x, w, _, g, options = make(rng, case)
     dw = kernels.conv2d_backward_weight(
@@ -73,8 +74,10 @@ def test_backward_weight(device, version, case, rng):
     assert_close(dw, expected, scale, terms=g[:, 0].size)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16])
-@pytest.mark.parametrize("case", ["3x3", "stride", "depthwise"])
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [("stride", np.float64), ("stride", np.float16), ("stride", BFLOAT16), ("depthwise", BFLOAT16)],
+)
 def test_dtypes(device, case, dtype, rng):
     x, w, bias, g, options = make(rng, case, dtype)
     on_x, on_w, on_b, on_g = (put(a, device) for a in (x, w, bias, g))
