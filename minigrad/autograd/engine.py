@@ -90,6 +90,8 @@ class _Pass:
             replaced = hook(tuple(grads))
             if replaced is not None:
                 grads[:] = replaced if isinstance(replaced, tuple | list) else [replaced]
+        if hooks:  # a hook may have kept what it saw
+            self.handed_out.update([id(g._array) for g in grads if g is not None])
         for index, reference in (node.retained or {}).items():
             tensor = reference()
             if tensor is not None and grads[index] is not None:

@@ -263,6 +263,19 @@ def test_tensor_hooks_see_the_whole_gradient_and_may_replace_it():
     assert x.grad.item() == 2
 
 
+def test_what_a_hook_keeps_is_not_a_grad():
+    x = leaf(1.0, 2.0)
+    y = x + 0
+    kept = []
+    y.register_hook(kept.append)
+    x.register_hook(kept.append)
+    y.retain_grad()
+    y.sum().backward()
+    x.grad.zero_()
+    y.grad.zero_()
+    assert [k.tolist() for k in kept] == [[1, 1], [1, 1]]
+
+
 def test_hook_on_intermediate():
     x = leaf(1.0)
     y = x * 2
