@@ -126,27 +126,31 @@ def blocked_8x2(a, b, c):
 
 
 @cuda.jit
-def column_of_8(a, b, c):
-    """128x32 of c by 32x16 threads; each owns eight rows of one column."""
-    sa = cuda.shared.array((128, 16), float32)
-    sb = cuda.shared.array((16, 32), float32)
-    acc = cuda.local.array(8, float32)
+def deep_4x4(a, b, c):
+    """128x64 of c by 16x32 threads, 32 deep: more work on what each barrier made ready."""
+    sa = cuda.shared.array((128, 32), float32)
+    sb = cuda.shared.array((32, 64), float32)
+    acc = cuda.local.array((4, 4), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    row, col = cuda.blockIdx.y * 128, cuda.blockIdx.x * 32
-    t = ty * 32 + tx
-    for i in range(8):
-        acc[i] = 0
-    for p in range(0, a.shape[1], 16):
+    row, col = cuda.blockIdx.y * 128, cuda.blockIdx.x * 64
+    for i in range(4):
+        for j in range(4):
+            acc[i, j] = 0
+    for p in range(0, a.shape[1], 32):
         for i in range(4):
-            sa[t // 16 + 32 * i, t % 16] = a[row + t // 16 + 32 * i, p + t % 16]
-        sb[ty, tx] = b[p + ty, col + tx]
+            for j in range(2):
+                sa[ty + 32 * i, tx + 16 * j] = a[row + ty + 32 * i, p + tx + 16 * j]
+        for j in range(4):
+            sb[ty, tx + 16 * j] = b[p + ty, col + tx + 16 * j]
         cuda.syncthreads()
-        for q in range(16):
-            for i in range(8):
-                acc[i] += sa[ty * 8 + i, q] * sb[q, tx]
+        for q in range(32):
+            for i in range(4):
+                for j in range(4):
+                    acc[i, j] += sa[ty * 4 + i, q] * sb[q, tx + 16 * j]
         cuda.syncthreads()
-    for i in range(8):
-        c[row + ty * 8 + i, col + tx] = acc[i]
+    for i in range(4):
+        for j in range(4):
+            c[row + ty * 4 + i, col + tx + 16 * j] = acc[i, j]
 
 
 # name: (kernel, the tile of c that a block makes as (rows, columns), block)
@@ -154,7 +158,7 @@ RUNGS = {
     "tiled": (tiled, (16, 16), (16, 16)),
     "blocked 4x4": (blocked_4x4, (64, 64), (16, 16)),
     "blocked 8x2": (blocked_8x2, (64, 32), (16, 8)),
-    "column of 8": (column_of_8, (128, 32), (32, 16)),
+    "deep 4x4": (deep_4x4, (128, 64), (16, 32)),
 }
 
 

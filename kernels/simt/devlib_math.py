@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba.core import types
 from numba.core.errors import TypingError
 from numba.core.typing import signature
@@ -261,6 +262,26 @@ round_even = named(_round_types, "round_even", "builtins.round")
 
 
 # NumPy's ufuncs on scalars are the same functions under other names
+def _modf(typing_context: Any, x: types.Type) -> Any:
+    """math.modf: the fraction, with the sign of x, and the whole part."""
+    kind = computed_in("math.modf", x)
+
+    def generate(context: Any, builder: Any, sig: Any, args: list) -> Any:
+        value = context.cast(builder, args[0], sig.args[0], kind)
+        trunc = builder.module.declare_intrinsic("llvm.trunc", [value.type])
+        two = ir.FunctionType(value.type, [value.type] * 2)
+        copysign = builder.module.declare_intrinsic("llvm.copysign", [value.type], two)
+        whole = builder.call(trunc, [value])
+        no_fraction = builder.fcmp_ordered("==", value, whole)  # infinities too
+        rest = builder.select(no_fraction, value.type(0.0), builder.fsub(value, whole))
+        fraction = builder.call(copysign, [rest, value])
+        return context.make_tuple(builder, sig.return_type, [fraction, whole])
+
+    return signature(types.UniTuple(kind, 2), x), generate
+
+
+modf = named(_modf, "modf", "math.modf")
+
 _NUMPY = (
     "exp exp2 expm1 log log2 log10 log1p tanh sin cos tan sinh cosh sqrt cbrt fabs floor ceil trunc"
     " rint hypot copysign fmod fmax fmin degrees radians"
