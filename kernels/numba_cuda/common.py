@@ -79,7 +79,8 @@ def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., No
     def launch(*args) -> None:
         nonlocal bound
         if bound is None:
-            bound = kernel.bind(grid, block, *args)
+            there = any(on_gpu(arg) for arg in args)
+            bound = kernel.on_gpu()[grid, block] if there else kernel.bind(grid, block, *args)
         if dispatch.tracer is None:
             bound(*args)
         else:
