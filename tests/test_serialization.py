@@ -16,7 +16,14 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import nn, optim
+from minigrad import backends, nn, optim
+
+
+@pytest.fixture(autouse=True)
+def reference_backend():
+    """A file does not depend on the kernels; kernels have tests of their own."""
+    with backends.use("numpy"):
+        yield
 
 
 def round_trip(obj, **kwargs):

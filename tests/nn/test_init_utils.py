@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import nn
+from minigrad import backends, nn
 from minigrad.nn import init
 from tests.nn.helpers import close, same_error, torch_or_skip
+
+
+@pytest.fixture(autouse=True)
+def reference_backend():
+    """Formulas over Tensor operations; kernels have tests of their own."""
+    with backends.use("numpy"):
+        yield
 
 
 @pytest.fixture(autouse=True)

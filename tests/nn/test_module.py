@@ -10,8 +10,15 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import nn
+from minigrad import backends, nn
 from tests.nn.helpers import close, same_error, torch_or_skip
+
+
+@pytest.fixture(autouse=True)
+def reference_backend():
+    """A module does not depend on the kernels; kernels have tests of their own."""
+    with backends.use("numpy"):
+        yield
 
 
 class Net(nn.Module):
