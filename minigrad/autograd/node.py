@@ -210,13 +210,15 @@ class Op:
     """
 
     saves: ClassVar[tuple[int, ...] | None] = None  # inputs kept for vjp; None keeps all
+    bilinear: ClassVar[bool] = False  # inputs 0 and 1 are only kept for each other's gradient
     saves_outputs: ClassVar[tuple[int, ...]] = ()  # outputs kept for vjp
     grad_name: ClassVar[str] = ""
 
     def __init_subclass__(cls, abstract: bool = False) -> None:
         if not cls.__dict__.get("grad_name"):
             cls.grad_name = cls.__name__ + "Backward0"
-        OPS[cls.__name__] = cls
+        if not abstract:
+            OPS[cls.__name__] = cls
 
     @staticmethod
     def rule(*inputs: Tensor | None, **attrs: Any) -> None:
@@ -262,7 +264,10 @@ class Op:
         node.needs = needs
         node.shapes = tuple([None if t is None else t._array.shape for t in inputs])
         node.outputs = cls.saves_outputs
-        kept = inputs if cls.saves is None else tuple([inputs[i] for i in cls.saves])
+        if cls.bilinear:
+            kept: tuple = (inputs[0] if needs[1] else None, inputs[1] if needs[0] else None)
+        else:
+            kept = inputs if cls.saves is None else tuple([inputs[i] for i in cls.saves])
         if cls.saves_outputs:
             kept += tuple([alias(outputs[i]) for i in cls.saves_outputs])
         node.save(kept)

@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 class Conv2d(Op):
     """Cross-correlation of x (N, C, H, W) with w (O, C / groups, KH, KW), plus bias (O,)."""
 
-    saves = (0, 1)
+    bilinear = True
     grad_name = "ConvolutionBackward0"
 
     @staticmethod
@@ -40,6 +40,7 @@ class Conv2d(Op):
 class ConvData(Op):
     """The gradient of Conv2d with respect to x, of `shape`; linear in g and in w."""
 
+    bilinear = True
     grad_name = "ConvolutionBackward0"
 
     @staticmethod
@@ -58,6 +59,7 @@ class ConvData(Op):
 class ConvWeight(Op):
     """The gradient of Conv2d with respect to w, of `shape`; linear in g and in x."""
 
+    bilinear = True
     grad_name = "ConvolutionBackward0"
 
     @staticmethod

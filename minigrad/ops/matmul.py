@@ -30,6 +30,7 @@ class MatMul(Op):
     """(..., m, k) @ (..., k, n); batch dimensions broadcast."""
 
     grad_name = "MmBackward0"
+    bilinear = True
 
     @staticmethod
     def rule(a: Tensor, b: Tensor) -> None:
@@ -69,7 +70,7 @@ class Linear(Op):
     """x (m, k) @ weight (n, k).T + bias (n,), as one kernel."""
 
     grad_name = "AddmmBackward0"
-    saves = (0, 1)
+    bilinear = True
 
     @staticmethod
     def rule(x: Tensor, weight: Tensor, bias: Tensor) -> None:

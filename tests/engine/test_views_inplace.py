@@ -233,6 +233,25 @@ def test_optimizer_step_before_backward_is_noticed():
         loss.backward()
 
 
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        (lambda x, w: x @ w, (2, 2)),
+        (lambda x, w: x * w, (2, 2)),
+        (lambda x, w: mg.nn.functional.linear(x, w, w[0]), (2, 2)),
+        (lambda x, w: mg.nn.functional.conv2d(x, w), (1, 1, 2, 2)),
+    ],
+)
+def test_weights_may_change_where_only_their_own_gradient_is_wanted(call, shape):
+    """As in torch: the gradient of w needs x alone, so w may be updated before backward."""
+    w = mg.ones(shape, requires_grad=True)
+    y = call(mg.ones(shape), w).sum()
+    with mg.no_grad():
+        w.add_(1)
+    y.backward()
+    assert w.grad.shape == shape
+
+
 def test_leaf_rules():
     x = mg.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
