@@ -36,6 +36,7 @@ from .ranges import Ranges
 from .rowemit import RowEmitter, strip_guards
 from .rows import RowPlan, RowPlanner
 from .storage import Storage, assign_storage
+from .stubs import WARP_SIZE
 from .writer import Expressions, Statements, Writer
 
 SPIN_LIMIT = 1 << 28
@@ -260,12 +261,14 @@ class Emitter:
     def dtype_name(self, dtype: types.Type) -> str:
         return self.program.extern(dtype, str(dtype))
 
-    def memory(self, shape: tuple[int, ...], per_thread: bool, dtype: types.Type) -> str:
+    def memory(
+        self, shape: tuple[int, ...], per_thread: bool, dtype: types.Type, extra: int = 0
+    ) -> str:
         """An array for this block, or under grid barriers for every block of the grid at once."""
         kind = self.dtype_name(dtype)
         threads = self.program.threads
         if not self.whole_grid:
-            size = (*shape, threads) if per_thread else shape
+            size = (*shape, threads + extra) if per_thread else shape
             return f"_stack_array({size!r}, {kind})"
         parts = [str(n) for n in shape]
         parts = [*parts, f"_last * {threads}"] if per_thread else ["_last", *parts]
@@ -288,6 +291,11 @@ class Emitter:
             if array.name in self.expressions.marked:
                 marks = self.memory(array.shape, False, types.boolean)
                 writer.line(f"{name.replace(array.name, '_written_' + array.name)} = {marks}")
+        ahead = {
+            i.stmt.args[1].id
+            for i in walk(self.items)
+            if isinstance(i, Meet) and meets.reads_ahead(self, i)
+        }
         for name in sorted(self.storage.slots):
             kind = types.boolean if name not in self.kinds else self.kinds[name]
             if not isinstance(kind, types.Number | types.Boolean):
@@ -295,7 +303,8 @@ class Emitter:
                     f"{program.filename}:{program.line}: variable {name!r} of type {kind} is carried"
                     " across a barrier; only numbers and views of arrays can be"
                 )
-            writer.line(f"_s_{name} = {self.memory((), True, kind)}")
+            extra = WARP_SIZE if name in ahead else 0
+            writer.line(f"_s_{name} = {self.memory((), True, kind, extra)}")
         row_slots = {n for _, storage in self._all_plans() for n in storage.slots}
         for name in sorted(row_slots):
             dtype = self.dtype_name(self.kinds[name])

@@ -107,6 +107,9 @@ def _count(emitter: Emitter, item: Meet) -> None:
 
 
 def _shuffle(emitter: Emitter, item: Meet) -> None:
+    if reads_ahead(emitter, item):
+        _shuffle_down(emitter, item)
+        return
     writer, stmt = emitter.writer, item.stmt
     value, lane = stmt.args[1], stmt.args[2]
     width = stmt.args[3] if len(stmt.args) > 3 else None
@@ -134,6 +137,41 @@ def _shuffle(emitter: Emitter, item: Meet) -> None:
         if threads % WARP_SIZE:  # the last warp is not full
             writer.line(f"_from = _from if _from < {first} + {threads} else _t")
         writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {_at(emitter, value, '_from')}")
+
+
+def reads_ahead(emitter: Emitter, item: Meet) -> bool:
+    """Whether a shuffle reads the same distance ahead in every thread, of full warps."""
+    stmt = item.stmt
+    return (
+        stmt.kind == "shfl_down_sync"
+        and len(stmt.args) == 3
+        and not emitter.whole_grid
+        and emitter.program.threads % WARP_SIZE == 0
+        and emitter.facts.at_block_level(stmt.args[2])
+        and isinstance(stmt.args[1], ast.Name)
+        and stmt.args[1].id in emitter.storage.slots
+    )
+
+
+def _shuffle_down(emitter: Emitter, item: Meet) -> None:
+    """Neighbours read neighbours: two loads and a choice, where a gather would be slow.
+
+    The slots of the value go on for a warp past the last thread, so that the load is harmless.
+    """
+    writer, stmt = emitter.writer, item.stmt
+    value = stmt.args[1].id
+    writer.line(f"_delta = min(max({emitter.expressions.text(stmt.args[2])}, 0), {WARP_SIZE})")
+    with writer.block(f"for _warp in range(0, {emitter.program.threads}, {WARP_SIZE}):"):
+        for lanes, source in (
+            (f"{WARP_SIZE} - _delta", "_warp + _tx + _delta"),
+            (f"{WARP_SIZE} - _delta, {WARP_SIZE}", "_warp + _tx"),
+        ):
+            with writer.block(f"for _tx in range({lanes}):"):
+                if item.mask:
+                    writer.line(f"if _s_{item.mask}[_u(_warp + _tx)]:")
+                    writer.depth += 1
+                writer.line(f"_s_{stmt.dest.id}[_u(_warp + _tx)] = _s_{value}[_u({source})]")
+                writer.depth -= bool(item.mask)
 
 
 def _vote(emitter: Emitter, stmt: Collective, mask: str | None) -> None:
