@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import arguments, pool
-from .errors import LaunchError
+from .errors import LaunchError, Unstructured
 
 _LIMIT_BLOCK = (1024, 1024, 64)
 _LIMIT_THREADS = 1024
@@ -165,6 +165,12 @@ class Kernel:
 
         return specialise.for_arguments(self, block, args)
 
+    def interpreted(self, block: tuple[int, int, int], reason: Unstructured) -> Any:
+        """What runs the kernel thread by thread, slowly, where it cannot be compiled."""
+        from .fallback import Interpreted
+
+        return Interpreted(self, block, reason)
+
     @property
     def checked(self) -> bool:
         return _debug_by_environment() if self.debug is None else bool(self.debug)
@@ -207,7 +213,11 @@ class Launcher:
         if compiled is None:
             if None in key:
                 return self._unusual(args)
-            compiled = self._known[key] = self.kernel.specialise(self.block, args)
+            try:
+                compiled = self.kernel.specialise(self.block, args)
+            except Unstructured as reason:
+                compiled = self.kernel.interpreted(self.block, reason)
+            self._known[key] = compiled
         self.run(compiled, args)
 
     def _unusual(self, args: tuple) -> None:
@@ -220,20 +230,28 @@ class Launcher:
 
     def run(self, compiled: Any, args: tuple) -> None:
         """Run all blocks, on several OS threads where that pays."""
+        if compiled.one_thread:  # a grid barrier, or the interpreter: all blocks together
+            compiled.run(self.grid, 0, self.blocks, self.shared_bytes, args)
+            return
         blocks = self.blocks
-        threads = 1 if blocks == 1 or compiled.one_thread else pool.get_num_threads()
+        threads = 1 if blocks == 1 else pool.get_num_threads()
+        start = time.perf_counter()
         if threads > 1 and compiled.cost * blocks > _PARALLEL_SECONDS:
             compiled.run_parallel(self.grid, self.shared_bytes, args, threads)
-            return
-        start = time.perf_counter()
-        compiled.run(self.grid, 0, blocks, self.shared_bytes, args)
-        compiled.cost = (time.perf_counter() - start) / blocks
+        else:
+            threads = 1
+            compiled.run(self.grid, 0, blocks, self.shared_bytes, args)
+        compiled.cost = (time.perf_counter() - start) * threads / blocks
 
     def bind(self, args: tuple) -> Callable:
         """See Kernel.bind."""
         if args:
             args = tuple(arguments.normalise(arg, self.kernel.__name__) for arg in args)
-            compiled = self.kernel.specialise(self.block, args)
+            try:
+                compiled = self.kernel.specialise(self.block, args)
+            except Unstructured as reason:
+                compiled = self.kernel.interpreted(self.block, reason)
+                return lambda *args: self.run(compiled, args)
         else:
             from . import specialise
 
