@@ -10,7 +10,7 @@ from typing import Any
 
 from numba import njit
 
-from .errors import KernelIndexError, KernelError, SimtError, UninitialisedError
+from .errors import KernelError, KernelIndexError, SimtError, UninitialisedError
 
 DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED = 1, 2, 3, 4, 5, 6
 

@@ -17,7 +17,7 @@ from numba.core import types
 from . import calls, meets
 from .analysis import Facts, exposure
 from .checks import UNEXPECTED_SIGN
-from .errors import CompileError
+from .errors import Unstructured
 from .fission import (
     BlockFor,
     BlockIf,
@@ -299,7 +299,7 @@ class Emitter:
         for name in sorted(self.storage.slots):
             kind = types.boolean if name not in self.kinds else self.kinds[name]
             if not isinstance(kind, types.Number | types.Boolean):
-                raise CompileError(
+                raise Unstructured(
                     f"{program.filename}:{program.line}: variable {name!r} of type {kind} is carried"
                     " across a barrier; only numbers and views of arrays can be"
                 )
@@ -441,15 +441,15 @@ class Emitter:
             self._rows(*self.plans[id(item)], None)
             return
         plan, storage, checks = interior
-        with self.writer.block(f"if {' and '.join(checks)}:  # no thread of the block is at an edge"):
+        with self.writer.block(
+            f"if {' and '.join(checks)}:  # no thread of the block is at an edge"
+        ):
             self._rows(plan, storage, None, checks=False)
         with self.writer.block("else:"):
             edge, storage = self.plans[id(item)]
             self._rows(edge, storage, None, checks=edge.lifted)
 
-    def _rows(
-        self, plan: RowPlan, storage: Storage, mask: str | None, checks: bool = True
-    ) -> None:
+    def _rows(self, plan: RowPlan, storage: Storage, mask: str | None, checks: bool = True) -> None:
         """Loops over the rows of a block, each run as `plan` says."""
         writer, depth = self.writer, self.writer.depth
         self.open_rows()

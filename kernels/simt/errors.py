@@ -11,6 +11,10 @@ class CompileError(SimtError):
     """A kernel uses something that CUDA, or this compiler, does not have."""
 
 
+class Unstructured(CompileError):
+    """CUDA allows it, but this compiler cannot express it; the interpreter can."""
+
+
 class LaunchError(SimtError, ValueError):
     """A launch that the hardware would refuse: grid, block, shared memory or arguments."""
 

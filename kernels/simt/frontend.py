@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import calls, library, resolve, source
-from .errors import CompileError
+from .errors import CompileError, Unstructured
 from .nodes import Collective, Loop, assign, call, const, load, located, negate, store, used
 from .program import Program
 from .resolve import DYNAMIC
@@ -126,6 +126,10 @@ class Normaliser:
         line = self.source.line(getattr(node, "lineno", 0))
         return CompileError(f"{self.where(node)}: {message}\n    {line}")
 
+    def unstructured(self, node: ast.AST, message: str) -> Unstructured:
+        """For what Python has and the normal form has not; a GPU may or may not take it."""
+        return Unstructured(str(self.error(node, message)))
+
     def variable(self, name: str) -> str:
         """The normal form's name of the local variable `name`."""
         known = self.names.get(name)
@@ -216,7 +220,7 @@ class Normaliser:
         for stmt in body:
             handler = getattr(self, "stmt_" + type(stmt).__name__, None)
             if handler is None:
-                raise self.error(stmt, f"{type(stmt).__name__} is not supported in a kernel")
+                raise self.unstructured(stmt, f"{type(stmt).__name__} is not compiled")
             handler(stmt)
             if isinstance(stmt, ast.Return | ast.Break | ast.Continue | ast.Raise):
                 break
@@ -365,7 +369,7 @@ class Normaliser:
                 new = ast.Attribute(self.expr(base), attr, ast.Store())
                 self.emit(ast.Assign([located(new, target)], value), stmt)
             case _:
-                raise self.error(stmt, "this assignment target is not supported in a kernel")
+                raise self.unstructured(stmt, "this assignment target is not compiled")
 
     def unpack(self, target: ast.Tuple, items: list[ast.expr], stmt: ast.stmt) -> None:
         """`a, b = x, y`: all of the right side is read before anything is written."""
@@ -536,7 +540,7 @@ class Normaliser:
             return self.materialise(value, node)
         handler = getattr(self, "expr_" + type(node).__name__, None)
         if handler is None:
-            raise self.error(node, f"{type(node).__name__} is not supported in a kernel")
+            raise self.unstructured(node, f"{type(node).__name__} is not compiled")
         return located(handler(node), node)
 
     def expr_Name(self, node: ast.Name) -> ast.expr:

@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 
 
-
 @cache
 def function(name: str, space: str = "global") -> Any:
     """The device function behind the CUDA name `name`; None if there is none."""

@@ -156,7 +156,9 @@ class RowPlanner:
             and isinstance(sites[0].stmt, ast.Assign)
             and (dominates(sites[0], where) if where else not sites[0].controls)
             and all(
-                len(facts.defs[other]) == 1 and other not in self.seed and stays(facts, other, sites[0])
+                len(facts.defs[other]) == 1
+                and other not in self.seed
+                and stays(facts, other, sites[0])
                 for other in names(sites[0].stmt.value) & set(facts.defs)
             )
         }
@@ -338,11 +340,17 @@ class RowFission(Fission):
             case ast.For():
                 return [
                     BlockFor(
-                        line_of(stmt), None, stmt.target.id, stmt.iter, self.split(stmt.body, inside)
+                        line_of(stmt),
+                        None,
+                        stmt.target.id,
+                        stmt.iter,
+                        self.split(stmt.body, inside),
                     )
                 ]
             case ast.While():
-                return [BlockWhile(line_of(stmt), None, [], stmt.test, self.split(stmt.body, inside))]
+                return [
+                    BlockWhile(line_of(stmt), None, [], stmt.test, self.split(stmt.body, inside))
+                ]
             case ast.If() if not self.facts.at_block_level(stmt.test) or has_loads(stmt.test):
                 everywhere = self.planner.guard(stmt, self.facts, self.lanes)
                 otherwise = Region(line_of(stmt), None, [_unsplit(stmt)], at.in_loop)

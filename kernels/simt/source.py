@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
 
-from .errors import CompileError
+from .errors import CompileError, Unstructured
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def of(func: FunctionType) -> Source:
     try:
         lines, first = inspect.getsourcelines(func)
     except (OSError, TypeError) as error:
-        raise CompileError(
+        raise Unstructured(
             f"the source of kernel {name!r} cannot be found ({error}); define it with `def` in a"
             " file, a notebook cell or a doctest, or register its text in `linecache`"
         ) from error
@@ -63,7 +63,9 @@ def _lambda(module: ast.Module, func: FunctionType, first: int) -> ast.FunctionD
     found = [n for n in found if tuple(a.arg for a in n.args.args) == names]
     if len(found) > 1:  # several on one line: their bodies begin in different columns
         columns = {start for *_, start, _ in func.__code__.co_positions() if start is not None}
-        body_columns = [{n.col_offset for n in ast.walk(f.body) if hasattr(n, "col_offset")} for f in found]
+        body_columns = [
+            {n.col_offset for n in ast.walk(f.body) if hasattr(n, "col_offset")} for f in found
+        ]
         found = [f for f, c in zip(found, body_columns) if c & columns and min(c) >= min(columns)]
     if len(found) != 1:
         raise CompileError(f"{func.__qualname__!r} cannot be told apart in its source; use `def`")

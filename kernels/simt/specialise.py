@@ -275,7 +275,9 @@ class Specialisation:
             except checks.CheckFailed:
                 raise self.explain() from None
             except IndexError as error:  # from a device function that is not inlined
-                raise KernelIndexError(f"{self.kernel.__name__}: {error} in a device function") from None
+                raise KernelIndexError(
+                    f"{self.kernel.__name__}: {error} in a device function"
+                ) from None
             except Exception as error:
                 if self.error[0] != checks.RAISED:
                     raise

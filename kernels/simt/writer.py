@@ -190,7 +190,9 @@ class Statements:
             if limited:
                 self.writer.line("_spins += 1")
                 with self.writer.block("if _spins > _SPIN_LIMIT:"):
-                    self.writer.line(f"_record(_error, {ENDLESS}, {getattr(stmt, 'lineno', 0)}, _block, _t)")
+                    self.writer.line(
+                        f"_record(_error, {ENDLESS}, {getattr(stmt, 'lineno', 0)}, _block, _t)"
+                    )
                     self.writer.line("return 1")
             self.write(stmt.pre)
             if stmt.pre:
