@@ -63,9 +63,10 @@ def _embedding_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
     def embedding_rows(weight, index, out, width, tiles):
         tile = cuda.blockIdx.x // tiles
         row = tile * cuda.blockDim.y + cuda.threadIdx.y
-        j = (cuda.blockIdx.x - tile * tiles) * cuda.blockDim.x + cuda.threadIdx.x
+        j = (cuda.blockIdx.x % tiles) * cuda.blockDim.x + cuda.threadIdx.x
         if row < index.size and j < width:
-            out[row * width + j] = weight[index[row] * width + j]
+            start = max(index[row], 0) * width  # checked before: max only tells the compiler
+            out[row * width + j] = weight[start + j]
 
     flat = _flat(dtype)
     return cuda.jit(types.void(flat, _flat(index), flat, types.int64, types.int64))(embedding_rows)
@@ -79,7 +80,7 @@ def _embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) -
     def embedding_backward_atomic(g, index, dw, width, tiles):
         tile = cuda.blockIdx.x // tiles
         row = tile * cuda.blockDim.y + cuda.threadIdx.y
-        j = (cuda.blockIdx.x - tile * tiles) * cuda.blockDim.x + cuda.threadIdx.x
+        j = (cuda.blockIdx.x % tiles) * cuda.blockDim.x + cuda.threadIdx.x
         if row < index.size and j < width:
             cuda.atomic.add(dw, index[row] * width + j, T(g[row * width + j]))
 
@@ -127,7 +128,7 @@ def _scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
         line = cuda.grid(1)
         if line < index.size // length:
             outer = line // inner
-            column = line - outer * inner
+            column = line % inner
             first = outer * length * inner + column
             for k in range(length):
                 i = first + k * inner

@@ -208,7 +208,7 @@ def _strided(expr: Expr, arrays, compute, result, shape, out) -> Callable:
         Operand(None) if type(a) in _SCALARS else Operand(a.dtype, _inner(last[name]))
         for name, a in zip(expr.args, arrays)
     )
-    out_inner = "1" if fresh else "s"
+    out_inner = "c" if fresh else "1" if merged[-1][-1] == 1 else "s"
     kernel = _kernel(expr, Form(operands, compute, result, len(sizes), out_inner))
     block = NARROW if sizes[-1] <= NARROW[0] else WIDE
     tiles_x, tiles_y = ceil_div(sizes[-1], block[0]), ceil_div(sizes[-2], block[1])
@@ -222,7 +222,7 @@ def _strided(expr: Expr, arrays, compute, result, shape, out) -> Callable:
             numbers += [start, *_passed(last[name], _inner(last[name]))]
     view_out, start = window(expr.name, out) if not fresh else (ravel, 0)
     if not fresh:
-        numbers += [start, *merged[-1]]
+        numbers += [start, *_passed(merged[-1], out_inner)]
     grid = math.prod(sizes[:-2]) * tiles_y * tiles_x
     call = launcher(f"pointwise.{expr.name}", "strided", kernel, grid, block)
 

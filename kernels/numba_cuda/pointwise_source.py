@@ -177,14 +177,14 @@ class Form:
     """What one generated kernel is specialised on, beside its table line.
 
     ndim: 0 for the contiguous kernel over flat arrays, else the number of dimensions, at least 2.
-    out_inner: "1" or "s", as in `Operand`; strided kernels only.
+    out_inner: "c" for a contiguous result, else "1" or "s" as in `Operand`.
     """
 
     operands: tuple[Operand, ...]
     compute: np.dtype
     out: np.dtype
     ndim: int = 0
-    out_inner: str = "1"
+    out_inner: str = "c"
 
 
 def _load(name: str, expr: Expr, index: str, dtype: np.dtype) -> str:
@@ -228,7 +228,7 @@ def _row_start(name: str, ndim: int, contiguous: bool) -> str:
 
 def _at(name: str, inner: str, ndim: int) -> str:
     """The index of element j of the current row."""
-    offset = {"0": "", "1": " + j", "s": f" + j * {name}_{ndim - 1}"}[inner]
+    offset = {"0": "", "1": " + j", "c": " + j", "s": f" + j * {name}_{ndim - 1}"}[inner]
     return f"{name}_row{offset}"
 
 
@@ -247,13 +247,13 @@ def _strided_body(expr: Expr, form: Form) -> list[str]:
     ]
     statements, result = translate(expr.text, compute_dtype(form.compute))
     inner = [_row_start(name, ndim, False) for name, _ in named]
-    inner.append(_row_start("out", ndim, form.out_inner == "1"))
+    inner.append(_row_start("out", ndim, form.out_inner == "c"))
     inner += [*loads, *statements, _store(_at("out", form.out_inner, ndim), result, expr, form)]
     return [
         "    tile = cuda.blockIdx.x // tiles_x",
         "    outer = tile // tiles_y",
-        f"    i{row} = (tile - outer * tiles_y) * cuda.blockDim.y + cuda.threadIdx.y",
-        "    j = (cuda.blockIdx.x - tile * tiles_x) * cuda.blockDim.x + cuda.threadIdx.x",
+        f"    i{row} = (tile % tiles_y) * cuda.blockDim.y + cuda.threadIdx.y",
+        "    j = (cuda.blockIdx.x % tiles_x) * cuda.blockDim.x + cuda.threadIdx.x",
         *("    " + line for line in split),
         f"    if i{row} < n{row} and j < n{last}:",
         *("        " + line for line in inner),
@@ -277,8 +277,8 @@ def parameters(expr: Expr, form: Form) -> list[tuple[str, types.Type]]:
         for name, operand in zip(expr.args, form.operands):
             if operand.dtype is not None:
                 sizes += _stride_names(name, operand.inner, form.ndim)
-        if form.out_inner == "s":
-            sizes += _stride_names("out", "s", form.ndim)
+        if form.out_inner != "c":
+            sizes += _stride_names("out", form.out_inner, form.ndim)
         found += [(name, types.int64) for name in sizes]
     return found
 
@@ -305,7 +305,7 @@ def _label(expr: Expr, form: Form) -> str:
         for o in form.operands
     )
     shape = f"{form.ndim}-d" if form.ndim else "contiguous"
-    out = f"{form.out}{'' if form.out_inner == '1' else '/s'}"
+    out = f"{form.out}{'' if form.out_inner == 'c' else '/' + form.out_inner}"
     return f"<pointwise {expr.name}: {shape} {inputs} -> {form.compute} -> {out}>"
 
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kernels.numba_cuda import reduction_kernels as rk
-from kernels.numba_cuda.common import ceil_div, check_version, empty, launcher
+from kernels.numba_cuda.common import ceil_div, check_version, empty, launcher, on_gpu
 from kernels.numba_cuda.layout import is_dense
 from kernels.numba_cuda.transpose import copy
 from kernels.reduction import TABLE
@@ -56,7 +56,8 @@ CATALOG = [
 
 SEGMENT = 32768  # elements of a row that one block reduces: 128 terms a thread
 CHAIN = 256  # terms that a thread of the column kernel adds one after the other
-SHORT = 16  # rows up to this length take one thread each
+SHORT = 16  # rows up to this length take one thread each; on the CPU, where threads that read
+SHORT_ON_CPU = 128  # far apart cost little and shuffles are not free, longer ones do too
 WARP_ROW = 1024  # rows up to this length take one warp each
 
 _plans: dict[tuple, Callable] = {}
@@ -176,10 +177,11 @@ def _passes(
             return lambda x: empty((0,), result, x)
     else:
         runs = _runs([list(g) for g in groups])
+    short = 0 if by_block else SHORT if on_gpu(a) else SHORT_ON_CPU
     steps, source = [], a.dtype
     for i, (outer, length, inner) in enumerate(runs):
-        key = (name, source, dtype, i == 0, i == len(runs) - 1)
-        steps.append(_step(key, outer, length, inner, count, by_block))
+        key = rk.pass_key(name, source, dtype, i == 0, i == len(runs) - 1)
+        steps.append(_step(key, outer, length, inner, count, short))
         source = rk.accumulator_dtype(name, dtype)
 
     def run(x):
@@ -219,15 +221,18 @@ def _segment(length: int, inner: int) -> int:
     return SEGMENT if inner == 1 else CHAIN * _tile(inner)[1]
 
 
-def _step(key: tuple, outer: int, length: int, inner: int, count: int, by_block: bool) -> Callable:
-    """One pass over x (outer, length, inner) as a function of the flat array."""
+def _step(key: tuple, outer: int, length: int, inner: int, count: int, short: int) -> Callable:
+    """One pass over x (outer, length, inner) as a function of the flat array.
+
+    short: rows up to this length take one thread each; 0 means one block each.
+    """
     family, segment = f"reduce.{key[0]}", max(1, _segment(length, inner))
     segments = max(1, ceil_div(length, segment))
     size = outer * segments * inner
-    if length <= SHORT and not by_block:
-        numbers, kernel = (length, inner, count), rk.by_thread(*key)
+    if length <= (short if inner == 1 else min(short, SHORT)):
+        numbers, kernel = (length, inner, count), rk.by_thread(inner == 1, *key)
         call = launcher(family, "thread", kernel, ceil_div(size, rk.THREADS), rk.THREADS)
-    elif inner == 1 and length <= WARP_ROW and not by_block:
+    elif inner == 1 and short and length <= WARP_ROW:
         numbers, kernel = (outer, length, count), rk.rows_by_warp(*key)
         call = launcher(family, "warp", kernel, ceil_div(outer, rk.WARPS), (32, rk.WARPS))
     elif inner == 1:
@@ -265,7 +270,7 @@ def _ladder_passes(name: str, a, dtype: np.dtype, version: str, groups: list[lis
     calls, source, count = [], a.dtype, a.size
     for i, (n, blocks) in enumerate(itertools.pairwise(sizes)):
         last = i == len(sizes) - 2
-        kernel = rk.ladder(version, name, source, dtype, i == 0, last)
+        kernel = rk.ladder(version, *rk.pass_key(name, source, dtype, i == 0, last))
         source = rk.result_dtype(name, dtype) if last else rk.accumulator_dtype(name, dtype)
         call = launcher(f"reduce.{name}", version, kernel, blocks, rk.THREADS)
         calls.append((call, n, blocks, source))
@@ -288,7 +293,7 @@ def _arg_passes(name: str, a, axes: tuple[int, ...], groups: list[list]) -> Call
     if size == 0:
         return lambda x: empty((0,), np.int64, x)
     if length <= SHORT or inner > 1:
-        kernel = rk.arg_by_thread(name, a.dtype)
+        kernel = rk.arg_by_thread(inner == 1, name, a.dtype)
         call = launcher(family, "thread", kernel, ceil_div(size, rk.THREADS), rk.THREADS)
 
         def by_thread(x):

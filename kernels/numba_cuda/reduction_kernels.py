@@ -55,6 +55,15 @@ def _text(parameters: str, expression: str, dtype: np.dtype, returns: str) -> st
     return f"def function({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
 
 
+def pass_key(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: bool) -> tuple:
+    """The arguments of `functions`, the same for passes that do the same: a sum's partial results
+    are added as its elements are."""
+    line, acc = TABLE[name], accumulator_dtype(name, dtype)
+    first = first or (line.map == "x" and source == acc)
+    last = last or (line.finish == "a" and dtype == acc)
+    return name, source, dtype, first, last
+
+
 @functools.cache
 def functions(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: bool):
     """load, combine, finish, A and START of a line, for elements of dtype `source`.
@@ -237,7 +246,7 @@ def rows_by_block(*key) -> Callable:
         shared = cuda.shared.array(WARPS, A)
         tid = cuda.threadIdx.x
         row = cuda.blockIdx.x // segments
-        first = (cuda.blockIdx.x - row * segments) * segment
+        first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
         start = row * length
         value = A(START)
@@ -247,13 +256,10 @@ def rows_by_block(*key) -> Callable:
         if tid % 32 == 0:
             shared[tid // 32] = value
         cuda.syncthreads()
-        if tid < 32:
-            value = A(START)
-            if tid < WARPS:
-                value = shared[tid]
-            value = warp_reduce(value)
-            if tid == 0:
-                out[cuda.blockIdx.x] = finish(value, count)
+        if tid == 0:
+            for warp in range(1, WARPS):
+                value = combine(value, shared[warp])
+            out[cuda.blockIdx.x] = finish(value, count)
 
     numbers = [types.int64] * 4
     return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_rows_by_block)
@@ -269,13 +275,13 @@ def rows_by_warp(*key) -> Callable:
     def reduce_rows_by_warp(x, out, rows, length, count):
         lane = cuda.threadIdx.x
         row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-        if row < rows:
-            value = A(START)
-            for i in range(row * length + lane, (row + 1) * length, 32):
-                value = combine(value, load(x[i]))
-            value = warp_reduce(value)
-            if lane == 0:
-                out[row] = finish(value, count)
+        last = min(row + 1, rows) * length  # no elements beyond the last row, and no branch
+        value = A(START)
+        for i in range(row * length + lane, last, 32):
+            value = combine(value, load(x[i]))
+        value = warp_reduce(value)
+        if lane == 0 and row < rows:
+            out[row] = finish(value, count)
 
     numbers = [types.int64] * 3
     return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_rows_by_warp)
@@ -296,9 +302,9 @@ def columns_by_tile(width: int, height: int, *key) -> Callable:
         shared = cuda.shared.array((HEIGHT, WIDTH), A)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         part = cuda.blockIdx.x // tiles  # outer * segments + segment
-        column = (cuda.blockIdx.x - part * tiles) * WIDTH + tx
+        column = (cuda.blockIdx.x % tiles) * WIDTH + tx
         outer = part // segments
-        first = (part - outer * segments) * segment
+        first = (part % segments) * segment
         last = min(first + segment, length)
         start = outer * length * inner
         value = A(START)
@@ -321,16 +327,21 @@ def columns_by_tile(width: int, height: int, *key) -> Callable:
 
 
 @functools.cache
-def by_thread(*key) -> Callable:
-    """kernel(x, out, length, inner, count) over x (outer, length, inner): a thread per result."""
+def by_thread(rows: bool, *key) -> Callable:
+    """kernel(x, out, length, inner, count) over x (outer, length, inner): a thread per result.
+
+    rows: inner is 1, and need not be divided by.
+    """
     f = functions(*key)
     load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+    ROWS = rows
 
     def reduce_by_thread(x, out, length, inner, count):
         k = cuda.grid(1)
         if k < out.size:
-            outer = k // inner
-            start = outer * length * inner + (k - outer * inner)
+            start = k * length
+            if not ROWS:
+                start = k // inner * length * inner + k % inner
             value = A(START)
             for i in range(length):
                 value = combine(value, load(x[start + i * inner]))
@@ -351,16 +362,21 @@ def _wins(combine: Callable) -> Callable:
 
 
 @functools.cache
-def arg_by_thread(name: str, source: np.dtype) -> Callable:
-    """kernel(x, out, length, inner) over x (outer, length, inner): a thread per result."""
+def arg_by_thread(rows: bool, name: str, source: np.dtype) -> Callable:
+    """kernel(x, out, length, inner) over x (outer, length, inner): a thread per result.
+
+    rows: inner is 1, and need not be divided by.
+    """
     f = functions(name, source, source, True, False)
     load, wins = f.load, _wins(f.combine)
+    ROWS = rows
 
     def arg_reduce_by_thread(x, out, length, inner):
         k = cuda.grid(1)
         if k < out.size:
-            outer = k // inner
-            start = outer * length * inner + (k - outer * inner)
+            start = k * length
+            if not ROWS:
+                start = k // inner * length * inner + k % inner
             best = load(x[start])
             at = 0
             for i in range(1, length):
@@ -390,7 +406,7 @@ def arg_by_block(name: str, source: np.dtype, first: bool) -> Callable:
         places = cuda.shared.array(THREADS, types.int64)
         tid = cuda.threadIdx.x
         row = cuda.blockIdx.x // segments
-        begin = (cuda.blockIdx.x - row * segments) * segment
+        begin = (cuda.blockIdx.x % segments) * segment
         end = min(begin + segment, length)
         start = row * length
         value = A(START)

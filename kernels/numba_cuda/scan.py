@@ -66,7 +66,7 @@ def _rows_kernel(version: str, dtype: np.dtype) -> Callable:
         tile = cuda.shared.array(THREADS, A)
         tid = cuda.threadIdx.x
         row = cuda.blockIdx.x // segments
-        first = (cuda.blockIdx.x - row * segments) * segment
+        first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
         carry = A(0)
         for base in range(row * length + first, row * length + last, THREADS):
@@ -92,7 +92,7 @@ def _rows_kernel(version: str, dtype: np.dtype) -> Callable:
         tile = cuda.shared.array(THREADS, A)
         tid = cuda.threadIdx.x
         row = cuda.blockIdx.x // segments
-        first = (cuda.blockIdx.x - row * segments) * segment
+        first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
         carry = A(0)
         for base in range(row * length + first, row * length + last, THREADS):
@@ -126,7 +126,7 @@ def _rows_kernel(version: str, dtype: np.dtype) -> Callable:
         tid = cuda.threadIdx.x
         lane, warp = tid % 32, tid // 32
         row = cuda.blockIdx.x // segments
-        first = (cuda.blockIdx.x - row * segments) * segment
+        first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
         carry = A(0)
         for base in range(row * length + first, row * length + last, THREADS):
@@ -166,7 +166,7 @@ def _offsets_kernel(dtype: np.dtype) -> Callable:
 
     def add_offsets(out, sums, length, segment, segments):
         row = cuda.blockIdx.x // segments
-        part = cuda.blockIdx.x - row * segments
+        part = cuda.blockIdx.x % segments
         if part > 0:
             first = row * length + part * segment
             last = min(first + segment, (row + 1) * length)
@@ -186,7 +186,7 @@ def _columns_kernel(dtype: np.dtype) -> Callable:
         column = cuda.grid(1)
         if column < x.size // length:
             outer = column // inner
-            start = outer * length * inner + (column - outer * inner)
+            start = outer * length * inner + column % inner
             total = A(0)
             for k in range(length):
                 total += A(x[start + k * inner])

@@ -9,8 +9,8 @@ Versions of the 2-D transpose, out[j, i] = x[i, j]:
    32 threads that read a column of the tile all hit one bank
 3. padded: one more column in the tile puts a column's elements into 32 different banks
 
-Copies, casts, concatenations and other orders of axes are the pointwise line `copy`, contiguous or
-strided; an order of axes that merges to (batch, columns, rows) is a batch of 2-D transposes.
+Copies, casts and other orders of axes are the pointwise line `copy`, contiguous or strided; an
+order of axes that merges to (batch, columns, rows) is a batch of 2-D transposes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from numba import types
 
 from kernels.numba_cuda.common import ceil_div, check_version, empty, launcher, storage_type
-from kernels.numba_cuda.layout import is_dense, merge
+from kernels.numba_cuda.layout import contiguous_strides, is_dense, merge
 from kernels.numba_cuda.pointwise import pointwise
 from kernels.pointwise import TABLE
 from kernels.simt import cuda
@@ -33,12 +33,16 @@ CATALOG = [
     ("transpose", "naive", "reads rows, writes columns: uncoalesced"),
     ("transpose", "tile", "through a tile of shared memory: both sides coalesced"),
     ("transpose", "padded", "one more column in the tile: no bank conflicts"),
+    ("concat", "rows", "each part as columns of the result, a block per tile"),
 ]
 
 TILE = 32
 ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
 PADDED = TILE + 1
+PART = (128, 2)  # the block that copies a part of a concatenation
+MAX_PLANS = 4096
 _COPY = TABLE["copy"]
+_plans: dict[tuple, Callable] = {}
 
 
 def _jit(element: types.Type, kernel: Callable) -> Callable:
@@ -108,40 +112,50 @@ def transpose(x: np.ndarray, axes: Sequence[int], version: str | None = None) ->
     version: a rung of the ladder (default: the padded tile). Raises ValueError for axes that are
     no permutation of x's, and for a version where the last axis does not move.
     """
-    check_version("transpose", version, VERSIONS)
-    axes = [int(a) + x.ndim * (a < 0) for a in axes]
-    if sorted(axes) != list(range(x.ndim)):
-        raise ValueError(f"transpose: axes {tuple(axes)} are no permutation of {x.ndim} dimensions")
-    plan = _matrix(x.transpose(axes).shape, x.transpose(axes), x)
+    key = (type(x), x.dtype, x.shape, x.strides, tuple(axes), version)
+    plan = _plans.get(key)
     if plan is None:
+        if len(_plans) >= MAX_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _plan(x, tuple(axes), version)
+    return plan(x)
+
+
+def _plan(x, given: tuple[int, ...], version: str | None) -> Callable:
+    """Check the arguments and prepare a function of x."""
+    check_version("transpose", version, VERSIONS)
+    axes = [int(a) + x.ndim * (a < 0) for a in given]
+    if sorted(axes) != list(range(x.ndim)):
+        raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
+    view = x.transpose(axes)
+    shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
+    if matrix is None:
         if version is not None:
             raise ValueError(
                 f"transpose: version {version!r} swaps the two last axes of (batch, rows, columns);"
-                f" shape {x.shape} with axes {tuple(axes)} is not of that form"
+                f" shape {x.shape} with axes {given} is not of that form"
             )
-        return pointwise(_COPY, x.transpose(axes), dtype=x.dtype)
-    batch, rows, columns = plan
-    version = version or "padded"
-    out = empty(x.transpose(axes).shape, x.dtype, x)
-    call = _launch(version, x.dtype, batch, rows, columns)
-    call(x.ravel(), out.ravel(), rows, columns)
-    return out
-
-
-@functools.lru_cache(maxsize=4096)
-def _launch(version: str, dtype: np.dtype, batch: int, rows: int, columns: int) -> Callable:
+        return lambda x: pointwise(_COPY, x.transpose(axes), dtype=dtype)
+    batch, rows, columns = matrix
     grid = (ceil_div(columns, TILE), ceil_div(rows, TILE), batch)
+    version = version or "padded"
     kernel = _kernel(version, storage_type(dtype))
-    return launcher("transpose", version, kernel, grid, (TILE, ROWS))
+    call = launcher("transpose", version, kernel, grid, (TILE, ROWS))
+
+    def run(x):
+        out = empty(shape, dtype, x)
+        call(x.ravel(), out.ravel(), rows, columns)
+        return out
+
+    return run
 
 
-def _matrix(shape, view, x) -> tuple[int, int, int] | None:
+def _matrix(view, x) -> tuple[int, int, int] | None:
     """(batch, rows, columns) of contiguous x where `view` swaps the last two, else None."""
     if not x.flags.c_contiguous or x.size == 0:
         return None
     strides = [s // x.itemsize for s in view.strides]
-    contiguous = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-    sizes, (source, _) = merge(shape, [strides, contiguous])
+    sizes, (source, _) = merge(view.shape, [strides, contiguous_strides(view.shape)])
     if len(sizes) == 2:
         sizes, source = [1, *sizes], [x.size, *source]
     batch, columns, rows = sizes if len(sizes) == 3 else (0, 0, 0)
@@ -169,9 +183,37 @@ def concat(arrays: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
             raise TypeError(f"concat: dtypes {first.dtype} and {a.dtype} differ; cast one of them")
     shape = list(first.shape)
     shape[axis] = sum(a.shape[axis] for a in arrays)
-    out, start = empty(tuple(shape), first.dtype, first), 0
+    out = empty(tuple(shape), first.dtype, first)
+    rows, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    flat, total, start = out.ravel(), shape[axis] * inner, 0
     for a in arrays:
-        part = out[(slice(None),) * axis + (slice(start, start + a.shape[axis]),)]
-        pointwise(_COPY, a, dtype=a.dtype, out=part)
-        start += a.shape[axis]
+        width = a.shape[axis] * inner
+        if rows and width:
+            x = a if a.flags.c_contiguous else copy(a)
+            _launch_concat(x.dtype, rows, width)(x.ravel(), flat, rows, width, total, start)
+        start += width
     return out
+
+
+@functools.cache
+def _concat_kernel(element: types.Type) -> Callable:
+    """kernel(x, out, rows, width, total, start): x (rows, width) into columns of out (rows, total).
+
+    A block takes a tile of rows and columns.
+    """
+
+    def concat_rows(x, out, rows, width, total, start):
+        tiles = (width + PART[0] - 1) // PART[0]
+        row = cuda.blockIdx.x // tiles * PART[1] + cuda.threadIdx.y
+        j = cuda.blockIdx.x % tiles * PART[0] + cuda.threadIdx.x
+        if row < rows and j < width:
+            out[row * total + start + j] = x[row * width + j]
+
+    flat = types.Array(element, 1, "C")
+    return cuda.jit(types.void(flat, flat, *[types.int64] * 4))(concat_rows)
+
+
+@functools.lru_cache(maxsize=4096)
+def _launch_concat(dtype: np.dtype, rows: int, width: int) -> Callable:
+    grid = ceil_div(width, PART[0]) * ceil_div(rows, PART[1])
+    return launcher("concat", "rows", _concat_kernel(storage_type(dtype)), grid, PART)

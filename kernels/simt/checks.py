@@ -1,7 +1,7 @@
-"""What kernels in checked mode call: bounds of every index, and reads of unwritten shared memory.
+"""What kernels in checked mode call: bounds of every index, reads of unwritten shared memory.
 
-A violation is recorded in the launch's `error` buffer and ends the launch by an exception; `explain`
-turns the record into a message.
+A violation is recorded in the launch's `error` buffer and ends the launch by an exception;
+`explain` turns the record into a message.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What LLVM is told about thread loops.
 
 The threads of a block are independent between two barriers, so a loop over them may be vectorised
-without looking for aliases; and it must not be unrolled before the vectoriser has seen it. Numba has
-no way to say so. This pipeline differs from Numba's own in one step: after lowering, loops that
+without looking for aliases; and it must not be unrolled before the vectoriser has seen it. Numba
+has no way to say so. This pipeline differs from Numba's own in one step: after lowering, loops that
 count with `_tx` get the metadata that says it.
 """
 

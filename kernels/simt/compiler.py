@@ -8,8 +8,9 @@ from numba.core import types
 
 from . import arguments, frontend, infer, memory, webs
 from .analysis import analyse
-from .emit import Emitter, module_text
+from .emit import Emitter
 from .fission import fission
+from .module import module_text
 from .prepare import prepare
 from .program import Program
 from .ranges import Ranges

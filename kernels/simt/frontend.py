@@ -332,17 +332,17 @@ class Normaliser:
 
     def bind(self, name: str, value: ast.expr, stmt: ast.stmt) -> None:
         """`name = value`; names of arrays are aliases, and a collective writes to `name` itself."""
-        program = self.program
-        if isinstance(value, ast.Name) and self.assigned.get(name) == 1 and name not in self.names:
-            if value.id in program.arrays or value.id in program.constants:
-                self.names[name] = value
-                return
+        arrays = {*self.program.arrays, *self.program.constants}
+        named = value.id if isinstance(value, ast.Name) else None
+        if named in arrays and self.assigned.get(name) == 1 and name not in self.names:
+            self.names[name] = value
+            return
         variable = self.variable(name)
         met = self.out[-1] if self.out else None
-        if isinstance(met, Collective) and met.dest and isinstance(value, ast.Name):
-            if met.dest.id == value.id and variable not in used(met):
-                met.dest = store(variable)
-                return
+        just_met = isinstance(met, Collective) and met.dest is not None and met.dest.id == named
+        if just_met and variable not in used(met):
+            met.dest = store(variable)
+            return
         self.emit(assign(variable, value, stmt), stmt)
 
     def ordered(self, target: ast.expr, value: ast.expr, stmt: ast.stmt) -> ast.expr:
@@ -375,18 +375,12 @@ class Normaliser:
         """`a, b = x, y`: all of the right side is read before anything is written."""
         if len(target.elts) != len(items):
             raise self.error(stmt, f"cannot unpack {len(items)} values into {len(target.elts)}")
-        written: set[str] = set()
-        for position, item in enumerate(items):
+        for position, element in enumerate(target.elts[:-1]):
+            name = self.names.get(element.id) if isinstance(element, ast.Name) else None
             later = {
                 n.id for i in items[position + 1 :] for n in ast.walk(i) if isinstance(n, ast.Name)
             }
-            element = target.elts[position]
-            name = self.names.get(element.id) if isinstance(element, ast.Name) else None
-            clash = not isinstance(element, ast.Name) or (
-                isinstance(name, ast.Name) and name.id in later
-            )
-            written.add(element.id if isinstance(element, ast.Name) else "")
-            if clash and len(items) > 1:
+            if not isinstance(element, ast.Name) or getattr(name, "id", None) in later:
                 items = [self.stable(i, stmt, names=True) for i in items]
                 break
         for element, item in zip(target.elts, items):

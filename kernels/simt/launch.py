@@ -104,7 +104,8 @@ class Kernel:
         if self.device:
             return self.py_func(*args, **kwargs)
         raise LaunchError(
-            f"{self.__name__}: a kernel needs a launch configuration: {self.__name__}[grid, block](...)"
+            f"{self.__name__}: a kernel needs a launch configuration:"
+            f" {self.__name__}[grid, block](...)"
         )
 
     def __getitem__(self, config: Any) -> Launcher:
@@ -137,7 +138,7 @@ class Kernel:
         grid = _dimensions(grid, "grid", _LIMIT_GRID, name)
         if not 0 <= shared_bytes <= _LIMIT_SHARED:
             raise LaunchError(
-                f"{name}: {shared_bytes} bytes of dynamic shared memory; the limit is {_LIMIT_SHARED}"
+                f"{name}: {shared_bytes} bytes of dynamic shared memory; at most {_LIMIT_SHARED}"
             )
         return Launcher(self, grid, block, stream, int(shared_bytes))
 

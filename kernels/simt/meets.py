@@ -174,31 +174,41 @@ def _shuffle_down(emitter: Emitter, item: Meet) -> None:
                 writer.depth -= bool(item.mask)
 
 
+@contextmanager
+def _each_warp(emitter: Emitter) -> Iterator[None]:
+    """A loop over the warps: threads `_warp` to `_end` - 1."""
+    writer = emitter.writer
+    with (
+        _each_block(emitter) as (begin, end),
+        writer.block(f"for _warp in range({begin}, {end}, {WARP_SIZE}):"),
+    ):
+        writer.line(f"_end = min(_warp + {WARP_SIZE}, {end})")
+        yield
+
+
 def _vote(emitter: Emitter, stmt: Collective, mask: str | None) -> None:
     writer = emitter.writer
     present = _present(emitter, mask)
-    with _each_block(emitter) as (begin, end):
-        with writer.block(f"for _warp in range({begin}, {end}, {WARP_SIZE}):"):
-            writer.line(f"_end = min(_warp + {WARP_SIZE}, {end})")
-            if stmt.kind.startswith("match"):
-                _match(emitter, stmt, mask)
-                return
-            predicate = stmt.args[1] if len(stmt.args) > 1 else ast.Constant(True)
-            writer.line("_here, _bits = 0, 0")
-            with writer.block("for _t in range(_warp, _end):"), writer.block(f"if {present}:"):
-                writer.line("_here |= 1 << (_t - _warp)")
-                with writer.block(f"if {_at(emitter, predicate, '_t')}:"):
-                    writer.line("_bits |= 1 << (_t - _warp)")
-            with writer.block("for _t in range(_warp, _end):"), writer.block(f"if {present}:"):
-                writer.line(f"_member = {_members(emitter, stmt)}")
-                result = {
-                    "ballot_sync": f"{emitter.dtype_name(types.int32)}(_bits & _member)",
-                    "any_sync": "(_bits & _member) != 0",
-                    "all_sync": "(_here & _member & ~_bits) == 0",
-                    "eq_sync": "(_bits & _member) == 0 or (_here & _member & ~_bits) == 0",
-                    "activemask": "_here",
-                }[stmt.kind]
-                writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")
+    with _each_warp(emitter):
+        if stmt.kind.startswith("match"):
+            _match(emitter, stmt, mask)
+            return
+        predicate = stmt.args[1] if len(stmt.args) > 1 else ast.Constant(True)
+        writer.line("_here, _bits = 0, 0")
+        with writer.block("for _t in range(_warp, _end):"), writer.block(f"if {present}:"):
+            writer.line("_here |= 1 << (_t - _warp)")
+            with writer.block(f"if {_at(emitter, predicate, '_t')}:"):
+                writer.line("_bits |= 1 << (_t - _warp)")
+        with writer.block("for _t in range(_warp, _end):"), writer.block(f"if {present}:"):
+            writer.line(f"_member = {_members(emitter, stmt)}")
+            result = {
+                "ballot_sync": f"{emitter.dtype_name(types.int32)}(_bits & _member)",
+                "any_sync": "(_bits & _member) != 0",
+                "all_sync": "(_here & _member & ~_bits) == 0",
+                "eq_sync": "(_bits & _member) == 0 or (_here & _member & ~_bits) == 0",
+                "activemask": "_here",
+            }[stmt.kind]
+            writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")
 
 
 def _members(emitter: Emitter, stmt: Collective) -> str:
@@ -211,20 +221,22 @@ def _members(emitter: Emitter, stmt: Collective) -> str:
 def _match(emitter: Emitter, stmt: Collective, mask: str | None) -> None:
     """Lanes of the member mask that hold the same value; for `all`, every lane or none."""
     writer, value = emitter.writer, stmt.args[1]
-    with writer.block("for _t in range(_warp, _end):"):
-        with writer.block(f"if {_present(emitter, mask)}:"):
-            writer.line(f"_member = {_members(emitter, stmt)}")
-            writer.line("_here, _bits = 0, 0")
-            member = f"(_member >> (_other - _warp)) & 1 and {_present(emitter, mask, '_other')}"
-            with writer.block("for _other in range(_warp, _end):"), writer.block(f"if {member}:"):
-                writer.line("_here |= 1 << (_other - _warp)")
-                same = f"{_at(emitter, value, '_other')} == {_at(emitter, value, '_t')}"
-                with writer.block(f"if {same}:"):
-                    writer.line("_bits |= 1 << (_other - _warp)")
-            int32 = emitter.dtype_name(types.int32)
-            result = {
-                "match_any_sync": f"{int32}(_bits)",
-                "match_all_sync": f"{int32}(_here if _bits == _here else 0)",
-                "match_all_pred": "_bits == _here",
-            }[stmt.kind]
-            writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")
+    with (
+        writer.block("for _t in range(_warp, _end):"),
+        writer.block(f"if {_present(emitter, mask)}:"),
+    ):
+        writer.line(f"_member = {_members(emitter, stmt)}")
+        writer.line("_here, _bits = 0, 0")
+        member = f"(_member >> (_other - _warp)) & 1 and {_present(emitter, mask, '_other')}"
+        with writer.block("for _other in range(_warp, _end):"), writer.block(f"if {member}:"):
+            writer.line("_here |= 1 << (_other - _warp)")
+            same = f"{_at(emitter, value, '_other')} == {_at(emitter, value, '_t')}"
+            with writer.block(f"if {same}:"):
+                writer.line("_bits |= 1 << (_other - _warp)")
+        int32 = emitter.dtype_name(types.int32)
+        result = {
+            "match_any_sync": f"{int32}(_bits)",
+            "match_all_sync": f"{int32}(_here if _bits == _here else 0)",
+            "match_all_pred": "_bits == _here",
+        }[stmt.kind]
+        writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")

@@ -250,7 +250,7 @@ class _Guards:
             if isinstance(stmt, ast.For):
                 ends = constant_ends(stmt)
                 inside = box if ends is None else {**box, stmt.target.id: ends}
-            for name, inner in (("body", 0), ("orelse", 1), ("pre", 2)):
+            for name in ("body", "orelse", "pre"):
                 if isinstance(stmt, ast.If | ast.For | ast.While) and getattr(stmt, name, None):
                     setattr(new, name, self.block(getattr(stmt, name), inside))
             if isinstance(stmt, ast.Assign | ast.Expr):

@@ -117,9 +117,9 @@ def _rebuildable(program: Program, facts: Facts, name: str, kinds) -> ast.Assign
     for node in ast.walk(stmt.value):
         if isinstance(node, ast.Call) and not is_pure_call(program, node):
             return None
-        if isinstance(node, ast.Subscript | ast.Attribute) and not is_view:
-            if not _is_shape(node):
-                return None
+        reads = isinstance(node, ast.Subscript | ast.Attribute) and not _is_shape(node)
+        if reads and not is_view:
+            return None
     if not all(dominates(sites[0], use) for use in facts.uses.get(name, [])):
         return None
     for other in names(stmt.value) & set(facts.defs):

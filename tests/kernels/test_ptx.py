@@ -59,6 +59,7 @@ def calls():
     for version in SCANS:
         yield lambda v=version: nc.cumsum(f(2, 33_001), version=v)
     yield lambda: nc.cumsum(x3, 1)
+    yield lambda: nc.concat([x2, f(29, 11)], 1)
     yield from (lambda k=k: getattr(nc, k)((1237,), 1, 2) for k in ("uniform", "normal"))
     yield lambda: nc.philox_uint32(1237, 1, 2)
     yield lambda: nc.dropout(f(1237), 0.5, 1, 2)
@@ -76,7 +77,7 @@ def calls():
 
 
 FAMILIES = (
-    "pointwise reduce transpose cumsum philox_uint32 uniform normal dropout embedding gather"
+    "pointwise reduce transpose concat cumsum philox_uint32 uniform normal dropout embedding gather"
     " embedding_backward scatter_add sgd_ adam_".split()
 )
 

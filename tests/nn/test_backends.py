@@ -14,19 +14,14 @@ class Everything(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 4, 3, padding=1, bias=False),
+            nn.Conv2d(1, 4, 3, padding=1),
             nn.BatchNorm2d(4),
             nn.ReLU(inplace=True),
             nn.MaxPool2d(2),
-            nn.Conv2d(4, 6, 3, padding=1, groups=2),
-            nn.LeakyReLU(0.1),
-            nn.AvgPool2d(2),
             nn.Flatten(),
         )
         self.words = nn.Embedding(7, 4, padding_idx=0)
-        self.head = nn.Sequential(
-            nn.LayerNorm(32), nn.Linear(32, 8), nn.GELU(), nn.Dropout(0.25), nn.Linear(8, 3)
-        )
+        self.head = nn.Sequential(nn.Dropout(0.25), nn.Linear(72, 3))
 
     def forward(self, image, tokens):
         words = self.words(tokens).flatten(1)
