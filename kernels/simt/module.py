@@ -39,6 +39,7 @@ def module_text(
     flags = "True" if fastmath else "{'contract'}"
     cached = not _is_recursive(program)  # Numba cannot load recursive functions from its cache
     options = f"nogil=True, cache={cached}, fastmath={flags}, error_model='numpy'"
+    options += ", no_cfunc_wrapper=True"
     lines = [
         f'"""Kernel {program.name!r} of {program.filename}, compiled for the CPU:',
         f"a block of {program.block} threads; one function runs a range of blocks.",
