@@ -45,6 +45,13 @@ _FOLD = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
+# Syntax that numba-cuda rejects, whatever the types.
+_NOT_ON_CUDA = (
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Dict, ast.Set),
+    *(ast.With, ast.AsyncWith, ast.AsyncFor, ast.Try, ast.TryStar, ast.ClassDef, ast.Delete),
+    *(ast.Yield, ast.YieldFrom, ast.Await),
+    *(ast.MatchSequence, ast.MatchMapping, ast.MatchClass),
+)
 
 
 def build(func: FunctionType, block: tuple[int, int, int], none_params: set[str], checked: bool):
@@ -126,9 +133,13 @@ class Normaliser:
         line = self.source.line(getattr(node, "lineno", 0))
         return CompileError(f"{self.where(node)}: {message}\n    {line}")
 
-    def unstructured(self, node: ast.AST, message: str) -> Unstructured:
-        """For what Python has and the normal form has not; a GPU may or may not take it."""
-        return Unstructured(str(self.error(node, message)))
+    def uncompiled(self, node: ast.AST) -> CompileError:
+        """For syntax that the normal form has not: Unstructured where numba-cuda compiles it (a
+        lambda, a function in the kernel, `match`), so that the interpreter may run the kernel."""
+        refused = (n for n in ast.walk(self.source.tree) if isinstance(n, _NOT_ON_CUDA))
+        if (found := next(refused, None)) is not None:
+            return self.error(found, f"{type(found).__name__} has no CUDA equivalent")
+        return Unstructured(str(self.error(node, f"{type(node).__name__} is not compiled")))
 
     def variable(self, name: str) -> str:
         """The normal form's name of the local variable `name`."""
@@ -220,7 +231,7 @@ class Normaliser:
         for stmt in body:
             handler = getattr(self, "stmt_" + type(stmt).__name__, None)
             if handler is None:
-                raise self.unstructured(stmt, f"{type(stmt).__name__} is not compiled")
+                raise self.uncompiled(stmt)
             handler(stmt)
             if isinstance(stmt, ast.Return | ast.Break | ast.Continue | ast.Raise):
                 break
@@ -369,7 +380,7 @@ class Normaliser:
                 new = ast.Attribute(self.expr(base), attr, ast.Store())
                 self.emit(ast.Assign([located(new, target)], value), stmt)
             case _:
-                raise self.unstructured(stmt, "this assignment target is not compiled")
+                raise self.error(stmt, f"{type(target).__name__} is not a target on CUDA")
 
     def unpack(self, target: ast.Tuple, items: list[ast.expr], stmt: ast.stmt) -> None:
         """`a, b = x, y`: all of the right side is read before anything is written."""
@@ -534,7 +545,7 @@ class Normaliser:
             return self.materialise(value, node)
         handler = getattr(self, "expr_" + type(node).__name__, None)
         if handler is None:
-            raise self.unstructured(node, f"{type(node).__name__} is not compiled")
+            raise self.uncompiled(node)
         return located(handler(node), node)
 
     def expr_Name(self, node: ast.Name) -> ast.expr:

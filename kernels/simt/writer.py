@@ -10,7 +10,7 @@ from numba.core import types
 
 from .checks import ENDLESS, RAISED
 from .codegen import UNROLLED
-from .nodes import Loop, call, load, names
+from .nodes import Loop, call, const, load, names
 from .program import Program
 from .ranges import Ranges
 from .webs import clone
@@ -75,11 +75,12 @@ class Expressions(ast.NodeTransformer):
         kind = self.kinds.get(base.id) if isinstance(base, ast.Name) else None
         if isinstance(kind, types.BaseTuple) or isinstance(base, ast.Attribute):
             return ast.Subscript(self.visit(base), self.visit(node.slice), node.ctx)
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = self.parts(node.slice)
         whole = isinstance(base, ast.Name) and base.id in self.private
         whole = whole and len(parts) == len(self.program.arrays[base.id].shape)
         is_array = isinstance(kind, types.Array)
-        if self.program.checked and is_array and all(self.is_position(part) for part in parts):
+        positions = parts and all(self.is_position(part) for part in parts)
+        if self.program.checked and is_array and positions:
             return self.checked(node, base, parts, whole)
         index = [self.index(part) for part in parts]
         if whole and not any(isinstance(part, ast.Slice) for part in parts):
@@ -87,6 +88,15 @@ class Expressions(ast.NodeTransformer):
                 load(base.id), [*index, call("_u", load(self.private[base.id]))], node.ctx
             )
         return self.subscript(self.visit(base), index, node.ctx)
+
+    def parts(self, index: ast.expr) -> list[ast.expr]:
+        """The indices of a subscript, one for each axis; none for `a[()]`."""
+        if isinstance(index, ast.Tuple):
+            return index.elts
+        kind = self.kinds.get(index.id) if isinstance(index, ast.Name) else None
+        if isinstance(kind, types.BaseTuple) and self.program.checked:
+            return [ast.Subscript(index, const(k), ast.Load()) for k in range(len(kind))]
+        return [index]
 
     def is_position(self, part: ast.expr) -> bool:
         """Whether an index is a number (and not a slice, a field's name, ...)."""

@@ -52,7 +52,7 @@ def calls():
     for version in REDUCERS:
         yield lambda v=version: nc.reduce("sum", f(3343), version=v)
     for name in REDUCTIONS:
-        for shape, axis in [((29, 11), 1), ((29, 43), 1), ((2, 70_001), 1), ((37, 43), 0)]:
+        for shape, axis in [((29, 11), 1), ((29, 203), 1), ((2, 70_001), 1), ((37, 43), 0)]:
             yield lambda n=name, s=shape, a=axis: nc.reduce(n, f(*s), a)
     for version in TRANSPOSES:
         yield lambda v=version: nc.transpose(x3, (0, 2, 1), version=v)
@@ -84,12 +84,21 @@ FAMILIES = (
 
 @pytest.fixture(scope="module")
 def launched():
-    """(the kernels that `calls` launches, the trace of those launches)."""
-    found = {}
+    """(the kernels that `calls` launches, the trace of those launches). Nothing is computed: which
+    kernels are launched is wanted, and compiling them for the CPU takes a minute."""
+    found, recording = {}, True
 
     def bind(self, *args, **kwargs):
         found[id(self)] = self
-        return real(self, *args, **kwargs)
+        bound = None
+
+        def launch(*arrays):  # a plan may keep this for a later test, which computes
+            nonlocal bound
+            if not recording:
+                bound = bound or real(self, *args, **kwargs)
+                bound(*arrays)
+
+        return launch
 
     real, Kernel.bind = Kernel.bind, bind
     try:
@@ -97,14 +106,18 @@ def launched():
             for call in calls():
                 call()
     finally:
-        Kernel.bind = real
+        Kernel.bind, recording = real, False
     return list(found.values()), trace
+
+
+def rows() -> set[tuple[str, str]]:
+    """(family, version) of the rows of the catalog that `calls` must launch."""
+    return {(family, version) for family, version, _ in nc.CATALOG if family in FAMILIES}
 
 
 def test_every_row_of_the_catalog_is_compiled(launched):
     ran = {(family.split(".")[0], version) for family, version in launched[1].rows}
-    rows = {(family, version) for family, version, _ in nc.CATALOG if family in FAMILIES}
-    assert rows <= ran, f"no call launches {sorted(rows - ran)}"
+    assert rows() <= ran, f"no call launches {sorted(rows() - ran)}"
 
 
 def lines():
@@ -158,7 +171,7 @@ def failures(kernels, cc: tuple[int, int]) -> dict[str, list[str]]:
 @pytest.mark.parametrize("cc", CAPABILITIES)
 def test_launched_kernels(launched, cc):
     kernels, _ = launched
-    assert len(kernels) > 80
+    assert len(kernels) >= len(rows())  # a row may have several, as there are many reductions
     assert failures(kernels, cc) == {}
 
 

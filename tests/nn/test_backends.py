@@ -14,7 +14,8 @@ class Everything(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 4, 3, padding=1),
+            # no bias: the norm takes it out again, and its gradient would be rounding alone
+            nn.Conv2d(1, 4, 3, padding=1, bias=False),
             nn.BatchNorm2d(4),
             nn.ReLU(inplace=True),
             nn.MaxPool2d(2),

@@ -11,6 +11,7 @@ import pytest
 from numba import int64
 
 from kernels.simt import cuda
+from kernels.simt.fallback import InterpretedKernelWarning
 
 
 def from_text(text, filename, register):
@@ -50,16 +51,29 @@ def test_redefined_notebook_cell_is_not_stale():
         assert a.tolist() == expected
 
 
-def test_function_without_source_runs_or_says_so():
+def test_function_without_source_is_interpreted():
     kernel = from_text(CELL, "<string>", register=False).kernel
     a = np.arange(8)
-    try:
+    with pytest.warns(InterpretedKernelWarning, match="source of kernel 'kernel'"):
         kernel[1, 8](a)
-    except Exception as error:
-        assert "source" in str(error)
-        assert "kernel" in str(error)
-    else:
-        assert a.tolist() == list(range(8))[::-1]
+    assert a.tolist() == list(range(8))[::-1]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "a[i] = (lambda x: 7 - x)(a[i])",
+        "def other(x): return 7 - x\n    a[i] = other(a[i])",
+        "pair = (7, 0)\n    a[i] = max(*pair) - a[i]",
+    ],
+)
+def test_what_a_gpu_takes_and_the_compiler_does_not_is_interpreted(statement):
+    text = f"@cuda.jit\ndef kernel(a):\n    i = cuda.threadIdx.x\n    {statement}\n"
+    kernel = from_text(text, f"<ipython-input-{statement}>", register=True).kernel
+    a = np.arange(8)
+    with pytest.warns(InterpretedKernelWarning, match="'kernel' is interpreted"):
+        kernel[1, 8](a)
+    assert a.tolist() == list(range(8))[::-1]
 
 
 def test_lambda_device_function(jit):
