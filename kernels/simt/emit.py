@@ -37,7 +37,7 @@ from .rowemit import RowEmitter, strip_guards
 from .rows import RowPlan, RowPlanner
 from .storage import Storage, assign_storage
 from .stubs import WARP_SIZE
-from .writer import Expressions, Statements, Writer
+from .writer import Expressions, PerThread, Statements, Writer
 
 HEADER = ("_first", "_last", "_gx", "_gy", "_gz", "_shared_bytes", "_error")
 
@@ -155,16 +155,21 @@ class Emitter:
             need(name)
         return [self.storage.rebuilt[name] for name in order]
 
-    def _private_arrays(self) -> dict[str, str]:
+    def _private_arrays(self) -> dict[str, PerThread]:
         """Local arrays with an element a thread: those that live across regions, and those of
-        regions whose innermost loop is over threads."""
-        private = {}
+        regions whose innermost loop is over threads.
+
+        What a row of threads keeps lies together where the block has rows: the columns of an
+        accumulator would else be a block apart, all in a few sets of the cache.
+        """
+        private: dict[str, PerThread] = {}
         for name, array in self.program.arrays.items():
             if array.space != "local":
                 continue
             users = [i for i in walk(self.items) if name in _names_of(i)]
             if len(users) > 1 or any(getattr(i, "in_loop", True) for i in users):
-                private[name] = "_t"
+                in_rows = self._has_rows and all(isinstance(i, Region) for i in users)
+                private[name] = PerThread(("_ty",), "_tx") if in_rows else PerThread((), "_t")
             elif users and id(users[0]) in self.plans:
                 plan = self.plans[id(users[0])][0]
                 if plan.lifted or all(
@@ -172,8 +177,14 @@ class Emitter:
                     for s in statements(plan.body)
                     if isinstance(s, ast.For | ast.While)
                 ):
-                    private[name] = "_tx"
+                    private[name] = PerThread((), "_tx")
         return private
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether a block is rows of threads and nothing more (and no index is checked)."""
+        _, by, bz = self.program.block
+        return by > 1 and bz == 1 and not self.whole_grid and not self.program.checked
 
     def needs_order(self, body: list[ast.stmt]) -> bool:
         """Whether threads must run `body` one after the other."""
@@ -278,14 +289,16 @@ class Emitter:
             if array.shape is None:
                 self._declare_dynamic(array)
                 continue
-            if self.expressions.private.get(array.name) == "_tx":
-                shape = (*array.shape, program.block[0])
+            private = self.expressions.private.get(array.name)
+            if private is not None and private.lane == "_tx":
+                rows = program.block[1:2] if private.row else ()
+                shape = (*rows, *array.shape, program.block[0])
                 dtype = self.dtype_name(array.dtype)
                 writer.line(f"{array.name} = _stack_array({shape!r}, {dtype})")
                 continue
-            private = array.name in self.expressions.private
             name = f"_all_{array.name}" if self.whole_grid and not private else array.name
-            writer.line(f"{name} = {self.memory(array.shape, private, array.dtype)}")
+            memory = self.memory(array.shape, private is not None, array.dtype)
+            writer.line(f"{name} = {memory}")
             if array.name in self.expressions.marked:
                 marks = self.memory(array.shape, False, types.boolean)
                 writer.line(f"{name.replace(array.name, '_written_' + array.name)} = {marks}")

@@ -170,9 +170,9 @@ class RowEmitter:
             self.expressions.views.clear()
             self.emitter.statements.write(body)
             for view in sorted(self.expressions.views):
-                dims = ", ".join(":" for _ in self.emitter.program.arrays[view].shape)
-                index = self.expressions.private[view]
-                text = "    " * writer.depth + f"_view_{view} = {view}[{dims}, _u({index})]"
+                dims = [ast.Slice() for _ in self.emitter.program.arrays[view].shape]
+                index = ast.Tuple(self.expressions.private[view].around(dims), ast.Load())
+                text = "    " * writer.depth + f"_view_{view} = {view}[{ast.unparse(index)[1:-1]}]"
                 writer.lines.insert(mark, text)
             for name in sorted(written & self.slots):
                 writer.line(f"{self.slot(name)} = {name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from numba.core import types
 
@@ -40,12 +41,23 @@ class Writer:
         return "\n".join(self.lines) + "\n"
 
 
+class PerThread(NamedTuple):
+    """Where a local array keeps a thread's elements: the indices before and after its own."""
+
+    row: tuple[str, ...]
+    lane: str
+
+    def around(self, index: list[ast.expr]) -> list[ast.expr]:
+        own = [call("_u", load(name)) for name in (*self.row, self.lane)]
+        return [*own[:-1], *index, own[-1]]
+
+
 class Expressions(ast.NodeTransformer):
     """Rewrites expressions of the normal form into those of the generated code."""
 
     def __init__(self, program: Program, kinds: dict[str, types.Type], ranges: Ranges) -> None:
         self.program, self.kinds, self.ranges = program, kinds, ranges
-        self.private: dict[str, str] = {}  # local arrays with an element a thread: its index
+        self.private: dict[str, PerThread] = {}  # local arrays with an element a thread
         self.views: set[str] = set()  # private arrays that are needed as a whole
         self.marked: set[str] = set()  # shared arrays whose writes are tracked (checked mode)
         self.sites: list[tuple[str, int, int]] = []  # (array, dimensions, line) of checked accesses
@@ -84,9 +96,8 @@ class Expressions(ast.NodeTransformer):
             return self.checked(node, base, parts, whole)
         index = [self.index(part) for part in parts]
         if whole and not any(isinstance(part, ast.Slice) for part in parts):
-            return self.subscript(
-                load(base.id), [*index, call("_u", load(self.private[base.id]))], node.ctx
-            )
+            index = self.private[base.id].around(index)
+            return self.subscript(load(base.id), index, node.ctx)
         return self.subscript(self.visit(base), index, node.ctx)
 
     def parts(self, index: ast.expr) -> list[ast.expr]:
@@ -109,7 +120,7 @@ class Expressions(ast.NodeTransformer):
         array = load(base.id) if whole else self.visit(clone(base))
         index = [call("_int64", self.visit(clone(part))) for part in parts]
         if whole:
-            index.append(load(self.private[base.id]))
+            index.append(load(self.private[base.id].lane))
         key = self.site(ast.unparse(base), len(parts), node)
         where = [load("_error"), ast.Constant(key), load("_block"), load("_t")]
         place = call("_place", array, ast.Tuple(index, ast.Load()), *where)
