@@ -236,16 +236,18 @@ class Emitter:
 
     def function(self, name: str) -> str:
         """The source of the function `name`."""
-        params = [*HEADER, *self.program.params, *self.program.constants]
+        # what is viewed as another type needs another name: a variable has one type
+        stored = {parameter: f"_bits_{parameter}" for parameter in self.views}
+        given = [stored.get(parameter, parameter) for parameter in self.program.params]
+        params = [*HEADER, *given, *self.program.constants]
         writer = self.writer
         with writer.block(f"def {name}({', '.join(params)}):"):
             for parameter in sorted(self.nonnegative):
                 with writer.block(f"if {parameter} < 0:"):
                     writer.line(f"return {UNEXPECTED_SIGN}")
             for parameter, view in self.views.items():
-                writer.line(
-                    f"{parameter} = {self.program.extern(view, view.__name__)}({parameter})"
-                )
+                as_type = self.program.extern(view, view.__name__)
+                writer.line(f"{parameter} = {as_type}({stored[parameter]})")
             self._declare()
             if self.whole_grid:
                 self._clear_marks()
