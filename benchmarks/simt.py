@@ -267,36 +267,26 @@ def launch() -> Iterator[Line]:
     yield Line("launch from Python", 10.0, timing.median * 1e6, timing.spread, note, "us")
 
 
-FIRST_LAUNCH = """
-import sys
-sys.path[:0] = {path!r}
-import numpy as np
-from kernels.simt import cuda
-import simt_kernels as k
-a = np.zeros(32, np.float32)
-k.add_one[1, 32](a)
-assert a[0] == 1
-import time
-print(time.time())
-"""
+def first_launch(cache: str, *options: str) -> float:
+    """Seconds from the start of a Python process to the end of its first launch."""
+    program = str(measure.ROOT / "benchmarks" / "first_launch.py")
+    env = {**os.environ, "MINIGRAD_CACHE_DIR": cache, "PYTHONPATH": str(measure.ROOT)}
+    started = time.time()
+    command = [sys.executable, program, *options]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    return float(done.stdout) - started
 
 
 def second_process() -> Iterator[Line]:
-    """From the start of a Python process to the end of its first launch, compiled code cached."""
-    folder = os.path.dirname(os.path.abspath(__file__))
-    program = FIRST_LAUNCH.format(path=[folder, str(measure.ROOT)])
-    seconds = []
+    """A process that launches a kernel which an earlier one has compiled."""
     with tempfile.TemporaryDirectory() as cache:
-        env = {**os.environ, "MINIGRAD_CACHE_DIR": cache}
-        for _ in range(8):
-            started = time.time()
-            done = subprocess.run(
-                [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
-            )
-            seconds.append(float(done.stdout) - started)
-    cold, warm = seconds[0], seconds[1:]
+        cold = first_launch(cache)
+        warm, with_numba = (
+            [first_launch(cache, *options) for _ in range(10)] for options in ([], ["--numba"])
+        )
     median = statistics.median(warm)
-    note = f"process start to the end of its first launch; the first process {cold:.2f} s"
+    slower = statistics.median(with_numba)
+    note = f"with `import numba` {slower:.2f} s; the first process {cold:.2f} s"
     yield Line("warm second process", 0.3, median, (max(warm) - min(warm)) / median, note, "s")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,35 @@ def token(arg: Any) -> Any:
     if isinstance(arg, tuple):
         return tuple(token(item) for item in arg)
     return None  # needs `normalise` first
+
+
+class ArrayKind(NamedTuple):
+    """What decides the Numba type of an array."""
+
+    dtype: np.dtype
+    ndim: int
+    layout: str
+    writeable: bool
+
+    def __str__(self) -> str:
+        constant = "" if self.writeable else "read-only "
+        return f"{constant}{self.dtype} array of {self.ndim} dimensions, layout {self.layout}"
+
+
+def describe(arg: Any) -> Any:
+    """What decides the Numba type of a normalised argument; its repr is the same everywhere."""
+    if isinstance(arg, np.ndarray):
+        flags = arg.flags
+        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+        return ArrayKind(arg.dtype, arg.ndim, layout, flags.writeable)
+    if isinstance(arg, tuple):
+        return tuple(describe(item) for item in arg)
+    return None if arg is None else np.asarray(arg).dtype
+
+
+def is_signed(arg: Any) -> bool:
+    """Whether a normalised argument is a number of a signed integer type."""
+    return isinstance(arg, int | np.signedinteger) and not isinstance(arg, bool)
 
 
 def is_on_gpu(arg: Any) -> bool:
@@ -57,7 +86,7 @@ def numba_type(arg: Any, where: str):
     from numba import typeof
     from numba.core import types
 
-    if is_half(arg):
+    if isinstance(arg, np.ndarray) and is_half(describe(arg)):
         from . import devlib_half
 
         plain = typeof(arg.view(np.uint16))
@@ -83,7 +112,6 @@ def storage(kind: Any):
     return kind, None
 
 
-def is_half(arg: Any) -> bool:
-    if not isinstance(arg, np.ndarray) or arg.dtype.itemsize != 2:
-        return False
-    return arg.dtype.name in ("float16", "bfloat16")
+def is_half(kind: Any) -> bool:
+    """Whether a description or a Numba type is of an array of half-precision numbers."""
+    return str(getattr(kind, "dtype", None)) in ("float16", "bfloat16")

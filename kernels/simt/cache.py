@@ -1,9 +1,10 @@
 """Generated modules on disk, so that the next process does not compile again.
 
 The folder is `cache_folder()`: `kernels/` in MINIGRAD_CACHE_DIR (default `~/.cache/minigrad`). A
-module's name carries a digest of all that its machine code depends on; Numba keeps the code in
-`__pycache__` beside it. Files are written under a temporary name and moved into place, so two
-processes that compile the same kernel at once end with one good file.
+module's name carries a digest of all that its machine code depends on; the code is in a file beside
+it (`machine_code.py`) and in `__pycache__`, where Numba keeps it. Files are written under a
+temporary name and moved into place, so two processes that compile the same kernel at once end with
+one good file.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+# What the environment can tell Numba about the code that it makes
+_NUMBA_SETTINGS = ("NUMBA_CPU", "NUMBA_OPT", "NUMBA_ENABLE_AVX", "NUMBA_LOOP", "NUMBA_SLP")
 
 
 def cache_folder() -> Path:
@@ -57,13 +61,15 @@ def toolchain() -> str:
     """A digest of the compiler itself: our sources, Numba, LLVM, Python, the CPU."""
     import llvmlite
     import llvmlite.binding as llvm
-    import numba
 
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
+    numba = importlib.util.find_spec("numba").origin  # importing it would take too long
+    digest.update(Path(numba).with_name("_version.py").read_bytes())
     features = llvm.get_host_cpu_features().flatten()
-    for part in (numba.__version__, llvmlite.__version__, sys.version, np.__version__):
+    asked = sorted((k, v) for k, v in os.environ.items() if k.startswith(_NUMBA_SETTINGS))
+    for part in (llvmlite.__version__, sys.version, np.__version__, repr(asked)):
         digest.update(part.encode())
     digest.update(f"{llvm.get_host_cpu_name()} {features}".encode())
     return digest.hexdigest()
@@ -101,7 +107,7 @@ def save(name: str, text: str, constants: dict[str, np.ndarray]) -> Path:
 def discard(path: Path) -> None:
     """Remove a stored module that cannot be read, so that it is made again."""
     code = (path.parent / "__pycache__").glob(f"{path.stem}.*")
-    for stored in (path, path.with_suffix(".npz"), *code):
+    for stored in (path, path.with_suffix(".npz"), path.with_suffix(".o"), *code):
         with contextlib.suppress(OSError):
             stored.unlink()
 

@@ -35,6 +35,8 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
+from .entry import add_entry
+
 THREAD_LOOP = "_tx"  # counts a loop over threads ...
 ORDERED_LOOP = "_sx"  # ... unless it is set from this: threads that must run one by one
 UNROLLED = "_k_"  # begins the counter of a loop that is to be unrolled
@@ -71,6 +73,15 @@ class ThreadLoopLower(Lower):
         set.add(self.function.attributes, WIDEST_VECTORS)  # past add(), which knows no strings
         self._annotate()
         return entry
+
+    def create_cpython_wrapper(self, release_gil: bool = False) -> None:
+        numbas = super().create_cpython_wrapper
+
+        def wrap(raises: bool) -> None:
+            if raises or not add_entry(self.context, self.library, self.fndesc):
+                numbas(release_gil)
+
+        self.library.wrap = wrap
 
     def lower_block(self, block) -> None:
         already = len(self.function.blocks)
@@ -145,15 +156,28 @@ class KernelLibrary(JITCodeLibrary):
     """Machine code of a kernel, optimised once.
 
     Numba optimises thrice, so that reference counts of Python objects meet and cancel. Kernels have
-    none.
+    none. The wrapper for Python comes last: which one depends on what optimisation leaves.
     """
+
+    wrap: Callable[[bool], None]
+    _optimised = False
 
     def _optimize_functions(self, ll_module) -> None:
         ll_module.data_layout = self._codegen._data_layout
+        if self._optimised:  # this is the wrapper
+            self._optimise(ll_module)
 
     def _optimize_final_module(self) -> None:
+        self._optimise(self._final_module)
+        self._optimised = True
+        # Numba keeps each exception that code may raise as a pickled constant
+        self.wrap(
+            any("pickle" in constant.name for constant in self._final_module.global_variables)
+        )
+
+    def _optimise(self, ll_module) -> None:
         passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
+        passes.run(ll_module, builder)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

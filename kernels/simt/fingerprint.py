@@ -1,20 +1,22 @@
 """A digest of a Python function and all it refers to, by content.
 
-Two functions with the same fingerprint compile to the same code: source text, the values of the
-globals and closure variables it names, and the same for the device functions it calls.
+Two functions with the same fingerprint compile to the same code: their bytecode with its lines, the
+values of the globals and closure variables they name, and the same for the functions they call.
+Nothing is parsed and Numba is not needed: this is done for each kernel of each process.
 """
 
 from __future__ import annotations
 
-import ast
+import dis
 import enum
 import hashlib
-from types import FunctionType, ModuleType
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from . import calls, resolve, source
+from . import resolve
 from .errors import CompileError
 
 
@@ -30,30 +32,44 @@ def _describe(func: FunctionType, parts: list[str], seen: set[int]) -> None:
         parts.append(f"again {func.__qualname__}")
         return
     seen.add(id(func))
-    text = source.of(func)
-    parts += [text.text, text.filename, str(text.first_line)]
+    parts += [func.__code__.co_filename, _code(func.__code__)]
     parts.append(repr((func.__defaults__, func.__kwdefaults__)))
-    for name, value in _values(func):
+    for name, value in _values(func, func.__code__):
         parts.append(f"{name} = {_value(value, parts, seen)}")
 
 
-def _values(func: FunctionType):
-    """(expression, object) for all that a function names and does not compute."""
-    from .frontend import Normaliser
-    from .program import Program
+def _code(code: CodeType) -> str:
+    constants = [
+        _code(c)
+        if isinstance(c, CodeType)
+        else sorted(map(repr, c))
+        if isinstance(c, frozenset)
+        else repr(c)
+        for c in code.co_consts
+    ]
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    counts = (code.co_argcount, code.co_kwonlyargcount, code.co_flags, code.co_firstlineno)
+    return repr((code.co_code, code.co_linetable, code.co_exceptiontable, names, counts, constants))
 
-    norm = Normaliser(Program(func.__name__, "", 0, (1, 1, 1)), func)
-    for argument in ast.walk(norm.source.tree.args):
-        if isinstance(argument, ast.arg):
-            norm.assigned.setdefault(argument.arg, 1)
-    for node in ast.walk(norm.source.tree):
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+
+def _values(func: FunctionType, code: CodeType) -> Iterator[tuple[str, Any]]:
+    """(name, object) for all globals and closure variables named, and attributes taken of them."""
+    value = resolve.DYNAMIC
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            value = resolve.lookup(func, step.argval)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and value is not resolve.DYNAMIC:
             try:
-                value = norm.static(node)
+                value = resolve.attribute(value, step.argval, "")
             except CompileError:
-                continue
-            if value is not resolve.DYNAMIC:
-                yield ast.unparse(node), value
+                value = resolve.DYNAMIC
+        elif step.opname != "PUSH_NULL":
+            value = resolve.DYNAMIC
+        if value is not resolve.DYNAMIC and step.opname != "PUSH_NULL":
+            yield step.argval, value
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _values(func, constant)
 
 
 def _value(value: Any, parts: list[str], seen: set[int]) -> str:
@@ -64,17 +80,11 @@ def _value(value: Any, parts: list[str], seen: set[int]) -> str:
         return f"module {value.__name__}"
     if isinstance(value, np.ndarray):
         return f"array {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
-    inner = calls.device_source(value)
-    if inner is None and isinstance(value, FunctionType):
-        inner = None if value.__module__.startswith(("numpy", "math")) else value
-    if inner is None and hasattr(value, "py_func"):
-        inner = value.py_func
-    if inner is not None:
-        try:
+    inner = getattr(value, "py_func", value)
+    if isinstance(inner, FunctionType):
+        if not inner.__module__.startswith(("numpy", "math")):
             _describe(inner, parts, seen)
-        except CompileError:
-            return f"function {inner.__module__}.{inner.__qualname__} {inner.__code__.co_code!r}"
-        return f"function {inner.__qualname__}"
+        return f"function {inner.__module__}.{inner.__qualname__}"
     if isinstance(value, type) and issubclass(value, enum.Enum):
         return f"enum {[(m.name, m.value) for m in value]}"
     if isinstance(value, type):

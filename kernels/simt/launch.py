@@ -212,7 +212,7 @@ class Launcher:
         key = tuple([arguments.token(arg) for arg in args])
         compiled = self._known.get(key)
         if compiled is None:
-            if None in key:
+            if any(part is None for part in key):  # `in` would find None equal to float64's dtype
                 return self._unusual(args)
             try:
                 compiled = self.kernel.specialise(self.block, args)

@@ -58,7 +58,6 @@ def module_text(
         "",
         f"NEEDS_OBJECTS = {bool(given)}",
         f"COOPERATIVE = {program.cooperative}",
-        f"SELF_CONTAINED = {not (program.functions or program.checked or given)}",
         f"SITES = {tuple(emitter.expressions.sites)!r}",
         f"_SPIN_LIMIT = {SPIN_LIMIT}",
         "",

@@ -8,14 +8,15 @@ import enum
 import math
 import sys
 import types as pytypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.core import types
-from numba.np import numpy_support
 
 from . import stubs
 from .errors import CompileError
+
+if TYPE_CHECKING:
+    from numba.core import types
 
 DYNAMIC = object()  # a value only known when the kernel runs
 _DIMENSIONS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -98,6 +99,9 @@ def lookup(func: pytypes.FunctionType, name: str) -> Any:
 
 def dtype_of(value: Any, where: str) -> types.Type:
     """The Numba type that a dtype argument (`float32`, `np.int32`, `"f4"`, ...) stands for."""
+    from numba.core import types
+    from numba.np import numpy_support
+
     if isinstance(value, types.Type):
         return value
     try:

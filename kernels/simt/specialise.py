@@ -6,16 +6,15 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.core import types
-from numba.core.runtime import rtsys
 
-from . import arguments, cache, fingerprint, pool
+from . import arguments, cache, fingerprint, machine_code, pool
 from .errors import ArgumentError, KernelIndexError, LaunchError, SimtError
 
-_HEADER = (types.intp,) * 6 + (types.Array(types.intp, 1, "C"),)
+if TYPE_CHECKING:
+    from numba.core import types
 
 
 def for_arguments(kernel: Any, block: tuple[int, int, int], args: tuple) -> Specialisation:
@@ -25,18 +24,21 @@ def for_arguments(kernel: Any, block: tuple[int, int, int], args: tuple) -> Spec
         raise ArgumentError(
             f"{kernel.__name__}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}"
         )
-    kinds = tuple(
-        arguments.numba_type(arg, f"{kernel.__name__}, argument {name!r}")
-        for name, arg in zip(names, args)
-    )
+    positive = (i for i, arg in enumerate(args) if arguments.is_signed(arg) and arg >= 0)
+    return _for_types_of(kernel, block, args, frozenset(positive))
+
+
+def _for_types_of(kernel: Any, block, args: tuple, positive: frozenset[int]) -> Specialisation:
+    def kinds() -> tuple[types.Type, ...]:
+        return tuple(
+            arguments.numba_type(arg, f"{kernel.__name__}, argument {name!r}")
+            for name, arg in zip(parameter_names(kernel), args)
+        )
+
     if kernel.signature is not None:
-        kinds = _matching_signature(kernel, kinds)
-    positive = frozenset(
-        i
-        for i, (kind, arg) in enumerate(zip(kinds, args))
-        if isinstance(kind, types.Integer) and kind.signed and arg >= 0
-    )
-    return _get(kernel, block, kinds, positive)
+        matching = _matching_signature(kernel, kinds())
+        return _get(kernel, block, matching, positive, lambda: matching)
+    return _get(kernel, block, tuple(map(arguments.describe, args)), positive, kinds)
 
 
 def for_signature(kernel: Any, block: tuple[int, int, int]) -> Specialisation:
@@ -45,11 +47,14 @@ def for_signature(kernel: Any, block: tuple[int, int, int]) -> Specialisation:
         raise LaunchError(
             f"{kernel.__name__}: bind() without example arguments needs an explicit signature"
         )
+    from numba.core import types
+
     options = signatures(kernel)
     if len(options) != 1:
         raise LaunchError(f"{kernel.__name__}: bind() needs example arguments: several signatures")
-    positive = (i for i, k in enumerate(options[0]) if isinstance(k, types.Integer) and k.signed)
-    return _get(kernel, block, options[0], frozenset(positive))
+    kinds = options[0]
+    positive = (i for i, k in enumerate(kinds) if isinstance(k, types.Integer) and k.signed)
+    return _get(kernel, block, kinds, frozenset(positive), lambda: kinds)
 
 
 def parameter_names(kernel: Any) -> tuple[str, ...]:
@@ -59,7 +64,7 @@ def parameter_names(kernel: Any) -> tuple[str, ...]:
 
 def signatures(kernel: Any) -> list[tuple[types.Type, ...]]:
     """The explicit signatures of a kernel as tuples of Numba types."""
-    from numba.core import sigutils
+    from numba.core import sigutils, types
 
     given = kernel.signature
     several = isinstance(given, list)
@@ -75,6 +80,8 @@ def signatures(kernel: Any) -> list[tuple[types.Type, ...]]:
 
 
 def _storage(kind: types.Type) -> types.Type:
+    from numba.core import types
+
     from . import devlib_half
 
     if isinstance(kind, types.Array) and kind.dtype == types.float16:
@@ -96,6 +103,8 @@ def _matching_signature(kernel: Any, kinds: tuple) -> tuple:
 
 
 def _fit(wanted: types.Type, kind: types.Type) -> types.Type | None:
+    from numba.core import types
+
     if isinstance(wanted, types.Array) != isinstance(kind, types.Array):
         return None
     if isinstance(wanted, types.Array):
@@ -110,83 +119,96 @@ def _fit(wanted: types.Type, kind: types.Type) -> types.Type | None:
     return wanted if numbers else None
 
 
-def _get(kernel: Any, block, kinds: tuple, positive: frozenset[int]) -> Specialisation:
+def _get(
+    kernel: Any, block, described: tuple, positive: frozenset[int], kinds: Callable[[], tuple]
+) -> Specialisation:
+    """The specialisation for `described` arguments; `kinds()` are their Numba types."""
     checked = kernel.checked
-    key = (block, kinds, positive, checked)
+    key = (block, described, positive, checked)
     with kernel._lock:
         found = kernel._specialised.get(key)
         if found is None:
-            found = kernel._specialised[key] = Specialisation(
-                kernel, block, kinds, positive, checked
-            )
+            found = Specialisation(kernel, block, described, positive, checked, kinds)
+            kernel._specialised[key] = found
     return found
 
 
 class Specialisation:
     """Machine code for one combination of types and block, and how to run it."""
 
-    one_thread = False
-
-    def __init__(self, kernel: Any, block, kinds: tuple, positive: frozenset[int], checked: bool):
-        self.kernel, self.block, self.kinds = kernel, block, kinds
-        self.positive, self.checked = positive, checked
+    def __init__(
+        self,
+        kernel: Any,
+        block: tuple[int, int, int],
+        described: tuple,
+        positive: frozenset[int],
+        checked: bool,
+        kinds: Callable[[], tuple],
+    ):
+        self.kernel, self.block, self.checked = kernel, block, checked
+        self.described = described
         self.cost = 0.0  # seconds a block, as last measured
-        self.halves = tuple(
-            i for i, kind in enumerate(kinds) if arguments.storage(kind)[1] is not None
-        )
+        self.halves = tuple(i for i, kind in enumerate(described) if arguments.is_half(kind))
         self.error = np.zeros(16, np.int64)
         self.grid: tuple[int, int, int] = (1, 1, 1)
-        self._compile()
+        self.sites: tuple = ()
+        self.cooperative = self.one_thread = False
+        name = self._name(described, positive)
+        if not self._load(cache.find(name), kinds):
+            self._compile(name, kinds(), positive)
 
     # -- compilation -----------------------------------------------------------------------
 
-    def _name(self) -> str:
+    def _name(self, described: tuple, positive: frozenset[int]) -> str:
         parts = [
             cache.toolchain(),
             fingerprint.of(self.kernel.py_func),
-            repr((self.block, self.kinds, sorted(self.positive))),
+            repr((self.block, described, sorted(positive))),
             repr((self.checked, self.kernel.fastmath)),
         ]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
         return f"{self.kernel.py_func.__name__}_{digest}"
 
-    def _compile(self) -> None:
-        name = self._name()
-        path = cache.find(name)
-        if path is not None and not _needs_objects(path):
-            try:
-                self._use(path, cache.load(path, {}))
-                return
-            except Exception:  # whatever a damaged file leads to; a real error comes again below
-                cache.discard(path)
+    def _load(self, path: Path | None, kinds: Callable[[], tuple]) -> bool:
+        """Take the code from the cache; whether it was there."""
+        if path is None or _needs_objects(path):
+            return False
+        try:
+            self.path, self.constants = path, tuple(cache.constants_of(path).values())
+            self.entry = machine_code.load(path)
+            if self.entry is None:
+                self._use(cache.load(path, {}), kinds())
+        except Exception:  # whatever a damaged file leads to; a real error comes again later
+            cache.discard(path)
+            return False
+        return True
+
+    def _compile(self, name: str, kinds: tuple, positive: frozenset[int]) -> None:
         from . import compiler
 
+        kernel = self.kernel
         program, text, given = compiler.generate(
-            self.kernel.py_func,
-            self.kinds,
-            self.block,
-            self.positive,
-            self.checked,
-            self.kernel.fastmath,
+            kernel.py_func, kinds, self.block, positive, self.checked, kernel.fastmath
         )
         frozen = {name: value.copy() for name, value in program.constants.items()}
-        path = cache.save(name, text, frozen)
-        self._use(path, cache.load(path, given))
+        self.path, self.constants = cache.save(name, text, frozen), tuple(frozen.values())
+        compiled = self._use(cache.load(self.path, given), kinds)
+        if not (self.checked or self.cooperative or given):
+            machine_code.store(self.path, compiled)
+            self.entry = machine_code.load(self.path) or self.entry
 
-    def _use(self, path: Path, module: ModuleType) -> None:
+    def _use(self, module: ModuleType, kinds: tuple) -> Any:
         """Take the machine code of a generated module, from Numba's cache or compiled now."""
-        self.path: Path = path
-        constants = cache.constants_of(path)
-        self.constants = tuple(constants.values())
-        self.cooperative = self.one_thread = bool(module.COOPERATIVE)
-        passed = [arguments.storage(kind)[0] for kind in self.kinds]
-        passed += [arguments.numba_type(value, name) for name, value in constants.items()]
+        passed = [arguments.storage(kind)[0] for kind in kinds]
+        passed += [arguments.numba_type(value, "a constant array") for value in self.constants]
         function = getattr(module, self.kernel.py_func.__name__)
-        signature = (*_HEADER, *passed)
-        self.entry = _entry_point(function, signature, quick=module.SELF_CONTAINED)
+        signature = (*_header(), *passed)
+        function.compile(signature)
+        compiled = function.overloads[signature]
+        self.entry = self.guarded(compiled.entry_point) if self.checked else compiled.entry_point
+        self.cooperative = self.one_thread = bool(module.COOPERATIVE)
         self.sites = module.SITES
-        if self.checked:
-            self.entry = self.guarded(self.entry)
+        return compiled
 
     @property
     def text(self) -> str:
@@ -246,10 +268,17 @@ class Specialisation:
 
     def failed(self, status: int, grid, first: int, last: int, shared: int, args: tuple) -> None:
         """Raise what a status other than 0 means; go on in the general code after a sign."""
-        from . import checks
+        from . import checks, entry
 
+        if status == entry.REFUSED:
+            names = ", ".join(parameter_names(self.kernel))
+            kinds = ", ".join(map(str, self.described))
+            raise ArgumentError(
+                f"{self.kernel.__name__}: was compiled for ({names}) = ({kinds}); launch it with"
+                " as many arguments and with arrays of these dimensions, or bind it again"
+            )
         if status == checks.UNEXPECTED_SIGN:
-            general = _get(self.kernel, self.block, self.kinds, frozenset())
+            general = _for_types_of(self.kernel, self.block, args, frozenset())
             general.run(grid, first, last, shared, args)
             return
         self.grid = grid
@@ -290,25 +319,11 @@ class Specialisation:
         return call
 
 
-def _entry_point(function: Any, signature: tuple, quick: bool) -> Callable:
-    """The compiled function for Python: from Numba's cache where it is, else compiled.
+def _header() -> tuple[types.Type, ...]:
+    """The types of what a compiled kernel takes before its own arguments."""
+    from numba.core import types
 
-    Numba's own way to its cache first builds the tables of all that it could compile, which takes
-    longer than loading the code. The code of one function by itself does not need them (`quick`).
-    """
-    try:
-        stored = function._cache
-        if quick:
-            target = function.targetctx
-            rtsys.initialize(target)
-            key = stored._index_key(signature, target.codegen())
-            data = stored._cache_file.load(key)
-            if data is not None:
-                return stored._impl.rebuild(target, data).entry_point
-    except (AttributeError, TypeError):  # another Numba, with another inside
-        pass
-    function.compile(signature)
-    return function.overloads[signature].entry_point
+    return (types.intp,) * 6 + (types.Array(types.intp, 1, "C"),)
 
 
 def _needs_objects(path: Path) -> bool:
