@@ -35,6 +35,7 @@ from kernels.numba_cuda.common import (
 from kernels.numba_cuda.conv_gemm import GemmTile, GradTile
 from kernels.numba_cuda.reduction import reduce
 from kernels.numba_cuda.transpose import cast
+from kernels.simt.processor import MANY_REGISTERS, register_floats
 
 Pair = tuple[int, int]
 FORWARD = ("direct", "tiled", "implicit_gemm")
@@ -183,11 +184,15 @@ def _offsets(geo: Geometry, planes: Planes, channels: int, turned: bool, multipl
 def _gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
     if gpu:
         return GemmTile(16, 16, 4, 4, 16)
+    if register_floats() < MANY_REGISTERS:
+        return GemmTile(8, 8, 4, 3, 16 if terms <= 16 else 32)
     return GemmTile(16, 8 if channels > 32 else 4, 8, 2, 16 if terms <= 16 else 32)
 
 
 def _grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
     span = ceil_div(ceil_div(positions, ceil_div(positions, 256)), 32) * 32
+    if not gpu and register_floats() < MANY_REGISTERS:
+        return GradTile(8, min(16, ceil_div(terms, 3)), 4, 3, span)
     bx = 32 if gpu else 16
     return GradTile(bx, min(8 if gpu else 16, ceil_div(terms, 3)), 8, 3, span)
 

@@ -38,6 +38,7 @@ from kernels.numba_cuda.common import (
     scalar_type,
 )
 from kernels.simt import cuda
+from kernels.simt.processor import MANY_REGISTERS, register_floats
 
 CATALOG = [
     ("matmul", "naive", "one thread an element, neighbours down a column"),
@@ -72,6 +73,7 @@ GPU_LARGE = Tile(16, 16, 8, 8, 16, pad=1)
 GPU_SMALL = Tile(16, 16, 4, 4, 16, pad=1)
 CPU_TALL = Tile(16, 16, 8, 2, 32)
 CPU_FLAT = Tile(16, 4, 8, 2, 32)
+CPU_FEW_REGISTERS = Tile(8, 8, 4, 3, 32)
 
 
 @functools.cache
@@ -367,6 +369,8 @@ def _accumulator(dtype: np.dtype):
 def _pick_tile(m: int, n: int, gpu: bool) -> Tile:
     if gpu:
         return GPU_LARGE if m >= 512 and n >= 512 else GPU_SMALL
+    if register_floats() < MANY_REGISTERS:
+        return CPU_FEW_REGISTERS
     return CPU_TALL if m > 64 else CPU_FLAT
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,17 @@ def test_forward(device, version, case, rng):
         wide_b = None if b is None else wide(b)
         expected = reference.conv2d(wide(x), wide(w), wide_b, *options)
         assert_close(y, expected, scale, terms=w[0].size)
+
+
+@pytest.mark.parametrize("floats", [128, 512], ids=["avx2", "avx512"])
+@pytest.mark.parametrize("case", ["3x3", "many_channels", "groups"])
+def test_tiles_of_other_processors(device, floats, case, rng, monkeypatch):
+    module = importlib.import_module("kernels.numba_cuda.conv")
+    monkeypatch.setattr(module, "register_floats", lambda: floats)
+    monkeypatch.setattr(module, "_plans", {})
+    test_forward(device, None, case, rng)
+    test_backward_data(device, None, case, rng)
+    test_backward_weight(device, None, case, rng)
 
 
 @pytest.mark.parametrize(("case", "version"), [*SHIPPED, *RUNGS])

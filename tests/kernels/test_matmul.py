@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,16 @@ def test_shipped_layouts(device, trans_a, trans_b, rng):
     b = normal(rng, (n, k)).T if trans_b else normal(rng, (k, n))
     check(device, a, b)
     check(device, a, b, normal(rng, n))
+
+
+@pytest.mark.parametrize("floats", [128, 512], ids=["avx2", "avx512"])
+def test_tiles_of_other_processors(device, floats, rng, monkeypatch):
+    module = importlib.import_module("kernels.numba_cuda.matmul")
+    monkeypatch.setattr(module, "register_floats", lambda: floats)
+    monkeypatch.setattr(module, "_plans", {})
+    for m, k, n in [(129, 100, 61), (31, 33, 25)]:
+        check(device, normal(rng, (m, k)), normal(rng, (k, n)))
+        check(device, normal(rng, (k, m)).T, normal(rng, (n, k)).T, normal(rng, n))
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (33, 255, 1), (32, 10, 1), (257, 1025, 1)])
