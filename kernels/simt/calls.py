@@ -234,6 +234,8 @@ def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
     if function in (max, min) and len(node.args) > 2:  # two at a time
         nested = located(ast.Call(node.func, node.args[:2], []), node)
         return expression(norm, located(ast.Call(node.func, [nested, *node.args[2:]], []), node))
+    if function is round and len(node.args) == 2:  # to decimals; to an integer is a device function
+        return _plain(norm, node, load("round"))
     if function is len or function is isinstance:
         static = [norm.static(arg) for arg in node.args]
         if function is len and isinstance(static[0], tuple):

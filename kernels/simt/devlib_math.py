@@ -261,7 +261,6 @@ def _round_types(typingctx, x):
 round_even = named(_round_types, "round_even", "builtins.round")
 
 
-# NumPy's ufuncs on scalars are the same functions under other names
 def _modf(typing_context: Any, x: types.Type) -> Any:
     """math.modf: the fraction, with the sign of x, and the whole part."""
     kind = computed_in("math.modf", x)
@@ -282,6 +281,7 @@ def _modf(typing_context: Any, x: types.Type) -> Any:
 
 modf = named(_modf, "modf", "math.modf")
 
+# NumPy's ufuncs on scalars are the same functions under other names
 _NUMPY = (
     "exp exp2 expm1 log log2 log10 log1p tanh sin cos tan sinh cosh sqrt cbrt fabs floor ceil trunc"
     " rint hypot copysign fmod fmax fmin degrees radians"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import copy
 import operator
+import random
 from types import FunctionType
 from typing import Any
 
@@ -217,6 +218,8 @@ class Normaliser:
             return located(call(kind, const(value.item())), node)
         if isinstance(value, tuple) and type(value) is tuple:
             return located(ast.Tuple([self.materialise(v, node) for v in value], ast.Load()), node)
+        if isinstance(getattr(value, "__self__", None), random.Random | np.random.RandomState):
+            raise self.error(node, "a kernel draws random numbers with cuda.random's xoroshiro128p")
         value = library.replacement(value)
         if getattr(value, "__module__", None) == "builtins":
             return located(load(value.__name__), node)

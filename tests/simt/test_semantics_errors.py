@@ -314,10 +314,13 @@ def test_a_thread_that_spins_for_a_later_one_is_reported(tmp_path):
         "x, *y = 1, 2, 3",
         "a[0] = sorted(a)[0]",
         "a[0] = (lambda x: {x: 1})(a[0])[1]",
+        "a[0] = random.random()",
+        "a[0] = np.random.rand()",
     ],
 )
 def test_what_numba_cuda_rejects_is_rejected(statement, tmp_path):
-    source = f"from kernels.simt import cuda\n\n\n@cuda.jit\ndef kernel(a):\n    {statement}\n"
+    head = "import random\nimport numpy as np\nfrom kernels.simt import cuda\n"
+    source = f"{head}@cuda.jit\ndef kernel(a):\n    {statement}\n"
     path = tmp_path / "rejected.py"
     path.write_text(source)
     scope = {}

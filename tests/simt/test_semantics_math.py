@@ -233,3 +233,19 @@ def test_math_in_float32_does_not_become_float64():
     out = np.zeros(1)
     kernel[1, 1](np.array([0, 2**24], np.float32), out)
     assert out[0] == 2.0**24  # 1 + 2**24 rounded to float32
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_round_to_decimals(jit, rng, dtype):
+    @jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[0, i] = round(x[i], 2)
+            out[1, i] = round(x[i], -1)
+            out[2, i] = round(x[i])
+
+    x = (100 * rng.standard_normal(50)).astype(dtype)
+    out = np.zeros((3, 50), dtype)
+    kernel[1, 64](x, out)
+    np.testing.assert_allclose(out, [np.round(x, 2), np.round(x, -1), np.round(x)], rtol=1e-6)
