@@ -93,6 +93,10 @@ def numba_type(arg: Any, where: str):
         return plain.copy(dtype=devlib_half.STORAGE[arg.dtype][0])
     if isinstance(arg, np.float16):
         return types.float32
+    if isinstance(arg, np.ndarray) and arg.dtype.hasobject:
+        raise ArgumentError(
+            f"{where}: an array of Python objects is not a kernel argument; give it a numeric dtype"
+        )
     try:
         return typeof(arg)
     except ValueError as error:

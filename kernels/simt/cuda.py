@@ -153,6 +153,9 @@ def __getattr__(name: str) -> Any:
 
         value = getattr(types, name, None)
         if value is None:
-            raise AttributeError(f"cuda has no {name!r}; it has what numba.cuda documents")
+            near = "what numba.cuda documents"
+            if hasattr(libdevice, name):
+                near = f"cuda.libdevice.{name}"
+            raise AttributeError(f"cuda has no {name!r}; it has {near}")
     globals()[name] = value
     return value

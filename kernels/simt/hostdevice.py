@@ -80,6 +80,10 @@ class Event:
         self.timing = timing
         self._nanoseconds: int | None = None
 
+    def __repr__(self) -> str:
+        state = "not recorded" if self._nanoseconds is None else "recorded"
+        return f"<CUDA event, {state}, on the CPU>"
+
     def record(self, stream: Any = 0) -> None:
         self._nanoseconds = time.perf_counter_ns()
 

@@ -20,6 +20,11 @@ _LIMIT_GRID = (2**31 - 1, 65535, 65535)
 _LIMIT_SHARED = 48 * 1024
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
 _UNEXPECTED_SIGN = 3
+_OF_A_GPU = (
+    "overloads inspect_asm inspect_llvm inspect_sass inspect_types get_regs_per_thread"
+    " get_shared_mem_per_block get_const_mem_size get_local_mem_per_thread"
+    " get_max_threads_per_block"
+).split()
 
 
 def jit(
@@ -97,6 +102,13 @@ class Kernel:
         self._specialised: dict[Any, Any] = {}
         self._lock = threading.RLock()
 
+    def __getattr__(self, name: str) -> Any:
+        hint = ""
+        if name in _OF_A_GPU:
+            hint = "; a GPU's compiler would tell: see inspect_cpu(), or ptx(signature, cc)"
+        mine = self.__dict__.get("__name__")  # not there while the kernel is copied
+        raise AttributeError(f"the kernel {mine} has no {name!r} on the CPU{hint}")
+
     def __repr__(self) -> str:
         return f"<cuda.jit {'device function' if self.device else 'kernel'} {self.__qualname__}>"
 
@@ -165,6 +177,10 @@ class Kernel:
         from . import specialise
 
         return specialise.for_arguments(self, block, args)
+
+    def specialize(self, *args: Any) -> Kernel:
+        """numba-cuda's kernel for the types of `args` only; here each launch finds its own."""
+        return self
 
     def interpreted(self, block: tuple[int, int, int], reason: Unstructured) -> Any:
         """What runs the kernel thread by thread, slowly, where it cannot be compiled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import subprocess
@@ -338,6 +339,26 @@ def test_unsupported_argument_type():
     with pytest.raises((TypeError, ValueError)) as caught:
         touch[1, 1](object())
     assert "touch" in str(caught.value) or "object" in str(caught.value)
+
+
+def test_array_of_python_objects():
+    with pytest.raises(TypeError, match=r"touch, argument 'a': an array of Python objects"):
+        touch[1, 1](np.array([None]))
+
+
+def test_a_name_that_libdevice_has():
+    with pytest.raises(AttributeError, match=r"no 'rsqrt'; it has cuda\.libdevice\.rsqrt"):
+        cuda.rsqrt  # noqa: B018
+
+
+def test_what_only_a_gpu_has_says_so():
+    with pytest.raises(AttributeError, match=r"touch has no 'get_regs_per_thread'.* ptx\("):
+        touch.get_regs_per_thread()
+    with pytest.raises(AttributeError, match="touch has no 'tuoch' on the CPU$"):
+        touch.tuoch  # noqa: B018
+    a = np.zeros(1)
+    copy.copy(touch).specialize(a)[1, 1](a)
+    assert a[0] == 1
 
 
 def test_kernel_must_not_return_a_value():
