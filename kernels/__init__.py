@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable
 
 from kernels import dispatch, pointwise, reduction
@@ -46,11 +47,20 @@ def _run(name: str, args: tuple, kwargs: dict, backend: str | None, version: str
 
 
 def _operation(name: str) -> Callable:
-    """A function of the dialects, with `backend=` and `version=`."""
+    """A function of the dialects, with `backend=` and `version=`; one number serves as a pair."""
     reference = getattr(importlib.import_module("kernels.reference"), name)
+    parameters = inspect.signature(reference).parameters.values()
+    pairs = {p.name for p in parameters if str(p.annotation).startswith("Pair")}
+    names = [p.name for p in parameters]
+
+    def twice(key: str, value):
+        return (value, value) if key in pairs and isinstance(value, int) else value
 
     @functools.wraps(reference)
     def operation(*args, backend: str | None = None, version: str | None = None, **kwargs):
+        if pairs:
+            args = (*map(twice, names, args), *args[len(names) :])
+            kwargs = {key: twice(key, value) for key, value in kwargs.items()}
         return _run(name, args, kwargs, backend, version)
 
     return operation
@@ -71,6 +81,10 @@ def _table_line(name: str) -> Callable:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *OPERATIONS, *reduction.TABLE, *pointwise.TABLE, "cuda"})
 
 
 def __getattr__(name: str):

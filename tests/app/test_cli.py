@@ -253,6 +253,7 @@ def test_catalog_lists_every_kernel(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + len(kernels.catalog())
     assert lines[0].split() == ["family", "dialect", "version", "idea"]
+    assert {"matmul", "exp", "sum", "cuda"} <= set(dir(kernels))
     assert status(["catalog", "matmul"]) == 0
     ladder = capsys.readouterr().out.splitlines()[1:]
     assert len(ladder) > 2

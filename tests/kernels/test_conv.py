@@ -113,6 +113,14 @@ def test_views(device, rng):
     assert_close(y, reference.conv2d(wide(x), wide(w), None, (1, 1), (1, 1)), 40)
 
 
+def test_one_number_serves_as_a_pair(device, rng):
+    x, w = put(normal(rng, (2, 3, 9, 9)), device), put(normal(rng, (4, 3, 3, 3)), device)
+    expected = kernels.conv2d(x, w, None, (2, 2), (1, 1))
+    assert (kernels.conv2d(x, w, None, 2, 1) == expected).all()
+    assert (kernels.conv2d(x, w, padding=1, stride=2) == expected).all()
+    assert (kernels.avg_pool2d(x, 2, 1) == kernels.avg_pool2d(x, (2, 2), (1, 1))).all()
+
+
 def test_errors(device, rng):
     def conv(x_shape, w_shape, **options):
         x, w = put(normal(rng, x_shape), device), put(normal(rng, w_shape), device)
