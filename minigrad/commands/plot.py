@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import TYPE_CHECKING
 
 from minigrad.commands import CommandError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def require() -> None:
@@ -15,23 +19,36 @@ def require() -> None:
 
 def curves(history: list, path: str, title: str) -> None:
     """Write the curves of `history` (a list of `train.Epoch`) to the PNG `path`."""
+    figure(history, title).savefig(path, format="png", dpi=120)
+
+
+def figure(history: list, title: str) -> Figure:
+    """The curves of `history`: cross entropy and accuracy, of training and test, by epoch."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import LogFormatter, MaxNLocator
 
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    class Plain(LogFormatter):
+        """0.06 instead of 6e-02, at the ticks that LogFormatter labels."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
+    drawing = Figure(figsize=(9, 3.6), layout="constrained")
+    FigureCanvasAgg(drawing)
     epochs = [epoch.number for epoch in history]
-    loss, accuracy = figure.subplots(1, 2)
+    loss, accuracy = drawing.subplots(1, 2)
     loss.plot(epochs, [epoch.train_loss for epoch in history], marker="o", label="train")
     loss.plot(epochs, [epoch.test_loss for epoch in history], marker="o", label="test")
     loss.set(xlabel="epoch", ylabel="cross entropy", yscale="log")
     accuracy.plot(epochs, [100 * epoch.train_accuracy for epoch in history], marker="o")
     accuracy.plot(epochs, [100 * epoch.test_accuracy for epoch in history], marker="o")
     accuracy.set(xlabel="epoch", ylabel="accuracy (%)")
+    loss.yaxis.set_major_formatter(Plain())
+    loss.yaxis.set_minor_formatter(Plain(minor_thresholds=(2, 0.5)))
     for axes in (loss, accuracy):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.grid(alpha=0.3)
     loss.legend()
-    figure.suptitle(title)
-    figure.savefig(path, format="png", dpi=120)
+    drawing.suptitle(title)
+    return drawing

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lr", type=_positive(float), help="default: 0.001, for sgd 0.05 (momentum 0.9)")
     add("--device", help="cpu or cuda; default: cuda where there is one")
     add("--backend", help="which dialect of kernels runs; default: numba")
-    add("--seed", type=int, default=0, help="default: 0; the same seed gives the same result")
+    add("--seed", type=_seed, default=0, help="default: 0; the same seed gives the same result")
     add("--plot", metavar="FILE.png", help="draw loss and accuracy (needs matplotlib)")
     add("--save", metavar="FILE", help="save the trained network (see minigrad.load)")
 
@@ -51,10 +51,21 @@ def _positive(kind: type):
         except ValueError:
             value = kind(0)
         if not 0 < value < math.inf:
-            raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"expected {what} above 0, got {text!r}")
         return value
 
     return parse
+
+
+def _seed(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 2**64
+    if not -(2**63) <= value < 2**64:
+        raise argparse.ArgumentTypeError(f"expected an integer of up to 64 bits, got {text!r}")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:

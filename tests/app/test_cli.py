@@ -74,9 +74,12 @@ def test_the_module_is_the_command():
     [
         ([], "COMMAND"),
         (["fly"], "invalid choice: 'fly'"),
-        (["train", "--epochs", "0"], "--epochs: expected a number above 0, got '0'"),
-        (["train", "--epochs", "many"], "--epochs: expected a number above 0, got 'many'"),
-        (["train", "--batch-size", "-3"], "--batch-size: expected a number above 0"),
+        (["train", "--epochs", "0"], "--epochs: expected a whole number above 0, got '0'"),
+        (["train", "--epochs", "1.5"], "--epochs: expected a whole number above 0, got '1.5'"),
+        (["train", "--epochs", "many"], "--epochs: expected a whole number above 0, got 'many'"),
+        (["train", "--batch-size", "-3"], "--batch-size: expected a whole number above 0"),
+        (["train", "--seed", "x"], "--seed: expected an integer of up to 64 bits, got 'x'"),
+        (["train", "--seed", str(2**64)], "--seed: expected an integer of up to 64 bits"),
         (["train", "--lr", "nan"], "--lr: expected a number above 0, got 'nan'"),
         (["train", "--lr", "inf"], "--lr: expected a number above 0, got 'inf'"),
         (["train", "--model", "transformer"], "invalid choice: 'transformer'"),
@@ -206,6 +209,17 @@ def test_save_and_plot(tmp_path, capsys):
     accuracy = float((guess == labels).float().mean())
     assert f"{accuracy:.2%}" == f"{printed[1]}%"
     assert checkpoint["test_accuracy"] == pytest.approx(accuracy)
+
+
+def test_the_curve_of_one_epoch_has_one_tick():
+    drawing = plot.figure([train.Epoch(1, 1.9, 0.41, 1.1, 0.63, 2.0)], "cnn on digits")
+    drawing.draw_without_rendering()
+    for axes in drawing.axes:
+        low, high = axes.get_xlim()
+        assert [x for x in axes.get_xticks() if low <= x <= high] == [1]
+    labels = [t.get_text() for t in drawing.axes[0].get_yticklabels(which="both")]
+    assert "1.5" in labels
+    assert not [text for text in labels if "$" in text or "e" in text]  # 0.06, not 6 * 10^-2
 
 
 def test_the_first_run_says_that_it_compiles(tmp_path, monkeypatch, capsys):
