@@ -497,6 +497,10 @@ class Tensor:
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """What NumPy's functions of a tensor return: a tensor, where there is such a dtype."""
+        return array if array.dtype.kind in "cOSUMm" else wrap(np.asarray(array))
+
     def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
         if self.requires_grad:
             raise BufferError(

@@ -133,11 +133,11 @@ def _changed_in_place(tensor: Tensor, version: int) -> str:
     where = (
         ""
         if tensor._node is None
-        else f", which is output {tensor._index} of " + (tensor._node.name())
+        else f", which is output {tensor._index} of {tensor._node.name()},"
     )
     return (
         "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [{type_name(tensor)} {list(tensor._array.shape)}]{where}, is at version "
+        f"operation: [{type_name(tensor)} {list(tensor._array.shape)}]{where} is at version "
         f"{tensor._counter[0]}; expected version {version} instead. Hint: the operation that "
         "changed it ran after its value was saved for backward; use the out-of-place form, or "
         "change a clone()."

@@ -497,3 +497,7 @@ def rms_norm(
     dims = tuple(range(-len(shape), 0))
     output = input * (input * input).mean(dims, keepdim=True).add(eps).rsqrt()
     return output if weight is None else output * weight
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"minigrad.nn.functional has no {name!r} in this version")

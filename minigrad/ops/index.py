@@ -267,7 +267,13 @@ def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> No
         extra = values._array.ndim - flat.ndim
         if extra > 0 and values._array.shape[:extra] == (1,) * extra:
             values = values.reshape(values._array.shape[extra:])
-        values = values.expand(flat.shape)
+        try:
+            values = values.expand(flat.shape)
+        except RuntimeError:
+            raise RuntimeError(
+                f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be "
+                f"broadcast to indexing result of shape {list(flat.shape)}"
+            ) from None
     recorded = mode.enabled and (needs_grad(values) or needs_grad(target))
     if recorded or accumulate:
         assign(target, Put.apply(target, values, index=flat, accumulate=accumulate))

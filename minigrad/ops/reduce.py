@@ -249,8 +249,17 @@ def _truth(name: str) -> None:
 _truth("any")
 _truth("all")
 
-_Max = namedtuple("max", ["values", "indices"])
-_Min = namedtuple("min", ["values", "indices"])
+
+def values_and_indices(name: str) -> type:
+    """The named tuple that the operation `name` returns; it prints as torch's do."""
+    pair = namedtuple(name, ["values", "indices"])
+    pair.__repr__ = lambda self: (
+        f"minigrad.return_types.{name}(\nvalues={self.values!r},\nindices={self.indices!r})"
+    )
+    return pair
+
+
+_Max, _Min = map(values_and_indices, ("max", "min"))
 
 
 def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:

@@ -6,17 +6,15 @@ values (with their gradient) from `gather`.
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
 from minigrad.backends import array_module
+from minigrad.ops.reduce import values_and_indices
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
-_Sort = namedtuple("sort", ["values", "indices"])
-_TopK = namedtuple("topk", ["values", "indices"])
-_KthValue = namedtuple("kthvalue", ["values", "indices"])
+_Sort, _TopK, _KthValue = map(values_and_indices, ("sort", "topk", "kthvalue"))
 
 
 def _order(x: Tensor, dim: int, descending: bool) -> Tensor:

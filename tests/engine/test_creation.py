@@ -123,6 +123,15 @@ def test_numpy_functions_take_tensors():
     assert isinstance(np.float64(2) * t, mg.Tensor) and (t + np.ones(4)).dtype is mg.float64
 
 
+def test_functions_of_numpy_return_tensors():
+    t = mg.tensor([1.0, 4.0])
+    for result, expected in [(np.sqrt(t), [1, 2]), (np.add(t, 1), [2, 5]), (np.sum(t), 5)]:
+        assert isinstance(result, mg.Tensor)
+        assert result.dtype == mg.float32
+        assert result.tolist() == expected
+    assert np.multiply(t, 1j).dtype == np.complex64  # there are no complex tensors
+
+
 def test_dlpack_both_ways(torch):
     t = mg.arange(6.0).reshape(2, 3)
     array = np.from_dlpack(t)

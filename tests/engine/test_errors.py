@@ -264,6 +264,16 @@ CASES = {
         "did not match",
     ),
     "to": (lambda: ones(2).to(3.5), TypeError, "expects a dtype, a device or a tensor"),
+    "assigned_shape": (
+        lambda: ones(3).__setitem__(mg.tensor([0, 1]), ones(3)),
+        RuntimeError,
+        r"value tensor of shape \[3\] cannot be broadcast to indexing result of shape \[2\]",
+    ),
+    "missing_function": (
+        lambda: F.grid_sample,
+        AttributeError,
+        "functional has no 'grid_sample' in this version",
+    ),
     "unknown_backend": (lambda: mg.backends.set("tpu"), ValueError, "expected one of"),
 }
 

@@ -40,6 +40,9 @@ CASES = {
     "view": lambda m: m.ones(4, requires_grad=True).view(2, 2),
     "negative_zero": lambda m: m.tensor([-0.0, 1.0]),
     "one_by_one": lambda m: m.tensor([[7]]),
+    "values_and_indices": lambda m: m.tensor([[3.0, 1.0, 2.0]]).max(1),
+    "sorted": lambda m: m.tensor([3.0, 1.0, 2.0]).sort(descending=True),
+    "top": lambda m: m.tensor([3.0, 1.0, 2.0]).topk(2),
 }
 
 

@@ -14,7 +14,7 @@ from minigrad.autograd import Function
 from minigrad.tensor import Tensor
 
 
-class _Boundary(Function):
+class BackwardHookFunction(Function):
     """Identity whose backward hands the gradients to ``callback(grads) -> grads``."""
 
     @staticmethod
@@ -41,7 +41,7 @@ def _cross(callback: Callable[[tuple], tuple], values: tuple) -> tuple[tuple, bo
         new = callback(tuple(full))
         return tuple(new[i] for i in where)
 
-    crossed = _Boundary.apply(on_tensors, *(values[i] for i in where))
+    crossed = BackwardHookFunction.apply(on_tensors, *(values[i] for i in where))
     out = list(values)
     for i, tensor in zip(where, crossed, strict=True):
         out[i] = tensor
