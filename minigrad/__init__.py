@@ -80,13 +80,19 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = ("accelerator", "cuda", "datasets", "nn", "optim", "serialization", "utils")
+_LAZY_NAMES = {
+    "save": "minigrad.serialization",
+    "load": "minigrad.serialization",
+    "get_num_threads": "kernels.simt",
+    "set_num_threads": "kernels.simt",
+}
 
 
 def __getattr__(name: str) -> _Any:
     if name in _LAZY:
         return _importlib.import_module(f"minigrad.{name}")
-    if name in ("save", "load"):
-        return getattr(_importlib.import_module("minigrad.serialization"), name)
+    if name in _LAZY_NAMES:
+        return getattr(_importlib.import_module(_LAZY_NAMES[name]), name)
     raise AttributeError(
         f"module 'minigrad' has no attribute {name!r}: either torch has no such name, or it is a "
         "part of torch that minigrad doesn't have"
@@ -94,4 +100,4 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY, "save", "load"])
+    return sorted([*globals(), *_LAZY, *_LAZY_NAMES])

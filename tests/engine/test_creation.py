@@ -233,3 +233,14 @@ def test_missing_names_say_so():
             getattr(mg, name)
     assert "randn" in dir(mg) and mg.__version__
     assert mg.pi == math.pi and mg.inf == math.inf
+
+
+def test_number_of_threads():
+    before = mg.get_num_threads()
+    mg.set_num_threads(1)
+    try:
+        assert mg.get_num_threads() == 1
+        with pytest.raises(ValueError, match="positive integer"):
+            mg.set_num_threads(0)
+    finally:
+        mg.set_num_threads(before)
