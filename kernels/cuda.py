@@ -7,8 +7,10 @@ this module was first imported: `cuda.__name__` tells.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import sys
 from types import ModuleType
+from typing import Any
 
 
 def _driver_is_installed() -> bool:
@@ -35,4 +37,23 @@ def _choose() -> ModuleType:
     return compiled
 
 
-sys.modules[__name__] = _choose()
+class _Part(ModuleType):
+    """A module of the chosen package, imported when a name of it is asked for."""
+
+    def __init__(self, package: ModuleType, name: str) -> None:
+        super().__init__(f"{__name__}.{name}")
+        self._package, self._name = package, name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        part = getattr(self._package, self._name, None)
+        if part is None:
+            part = importlib.import_module(f"{self._package.__name__}.{self._name}")
+        return getattr(part, name)
+
+
+_chosen = _choose()
+for _name in ("libdevice", "random"):  # so that `from kernels.cuda.random import ...` works
+    sys.modules[f"{__name__}.{_name}"] = _Part(_chosen, _name)
+sys.modules[__name__] = _chosen

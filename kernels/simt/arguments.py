@@ -97,6 +97,9 @@ def numba_type(arg: Any, where: str):
         raise ArgumentError(
             f"{where}: an array of Python objects is not a kernel argument; give it a numeric dtype"
         )
+    fields = getattr(getattr(arg, "dtype", None), "fields", None) or {}
+    if any(field.base.name in ("float16", "bfloat16") for field, *_ in fields.values()):
+        raise ArgumentError(f"{where}: records with 16-bit floats are not compiled for the CPU")
     try:
         return typeof(arg)
     except ValueError as error:

@@ -12,7 +12,7 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
 from . import library, memory, resolve, stubs
-from .errors import CompileError
+from .errors import CompileError, Unstructured
 from .nodes import assign, binary, call, collective, const, load, located, store, terminates
 from .program import ArrayDecl, Function
 from .resolve import DYNAMIC, canonical
@@ -216,9 +216,7 @@ def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
     if function is DYNAMIC:
         return _plain(norm, node, norm.expr(node.func))
     if isinstance(function, stubs.VectorType):
-        return _plain(
-            norm, node, load(norm.program.extern(library.function(function.name), function.name))
-        )
+        raise Unstructured(str(norm.error(node, f"cuda.{function.name} is not compiled")))
     name = canonical(function)
     if name is not None:
         return _cuda(norm, name, node)

@@ -346,6 +346,11 @@ def test_array_of_python_objects():
         touch[1, 1](np.array([None]))
 
 
+def test_records_with_16_bit_floats():
+    with pytest.raises(TypeError, match="argument 'a': records with 16-bit floats"):
+        touch[1, 1](np.zeros(1, [("x", np.float16)]))
+
+
 def test_a_name_that_libdevice_has():
     with pytest.raises(AttributeError, match=r"no 'rsqrt'; it has cuda\.libdevice\.rsqrt"):
         cuda.rsqrt  # noqa: B018

@@ -65,6 +65,7 @@ def test_function_without_source_is_interpreted():
         "a[i] = (lambda x: 7 - x)(a[i])",
         "def other(x): return 7 - x\n    a[i] = other(a[i])",
         "pair = (7, 0)\n    a[i] = max(*pair) - a[i]",
+        "pair = cuda.int2(7, a[i])\n    a[i] = pair.x - pair.y",
     ],
 )
 def test_what_a_gpu_takes_and_the_compiler_does_not_is_interpreted(statement):
@@ -122,6 +123,17 @@ def test_other_import_names(jit):
     a = np.arange(8)
     kernel[1, 8](a)
     assert a.tolist() == list(range(8))[::-1]
+
+
+def test_parts_are_imported_as_those_of_numba_cuda():
+    from kernels.cuda import libdevice, random
+    from kernels.cuda.libdevice import rsqrtf
+    from kernels.cuda.random import xoroshiro128p_uniform_float32 as uniform
+
+    assert rsqrtf is libdevice.rsqrtf
+    assert uniform is random.xoroshiro128p_uniform_float32
+    with pytest.raises(ImportError, match=r"kernels\.cuda\.random"):
+        from kernels.cuda.random import tausworthe  # noqa: F401
 
 
 def test_the_real_numba_cuda_names_are_understood(jit):
