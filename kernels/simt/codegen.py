@@ -153,17 +153,18 @@ def _touches_an_array(instruction: ir.Instruction) -> bool:
 
 
 class KernelLibrary(JITCodeLibrary):
-    """Machine code of a kernel, optimised once.
+    """Machine code of a kernel: functions are simplified, then the module is optimised once.
 
-    Numba optimises thrice, so that reference counts of Python objects meet and cancel. Kernels have
-    none. The wrapper for Python comes last: which one depends on what optimisation leaves.
+    Numba optimises it twice, so that reference counts of Python objects meet and cancel. Kernels
+    have none. Without the first step some loops would not be vectorised. The wrapper for Python
+    comes last: which one depends on what optimisation leaves.
     """
 
     wrap: Callable[[bool], None]
     _optimised = False
 
     def _optimize_functions(self, ll_module) -> None:
-        ll_module.data_layout = self._codegen._data_layout
+        super()._optimize_functions(ll_module)
         if self._optimised:  # this is the wrapper
             self._optimise(ll_module)
 
