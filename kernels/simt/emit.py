@@ -30,6 +30,7 @@ from .fission import (
     Scalars,
     walk,
 )
+from .jam import JamPlanner
 from .nodes import defined, expressions, names, statements, used
 from .program import ArrayDecl, Program
 from .ranges import Ranges
@@ -73,9 +74,8 @@ class Emitter:
         """Decide for every region how its rows of threads run."""
         seed = {"_tx"} | self.storage.slots
         seed |= {a.name for a in self.program.arrays.values() if a.space == "local"}
-        self.planner = RowPlanner(
-            self.program, self.kinds, self.ranges, seed, set(self.storage.slots)
-        )
+        given = self.program, self.kinds, self.ranges, seed, set(self.storage.slots)
+        self.planner, self.jammer = RowPlanner(*given), JamPlanner(*given)
         self.plans: dict[int, tuple[RowPlan, Storage]] = {}
         self.plain: dict[int, tuple[RowPlan, Storage]] = {}
         self.interiors: dict[int, tuple[RowPlan, Storage, list[str]]] = {}
@@ -95,7 +95,8 @@ class Emitter:
 
     def _best(self, body: list[ast.stmt]) -> tuple[RowPlan, Storage] | None:
         """How rows run `body` fastest, if there is more to do than run each thread by itself."""
-        for plan in (self.planner.plan(body), self.planner.simple(body)):
+        for find in (self.jammer.plan, self.planner.plan, self.planner.simple):
+            plan = find(body)
             if plan is not None:
                 stored = self._stored(plan)
                 if self._holds_numbers(stored[1]):
@@ -167,7 +168,8 @@ class Emitter:
             if array.space != "local":
                 continue
             users = [i for i in walk(self.items) if name in _names_of(i)]
-            if len(users) > 1 or any(getattr(i, "in_loop", True) for i in users):
+            jammed = any(plan.rows > 1 for i in users for plan in self._fast_plans(i))
+            if len(users) > 1 or jammed or any(getattr(i, "in_loop", True) for i in users):
                 in_rows = self._has_rows and all(isinstance(i, Region) for i in users)
                 private[name] = PerThread(("_ty",), "_tx") if in_rows else PerThread((), "_t")
             elif users and id(users[0]) in self.plans:
@@ -185,6 +187,9 @@ class Emitter:
         """Whether a block is rows of threads and nothing more (and no index is checked)."""
         _, by, bz = self.program.block
         return by > 1 and bz == 1 and not self.whole_grid and not self.program.checked
+
+    def _fast_plans(self, item: Item) -> list[RowPlan]:
+        return [found[id(item)][0] for found in (self.plans, self.interiors) if id(item) in found]
 
     def needs_order(self, body: list[ast.stmt]) -> bool:
         """Whether threads must run `body` one after the other."""
@@ -318,10 +323,12 @@ class Emitter:
                 )
             extra = WARP_SIZE if name in ahead else 0
             writer.line(f"_s_{name} = {self.memory((), True, kind, extra)}")
-        row_slots = {n for _, storage in self._all_plans() for n in storage.slots}
-        for name in sorted(row_slots):
+        row_slots: dict[str, int] = {}  # how many rows have one at a time
+        for plan, storage in self._all_plans():
+            row_slots |= {n: max(plan.rows, row_slots.get(n, 1)) for n in storage.slots}
+        for name, rows in sorted(row_slots.items()):
             dtype = self.dtype_name(self.kinds[name])
-            writer.line(f"_r_{name} = _stack_array({program.block[0]}, {dtype})")
+            writer.line(f"_r_{name} = _stack_array({rows * program.block[0]}, {dtype})")
 
     def _all_plans(self) -> list[tuple[RowPlan, Storage]]:
         interiors = [(plan, storage) for plan, storage, _ in self.interiors.values()]
@@ -465,7 +472,7 @@ class Emitter:
     def _rows(self, plan: RowPlan, storage: Storage, mask: str | None, checks: bool = True) -> None:
         """Loops over the rows of a block, each run as `plan` says."""
         writer, depth = self.writer, self.writer.depth
-        self.open_rows()
+        self.open_rows(plan.rows)
         x = self.program.block[0]
         if plan.lanes < x:
             writer.line(f"for _x0 in range(0, {x}, {plan.lanes}):")
@@ -473,17 +480,19 @@ class Emitter:
         RowEmitter(self, plan, storage, mask, checks).write(plan.items)
         writer.depth = depth
 
-    def open_rows(self) -> None:
-        """Enter the loops over the blocks (under grid barriers) and over y and z."""
+    def open_rows(self, together: int = 1) -> None:
+        """Enter the loops over the blocks (under grid barriers) and over y and z.
+
+        Of rows that go `together`, `_y0` is the first."""
         writer = self.writer
         _, y, z = self.program.block
         if self.whole_grid:
             self.enter_block()
-        for name, size in (("_tz", z), ("_ty", y)):
-            if size == 1:
+        for name, size, step in (("_tz", z, 1), ("_ty" if together == 1 else "_y0", y, together)):
+            if size == step:
                 writer.line(f"{name} = 0")
                 continue
-            writer.line(f"for {name} in range({size}):")
+            writer.line(f"for {name} in range({size if step == 1 else f'0, {size}, {step}'}):")
             writer.depth += 1
 
     def row_range(self, lanes: int) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .affine import Affine
 from .analysis import exposure
+from .codegen import UNROLLED
 from .fission import BlockFor, BlockIf, BlockWhile, Item, Region, Scalars
 from .nodes import defined, names, statements
 from .rows import GuardIf, RowPlan, constant_ends
@@ -18,6 +19,7 @@ from .webs import clone
 if TYPE_CHECKING:
     from .emit import Emitter
 
+ROW = f"{UNROLLED}row"  # which of the rows that go together
 _MOST_CHECKS = 16  # comparisons that may decide whether a row needs its guards
 
 
@@ -68,7 +70,7 @@ class RowEmitter:
         body = self.without_unread(item)
         if not body:
             return
-        if self.mask is None and not self.emitter.program.checked:
+        if self.mask is None and not self.emitter.program.checked and self.plan.rows == 1:
             if self.clipped(item, body):
                 return
             planner = self.emitter.planner
@@ -144,6 +146,8 @@ class RowEmitter:
     def slot(self, name: str) -> str:
         if name in self.emitter.storage.slots:
             return f"_s_{name}[_u(_t)]"
+        if self.plan.rows > 1:
+            return f"_r_{name}[_u(_tx + {ROW} * {self.emitter.program.block[0]})]"
         return f"_r_{name}[_u(_tx)]"
 
     def threads(
@@ -159,6 +163,11 @@ class RowEmitter:
         with writer.block(f"for {'_sx' if self.ordered else '_tx'} in {values}:"):
             if self.ordered:
                 writer.line("_tx = _sx")
+            depth = writer.depth
+            if self.plan.rows > 1:
+                writer.line(f"for {ROW} in range({self.plan.rows}):")
+                writer.depth += 1
+                writer.line(f"_ty = _y0 + {ROW}")
             writer.line(f"_t = {self.emitter.linear()}")
             if self.mask:
                 writer.line(f"if _s_{self.mask}[_u(_t)]:")
@@ -176,8 +185,7 @@ class RowEmitter:
                 writer.lines.insert(mark, text)
             for name in sorted(written & self.slots):
                 writer.line(f"{self.slot(name)} = {name}")
-            if self.mask:
-                writer.depth -= 1
+            writer.depth = depth
 
     def bring_in(self, reads: set[str]) -> None:
         """Load or compute again, in this thread, the variables `reads`."""

@@ -32,7 +32,8 @@ from .ranges import constant
 from .storage import dominates, stays
 from .structure import has_jumps
 
-LANE_LIMIT = 64  # threads that go through a region together
+LANE_LIMIT = 64  # threads that go through a region together: their accumulators fit in registers
+STRIDE_LIMIT = 256  # ... through grid-stride loops, where long runs of memory count for more
 WHOLE_BLOCK = 0  # in the place of a number of lanes: all threads of the block
 UNROLL_LIMIT = 64  # statements that a loop of constant length may unroll to inside of a row
 
@@ -55,6 +56,7 @@ class RowPlan:
     lanes: int
     body: list[ast.stmt] = field(default_factory=list)
     lifted: bool = False
+    rows: int = 1  # that go through it together
 
 
 class RowPlanner:
@@ -67,10 +69,13 @@ class RowPlanner:
 
     def plan(self, body: list[ast.stmt]) -> RowPlan | None:
         """The plan for a region's statements, or None if nothing is to be taken out."""
-        lanes = self.lanes()
+        lanes = self.lanes(STRIDE_LIMIT)
         if lanes < 8 or not any(isinstance(s, ast.For | ast.While) for s in statements(body)):
             return None
-        body = self.split_strides(body, lanes)
+        split = self.split_strides(body, lanes)
+        if split == body:
+            lanes = self.lanes(LANE_LIMIT)
+        body = split
         facts = self.facts(body)
         lifted = self.choose(body, facts, lanes)
         if not lifted:
@@ -94,17 +99,17 @@ class RowPlanner:
         region = Region(line_of(body[0]), None, body)
         return RowPlan([region], facts, self.program.block[0], body)
 
-    def lanes(self) -> int:
+    def lanes(self, limit: int) -> int:
+        """How many threads go through a region together: at most `limit`, rows in equal parts."""
         x = self.program.block[0]
-        for lanes in (LANE_LIMIT, 32, 16, 8):
-            if x % lanes == 0:
-                return lanes
-        return x if x <= LANE_LIMIT else 1
+        if x <= limit:
+            return x
+        return next((n for n in (256, 128, 64, 32, 16, 8) if n <= limit and x % n == 0), 1)
 
-    def facts(self, body: list[ast.stmt]) -> Facts:
+    def facts(self, body: list[ast.stmt], varying: set[str] | None = None) -> Facts:
         facts = Facts(self.program)
         _collect(facts, body, ())
-        facts.varying = set(self.seed)
+        facts.varying = set(self.seed if varying is None else varying)
         while _spread(facts):
             pass
         facts.collective = set()

@@ -1,0 +1,106 @@
+"""Rows of threads that go through a loop together compute what each would by itself.
+
+The numbers are small integers, so that float32 is exact and any difference is an error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import float32
+
+from kernels.simt import cuda
+
+BLOCKS = [(16, 16), (8, 6), (32, 5), (16, 4, 2), (3, 9)]
+TOGETHER = "for _k_row in range("
+
+
+def integers(rng, *shape: int) -> np.ndarray:
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_accumulators_in_the_loop(rng, block):
+    @cuda.jit
+    def matmul(a, b, c):
+        x, y = cuda.grid(2)
+        if cuda.threadIdx.z == 0 and y < c.shape[0] and x < c.shape[1]:
+            total = float32(0)
+            for k in range(a.shape[1]):
+                total += a[y, k] * b[k, x]
+            c[y, x] = total
+
+    for shape in [(33, 40), (64, 64), (5, 3)]:
+        a, b = integers(rng, shape[0], 19), integers(rng, 19, shape[1])
+        c = np.full(shape, np.nan, np.float32)
+        grid = cdiv(shape[1], block[0]), cdiv(shape[0], block[1])
+        matmul[grid, block](a, b, c)
+        np.testing.assert_array_equal(c, a @ b)
+
+
+@pytest.mark.parametrize("block", [(16, 16), (32, 4), (16, 3)])
+def test_accumulators_across_barriers(rng, block):
+    """In 16 columns, as many rows as the block has: two outputs a thread, in a local array."""
+    width, height = block
+
+    def matmul(a, b, c):
+        sa = cuda.shared.array((2 * height, 16), float32)
+        sb = cuda.shared.array((16, width), float32)
+        acc = cuda.local.array(2, float32)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        row, column = 2 * height * cuda.blockIdx.y, width * cuda.blockIdx.x
+        acc[0] = 0
+        acc[1] = 0
+        for p in range(0, a.shape[1], 16):
+            if tx < 16:
+                sa[ty, tx] = a[row + ty, p + tx]
+                sa[ty + height, tx] = a[row + ty + height, p + tx]
+            for q in range(ty, 16, height):
+                sb[q, tx] = b[p + q, column + tx]
+            cuda.syncthreads()
+            for q in range(16):
+                for i in range(2):
+                    acc[i] += sa[ty + i * height, q] * sb[q, tx]
+            cuda.syncthreads()
+        for i in range(2):
+            c[row + ty + i * height, column + tx] = acc[i]
+
+    kernel = cuda.jit(matmul)
+    a, b = integers(rng, 4 * height, 48), integers(rng, 48, 2 * width)
+    c = np.full((4 * height, 2 * width), np.nan, np.float32)
+    kernel[(2, 2), block](a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
+
+
+def test_rows_that_share_what_they_read_go_together(rng):
+    @cuda.jit
+    def matmul(a, b, c):
+        x, y = cuda.grid(2)
+        total = float32(0)
+        for k in range(a.shape[1]):
+            total += a[y, k] * b[k, x]
+        c[y, x] = total
+
+    a, b, c = integers(rng, 32, 20), integers(rng, 20, 32), np.zeros((32, 32), np.float32)
+    matmul[(2, 2), (16, 16)](a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
+    assert TOGETHER in str(matmul.inspect_cpu())
+
+
+def test_loops_of_different_lengths_stay_with_their_rows(rng):
+    @cuda.jit
+    def triangle(a, b, c):
+        x, y = cuda.grid(2)
+        total = float32(0)
+        for k in range(y):
+            total += a[y, k] * b[k, x]
+        c[y, x] = total
+
+    a, b, c = integers(rng, 32, 32), integers(rng, 32, 32), np.zeros((32, 32), np.float32)
+    triangle[(2, 2), (16, 16)](a, b, c)
+    np.testing.assert_array_equal(c, np.tril(a, -1) @ b)
+    assert TOGETHER not in str(triangle.inspect_cpu())
