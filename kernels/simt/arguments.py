@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ def token(arg: Any) -> Any:
         return arg.dtype
     if isinstance(arg, tuple):
         return tuple(token(item) for item in arg)
+    if isinstance(arg, enum.Enum) and not isinstance(arg, int):
+        return kind
     return None  # needs `normalise` first
 
 
@@ -48,6 +51,8 @@ def describe(arg: Any) -> Any:
         return ArrayKind(arg.dtype, arg.ndim, layout, flags.writeable)
     if isinstance(arg, tuple):
         return tuple(describe(item) for item in arg)
+    if isinstance(arg, enum.Enum):
+        return str(type(arg)), tuple((member.name, member.value) for member in type(arg))
     return None if arg is None else np.asarray(arg).dtype
 
 
@@ -75,6 +80,8 @@ def normalise(arg: Any, where: str) -> Any:
         return np.asarray(arg)
     if isinstance(arg, int):  # IntEnum and the like
         return int(arg)
+    if isinstance(arg, enum.Enum):
+        return arg
     raise ArgumentError(
         f"{where}: {type(arg).__name__} is not a kernel argument; pass NumPy arrays, numbers,"
         " or tuples of them"

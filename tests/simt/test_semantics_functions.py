@@ -394,6 +394,23 @@ def test_enum_comparison(jit):
         assert out.tolist() == expected
 
 
+@pytest.mark.parametrize("colour", [Color.RED, Color.BLUE])
+@pytest.mark.parametrize("mode", list(Mode))
+def test_enum_members_as_arguments(jit, mode, colour):
+    @jit
+    def kernel(out, mode, colour):
+        if mode is Mode.ADD:
+            out[0] = 10
+        elif mode == Mode.SUB:
+            out[0] = 20
+        out[1] = mode.value
+        out[2] = 1 if colour == Color.BLUE else 0
+
+    out = np.zeros(3, np.int64)
+    kernel[1, 1](out, mode, colour)
+    assert out.tolist() == [10 * mode.value, mode.value, int(colour is Color.BLUE)]
+
+
 def test_tuple_arguments(jit):
     @jit
     def kernel(pair, arrays, out):
