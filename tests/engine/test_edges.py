@@ -84,13 +84,12 @@ FUNCTIONS = {
 def test_corners_match_torch(name):
     results = []
     for m in (mg, torch):
-        x = m.tensor(EDGES, dtype=m.float64, requires_grad=True)
+        x = m.tensor(EDGES, dtype=m.float32, requires_grad=True)
         y = FUNCTIONS[name](m, x)
-        y.sum().backward()
+        y.backward(m.ones(y.shape))
         results.append((y.detach().numpy(), x.grad.numpy()))
-    (ours, our_grad), (theirs, their_grad) = results
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    np.testing.assert_allclose(our_grad, their_grad, rtol=1e-7)  # torch's 1/6 is a float32
+    for ours, theirs in zip(*results):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=2e-7)
 
 
 def _random_index(rng: random.Random, shape: tuple[int, ...]) -> list:

@@ -6,22 +6,33 @@ import numpy as np
 import pytest
 
 import minigrad
-from kernels import dispatch
 from minigrad import backends
 from minigrad.autograd import gradcheck, gradgradcheck
 from tests.engine.samples import Sample
 from tests.engine.samples_layers import SAMPLES
 
-BACKENDS = [name for name in ("numpy", "numba") if dispatch.installed(name)]
+# One of each family: the only ones whose kernels are compiled in float64 too. All others are
+# float64 on the reference backend, and float32 on both.
+IN_FLOAT64 = (
+    "exp mul_zero_dim where pow sum_dim prod_dim_zeros max_dim argmin_dim var_dim logsumexp cumsum"
+    " mm linear matmul_batch_broadcast contiguous_copy cat pad gather scatter_add getitem_tensor"
+    " embedding softmax log_softmax cross_entropy conv2d conv_transpose2d max_pool2d avg_pool2d"
+    " batch_norm layer_norm"
+).split()
 BY_NAME = [pytest.param(s, id=s.name) for s in SAMPLES]
 WITH_GRAD = [pytest.param(s, id=s.name) for s in SAMPLES if s.grad]
 WITH_GRADGRAD = [pytest.param(s, id=s.name) for s in SAMPLES if s.grad and s.gradgrad]
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request):
-    with backends.use(request.param):
-        yield request.param
+def on_backends(samples: list[Sample], *dtypes: str) -> list:
+    """(sample, dtype, backend), each sample on each backend."""
+    return [
+        pytest.param(s, np.dtype(dtype), backend, id=f"{s.name}-{dtype}-{backend}")
+        for backend in ("numpy", "numba")
+        for s in samples
+        for dtype in dtypes
+        if backend == "numpy" or dtype == "float32" or s.name in IN_FLOAT64
+    ]
 
 
 @pytest.fixture
@@ -29,8 +40,10 @@ def torch():
     return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
 
 
-def leaves(sample: Sample, dtype=np.float64) -> list[minigrad.Tensor]:
-    tensors = [minigrad.tensor(a) for a in sample.arrays(dtype)]
+def leaves(sample: Sample, dtype=np.float64, rounded=np.float64) -> list[minigrad.Tensor]:
+    """The inputs, of numbers that the dtype `rounded` holds."""
+    arrays = sample.arrays(rounded)
+    tensors = [minigrad.tensor(a.astype(dtype) if a.dtype.kind == "f" else a) for a in arrays]
     for i, t in enumerate(tensors):
         t.requires_grad = t.is_floating_point() and i not in sample.frozen
     return tensors
@@ -41,17 +54,20 @@ def tolerance(dtype: np.dtype) -> dict[str, float]:
     return {"rtol": 200 * eps, "atol": 200 * eps}
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("sample", [p for p in BY_NAME if p.values[0].reference])
+@pytest.mark.parametrize(
+    ("sample", "dtype", "backend"),
+    on_backends([s for s in SAMPLES if s.reference], "float32", "float64"),
+)
 def test_forward_matches_numpy(sample, dtype, backend):
     arrays = sample.arrays(dtype)
-    result = sample.call(minigrad, *[minigrad.tensor(a) for a in arrays]).numpy()
+    with backends.use(backend):
+        result = sample.call(minigrad, *[minigrad.tensor(a) for a in arrays]).numpy()
     wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
     with np.errstate(all="ignore"):
         expected = np.asarray(sample.reference(*wide))
     assert result.shape == expected.shape
     assert result.dtype == (dtype if expected.dtype.kind == "f" else expected.dtype)
-    np.testing.assert_allclose(result, expected, **tolerance(np.dtype(dtype)))
+    np.testing.assert_allclose(result, expected, **tolerance(dtype))
 
 
 @pytest.mark.parametrize("sample", BY_NAME)
@@ -80,9 +96,30 @@ def test_values_and_gradients_match_torch(sample, torch):
             np.testing.assert_allclose(a.grad, b.grad, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("sample", "dtype", "backend"), on_backends([s for s in SAMPLES if s.grad], "float64")
+)
+def test_gradient_matches_finite_differences(sample, dtype, backend):
+    with backends.use(backend):
+        assert gradcheck(lambda *xs: sample.call(minigrad, *xs), leaves(sample, dtype))
+
+
 @pytest.mark.parametrize("sample", WITH_GRAD)
-def test_gradient_matches_finite_differences(sample, backend):
-    assert gradcheck(lambda *xs: sample.call(minigrad, *xs), leaves(sample))
+def test_gradient_of_the_kernels_matches_the_reference(sample):
+    """In float32, which the kernels are for, beside the reference backend in float64."""
+    gradients = []
+    for backend, dtype in (("numba", np.float32), ("numpy", np.float64)):
+        with backends.use(backend):
+            inputs = leaves(sample, dtype, rounded=np.float32)
+            result = sample.call(minigrad, *inputs)
+            seed = np.random.default_rng(7).standard_normal(result.shape).astype(np.float32)
+            result.backward(minigrad.tensor(seed.astype(dtype)))
+            gradients.append([x.grad for x in inputs])
+    for ours, wanted in zip(*gradients, strict=True):
+        assert (ours is None) == (wanted is None)
+        if ours is not None:
+            assert ours.dtype == minigrad.float32
+            np.testing.assert_allclose(ours, wanted, **tolerance(np.dtype(np.float32)))
 
 
 @pytest.mark.parametrize("sample", WITH_GRADGRAD)

@@ -49,7 +49,7 @@ DTYPES = [np.float32, np.float64, np.float16, BFLOAT16, np.int32, np.int64, np.u
 @pytest.mark.parametrize("source", DTYPES)
 def test_cast(source, device, rng):
     x = np.abs(rng.standard_normal((31, 5)) * 40).astype(source)
-    for target in DTYPES:
+    for target in DTYPES if source in (np.float32, np.int64) else (np.float32, np.int64):
         got = numba_cuda.cast(put(x, device), np.dtype(target))
         want = reference.cast(x, np.dtype(target))
         assert got.dtype == want.dtype

@@ -58,9 +58,13 @@ def test_max_of_integers_with_padding(device, rng):
     np.testing.assert_array_equal(get(index), expected[1])
 
 
-@pytest.mark.parametrize("case", PLAIN)
-@pytest.mark.parametrize("include_pad", [True, False])
-@pytest.mark.parametrize("divisor", [None, 3])
+@pytest.mark.parametrize(
+    ("case", "include_pad", "divisor"),
+    [
+        *((case, True, None) for case in PLAIN),
+        *(("overlap", *how) for how in [(False, None), (False, 3), (True, 3)]),  # it has padding
+    ],
+)
 def test_average(device, case, include_pad, divisor, rng):
     x_shape, kernel, stride, padding, _, ceil = CASES[case]
     x = normal(rng, x_shape)

@@ -9,10 +9,20 @@ import pytest
 
 from kernels.simt import cuda
 
+# Whole programs, and what is said of memory, hold in the checked mode too; so do random kernels.
+CHECKED_TOO = ("test_classic", "test_semantics_memory", "test_semantics_errors")
 
-@pytest.fixture(params=["plain", "checked"])
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "jit" in metafunc.fixturenames:
+        checked_too = metafunc.module.__name__.endswith(CHECKED_TOO)
+        modes = ["plain", "checked"] if checked_too else ["plain"]
+        metafunc.parametrize("jit", modes, indirect=True)
+
+
+@pytest.fixture
 def jit(request: pytest.FixtureRequest) -> Callable:
-    """`cuda.jit`, once as it ships and once in the checked mode."""
+    """`cuda.jit` as it ships ("plain"), or in the checked mode."""
     return lambda *args, **kw: cuda.jit(*args, debug=request.param == "checked", **kw)
 
 

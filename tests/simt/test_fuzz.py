@@ -52,7 +52,7 @@ def test_a_thousand_random_kernels(chunk, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_random_kernels_in_the_checked_mode(tmp_path):
     """The kernels have no error to report, so nothing is raised and nothing changes."""
-    seeds = range(FIRST + 500, FIRST + 504)
+    seeds = range(FIRST + 500, FIRST + 506)
     compare(seeds, tmp_path, lambda f: cuda.jit(f, debug=True), fuzz.simulate(seeds))
 
 
