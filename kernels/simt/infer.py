@@ -7,6 +7,7 @@ parameters, collectives are calls to functions that only have a type.
 from __future__ import annotations
 
 import ast
+import re
 
 from numba import njit
 from numba.core import compiler, types
@@ -148,8 +149,28 @@ def infer(program: Program, args: list[types.Type], array_types: dict[str, types
     except _Typed as typed:
         return _by_variable(typed.args[0])
     except NumbaError as error:
-        raise CompileError(f"kernel {program.name!r} does not type-check:\n{error}") from error
+        raise CompileError(_explained(program, str(error))) from None
     raise AssertionError("type inference did not reach its last pass")
+
+
+def _explained(program: Program, report: str) -> str:
+    """Numba's report of a type error in two lines: where, and what it is about.
+
+    Its own sources, passes and candidates say nothing to the author of a kernel; but a candidate
+    may have said why it refused.
+    """
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", report).splitlines()]
+    where = [m[1] for m in re.finditer(r'File "[^"]*", line (\d+):', report)]
+    line = where[0] if where else program.line
+    refusals = [m[1] for m in _REFUSAL.finditer(report)]
+    told = [text for text in lines if text and not text.startswith("Failed in ")]
+    end = next((i for i, text in enumerate(told) if text.startswith(_DETAILS)), len(told))
+    reason = refusals or [" ".join(told[:end])]
+    return f"kernel {program.name!r} does not type-check:\n{program.filename}:{line}: {reason[0]}"
+
+
+_REFUSAL = re.compile(r"^\s*(?:Typing|Type|Value)Error: (.+)", re.MULTILINE)
+_DETAILS = ("There are ", 'File "', "During: ")  # how the parts after the reason begin
 
 
 def device_function(function) -> ast.FunctionDef:

@@ -14,6 +14,7 @@ import pytest
 from numba import float32, float64, int64
 
 from kernels.simt import cuda
+from kernels.simt.errors import CompileError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -406,3 +407,16 @@ def test_barrier_mistake_of_the_tutorials_is_reported(line_of):
         cuda.jit(body, debug=True)[2, 32](np.zeros(40, np.float32), 40)
     message = str(caught.value)
     assert str(line_of(body, "# HERE")) in message
+
+
+def test_a_type_error_says_where_and_why_in_two_lines():
+    @cuda.jit
+    def adds(x):
+        cuda.atomic.add(x, 0, 1)
+
+    with pytest.raises(CompileError) as caught:
+        adds[1, 1](np.zeros(3, np.int8))
+    line = adds.py_func.__code__.co_firstlineno + 2
+    kernel, reason = str(caught.value).splitlines()
+    assert kernel == "kernel 'adds' does not type-check:"
+    assert reason.startswith(f"{__file__}:{line}: atomic.add: CUDA has no such atomic for int8")
