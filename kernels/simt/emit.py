@@ -470,14 +470,17 @@ class Emitter:
             self._rows(edge, storage, None, checks=edge.lifted)
 
     def _rows(self, plan: RowPlan, storage: Storage, mask: str | None, checks: bool = True) -> None:
-        """Loops over the rows of a block, each run as `plan` says."""
-        writer, depth = self.writer, self.writer.depth
+        """Loops over the rows of a block, each run as `plan` says; none where nothing is left."""
+        writer, depth, before = self.writer, self.writer.depth, len(self.writer.lines)
         self.open_rows(plan.rows)
         x = self.program.block[0]
         if plan.lanes < x:
             writer.line(f"for _x0 in range(0, {x}, {plan.lanes}):")
             writer.depth += 1
+        begun = len(writer.lines)
         RowEmitter(self, plan, storage, mask, checks).write(plan.items)
+        if len(writer.lines) == begun:
+            del writer.lines[before:]
         writer.depth = depth
 
     def open_rows(self, together: int = 1) -> None:

@@ -160,9 +160,9 @@ def _explained(program: Program, report: str) -> str:
     may have said why it refused.
     """
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", report).splitlines()]
-    where = [m[1] for m in re.finditer(r'File "[^"]*", line (\d+):', report)]
-    line = where[0] if where else program.line
-    refusals = [m[1] for m in _REFUSAL.finditer(report)]
+    where = re.search(rf"at {re.escape(program.filename)} \((\d+)\)", report)
+    line = where[1] if where else program.line
+    refusals = [m[1] for m in _REFUSAL.finditer(report) if not m[1].startswith("Failed in ")]
     told = [text for text in lines if text and not text.startswith("Failed in ")]
     end = next((i for i, text in enumerate(told) if text.startswith(_DETAILS)), len(told))
     reason = refusals or [" ".join(told[:end])]
