@@ -5,7 +5,7 @@ CuPy arrays); so do the lines of the tables, `kernels.exp(x)` and `kernels.sum(x
 `backend=` picks a dialect and `version=` a rung of its ladder; `kernels.catalog()` lists them.
 
 `from kernels import cuda` is `numba.cuda` where there is a GPU, and the SIMT compiler behind the
-same names where there is none.
+same names where there is none. `kernels.raw_kernel(code, name)` runs CUDA C in the same two ways.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def __getattr__(name: str):
         value = _operation(name)
     elif name in reduction.TABLE or name in pointwise.TABLE:
         value = _table_line(name)
-    elif name in ("cuda", "simt", "reference"):
+    elif name == "raw_kernel":
+        value = importlib.import_module("kernels.host").raw_kernel
+    elif name in ("cuda", "host", "simt", "reference"):
         return importlib.import_module(f"kernels.{name}")
     else:
         raise AttributeError(f"module 'kernels' has no attribute {name!r}")

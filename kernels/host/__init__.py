@@ -1,0 +1,10 @@
+"""The second dialect, CUDA C: kernels as source text, on a GPU or on the CPU at hand.
+
+`raw_kernel(code, name)` is called like `cupy.RawKernel`. With NumPy arrays the unmodified source
+is compiled by the machine's C++ compiler against the headers in `include/`, which declare what
+nvcc declares; `runtime/` runs the threads of a block as fibers that take turns.
+"""
+
+from .launch import RawKernel, raw_kernel
+
+__all__ = ["RawKernel", "raw_kernel"]

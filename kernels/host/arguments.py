@@ -1,0 +1,180 @@
+"""A launch's arguments against the kernel's parameters, as the C++ compiler describes them."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..simt.errors import ArgumentError
+
+_SLOT = 16  # arguments lie at multiples of this (include/minigrad/entry.h)
+_KIND_NAMES = {"i": "int", "u": "uint", "f": "float", "b": "bool"}
+_FORMATS = {
+    **{("i", n): c for n, c in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))},
+    **{("u", n): c for n, c in ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))},
+    ("f", 4): "f",
+    ("f", 8): "d",
+    ("b", 1): "?",
+}
+
+
+class Parameter(ctypes.Structure):
+    """One parameter: mirrors mgh::Parameter in include/minigrad/describe.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int)
+        for name in ("pointer", "constant", "kind", "element", "bytes", "element_bytes", "align")
+    )
+
+
+class Packer:
+    """Checks the arguments of a launch and lays them out for the kernel."""
+
+    def __init__(self, kernel: str, parameters: list[Parameter], names: list[str]) -> None:
+        self.kernel = kernel
+        self.names = names
+        self.converters: list[Callable[[Any], Any]] = []
+        layout = "="
+        for index, parameter in enumerate(parameters):
+            where = f"{kernel}: argument {index + 1} ({names[index]})"
+            convert, code, size = _converter(parameter, where)
+            self.converters.append(convert)
+            layout += f"{code}{-size % _SLOT}x"
+        self.layout = struct.Struct(layout)
+
+    def __call__(self, args: tuple) -> bytes:
+        if len(args) != len(self.converters):
+            raise ArgumentError(
+                f"{self.kernel} takes {len(self.converters)} arguments"
+                f" ({', '.join(self.names)}), not {len(args)}"
+            )
+        return self.layout.pack(*[c(arg) for c, arg in zip(self.converters, args)])
+
+
+def _converter(p: Parameter, where: str) -> tuple[Callable[[Any], Any], str, int]:
+    """What turns an argument into what is packed, its code for `struct`, and its bytes."""
+    kind = chr(p.kind)
+    if p.pointer:
+        return _pointer(p, where), "Q", 8
+    if kind in "iufb":
+        return _scalar(kind, p.bytes, where), _FORMATS[kind, p.bytes], p.bytes
+    return _record(p.bytes, where), f"{p.bytes}s", p.bytes
+
+
+def _type_name(kind: str, size: int) -> str:
+    return "bool" if kind == "b" else f"{_KIND_NAMES[kind]}{8 * size}"
+
+
+def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
+    kind, element = chr(p.kind), chr(p.element)
+    fitting: dict[np.dtype, bool] = {}
+
+    def fits(dtype: np.dtype) -> bool:
+        if kind == "p":
+            return True
+        if kind == "x":
+            return dtype.itemsize == p.bytes or dtype == np.uint8
+        if dtype.kind == "c":  # complex64 as float2
+            return kind == "v" and element == "f" and dtype.itemsize == p.bytes
+        if dtype.itemsize != p.element_bytes:
+            return False
+        return dtype.kind == element or (dtype.kind in "iub" and element in "iub")
+
+    def check(array: np.ndarray) -> None:
+        dtype = array.dtype
+        if not fits(dtype) or dtype.hasobject or not dtype.isnative:
+            if kind == "x":
+                wanted, mend = f"records of {p.bytes} bytes", "give the array a dtype of that size"
+            else:
+                wanted = _type_name(element, p.element_bytes)
+                mend = f"convert it with .astype({wanted!r})"
+            raise ArgumentError(f"{where} points to {wanted}, but the array is of {dtype}; {mend}")
+        fitting[dtype] = True
+
+    def convert(value: Any) -> int:
+        if value is None:
+            return 0
+        if not isinstance(value, np.ndarray):
+            raise ArgumentError(
+                f"{where} is a pointer: pass a NumPy array, not {type(value).__name__}"
+            )
+        if value.dtype not in fitting:
+            check(value)
+        flags = value.flags
+        if not flags.c_contiguous:
+            raise ArgumentError(
+                f"{where} is an array of shape {value.shape} whose elements do not lie one after"
+                " the other (a transpose or a slice?); pass np.ascontiguousarray(array)"
+            )
+        if not p.constant and not flags.writeable:
+            raise ArgumentError(
+                f"{where} is a read-only array; the kernel may write to it: pass a copy, or"
+                " declare the parameter const"
+            )
+        address = value.ctypes.data
+        if address % p.align:
+            raise ArgumentError(
+                f"{where} must begin at a multiple of {p.align} bytes, but the array's data is at"
+                f" {address:#x}; pass a copy"
+            )
+        return address
+
+    return convert
+
+
+def _scalar(kind: str, size: int, where: str) -> Callable[[Any], Any]:
+    name = _type_name(kind, size)
+
+    def refuse(value: Any) -> None:
+        what = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+        raise ArgumentError(f"{where} is a number of type {name}, not {what}")
+
+    def number(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value[()]
+        return value.item() if isinstance(value, np.generic) else value
+
+    if kind == "f":
+        scale = ctypes.c_float if size == 4 else ctypes.c_double
+
+        def convert(value: Any) -> float:
+            if type(value) is not float:
+                value = number(value)
+                if not isinstance(value, int | float):
+                    refuse(value)
+            return scale(value).value  # rounds, and overflows to infinity as a cast does
+
+        return convert
+    if kind == "b":
+        low, high = 0, 1
+    else:
+        low = -(1 << 8 * size - 1) if kind == "i" else 0
+        high = (1 << 8 * size - (kind == "i")) - 1
+
+    def convert_integer(value: Any) -> int:
+        if type(value) is not int:
+            value = number(value)
+            if not isinstance(value, int):
+                refuse(value)
+        if not low <= value <= high:
+            raise ArgumentError(f"{where}: {value} does not fit into {name} ({low} to {high})")
+        return value
+
+    return convert_integer
+
+
+def _record(size: int, where: str) -> Callable[[Any], bytes]:
+    def convert(value: Any) -> bytes:
+        packed = value.tobytes() if isinstance(value, np.ndarray | np.generic) else value
+        if not isinstance(packed, bytes) or len(packed) != size:
+            raise ArgumentError(
+                f"{where} is a structure of {size} bytes: pass a NumPy record, array or bytes of"
+                f" that size, not {value!r}"
+            )
+        return packed
+
+    return convert

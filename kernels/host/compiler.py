@@ -1,0 +1,177 @@
+"""The host's C++ compiler: found, called, and what it made kept on disk.
+
+Libraries lie in `host/` in the cache folder (MINIGRAD_CACHE_DIR), named by a digest of all that
+they depend on: the source, the options, the headers, the compiler and the CPU. Each is made under
+a temporary name and moved into place, so two processes may compile the same kernel at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from ..simt.cache import cache_folder
+from ..simt.errors import CompileError
+
+_HERE = Path(__file__).parent
+_INCLUDE = _HERE / "include"
+_CANDIDATES = ("g++", "clang++", "c++")
+_FLAGS = (
+    "-std=c++17 -O3 -fPIC -shared -w -fno-exceptions -fno-rtti -fno-math-errno"
+    " -fno-trapping-math -fno-strict-aliasing -fno-threadsafe-statics -fno-stack-protector"
+    " -fwrapv -ffp-contract=fast"
+).split()
+_GNU_FLAGS = ["-fmax-errors=10", "-fdiagnostics-color=never", "-fno-semantic-interposition"]
+_CLANG_FLAGS = ["-ferror-limit=10", "-fno-color-diagnostics"]
+
+
+def find_compiler() -> str:
+    """The path of the C++ compiler: $CXX, else g++ or clang++ on PATH. Raises CompileError."""
+    return _find(os.environ.get("CXX"), os.environ.get("PATH"))
+
+
+@lru_cache(maxsize=8)
+def _find(chosen: str | None, path: str | None) -> str:
+    for candidate in (chosen,) if chosen else _CANDIDATES:
+        found = shutil.which(candidate, path=path)
+        if found:
+            return found
+    looked = f"CXX={chosen}" if chosen else " or ".join(_CANDIDATES[:2]) + " on PATH"
+    raise CompileError(
+        f"no C++ compiler found ({looked}); CUDA C kernels run on NumPy arrays through one: install"
+        " g++ (Debian and Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS:"
+        " xcode-select --install), or set CXX to the compiler's path"
+    )
+
+
+@lru_cache(maxsize=8)
+def _version(compiler: str) -> str:
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+    if done.returncode:
+        raise CompileError(f"{compiler} --version failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def is_gnu(compiler: str) -> bool:
+    """Whether it is g++: clang++ may answer to that name too."""
+    return "clang" not in _identity(compiler)
+
+
+@lru_cache(maxsize=8)
+def _identity(compiler: str) -> str:
+    """The compiler's version, kept on disk: asking it takes as long as a warm start may."""
+    real = os.path.realpath(compiler)
+    status = os.stat(real)
+    key = hashlib.sha256(f"{real} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()
+    stored = _folder() / f"compiler-{key[:16]}.txt"
+    if not stored.exists():
+        _put(stored, _version(compiler).encode())
+    return stored.read_text()
+
+
+@lru_cache(maxsize=1)
+def _cpu() -> str:
+    """What -march=native depends on."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            first = file.read(8192).split("\n\n")[0].splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("model name", "flags", "Features", "CPU part", "CPU implementer")
+    return "\n".join([platform.machine(), *(x for x in first if x.startswith(wanted))])
+
+
+@lru_cache(maxsize=1)
+def _headers() -> bytes:
+    digest = hashlib.sha256()
+    for path in sorted([*_INCLUDE.rglob("*"), *(_HERE / "runtime").iterdir()]):
+        if path.is_file():
+            digest.update(f"{path.relative_to(_HERE)}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.digest()
+
+
+def _folder() -> Path:
+    folder = cache_folder() / "host"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _put(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.replace(temporary, path)
+
+
+def _flags(compiler: str) -> list[str]:
+    native = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
+    special = _GNU_FLAGS if is_gnu(compiler) else _CLANG_FLAGS
+    flags = [*_FLAGS, native, *special, f"-I{_INCLUDE}"]
+    if platform.system() == "Darwin":
+        flags += ["-undefined", "dynamic_lookup"]
+    else:
+        flags += ["-fstack-clash-protection"]
+    return flags
+
+
+def library(
+    unit: str, options: tuple[str, ...] = (), extra: tuple[tuple[str, str], ...] = ()
+) -> Path:
+    """The shared library made of the C++ text `unit`, from the cache or compiled now.
+
+    `extra` are files (name, text) that lie beside it while it is compiled: compilers quote from
+    them in their messages. Raises CompileError with what the compiler said.
+    """
+    compiler = find_compiler()
+    digest = hashlib.sha256(_headers())
+    for part in (unit, *options, *_flags(compiler), _identity(compiler), _cpu()):
+        digest.update(part.encode() + b"\0")
+    path = _folder() / f"{digest.hexdigest()[:40]}.so"
+    if path.exists():
+        return path
+    with tempfile.TemporaryDirectory(dir=_folder(), prefix="build-") as build:
+        for name, text in (*extra, ("unit.cpp", unit)):
+            Path(build, name).write_text(text)
+        command = [compiler, "unit.cpp", *_flags(compiler), *options, "-o", "unit.so"]
+        done = subprocess.run(command, cwd=build, capture_output=True, text=True)
+        if done.returncode:
+            raise CompileError(_readable(done.stderr, build))
+        os.replace(Path(build, "unit.so"), path)
+    return path
+
+
+def _readable(messages: str, build: str) -> str:
+    """The compiler's messages without our own files in them."""
+    lines = messages.replace(f"{build}/", "").splitlines()
+    dropped = re.compile(r"^(In file included from |\s+from )|compilation terminated|^unit\.cpp:")
+    return "\n".join(line for line in lines if not dropped.search(line)).strip()
+
+
+@lru_cache(maxsize=1)
+def runtime() -> ctypes.CDLL:
+    """The runtime that all kernels share, loaded so that their libraries find it."""
+    options = [f"-I{_HERE / 'runtime'}"]
+    options += shlex.split(os.environ.get("MINIGRAD_HOST_RUNTIME_FLAGS", ""))
+    loaded = ctypes.CDLL(
+        str(library('#include "runtime.cpp"\n', tuple(options))), mode=ctypes.RTLD_GLOBAL
+    )
+    loaded.mgh_output_size.restype = ctypes.c_size_t
+    loaded.mgh_take_output.restype = ctypes.c_size_t
+    loaded.mgh_launch.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.c_void_p,
+    )
+    return loaded

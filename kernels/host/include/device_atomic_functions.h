@@ -1,0 +1,1 @@
+// Everything that this header declares is there already (minigrad/prelude.h).

@@ -1,0 +1,29 @@
+// Included before every CUDA C source: what nvcc declares by itself, for a CPU's compiler.
+#pragma once
+
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "qualifiers.h"
+#include "vector_types.h"
+#include "state.h"
+#include "builtins.h"
+#include "shared.h"
+#include "sync.h"
+#include "warp.h"
+#include "atomics.h"
+#include "bits.h"
+#include "maths.h"
+#include "fast_maths.h"
+#include "io.h"
+#include "entry.h"
+
+// Last, so that the C library's own headers are read as on any other machine.
+#define __CUDACC__ 1
+#define __CUDACC_RTC__ 1
+#define __CUDA_ARCH__ 800

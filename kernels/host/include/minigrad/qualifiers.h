@@ -1,0 +1,15 @@
+// CUDA's qualifiers. A kernel is `inline`, so that only the one that is launched is compiled.
+#pragma once
+
+#define __global__ inline
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+
+// One copy for each OS thread, and an OS thread runs one block at a time.
+#define __shared__ static thread_local

@@ -1,0 +1,45 @@
+// The block's barrier: passed when every thread that has not exited waits at it.
+#pragma once
+
+#include "waits.h"
+
+namespace {
+
+// No thread is ready when all wait, so that the two queues can change places.
+void pass_barrier(Runner* w, unsigned waiting) {
+    Barrier& barrier = w->barrier;
+    barrier.result = barrier.count;
+    barrier.passed = barrier.arrived;
+    barrier.arrived = 0;
+    barrier.count = 0;
+    w->vain = 0;
+    Fiber** empty = w->ready.fibers;
+    w->ready = {barrier.fibers, 0, waiting};
+    barrier.fibers = empty;
+}
+
+// Arrives, and waits unless it is the last.
+inline void arrive(Fiber* fiber, int line) {
+    Runner* w = current;
+    Barrier& barrier = w->barrier;
+    if (barrier.arrived == 0) barrier.line = line;
+    else if (__builtin_expect(barrier.line != line, 0)) divergent_barrier(fiber, line);
+    unsigned before = barrier.arrived++;
+    if (before + 1 == w->live) return pass_barrier(w, before);
+    barrier.fibers[before] = fiber;
+    wait(fiber, AT_BARRIER, line);
+}
+
+}  // namespace
+
+extern "C" void mgh_barrier(int line) { arrive(self(), line); }
+
+// The predicates' sum is gathered; "and" and "or" are told from it.
+extern "C" int mgh_barrier_reduce(int op, int predicate, int line) {
+    Fiber* fiber = self();
+    Barrier& barrier = current->barrier;
+    barrier.count += predicate;
+    arrive(fiber, line);
+    if (op == 0) return barrier.result;
+    return op == 1 ? barrier.result == barrier.passed : barrier.result != 0;
+}

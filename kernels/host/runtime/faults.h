@@ -1,0 +1,94 @@
+// A kernel that touches memory that is not there ends as an error of its launch, not of Python.
+//
+// The handler acts only on an OS thread that is running a kernel, where it leaves for the launch;
+// any other fault goes to whoever handled the signal before.
+#pragma once
+
+#include <signal.h>
+#if defined(__linux__)
+#include <ucontext.h>
+#endif
+
+#include "scheduler.h"
+
+namespace {
+
+constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE};
+struct sigaction previous[3];
+
+uintptr_t stack_pointer(void* context) {
+#if defined(__linux__) && defined(__x86_64__)
+    return ((ucontext_t*)context)->uc_mcontext.gregs[15];  // REG_RSP
+#elif defined(__linux__) && defined(__aarch64__)
+    return ((ucontext_t*)context)->uc_mcontext.sp;
+#else
+    (void)context;
+    return 0;
+#endif
+}
+
+void describe(Runner* w, int signal, uintptr_t address, uintptr_t sp) {
+    Report* report = w->report;
+    uintptr_t base = sp & ~(uintptr_t)(STACK_BYTES - 1);
+    Fiber* fiber = nullptr;
+    for (unsigned i = 0; i < w->fiber_count; ++i) {
+        if (w->fibers[i] == fiber_of(base)) fiber = w->fibers[i];
+    }
+    if (fiber) say_thread(report, fiber);
+    else say(report, "a thread");
+    report->status = ILLEGAL_ACCESS;
+    if (signal == SIGFPE) {
+        say(report, " divided an integer by zero");
+    } else if (fiber && address - base < w->page) {
+        say(report, " used more local memory than its stack of %zu KiB", STACK_BYTES >> 10);
+    } else if (address - (uintptr_t)w->dynamic_end < w->page) {
+        say(report, " went past the end of dynamic shared memory (%u bytes: the launch's"
+            " shared_mem)", w->dynamic_shared);
+    } else {
+        say(report, " touched the address 0x%zx, which is outside of all arrays",
+            (size_t)address);
+    }
+}
+
+void handle(int signal, siginfo_t* info, void* context) {
+    Runner* w = current;
+    if (w && w->running) {
+        describe(w, signal, (uintptr_t)info->si_addr, stack_pointer(context));
+        give_up(w);
+    }
+    for (int i = 0; i < 3; ++i) {
+        if (SIGNALS[i] != signal) continue;
+        struct sigaction& before = previous[i];
+        if (before.sa_flags & SA_SIGINFO) return before.sa_sigaction(signal, info, context);
+        if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+            return before.sa_handler(signal);
+        }
+        sigaction(signal, &before, nullptr);  // the fault comes again, and is fatal
+    }
+}
+
+// Cheap enough for every launch, since others (Python's faulthandler) may come in between.
+void watch_faults() {
+    for (int i = 0; i < 3; ++i) {
+        struct sigaction now;
+        sigaction(SIGNALS[i], nullptr, &now);
+        if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == handle) continue;
+        previous[i] = now;
+        struct sigaction ours = {};
+        ours.sa_sigaction = handle;
+        ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+        sigaction(SIGNALS[i], &ours, nullptr);
+    }
+}
+
+// Once for each OS thread: a stack for the handler, since a fiber's may be the one that is full.
+void give_signal_stack() {
+    stack_t now;
+    if (sigaltstack(nullptr, &now) == 0 && !(now.ss_flags & SS_DISABLE)) return;
+    stack_t ours = {};
+    ours.ss_size = 64 << 10;
+    ours.ss_sp = malloc(ours.ss_size);
+    sigaltstack(&ours, nullptr);
+}
+
+}  // namespace

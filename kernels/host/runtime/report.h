@@ -1,0 +1,79 @@
+// What a launch has to say: the first error of an OS thread's blocks, and what kernels printed.
+#pragma once
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../include/minigrad/state.h"
+
+enum Status { FINE, FAILED, TOO_MUCH_SHARED, ILLEGAL_ACCESS };
+
+struct Report {
+    int status;
+    char message[2000];
+    size_t length;
+};
+
+static void say(Report* report, const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    size_t room = sizeof(report->message) - report->length;
+    int wrote = vsnprintf(report->message + report->length, room, format, values);
+    va_end(values);
+    if (wrote > 0) report->length += (size_t)wrote < room ? wrote : room - 1;
+}
+
+static void say_thread(Report* report, const mgh::Fiber* fiber) {
+    uint3 t = fiber->thread, b = fiber->worker->block;
+    say(report, "thread (%u, %u, %u) of block (%u, %u, %u)", t.x, t.y, t.z, b.x, b.y, b.z);
+}
+
+// Device printf, gathered here, because Python's standard output need not be the C library's.
+static struct {
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    char* text;
+    size_t size, room;
+    bool full;
+} output;
+
+static constexpr size_t OUTPUT_LIMIT = 16 << 20;
+
+static void print(const char* text, size_t size) {
+    pthread_mutex_lock(&output.lock);
+    if (output.size + size > output.room && !output.full) {
+        size_t room = 2 * (output.room + size);
+        char* larger = room > OUTPUT_LIMIT ? nullptr : (char*)realloc(output.text, room);
+        if (larger) output.text = larger, output.room = room;
+        else output.full = true;
+    }
+    if (!output.full) memcpy(output.text + output.size, text, size), output.size += size;
+    pthread_mutex_unlock(&output.lock);
+}
+
+extern "C" int mgh_printf(const char* format, ...) {
+    char text[1024];
+    va_list values;
+    va_start(values, format);
+    int size = vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    if (size > 0) print(text, (size_t)size < sizeof text ? size : sizeof text - 1);
+    return size;
+}
+
+extern "C" size_t mgh_output_size() { return output.size; }
+
+// Moves up to `room` bytes of what was printed to `text`; how many.
+extern "C" size_t mgh_take_output(char* text, size_t room, int* full) {
+    pthread_mutex_lock(&output.lock);
+    size_t size = output.size < room ? output.size : room;
+    if (size) memcpy(text, output.text, size);
+    memmove(output.text, output.text + size, output.size - size);
+    output.size -= size;
+    *full = output.full;
+    output.full = false;
+    pthread_mutex_unlock(&output.lock);
+    return size;
+}

@@ -1,0 +1,172 @@
+// The runtime that kernels compiled for the CPU share: fibers, barriers, warps, launches.
+#include "barriers.h"
+#include "faults.h"
+#include "warps.h"
+
+#include <sched.h>
+
+extern "C" void mgh_thread_exit(Fiber* fiber) {
+    Runner* w = current;
+    w->vain = 0;
+    Barrier& barrier = w->barrier;
+    if (barrier.arrived && barrier.arrived == w->live) pass_barrier(w, barrier.arrived);
+    Warp& warp = w->warp[fiber->linear / LANES];
+    for (unsigned s = 0; s < warp.slots;) {
+        Slot& slot = warp.slot[s];
+        if (slot.arrived == (slot.mask & warp.live)) finish(w, warp, s, nullptr);
+        else ++s;
+    }
+}
+
+// Lets the block's other threads run. A thread that does so in vain for very long hangs.
+extern "C" void mgh_yield(bool fruitless) {
+    Fiber* fiber = self();
+    Runner* w = current;
+    if (fruitless && ++w->vain > MGH_SPIN_LIMIT) {
+        w->report->status = FAILED;
+        say_thread(w->report, fiber);
+        say(w->report, " spins on an atomic that nothing changes");
+        give_up(w);
+    }
+    if (w->ready.first != w->ready.last || w->started < w->threads) {
+        append(w->ready, fiber);
+        // Not run_others(): a new thread is started before this one gets its turn again.
+        Fiber* next = w->started < w->threads ? take_fiber(w) : nullptr;
+        if (!next) next = pop(w->ready);
+        if (next != fiber) mgh_switch(&fiber->sp, next->sp);
+    } else {
+        sched_yield();  // what it waits for may be the affair of another block
+    }
+}
+
+extern "C" void mgh_new_shared(Worker* worker, void* variable, size_t bytes) {
+    memset(variable, 0xff, bytes);
+    worker->static_shared += bytes;
+    if (worker->static_shared <= 48 << 10) return;
+    Runner* w = current;
+    w->report->status = TOO_MUCH_SHARED;
+    say(w->report, "%u bytes or more of static shared memory; a block may have %d (more only as"
+        " dynamic shared memory, extern __shared__)", worker->static_shared, 48 << 10);
+    give_up(w);
+}
+
+extern "C" void mgh_trap(const char* what, const char* detail, int line) {
+    Fiber* fiber = self();
+    Runner* w = current;
+    w->report->status = FAILED;
+    say(w->report, "line %d: %s%s%s in ", line, what, *detail ? ": " : "", detail);
+    say_thread(w->report, fiber);
+    give_up(w);
+}
+
+namespace {
+
+Runner* new_runner() {
+    size_t page = sysconf(_SC_PAGESIZE);
+    size_t room = (DYNAMIC_LIMIT + page - 1) / page * page;
+    void* memory = mmap(nullptr, sizeof(Runner), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* dynamic = mmap(nullptr, room + page, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED || dynamic == MAP_FAILED) return nullptr;
+    Runner* w = (Runner*)memory;
+    w->page = page;
+    w->ready.fibers = w->queues[0];
+    w->active.fibers = w->queues[1];
+    w->barrier.fibers = w->queues[2];
+    w->dynamic_end = (unsigned char*)dynamic + room;
+    mprotect(w->dynamic_end, page, PROT_NONE);
+    give_signal_stack();
+    return w;
+}
+
+// The order in which threads start: by number, or the other way round.
+void set_order(Runner* w, dim3 block, bool reversed) {
+    dim3 known = w->starts_of;
+    w->order = w->starts;
+    w->threads = block.x * block.y * block.z;
+    w->block_dim = block;
+    if (known.x == block.x && known.y == block.y && known.z == block.z &&
+        w->starts_reversed == reversed) {
+        return;
+    }
+    for (unsigned i = 0; i < w->threads; ++i) {
+        unsigned t = reversed ? w->threads - 1 - i : i;
+        w->starts[i] = {{t % block.x, t / block.x % block.y, t / block.x / block.y}, t};
+    }
+    w->starts_of = block;
+    w->starts_reversed = reversed;
+}
+
+void run_block(Runner* w) {
+    w->started = 0;
+    w->live = w->threads;
+    w->waiting = 0;
+    w->static_shared = 0;
+    w->vain = 0;
+    ++w->epoch;
+    for (unsigned i = 0; i * LANES < w->threads; ++i) {
+        unsigned lanes = w->threads - i * LANES;
+        w->warp[i].live = lanes >= LANES ? ~0u : (1u << lanes) - 1;
+        w->warp[i].slots = 0;
+    }
+    if (w->dynamic_shared) memset(w->dynamic, 0xff, w->dynamic_end - w->dynamic);
+    Fiber* fiber = take_fiber(w);
+    if (!fiber) {
+        w->report->status = FAILED;
+        say(w->report, "no memory for the stacks of threads");
+        return;
+    }
+    mgh_switch(&w->main_sp, fiber->sp);
+}
+
+// After an error the stacks are in the middle of things.
+void start_afresh(Runner* w) {
+    w->free_count = 0;
+    for (unsigned i = 0; i < w->fiber_count; ++i) {
+        renew(w->fibers[i]);
+        w->free[w->free_count++] = w->fibers[i];
+    }
+    w->ready.first = w->ready.last = w->active.first = w->active.last = 0;
+    w->barrier.arrived = 0;
+    w->barrier.count = 0;
+}
+
+}  // namespace
+
+// What Python gives for a launch. Mirrored by kernels/host/launch.py.
+struct Launch {
+    void (*run_threads)(const char*);
+    unsigned grid[3], block[3];
+    unsigned shared, reversed;
+};
+
+// Runs the blocks from `first` to `last` (not included) on this OS thread; 0, or a Status.
+extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t first,
+                          uint64_t last, Report* report) {
+    report->status = FINE;
+    report->length = 0;
+    Runner* w = current;
+    if (!w && !(w = current = new_runner())) {
+        say(report, "no memory for running kernels");
+        return report->status = FAILED;
+    }
+    watch_faults();
+    w->report = report;
+    w->run_threads = launch->run_threads;
+    w->arguments = arguments;
+    w->grid_dim = dim3(launch->grid[0], launch->grid[1], launch->grid[2]);
+    w->dynamic_shared = launch->shared;
+    w->dynamic = w->dynamic_end - (launch->shared + 127) / 128 * 128;
+    set_order(w, dim3(launch->block[0], launch->block[1], launch->block[2]), launch->reversed);
+    uint64_t x = w->grid_dim.x, y = w->grid_dim.y, blocks = x * y * w->grid_dim.z;
+    w->running = true;
+    for (uint64_t i = first; i < last && report->status == FINE; ++i) {
+        uint64_t b = launch->reversed ? blocks - 1 - i : i;
+        w->block = {(unsigned)(b % x), (unsigned)(b / x % y), (unsigned)(b / x / y)};
+        run_block(w);
+    }
+    w->running = false;
+    if (report->status != FINE) start_afresh(w);
+    return report->status;
+}

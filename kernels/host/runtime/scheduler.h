@@ -1,0 +1,152 @@
+// The fibers of an OS thread, and who runs next.
+#pragma once
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "report.h"
+#include "switch.h"
+
+namespace {
+
+using namespace mgh;
+
+constexpr size_t FIBERS_AT_ONCE = 16;
+constexpr size_t DYNAMIC_LIMIT = 227 << 10;
+
+// After how many turns in vain, of 64 atomics each, a thread is said to spin for ever: many seconds.
+#ifndef MGH_SPIN_LIMIT
+#define MGH_SPIN_LIMIT (1 << 24)
+#endif
+
+struct Runner : Worker {  // a Worker with what only the runtime uses
+    Fiber* queues[3][MAX_THREADS];
+    Fiber* fibers[MAX_THREADS + 1];
+    Fiber* free[MAX_THREADS + 1];
+    unsigned fiber_count, free_count;
+    void* main_sp;
+    void (*run_threads)(const char*);
+    const char* arguments;
+    Report* report;
+    Start starts[MAX_THREADS];
+    dim3 starts_of;
+    bool starts_reversed;
+    unsigned char* dynamic_end;  // a page that cannot be touched follows
+    size_t page;
+    uint64_t vain;
+    bool running;
+};
+
+// This OS thread's. Asked here rather than of the fiber, whose address hangs on the stack pointer:
+// so the processor looks for the next fiber while it still changes to this one.
+#if defined(__linux__)
+__attribute__((tls_model("initial-exec")))
+#endif
+thread_local Runner* current;
+
+void append(Queue& queue, Fiber* fiber) {
+    queue.fibers[queue.last++ % MAX_THREADS] = fiber;
+}
+
+// Asks for the state and the stack of one of the next, which the cache may not hold any more.
+Fiber* pop(Queue& queue) {
+    if (queue.first == queue.last) return nullptr;
+    unsigned place = queue.first++;
+    const char* later = (const char*)queue.fibers[(place + 2) % MAX_THREADS];
+    __builtin_prefetch(later);
+    __builtin_prefetch(later - 64);
+    __builtin_prefetch(later - 128);
+    return queue.fibers[place % MAX_THREADS];
+}
+
+void make_ready(Runner* w, Fiber* fiber) {
+    --w->waiting;
+    append(w->ready, fiber);
+}
+
+// Gives the block up: back to mgh_launch, which finds the report. Other stacks are abandoned.
+[[noreturn]] void give_up(Runner* w) {
+    void* nowhere;
+    mgh_switch(&nowhere, w->main_sp);
+    __builtin_unreachable();
+}
+
+void fiber_main();
+
+void renew(Fiber* fiber) {
+    uintptr_t base = (uintptr_t)fiber & ~(uintptr_t)(STACK_BYTES - 1);
+    size_t page = current->page;
+    fiber->sp = new_stack((void*)(base + page), fiber, fiber_main);
+    fiber->busy = false;
+}
+
+bool add_fibers(Runner* w) {
+    size_t size = (FIBERS_AT_ONCE + 1) * STACK_BYTES;
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    uintptr_t base = ((uintptr_t)memory + STACK_BYTES - 1) & ~(uintptr_t)(STACK_BYTES - 1);
+    for (size_t i = 0; i < FIBERS_AT_ONCE && w->fiber_count < MAX_THREADS + 1; ++i) {
+        mprotect((void*)base, w->page, PROT_NONE);
+        Fiber* fiber = fiber_of(base);
+        fiber->worker = w;
+        renew(fiber);
+        w->fibers[w->fiber_count++] = fiber;
+        w->free[w->free_count++] = fiber;
+        base += STACK_BYTES;
+    }
+    return true;
+}
+
+Fiber* take_fiber(Runner* w) {
+    if (w->free_count == 0 && !add_fibers(w)) return nullptr;
+    Fiber* fiber = w->free[--w->free_count];
+    fiber->busy = true;
+    return fiber;
+}
+
+void idle(Runner* w);  // waits.h
+
+// The next fiber to run instead of `fiber`, which waits: a ready one, or one for a new thread.
+void run_others(Fiber* fiber) {
+    Runner* w = current;
+    Fiber* next = pop(w->ready);
+    if (__builtin_expect(!next, 0)) {
+        if (w->started == w->threads) {
+            idle(w);
+            next = pop(w->ready);
+            if (next == fiber) return;
+        } else if (!(next = take_fiber(w))) {
+            w->report->status = FAILED;
+            say(w->report, "no memory for the stacks of %u threads", w->threads);
+            give_up(w);
+        }
+    }
+    mgh_switch(&fiber->sp, next->sp);
+}
+
+void wait(Fiber* fiber, int op, int line) {
+    fiber->op = op;
+    fiber->line = line;
+    run_others(fiber);
+}
+
+// Where a fiber begins, and where it goes on when it is taken for another block's threads.
+void fiber_main() {
+    for (;;) {
+        Fiber* fiber = self();
+        Runner* w = current;
+        w->run_threads(w->arguments);
+        fiber->busy = false;
+        w->free[w->free_count++] = fiber;
+        Fiber* next = pop(w->ready);
+        if (!next && w->live) {
+            idle(w);
+            next = pop(w->ready);
+        }
+        mgh_switch(&fiber->sp, next ? next->sp : w->main_sp);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,118 @@
+// Operations of a warp: the last lane of a mask to arrive computes the result for all of them.
+#pragma once
+
+#include <string.h>
+
+#include "waits.h"
+#include "../include/minigrad/warp.h"
+
+namespace {
+
+constexpr uint64_t POISON = ~(uint64_t)0;  // what a shuffle reads from a lane that is not there
+
+uint64_t combine(int op, uint64_t a, uint64_t b) {
+    int x = (int)a, y = (int)b;
+    unsigned u = a, v = b;
+    switch (op) {
+        case ADD: return u + v;
+        case MIN_SIGNED: return (unsigned)(x < y ? x : y);
+        case MAX_SIGNED: return (unsigned)(x > y ? x : y);
+        case MIN_UNSIGNED: return u < v ? u : v;
+        case MAX_UNSIGNED: return u > v ? u : v;
+        case BIT_AND: return u & v;
+        case BIT_OR: return u | v;
+        default: return u ^ v;
+    }
+}
+
+template <class Function>
+void for_lanes(unsigned lanes, Function function) {
+    for (; lanes; lanes &= lanes - 1) function(__builtin_ctz(lanes));
+}
+
+void compute(const Warp& warp, int op, unsigned lanes) {
+    uint64_t value[LANES], all = 0;
+    for_lanes(lanes, [&](int i) { value[i] = warp.lane[i]->value; });
+    int first = __builtin_ctz(lanes);
+    auto same_as = [&](int lane) {
+        unsigned same = 0;
+        for_lanes(lanes, [&](int i) { same |= (unsigned)(value[i] == value[lane]) << i; });
+        return same;
+    };
+    switch (op) {
+        case SYNCWARP: return;
+        case SHUFFLE:
+            for_lanes(lanes, [&](int i) {
+                int source = warp.lane[i]->argument;
+                warp.lane[i]->value = lanes >> source & 1 ? value[source] : POISON;
+            });
+            return;
+        case MATCH_ANY: for_lanes(lanes, [&](int i) { warp.lane[i]->value = same_as(i); }); return;
+        case MATCH_ALL: all = same_as(first) == lanes ? lanes : 0; break;
+        case BALLOT:
+        case ANY:
+        case ALL:
+            for_lanes(lanes, [&](int i) { all |= value[i] << i; });
+            if (op != BALLOT) all = op == ANY ? all != 0 : all == lanes;
+            break;
+        default:
+            all = value[first];
+            for_lanes(lanes & (lanes - 1), [&](int i) { all = combine(op, all, value[i]); });
+    }
+    for_lanes(lanes, [&](int i) { warp.lane[i]->value = all; });
+}
+
+// All lanes of the slot are there: they get their results and are ready, but for `running`.
+void finish(Runner* w, Warp& warp, unsigned slot, Fiber* running) {
+    unsigned lanes = warp.slot[slot].arrived;
+    compute(warp, warp.slot[slot].op, lanes);
+    warp.slot[slot] = warp.slot[--warp.slots];
+    for_lanes(lanes, [&](int i) {
+        if (warp.lane[i] != running) make_ready(w, warp.lane[i]);
+    });
+}
+
+[[noreturn]] void wrong_lanes(Fiber* fiber, const char* call, int line, const char* problem) {
+    Report* report = current->report;
+    report->status = FAILED;
+    say(report, "%s on line %d: ", call, line);
+    say_thread(report, fiber);
+    say(report, " %s", problem);
+    give_up(current);
+}
+
+}  // namespace
+
+extern "C" uint64_t mgh_warp(int op, unsigned mask, uint64_t value, int argument, int line) {
+    Fiber* fiber = self();
+    Runner* w = current;
+    Warp& warp = w->warp[fiber->linear / LANES];
+    unsigned bit = 1u << fiber->linear % LANES;
+    if (__builtin_expect(!(mask & bit), 0)) {
+        wrong_lanes(fiber, name_of(op), line, "is not in the mask that it gives");
+    }
+    fiber->value = value;
+    fiber->argument = argument;
+    fiber->mask = mask;
+    warp.lane[fiber->linear % LANES] = fiber;
+    unsigned s = 0;
+    while (s < warp.slots && warp.slot[s].mask != mask) ++s;
+    if (s == warp.slots) warp.slot[warp.slots++] = {mask, 0, op, line};
+    Slot& slot = warp.slot[s];
+    if (__builtin_expect(slot.op != op, 0)) {
+        wrong_lanes(fiber, name_of(op), line,
+                    "meets lanes of its warp that are at another operation with the same mask");
+    }
+    slot.arrived |= bit;
+    if (slot.arrived == (mask & warp.live)) finish(w, warp, s, fiber);
+    else ++w->waiting, wait(fiber, op, line);
+    return fiber->value;
+}
+
+extern "C" unsigned mgh_activemask(int line) {
+    Fiber* fiber = self();
+    append(current->active, fiber);
+    ++current->waiting;
+    wait(fiber, AT_ACTIVEMASK, line);
+    return fiber->value;
+}

@@ -1,0 +1,195 @@
+"""CUDA C as text: which kernels it defines, and the little that a C++ compiler does not take."""
+
+from __future__ import annotations
+
+import re
+
+_SKIPPED = re.compile(
+    r"//(?:\\\n|[^\n])*|/\*.*?\*/|R\"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)\""
+    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'",
+    re.DOTALL,
+)
+_LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
+_ALIGNMENT = re.compile(r"(?:__align__|alignas|__attribute__)\s*(\((?:[^()]|\([^()]*\))*\))+")
+_KERNEL = re.compile(r"__global__\b(?P<between>[^;{}()]*?)\b(?P<name>[A-Za-z_]\w*)\s*\(")
+_UNROLL = re.compile(r"^([ \t]*#[ \t]*pragma[ \t]+)unroll\b[ \t]*(\(?[^\n]*)", re.MULTILINE)
+_FOR = re.compile(r"\s*for\s*\(")
+_SKIP_PRAGMAS = re.compile(r"(?:\s*#[^\n]*\n)*")
+_SHARED = re.compile(r"\b__shared__\b")
+_UNROLL_COUNT = 32  # for `#pragma unroll` without a number: g++ wants one
+
+
+def masked(code: str) -> str:
+    """`code` with comments and literals blanked; every other character stays where it was."""
+
+    def blank(match: re.Match) -> str:
+        return re.sub(r"[^\n]", " ", match.group())
+
+    return _SKIPPED.sub(blank, code)
+
+
+def kernels(code: str) -> dict[str, list[str]]:
+    """The kernels that `code` defines, in order, each with its parameters as written."""
+    text = masked(code)
+    text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), text)
+    found: dict[str, list[str]] = {}
+    for match in _KERNEL.finditer(text):
+        close = _closing(text, match.end() - 1)
+        parameters = _split(text[match.end() : close])
+        found.setdefault(match["name"], [" ".join(p.split()) for p in parameters])
+    return found
+
+
+def parameter_name(parameter: str, index: int) -> str:
+    """The name in a parameter such as `const float* __restrict__ A`; its number if it has none."""
+    words = re.findall(r"[A-Za-z_]\w*", re.sub(r"\[.*|=.*", "", parameter))
+    return words[-1] if len(words) > 1 else f"parameter {index + 1}"
+
+
+def rewrite(code: str, gnu: bool) -> str:
+    """`code` as the host's compiler takes it, on the same lines.
+
+    Shared variables are announced to the runtime, which poisons them; `extern __shared__` arrays
+    become pointers; `#pragma unroll` is spelt as g++ spells it (`gnu`).
+    """
+    text = masked(code)
+    edits: list[tuple[int, int, str]] = []
+    for match in _SHARED.finditer(text):
+        first = max(text.rfind(c, 0, match.start()) for c in ";{}>") + 1
+        first = max(first, _end_of_directive(text, match.start()))
+        last = _end_of_declaration(text, match.end())
+        if last < 0:
+            continue
+        local = _depth(text, match.start()) > 0
+        edits += _shared(text, first, match.span(), last, local)
+    if gnu:
+        edits += _unroll(text)
+    for first, last, replacement in sorted(edits, reverse=True):
+        lines = code[first:last].count("\n") - replacement.count("\n")
+        code = code[:first] + replacement + "\n" * max(0, lines) + code[last:]
+    return code
+
+
+def _unroll(text: str) -> list[tuple[int, int, str]]:
+    """The edits for `#pragma unroll`. Kept for a loop that is in no other such loop, and that does
+    more than run another loop: the rest g++ unrolls when it likes, and makes vectors of. Of those
+    unrolled before it looks it makes scalars: a register-blocked matmul took twice as long."""
+    edits = []
+    outer = 0  # where the loop of the last pragma kept ends
+    for match in _UNROLL.finditer(text):
+        count = match[2].strip(" \t\r()")
+        if not count.isdigit():  # g++ takes no template parameter either
+            count = str(_UNROLL_COUNT)
+        body = _FOR.match(text, match.end())
+        body = _SKIP_PRAGMAS.match(text, _closing(text, body.end() - 1) + 1) if body else None
+        if match.start() < outer or (body and _FOR.match(text, body.end())):
+            edits.append((*match.span(), ""))
+        else:
+            edits.append((*match.span(), f"{match[1]}GCC unroll {count}"))
+        outer = max(outer, _end_of_statement(text, match.end()))
+    return edits
+
+
+def _end_of_statement(text: str, start: int) -> int:
+    """Where the loop or other statement at `start` ends."""
+    head = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:(?:for|while|if)\s*(?=\()|do\b|else\b)?")
+    match = head.match(text, start)
+    at = match.end()
+    if text[at : at + 1] == "(" and match.group().strip():
+        return _end_of_statement(text, _closing(text, at) + 1)
+    if text[at : at + 1] == "{":
+        return _closing(text, at)
+    return _end_of_declaration(text, at)
+
+
+def _shared(
+    text: str, first: int, word: tuple[int, int], last: int, local: bool
+) -> list[tuple[int, int, str]]:
+    """The edits for one `__shared__` declaration in `text[first:last]`, without its semicolon."""
+    before, after = text[first : word[0]], text[word[1] : last]
+    if re.search(r"\bextern\b", before + after):
+        plain = _ALIGNMENT.sub(" ", re.sub(r"\b(extern|static)\b", " ", before + after))
+        array = re.fullmatch(r"\s*(?P<type>.*?)(?P<name>\w+)\s*\[\s*\]\s*", plain, re.DOTALL)
+        if not array:
+            return []
+        kind, name = " ".join(array["type"].split()), array["name"]
+        if local:
+            pointer = f"{kind}* const {name} = ({kind}*)mgh::dynamic_shared()"
+        else:
+            pointer = f"MGH_DYNAMIC_SHARED({name}, {kind})"
+        lead = len(before) - len(before.lstrip())
+        return [(first + lead, last, pointer)]
+    edits = [
+        (first + found.start(), first + found.end(), "")
+        for found in re.finditer(r"\bstatic\b", before)
+    ]
+    edits += [
+        (word[1] + found.start(), word[1] + found.end(), "")
+        for found in re.finditer(r"\bstatic\b", after)
+    ]
+    if local:
+        names = [_declared(piece) for piece in _split(after)]
+        announced = " ".join(f"MGH_SHARED({name})" for name in names if name)
+        edits.append((last + 1, last + 1, " " + announced))
+    return edits
+
+
+def _declared(declarator: str) -> str | None:
+    """The variable's name in `float tile[16][17]`, `*p` or `alignas(8) int x = 1`."""
+    text = re.sub(r"\{.*\}", " ", _ALIGNMENT.sub(" ", declarator), flags=re.DOTALL)
+    words = re.findall(r"[A-Za-z_]\w*", re.sub(r"[\[=].*", "", text, flags=re.DOTALL))
+    return words[-1] if words else None
+
+
+def _closing(text: str, opening: int) -> int:
+    """Where the bracket at `opening` is closed."""
+    depth = 0
+    for i in range(opening, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if depth == 0:
+            return i
+    return len(text)
+
+
+def _split(text: str) -> list[str]:
+    """The pieces between the commas that are in no bracket."""
+    pieces, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "([{<") - (c in ")]}>")
+        if c == "," and depth <= 0:
+            pieces.append(text[start:i])
+            start = i + 1
+    pieces.append(text[start:])
+    return [piece for piece in pieces if piece.strip() not in ("", "void")]
+
+
+def _end_of_declaration(text: str, start: int) -> int:
+    depth = 0
+    for i in range(start, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if text[i] == ";" and depth == 0:
+            return i
+    return -1
+
+
+def _end_of_directive(text: str, before: int) -> int:
+    """The end of the last preprocessor line that ends before `before`, or 0."""
+    end = 0
+    for match in re.finditer(r"^[ \t]*#(?:\\\n|[^\n])*\n", text[:before], re.MULTILINE):
+        end = match.end()
+    return end
+
+
+def _depth(text: str, end: int) -> int:
+    """How many braces are open, not counting those of namespaces and of extern "C"."""
+    kinds: list[int] = []
+    for match in re.finditer(r"[{}]", text[:end]):
+        if match.group() == "}":
+            if kinds:
+                kinds.pop()
+        else:
+            lead = text[: match.start()].rstrip()
+            lead = lead[max(lead.rfind(c) for c in ";{}>)") + 1 :]
+            outer = re.fullmatch(r"\s*(namespace(\s+[\w:]+)?|extern)\s*", lead)
+            kinds.append(0 if outer else 1)
+    return sum(kinds)
