@@ -1,0 +1,24 @@
+"""CUDA C tests need a C++ compiler, and run with the threads of a block in both orders."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels.host import compiler
+from kernels.simt.errors import CompileError
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    try:
+        compiler.find_compiler()
+    except CompileError as error:
+        for item in items:
+            if "/tests/host/" in str(item.path) and "no_compiler" not in item.name:
+                item.add_marker(pytest.mark.skip(reason=str(error)))
+
+
+@pytest.fixture(params=["forward", "reversed"])
+def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The order in which the threads of a block start: a missing barrier shows in one of them."""
+    monkeypatch.setenv("MINIGRAD_THREAD_ORDER", request.param)
+    return request.param

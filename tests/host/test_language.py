@@ -1,0 +1,350 @@
+"""What CUDA C has beyond C++: indices, memory spaces, vector types, maths, printf, clocks."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from kernels import raw_kernel
+from kernels.host import source
+
+
+@pytest.mark.parametrize("grid, block", [((5,), (33,)), ((3, 2), (4, 8)), ((2, 3, 2), (3, 2, 5))])
+def test_every_index_once(order, grid, block):
+    kernel = raw_kernel(
+        """
+        struct Place { int block, thread; };
+        __device__ int linear(uint3 i, dim3 n) { return (i.z * n.y + i.y) * n.x + i.x; }
+        extern "C" __global__ void places(Place* out) {
+            int b = linear(blockIdx, gridDim), t = linear(threadIdx, blockDim);
+            out[b * (blockDim.x * blockDim.y * blockDim.z) + t] = Place{b, t};
+        }
+        """,
+        "places",
+    )
+    blocks, threads = math.prod(grid), math.prod(block)
+    out = np.full((blocks, threads, 2), -1, np.int32)
+    kernel(grid, block, (out.view("i4,i4"),))
+    np.testing.assert_array_equal(out[..., 0], np.arange(blocks)[:, None].repeat(threads, 1))
+    np.testing.assert_array_equal(out[..., 1], np.arange(threads)[None].repeat(blocks, 0))
+
+
+def test_memory_spaces():
+    kernel = raw_kernel(
+        """
+        __constant__ float weights[3] = {0.25f, 0.5f, 0.25f};
+        __device__ const int OFFSET = 100;
+        __device__ int calls = 0;
+        extern __shared__ __align__(16) unsigned char raw[];
+        namespace user {
+        __global__ void spaces(float* out, int n) {
+            float* first = reinterpret_cast<float*>(raw);
+            __shared__ struct { int a; float b[4]; } record;
+            __shared__ volatile int flag, *pointer;
+            int t = threadIdx.x;
+            if (t == 0) { record.a = OFFSET; flag = 7; pointer = &flag; record.b[3] = 2; }
+            first[t] = t;
+            __syncthreads();
+            atomicAdd(&calls, 1);
+            out[t] = weights[t % 3] + record.a + *pointer + record.b[3] + first[n - 1 - t];
+        }
+        }
+        """,
+        "user::spaces",
+    )
+    out = np.zeros(9, np.float32)
+    kernel((1,), (9,), (out, 9), shared_mem=36)
+    t = np.arange(9)
+    np.testing.assert_array_equal(out, np.array([0.25, 0.5, 0.25])[t % 3] + 109 + 8 - t)
+
+
+def test_shared_memory_is_poisoned_not_zeroed():
+    kernel = raw_kernel(
+        """
+        __global__ void unset(float* out) {
+            __shared__ float s[4];
+            extern __shared__ float d[];
+            out[blockIdx.x * 2] = s[1];
+            out[blockIdx.x * 2 + 1] = d[1];
+            s[1] = d[1] = 0;
+        }
+        """,
+        "unset",
+    )
+    out = np.zeros(6, np.float32)
+    kernel((3,), (1,), (out,), shared_mem=8)
+    assert np.isnan(out).all()
+
+
+def test_vector_types():
+    kernel = raw_kernel(
+        """
+        __device__ float4 operator+(float4 a, float4 b) {
+            return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+        }
+        __global__ void vectors(const float4* a, float* b, float3 shift, int2* sizes) {
+            float4 v = a[threadIdx.x] + make_float4(shift.x, shift.y, shift.z, 1);
+            reinterpret_cast<float4*>(b)[threadIdx.x] = v;
+            sizes[threadIdx.x] = make_int2(sizeof(float3), alignof(double2));
+        }
+        """,
+        "vectors",
+    )
+    a = np.arange(16, dtype=np.float32).reshape(4, 4)
+    b, sizes = np.zeros_like(a), np.zeros((4, 2), np.int32)
+    kernel((1,), (4,), (a, b, np.array([10, 20, 30], np.float32), sizes))
+    np.testing.assert_array_equal(b, a + np.array([10, 20, 30, 1]))
+    np.testing.assert_array_equal(sizes, [[12, 16]] * 4)
+
+
+def test_maths(rng):
+    expressions = {
+        "sqrtf(x)": np.sqrt,
+        "rsqrtf(x)": lambda x: 1 / np.sqrt(x),
+        "rsqrt(x)": lambda x: 1 / np.sqrt(x),
+        "expf(-x)": lambda x: np.exp(-x),
+        "__expf(x)": np.exp,
+        "exp(x)": np.exp,
+        "__logf(x)": np.log,
+        "__powf(x, 1.5f)": lambda x: x**1.5,
+        "powf(x, 2)": lambda x: x**2,
+        "fmaf(x, x, 1)": lambda x: x * x + 1,
+        "__fdividef(1, x)": lambda x: 1 / x,
+        "max(x, 1.0f) - min(x, 0.5f)": lambda x: np.maximum(x, 1) - np.minimum(x, 0.5),
+        "fminf(x, INFINITY)": lambda x: x,
+        "tanhf(x) + erff(x)": lambda x: np.tanh(x) + np.vectorize(math.erf)(x),
+        "sinpif(x) - cospif(x)": lambda x: np.sin(np.pi * x) - np.cos(np.pi * x),
+        "__saturatef(x)": lambda x: np.clip(x, 0, 1),
+        "abs(-x) + fabsf(-x)": lambda x: 2 * x,
+        "__ldg(in + i)": lambda x: x,
+        "floorf(x) + ceil(x) + truncf(x)": lambda x: np.floor(x) + np.ceil(x) + np.trunc(x),
+        "exp10f(x)": lambda x: 10**x,
+        "normcdff(x)": lambda x: np.vectorize(lambda v: 0.5 * math.erfc(-v / 2**0.5))(x),
+        "__frcp_rn(x) * __fsqrt_rn(x)": lambda x: 1 / np.sqrt(x),
+    }
+    lines = "\n".join(f"out[{r} * n + i] = {e};" for r, e in enumerate(expressions))
+    code = "__global__ void maths(const float* in, float* out, int n) { int i = threadIdx.x;"
+    code += f"float x = in[i];\n{lines}\n}}"
+    x = rng.uniform(0.01, 3, 64).astype(np.float32)
+    out = np.zeros((len(expressions), 64), np.float32)
+    raw_kernel(code, "maths")((1,), (64,), (x, out, 64))
+    for (text, function), row in zip(expressions.items(), out):
+        expected = function(x.astype(float))
+        np.testing.assert_allclose(row, expected, rtol=2e-6, atol=2e-6, err_msg=text)
+
+
+def test_bits():
+    cases = {
+        "__popc(x)": lambda x: x.bit_count(),
+        "__clz(x)": lambda x: 32 - x.bit_length(),
+        "__ffs(x)": lambda x: (x & -x).bit_length(),
+        "__brev(x)": lambda x: int(f"{x:032b}"[::-1], 2),
+        "__popcll(((unsigned long long)x << 32) | x)": lambda x: 2 * x.bit_count(),
+        "__clzll(x)": lambda x: 64 - x.bit_length(),
+        "__umulhi(x, 0x9E3779B9u)": lambda x: x * 0x9E3779B9 >> 32,
+        "__byte_perm(x, 0, 0x0123)": lambda x: int.from_bytes(x.to_bytes(4, "little"), "big"),
+        "__funnelshift_l(x, x, 7)": lambda x: (x << 7 | x >> 25) & 0xFFFFFFFF,
+        "__float_as_uint(__uint_as_float(x))": lambda x: x,
+        "__float2int_rn(x * 0.5f) * 0 + __float2uint_rz(-3.5f)": lambda x: 0,
+        "min(x, 5u) + max(3, 2)": lambda x: min(x, 5) + 3,
+    }
+    lines = "\n".join(f"out[{r} * 6 + threadIdx.x] = {e};" for r, e in enumerate(cases))
+    code = "__global__ void bits(const unsigned* in, unsigned* out) {"
+    code += f"unsigned x = in[threadIdx.x];\n{lines}\n}}"
+    x = np.array([0, 1, 0x80000000, 0xFFFFFFFF, 0x12345678, 40], np.uint32)
+    out = np.zeros((len(cases), 6), np.uint32)
+    raw_kernel(code, "bits")((1,), (6,), (x, out))
+    for (text, function), row in zip(cases.items(), out):
+        assert row.tolist() == [function(int(v)) for v in x], text
+
+
+def test_printf_and_clock(capsys):
+    kernel = raw_kernel(
+        r"""
+        #include <stdio.h>
+        __global__ void hello(long long* ticks) {
+            long long before = clock64();
+            printf("block %d thread %u: %5.2f %s\n", blockIdx.x, threadIdx.x, 1.5f, "ok");
+            ticks[threadIdx.x] = clock64() - before;
+        }
+        """,
+        "hello",
+    )
+    ticks = np.zeros(2, np.int64)
+    kernel((1,), (2,), (ticks,))
+    assert capsys.readouterr().out == "block 0 thread 0:  1.50 ok\nblock 0 thread 1:  1.50 ok\n"
+    assert (ticks > 0).all()
+
+
+def test_options_and_templates():
+    code = """
+    template <typename T, int N> __device__ __forceinline__ inline T power(T x) {
+        T result = 1;
+        #pragma unroll N
+        for (int i = 0; i < N; ++i) result *= x;
+        return result;
+    }
+    template <int N, typename T> __global__ void powers(T* x, bool negate = false) {
+        x[threadIdx.x] = (negate ? -SCALE : SCALE) * power<T, N>(x[threadIdx.x]);
+    }
+    """
+    x = np.arange(4, dtype=np.int64)
+    raw_kernel(code, "powers<3, long long>", ("-DSCALE=2", "--use_fast_math"))(1, 4, (x, True))
+    assert x.tolist() == [0, -2, -16, -54]
+
+
+def test_a_structure_by_value():
+    code = """
+    struct Line { double slope; int shift; };
+    __global__ void along(Line line, double* x) {
+        x[threadIdx.x] = x[threadIdx.x] * line.slope + line.shift;
+    }
+    """
+    line = np.array([(2.5, -1)], np.dtype([("slope", "f8"), ("shift", "i4")], align=True))[0]
+    x = np.arange(3.0)
+    raw_kernel(code, "along")((1,), (3,), (line, x))
+    assert x.tolist() == [-1, 1.5, 4]
+
+
+def test_many_os_threads_give_the_same(monkeypatch):
+    """Each OS thread has its own block state; global atomics are safe between them."""
+    from kernels.simt import pool
+
+    kernel = raw_kernel(
+        """
+        __global__ void count(unsigned long long* total, double* sum, int* blocks) {
+            __shared__ int mine;
+            if (threadIdx.x == 0) mine = 0;
+            __syncthreads();
+            atomicAdd(&mine, 1);
+            __syncthreads();
+            atomicAdd(total, 1ull);
+            atomicAdd(sum, 0.5);
+            if (threadIdx.x == 0) blocks[blockIdx.x] = mine;
+        }
+        """,
+        "count",
+    )
+    before = pool.get_num_threads()
+    total, sums, blocks = np.zeros(1, np.uint64), np.zeros(1), np.zeros(3000, np.int32)
+    try:
+        pool.set_num_threads(4)
+        for _ in range(3):  # the first launch only shows that the second is worth several threads
+            kernel((3000,), (64,), (total, sums, blocks))
+    finally:
+        pool.set_num_threads(before)
+    assert total[0] == 3 * 3000 * 64
+    assert sums[0] == 1.5 * 3000 * 64
+    assert (blocks == 64).all()
+
+
+def test_the_portable_switch():
+    """The runtime on `ucontext`, as on a processor without a switch in assembly of its own.
+
+    With little patience too: a thread that spins for ever is an error.
+    """
+    code = """
+import numpy as np
+from kernels import raw_kernel
+k = raw_kernel('''__global__ void flip(int* x) {
+    __shared__ int s[64]; s[threadIdx.x] = x[threadIdx.x]; __syncthreads();
+    x[threadIdx.x] = s[63 - threadIdx.x] + __shfl_xor_sync(~0u, s[threadIdx.x], 1); }''', "flip")
+x = np.arange(64, dtype=np.int32)
+k((1,), (64,), (x,))
+assert x.tolist() == [63 - i + (i ^ 1) for i in range(64)], x
+k = raw_kernel('''__global__ void spin(int* x) {
+    while (atomicCAS(x, 1, 1) != 1) { if (threadIdx.x == 3) *x = 0; } }''', "spin")
+try:
+    k((1,), (64,), (x,))
+except Exception as error:
+    print(error)
+"""
+    flags = "-DMGH_UCONTEXT -DMGH_SPIN_LIMIT=1000"
+    environment = {**os.environ, "MINIGRAD_HOST_RUNTIME_FLAGS": flags}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert "spins on an atomic that nothing changes" in done.stdout, done.stderr
+
+
+def test_rewriting_keeps_lines_and_finds_names():
+    code = """
+/* __global__ void no(int); */ // __shared__ int no;
+__global__ void __launch_bounds__(256, 2)
+first(const float* __restrict__ a,
+      int n = 3) {
+    __shared__ float s[4][4], t[2]; // "comment"
+    extern __shared__
+        double d[];
+    #pragma unroll
+    for (int i = 0; i < n; ++i) s[0][0] = a[i];
+}
+static __global__ void second() {}
+"""
+    assert source.kernels(code) == {
+        "first": ["const float* __restrict__ a", "int n = 3"],
+        "second": [],
+    }
+    text = source.rewrite(code, gnu=True)
+    assert text.count("\n") == code.count("\n")
+    assert "MGH_SHARED(s) MGH_SHARED(t)" in text
+    assert "double* const d = (double*)mgh::dynamic_shared()" in text
+    assert "#pragma GCC unroll 32" in text
+    nest = """
+    #pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) x += i;
+    }
+    #pragma unroll 4
+    for (int i = 0; i < 8; ++i)
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) x += j;
+    """
+    pragmas = [line.strip() for line in source.rewrite(nest, gnu=True).splitlines()]
+    pragmas = [line for line in pragmas if line.startswith("#")]
+    assert pragmas == ["#pragma GCC unroll 32"]
+    assert source.rewrite(nest, gnu=False) == nest
+    assert source.parameter_name("const float* __restrict__ a", 0) == "a"
+
+
+PUBLIC = r"""
+#include <cuda_runtime.h>
+#define CHECK_SYNC do { __syncthreads(); } while (0)
+// don't stop here
+template <typename T>
+struct SharedMemory {
+    __device__ inline operator T*() { extern __shared__ int __smem[]; return (T*)__smem; }
+};
+__device__ static float rsqrt_of(float rsqrt) { return rsqrtf(rsqrt); }
+__global__ static void mix(float *out, const int n, float2 p, double (*unused)[3])
+{
+    float *smem = SharedMemory<float>();
+    for (int r = 0; r < 2; ++r) {
+        __shared__ volatile float v[32];
+        v[threadIdx.x] = r;
+        CHECK_SYNC;
+        smem[threadIdx.x] = v[31 - threadIdx.x] + max(1.0f, p.x) + min(blockDim.x, n);
+        CHECK_SYNC;
+    }
+    uint3 t = threadIdx;
+    dim3 g(2, 3);
+    float s, c;
+    sincosf(0.f, &s, &c);
+    out[t.x] = smem[t.x] + g.y + c + rsqrt_of(4.0f) + pow(2.0f, 2) + abs(-1)
+        + __popc(__ballot_sync(~0u, 1)) + exp10f(0) + fabs(p.y);
+}
+"""
+
+
+def test_habits_of_public_code(order):
+    """The shared-memory template of NVIDIA's samples, macros around barriers, `static` kernels."""
+    out = np.zeros(32, np.float32)
+    args = (out, 8, np.array([0.5, -2], np.float32), None)
+    raw_kernel(PUBLIC, "mix")((1,), (32,), args, shared_mem=128)
+    assert (out == 54.5).all()
