@@ -4,7 +4,7 @@ The threads of a block are independent between two barriers, so a loop over them
 without looking for aliases; it must not be unrolled before the vectoriser has seen it, but may be
 after it; and vectors may be as wide as the processor has them. Numba has no way to say so, so
 `ThreadLoopLower` adds the metadata that says it to loops that count with `_tx`. And a kernel
-compiles in half the time: `PASSES` are those of Numba that it needs, and `KernelLibrary` optimises
+compiles faster: `PASSES` are those of Numba that it needs, and `KernelLibrary` optimises a module
 once.
 """
 
