@@ -14,12 +14,10 @@ import numpy as np
 
 from ..simt import pool
 from ..simt.errors import ArgumentError, CompileError, KernelError, LaunchError
+from ..simt.limits import launch_dimensions
 from . import compiler, source
 from .arguments import Packer, Parameter
 
-_LIMIT_BLOCK = (1024, 1024, 64)
-_LIMIT_THREADS = 1024
-_LIMIT_GRID = (2**31 - 1, 65535, 65535)
 _LIMIT_DYNAMIC_SHARED = 227 * 1024  # what an H100 lets a block have
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
 _TOO_MUCH_SHARED = 2
@@ -187,22 +185,6 @@ def _numbers(value: Any) -> tuple[int, ...]:
     return tuple(int(v) for v in value) if isinstance(value, tuple | list) else (int(value),)
 
 
-def _dimensions(value: Any, what: str, limits: tuple[int, int, int], name: str) -> list[int]:
-    given = value if isinstance(value, tuple | list) else (value,)
-    if not 1 <= len(given) <= 3:
-        raise LaunchError(f"{name}: {what} has 1 to 3 dimensions, not {len(given)}: {value!r}")
-    sizes = [1, 1, 1]
-    for axis, (size, limit) in enumerate(zip(given, limits)):
-        if not isinstance(size, int | np.integer) or isinstance(size, bool):
-            raise LaunchError(f"{name}: {what} must be integers, not {value!r}")
-        if not 1 <= size <= limit:
-            raise LaunchError(
-                f"{name}: {what}.{'xyz'[axis]} is {size}; it must be from 1 to {limit}"
-            )
-        sizes[axis] = int(size)
-    return sizes
-
-
 class _Compiled:
     """A kernel in a shared library, and its launches."""
 
@@ -264,11 +246,7 @@ class _Compiled:
     def _configure(self, grid: Any, block: Any, shared_mem: int, order: str) -> tuple[_Launch, int]:
         """Check a launch's dimensions as the hardware would."""
         name = self.name
-        sizes = _dimensions(block, "block", _LIMIT_BLOCK, name)
-        threads = sizes[0] * sizes[1] * sizes[2]
-        if threads > _LIMIT_THREADS:
-            raise LaunchError(f"{name}: {threads} threads a block; the limit is {_LIMIT_THREADS}")
-        blocks = _dimensions(grid, "grid", _LIMIT_GRID, name)
+        blocks, sizes = launch_dimensions(name, grid, block)
         if not isinstance(shared_mem, int | np.integer) or not (
             0 <= shared_mem <= _LIMIT_DYNAMIC_SHARED
         ):

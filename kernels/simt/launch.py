@@ -9,15 +9,11 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-import numpy as np
-
 from . import arguments, pool
 from .errors import LaunchError, Unstructured
+from .limits import launch_dimensions
 
-_LIMIT_BLOCK = (1024, 1024, 64)
-_LIMIT_THREADS = 1024
-_LIMIT_GRID = (2**31 - 1, 65535, 65535)
-_LIMIT_SHARED = 48 * 1024
+_LIMIT_SHARED = 48 * 1024  # bytes of dynamic shared memory
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
 _UNEXPECTED_SIGN = 3
 _OF_A_GPU = (
@@ -57,24 +53,6 @@ def jit(
 
 def _debug_by_environment() -> bool:
     return os.environ.get("MINIGRAD_CUDA_DEBUG", "0") not in ("", "0")
-
-
-def _dimensions(
-    value: Any, what: str, limits: tuple[int, int, int], name: str
-) -> tuple[int, int, int]:
-    given = tuple(value) if isinstance(value, tuple | list | np.ndarray) else (value,)
-    if not 1 <= len(given) <= 3:
-        raise LaunchError(f"{name}: {what} has 1 to 3 dimensions, not {len(given)}: {value!r}")
-    dims = []
-    for number in given:
-        if not isinstance(number, int | np.integer) or isinstance(number, bool):
-            raise LaunchError(f"{name}: {what} must be integers, not {value!r}")
-        dims.append(int(number))
-    dims += [1] * (3 - len(dims))
-    for axis, size, limit in zip("xyz", dims, limits):
-        if not 1 <= size <= limit:
-            raise LaunchError(f"{name}: {what}.{axis} is {size}; it must be from 1 to {limit}")
-    return tuple(dims)
 
 
 class Kernel:
@@ -143,11 +121,7 @@ class Kernel:
         name = self.__name__
         if self.device:
             raise LaunchError(f"{name} is a device function; call it from a kernel")
-        block = _dimensions(block, "block", _LIMIT_BLOCK, name)
-        threads = block[0] * block[1] * block[2]
-        if threads > _LIMIT_THREADS:
-            raise LaunchError(f"{name}: {threads} threads a block; the limit is {_LIMIT_THREADS}")
-        grid = _dimensions(grid, "grid", _LIMIT_GRID, name)
+        grid, block = launch_dimensions(name, grid, block)
         if not 0 <= shared_bytes <= _LIMIT_SHARED:
             raise LaunchError(
                 f"{name}: {shared_bytes} bytes of dynamic shared memory; at most {_LIMIT_SHARED}"
