@@ -42,7 +42,10 @@ class _Method(ctypes.Structure):
 def store(path: Path, compiled: Any) -> None:
     """Keep the code of a kernel that Numba has compiled, if it can run without Numba."""
     symbol = compiled.fndesc.llvm_cpython_wrapper_name
-    code = compiled.library._get_compiled_object()
+    try:
+        code = compiled.library._get_compiled_object()
+    except RuntimeError:  # another process compiled it meanwhile: Numba loaded its code
+        return
     undefined, defined = _symbols(code)
     if symbol in defined and all(
         name == _NEVER_CALLED or hasattr(ctypes.pythonapi, name) for name in undefined

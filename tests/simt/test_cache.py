@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from kernels.simt import cache, cuda
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,11 +60,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-def start(folder: Path, cache: Path | None = None) -> subprocess.Popen:
+def start(folder: Path, kept_in: Path | None = None) -> subprocess.Popen:
     env = {
         **os.environ,
         "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
-        "MINIGRAD_CACHE_DIR": str(cache or folder / "cache"),
+        "MINIGRAD_CACHE_DIR": str(kept_in or folder / "cache"),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     return subprocess.Popen(
@@ -79,8 +82,8 @@ def finish(process: subprocess.Popen) -> str:
     return out.strip()
 
 
-def files(cache: Path) -> dict[Path, int]:
-    return {p: p.stat().st_mtime_ns for p in cache.rglob("*") if p.is_file()}
+def files(kept_in: Path) -> dict[Path, int]:
+    return {p: p.stat().st_mtime_ns for p in kept_in.rglob("*") if p.is_file()}
 
 
 def test_second_process_compiles_nothing(folder):
@@ -95,6 +98,22 @@ def test_two_processes_at_once(folder):
     processes = [start(folder) for _ in range(3)]
     assert [finish(p) for p in processes] == ["17 327"] * 3
     assert finish(start(folder)) == "17 327"
+
+
+def test_a_kernel_that_another_process_compiled_meanwhile(tmp_path, monkeypatch):
+    def make():
+        @cuda.jit
+        def double(a):
+            a[cuda.threadIdx.x] *= 2
+
+        return double
+
+    monkeypatch.setenv("MINIGRAD_CACHE_DIR", str(tmp_path))
+    a = np.arange(8.0)
+    make()[1, 8](a)
+    monkeypatch.setattr(cache, "find", lambda name: None)  # looked for before it was there
+    make()[1, 8](a)
+    np.testing.assert_array_equal(a, 4 * np.arange(8.0))
 
 
 @pytest.mark.parametrize(
