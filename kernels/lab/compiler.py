@@ -1,0 +1,303 @@
+"""What NVIDIA's compilers make of a kernel: registers, shared memory, spills, PTX and SASS.
+
+No GPU is needed, only the wheels of the extra `cuda13` (or `cuda12`): numba-cuda and libNVVM, or
+NVRTC for CUDA C, write PTX; nvJitLink, which holds the assembler of the driver, makes of it the
+machine code of one compute capability. SASS, the text of machine code, also needs `nvdisasm`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import struct
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernels.lab.occupancy import Occupancy, capability, occupancy
+from kernels.simt.errors import CompileError
+
+RESERVED_SHARED = 1024  # bytes that a cubin for 9.0 and later counts on top of the kernel's own
+CUDA_C = "kernel.cu"  # the file name that a CUDA C source gets
+_NEEDS = "needs NVIDIA's compilers, not a GPU: pip install 'minigrad[cuda13]'"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel as machine code for one compute capability.
+
+    registers a thread, static shared memory in bytes a block; stack, spill_stores and spill_loads
+    in bytes a thread. ptx and cubin are what the compilers wrote, entry is the kernel's name there;
+    source is its own text as (file, number of the first line, text).
+    """
+
+    name: str
+    entry: str = field(repr=False)
+    cc: tuple[int, int]
+    registers: int
+    shared: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    ptx: str = field(repr=False)
+    cubin: bytes = field(repr=False)
+    source: tuple[str, int, str] = field(repr=False)
+
+    def __str__(self) -> str:
+        spilled = self.spill_stores or self.spill_loads
+        return (
+            f"{self.name} for compute capability {self.cc[0]}.{self.cc[1]}: {self.registers} "
+            f"registers a thread, {self.shared} bytes of static shared memory a block, "
+            f"{self.stack} bytes of stack, "
+            + (
+                f"{self.spill_stores} bytes spilled and {self.spill_loads} read back"
+                if spilled
+                else "nothing spilled"
+            )
+        )
+
+    def occupancy(self, block: int, shared: int = 0) -> Occupancy:
+        """Its occupancy in blocks of `block` threads, with `shared` bytes of dynamic memory."""
+        return occupancy(self.registers, self.shared + shared, block, self.cc)
+
+    def sass(self) -> str:
+        """The machine code as text, with comments that name source lines. Needs nvdisasm."""
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(self.cubin)
+            file.flush()
+            command = [_nvdisasm(), "-c", "-g", file.name]
+            done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise CompileError(f"nvdisasm: {done.stderr.strip()}")
+        return done.stdout
+
+    def listing(self, code: str = "ptx") -> str:
+        """Each source line, and below it the instructions ("ptx" or "sass") made of it.
+
+        What a line becomes may stand in several places and out of order: the compiler moves
+        instructions. Those of other files (inlined functions) come last.
+        """
+        if code not in ("ptx", "sass"):
+            raise ValueError(f'listing: expected "ptx" or "sass", got {code!r}')
+        path, first, text = self.source
+        lines = ptx_lines(self.ptx) if code == "ptx" else sass_lines(self.sass())
+        own = {number: made for (where, number), made in lines.items() if where.endswith(path)}
+        rows = []
+        for number, line in enumerate(text.splitlines(), first):
+            rows.append(f"{number:>5} | {line}")
+            rows += [f"      |     {one}" for one in own.pop(number, ())]
+        other = {key: made for key, made in lines.items() if not key[0].endswith(path)}
+        for (where, number), made in sorted(other.items()):
+            rows += [f"{number:>5} | ({where})", *(f"      |     {one}" for one in made)]
+        return "\n".join(rows).replace(self.entry, self.name)
+
+
+def compiled(kernel: Any, *arguments: Any, cc: tuple[int, int] | float | str = (8, 0)) -> Compiled:
+    """Compile a kernel for compute capability `cc`, with no GPU needed.
+
+    kernel: of either dialect, `@cuda.jit` or `raw_kernel(...)`. `arguments` tell the types of a
+    `@cuda.jit` kernel that has no signature: examples (arrays, numbers), or Numba types. Raises
+    CompileError where the compilers are not installed, or refuse the source.
+    """
+    cc = capability(cc)
+    if hasattr(kernel, "py_func"):
+        name, ptx, source = _from_numba(kernel, arguments, cc)
+    elif hasattr(kernel, "code"):
+        name, ptx, source = _from_cuda_c(kernel, cc)
+    else:
+        raise TypeError(f"compiled: expected a kernel (cuda.jit or raw_kernel), got {kernel!r}")
+    entry = name or re.search(r"\.entry\s+([$\w]+)", ptx)[1]
+    options = getattr(kernel, "gpu_options", None) or getattr(kernel, "targetoptions", {})
+    cubin, log = _assembled(ptx, cc, options.get("max_registers"))
+    facts = _facts_of(log, entry)
+    shared = _shared_bytes(cubin, entry) - (RESERVED_SHARED if cc >= (9, 0) else 0)
+    known = getattr(kernel, "__name__", None) or kernel.name
+    return Compiled(
+        known, entry, cc, shared=max(shared, 0), ptx=ptx, cubin=cubin, source=source, **facts
+    )
+
+
+def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int]) -> tuple:
+    """(no name, PTX, source) of a kernel in Python."""
+    from kernels.simt import rebind
+
+    try:
+        from numba import cuda
+        from numba.core.errors import NumbaError
+        from numba.cuda.cudadrv.error import CCSupportError, NvvmError
+    except ImportError as error:
+        raise CompileError(f"compiled: {_NEEDS}") from error
+    options = getattr(kernel, "targetoptions", {})
+    function = kernel.py_func if options else rebind._Rebinder().function(kernel.py_func)
+    fast = bool(getattr(kernel, "fastmath", options.get("fastmath", False)))
+    bounds = (options or kernel.gpu_options).get("launch_bounds")
+    try:
+        with rebind._pretend_device(cc):
+            text, _ = cuda.compile(
+                function, _signature(kernel, arguments), cc=cc, device=False, abi="numba",
+                lineinfo=True, fastmath=fast, launch_bounds=bounds,
+            )  # fmt: skip
+    except (NumbaError, CCSupportError, NvvmError) as error:
+        raise CompileError(f"{kernel.__name__}: {str(error).strip()}") from error
+    lines, first = inspect.getsourcelines(kernel.py_func)
+    return None, text, (inspect.getfile(kernel.py_func), first, "".join(lines))
+
+
+def _signature(kernel: Any, arguments: tuple) -> Any:
+    """The types to compile for: those of `arguments`, else the kernel's own signature."""
+    from numba import typeof, types
+
+    if not arguments:
+        own = getattr(kernel, "signature", None)
+        if own is None and inspect.signature(kernel.py_func).parameters:
+            raise TypeError(
+                f"compiled: {kernel.__name__} has no signature; give example arguments, "
+                f"compiled({kernel.__name__}, x, ...), or their Numba types"
+            )
+        return own or ()
+    return tuple([a if isinstance(a, types.Type) else typeof(a) for a in arguments])
+
+
+def _from_cuda_c(kernel: Any, cc: tuple[int, int]) -> tuple[str, str, tuple]:
+    """(the name in the PTX, PTX, source) of a kernel in CUDA C, by NVRTC."""
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise CompileError(f"compiled: {_NEEDS}") from error
+
+    def call(function: Any, *arguments: Any) -> Any:
+        status, *results = function(*arguments)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise CompileError(f"{kernel.name}: NVRTC: {_nvrtc_log(nvrtc, program) or status}")
+        return results[0] if results else None
+
+    program = None
+    program = call(nvrtc.nvrtcCreateProgram, kernel.code.encode(), CUDA_C.encode(), 0, [], [])
+    call(nvrtc.nvrtcAddNameExpression, program, kernel.name.encode())
+    options = [f"--gpu-architecture=compute_{cc[0]}{cc[1]}", "-lineinfo", *_include_folders()]
+    if not any("std=" in option for option in kernel.options):
+        options.append("-std=c++17")
+    encoded = [option.encode() for option in (*options, *kernel.options)]
+    call(nvrtc.nvrtcCompileProgram, program, len(encoded), encoded)
+    name = call(nvrtc.nvrtcGetLoweredName, program, kernel.name.encode()).decode()
+    buffer = b" " * call(nvrtc.nvrtcGetPTXSize, program)
+    call(nvrtc.nvrtcGetPTX, program, buffer)
+    nvrtc.nvrtcDestroyProgram(program)
+    return name, buffer.rstrip(b"\0").decode(), (CUDA_C, 1, kernel.code)
+
+
+def _nvrtc_log(nvrtc: Any, program: Any) -> str:
+    if program is None:
+        return ""
+    buffer = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+    nvrtc.nvrtcGetProgramLog(program, buffer)
+    return buffer.rstrip(b"\0").decode().strip()
+
+
+def _include_folders() -> list[str]:
+    """Where the headers of the CUDA wheels are, as options."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    found = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
+    return [f"--include-path={folder}" for folder in found if folder]
+
+
+def _assembled(ptx: str, cc: tuple[int, int], most: int | None) -> tuple[bytes, str]:
+    """(machine code, the assembler's report) of PTX."""
+    from cuda.bindings import nvjitlink
+
+    options = [f"-arch=sm_{cc[0]}{cc[1]}", "-verbose", "-lineinfo"]
+    if most:
+        options.append(f"-maxrregcount={most}")
+    code = ptx.encode()
+    handle = nvjitlink.create(len(options), options)
+    try:
+        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), "kernel")
+        nvjitlink.complete(handle)
+        log = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, log)
+        cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, cubin)
+    except nvjitlink.nvJitLinkError as error:
+        text = bytearray(nvjitlink.get_error_log_size(handle))
+        nvjitlink.get_error_log(handle, text)
+        raise CompileError(f"nvJitLink: {text.decode().strip() or error}") from error
+    finally:
+        nvjitlink.destroy(handle)
+    return bytes(cubin), log.decode()
+
+
+def _facts_of(log: str, entry: str) -> dict[str, int]:
+    """The numbers of a kernel in the assembler's report."""
+    report = log[log.index(f"Compiling entry function '{entry}'") :]
+    own = report[report.index(f"Function properties for {entry}") :]
+    numbers = re.search(
+        r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", own
+    )
+    stack, stores, loads = map(int, numbers.groups())
+    registers = int(re.search(r"Used (\d+) registers", report)[1])
+    return dict(registers=registers, stack=stack, spill_stores=stores, spill_loads=loads)
+
+
+def _shared_bytes(cubin: bytes, entry: str) -> int:
+    """The size of the section of a cubin (an ELF file) that holds the kernel's shared memory."""
+    table, step, count, names = (
+        *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HHH", cubin, 0x3A),
+    )  # fmt: skip
+    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * step) for i in range(count)]
+    strings = headers[names][4]
+    for name, _, _, _, _, size in headers:
+        end = cubin.index(b"\0", strings + name)
+        if cubin[strings + name : end].decode() == f".nv.shared.{entry}":
+            return size
+    return 0
+
+
+def ptx_lines(ptx: str) -> dict[tuple[str, int], list[str]]:
+    """The instructions of PTX, by the (file, line) that they were made of."""
+    files = dict(re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]+)"', ptx, re.MULTILINE))
+    found: dict[tuple[str, int], list[str]] = {}
+    here = None
+    for line in ptx.splitlines():
+        text = line.strip()
+        if match := re.match(r"\.loc\s+(\d+)\s+(\d+)", text):
+            here = (files.get(match[1], "?"), int(match[2]))
+        elif here and text.endswith(";") and not text.startswith("."):
+            found.setdefault(here, []).append(" ".join(text.split()))
+    return found
+
+
+def sass_lines(sass: str) -> dict[tuple[str, int], list[str]]:
+    """The instructions of SASS, by the (file, line) that they were made of."""
+    found: dict[tuple[str, int], list[str]] = {}
+    here, continued = None, False
+    for line in sass.splitlines():
+        if match := re.search(r'//## File "([^"]+)", line (\d+)', line):
+            if not continued:  # "inlined at" lines follow the line of the instruction itself
+                here = (match[1], int(match[2]))
+            continued = True
+            continue
+        continued = False
+        if here is None:
+            continue
+        match = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;?\s*(/\*.*)?$", line)
+        if match and match[1] != "NOP":  # fills the last line of the instruction cache
+            found.setdefault(here, []).append(" ".join(match[1].split()))
+    return found
+
+
+def _nvdisasm() -> str:
+    from shutil import which
+
+    found = which("nvdisasm")
+    if found is None:
+        try:
+            from cuda.pathfinder import find_nvidia_binary_utility
+
+            found = find_nvidia_binary_utility("nvdisasm")
+        except ImportError:
+            pass
+    if found is None:
+        raise CompileError("SASS needs nvdisasm: pip install nvidia-cuda-nvdisasm (PTX does not)")
+    return found
