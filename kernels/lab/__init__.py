@@ -10,7 +10,14 @@ from kernels.lab.occupancy import Occupancy, occupancy, occupancy_picture
 __all__ = ["Occupancy", "occupancy", "occupancy_picture"]
 
 #: imported at their first use, so that importing the lab stays fast
-_LAZY = {"compiled": "compiler", "Compiled": "compiler"}
+_LAZY = {
+    "compiled": "compiler",
+    "counting": "costs",
+    "GPUS": "gpus",
+    "gpu": "gpus",
+    "Picture": "picture",
+    "roofline": "roof",
+}
 
 
 def __getattr__(name: str) -> Any:
