@@ -92,8 +92,8 @@ def __getattr__(name: str):
         value = _operation(name)
     elif name in reduction.TABLE or name in pointwise.TABLE:
         value = _table_line(name)
-    elif name == "raw_kernel":
-        value = importlib.import_module("kernels.host").raw_kernel
+    elif name in ("raw_kernel", "raw_module"):
+        value = getattr(importlib.import_module("kernels.host"), name)
     elif name in ("cuda", "host", "simt", "reference"):
         return importlib.import_module(f"kernels.{name}")
     else:

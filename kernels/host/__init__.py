@@ -5,6 +5,6 @@ is compiled by the machine's C++ compiler against the headers in `include/`, whi
 nvcc declares; `runtime/` runs the threads of a block as fibers that take turns.
 """
 
-from .launch import RawKernel, raw_kernel
+from .launch import RawKernel, RawModule, raw_kernel, raw_module
 
-__all__ = ["RawKernel", "raw_kernel"]
+__all__ = ["RawKernel", "RawModule", "raw_kernel", "raw_module"]

@@ -12,10 +12,12 @@ import numpy as np
 from ..simt.errors import ArgumentError
 
 _SLOT = 16  # arguments lie at multiples of this (include/minigrad/entry.h)
-_KIND_NAMES = {"i": "int", "u": "uint", "f": "float", "b": "bool"}
+_KIND_NAMES = {"i": "int", "u": "uint", "f": "float", "b": "bool", "B": "bfloat"}
 _FORMATS = {
     **{("i", n): c for n, c in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))},
     **{("u", n): c for n, c in ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))},
+    ("f", 2): "e",
+    ("B", 2): "H",
     ("f", 4): "f",
     ("f", 8): "d",
     ("b", 1): "?",
@@ -60,7 +62,7 @@ def _converter(p: Parameter, where: str) -> tuple[Callable[[Any], Any], str, int
     kind = chr(p.kind)
     if p.pointer:
         return _pointer(p, where), "Q", 8
-    if kind in "iufb":
+    if kind in "iufbB":
         return _scalar(kind, p.bytes, where), _FORMATS[kind, p.bytes], p.bytes
     return _record(p.bytes, where), f"{p.bytes}s", p.bytes
 
@@ -80,6 +82,8 @@ def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
             return dtype.itemsize == p.bytes or dtype == np.uint8
         if dtype.kind == "c":  # complex64 as float2
             return kind == "v" and element == "f" and dtype.itemsize == p.bytes
+        if element == "B":  # CuPy's programs keep bfloat16 in uint16
+            return dtype.name == "bfloat16" or dtype == np.uint16
         if dtype.itemsize != p.element_bytes:
             return False
         return dtype.kind == element or (dtype.kind in "iub" and element in "iub")
@@ -91,7 +95,8 @@ def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
                 wanted, mend = f"records of {p.bytes} bytes", "give the array a dtype of that size"
             else:
                 wanted = _type_name(element, p.element_bytes)
-                mend = f"convert it with .astype({wanted!r})"
+                name = "ml_dtypes.bfloat16" if element == "B" else repr(wanted)
+                mend = f"convert it with .astype({name})"
             raise ArgumentError(f"{where} points to {wanted}, but the array is of {dtype}; {mend}")
         fitting[dtype] = True
 
@@ -138,15 +143,15 @@ def _scalar(kind: str, size: int, where: str) -> Callable[[Any], Any]:
             value = value[()]
         return value.item() if isinstance(value, np.generic) else value
 
-    if kind == "f":
-        scale = ctypes.c_float if size == 4 else ctypes.c_double
+    if kind in "fB":
+        rounded = _rounding(kind, size)
 
         def convert(value: Any) -> float:
             if type(value) is not float:
                 value = number(value)
                 if not isinstance(value, int | float):
                     refuse(value)
-            return scale(value).value  # rounds, and overflows to infinity as a cast does
+            return rounded(value)
 
         return convert
     if kind == "b":
@@ -165,6 +170,23 @@ def _scalar(kind: str, size: int, where: str) -> Callable[[Any], Any]:
         return value
 
     return convert_integer
+
+
+def _rounding(kind: str, size: int) -> Callable[[float], Any]:
+    """Rounds a number to a type as `struct` packs it; overflows to infinity as a cast does."""
+    if kind == "B":
+        import ml_dtypes
+
+        return lambda value: int(ml_dtypes.bfloat16(value).view(np.uint16))
+    if size == 2:
+
+        def half(value: float) -> float:
+            with np.errstate(over="ignore"):
+                return float(np.float16(value))
+
+        return half
+    scale = ctypes.c_float if size == 4 else ctypes.c_double
+    return lambda value: scale(value).value
 
 
 def _record(size: int, where: str) -> Callable[[Any], bytes]:

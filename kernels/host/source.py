@@ -12,6 +12,7 @@ _SKIPPED = re.compile(
 _LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
 _ALIGNMENT = re.compile(r"(?:__align__|alignas|__attribute__)\s*(\((?:[^()]|\([^()]*\))*\))+")
 _KERNEL = re.compile(r"__global__\b(?P<between>[^;{}()]*?)\b(?P<name>[A-Za-z_]\w*)\s*\(")
+_VARIABLE = re.compile(r"\b(?:__constant__|__device__|__managed__)\b")
 _UNROLL = re.compile(r"^([ \t]*#[ \t]*pragma[ \t]+)unroll\b[ \t]*(\(?[^\n]*)", re.MULTILINE)
 _FOR = re.compile(r"\s*for\s*\(")
 _SKIP_PRAGMAS = re.compile(r"(?:\s*#[^\n]*\n)*")
@@ -40,6 +41,36 @@ def kernels(code: str) -> dict[str, list[str]]:
     return found
 
 
+def plain_kernels(code: str) -> list[str]:
+    """The kernels that are no templates, with their namespaces."""
+    text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), masked(code))
+    names = []
+    for match in _KERNEL.finditer(text):
+        scope = _scope(text, match.start()) or []
+        if not re.search(r"\btemplate\b", _lead(text[: match.start()])):
+            names.append("::".join([*scope, match["name"]]))
+    return list(dict.fromkeys(names))
+
+
+def variables(code: str) -> list[str]:
+    """The names of the `__constant__` and `__device__` variables outside of functions."""
+    text = _ALIGNMENT.sub(lambda match: " " * len(match.group()), masked(code))
+    names = []
+    for match in _VARIABLE.finditer(text):
+        last = _end_of_declaration(text, match.end())
+        declared = text[match.end() : last]
+        scope = _scope(text, match.start())
+        if last < 0 or scope is None or re.match(r"[^;={\[]*\(", declared):
+            continue
+        if re.search(r"\b(template|extern|__global__)\b", _lead(text[: match.start()])):
+            continue
+        for piece in _split(re.sub(r"\b(__align__|const|volatile|static)\b", " ", declared)):
+            name = _declared(piece)
+            if name:
+                names.append("::".join([*scope, name]))
+    return list(dict.fromkeys(names))
+
+
 def parameter_name(parameter: str, index: int) -> str:
     """The name in a parameter such as `const float* __restrict__ A`; its number if it has none."""
     words = re.findall(r"[A-Za-z_]\w*", re.sub(r"\[.*|=.*", "", parameter))
@@ -60,7 +91,7 @@ def rewrite(code: str, gnu: bool) -> str:
         last = _end_of_declaration(text, match.end())
         if last < 0:
             continue
-        local = _depth(text, match.start()) > 0
+        local = _scope(text, match.start()) is None
         edits += _shared(text, first, match.span(), last, local)
     if gnu:
         edits += _unroll(text)
@@ -127,10 +158,10 @@ def _shared(
         (word[1] + found.start(), word[1] + found.end(), "")
         for found in re.finditer(r"\bstatic\b", after)
     ]
-    if local:
-        names = [_declared(piece) for piece in _split(after)]
-        announced = " ".join(f"MGH_SHARED({name})" for name in names if name)
-        edits.append((last + 1, last + 1, " " + announced))
+    macro = "MGH_SHARED" if local else "MGH_FILE_SHARED"
+    names = [_declared(piece) for piece in _split(after)]
+    announced = " ".join(f"{macro}({name})" for name in names if name)
+    edits.append((last + 1, last + 1, " " + announced))
     return edits
 
 
@@ -180,16 +211,23 @@ def _end_of_directive(text: str, before: int) -> int:
     return end
 
 
-def _depth(text: str, end: int) -> int:
-    """How many braces are open, not counting those of namespaces and of extern "C"."""
-    kinds: list[int] = []
+def _lead(before: str) -> str:
+    """What stands at the end of `before`, since the last declaration or statement."""
+    return before[max(before.rfind(c) for c in ";{}") + 1 :]
+
+
+def _scope(text: str, end: int) -> list[str] | None:
+    """The namespaces open at `end`; None where a brace of another kind is open."""
+    open_braces: list[str | None] = []
     for match in re.finditer(r"[{}]", text[:end]):
         if match.group() == "}":
-            if kinds:
-                kinds.pop()
+            if open_braces:
+                open_braces.pop()
         else:
             lead = text[: match.start()].rstrip()
             lead = lead[max(lead.rfind(c) for c in ";{}>)") + 1 :]
-            outer = re.fullmatch(r"\s*(namespace(\s+[\w:]+)?|extern)\s*", lead)
-            kinds.append(0 if outer else 1)
-    return sum(kinds)
+            outer = re.fullmatch(r"\s*(?:inline\s+)?(?:namespace(?:\s+([\w:]+))?|extern)\s*", lead)
+            open_braces.append((outer[1] or "") if outer else None)
+    if None in open_braces:
+        return None
+    return [name for name in open_braces if name]

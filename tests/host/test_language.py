@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from kernels import raw_kernel
+from kernels import raw_kernel, raw_module
 from kernels.host import source
+from kernels.simt.errors import CompileError, LaunchError
 
 
 @pytest.mark.parametrize("grid, block", [((5,), (33,)), ((3, 2), (4, 8)), ((2, 3, 2), (3, 2, 5))])
@@ -78,6 +79,52 @@ def test_shared_memory_is_poisoned_not_zeroed():
     out = np.zeros(6, np.float32)
     kernel((3,), (1,), (out,), shared_mem=8)
     assert np.isnan(out).all()
+
+
+def test_constants_are_uploaded_and_shared_by_the_kernels_of_a_module():
+    """As `cupy.RawModule.get_global` is used, with np.ndarray where CuPy's programs have cupy's."""
+    module = raw_module(
+        """
+        __constant__ float weights[3];
+        static __device__ int calls, scale[2] = {2, 3};
+        namespace user { __constant__ __align__(8) double shift = 0.5; }
+        __device__ int helper(int x) { return x + 1; }
+        template <int N> __global__ void count() { atomicAdd(&calls, N); }
+        __global__ void apply(float* out) {
+            out[threadIdx.x] = weights[threadIdx.x] * scale[1] + user::shift + helper(calls);
+        }
+        """,
+        name_expressions=("count<7>",),
+    )
+    np.ndarray((3,), np.float32, module.get_global("weights", "cpu"))[:] = 1, 10, 100
+    np.ndarray((2,), np.int32, module.get_global("scale", "cpu"))[1] = 4
+    np.ndarray((), np.float64, module.get_global("user::shift", "cpu"))[...] = 0.25
+    module.get_function("count<7>")((2,), (3,), ())
+    assert module.get_global("calls", "cpu").view(np.int32) == 42
+    out = np.zeros(3, np.float32)
+    module.get_function("apply")((1,), (3,), (out,))
+    np.testing.assert_array_equal(out, np.array([4, 40, 400]) + 0.25 + 43)
+    with pytest.raises(CompileError, match="no variable 'wieghts'; it has weights, calls, scale"):
+        module.get_global("wieghts")
+    with pytest.raises(CompileError, match="no kernel 'count<8>'.*name_expressions"):
+        module.get_function("count<8>")
+
+
+def test_shared_variables_outside_of_functions():
+    module = raw_module("""
+        __shared__ float tile[4], *pointer;
+        namespace user { __shared__ int big[12000]; }
+        __global__ void unset(float* out) {
+            if (threadIdx.x == 0) out[blockIdx.x] = tile[3] + user::big[5];
+            tile[3] = user::big[5] = 0;
+        }
+        """)
+    out = np.zeros(3, np.float32)
+    module.get_function("unset")((3,), (2,), (out,))
+    assert np.isnan(out).all()
+    code = "__shared__ char a[49100], b[53]; __global__ void big() { a[0] = b[0]; }"
+    with pytest.raises(LaunchError, match="49153 bytes .*static shared memory"):
+        raw_kernel(code, "big")((1,), (1,), ())
 
 
 def test_vector_types():
@@ -249,7 +296,7 @@ def test_the_portable_switch():
     """
     code = """
 import numpy as np
-from kernels import raw_kernel
+from kernels import raw_kernel, raw_module
 from kernels.host import compiler
 compiler.RUNTIME_FLAGS += ["-DMGH_UCONTEXT", "-DMGH_SPIN_LIMIT=1000"]
 k = raw_kernel('''__global__ void flip(int* x) {

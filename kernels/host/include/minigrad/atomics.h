@@ -123,3 +123,12 @@ inline float atomicExch(float* p, float v) { return mgh::atomic_exchange(p, v); 
 #define atomicAnd_system atomicAnd
 #define atomicOr_system atomicOr
 #define atomicXor_system atomicXor
+
+// Each element is added atomically, not the vector as a whole.
+inline float2 atomicAdd(float2* p, float2 v) {
+    return {atomicAdd(&p->x, v.x), atomicAdd(&p->y, v.y)};
+}
+inline float4 atomicAdd(float4* p, float4 v) {
+    return {atomicAdd(&p->x, v.x), atomicAdd(&p->y, v.y), atomicAdd(&p->z, v.z),
+            atomicAdd(&p->w, v.w)};
+}

@@ -35,6 +35,7 @@ struct Vector {
     static constexpr char kind = 'v', element = of;
 };
 #define MGH_KIND(base, k)                           \
+    template <> struct Kind<base##1> : Vector<k> {}; \
     template <> struct Kind<base##2> : Vector<k> {}; \
     template <> struct Kind<base##3> : Vector<k> {}; \
     template <> struct Kind<base##4> : Vector<k> {};
@@ -44,6 +45,8 @@ MGH_KIND(short, 'i')
 MGH_KIND(ushort, 'u')
 MGH_KIND(int, 'i')
 MGH_KIND(uint, 'u')
+MGH_KIND(long, 'i')
+MGH_KIND(ulong, 'u')
 MGH_KIND(longlong, 'i')
 MGH_KIND(ulonglong, 'u')
 MGH_KIND(float, 'f')
@@ -73,6 +76,8 @@ MGH_ELEMENT(short)
 MGH_ELEMENT(ushort)
 MGH_ELEMENT(int)
 MGH_ELEMENT(uint)
+MGH_ELEMENT(long)
+MGH_ELEMENT(ulong)
 MGH_ELEMENT(longlong)
 MGH_ELEMENT(ulonglong)
 MGH_ELEMENT(float)

@@ -66,14 +66,21 @@ struct Entry<kernel, void (*)(P...)> {
     }
 };
 
+struct Global {  // mirrored by kernels/host/library.py
+    void* address;
+    size_t bytes;
+};
+
 }  // namespace mgh
 
-// What Python finds in the library.
-#define MGH_KERNEL(...)                                                             \
-    extern "C" __attribute__((visibility("default"))) const mgh::Parameter* const    \
-        mgh_parameters = mgh::Entry<&__VA_ARGS__>::parameters;                       \
-    extern "C" __attribute__((visibility("default"))) const int mgh_count =          \
-        mgh::Entry<&__VA_ARGS__>::count;                                             \
-    extern "C" __attribute__((visibility("default"))) void mgh_run_threads(const char* a) { \
-        mgh::Entry<&__VA_ARGS__>::run(a);                                            \
+// What Python finds in the library: kernels and variables by number.
+#define MGH_VISIBLE extern "C" __attribute__((visibility("default")))
+#define MGH_KERNEL(number, ...)                                                          \
+    MGH_VISIBLE const mgh::Parameter* const mgh_parameters_##number =                    \
+        mgh::Entry<&__VA_ARGS__>::parameters;                                            \
+    MGH_VISIBLE const int mgh_count_##number = mgh::Entry<&__VA_ARGS__>::count;          \
+    MGH_VISIBLE void mgh_run_threads_##number(const char* a) {                           \
+        mgh::Entry<&__VA_ARGS__>::run(a);                                                \
     }
+#define MGH_GLOBAL(number, ...) \
+    MGH_VISIBLE const mgh::Global mgh_global_##number = {(void*)&__VA_ARGS__, sizeof(__VA_ARGS__)};

@@ -13,19 +13,17 @@ inline void new_in_block(void* variable, size_t bytes, uint64_t* epoch) {
 
 inline void* dynamic_shared() { return self()->worker->dynamic; }
 
-// `extern __shared__ T name[];` outside of functions: a pointer, set when a block begins.
-struct DynamicShared {
-    void (*set)(void*);
-    DynamicShared* next;
-    static inline DynamicShared* all;
+// What is done for file-scope shared variables when a block begins (each fiber asks for it).
+struct AtBlockStart {
+    void (*act)();
+    AtBlockStart* next;
+    static inline AtBlockStart* all;
 
-    explicit DynamicShared(void (*set)(void*)) : set(set), next(all) { all = this; }
+    explicit AtBlockStart(void (*act)()) : act(act), next(all) { all = this; }
 };
 
 inline void begin_block() {
-    for (DynamicShared* each = DynamicShared::all; each; each = each->next) {
-        each->set(dynamic_shared());
-    }
+    for (AtBlockStart* each = AtBlockStart::all; each; each = each->next) each->act();
 }
 
 }  // namespace mgh
@@ -36,6 +34,8 @@ inline void begin_block() {
         mgh::new_in_block((void*)&name, sizeof(name), &mgh_epoch);      \
     }
 
+#define MGH_FILE_SHARED(name) static mgh::AtBlockStart mgh_start_##name([] { MGH_SHARED(name) });
+
 #define MGH_DYNAMIC_SHARED(name, ...)          \
     static thread_local __VA_ARGS__* name;     \
-    static mgh::DynamicShared mgh_set_##name([](void* start) { name = (__VA_ARGS__*)start; })
+    static mgh::AtBlockStart mgh_start_##name([] { name = (__VA_ARGS__*)mgh::dynamic_shared(); })

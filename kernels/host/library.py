@@ -1,0 +1,223 @@
+"""CUDA C compiled for the CPU: a shared library of kernels and variables, and their launches."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from ..simt import pool
+from ..simt.errors import CompileError, KernelError, LaunchError
+from ..simt.limits import launch_dimensions
+from . import compiler, source
+from .arguments import Packer, Parameter
+
+_LIMIT_DYNAMIC_SHARED = 227 * 1024  # what an H100 lets a block have
+_PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
+_TOO_MUCH_SHARED = 2
+# Not -ffast-math: with it g++ links what flushes subnormals to zero in all of the process.
+_FAST_MATH = ["-fassociative-math", "-freciprocal-math", "-fno-signed-zeros"]
+_PASSED_ON = re.compile(r"-(?:D|I|U|std=|include).*")
+_FOR_A_GPU = re.compile(
+    r"(?:-arch|--gpu-architecture|-lineinfo|--generate-line-info|-maxrregcount|--maxrregcount"
+    r"|-G|--device-debug|-default-device|--ptxas-options|-Xptxas|-restrict|--restrict|--fmad"
+    r"|-fmad|-ftz|--ftz|-prec-|--prec-|--extra-device-vectorization|-dlto|-rdc|-w).*"
+)
+
+
+class _Launch(ctypes.Structure):
+    """Mirrors Launch in runtime/runtime.cpp."""
+
+    _fields_ = (
+        ("run_threads", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("reversed", ctypes.c_uint),
+    )
+
+
+class _Report(ctypes.Structure):
+    """Mirrors Report in runtime/report.h."""
+
+    _fields_ = (
+        ("status", ctypes.c_int),
+        ("message", ctypes.c_char * 2000),
+        ("length", ctypes.c_size_t),
+    )
+
+
+class _Global(ctypes.Structure):
+    """Mirrors mgh::Global in include/minigrad/entry.h."""
+
+    _fields_ = (("address", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
+
+
+class Library:
+    """The kernels `names` and all `variables` of a source, compiled or from the cache."""
+
+    def __init__(
+        self,
+        code: str,
+        names: tuple[str, ...],
+        variables: tuple[str, ...],
+        options: tuple[str, ...],
+    ) -> None:
+        self.names, self.variables = names, variables
+        self.parameters = [parameters(code, name) for name in names]
+        self.loaded = _load(code, names, variables, options)
+        self.kernels: dict[str, Compiled] = {}
+
+    def kernel(self, name: str) -> Compiled:
+        if name not in self.kernels:
+            number = self.names.index(name)
+            self.kernels[name] = Compiled(self.loaded, number, name, self.parameters[number])
+        return self.kernels[name]
+
+    def variable(self, name: str) -> np.ndarray:
+        """The bytes of a variable, to read and to write."""
+        number = self.variables.index(name)
+        found = _Global.in_dll(self.loaded, f"mgh_global_{number}")
+        return np.ctypeslib.as_array((ctypes.c_uint8 * found.bytes).from_address(found.address))
+
+
+class Compiled:
+    """A kernel in a shared library, and its launches."""
+
+    def __init__(self, library: ctypes.CDLL, number: int, name: str, texts: list[str]) -> None:
+        self.name = name
+        count = ctypes.c_int.in_dll(library, f"mgh_count_{number}").value
+        parameters = ctypes.POINTER(Parameter).in_dll(library, f"mgh_parameters_{number}")
+        described = parameters[:count]
+        names = [source.parameter_name(text, index) for index, text in enumerate(texts)]
+        if len(names) != count:  # a macro in the parameter list
+            names = [f"parameter {index + 1}" for index in range(count)]
+        self.pack = Packer(name, described, names)
+        function = getattr(library, f"mgh_run_threads_{number}")
+        self.run_threads = ctypes.cast(function, ctypes.c_void_p).value
+        self.runtime = compiler.runtime()
+        self.configurations: dict[Any, tuple[_Launch, int]] = {}
+        self.seconds_a_block = 0.0
+
+    def __call__(self, grid: Any, block: Any, args: tuple, shared_mem: int) -> None:
+        order = os.environ.get("MINIGRAD_THREAD_ORDER", "forward")
+        try:
+            launch, blocks = self.configurations[grid, block, shared_mem, order]
+        except (KeyError, TypeError):  # TypeError: lists
+            launch, blocks = self._configure(grid, block, shared_mem, order)
+        packed = self.pack(args)
+        threads = 1 if blocks == 1 else pool.get_num_threads()
+        if threads > 1 and self.seconds_a_block * blocks < _PARALLEL_SECONDS:
+            threads = 1
+        start = time.perf_counter()
+        if threads == 1:
+            self._run(launch, packed, 0, blocks)
+        else:
+            pool.run(lambda a, b: self._run(launch, packed, a, b), blocks, threads)
+        self.seconds_a_block = (time.perf_counter() - start) * threads / blocks
+
+    def _run(self, launch: _Launch, packed: bytes, first: int, last: int) -> int:
+        """Blocks `first` to `last` on this OS thread; 0. Raises what went wrong."""
+        report = _Report()
+        status = self.runtime.mgh_launch(
+            ctypes.addressof(launch), packed, first, last, ctypes.addressof(report)
+        )
+        if self.runtime.mgh_output_size():
+            self._print()
+        if status:
+            kind = LaunchError if status == _TOO_MUCH_SHARED else KernelError
+            raise kind(f"{self.name}: {report.message.decode(errors='replace')}")
+        return 0
+
+    def _print(self) -> None:
+        """Hand on what the kernel printed."""
+        full = ctypes.c_int()
+        room = self.runtime.mgh_output_size()
+        text = ctypes.create_string_buffer(room)
+        size = self.runtime.mgh_take_output(text, ctypes.c_size_t(room), ctypes.byref(full))
+        sys.stdout.write(text.raw[:size].decode(errors="replace"))
+        if full.value:
+            sys.stdout.write("\n(printf: the rest did not fit into the buffer)\n")
+
+    def _configure(self, grid: Any, block: Any, shared_mem: int, order: str) -> tuple[_Launch, int]:
+        """Check a launch's dimensions as the hardware would."""
+        name = self.name
+        blocks, sizes = launch_dimensions(name, grid, block)
+        if not isinstance(shared_mem, int | np.integer) or not (
+            0 <= shared_mem <= _LIMIT_DYNAMIC_SHARED
+        ):
+            raise LaunchError(
+                f"{name}: shared_mem is {shared_mem!r}; a block has from 0 to"
+                f" {_LIMIT_DYNAMIC_SHARED} bytes of dynamic shared memory"
+            )
+        if order not in ("forward", "reversed"):
+            raise LaunchError(f"MINIGRAD_THREAD_ORDER is 'forward' or 'reversed', not {order!r}")
+        launch = _Launch(
+            self.run_threads,
+            (ctypes.c_uint * 3)(*blocks),
+            (ctypes.c_uint * 3)(*sizes),
+            int(shared_mem),
+            order == "reversed",
+        )
+        total = blocks[0] * blocks[1] * blocks[2]
+        if isinstance(grid, tuple) and isinstance(block, tuple):
+            if len(self.configurations) > 1000:
+                self.configurations.clear()
+            self.configurations[grid, block, shared_mem, order] = launch, total
+        return launch, total
+
+
+def parameters(code: str, name: str) -> list[str]:
+    """The parameters of a kernel as written. Raises CompileError where there is no such kernel."""
+    found = source.kernels(code)
+    plain = re.sub(r"<.*", "", name).rpartition("::")[2].strip()
+    if plain not in found and re.search(r"#\s*define\b[^\n]*(\\\n[^\n]*)*__global__", code):
+        return []  # a macro writes kernels: the compiler will know
+    if plain not in found:
+        listed = f"it defines {', '.join(found)}" if found else "it defines no __global__ function"
+        raise CompileError(f"the source has no kernel {plain!r}; {listed}")
+    return found[plain]
+
+
+def _options(options: tuple[str, ...]) -> tuple[str, ...]:
+    """NVRTC's options as the host's compiler has them."""
+    taken = []
+    for option in options:
+        if option in ("--use_fast_math", "-use_fast_math"):
+            taken += _FAST_MATH
+        elif _PASSED_ON.fullmatch(option):
+            taken.append(option)
+        elif option.startswith(("--std=", "--define-macro=", "--include-path=")):
+            short = {"--std": "-std=", "--define-macro": "-D", "--include-path": "-I"}
+            key, _, value = option.partition("=")
+            taken.append(short[key] + value)
+        elif not _FOR_A_GPU.fullmatch(option):
+            raise CompileError(f"option {option!r} is not one that kernels on the CPU know")
+    return tuple(o for o in taken if o not in ("-std=c++11", "-std=c++14"))  # the shim wants 17
+
+
+def _load(
+    code: str, names: tuple[str, ...], variables: tuple[str, ...], options: tuple[str, ...]
+) -> ctypes.CDLL:
+    """The library with the kernels `names`, compiled if it is not in the cache."""
+    compiler.runtime()
+    gnu = compiler.is_gnu(compiler.find_compiler())
+    stem = re.sub(r"\W+", "_", names[0] if len(names) == 1 else "module").strip("_")
+    exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(names)]
+    exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
+    unit = (
+        '#include "minigrad/prelude.h"\n'
+        f'#line 1 "{stem}.cu"\n{source.rewrite(code, gnu)}\n'
+        f'#line 1 "the launch of {stem}"\n' + "\n".join(exports) + "\n"
+    )
+    flags = ("-fvisibility=hidden", *_options(options))
+    try:
+        path = compiler.library(unit, flags, ((f"{stem}.cu", code),))
+    except CompileError as error:
+        raise CompileError(f"{stem} does not compile:\n{error}") from None
+    return ctypes.CDLL(str(path))
