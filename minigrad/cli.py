@@ -1,4 +1,4 @@
-"""The command `minigrad`: `train`, `doctor`, `catalog` and `bench`, each in `minigrad/commands`."""
+"""The command `minigrad`: `train`, `doctor`, `gpus`, ..., each a module of `minigrad/commands`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 
 import minigrad
-from minigrad.commands import CommandError, bench, catalog, doctor, train
+from minigrad.commands import CommandError, bench, catalog, doctor, gpus, train
 
-COMMANDS = {"train": train, "doctor": doctor, "catalog": catalog, "bench": bench}
+COMMANDS = {"train": train, "doctor": doctor, "catalog": catalog, "bench": bench, "gpus": gpus}
 
 
 class _Parser(argparse.ArgumentParser):

@@ -13,6 +13,7 @@ __all__ = ["Occupancy", "occupancy", "occupancy_picture"]
 _LAZY = {
     "compiled": "compiler",
     "counting": "costs",
+    "GPU": "gpus",
     "GPUS": "gpus",
     "gpu": "gpus",
     "Picture": "picture",

@@ -1,4 +1,4 @@
-"""The two networks that `minigrad train` and the benchmarks train.
+"""The networks that `minigrad train` and the benchmarks train, and VGG16 for `minigrad gpus`.
 
 Each takes the module `nn` that builds it, so that a benchmark can make the same network of
 `torch.nn`; nothing here imports one.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-MODELS = ("cnn", "mlp")
+MODELS = ("cnn", "mlp")  # those that `minigrad train` offers
 
 
 def cnn(nn: ModuleType, channels: int, height: int, width: int, classes: int = 10):
@@ -45,8 +45,23 @@ def mlp(nn: ModuleType, channels: int, height: int, width: int, classes: int = 1
     )
 
 
+def vgg16(nn: ModuleType, channels: int, height: int, width: int, classes: int = 1000):
+    """VGG16 (K. Simonyan, A. Zisserman, 2014, configuration D): 13 3x3 convolutions, 3 linear
+    layers. Input (N, channels, height, width), 224 x 224 in the paper, output (N, classes)."""
+    layers = []
+    for size, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(count):
+            layers += [nn.Conv2d(channels, size, 3, padding=1), nn.ReLU()]
+            channels = size
+        layers.append(nn.MaxPool2d(2))
+    layers += [nn.Flatten(), nn.Linear(512 * (height // 32) * (width // 32), 4096)]
+    layers += [nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout()]
+    return nn.Sequential(*layers, nn.Linear(4096, classes))
+
+
 def build(name: str, nn: ModuleType, shape: tuple[int, int, int], classes: int = 10):
-    """The network `name` ("cnn" or "mlp") for images of `shape` (channels, height, width)."""
-    if name not in MODELS:
-        raise ValueError(f"model: expected one of {list(MODELS)}, got {name!r}")
-    return {"cnn": cnn, "mlp": mlp}[name](nn, *shape, classes)
+    """The network `name` for images of `shape` (channels, height, width)."""
+    makers = {"cnn": cnn, "mlp": mlp, "vgg16": vgg16}
+    if name not in makers:
+        raise ValueError(f"model: expected one of {list(makers)}, got {name!r}")
+    return makers[name](nn, *shape, classes)

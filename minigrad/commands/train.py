@@ -33,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--dataset", choices=DATASETS, default="digits", help="default: digits, which ships here")
     add("--model", choices=models.MODELS, default="cnn", help="default: cnn")
-    add("--epochs", type=_positive(int), help="default: 12 on digits, else 3")
-    add("--batch-size", type=_positive(int), help="default: 32 on digits, else 128")
+    add("--epochs", type=positive(int), help="default: 12 on digits, else 3")
+    add("--batch-size", type=positive(int), help="default: 32 on digits, else 128")
     add("--optimizer", choices=LEARNING_RATES, default="adam", help="default: adam")
-    add("--lr", type=_positive(float), help="default: 0.001, for sgd 0.05 (momentum 0.9)")
+    add("--lr", type=positive(float), help="default: 0.001, for sgd 0.05 (momentum 0.9)")
     add("--device", help="cpu or cuda; default: cuda where there is one")
     add("--backend", help="which dialect of kernels runs; default: numba")
     add("--seed", type=_seed, default=0, help="default: 0; the same seed gives the same result")
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--save", metavar="FILE", help="save the trained network (see minigrad.load)")
 
 
-def _positive(kind: type):
+def positive(kind: type):
     def parse(text: str):
         try:
             value = kind(text)
