@@ -13,12 +13,15 @@ from . import source
 from .library import Compiled, Library, parameters
 
 
-def raw_kernel(code: str, name: str, options: tuple[str, ...] = ()) -> RawKernel:
+def raw_kernel(
+    code: str, name: str, options: tuple[str, ...] = (), *, enable_cooperative_groups: bool = False
+) -> RawKernel:
     """The kernel `name` of the CUDA C source `code`, launched as `k(grid, block, args)`.
 
     `name` may name an instance of a template (`"scale<float, 4>"`) or a kernel in a namespace.
     `options` are NVRTC's (`-DN=4`, `-Ifolder`, `--use_fast_math`). With NumPy arrays the source is
     compiled by the machine's C++ compiler and runs on the CPU; with CuPy arrays on their GPU.
+    `enable_cooperative_groups` lets `this_grid().sync()` work: all blocks run at once.
     Nothing is compiled before the first launch (or `compile()`). On the CPU the threads of a block
     take turns from the first on; MINIGRAD_THREAD_ORDER=reversed starts with the last, which shows
     many a missing barrier. What a shuffle reads from a lane that is not there, and shared memory
@@ -28,11 +31,16 @@ def raw_kernel(code: str, name: str, options: tuple[str, ...] = ()) -> RawKernel
                        "twice")
         k((1,), (32,), (np.ones(32, np.float32),))
     """
-    return RawModule(code, options, (name,)).get_function(name)
+    module = RawModule(code, options, (name,), cooperative=enable_cooperative_groups)
+    return module.get_function(name)
 
 
 def raw_module(
-    code: str, options: tuple[str, ...] = (), name_expressions: tuple[str, ...] = ()
+    code: str,
+    options: tuple[str, ...] = (),
+    name_expressions: tuple[str, ...] = (),
+    *,
+    enable_cooperative_groups: bool = False,
 ) -> RawModule:
     """The kernels of a CUDA C source that share its variables, like `cupy.RawModule`.
 
@@ -45,7 +53,8 @@ def raw_module(
         m.get_function("k")((1,), (1,), (x,))
     """
     plain = tuple(n for n in source.plain_kernels(code) if n not in name_expressions)
-    return RawModule(code, options, (*name_expressions, *plain), tuple(source.variables(code)))
+    names, variables = (*name_expressions, *plain), tuple(source.variables(code))
+    return RawModule(code, options, names, variables, cooperative=enable_cooperative_groups)
 
 
 class RawModule:
@@ -57,10 +66,11 @@ class RawModule:
         options: tuple[str, ...],
         names: tuple[str, ...],
         variables: tuple[str, ...] = (),
+        cooperative: bool = False,
     ) -> None:
         if isinstance(options, str):
             raise TypeError(f"options is a tuple of strings, not the string {options!r}")
-        self.code, self.options = code, tuple(options)
+        self.code, self.options, self.cooperative = code, tuple(options), cooperative
         self._names, self._variables = names, variables
         self._lock = threading.Lock()
         self._on_cpu: Library | None = None
@@ -110,6 +120,7 @@ class RawModule:
                     code=self.code,
                     options=(*standard, *self.options),
                     name_expressions=self._names,
+                    enable_cooperative_groups=self.cooperative,
                 )
             return self._on_gpu
 
@@ -148,7 +159,7 @@ class RawKernel:
         compiled = self._on_cpu
         if compiled is None:
             compiled = self._on_cpu = self.module.on_cpu().kernel(self.name)
-        compiled(grid, block, args, shared_mem)
+        compiled(grid, block, args, shared_mem, self.module.cooperative)
 
     def compile(self) -> None:
         """Compile for the CPU now. Raises CompileError with the compiler's messages."""

@@ -18,6 +18,7 @@ from . import compiler, source
 from .arguments import Packer, Parameter
 
 _LIMIT_DYNAMIC_SHARED = 227 * 1024  # what an H100 lets a block have
+_LIMIT_COOPERATIVE = 16384  # threads: each has two of the 65530 mappings that Linux lets us have
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
 _TOO_MUCH_SHARED = 2
 # Not -ffast-math: with it g++ links what flushes subnormals to zero in all of the process.
@@ -39,6 +40,7 @@ class _Launch(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("shared", ctypes.c_uint),
         ("reversed", ctypes.c_uint),
+        ("cooperative", ctypes.c_uint),
     )
 
 
@@ -104,14 +106,16 @@ class Compiled:
         self.configurations: dict[Any, tuple[_Launch, int]] = {}
         self.seconds_a_block = 0.0
 
-    def __call__(self, grid: Any, block: Any, args: tuple, shared_mem: int) -> None:
+    def __call__(
+        self, grid: Any, block: Any, args: tuple, shared_mem: int, cooperative: bool = False
+    ) -> None:
         order = os.environ.get("MINIGRAD_THREAD_ORDER", "forward")
         try:
-            launch, blocks = self.configurations[grid, block, shared_mem, order]
+            launch, blocks = self.configurations[grid, block, shared_mem, order, cooperative]
         except (KeyError, TypeError):  # TypeError: lists
-            launch, blocks = self._configure(grid, block, shared_mem, order)
+            launch, blocks = self._configure(grid, block, shared_mem, order, cooperative)
         packed = self.pack(args)
-        threads = 1 if blocks == 1 else pool.get_num_threads()
+        threads = 1 if blocks == 1 or cooperative else pool.get_num_threads()
         if threads > 1 and self.seconds_a_block * blocks < _PARALLEL_SECONDS:
             threads = 1
         start = time.perf_counter()
@@ -144,7 +148,9 @@ class Compiled:
         if full.value:
             sys.stdout.write("\n(printf: the rest did not fit into the buffer)\n")
 
-    def _configure(self, grid: Any, block: Any, shared_mem: int, order: str) -> tuple[_Launch, int]:
+    def _configure(
+        self, grid: Any, block: Any, shared_mem: int, order: str, cooperative: bool
+    ) -> tuple[_Launch, int]:
         """Check a launch's dimensions as the hardware would."""
         name = self.name
         blocks, sizes = launch_dimensions(name, grid, block)
@@ -163,12 +169,19 @@ class Compiled:
             (ctypes.c_uint * 3)(*sizes),
             int(shared_mem),
             order == "reversed",
+            cooperative,
         )
         total = blocks[0] * blocks[1] * blocks[2]
+        threads = total * sizes[0] * sizes[1] * sizes[2]
+        if cooperative and threads > _LIMIT_COOPERATIVE:
+            raise LaunchError(
+                f"{name}: a cooperative launch of {threads} threads; on the CPU at most"
+                f" {_LIMIT_COOPERATIVE} run at once"
+            )
         if isinstance(grid, tuple) and isinstance(block, tuple):
             if len(self.configurations) > 1000:
                 self.configurations.clear()
-            self.configurations[grid, block, shared_mem, order] = launch, total
+            self.configurations[grid, block, shared_mem, order, cooperative] = launch, total
         return launch, total
 
 

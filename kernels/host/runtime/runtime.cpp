@@ -1,6 +1,7 @@
 // The runtime that kernels compiled for the CPU share: fibers, barriers, warps, launches.
 #include "barriers.h"
 #include "faults.h"
+#include "grid.h"
 #include "warps.h"
 
 #include <sched.h>
@@ -37,17 +38,6 @@ extern "C" void mgh_yield(bool fruitless) {
     } else {
         sched_yield();  // what it waits for may be the affair of another block
     }
-}
-
-extern "C" void mgh_new_shared(Worker* worker, void* variable, size_t bytes) {
-    memset(variable, 0xff, bytes);
-    worker->static_shared += bytes;
-    if (worker->static_shared <= 48 << 10) return;
-    Runner* w = current;
-    w->report->status = TOO_MUCH_SHARED;
-    say(w->report, "%u bytes or more of static shared memory; a block may have %d (more only as"
-        " dynamic shared memory, extern __shared__)", worker->static_shared, 48 << 10);
-    give_up(w);
 }
 
 extern "C" void mgh_trap(const char* what, const char* detail, int line) {
@@ -98,24 +88,31 @@ void set_order(Runner* w, dim3 block, bool reversed) {
     w->starts_reversed = reversed;
 }
 
-void run_block(Runner* w) {
+void begin(Runner* w) {
+    static thread_local uint64_t blocks;
+    w->epoch = ++blocks;
     w->started = 0;
     w->live = w->threads;
     w->waiting = 0;
     w->static_shared = 0;
+    w->variable_count = 0;
+    w->at_grid = 0;
     w->vain = 0;
-    ++w->epoch;
     for (unsigned i = 0; i * LANES < w->threads; ++i) {
         unsigned lanes = w->threads - i * LANES;
         w->warp[i].live = lanes >= LANES ? ~0u : (1u << lanes) - 1;
         w->warp[i].slots = 0;
     }
+    forget_copies(w);
     if (w->dynamic_shared) memset(w->dynamic, 0xff, w->dynamic_end - w->dynamic);
+}
+
+void run_block(Runner* w) {
+    begin(w);
     Fiber* fiber = take_fiber(w);
     if (!fiber) {
         w->report->status = FAILED;
-        say(w->report, "no memory for the stacks of threads");
-        return;
+        return say(w->report, "no memory for the stacks of threads");
     }
     mgh_switch(&w->main_sp, fiber->sp);
 }
@@ -134,39 +131,76 @@ void start_afresh(Runner* w) {
 
 }  // namespace
 
-// What Python gives for a launch. Mirrored by kernels/host/launch.py.
+// What Python gives for a launch. Mirrored by kernels/host/library.py.
 struct Launch {
     void (*run_threads)(const char*);
     unsigned grid[3], block[3];
-    unsigned shared, reversed;
+    unsigned shared, reversed, cooperative;
 };
+
+namespace {
+
+thread_local Runner** runners;  // this OS thread's: one, or one for each block of a cooperative launch
+thread_local uint64_t runner_count;
+
+bool have_runners(uint64_t count) {
+    if (count <= runner_count) return true;
+    Runner** more = (Runner**)realloc(runners, count * sizeof(Runner*));
+    if (!more) return false;
+    runners = more;
+    while (runner_count < count) {
+        Runner* w = new_runner();
+        if (!w) return false;
+        runners[runner_count++] = w;
+    }
+    return true;
+}
+
+void prepare(Runner* w, const Launch* launch, const char* arguments, Report* report) {
+    w->report = report;
+    w->run_threads = launch->run_threads;
+    w->arguments = arguments;
+    w->cooperative = launch->cooperative;
+    w->grid_dim = dim3(launch->grid[0], launch->grid[1], launch->grid[2]);
+    w->dynamic_shared = launch->shared;
+    w->dynamic = w->dynamic_end - (launch->shared + 127) / 128 * 128;
+    set_order(w, dim3(launch->block[0], launch->block[1], launch->block[2]), launch->reversed);
+}
+
+void set_block(Runner* w, uint64_t number) {
+    uint64_t x = w->grid_dim.x, y = w->grid_dim.y;
+    w->block = {(unsigned)(number % x), (unsigned)(number / x % y), (unsigned)(number / x / y)};
+}
+
+}  // namespace
 
 // Runs the blocks from `first` to `last` (not included) on this OS thread; 0, or a Status.
 extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t first,
                           uint64_t last, Report* report) {
     report->status = FINE;
     report->length = 0;
-    Runner* w = current;
-    if (!w && !(w = current = new_runner())) {
+    uint64_t count = launch->cooperative ? last : 1;
+    if (!have_runners(count)) {
         say(report, "no memory for running kernels");
         return report->status = FAILED;
     }
     watch_faults();
-    w->report = report;
-    w->run_threads = launch->run_threads;
-    w->arguments = arguments;
-    w->grid_dim = dim3(launch->grid[0], launch->grid[1], launch->grid[2]);
-    w->dynamic_shared = launch->shared;
-    w->dynamic = w->dynamic_end - (launch->shared + 127) / 128 * 128;
-    set_order(w, dim3(launch->block[0], launch->block[1], launch->block[2]), launch->reversed);
-    uint64_t x = w->grid_dim.x, y = w->grid_dim.y, blocks = x * y * w->grid_dim.z;
-    w->running = true;
-    for (uint64_t i = first; i < last && report->status == FINE; ++i) {
-        uint64_t b = launch->reversed ? blocks - 1 - i : i;
-        w->block = {(unsigned)(b % x), (unsigned)(b / x % y), (unsigned)(b / x / y)};
-        run_block(w);
+    for (uint64_t i = 0; i < count; ++i) prepare(runners[i], launch, arguments, report);
+    Runner* w = current = runners[0];
+    uint64_t blocks = (uint64_t)w->grid_dim.x * w->grid_dim.y * w->grid_dim.z;
+    if (launch->cooperative) {
+        for (uint64_t i = 0; i < count; ++i) set_block(runners[i], i), begin(runners[i]);
+        run_together(runners, count, launch->reversed);
+    } else {
+        w->running = true;
+        for (uint64_t i = first; i < last && report->status == FINE; ++i) {
+            set_block(w, launch->reversed ? blocks - 1 - i : i);
+            run_block(w);
+        }
     }
-    w->running = false;
-    if (report->status != FINE) start_afresh(w);
+    for (uint64_t i = 0; i < count; ++i) {
+        runners[i]->running = false;
+        if (report->status != FINE) start_afresh(current = runners[i]);
+    }
     return report->status;
 }

@@ -20,6 +20,23 @@ constexpr size_t DYNAMIC_LIMIT = 227 << 10;
 #define MGH_SPIN_LIMIT (1 << 24)
 #endif
 
+struct Variable {  // in static shared memory
+    void* address;
+    size_t bytes;
+    uint64_t* epoch;
+};
+constexpr unsigned MAX_VARIABLES = 256;
+
+struct Copy {  // one that has been begun; `present` bytes of its source are read, zeros follow
+    void* to;
+    const void* from;
+    unsigned bytes, present, group;
+};
+struct Pending {  // the copies of a thread, in order
+    Copy* copies;
+    unsigned count, room, committed;
+};
+
 struct Runner : Worker {  // a Worker with what only the runtime uses
     Fiber* queues[3][MAX_THREADS];
     Fiber* fibers[MAX_THREADS + 1];
@@ -36,6 +53,15 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     size_t page;
     uint64_t vain;
     bool running;
+    Variable variables[MAX_VARIABLES];
+    unsigned variable_count;
+    Pending pending[MAX_THREADS];
+    bool copies;  // whether a thread of the block has copied asynchronously
+    bool cooperative;
+    unsigned at_grid;     // how many wait at the grid's barrier, and where
+    int grid_line;
+    Fiber* grid[MAX_THREADS];
+    unsigned char* saved;  // this block's shared variables while another block runs
 };
 
 // This OS thread's. Asked here rather than of the fiber, whose address hangs on the stack pointer:
@@ -117,6 +143,7 @@ void run_others(Fiber* fiber) {
             idle(w);
             next = pop(w->ready);
             if (next == fiber) return;
+            if (!next) return mgh_switch(&fiber->sp, w->main_sp);  // to the grid's other blocks
         } else if (!(next = take_fiber(w))) {
             w->report->status = FAILED;
             say(w->report, "no memory for the stacks of %u threads", w->threads);

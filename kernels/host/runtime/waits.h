@@ -2,12 +2,13 @@
 #pragma once
 
 #include "scheduler.h"
+#include "../include/minigrad/warp.h"
 
 namespace {
 
-enum Wait { AT_BARRIER = 100, AT_ACTIVEMASK };
+enum Wait { AT_BARRIER = 100, AT_ACTIVEMASK, AT_GRID };
 
-const char* name_of(int op) {
+const char* name_of(const Fiber* fiber, int op) {
     static const char* const warp_ops[] = {
         "__syncwarp",       "__shfl_sync",       "__ballot_sync",     "__any_sync",
         "__all_sync",       "__match_any_sync",  "__match_all_sync",  "__reduce_add_sync",
@@ -15,6 +16,8 @@ const char* name_of(int op) {
         "__reduce_and_sync", "__reduce_or_sync",  "__reduce_xor_sync"};
     if (op == AT_BARRIER) return "__syncthreads";
     if (op == AT_ACTIVEMASK) return "__activemask";
+    if (op == AT_GRID) return "this_grid().sync()";
+    if (op == COLLECTIVE) return fiber->what;
     return warp_ops[op];
 }
 
@@ -37,7 +40,7 @@ const char* name_of(int op) {
         if (seen) continue;
         if (++places > 6) break;
         say(report, "%s%u thread%s at %s on line %d", places > 1 ? ", " : "", count,
-            count == 1 ? " waits" : "s wait", name_of(first->op), first->line);
+            count == 1 ? " waits" : "s wait", name_of(first, first->op), first->line);
         if (first->op < AT_BARRIER) say(report, " with mask 0x%08x", first->mask);
         say(report, " (first: thread (%u, %u, %u))", first->thread.x, first->thread.y,
             first->thread.z);
@@ -62,7 +65,10 @@ const char* name_of(int op) {
 // Answers __activemask() as if the lanes of a warp ran in step: the lanes at the same line.
 void idle(Runner* w) {
     Queue& active = w->active;
-    if (active.first == active.last) deadlock(w);
+    if (active.first == active.last) {
+        if (w->at_grid && w->at_grid == w->live) return;
+        deadlock(w);
+    }
     int line[MAX_THREADS / LANES] = {};
     unsigned mask[MAX_THREADS / LANES] = {};
     for (unsigned i = active.first; i != active.last; ++i) {

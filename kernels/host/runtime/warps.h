@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "waits.h"
-#include "../include/minigrad/warp.h"
 
 namespace {
 
@@ -30,8 +29,8 @@ void for_lanes(unsigned lanes, Function function) {
     for (; lanes; lanes &= lanes - 1) function(__builtin_ctz(lanes));
 }
 
-void compute(const Warp& warp, int op, unsigned lanes) {
-    uint64_t value[LANES], all = 0;
+void compute(const Warp& warp, int op, Collective function, unsigned lanes) {
+    uint64_t value[LANES] = {}, all = 0;
     for_lanes(lanes, [&](int i) { value[i] = warp.lane[i]->value; });
     int first = __builtin_ctz(lanes);
     auto same_as = [&](int lane) {
@@ -41,6 +40,7 @@ void compute(const Warp& warp, int op, unsigned lanes) {
     };
     switch (op) {
         case SYNCWARP: return;
+        case COLLECTIVE: return function((void* const*)value, lanes);
         case SHUFFLE:
             for_lanes(lanes, [&](int i) {
                 int source = warp.lane[i]->argument;
@@ -65,7 +65,7 @@ void compute(const Warp& warp, int op, unsigned lanes) {
 // All lanes of the slot are there: they get their results and are ready, but for `running`.
 void finish(Runner* w, Warp& warp, unsigned slot, Fiber* running) {
     unsigned lanes = warp.slot[slot].arrived;
-    compute(warp, warp.slot[slot].op, lanes);
+    compute(warp, warp.slot[slot].op, warp.slot[slot].compute, lanes);
     warp.slot[slot] = warp.slot[--warp.slots];
     for_lanes(lanes, [&](int i) {
         if (warp.lane[i] != running) make_ready(w, warp.lane[i]);
@@ -81,15 +81,13 @@ void finish(Runner* w, Warp& warp, unsigned slot, Fiber* running) {
     give_up(current);
 }
 
-}  // namespace
-
-extern "C" uint64_t mgh_warp(int op, unsigned mask, uint64_t value, int argument, int line) {
-    Fiber* fiber = self();
+inline uint64_t meet(Fiber* fiber, int op, unsigned mask, uint64_t value, int argument, int line,
+                     Collective function) {
     Runner* w = current;
     Warp& warp = w->warp[fiber->linear / LANES];
     unsigned bit = 1u << fiber->linear % LANES;
     if (__builtin_expect(!(mask & bit), 0)) {
-        wrong_lanes(fiber, name_of(op), line, "is not in the mask that it gives");
+        wrong_lanes(fiber, name_of(fiber, op), line, "is not in the mask that it gives");
     }
     fiber->value = value;
     fiber->argument = argument;
@@ -97,16 +95,30 @@ extern "C" uint64_t mgh_warp(int op, unsigned mask, uint64_t value, int argument
     warp.lane[fiber->linear % LANES] = fiber;
     unsigned s = 0;
     while (s < warp.slots && warp.slot[s].mask != mask) ++s;
-    if (s == warp.slots) warp.slot[warp.slots++] = {mask, 0, op, line};
+    if (s == warp.slots) warp.slot[warp.slots++] = {mask, 0, op, line, function};
     Slot& slot = warp.slot[s];
-    if (__builtin_expect(slot.op != op, 0)) {
-        wrong_lanes(fiber, name_of(op), line,
+    if (__builtin_expect(slot.op != op || slot.compute != function, 0)) {
+        wrong_lanes(fiber, name_of(fiber, op), line,
                     "meets lanes of its warp that are at another operation with the same mask");
     }
     slot.arrived |= bit;
     if (slot.arrived == (mask & warp.live)) finish(w, warp, s, fiber);
     else ++w->waiting, wait(fiber, op, line);
     return fiber->value;
+}
+
+}  // namespace
+
+extern "C" uint64_t mgh_warp(int op, unsigned mask, uint64_t value, int argument, int line) {
+    return meet(self(), op, mask, value, argument, line, nullptr);
+}
+
+// The last lane of the mask to arrive runs `compute` on what all brought.
+extern "C" void mgh_collective(unsigned mask, void* operand, Collective compute, const char* what,
+                               int line) {
+    Fiber* fiber = self();
+    fiber->what = what;
+    meet(fiber, COLLECTIVE, mask, (uint64_t)operand, 0, line, compute);
 }
 
 extern "C" unsigned mgh_activemask(int line) {

@@ -7,11 +7,21 @@ inline void new_in_block(void* variable, size_t bytes, uint64_t* epoch) {
     Worker* worker = self()->worker;
     if (*epoch != worker->epoch) {
         *epoch = worker->epoch;
-        mgh_new_shared(worker, variable, bytes);
+        mgh_new_shared(worker, variable, bytes, epoch);
     }
 }
 
 inline void* dynamic_shared() { return self()->worker->dynamic; }
+
+// Sets a pointer to dynamic shared memory when a block begins.
+template <class T>
+void point_to_dynamic(T** pointer, uint64_t* epoch) {
+    Worker* worker = self()->worker;
+    if (*epoch == worker->epoch) return;
+    *epoch = worker->epoch;
+    *pointer = (T*)worker->dynamic;
+    mgh_keep(worker, pointer, sizeof *pointer, epoch);
+}
 
 // What is done for file-scope shared variables when a block begins (each fiber asks for it).
 struct AtBlockStart {
@@ -38,4 +48,7 @@ inline void begin_block() {
 
 #define MGH_DYNAMIC_SHARED(name, ...)          \
     static thread_local __VA_ARGS__* name;     \
-    static mgh::AtBlockStart mgh_start_##name([] { name = (__VA_ARGS__*)mgh::dynamic_shared(); })
+    static thread_local uint64_t mgh_epoch_##name; \
+    static mgh::AtBlockStart mgh_start_##name([] { \
+        mgh::point_to_dynamic(&name, &mgh_epoch_##name); \
+    })

@@ -28,6 +28,7 @@ struct Fiber {
     unsigned mask;
     int op;           // what it waits for
     int line;
+    const char* what;  // its name, for a collective
     bool busy;
 };
 
@@ -41,9 +42,13 @@ struct Queue {  // of fibers: a ring, since at most MAX_THREADS wait
     unsigned first, last;  // count up; their remainders are places
 };
 
+// Computes a warp operation: what each lane brought, by lane, and the lanes that are there.
+using Collective = void (*)(void* const* operands, unsigned lanes);
+
 struct Slot {  // a warp operation that some of its lanes have reached
     unsigned mask, arrived;
     int op, line;
+    Collective compute;
 };
 
 struct Warp {
@@ -106,11 +111,18 @@ static_assert(sizeof(Fiber) <= 128, "a fiber's state has 128 bytes above its sta
 extern "C" {
 void mgh_barrier(int line);
 int mgh_barrier_reduce(int op, int predicate, int line);
+void mgh_grid_barrier(int line);
 uint64_t mgh_warp(int op, unsigned mask, uint64_t value, int argument, int line);
+void mgh_collective(unsigned mask, void* operand, mgh::Collective compute, const char* what, int line);
 unsigned mgh_activemask(int line);
 void mgh_yield(bool fruitless);
 void mgh_thread_exit(mgh::Fiber* fiber);
-void mgh_new_shared(mgh::Worker* worker, void* variable, size_t bytes);
+void mgh_new_shared(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch);
+void mgh_keep(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch);
+void* mgh_from_shared(uint64_t address, int line);
+void mgh_copy_async(void* to, const void* from, unsigned bytes, unsigned present, int line);
+void mgh_copy_commit();
+void mgh_copy_wait(unsigned groups);
 void mgh_trap(const char* what, const char* detail, int line);
 int mgh_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 }

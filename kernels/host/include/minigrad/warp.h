@@ -21,6 +21,7 @@ enum WarpOp {
     BIT_AND,
     BIT_OR,
     BIT_XOR,
+    COLLECTIVE,
 };
 
 enum ShuffleMode { IDX, UP, DOWN, XOR };

@@ -1,0 +1,90 @@
+// Cooperative launches: all blocks at once on one OS thread, a grid's barrier between them.
+//
+// A block runs until all of its threads wait at the grid's barrier; then its static shared
+// variables, of which the OS thread has one copy, are put aside and the next block runs.
+#pragma once
+
+#include "shared.h"
+#include "waits.h"
+
+namespace {
+
+void put_aside(Runner* w) {
+    size_t bytes = 0;
+    for (unsigned i = 0; i < w->variable_count; ++i) bytes += w->variables[i].bytes;
+    w->saved = (unsigned char*)realloc(w->saved, bytes + 1);
+    unsigned char* to = w->saved;
+    for (unsigned i = 0; i < w->variable_count; to += w->variables[i++].bytes) {
+        memcpy(to, w->variables[i].address, w->variables[i].bytes);
+    }
+}
+
+void take_back(Runner* w) {
+    const unsigned char* from = w->saved;
+    for (unsigned i = 0; i < w->variable_count; from += w->variables[i++].bytes) {
+        memcpy(w->variables[i].address, from, w->variables[i].bytes);
+        *w->variables[i].epoch = w->epoch;
+    }
+}
+
+// The threads that wait at the grid's barrier may go on.
+void pass_grid_barrier(Runner* w) {
+    for (unsigned i = 0; i < w->at_grid; ++i) append(w->ready, w->grid[i]);
+    w->at_grid = 0;
+}
+
+// That some blocks wait for blocks that have ended.
+void blocks_ended(Runner* w, uint64_t waiting, uint64_t blocks) {
+    w->report->status = FAILED;
+    say(w->report, "deadlock: %llu of %llu blocks wait at this_grid().sync() on line %d and the"
+        " others have ended; every block must reach it", (unsigned long long)waiting,
+        (unsigned long long)blocks, w->grid_line);
+}
+
+// Runs the blocks, whose runners are ready, to their ends.
+void run_together(Runner** runners, uint64_t blocks, bool reversed) {
+    Report* report = runners[0]->report;
+    for (bool first = true;; first = false) {
+        uint64_t waiting = 0;
+        Runner* last = nullptr;
+        for (uint64_t i = 0; i < blocks; ++i) {
+            Runner* w = current = runners[reversed ? blocks - 1 - i : i];
+            if (!w->live) continue;
+            w->running = true;
+            Fiber* fiber = first ? take_fiber(w) : nullptr;
+            if (!first) {
+                take_back(w);
+                pass_grid_barrier(w);
+                fiber = pop(w->ready);
+            }
+            if (!fiber) {
+                report->status = FAILED;
+                return say(report, "no memory for the stacks of threads");
+            }
+            mgh_switch(&w->main_sp, fiber->sp);
+            w->running = false;
+            if (report->status != FINE) return;
+            if (!w->live) continue;
+            put_aside(w);
+            ++waiting;
+            last = w;
+        }
+        if (!waiting) return;
+        if (waiting < blocks) return blocks_ended(last, waiting, blocks);
+    }
+}
+
+}  // namespace
+
+extern "C" void mgh_grid_barrier(int line) {
+    Fiber* fiber = self();
+    Runner* w = current;
+    if (!w->cooperative) {
+        say(w->report, "this_grid().sync() on line %d needs a cooperative launch:"
+            " raw_kernel(..., enable_cooperative_groups=True)", line);
+        fail(w, FAILED);
+    }
+    w->grid_line = line;
+    w->grid[w->at_grid++] = fiber;
+    wait(fiber, AT_GRID, line);
+}
