@@ -95,6 +95,12 @@ def test_the_framework_reaches_dialects_through_the_dispatcher():
     assert wrong == []
 
 
+def test_launchers_know_no_dialect():
+    """What is done around a kernel is the same in every language; the dialects import it."""
+    assert offenders(("kernels/launchers",), dialects := {"numba", "numba_cuda", "cuda_c"}) == []
+    assert offenders(("kernels/cuda_c",), dialects - {"cuda_c"}) == []
+
+
 def test_the_checks_above_see_a_planted_import(tmp_path, monkeypatch):
     """Each form of import is seen, so that the tests above can fail."""
     (tmp_path / "kernels").mkdir()

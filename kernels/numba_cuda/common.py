@@ -1,55 +1,15 @@
-"""What the kernel families share: allocation beside the inputs, dtypes, repeated launches.
-
-A family's launcher computes a plan once for each combination of shapes, strides and dtypes: which
-kernel, which grid, which buffers. Later calls find the plan in a dictionary and only launch, so
-that a call costs a few microseconds.
-"""
+"""NumPy dtypes as Numba's types."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
-import ml_dtypes
 import numpy as np
 from numba import types
 from numba.np.numpy_support import from_dtype
 
-from kernels import dispatch
+from kernels.launchers.common import BFLOAT16, compute_dtype
 from kernels.simt import cuda
-
-Pair = tuple[int, int]
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-
-
-def on_gpu(a) -> bool:
-    """Whether the array lives in a GPU's memory."""
-    return not isinstance(a, np.ndarray) and hasattr(a, "__cuda_array_interface__")
-
-
-def namespace(a):
-    """The array module that `a` belongs to: NumPy, or CuPy for an array on a GPU."""
-    if not on_gpu(a):
-        return np
-    import cupy
-
-    return cupy
-
-
-def empty(shape: tuple[int, ...], dtype, like):
-    """An uninitialised array where `like` lives."""
-    return namespace(like).empty(shape, dtype)
-
-
-def contiguous(a):
-    """`a` itself if it is C-contiguous, else a contiguous copy."""
-    return a if a.flags.c_contiguous else namespace(a).ascontiguousarray(a)
-
-
-@functools.cache
-def compute_dtype(dtype: np.dtype) -> np.dtype:
-    """What a kernel computes in: float32 for the 16-bit storage types, else the dtype itself."""
-    return np.dtype(np.float32) if dtype in (np.float16, BFLOAT16) else dtype
 
 
 @functools.cache
@@ -62,46 +22,3 @@ def scalar_type(dtype: np.dtype) -> types.Type:
 def storage_type(dtype: np.dtype) -> types.Type:
     """The Numba type of an array element of the dtype."""
     return cuda.bfloat16 if dtype == BFLOAT16 else from_dtype(dtype)
-
-
-def ceil_div(a: int, b: int) -> int:
-    """a / b rounded up."""
-    return -(-a // b)
-
-
-def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
-    """A callable that launches `kernel` on arrays, always of the types of its first call.
-
-    Every call is one launch of (family, version) in the trace that is on.
-    """
-    bound = None
-
-    def launch(*args) -> None:
-        nonlocal bound
-        if bound is None:
-            there = any(on_gpu(arg) for arg in args)
-            bound = kernel.on_gpu()[grid, block] if there else kernel.bind(grid, block, *args)
-        if dispatch.tracer is None:
-            bound(*args)
-        else:
-            with dispatch.timed(family, version):
-                bound(*args)
-
-    return launch
-
-
-def check_version(name: str, version: str | None, versions: tuple[str, ...]) -> None:
-    """Raise ValueError unless `version` is None or one of `versions`."""
-    if version is not None and version not in versions:
-        raise ValueError(f"{name}: expected a version among {versions}, got {version!r}")
-
-
-def check_floating(name: str, *arrays) -> None:
-    """Raise TypeError unless the arrays share one floating dtype."""
-    dtypes = {a.dtype for a in arrays if a is not None}
-    if len(dtypes) != 1:
-        names = ", ".join(sorted(map(str, dtypes)))
-        raise TypeError(f"{name}: expected arrays of one dtype, got {names}; cast them first")
-    dtype = dtypes.pop()
-    if compute_dtype(dtype).kind != "f":
-        raise TypeError(f"{name}: expected a floating dtype, got {dtype}")

@@ -23,7 +23,9 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
+from kernels.launchers.common import ceil_div
 from kernels.simt import cuda
+from kernels.simt.processor import MANY_REGISTERS, register_floats
 
 
 class GemmTile(NamedTuple):
@@ -217,3 +219,19 @@ def weight_gradient(acc_t, tile: GradTile):
             cuda.syncthreads()
 
     return conv2d_weight_gradient
+
+
+def gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
+    if gpu:
+        return GemmTile(16, 16, 4, 4, 16)
+    if register_floats() < MANY_REGISTERS:
+        return GemmTile(8, 8, 4, 3, 16 if terms <= 16 else 32)
+    return GemmTile(16, 8 if channels > 32 else 4, 8, 2, 16 if terms <= 16 else 32)
+
+
+def grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
+    span = ceil_div(ceil_div(positions, ceil_div(positions, 256)), 32) * 32
+    if not gpu and register_floats() < MANY_REGISTERS:
+        return GradTile(8, min(16, ceil_div(terms, 3)), 4, 3, span)
+    bx = 32 if gpu else 16
+    return GradTile(bx, min(8 if gpu else 16, ceil_div(terms, 3)), 8, 3, span)

@@ -19,24 +19,13 @@ is: `trans_a` and `trans_b` are constants of the kernel. float16 and bfloat16 ar
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numba import int64
 
-from kernels.numba_cuda.common import (
-    ceil_div,
-    check_version,
-    compute_dtype,
-    contiguous,
-    empty,
-    launcher,
-    namespace,
-    on_gpu,
-    scalar_type,
-)
+from kernels.launchers.common import ceil_div
+from kernels.numba_cuda.common import scalar_type
 from kernels.simt import cuda
 from kernels.simt.processor import MANY_REGISTERS, register_floats
 
@@ -50,7 +39,6 @@ CATALOG = [
     ("matmul", "matvec", "N == 1: a warp a row, summed by shuffles"),
 ]
 VERSIONS = tuple(version for _, version, _ in CATALOG)
-MAX_GRID_Z = 65535
 FULL_WARP = 0xFFFFFFFF
 
 
@@ -361,7 +349,7 @@ def matvec(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
     return matmul_matvec
 
 
-def _accumulator(dtype: np.dtype):
+def accumulator(dtype: np.dtype):
     """What products are summed in: float32 for 16-bit floats, int64 for integers."""
     return int64 if dtype.kind in "iu" else scalar_type(dtype)
 
@@ -374,13 +362,13 @@ def _pick_tile(m: int, n: int, gpu: bool) -> Tile:
     return CPU_TALL if m > 64 else CPU_FLAT
 
 
-def _pick(m: int, n: int, k: int) -> str:
+def pick(m: int, n: int, k: int) -> str:
     if n == 1 and k >= 64:
         return "matvec"
     return "coalesced" if m * n < 256 or k < 4 or n < 4 else "register_2d"
 
 
-def _configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
+def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
     """Kernel, grid and block of a version."""
     if version == "naive":
         return naive(acc_t, *flags), (ceil_div(m, 16), ceil_div(n, 16), z), (16, 16)
@@ -399,107 +387,3 @@ def _configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
     tile = _pick_tile(m, n, gpu)
     grid = (ceil_div(n, tile.bx * tile.rn), ceil_div(m, tile.by * tile.rm), z)
     return register_2d(acc_t, tile, *flags), grid, (tile.bx, tile.by)
-
-
-def _stack(x, batch: tuple[int, ...], transposed: bool):
-    """x (..., r, c) as contiguous (Z, r, c), or (1, r, c) where all of the batch shares it.
-
-    A transposed x is returned the way it lies in memory: (Z, c, r).
-    """
-    if transposed:
-        x = x.swapaxes(-1, -2)
-    if x.ndim == 2:
-        x = x[None]
-    elif math.prod(x.shape[:-2]) == 1 or x.shape[:-2] == batch:
-        x = x.reshape(-1, *x.shape[-2:])
-    else:
-        x = namespace(x).broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:])
-    return contiguous(x)
-
-
-def _is_transposed(x) -> bool:
-    """Whether x is read best along its last but one axis."""
-    return x.strides[-1] != x.itemsize and x.strides[-2] == x.itemsize and x.shape[-1] > 1
-
-
-def _check(a, b, bias, version: str | None) -> None:
-    check_version("matmul", version, VERSIONS)
-    if a.ndim < 2 or b.ndim < 2:
-        raise ValueError(
-            f"matmul: expected (..., m, k) @ (..., k, n), got {a.shape} @ {b.shape};"
-            " reshape vectors to one row or one column"
-        )
-    if a.shape[-1] != b.shape[-2]:
-        hint = "; transpose the right operand?" if a.shape[-1] == b.shape[-1] else ""
-        raise ValueError(f"matmul: inner dimensions differ: {a.shape} @ {b.shape}{hint}")
-    if bias is not None and bias.shape != (b.shape[-1],):
-        raise ValueError(f"matmul: expected a bias of shape ({b.shape[-1]},), got {bias.shape}")
-    if a.dtype != b.dtype or compute_dtype(a.dtype).kind not in "fiu":
-        raise TypeError(
-            f"matmul: expected two real numeric operands of one dtype, got {a.dtype} and {b.dtype}"
-        )
-    if version == "matvec" and b.shape[-1] != 1:
-        raise ValueError(f"matmul: version 'matvec' needs n == 1, got n == {b.shape[-1]}")
-
-
-def _plan(a, b, bias, version: str | None):
-    """The function (a, b, bias) -> c for operands like these."""
-    _check(a, b, bias, version)
-    m, n = a.shape[-2], b.shape[-1]
-    try:
-        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    except ValueError:
-        raise ValueError(f"matmul: batches do not broadcast: {a.shape} @ {b.shape}") from None
-    trans_a, trans_b = _is_transposed(a), _is_transposed(b)
-    shape, rows = (*batch, m, n), a.shape
-    if math.prod(b.shape[:-2]) == 1 and not trans_a:
-        batch, m = (), math.prod(a.shape[:-1])  # all of the batch shares b: one product
-        rows = (m, a.shape[-1])
-    z, dtype = math.prod(batch), a.dtype
-    version = version or _pick(m, n, a.shape[-1])
-    flags = (trans_a, trans_b, bias is not None)
-    no_bias = empty(0, dtype, a)
-
-    def prepare(chunk: int):
-        tiling = _configure(version, _accumulator(dtype), flags, chunk, m, n, on_gpu(a))
-        return launcher("matmul", version, *tiling)
-
-    launch = prepare(min(z, MAX_GRID_Z))
-    last = prepare(z % MAX_GRID_Z or MAX_GRID_Z) if z > MAX_GRID_Z else launch
-    xp = namespace(a)
-
-    def run(a, b, bias):
-        c = xp.empty(shape, dtype)
-        if c.size == 0:
-            return c
-        a3 = _stack(a.reshape(rows), batch, trans_a)
-        b3 = _stack(b, batch, trans_b)
-        c3 = c.reshape(z, m, n)
-        if bias is None:
-            bias = no_bias
-        for z0 in range(0, z, MAX_GRID_Z):
-            part = slice(z0, z0 + MAX_GRID_Z)
-            step = launch if z0 + MAX_GRID_Z < z else last
-            step(a3 if len(a3) == 1 else a3[part], b3 if len(b3) == 1 else b3[part], bias, c3[part])
-        return c
-
-    return run
-
-
-_plans: dict[tuple, Callable] = {}
-
-
-def matmul(a, b, bias=None, version: str | None = None):
-    """a (..., m, k) @ b (..., k, n) + bias (n,) -> (..., m, n); batch dimensions broadcast.
-
-    The operands share one real dtype, which the result has; transposed views are read in place.
-    Raises ValueError for shapes that do not fit, TypeError for dtypes that differ or are not
-    numbers. The ladder follows S. Boehm, "How to optimize a CUDA matmul kernel" (2022).
-    """
-    key = (type(a), a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
-    if bias is not None:
-        key += (bias.shape, bias.dtype)
-    plan = _plans.get(key)
-    if plan is None:
-        plan = _plans[key] = _plan(a, b, bias, version)
-    return plan(a, b, bias)

@@ -1,32 +1,38 @@
-"""Pointwise operations: every line of `kernels.pointwise` as a Numba CUDA kernel.
+"""From a line of the pointwise table to the text of a Numba CUDA kernel.
 
-An operation on n elements does a few floating-point operations each and moves, at least, its inputs
-and its output once: it runs at the speed of memory. The kernels are generated (see
-`pointwise_source`), in two forms:
+The text of `add` for two contiguous arrays reads
 
-1. contiguous: flat arrays of one shape, one thread an element; neighbouring threads touch
-   neighbouring elements, so every memory transaction is full.
-2. strided: broadcast, transposed or sliced inputs. Dimensions that every array walks the same way
-   are merged first; a block takes a tile of the two innermost ones, and works out the others from
-   its own number, once instead of once an element.
+    def pointwise_add(a_, b_, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            a = T(a_[i])
+            b = T(b_[i])
+            out[i] = (a + b)
 
-Scalars travel by value. A call finds its plan (kernel, grid, strides) by the shapes, strides and
-dtypes of its arguments in a dictionary: a repeated call costs that look-up and a launch.
+with `T` the compute type: every input is converted on load and every literal is written `T(0.5)`,
+so that a float32 kernel holds no double. Calls are assigned first (`t0 = math.exp(x)`), which
+leaves `where` as a select without branches.
+
+The text is registered with `linecache`: tracebacks, `inspect` and the SIMT compiler see it as if it
+came from a file.
 """
 
 from __future__ import annotations
 
 import functools
+import linecache
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
+from numba import types
 
-from kernels.numba_cuda import pointwise_source
-from kernels.numba_cuda.common import ceil_div, launcher, namespace, on_gpu
-from kernels.numba_cuda.layout import broadcast_strides, contiguous_strides, merge, ravel, window
-from kernels.numba_cuda.pointwise_source import Form, Operand
+from kernels.launchers.common import ceil_div, compute_dtype
+from kernels.launchers.expression import Translator
+from kernels.launchers.pointwise import Form
+from kernels.numba_cuda.common import scalar_type, storage_type
 from kernels.pointwise import Expr
+from kernels.simt import cuda
 
 CATALOG = [
     ("pointwise", "contiguous", "one thread an element of flat arrays, generated from the table"),
@@ -36,211 +42,173 @@ CATALOG = [
         "merged dimensions, tiles of the inner two, outer indices once a block",
     ),
 ]
+_MATH = (
+    "acos acosh asin asinh atan atan2 atanh ceil cos cosh erf exp exp2 expm1 floor fmod isinf isnan"
+    " log log10 log1p log2 pow sin sinh sqrt tan tanh trunc"
+)
+_FLOAT_CALLS = {name: f"math.{name}" for name in _MATH.split()} | {"abs": "math.fabs"}
+
 
 THREADS = 256
 WIDE, NARROW = (128, 2), (32, 8)  # blocks of the strided kernels, by the length of a row
-MAX_PLANS = 8192
-
-_plans: dict[tuple, Callable] = {}
-_SCALARS = frozenset((float, int, bool))
-_kernel = functools.cache(pointwise_source.kernel)
 
 
-def pointwise(
-    expr: Expr,
-    *arrays: np.ndarray | float | int | bool,
-    params: Sequence[float] = (),
-    dtype: np.dtype | None = None,
-    out: np.ndarray | None = None,
-    out_dtype: np.dtype | None = None,
-) -> np.ndarray:
-    """Evaluate one line of `kernels.pointwise` on arrays that broadcast together.
-
-    arrays: one per `expr.args`, NumPy or CuPy, of any strides; Python scalars go by value.
-    params: one per `expr.params`.
-    dtype: the compute dtype every input is converted to (default: NumPy's promotion; float32 for
-        integers where the operation needs a float). float16 and bfloat16 compute in float32.
-    out: written and returned where given, the inputs broadcast to its shape; else a new array of
-        `out_dtype` (default: bool for tests, else `dtype`) and of the broadcast shape.
-    Raises TypeError for a wrong number of arguments and ValueError where shapes do not broadcast.
-    """
-    key = [expr, dtype, out_dtype]
-    for a in arrays:
-        kind = type(a)
-        if kind in _SCALARS:
-            key.append(kind)
-        else:
-            key += (kind, a.dtype, a.shape, a.strides)
-    if out is not None:
-        key += (out.dtype, out.shape, out.strides)
-    key = tuple(key)
-    plan = _plans.get(key)
-    if plan is None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(expr, arrays, len(params), dtype, out, out_dtype)
-    return plan(arrays, params, out)
+def flat_tiling(n: int, gpu: bool) -> tuple[int, int]:
+    """Grid and block of the contiguous kernel."""
+    return ceil_div(n, THREADS), THREADS
 
 
-def default_dtype(expr: Expr, arrays: Sequence) -> np.dtype:
-    """The compute dtype where the caller names none."""
-    values = [
-        a if type(a) in _SCALARS else a.dtype
-        for name, a in zip(expr.args, arrays)
-        if name not in expr.masks
+def row_tiling(length: int, gpu: bool) -> tuple[tuple[int, int], int]:
+    """Block of the strided kernel, and the columns of its tile, for rows of some length."""
+    block = NARROW if length <= NARROW[0] else WIDE
+    return block, block[0]
+
+
+class _Python(Translator):
+    float_calls = _FLOAT_CALLS
+
+    def call_rsqrt(self, x: str) -> str:
+        return f"libdevice.rsqrt{self.suffix}({x})"
+
+    def call_rint(self, x: str) -> str:
+        return f"libdevice.rint{self.suffix}({x})" if self.kind == "f" else x
+
+    def call_pow(self, a: str, b: str) -> str:
+        return f"math.pow({a}, {b})" if self.kind == "f" else f"({a} ** {b})"
+
+    def call_fmod(self, a: str, b: str) -> str:
+        if self.kind == "f":
+            return f"math.fmod({a}, {b})"
+        rest = self.named(f"{self.call_abs(a)} % {self.call_abs(b)}")
+        return rest if self.kind in "bu" else f"({rest} if {a} >= T(0) else -{rest})"
+
+
+translate = _Python.translate
+
+
+def _load(name: str, expr: Expr, index: str, dtype: np.dtype) -> str:
+    if name not in expr.masks:
+        return f"{name} = T({name}_[{index}])"
+    return f"{name} = {name}_[{index}]" + ("" if dtype.kind == "b" else " != 0")
+
+
+def _store(index: str, result: str, expr: Expr, form: Form) -> str:
+    if form.out.kind == "b" and expr.result != "bool" and form.compute.kind != "b":
+        result = f"{result} != T(0)"
+    elif form.out.kind in "iuf" and compute_dtype(form.out) == form.out != form.compute:
+        result = f"R({result})"
+    return f"out[{index}] = {result}"
+
+
+def _contiguous_body(expr: Expr, form: Form) -> list[str]:
+    loads = [
+        _load(name, expr, "i", operand.dtype)
+        for name, operand in zip(expr.args, form.operands)
+        if operand.dtype is not None
     ]
-    dtype = np.result_type(*values)
-    return np.dtype(np.float32) if expr.domain == "float" and dtype.kind in "biu" else dtype
+    statements, result = translate(expr.text, compute_dtype(form.compute))
+    return [
+        "    i = cuda.grid(1)",
+        "    if i < out.size:",
+        *("        " + line for line in loads + statements + [_store("i", result, expr, form)]),
+    ]
 
 
-def _plan(expr: Expr, arrays, num_params: int, dtype, out, out_dtype) -> Callable:
-    """Check the arguments and prepare a function of (arrays, params, out)."""
-    if len(arrays) != len(expr.args) or num_params != len(expr.params):
-        raise TypeError(
-            f"{expr.name}: takes arrays {expr.args} and params {expr.params}, "
-            f"got {len(arrays)} arrays and {num_params} params"
-        )
-    compute = np.dtype(dtype) if dtype is not None else default_dtype(expr, arrays)
-    if compute.kind == "f" and expr.domain == "int":
-        raise TypeError(f"{expr.name}: expected integers or bools, got {compute}")
-    tensors = [a for a in arrays if type(a) not in _SCALARS]
-    try:
-        shape = np.broadcast_shapes(*(a.shape for a in tensors))
-    except ValueError:
-        shapes = " and ".join(str(a.shape) for a in tensors)
-        raise ValueError(f"{expr.name}: shapes {shapes} do not broadcast together") from None
-    if out is None:
-        result = np.dtype(out_dtype or (bool if expr.result == "bool" else compute))
-    else:
-        result = out.dtype
-        if not _broadcasts_to(shape, out.shape):
-            raise ValueError(f"{expr.name}: the result has shape {shape}, but out has {out.shape}")
-        shape = out.shape
-    like = out if out is not None else tensors[0] if tensors else np.empty(0)
-    allocate = functools.partial(namespace(like).empty, shape, result)
-    flat = all(a.shape == shape and a.flags.c_contiguous for a in tensors)
-    if 0 in shape:
-        launch = _nothing
-    elif flat and (out is None or out.flags.c_contiguous):
-        launch = _contiguous(expr, arrays, compute, result, math.prod(shape))
-    else:
-        launch = _strided(expr, arrays, compute, result, shape, out)
-    if out is None:
-        return _into_new(launch, allocate)
-    return _into_given(launch, functools.partial(pointwise, expr, dtype=dtype))
+def _row_start(name: str, ndim: int, contiguous: bool) -> str:
+    """The statement that finds where a row of an array starts."""
+    if contiguous:
+        index = "i0"
+        for d in range(1, ndim - 1):
+            index = f"({index} * n{d} + i{d})"
+        return f"{name}_row = {index} * n{ndim - 1}"
+    terms = [f"{name}_start", *(f"i{d} * {name}_{d}" for d in range(ndim - 1))]
+    return f"{name}_row = " + " + ".join(terms)
 
 
-def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    tail = target[len(target) - len(shape) :]
-    return len(shape) <= len(target) and all(n in (1, m) for n, m in zip(shape, tail))
+def _at(name: str, inner: str, ndim: int) -> str:
+    """The index of element j of the current row."""
+    offset = {"0": "", "1": " + j", "c": " + j", "s": f" + j * {name}_{ndim - 1}"}[inner]
+    return f"{name}_row{offset}"
 
 
-def _into_new(launch: Callable, allocate: Callable) -> Callable:
-    def run(arrays, params, out):
-        out = allocate()
-        launch(arrays, params, out)
-        return out
-
-    return run
-
-
-def _into_given(launch: Callable, again: Callable) -> Callable:
-    """Write into `out`; where an input overlaps it without being the same view, `again` runs the
-    operation on a copy of that input."""
-
-    def run(arrays, params, out):
-        may_share = namespace(out).may_share_memory
-        overlaps = [
-            type(a) not in _SCALARS
-            and a is not out
-            and may_share(a, out)
-            and not _same_view(a, out)
-            for a in arrays
-        ]
-        if any(overlaps):
-            safe = [a.copy() if overlap else a for a, overlap in zip(arrays, overlaps)]
-            return again(*safe, params=params, out=out)
-        launch(arrays, params, out)
-        return out
-
-    return run
+def _strided_body(expr: Expr, form: Form) -> list[str]:
+    """A block takes a tile of the two innermost dimensions, rows along y and columns along x; its
+    number gives the tile and, the same for all its threads, the outer indices."""
+    ndim, row, last = form.ndim, form.ndim - 2, form.ndim - 1
+    named = [(n, o) for n, o in zip(expr.args, form.operands) if o.dtype is not None]
+    split = []
+    for d in reversed(range(1, row)):
+        split += [f"i{d} = outer % n{d}", f"outer = outer // n{d}"]
+    if row > 0:
+        split.append("i0 = outer")
+    loads = [
+        _load(name, expr, _at(name, operand.inner, ndim), operand.dtype) for name, operand in named
+    ]
+    statements, result = translate(expr.text, compute_dtype(form.compute))
+    inner = [_row_start(name, ndim, False) for name, _ in named]
+    inner.append(_row_start("out", ndim, form.out_inner == "c"))
+    inner += [*loads, *statements, _store(_at("out", form.out_inner, ndim), result, expr, form)]
+    return [
+        "    tile = cuda.blockIdx.x // tiles_x",
+        "    outer = tile // tiles_y",
+        f"    i{row} = (tile % tiles_y) * cuda.blockDim.y + cuda.threadIdx.y",
+        "    j = (cuda.blockIdx.x % tiles_x) * cuda.blockDim.x + cuda.threadIdx.x",
+        *("    " + line for line in split),
+        f"    if i{row} < n{row} and j < n{last}:",
+        *("        " + line for line in inner),
+    ]
 
 
-def _same_view(a, out) -> bool:
-    """Whether two arrays are the same elements in the same order."""
-    name = "__cuda_array_interface__" if on_gpu(a) else "__array_interface__"
-    start, other = getattr(a, name)["data"][0], getattr(out, name)["data"][0]
-    return (start, a.strides, a.dtype) == (other, out.strides, out.dtype)
+def parameters(expr: Expr, form: Form) -> list[tuple[str, types.Type]]:
+    """Names and types of the kernel's parameters: inputs, params, out, `form.numbers`."""
+    scalar = scalar_type(form.compute)
+    found = [
+        (name, types.boolean if name in expr.masks else scalar)
+        if operand.dtype is None
+        else (f"{name}_", types.Array(storage_type(operand.dtype), 1, "C"))
+        for name, operand in zip(expr.args, form.operands)
+    ]
+    found += [(name, scalar) for name in expr.params]
+    found.append(("out", types.Array(storage_type(form.out), 1, "C")))
+    if form.ndim:
+        found += [(name, types.int64) for name in form.numbers(expr.args)]
+    return found
 
 
-def _nothing(arrays, params, out) -> None:
-    """The launch for an empty result."""
+def source(expr: Expr, form: Form) -> str:
+    """The kernel's text."""
+    names = ", ".join(n for n, _ in parameters(expr, form))
+    body = _strided_body(expr, form) if form.ndim else _contiguous_body(expr, form)
+    return "\n".join([f"def {_function_name(expr)}({names}):", *body, ""])
 
 
-def _contiguous(expr: Expr, arrays, compute, result, n: int) -> Callable:
-    operands = tuple(Operand(None if type(a) in _SCALARS else a.dtype) for a in arrays)
-    kernel = _kernel(expr, Form(operands, compute, result))
-    call = launcher(f"pointwise.{expr.name}", "contiguous", kernel, ceil_div(n, THREADS), THREADS)
-    if any(type(a) in _SCALARS for a in arrays):
-
-        def launch(arrays, params, out):
-            flat = [a if type(a) in _SCALARS else a.ravel() for a in arrays]
-            call(*flat, *params, out.ravel())
-
-    else:
-
-        def launch(arrays, params, out):
-            call(*[a.ravel() for a in arrays], *params, out.ravel())
-
-    return launch
+def _function_name(expr: Expr) -> str:
+    return "pointwise_" + expr.name.replace(".", "_")
 
 
-def _strided(expr: Expr, arrays, compute, result, shape, out) -> Callable:
-    inputs = [(n, a) for n, a in zip(expr.args, arrays) if type(a) not in _SCALARS]
-    fresh = out is None or out.flags.c_contiguous
-    strides = [broadcast_strides(a, shape) for _, a in inputs]
-    strides.append(contiguous_strides(shape) if fresh else broadcast_strides(out, shape))
-    sizes, merged = merge(shape, strides)
-    if len(sizes) == 1:
-        sizes, merged = [1, *sizes], [[0, *steps] for steps in merged]
-    last = {name: steps for (name, _), steps in zip(inputs, merged)}
-    operands = tuple(
-        Operand(None) if type(a) in _SCALARS else Operand(a.dtype, _inner(last[name]))
-        for name, a in zip(expr.args, arrays)
+def _label(expr: Expr, form: Form) -> str:
+    inputs = " ".join(
+        "scalar" if o.dtype is None else f"{o.dtype}{'' if o.inner == '1' else '/' + o.inner}"
+        for o in form.operands
     )
-    out_inner = "c" if fresh else "1" if merged[-1][-1] == 1 else "s"
-    kernel = _kernel(expr, Form(operands, compute, result, len(sizes), out_inner))
-    block = NARROW if sizes[-1] <= NARROW[0] else WIDE
-    tiles_x, tiles_y = ceil_div(sizes[-1], block[0]), ceil_div(sizes[-2], block[1])
-    views, numbers = [], [*sizes, tiles_x, tiles_y]
-    for name, a in zip(expr.args, arrays):
-        if type(a) in _SCALARS:
-            views.append(_scalar)
-        else:
-            view, start = window(expr.name, a)
-            views.append(view)
-            numbers += [start, *_passed(last[name], _inner(last[name]))]
-    view_out, start = window(expr.name, out) if not fresh else (ravel, 0)
-    if not fresh:
-        numbers += [start, *_passed(merged[-1], out_inner)]
-    grid = math.prod(sizes[:-2]) * tiles_y * tiles_x
-    call = launcher(f"pointwise.{expr.name}", "strided", kernel, grid, block)
-
-    def launch(arrays, params, out):
-        flat = [view(a) for view, a in zip(views, arrays)]
-        call(*flat, *params, view_out(out), *numbers)
-
-    return launch
+    shape = f"{form.ndim}-d" if form.ndim else "contiguous"
+    out = f"{form.out}{'' if form.out_inner == 'c' else '/' + form.out_inner}"
+    return f"<pointwise {expr.name}: {shape} {inputs} -> {form.compute} -> {out}>"
 
 
-def _scalar(a):
-    return a
-
-
-def _inner(strides: list[int]) -> str:
-    return {0: "0", 1: "1"}.get(strides[-1], "s")
-
-
-def _passed(strides: list[int], inner: str) -> list[int]:
-    """The strides that a kernel is told: the innermost only where it is neither 0 nor 1."""
-    return strides if inner == "s" else strides[:-1]
+@functools.cache
+def kernel(expr: Expr, form: Form) -> Callable:
+    """The kernel for one table line and one form, with its signature."""
+    text, label = source(expr, form), _label(expr, form)
+    linecache.cache[label] = (len(text), None, text.splitlines(keepends=True), label)
+    space = {
+        "__name__": __name__,
+        "cuda": cuda,
+        "libdevice": cuda.libdevice,
+        "math": math,
+        "T": scalar_type(form.compute),
+        "R": scalar_type(form.out),
+    }
+    exec(compile(text, label, "exec"), space)
+    function = space[_function_name(expr)]
+    return cuda.jit(types.void(*(t for _, t in parameters(expr, form))))(function)

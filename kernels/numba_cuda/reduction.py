@@ -1,321 +1,417 @@
-"""Reductions: every line of `kernels.reduction` over any axes.
+"""The kernels behind `reduction`: the classic ladder, and the ones the launcher picks from.
 
-n elements cost n - 1 combinations and one read of n elements: the speed of memory.
+Every kernel works for every line of `kernels.reduction`: `functions` turns the line's texts into
+three device functions, `load` (the map), `combine` and `finish`, and the factories below close over
+them. A is the type of the accumulator, START the identity.
 
-Teaching ladder (`version=`, all axes of a contiguous array; block of 256 threads):
-1. interleaved: neighbours first; half the lanes of every warp idle from the first step on
-2. contiguous_threads: the same pairs, done by the lowest threads; whole warps retire
-3. sequential: fold halves; no bank conflicts
-4. first_add: combine two elements while loading
-5. shuffle: the last warp trades registers
-6. block: a block walks its own segment of a row, many elements a thread; shuffles, one barrier
-
-What the launcher picks from, for x seen as (outer, length, inner):
-- thread: one thread per result; short rows, or nothing to gain from more
-- warp: one warp per row (inner = 1)
-- block: one block per segment of a long row; the partial results are reduced by the next pass
-- columns: tiles of neighbouring columns (inner > 1)
-
-Every thread adds a bounded number of terms and trees do the rest, so rounding errors grow as in
-pairwise summation; the order never depends on timing, so results repeat bit by bit.
+The ladder follows M. Harris, "Optimizing parallel reduction in CUDA" (NVIDIA, 2007), and
+J. Luitjens, "Faster parallel reductions on Kepler" (2014): each step reduces what one block loads
+to one partial result, and is launched again on the partial results until one is left.
 """
 
 from __future__ import annotations
 
-import itertools
+import functools
+import linecache
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
+from numba import types
+from numba.np.numpy_support import from_dtype
 
-from kernels.numba_cuda import reduction_kernels as rk
-from kernels.numba_cuda.common import ceil_div, check_version, empty, launcher, on_gpu
-from kernels.numba_cuda.layout import is_dense
-from kernels.numba_cuda.transpose import copy
+from kernels.launchers.common import compute_dtype
+from kernels.launchers.reduction import THREADS, WARPS, accumulator_dtype, result_dtype
+from kernels.numba_cuda.common import scalar_type, storage_type
+from kernels.numba_cuda.pointwise import translate
 from kernels.reduction import TABLE
+from kernels.simt import cuda
 
-VERSIONS = (
-    "interleaved",
-    "contiguous_threads",
-    "sequential",
-    "first_add",
-    "shuffle",
-    "block",
-)
-CATALOG = [
-    ("reduce", "interleaved", "a tree of neighbours in shared memory; warps diverge"),
-    ("reduce", "contiguous_threads", "the same pairs by the lowest threads: whole warps retire"),
-    ("reduce", "sequential", "halves fold onto each other: no bank conflicts"),
-    ("reduce", "first_add", "two elements a thread, combined while loading"),
-    ("reduce", "shuffle", "the last warp trades registers instead of shared memory"),
-    ("reduce", "block", "a segment of a row per block: many elements a thread, one barrier"),
-    ("reduce", "warp", "short rows: a warp each, no barrier"),
-    ("reduce", "thread", "very short rows: a thread each"),
-    ("reduce", "columns", "not the last axis: tiles of neighbouring columns"),
-]
+FULL = 0xFFFFFFFF  # every lane of a warp takes part in a shuffle
 
-SEGMENT = 32768  # elements of a row that one block reduces: 128 terms a thread
-CHAIN = 256  # terms that a thread of the column kernel adds one after the other
-SHORT = 16  # rows up to this length take one thread each; on the CPU, where threads that read
-SHORT_ON_CPU = 128  # far apart cost little and shuffles are not free, longer ones do too
-WARP_ROW = 1024  # rows up to this length take one warp each
-
-_plans: dict[tuple, Callable] = {}
-MAX_PLANS = 4096
+_START = {"0": 0, "1": 1, "lowest": -math.inf, "highest": math.inf}
 
 
-def reduce(
-    name: str,
-    a: np.ndarray,
-    axis: int | Sequence[int] | None = None,
-    keepdims: bool = False,
-    dtype: np.dtype | None = None,
-    version: str | None = None,
-) -> np.ndarray:
-    """Reduce over `axis` (all axes for None) with a line of `kernels.reduction`.
+def _device(text: str, label: str, space: dict) -> Callable:
+    """A device function from generated text, visible to `inspect`."""
+    linecache.cache[label] = (len(text), None, text.splitlines(keepends=True), label)
+    exec(compile(text, label, "exec"), space)
+    return cuda.jit(device=True)(space["function"])
 
-    dtype: of accumulation and result (default: that of `a`; float32 for 16-bit storage types
-    while accumulating). Returns bool for any/all and int64 for argmax/argmin, which take one axis
-    or all. Raises ValueError where there is nothing to reduce and no identity (max of an empty
-    axis) and for a version that does not fit, IndexError for an axis that is not there.
+
+def _text(parameters: str, expression: str, dtype: np.dtype, returns: str) -> str:
+    statements, result = translate(expression, dtype)
+    lines = [*statements, f"return {returns.format(result)}"]
+    return f"def function({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+@functools.cache
+def functions(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: bool):
+    """load, combine, finish, A and START of a line, for elements of dtype `source`.
+
+    dtype: of the result. first, last: whether this pass sees the elements themselves, and whether
+    it leaves the final result; passes in between hand on accumulators.
     """
-    axes = tuple(axis) if isinstance(axis, list) else axis
-    key = (name, type(a), a.dtype, a.shape, a.strides, axes, keepdims, dtype, version)
-    plan = _plans.get(key)
-    if plan is None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(name, a, axes, keepdims, dtype, version)
-    return plan(a)
+    line, acc = TABLE[name], accumulator_dtype(name, dtype)
+    label = f"{name} {source}{' first' * first}{' last' * last} -> {dtype}"
+    space = {"__name__": __name__, "math": math, "libdevice": cuda.libdevice}
+    truth = line.result == "bool"
+    element = compute_dtype(source) if truth else acc
+    space |= {"A": from_dtype(acc), "T": from_dtype(element)}
+    start = _START[line.identity]
+    if acc.kind == "i" and isinstance(start, float):
+        start = np.iinfo(acc).min if start < 0 else np.iinfo(acc).max
+    load = _text("x", line.map if first else "x", element, "A({})")
+    if not truth or not first:
+        load = load.replace("):\n", "):\n    x = A(x)\n", 1)
+    combine = _text("a, b", line.combine, acc, "A({})")
+    finish = "def function(a, n):\n    return a\n"
+    if last and truth:
+        finish = "def function(a, n):\n    return a != 0\n"
+    elif last:
+        finish = _text("a, n", line.finish, acc, "R({})")
+        finish = finish.replace("):\n", "):\n    n = A(n)\n", 1)
+    result = scalar_type(dtype) if last else from_dtype(acc)
+    return SimpleNamespace(
+        load=_device(load, f"<{label}: load>", dict(space)),
+        combine=_device(combine, f"<{label}: combine>", dict(space)),
+        finish=_device(finish, f"<{label}: finish>", space | {"R": result}),
+        accumulator=from_dtype(acc),
+        start=start,
+        source=storage_type(source),
+        result=storage_type(result_dtype(name, dtype) if last else acc),
+    )
 
 
-def _axes(name: str, axis, ndim: int) -> tuple[int, ...]:
-    """The axes as sorted, non-negative, distinct integers; all of them for None."""
-    if axis is None:
-        return tuple(range(ndim))
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    for k in axes:
-        if not -max(ndim, 1) <= k < max(ndim, 1):
-            raise IndexError(f"{name}: axis {k} is out of range for {ndim} dimensions")
-    found = tuple(sorted(k % ndim for k in axes)) if ndim else ()
-    if len(set(found)) != len(found):
-        raise ValueError(f"{name}: axis {axis} names one dimension twice")
-    return found
+def _flat(element: types.Type) -> types.Array:
+    return types.Array(element, 1, "C")
 
 
-def _plan(name: str, a, axis, keepdims: bool, dtype, version: str | None) -> Callable:
-    """Check the arguments and prepare a function of the array."""
-    if name not in TABLE:
-        raise ValueError(f"reduce: no reduction named {name!r}; there are {sorted(TABLE)}")
-    check_version("reduce", version, VERSIONS)
-    axes, line = _axes(name, axis, a.ndim), TABLE[name]
-    dtype = np.dtype(dtype or a.dtype)
-    kept = [i for i in range(a.ndim) if i not in axes]
-    length = math.prod(a.shape[i] for i in axes)
-    if length == 0 and a.size == 0 and line.identity in ("lowest", "highest"):
-        raise ValueError(f"{name}: cannot reduce an empty axis of shape {a.shape}: no identity")
-    if dtype == np.uint64 and line.identity in ("lowest", "highest"):
-        raise TypeError(f"{name}: uint64 is not ordered by this kernel; cast to int64 first")
-    shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
-    if not keepdims:
-        shape = tuple(a.shape[i] for i in kept)
-    order = _memory_order(a, kept)
-    prepare = (lambda a: a) if order is not None else copy
-    groups = _groups(a.shape, axes, order or range(a.ndim))
-    if version is not None:
-        passes = _ladder_passes(name, a, dtype, version, groups)
-    elif line.result == "index":
-        passes = _arg_passes(name, a, axes, groups)
-    else:
-        passes = _passes(name, a, dtype, groups, length)
+@functools.cache
+def ladder(version: str, *key) -> Callable:
+    """One step of the teaching ladder: kernel(x, out, n, count), a partial result per block."""
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
 
-    def run(a):
-        x = prepare(a)
-        x = x.ravel() if x.flags.c_contiguous else x.ravel("K")
-        return passes(x).reshape(shape)
+    def interleaved(x, out, n, count):
+        """Neighbours first: lane 0 of each pair works, then of each four, ... Warps diverge."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.grid(1)
+        shared[tid] = load(x[i]) if i < n else A(START)
+        cuda.syncthreads()
+        stride = 1
+        while stride < THREADS:
+            if tid % (2 * stride) == 0:
+                shared[tid] = combine(shared[tid], shared[tid + stride])
+            cuda.syncthreads()
+            stride *= 2
+        if tid == 0:
+            out[cuda.blockIdx.x] = finish(shared[0], count)
 
-    return run
+    def contiguous_threads(x, out, n, count):
+        """The same pairs by the lowest threads: whole warps work or rest. Banks conflict."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.grid(1)
+        shared[tid] = load(x[i]) if i < n else A(START)
+        cuda.syncthreads()
+        stride = 1
+        while stride < THREADS:
+            at = 2 * stride * tid
+            if at < THREADS:
+                shared[at] = combine(shared[at], shared[at + stride])
+            cuda.syncthreads()
+            stride *= 2
+        if tid == 0:
+            out[cuda.blockIdx.x] = finish(shared[0], count)
 
+    def sequential(x, out, n, count):
+        """Halves fold onto each other: neighbouring threads touch neighbouring banks."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.grid(1)
+        shared[tid] = load(x[i]) if i < n else A(START)
+        cuda.syncthreads()
+        stride = THREADS // 2
+        while stride > 0:
+            if tid < stride:
+                shared[tid] = combine(shared[tid], shared[tid + stride])
+            cuda.syncthreads()
+            stride //= 2
+        if tid == 0:
+            out[cuda.blockIdx.x] = finish(shared[0], count)
 
-def _memory_order(a, kept: list[int]) -> list[int] | None:
-    """a's axes from slowest to fastest in memory, where a can be reduced in place: it is dense and
-    the axes that stay keep their order. None where it must be copied first."""
-    order = sorted(range(a.ndim), key=lambda i: (-a.strides[i], i))
-    stay = [i for i in order if i in kept and a.shape[i] != 1]
-    return order if is_dense(a) and stay == sorted(stay) else None
+    def first_add(x, out, n, count):
+        """Two elements a thread, combined while loading: no thread starts idle."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.blockIdx.x * (2 * THREADS) + tid
+        value = load(x[i]) if i < n else A(START)
+        if i + THREADS < n:
+            value = combine(value, load(x[i + THREADS]))
+        shared[tid] = value
+        cuda.syncthreads()
+        stride = THREADS // 2
+        while stride > 0:
+            if tid < stride:
+                shared[tid] = combine(shared[tid], shared[tid + stride])
+            cuda.syncthreads()
+            stride //= 2
+        if tid == 0:
+            out[cuda.blockIdx.x] = finish(shared[0], count)
 
+    def shuffle(x, out, n, count):
+        """The last warp trades registers instead of shared memory: five steps and no barrier."""
+        shared = cuda.shared.array(THREADS, A)
+        tid = cuda.threadIdx.x
+        i = cuda.blockIdx.x * (2 * THREADS) + tid
+        value = load(x[i]) if i < n else A(START)
+        if i + THREADS < n:
+            value = combine(value, load(x[i + THREADS]))
+        shared[tid] = value
+        cuda.syncthreads()
+        stride = THREADS // 2
+        while stride >= 32:
+            if tid < stride:
+                shared[tid] = combine(shared[tid], shared[tid + stride])
+            cuda.syncthreads()
+            stride //= 2
+        if tid < 32:
+            value = shared[tid]
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 16))
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 8))
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 4))
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 2))
+            value = combine(value, cuda.shfl_down_sync(FULL, value, 1))
+            if tid == 0:
+                out[cuda.blockIdx.x] = finish(value, count)
 
-def _groups(shape: Sequence[int], axes, order: Sequence[int]) -> list[list]:
-    """[reduced?, size] of the merged runs of kept and reduced axes, slowest first."""
-    groups: list[list] = []
-    for i in order:
-        reduced = i in axes
-        if groups and groups[-1][0] == reduced:
-            groups[-1][1] *= shape[i]
-        elif shape[i] != 1:
-            groups.append([reduced, shape[i]])
-    return groups
-
-
-def _single(groups: list[list]) -> tuple[int, int, int]:
-    """(outer, length, inner) of the one reduced run."""
-    at = next((i for i, (reduced, _) in enumerate(groups) if reduced), len(groups))
-    outer = math.prod(size for _, size in groups[:at])
-    inner = math.prod(size for _, size in groups[at + 1 :])
-    return outer, groups[at][1] if at < len(groups) else 1, inner
-
-
-def _passes(
-    name: str, a, dtype: np.dtype, groups: list[list], count: int, by_block: bool = False
-) -> Callable:
-    """One pass per reduced run, the fastest axes first; long runs take another for the partials."""
-    if any(size == 0 for _, size in groups):  # only the identity is left: rows of length 0
-        kept = math.prod(size for reduced, size in groups if not reduced)
-        runs = [(kept, 0, 1)] if kept else []
-        if not kept:
-            result = rk.result_dtype(name, dtype)
-            return lambda x: empty((0,), result, x)
-    else:
-        runs = _runs([list(g) for g in groups])
-    short = 0 if by_block else SHORT if on_gpu(a) else SHORT_ON_CPU
-    steps, source = [], a.dtype
-    for i, (outer, length, inner) in enumerate(runs):
-        key = rk.pass_key(name, source, dtype, i == 0, i == len(runs) - 1)
-        steps.append(_step(key, outer, length, inner, count, short))
-        source = rk.accumulator_dtype(name, dtype)
-
-    def run(x):
-        for step in steps:
-            x = step(x)
-        return x
-
-    return run
-
-
-def _runs(groups: list[list]) -> list[tuple[int, int, int]]:
-    """(outer, length, inner) of the passes one after the other; segments leave a shorter run."""
-    runs = []
-    while True:
-        at = max((i for i, (reduced, _) in enumerate(groups) if reduced), default=None)
-        if at is None:
-            return runs or [(math.prod(size for _, size in groups), 1, 1)]
-        outer = math.prod(size for _, size in groups[:at])
-        inner = math.prod(size for _, size in groups[at + 1 :])
-        length = groups[at][1]
-        runs.append((outer, length, inner))
-        segments = ceil_div(length, _segment(length, inner))
-        groups[at : at + 1] = [[True, segments]] if segments > 1 else []
-        if segments == 1 and 0 < at < len(groups):  # two runs of kept axes meet
-            groups[at - 1 : at + 1] = [[groups[at][0], groups[at - 1][1] * groups[at][1]]]
-
-
-def _tile(inner: int) -> tuple[int, int]:
-    """Width and height of the column kernel's block."""
-    return (32, 16) if inner <= 64 else (128, 4)
+    steps = (interleaved, contiguous_threads, sequential, first_add, shuffle)
+    step = {function.__name__: function for function in steps}[version]
+    count = types.int64
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), count, count))(step)
 
 
-def _segment(length: int, inner: int) -> int:
-    """How many elements of a run one block (or thread) reduces in one pass."""
-    if length <= SHORT:
-        return length
-    return SEGMENT if inner == 1 else CHAIN * _tile(inner)[1]
+def _warp_reduce(combine: Callable) -> Callable:
+    """The device function that combines a warp's 32 values into lane 0."""
+
+    @cuda.jit(device=True)
+    def warp_reduce(value):
+        value = combine(value, cuda.shfl_down_sync(FULL, value, 16))
+        value = combine(value, cuda.shfl_down_sync(FULL, value, 8))
+        value = combine(value, cuda.shfl_down_sync(FULL, value, 4))
+        value = combine(value, cuda.shfl_down_sync(FULL, value, 2))
+        return combine(value, cuda.shfl_down_sync(FULL, value, 1))
+
+    return warp_reduce
 
 
-def _step(key: tuple, outer: int, length: int, inner: int, count: int, short: int) -> Callable:
-    """One pass over x (outer, length, inner) as a function of the flat array.
+@functools.cache
+def rows_by_block(*key) -> Callable:
+    """kernel(x, out, length, segment, segments, count): a block for each segment of a row.
 
-    short: rows up to this length take one thread each; 0 means one block each.
+    Rows of `length` elements are cut into `segments` of `segment`; out has (rows, segments).
     """
-    family, segment = f"reduce.{key[0]}", max(1, _segment(length, inner))
-    segments = max(1, ceil_div(length, segment))
-    size = outer * segments * inner
-    if length <= (short if inner == 1 else min(short, SHORT)):
-        numbers, kernel = (length, inner, count), rk.by_thread(inner == 1, *key)
-        call = launcher(family, "thread", kernel, ceil_div(size, rk.THREADS), rk.THREADS)
-    elif inner == 1 and short and length <= WARP_ROW:
-        numbers, kernel = (outer, length, count), rk.rows_by_warp(*key)
-        call = launcher(family, "warp", kernel, ceil_div(outer, rk.WARPS), (32, rk.WARPS))
-    elif inner == 1:
-        numbers, kernel = (length, segment, segments, count), rk.rows_by_block(*key)
-        call = launcher(family, "block", kernel, outer * segments, rk.THREADS)
-    else:
-        width, height = _tile(inner)
-        tiles = ceil_div(inner, width)
-        numbers = (length, inner, segment, segments, tiles, count)
-        kernel = rk.columns_by_tile(width, height, *key)
-        call = launcher(family, "columns", kernel, outer * segments * tiles, (width, height))
-    result = rk.result_dtype(key[0], key[2]) if key[4] else rk.accumulator_dtype(key[0], key[2])
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+    warp_reduce = _warp_reduce(combine)
 
-    def step(x):
-        out = empty((size,), result, x)
-        call(x, out, *numbers)
-        return out
+    def reduce_rows_by_block(x, out, length, segment, segments, count):
+        shared = cuda.shared.array(WARPS, A)
+        tid = cuda.threadIdx.x
+        row = cuda.blockIdx.x // segments
+        first = (cuda.blockIdx.x % segments) * segment
+        last = min(first + segment, length)
+        start = row * length
+        value = A(START)
+        for i in range(start + first + tid, start + last, THREADS):
+            value = combine(value, load(x[i]))
+        value = warp_reduce(value)
+        if tid % 32 == 0:
+            shared[tid // 32] = value
+        cuda.syncthreads()
+        if tid == 0:
+            for warp in range(1, WARPS):
+                value = combine(value, shared[warp])
+            out[cuda.blockIdx.x] = finish(value, count)
 
-    return step
-
-
-def _ladder_passes(name: str, a, dtype: np.dtype, version: str, groups: list[list]) -> Callable:
-    """Launch one rung of the ladder until a single value is left."""
-    if TABLE[name].result == "index" or any(not reduced for reduced, _ in groups) or a.size == 0:
-        raise ValueError(
-            f"{name}: version {version!r} reduces all axes of a non-empty array to one value;"
-            " leave version out for everything else"
-        )
-    if version == "block":
-        return _passes(name, a, dtype, groups, a.size, by_block=True)
-    per_block = rk.THREADS * (2 if version in ("first_add", "shuffle") else 1)
-    sizes = [a.size]
-    while sizes[-1] > 1 or len(sizes) == 1:
-        sizes.append(ceil_div(sizes[-1], per_block))
-    calls, source, count = [], a.dtype, a.size
-    for i, (n, blocks) in enumerate(itertools.pairwise(sizes)):
-        last = i == len(sizes) - 2
-        kernel = rk.ladder(version, *rk.pass_key(name, source, dtype, i == 0, last))
-        source = rk.result_dtype(name, dtype) if last else rk.accumulator_dtype(name, dtype)
-        call = launcher(f"reduce.{name}", version, kernel, blocks, rk.THREADS)
-        calls.append((call, n, blocks, source))
-
-    def run(x):
-        for call, n, blocks, result in calls:
-            out = empty((blocks,), result, x)
-            call(x, out, n, count)
-            x = out
-        return x
-
-    return run
+    numbers = [types.int64] * 4
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_rows_by_block)
 
 
-def _arg_passes(name: str, a, axes: tuple[int, ...], groups: list[list]) -> Callable:
-    if len(axes) not in (1, a.ndim):
-        raise ValueError(f"{name}: takes one axis or all of them, got {axes}")
-    outer, length, inner = _single(groups)
-    size, family = outer * inner, f"reduce.{name}"
-    if size == 0:
-        return lambda x: empty((0,), np.int64, x)
-    if length <= SHORT or inner > 1:
-        kernel = rk.arg_by_thread(inner == 1, name, a.dtype)
-        call = launcher(family, "thread", kernel, ceil_div(size, rk.THREADS), rk.THREADS)
+@functools.cache
+def rows_by_warp(*key) -> Callable:
+    """kernel(x, out, rows, length, count): a warp for each row, WARPS rows a block."""
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+    warp_reduce = _warp_reduce(combine)
 
-        def by_thread(x):
-            out = empty((size,), np.int64, x)
-            call(x, out, length, inner)
-            return out
+    def reduce_rows_by_warp(x, out, rows, length, count):
+        lane = cuda.threadIdx.x
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        last = min(row + 1, rows) * length  # no elements beyond the last row, and no branch
+        value = A(START)
+        for i in range(row * length + lane, last, 32):
+            value = combine(value, load(x[i]))
+        value = warp_reduce(value)
+        if lane == 0 and row < rows:
+            out[row] = finish(value, count)
 
-        return by_thread
-    steps, accumulator, n = [], rk.accumulator_dtype(name, a.dtype), length
-    while n > 1 or not steps:
-        segments = ceil_div(n, SEGMENT)
-        kernel = rk.arg_by_block(name, accumulator if steps else a.dtype, not steps)
-        call = launcher(family, "block", kernel, outer * segments, rk.THREADS)
-        steps.append((call, outer * segments, n, min(n, SEGMENT), segments))
-        n = segments
+    numbers = [types.int64] * 3
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_rows_by_warp)
 
-    def by_block(x):
-        positions = empty((1,), np.int64, x)  # unread in the first pass
-        for call, blocks, n, segment, segments in steps:
-            best, found = empty((blocks,), accumulator, x), empty((blocks,), np.int64, x)
-            call(x, positions, best, found, n, segment, segments)
-            x, positions = best, found
-        return positions
 
-    return by_block
+@functools.cache
+def columns_by_tile(width: int, height: int, *key) -> Callable:
+    """kernel(x, out, length, inner, segment, segments, tiles, count) over x (outer, length, inner).
+
+    A block of (width, height) threads takes `width` neighbouring columns: a row of threads reads a
+    row of memory. out has (outer, segments, inner); tiles is the number of blocks per segment.
+    """
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+    WIDTH, HEIGHT = width, height
+
+    def reduce_columns(x, out, length, inner, segment, segments, tiles, count):
+        shared = cuda.shared.array((HEIGHT, WIDTH), A)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        part = cuda.blockIdx.x // tiles  # outer * segments + segment
+        column = (cuda.blockIdx.x % tiles) * WIDTH + tx
+        outer = part // segments
+        first = (part % segments) * segment
+        last = min(first + segment, length)
+        start = outer * length * inner
+        value = A(START)
+        if column < inner:
+            for i in range(first + ty, last, HEIGHT):
+                value = combine(value, load(x[start + i * inner + column]))
+        shared[ty, tx] = value
+        cuda.syncthreads()
+        stride = HEIGHT // 2
+        while stride > 0:
+            if ty < stride:
+                shared[ty, tx] = combine(shared[ty, tx], shared[ty + stride, tx])
+            cuda.syncthreads()
+            stride //= 2
+        if ty == 0 and column < inner:
+            out[part * inner + column] = finish(shared[0, tx], count)
+
+    numbers = [types.int64] * 6
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_columns)
+
+
+@functools.cache
+def by_thread(rows: bool, *key) -> Callable:
+    """kernel(x, out, length, inner, count) over x (outer, length, inner): a thread per result.
+
+    rows: inner is 1, and need not be divided by.
+    """
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+    ROWS = rows
+
+    def reduce_by_thread(x, out, length, inner, count):
+        k = cuda.grid(1)
+        if k < out.size:
+            start = k * length
+            if not ROWS:
+                start = k // inner * length * inner + k % inner
+            value = A(START)
+            for i in range(length):
+                value = combine(value, load(x[start + i * inner]))
+            out[k] = finish(value, count)
+
+    numbers = [types.int64] * 3
+    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_by_thread)
+
+
+def _wins(combine: Callable) -> Callable:
+    """The device function that says whether b beats a; a NaN beats every number, equals do not."""
+
+    @cuda.jit(device=True)
+    def wins(a, b):
+        return (a == a) & (combine(a, b) != a)
+
+    return wins
+
+
+@functools.cache
+def arg_by_thread(rows: bool, name: str, source: np.dtype) -> Callable:
+    """kernel(x, out, length, inner) over x (outer, length, inner): a thread per result.
+
+    rows: inner is 1, and need not be divided by.
+    """
+    f = functions(name, source, source, True, False)
+    load, wins = f.load, _wins(f.combine)
+    ROWS = rows
+
+    def arg_reduce_by_thread(x, out, length, inner):
+        k = cuda.grid(1)
+        if k < out.size:
+            start = k * length
+            if not ROWS:
+                start = k // inner * length * inner + k % inner
+            best = load(x[start])
+            at = 0
+            for i in range(1, length):
+                value = load(x[start + i * inner])
+                if wins(best, value):
+                    best = value
+                    at = i
+            out[k] = at
+
+    numbers = [types.int64] * 2
+    result = _flat(types.int64)
+    return cuda.jit(types.void(_flat(f.source), result, *numbers))(arg_reduce_by_thread)
+
+
+@functools.cache
+def arg_by_block(name: str, source: np.dtype, first: bool) -> Callable:
+    """kernel(x, positions, best, out, length, segment, segments): a block per segment of a row.
+
+    first: x holds elements, whose position counts; else partial winners, with `positions`.
+    Writes the winners to `best` and their positions to `out`, (rows, segments) each.
+    """
+    f = functions(name, source, source, True, False)
+    load, wins, A, START, FIRST = f.load, _wins(f.combine), f.accumulator, f.start, first
+
+    def arg_reduce_by_block(x, positions, best, out, length, segment, segments):
+        values = cuda.shared.array(THREADS, A)
+        places = cuda.shared.array(THREADS, types.int64)
+        tid = cuda.threadIdx.x
+        row = cuda.blockIdx.x // segments
+        begin = (cuda.blockIdx.x % segments) * segment
+        end = min(begin + segment, length)
+        start = row * length
+        value = A(START)
+        place = types.int64(-1)
+        for i in range(begin + tid, end, THREADS):
+            candidate = load(x[start + i])
+            if place < 0 or wins(value, candidate):
+                value = candidate
+                place = i if FIRST else positions[start + i]
+        values[tid] = value
+        places[tid] = place
+        cuda.syncthreads()
+        stride = THREADS // 2
+        while stride > 0:
+            if tid < stride:
+                other = places[tid + stride]
+                mine = places[tid]
+                a = values[tid]
+                b = values[tid + stride]
+                tie = not wins(a, b) and not wins(b, a)
+                if other >= 0 and (mine < 0 or wins(a, b) or (tie and other < mine)):
+                    values[tid] = b
+                    places[tid] = other
+            cuda.syncthreads()
+            stride //= 2
+        if tid == 0:
+            best[cuda.blockIdx.x] = values[0]
+            out[cuda.blockIdx.x] = places[0]
+
+    accumulators, indices = _flat(f.accumulator), _flat(types.int64)
+    signature = [_flat(f.source), indices, accumulators, indices, *[types.int64] * 3]
+    return cuda.jit(types.void(*signature))(arg_reduce_by_block)

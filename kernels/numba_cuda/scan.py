@@ -17,50 +17,29 @@ Along other axes than the last, neighbouring threads take neighbouring columns a
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 
 import numpy as np
 from numba import types
 from numba.np.numpy_support import from_dtype
 
+from kernels.launchers.scan import THREADS, accumulator
 from kernels.numba_cuda.common import (
-    ceil_div,
-    check_version,
-    compute_dtype,
-    contiguous,
-    empty,
-    launcher,
     storage_type,
 )
-from kernels.numba_cuda.transpose import cast
 from kernels.simt import cuda
 
-VERSIONS = ("hillis_steele", "blelloch", "shuffle")
-CATALOG = [
-    ("cumsum", "hillis_steele", "every element adds the one `stride` before it, stride doubling"),
-    ("cumsum", "blelloch", "sums up a tree and back down: work of order n"),
-    ("cumsum", "shuffle", "warps scan in registers, one warp scans the warps' sums"),
-    ("cumsum", "columns", "a thread per column, for an axis that is not the last"),
-]
-
-THREADS = 256
 WARPS = THREADS // 32
-SEGMENT = 16384
 FULL = 0xFFFFFFFF
 
 
-def _accumulator(dtype: np.dtype) -> np.dtype:
-    return dtype if dtype.kind == "f" else np.dtype(np.int64)
-
-
 @functools.cache
-def _rows_kernel(version: str, dtype: np.dtype) -> Callable:
+def rows_kernel(version: str, dtype: np.dtype) -> Callable:
     """kernel(x, out, totals, length, segment, segments): a block per segment of a row.
 
     totals (rows, segments) receives each segment's sum.
     """
-    A = from_dtype(_accumulator(dtype))
+    A = from_dtype(accumulator(dtype))
 
     def scan_hillis_steele(x, out, totals, length, segment, segments):
         tile = cuda.shared.array(THREADS, A)
@@ -160,9 +139,9 @@ def _rows_kernel(version: str, dtype: np.dtype) -> Callable:
 
 
 @functools.cache
-def _offsets_kernel(dtype: np.dtype) -> Callable:
+def offsets_kernel(dtype: np.dtype) -> Callable:
     """kernel(out, sums, length, segment, segments): add to each segment the sum of those before."""
-    A = from_dtype(_accumulator(dtype))
+    A = from_dtype(accumulator(dtype))
 
     def add_offsets(out, sums, length, segment, segments):
         row = cuda.blockIdx.x // segments
@@ -178,9 +157,9 @@ def _offsets_kernel(dtype: np.dtype) -> Callable:
 
 
 @functools.cache
-def _columns_kernel(dtype: np.dtype) -> Callable:
+def columns_kernel(dtype: np.dtype) -> Callable:
     """kernel(x, out, length, inner) over (outer, length, inner): a thread per column."""
-    A = from_dtype(_accumulator(dtype))
+    A = from_dtype(accumulator(dtype))
 
     def scan_columns(x, out, length, inner):
         column = cuda.grid(1)
@@ -194,51 +173,3 @@ def _columns_kernel(dtype: np.dtype) -> Callable:
 
     flat = types.Array(storage_type(dtype), 1, "C")
     return cuda.jit(types.void(flat, flat, types.int64, types.int64))(scan_columns)
-
-
-@functools.lru_cache(maxsize=1024)
-def _launch(version: str, factory: Callable, key: tuple, grid: int) -> Callable:
-    return launcher("cumsum", version, factory(*key), grid, THREADS)
-
-
-def cumsum(x: np.ndarray, axis: int = -1, version: str | None = None) -> np.ndarray:
-    """Inclusive running sum along `axis`, in x's dtype; 16-bit floats are added in float32.
-
-    version: a rung of the ladder for the last axis (default "shuffle"). Raises IndexError for an
-    axis that is not there, ValueError for a version that does not fit.
-    """
-    check_version("cumsum", version, VERSIONS)
-    if not -max(x.ndim, 1) <= axis < max(x.ndim, 1):
-        raise IndexError(f"cumsum: axis {axis} is out of range for {x.ndim} dimensions")
-    compute = compute_dtype(x.dtype)
-    if compute != x.dtype:
-        return cast(cumsum(cast(x, compute), axis, version), x.dtype)
-    axis %= max(x.ndim, 1)
-    length = x.shape[axis] if x.ndim else 1
-    inner = math.prod(x.shape[axis + 1 :])
-    out = empty(x.shape, x.dtype, x)
-    if x.size == 0:
-        return out
-    flat = contiguous(x).ravel()
-    if inner == 1:
-        _scan_rows(flat, out.ravel(), length, version or "shuffle")
-    elif version is not None:
-        raise ValueError(f"cumsum: version {version!r} scans along the last axis, not {axis}")
-    else:
-        grid = ceil_div(x.size // length, THREADS)
-        _launch("columns", _columns_kernel, (x.dtype,), grid)(flat, out.ravel(), length, inner)
-    return out
-
-
-def _scan_rows(x, out, length: int, version: str) -> None:
-    """Scan each row of flat x (rows, length) into out."""
-    segments = ceil_div(length, SEGMENT)
-    blocks = x.size // length * segments
-    totals = empty((blocks,), _accumulator(x.dtype), x)
-    scan = _launch(version, _rows_kernel, (version, x.dtype), blocks)
-    scan(x, out, totals, length, SEGMENT, segments)
-    if segments > 1:
-        sums = empty((blocks,), totals.dtype, x)
-        _scan_rows(totals, sums, segments, version)
-        add = _launch(version, _offsets_kernel, (x.dtype,), blocks)
-        add(out, sums, length, SEGMENT, segments)

@@ -16,33 +16,16 @@ order of axes that merges to (batch, columns, rows) is a batch of 2-D transposes
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numba import types
 
-from kernels.numba_cuda.common import ceil_div, check_version, empty, launcher, storage_type
-from kernels.numba_cuda.layout import contiguous_strides, is_dense, merge
-from kernels.numba_cuda.pointwise import pointwise
-from kernels.pointwise import TABLE
+from kernels.launchers.transpose import PART, ROWS, TILE
+from kernels.numba_cuda.common import storage_type
 from kernels.simt import cuda
 
-VERSIONS = ("naive", "tile", "padded")
-CATALOG = [
-    ("transpose", "naive", "reads rows, writes columns: uncoalesced"),
-    ("transpose", "tile", "through a tile of shared memory: both sides coalesced"),
-    ("transpose", "padded", "one more column in the tile: no bank conflicts"),
-    ("concat", "rows", "each part as columns of the result, a block per tile"),
-]
-
-TILE = 32
-ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
 PADDED = TILE + 1
-PART = (128, 2)  # the block that copies a part of a concatenation
-MAX_PLANS = 4096
-_COPY = TABLE["copy"]
-_plans: dict[tuple, Callable] = {}
 
 
 def _jit(element: types.Type, kernel: Callable) -> Callable:
@@ -52,8 +35,8 @@ def _jit(element: types.Type, kernel: Callable) -> Callable:
 
 
 @functools.cache
-def _kernel(version: str, element: types.Type) -> Callable:
-    E = element
+def kernel(version: str, dtype: np.dtype) -> Callable:
+    E = storage_type(dtype)
 
     def transpose_naive(x, out, rows, columns):
         column = cuda.blockIdx.x * TILE + cuda.threadIdx.x
@@ -90,113 +73,11 @@ def _kernel(version: str, element: types.Type) -> Callable:
                 out[start + (column0 + k) * rows + row0 + tx] = tile[tx, k]
 
     versions = dict(naive=transpose_naive, tile=transpose_tile, padded=transpose_padded)
-    return _jit(element, versions[version])
-
-
-def copy(x: np.ndarray) -> np.ndarray:
-    """A C-contiguous copy."""
-    if not x.flags.c_contiguous and is_dense(x):
-        order = sorted(range(x.ndim), key=lambda i: (-x.strides[i], i))
-        return transpose(x.transpose(order), [order.index(i) for i in range(x.ndim)])
-    return pointwise(_COPY, x, dtype=x.dtype)
-
-
-def cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A C-contiguous copy of another dtype, with C's conversions."""
-    return pointwise(_COPY, x, dtype=x.dtype, out_dtype=dtype)
-
-
-def transpose(x: np.ndarray, axes: Sequence[int], version: str | None = None) -> np.ndarray:
-    """A C-contiguous copy with the axes in the order given.
-
-    version: a rung of the ladder (default: the padded tile). Raises ValueError for axes that are
-    no permutation of x's, and for a version where the last axis does not move.
-    """
-    key = (type(x), x.dtype, x.shape, x.strides, tuple(axes), version)
-    plan = _plans.get(key)
-    if plan is None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(x, tuple(axes), version)
-    return plan(x)
-
-
-def _plan(x, given: tuple[int, ...], version: str | None) -> Callable:
-    """Check the arguments and prepare a function of x."""
-    check_version("transpose", version, VERSIONS)
-    axes = [int(a) + x.ndim * (a < 0) for a in given]
-    if sorted(axes) != list(range(x.ndim)):
-        raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
-    view = x.transpose(axes)
-    shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
-    if matrix is None:
-        if version is not None:
-            raise ValueError(
-                f"transpose: version {version!r} swaps the two last axes of (batch, rows, columns);"
-                f" shape {x.shape} with axes {given} is not of that form"
-            )
-        return lambda x: pointwise(_COPY, x.transpose(axes), dtype=dtype)
-    batch, rows, columns = matrix
-    grid = (ceil_div(columns, TILE), ceil_div(rows, TILE), batch)
-    version = version or "padded"
-    kernel = _kernel(version, storage_type(dtype))
-    call = launcher("transpose", version, kernel, grid, (TILE, ROWS))
-
-    def run(x):
-        out = empty(shape, dtype, x)
-        call(x.ravel(), out.ravel(), rows, columns)
-        return out
-
-    return run
-
-
-def _matrix(view, x) -> tuple[int, int, int] | None:
-    """(batch, rows, columns) of contiguous x where `view` swaps the last two, else None."""
-    if not x.flags.c_contiguous or x.size == 0:
-        return None
-    strides = [s // x.itemsize for s in view.strides]
-    sizes, (source, _) = merge(view.shape, [strides, contiguous_strides(view.shape)])
-    if len(sizes) == 2:
-        sizes, source = [1, *sizes], [x.size, *source]
-    batch, columns, rows = sizes if len(sizes) == 3 else (0, 0, 0)
-    fits = source == [rows * columns, 1, columns] and 0 < batch < 65536
-    return (batch, rows, columns) if fits and ceil_div(rows, TILE) < 65536 else None
-
-
-def concat(arrays: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
-    """The arrays, of one dtype, one after the other along `axis`.
-
-    Raises ValueError for no arrays and for shapes that differ elsewhere, TypeError for dtypes that
-    differ, IndexError for an axis that is not there.
-    """
-    if not arrays:
-        raise ValueError("concat: expected at least one array, got none")
-    first = arrays[0]
-    if not -first.ndim <= axis < first.ndim:
-        raise IndexError(f"concat: axis {axis} is out of range for {first.ndim} dimensions")
-    axis %= first.ndim
-    rest = [*first.shape[:axis], *first.shape[axis + 1 :]]
-    for a in arrays:
-        if [*a.shape[:axis], *a.shape[axis + 1 :]] != rest or a.ndim != first.ndim:
-            raise ValueError(f"concat: shapes {first.shape} and {a.shape} differ off axis {axis}")
-        if a.dtype != first.dtype:
-            raise TypeError(f"concat: dtypes {first.dtype} and {a.dtype} differ; cast one of them")
-    shape = list(first.shape)
-    shape[axis] = sum(a.shape[axis] for a in arrays)
-    out = empty(tuple(shape), first.dtype, first)
-    rows, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    flat, total, start = out.ravel(), shape[axis] * inner, 0
-    for a in arrays:
-        width = a.shape[axis] * inner
-        if rows and width:
-            x = a if a.flags.c_contiguous else copy(a)
-            _launch_concat(x.dtype, rows, width)(x.ravel(), flat, rows, width, total, start)
-        start += width
-    return out
+    return _jit(E, versions[version])
 
 
 @functools.cache
-def _concat_kernel(element: types.Type) -> Callable:
+def concat_kernel(dtype: np.dtype) -> Callable:
     """kernel(x, out, rows, width, total, start): x (rows, width) into columns of out (rows, total).
 
     A block takes a tile of rows and columns.
@@ -209,11 +90,5 @@ def _concat_kernel(element: types.Type) -> Callable:
         if row < rows and j < width:
             out[row * total + start + j] = x[row * width + j]
 
-    flat = types.Array(element, 1, "C")
+    flat = types.Array(storage_type(dtype), 1, "C")
     return cuda.jit(types.void(flat, flat, *[types.int64] * 4))(concat_rows)
-
-
-@functools.lru_cache(maxsize=4096)
-def _launch_concat(dtype: np.dtype, rows: int, width: int) -> Callable:
-    grid = ceil_div(width, PART[0]) * ceil_div(rows, PART[1])
-    return launcher("concat", "rows", _concat_kernel(storage_type(dtype)), grid, PART)

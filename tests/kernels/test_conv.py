@@ -57,9 +57,10 @@ def test_forward(device, version, case, rng):
 @pytest.mark.parametrize("floats", [128, 512], ids=["avx2", "avx512"])
 @pytest.mark.parametrize("case", ["3x3", "many_channels", "groups"])
 def test_tiles_of_other_processors(device, floats, case, rng, monkeypatch):
-    module = importlib.import_module("kernels.numba_cuda.conv")
+    module = importlib.import_module("kernels.numba_cuda.conv_gemm")
     monkeypatch.setattr(module, "register_floats", lambda: floats)
-    monkeypatch.setattr(module, "_plans", {})
+    launchers = importlib.import_module("kernels.launchers.conv")
+    monkeypatch.setattr(launchers, "_plans", {})
     test_forward(device, None, case, rng)
     test_backward_data(device, None, case, rng)
     test_backward_weight(device, None, case, rng)

@@ -9,8 +9,8 @@ import pytest
 
 import kernels
 from kernels import numba_cuda, reference
-from kernels.numba_cuda.scan import VERSIONS as SCANS
-from kernels.numba_cuda.transpose import VERSIONS as LADDER
+from kernels.launchers.scan import VERSIONS as SCANS
+from kernels.launchers.transpose import VERSIONS as LADDER
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, check, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)

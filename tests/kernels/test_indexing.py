@@ -7,7 +7,7 @@ import pytest
 
 import kernels
 from kernels import numba_cuda
-from kernels.numba_cuda.embedding import VERSIONS
+from kernels.launchers.embedding import VERSIONS
 from tests.kernels.helpers import DEVICES, check, get, normal, put
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)

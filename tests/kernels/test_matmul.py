@@ -57,7 +57,8 @@ def test_shipped_layouts(device, trans_a, trans_b, rng):
 def test_tiles_of_other_processors(device, floats, rng, monkeypatch):
     module = importlib.import_module("kernels.numba_cuda.matmul")
     monkeypatch.setattr(module, "register_floats", lambda: floats)
-    monkeypatch.setattr(module, "_plans", {})
+    launchers = importlib.import_module("kernels.launchers.matmul")
+    monkeypatch.setattr(launchers, "_plans", {})
     for m, k, n in [(129, 100, 61), (31, 33, 25)]:
         check(device, normal(rng, (m, k)), normal(rng, (k, n)))
         check(device, normal(rng, (k, m)).T, normal(rng, (n, k)).T, normal(rng, n))

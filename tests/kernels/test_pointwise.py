@@ -181,7 +181,8 @@ def test_the_kernel_can_be_read():
     """The generated text keeps literals in the compute type and computes equal calls once."""
     import inspect
 
-    from kernels.numba_cuda.pointwise_source import Form, Operand, kernel, source
+    from kernels.launchers.pointwise import Form, Operand
+    from kernels.numba_cuda.pointwise import kernel, source
 
     f32 = np.dtype(np.float32)
     form = Form((Operand(f32),), f32, f32)

@@ -16,11 +16,12 @@ import pytest
 
 import kernels
 from kernels import numba_cuda as nc
-from kernels.numba_cuda.embedding import VERSIONS as SCATTERS
-from kernels.numba_cuda.pointwise_source import Form, Operand, kernel
-from kernels.numba_cuda.reduction import VERSIONS as REDUCERS
-from kernels.numba_cuda.scan import VERSIONS as SCANS
-from kernels.numba_cuda.transpose import VERSIONS as TRANSPOSES
+from kernels.launchers.embedding import VERSIONS as SCATTERS
+from kernels.launchers.pointwise import Form, Operand
+from kernels.launchers.reduction import VERSIONS as REDUCERS
+from kernels.launchers.scan import VERSIONS as SCANS
+from kernels.launchers.transpose import VERSIONS as TRANSPOSES
+from kernels.numba_cuda.pointwise import kernel
 from kernels.pointwise import TABLE
 from kernels.reduction import TABLE as REDUCTIONS
 from kernels.simt.launch import Kernel

@@ -84,7 +84,7 @@ def softmax_rows():
         if log:
             continue
         for make in ("three_pass", "online", "one_read"):
-            yield f"{name}-{make}", getattr(softmax, make)(F32, log, softmax.GPU_BLOCK), (M, M)
+            yield f"{name}-{make}", getattr(softmax, make)(F32, log, 256), (M, M)
         yield f"{name}-block_backward", softmax.block_backward(F32, log, 256), (M, M, M)
         yield f"{name}-warp_backward", softmax.warp_backward(F32, log), (M, M, M)
     targets = array(1, I64)

@@ -7,7 +7,7 @@ import pytest
 
 import kernels
 from kernels import numba_cuda, reference
-from kernels.numba_cuda.reduction import VERSIONS
+from kernels.launchers.reduction import VERSIONS
 from kernels.reduction import TABLE
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, check, get, normal, put, wide
 

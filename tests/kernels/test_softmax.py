@@ -7,7 +7,7 @@ import pytest
 
 import kernels
 from kernels import reference
-from kernels.numba_cuda.softmax import BACKWARD, FORWARD
+from kernels.launchers.softmax import BACKWARD, FORWARD
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, eps, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)

@@ -2,10 +2,10 @@
 
 2 N O OH OW C KH KW / groups floating-point operations each; at least x, w and y moved once.
 
-1. direct          one thread a result (conv_direct.py); also what serves depthwise convolution
+1. direct          one thread a result (conv_direct); also what serves depthwise convolution
 2. tiled           forward: a piece of x with its halo in shared memory, several channels a thread
 3. implicit_gemm   a matrix product whose right operand is read through a table of offsets
-                   (conv_gemm.py); a 1x1 kernel reads x as it is
+                   (conv_gemm); a 1x1 kernel reads x as it is
 
 Backward-data is a convolution of the padded gradient with the weights turned round; backward-weight
 is a product of the gradient with the same offset-table operand. All sums have a fixed order.
@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels.numba_cuda import conv_direct, conv_gemm
-from kernels.numba_cuda.common import (
+from kernels.launchers.common import (
+    Dialect,
     ceil_div,
     check_floating,
     check_version,
@@ -30,12 +30,9 @@ from kernels.numba_cuda.common import (
     launcher,
     namespace,
     on_gpu,
-    scalar_type,
 )
-from kernels.numba_cuda.conv_gemm import GemmTile, GradTile
-from kernels.numba_cuda.reduction import reduce
-from kernels.numba_cuda.transpose import cast
-from kernels.simt.processor import MANY_REGISTERS, register_floats
+from kernels.launchers.reduction import reduce
+from kernels.launchers.transpose import cast
 
 Pair = tuple[int, int]
 FORWARD = ("direct", "tiled", "implicit_gemm")
@@ -126,7 +123,7 @@ class Planes(NamedTuple):
         """Elements of one channel, all phases."""
         return self.rows * self.width * self.sub[0] * self.sub[1]
 
-    def launch(self, name: str, dtype: np.dtype, channels: int, slack: int):
+    def launch(self, dialect: Dialect, name: str, dtype: np.dtype, channels: int, slack: int):
         """A function x (N, C, H, W) -> flat planes, with `slack` zeros after them."""
         phases = self.sub[0] * self.sub[1]
         total_rows = (channels + ceil_div(slack, self.channel)) * phases * self.rows
@@ -135,7 +132,7 @@ class Planes(NamedTuple):
         run = launcher(
             name,
             "pad",
-            conv_gemm.pad(scalar_type(dtype), self.sub, self.insert),
+            dialect.conv_gemm.pad(dialect.common.scalar_type(dtype), self.sub, self.insert),
             (ceil_div(total_rows, by), ceil_div(self.width, bx)),
             (bx, by),
         )
@@ -181,23 +178,16 @@ def _offsets(geo: Geometry, planes: Planes, channels: int, turned: bool, multipl
     return offsets
 
 
-def _gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
-    if gpu:
-        return GemmTile(16, 16, 4, 4, 16)
-    if register_floats() < MANY_REGISTERS:
-        return GemmTile(8, 8, 4, 3, 16 if terms <= 16 else 32)
-    return GemmTile(16, 8 if channels > 32 else 4, 8, 2, 16 if terms <= 16 else 32)
-
-
-def _grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
-    span = ceil_div(ceil_div(positions, ceil_div(positions, 256)), 32) * 32
-    if not gpu and register_floats() < MANY_REGISTERS:
-        return GradTile(8, min(16, ceil_div(terms, 3)), 4, 3, span)
-    bx = 32 if gpu else 16
-    return GradTile(bx, min(8 if gpu else 16, ceil_div(terms, 3)), 8, 3, span)
-
-
-def _gemm(name: str, geo: Geometry, planes: Planes, out: Pair, data: bool, like, has_bias: bool):
+def _gemm(
+    dialect: Dialect,
+    name: str,
+    geo: Geometry,
+    planes: Planes,
+    out: Pair,
+    data: bool,
+    like,
+    has_bias: bool,
+):
     """The function (w (G * channels, K), x, bias, y) of an implicit-GEMM convolution.
 
     `data`: backward-data, where the gradient takes the place of x and the taps are turned round.
@@ -206,16 +196,16 @@ def _gemm(name: str, geo: Geometry, planes: Planes, out: Pair, data: bool, like,
     from_channels, to_channels = geo.channels[::-1] if data else geo.channels
     n, groups = geo.x_shape[0], geo.groups
     identity = planes == Planes(*out, (0, 0)) and geo.w_shape[2:] == (1, 1)
-    lay_out = planes.launch(name, dtype, n * groups * from_channels, 0)
+    lay_out = planes.launch(dialect, name, dtype, n * groups * from_channels, 0)
     terms = from_channels * geo.w_shape[2] * geo.w_shape[3]
-    tile = _gemm_tile(to_channels, terms, on_gpu(like))
+    tile = dialect.conv_gemm.gemm_tile(to_channels, terms, on_gpu(like))
     offset = namespace(like).asarray(_offsets(geo, planes, from_channels, data, tile.tk))
     positions = (out[0] - 1) * planes.width + out[1]
     grid = (
         n * groups * ceil_div(positions, tile.bx * tile.rn),
         ceil_div(to_channels, tile.by * tile.rm),
     )
-    kernel = conv_gemm.implicit_gemm(scalar_type(dtype), tile, has_bias)
+    kernel = dialect.conv_gemm.implicit_gemm(dialect.common.scalar_type(dtype), tile, has_bias)
     run = launcher(name, "implicit_gemm", kernel, grid, (tile.bx, tile.by))
     sizes = (groups, from_channels * planes.channel, positions, planes.width, out[1])
 
@@ -226,7 +216,7 @@ def _gemm(name: str, geo: Geometry, planes: Planes, out: Pair, data: bool, like,
     return gemm
 
 
-def _plan_forward(x, w, bias, geo: Geometry, version: str | None):
+def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | None):
     """The function (x, w, bias) -> y."""
     check_version("conv2d", version, FORWARD)
     check_floating("conv2d", x, w, bias)
@@ -234,20 +224,23 @@ def _plan_forward(x, w, bias, geo: Geometry, version: str | None):
     if bias is not None and bias.shape != geo.w_shape[:1]:
         raise ValueError(f"conv2d: expected a bias of shape {geo.w_shape[:1]}, got {bias.shape}")
     version = _pick(version, geo.channels[1])
-    out, dtype, acc_t = geo.out, x.dtype, scalar_type(x.dtype)
+    out, dtype, acc_t = geo.out, x.dtype, dialect.common.scalar_type(x.dtype)
     n, o = geo.x_shape[0], geo.w_shape[0]
     shape = (n, o, *out)
     no_bias, sizes = empty((1,), dtype, x), (geo.groups, *geo.padding)
     if version == "implicit_gemm":
-        gemm = _gemm("conv2d", geo, _input_planes(geo), out, False, x, bias is not None)
+        gemm = _gemm(dialect, "conv2d", geo, _input_planes(geo), out, False, x, bias is not None)
     else:
         constants = (acc_t, geo.w_shape[2:], geo.stride, geo.dilation, bias is not None)
         if version == "direct":
-            kernel, (grid, block) = conv_direct.direct_forward(*constants), _tile_grid(n * o, *out)
+            kernel, (grid, block) = (
+                dialect.conv_direct.direct_forward(*constants),
+                _tile_grid(n * o, *out),
+            )
         else:
-            kernel = conv_direct.tiled_forward(*constants)
-            tiles = n * geo.groups * ceil_div(geo.channels[1], conv_direct.TILE_CHANNELS)
-            block = (conv_direct.TILE_W, conv_direct.TILE_H)
+            kernel = dialect.conv_direct.tiled_forward(*constants)
+            tiles = n * geo.groups * ceil_div(geo.channels[1], dialect.conv_direct.TILE_CHANNELS)
+            block = (dialect.conv_direct.TILE_W, dialect.conv_direct.TILE_H)
             grid = (tiles, ceil_div(out[0], block[1]), ceil_div(out[1], block[0]))
         run = launcher("conv2d", version, kernel, grid, block)
 
@@ -266,23 +259,28 @@ def _plan_forward(x, w, bias, geo: Geometry, version: str | None):
     return forward
 
 
-def _plan_data(g, w, geo: Geometry, version: str | None):
+def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
     """The function (g, w) -> dx."""
     name = "conv2d_backward_data"
     check_version(name, version, BACKWARD)
     check_floating(name, g, w)
     _check_backward(name, g, geo)
     version = _pick(version, geo.channels[0])
-    dtype, acc_t, groups, x_shape = g.dtype, scalar_type(g.dtype), geo.groups, geo.x_shape
+    dtype, acc_t, groups, x_shape = (
+        g.dtype,
+        dialect.common.scalar_type(g.dtype),
+        geo.groups,
+        geo.x_shape,
+    )
     per_in, per_out = geo.channels
     taps = geo.w_shape[2] * geo.w_shape[3]
     if version == "implicit_gemm":
-        gemm = _gemm(name, geo, _gradient_planes(geo), x_shape[2:], True, g, False)
+        gemm = _gemm(dialect, name, geo, _gradient_planes(geo), x_shape[2:], True, g, False)
         no_bias = empty((1,), dtype, g)
         grid = (ceil_div(per_in, 32), ceil_div(geo.w_shape[0], 8))
-        swap = launcher(name, "swap_channels", conv_gemm.swap_channels(taps), grid, (32, 8))
+        swap = launcher(name, "swap_channels", dialect.conv_gemm.swap_channels(taps), grid, (32, 8))
     else:
-        kernel = conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
+        kernel = dialect.conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
         tiling = _tile_grid(x_shape[0] * x_shape[1], *x_shape[2:])
         run = launcher(name, version, kernel, *tiling)
 
@@ -302,18 +300,18 @@ def _plan_data(g, w, geo: Geometry, version: str | None):
     return data
 
 
-def _plan_weight(g, x, geo: Geometry, version: str | None):
+def _plan_weight(dialect: Dialect, g, x, geo: Geometry, version: str | None):
     """The function (g, x) -> dw."""
     name = "conv2d_backward_weight"
     check_version(name, version, BACKWARD)
     check_floating(name, g, x)
     _check_backward(name, g, geo)
     version = _pick(version, geo.channels[1])
-    dtype, acc_t, w_shape = x.dtype, scalar_type(x.dtype), geo.w_shape
+    dtype, acc_t, w_shape = x.dtype, dialect.common.scalar_type(x.dtype), geo.w_shape
     if version == "implicit_gemm":
-        product = _weight_product(name, geo, x)
+        product = _weight_product(dialect, name, geo, x)
     else:
-        kernel = conv_direct.direct_weight(acc_t, geo.stride, geo.dilation)
+        kernel = dialect.conv_direct.direct_weight(acc_t, geo.stride, geo.dilation)
         grid = (w_shape[0], w_shape[1], w_shape[2] * w_shape[3])
         run = launcher(name, version, kernel, grid, 32)
 
@@ -330,7 +328,7 @@ def _plan_weight(g, x, geo: Geometry, version: str | None):
     return weight
 
 
-def _weight_product(name: str, geo: Geometry, like):
+def _weight_product(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, x) -> dw of the implicit-GEMM weight gradient."""
     dtype, n, groups, out = like.dtype, geo.x_shape[0], geo.groups, geo.out
     per_in, per_out = geo.channels
@@ -339,15 +337,15 @@ def _weight_product(name: str, geo: Geometry, like):
     positions = out[0] * planes.width
     terms = math.prod(geo.w_shape[1:])
     gpu = on_gpu(like)
-    tile = _grad_tile(terms, positions, gpu)
+    tile = dialect.conv_gemm.grad_tile(terms, positions, gpu)
     grid = [ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups]
     splits = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
     grid[2] *= splits
-    lay_out_x = planes.launch(name, dtype, n * groups * per_in, planes.channel + tile.span)
-    lay_out_g = g_planes.launch(name, dtype, n * groups * per_out, 0)
+    lay_out_x = planes.launch(dialect, name, dtype, n * groups * per_in, planes.channel + tile.span)
+    lay_out_g = g_planes.launch(dialect, name, dtype, n * groups * per_out, 0)
     offset = _offsets(geo, planes, per_in, False, tile.by * tile.rn)
     offset = namespace(like).asarray(offset)
-    kernel = conv_gemm.weight_gradient(scalar_type(dtype), tile)
+    kernel = dialect.conv_gemm.weight_gradient(dialect.common.scalar_type(dtype), tile)
     run = launcher(name, "implicit_gemm", kernel, tuple(grid), (tile.bx, tile.by))
     shape = (splits, geo.w_shape[0], terms)
     sizes = (n, groups, per_in * planes.channel, positions)
@@ -355,9 +353,9 @@ def _weight_product(name: str, geo: Geometry, like):
     def product(g, x):
         parts = empty(shape, compute_dtype(dtype), x)
         run(lay_out_g(g), lay_out_x(x), offset, parts, *sizes)
-        dw = parts[0] if splits == 1 else reduce("sum", parts, 0)
+        dw = parts[0] if splits == 1 else reduce(dialect, "sum", parts, 0)
         dw = dw.reshape(geo.w_shape)
-        return dw if dw.dtype == dtype else cast(dw, dtype)
+        return dw if dw.dtype == dtype else cast(dialect, dw, dtype)
 
     return product
 
@@ -373,11 +371,12 @@ def _check_backward(name: str, g, geo: Geometry) -> None:
 _plans: dict[tuple, Callable] = {}
 
 
-def _key(kind: str, a, b, version: str | None, *options) -> tuple:
-    return kind, type(a), a.shape, a.dtype, b.shape, b.dtype, version, *options
+def _key(dialect: Dialect, kind: str, a, b, version: str | None, *options) -> tuple:
+    return dialect, kind, type(a), a.shape, a.dtype, b.shape, b.dtype, version, *options
 
 
 def conv2d(
+    dialect: Dialect,
     x,
     w,
     bias=None,
@@ -393,15 +392,16 @@ def conv2d(
     shapes or options that do not fit, TypeError unless all arrays share one floating dtype.
     """
     has_bias = None if bias is None else (bias.shape, bias.dtype)
-    key = _key("forward", x, w, version, stride, padding, dilation, groups, has_bias)
+    key = _key(dialect, "forward", x, w, version, stride, padding, dilation, groups, has_bias)
     plan = _plans.get(key)
     if plan is None:
         geo = Geometry(x.shape, w.shape, tuple(stride), tuple(padding), tuple(dilation), groups)
-        plan = _plans[key] = _plan_forward(x, w, bias, geo, version)
+        plan = _plans[key] = _plan_forward(dialect, x, w, bias, geo, version)
     return plan(x, w, bias)
 
 
 def conv2d_backward_data(
+    dialect: Dialect,
     g,
     w,
     x_shape: tuple[int, int, int, int],
@@ -412,16 +412,17 @@ def conv2d_backward_data(
     version: str | None = None,
 ):
     """Gradient of conv2d with respect to x, of shape `x_shape`, for g (N, O, OH, OW)."""
-    key = _key("data", g, w, version, tuple(x_shape), stride, padding, dilation, groups)
+    key = _key(dialect, "data", g, w, version, tuple(x_shape), stride, padding, dilation, groups)
     plan = _plans.get(key)
     if plan is None:
         options = (tuple(stride), tuple(padding), tuple(dilation), groups)
         geo = Geometry(tuple(x_shape), w.shape, *options)
-        plan = _plans[key] = _plan_data(g, w, geo, version)
+        plan = _plans[key] = _plan_data(dialect, g, w, geo, version)
     return plan(g, w)
 
 
 def conv2d_backward_weight(
+    dialect: Dialect,
     g,
     x,
     w_shape: tuple[int, int, int, int],
@@ -432,10 +433,10 @@ def conv2d_backward_weight(
     version: str | None = None,
 ):
     """Gradient of conv2d with respect to w, of shape `w_shape`, for g (N, O, OH, OW)."""
-    key = _key("weight", g, x, version, tuple(w_shape), stride, padding, dilation, groups)
+    key = _key(dialect, "weight", g, x, version, tuple(w_shape), stride, padding, dilation, groups)
     plan = _plans.get(key)
     if plan is None:
         options = (tuple(stride), tuple(padding), tuple(dilation), groups)
         geo = Geometry(x.shape, tuple(w_shape), *options)
-        plan = _plans[key] = _plan_weight(g, x, geo, version)
+        plan = _plans[key] = _plan_weight(dialect, g, x, geo, version)
     return plan(g, x)

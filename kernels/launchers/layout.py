@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from kernels.numba_cuda.common import namespace
+from kernels.launchers.common import namespace
 
 
 def contiguous_strides(shape: Sequence[int]) -> list[int]:

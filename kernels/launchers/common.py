@@ -1,0 +1,108 @@
+"""What the launchers share: allocation beside the inputs, dtypes, repeated launches.
+
+A launcher computes a plan once for each combination of shapes, strides and dtypes: which kernel,
+which grid, which buffers. Later calls find the plan in a dictionary and only launch, so that a call
+costs a few microseconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+
+from kernels import dispatch
+
+Pair = tuple[int, int]
+GPU_BLOCK, CPU_BLOCK = 256, 64  # threads of a block that walks along a row or a plane
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+class Dialect:
+    """The kernels of a dialect: `dialect.matmul` is its module of kernels for products, and so on.
+
+    Such a module has a factory for each kernel, with the same arguments in every dialect, its
+    CATALOG, and what else the launcher of the family asks of it.
+    """
+
+    def __init__(self, package: str) -> None:
+        for module in pkgutil.iter_modules(sys.modules[package].__path__):
+            setattr(self, module.name, importlib.import_module(f"{package}.{module.name}"))
+
+
+def on_gpu(a) -> bool:
+    """Whether the array lives in a GPU's memory."""
+    return not isinstance(a, np.ndarray) and hasattr(a, "__cuda_array_interface__")
+
+
+def namespace(a):
+    """The array module that `a` belongs to: NumPy, or CuPy for an array on a GPU."""
+    if not on_gpu(a):
+        return np
+    import cupy
+
+    return cupy
+
+
+def empty(shape: tuple[int, ...], dtype, like):
+    """An uninitialised array where `like` lives."""
+    return namespace(like).empty(shape, dtype)
+
+
+def contiguous(a):
+    """`a` itself if it is C-contiguous, else a contiguous copy."""
+    return a if a.flags.c_contiguous else namespace(a).ascontiguousarray(a)
+
+
+@functools.cache
+def compute_dtype(dtype: np.dtype) -> np.dtype:
+    """What a kernel computes in: float32 for the 16-bit storage types, else the dtype itself."""
+    return np.dtype(np.float32) if dtype in (np.float16, BFLOAT16) else dtype
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)
+
+
+def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
+    """A callable that launches `kernel` on arrays, always of the types of its first call.
+
+    Every call is one launch of (family, version) in the trace that is on.
+    """
+    bound = None
+
+    def launch(*args) -> None:
+        nonlocal bound
+        if bound is None:
+            there = any(on_gpu(arg) for arg in args)
+            bound = kernel.on_gpu()[grid, block] if there else kernel.bind(grid, block, *args)
+        if dispatch.tracer is None:
+            bound(*args)
+        else:
+            with dispatch.timed(family, version):
+                bound(*args)
+
+    return launch
+
+
+def check_version(name: str, version: str | None, versions: tuple[str, ...]) -> None:
+    """Raise ValueError unless `version` is None or one of `versions`."""
+    if version is not None and version not in versions:
+        raise ValueError(f"{name}: expected a version among {versions}, got {version!r}")
+
+
+def check_floating(name: str, *arrays) -> None:
+    """Raise TypeError unless the arrays share one floating dtype."""
+    dtypes = {a.dtype for a in arrays if a is not None}
+    if len(dtypes) != 1:
+        names = ", ".join(sorted(map(str, dtypes)))
+        raise TypeError(f"{name}: expected arrays of one dtype, got {names}; cast them first")
+    dtype = dtypes.pop()
+    if compute_dtype(dtype).kind != "f":
+        raise TypeError(f"{name}: expected a floating dtype, got {dtype}")

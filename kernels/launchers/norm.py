@@ -1,0 +1,176 @@
+"""Batch normalisation: how x is seen, and the launches of its kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from kernels.launchers.common import (
+    CPU_BLOCK,
+    GPU_BLOCK,
+    Dialect,
+    ceil_div,
+    check_floating,
+    compute_dtype,
+    contiguous,
+    empty,
+    launcher,
+    on_gpu,
+)
+
+CATALOG = [
+    ("batch_norm", "planes", "a block a channel, two passes"),
+    ("batch_norm", "columns", "x (N, C): threads along the channels"),
+    ("batch_norm_apply", "planes", "one thread an element, a block a piece of a plane"),
+    ("batch_norm_apply", "columns", "x (N, C): threads along the channels"),
+    ("batch_norm_backward", "planes", "two sums a channel, then one thread an element"),
+    ("batch_norm_backward", "columns", "x (N, C): threads along the channels"),
+]
+COLUMN_BLOCK = (32, 8)
+
+
+def _check(name: str, x, *per_channel) -> None:
+    """Raise unless x is (N, C, ...) floating and the others are (C,)."""
+    check_floating(name, x)
+    if x.ndim < 2:
+        raise ValueError(f"{name}: expected x (N, C, ...), got shape {x.shape}")
+    for v in per_channel:
+        if v is not None and v.shape != (x.shape[1],):
+            raise ValueError(f"{name}: expected {x.shape[1]} channels, got shape {v.shape}")
+
+
+def _view(x) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """Version, and the shapes under which reductions and elementwise kernels see x."""
+    n, c, s = *x.shape[:2], math.prod(x.shape[2:])
+    return ("columns", (n, c), (n, c)) if s == 1 else ("planes", (n, c, s), (n * c, s))
+
+
+def _block(x) -> int:
+    """Threads of a block that walks along a plane."""
+    return GPU_BLOCK if on_gpu(x) else CPU_BLOCK
+
+
+def _elementwise_tiling(version: str, shape: tuple[int, ...], block: int):
+    """Grid and block for one thread an element of a two-dimensional array."""
+    rows, columns = shape
+    if version == "columns":
+        bx, by = COLUMN_BLOCK
+        return (ceil_div(rows, by), ceil_div(columns, bx)), COLUMN_BLOCK
+    return (rows, ceil_div(columns, block)), block
+
+
+def _reduction_tiling(version: str, channels: int, block: int):
+    """Grid and block for sums over each channel."""
+    if version == "columns":
+        return ceil_div(channels, COLUMN_BLOCK[0]), COLUMN_BLOCK
+    return channels, block
+
+
+_plans: dict[tuple, Callable] = {}
+
+
+def _key(dialect: Dialect, name: str, *arrays) -> tuple:
+    """What the plan of a call depends on."""
+    parts = (None if a is None else (a.shape, a.dtype) for a in arrays)
+    return dialect, name, type(arrays[0]), *parts
+
+
+def _plan_statistics(dialect: Dialect, x):
+    version, view, _ = _view(x)
+    acc_t, block = dialect.common.scalar_type(x.dtype), _block(x)
+    columns = version == "columns"
+    kernel = (
+        dialect.norm.statistics_columns(acc_t)
+        if columns
+        else dialect.norm.statistics_planes(acc_t, block)
+    )
+    tiling = _reduction_tiling(version, x.shape[1], block)
+    return launcher("batch_norm", version, kernel, *tiling), view
+
+
+def batch_norm(dialect: Dialect, x, weight, bias, eps: float):
+    """Normalise x (N, C, ...) by the statistics of the batch, then scale and shift.
+
+    weight and bias are (C,) or None. Returns y, mean (C,) and invstd (C,) = 1 / sqrt(biased
+    variance + eps), the last two in the dtype that 16-bit floats are computed in. Raises ValueError
+    for shapes, TypeError for dtypes that do not fit.
+    """
+    key = _key(dialect, "statistics", x)
+    plan = _plans.get(key)
+    if plan is None:
+        _check("batch_norm", x, weight, bias)
+        plan = _plans[key] = _plan_statistics(dialect, x)
+    run, view = plan
+    dtype = compute_dtype(x.dtype)
+    mean, invstd = (empty(x.shape[1:2], dtype, x) for _ in range(2))
+    x = contiguous(x)
+    if x.shape[1]:
+        run(x.reshape(view), mean, invstd, dtype.type(eps))
+    return batch_norm_apply(dialect, x, mean, invstd, weight, bias), mean, invstd
+
+
+def _plan_apply(dialect: Dialect, x, mean, invstd, weight, bias):
+    _check("batch_norm_apply", x, mean, invstd, weight, bias)
+    version, _, view = _view(x)
+    kernels = dialect.norm
+    make = kernels.apply_columns if version == "columns" else kernels.apply_planes
+    kernel = make(dialect.common.scalar_type(x.dtype), weight is not None, bias is not None)
+    run = launcher(
+        "batch_norm_apply", version, kernel, *_elementwise_tiling(version, view, _block(x))
+    )
+    return run, view, empty((1,), x.dtype, x)
+
+
+def batch_norm_apply(dialect: Dialect, x, mean, invstd, weight, bias):
+    """(x - mean) * invstd * weight + bias per channel of x (N, C, ...); weight, bias or None."""
+    key = _key(dialect, "apply", x, mean, invstd, weight, bias)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = _plan_apply(dialect, x, mean, invstd, weight, bias)
+    run, view, none = plan
+    y = empty(x.shape, x.dtype, x)
+    if y.size:
+        weight = none if weight is None else contiguous(weight)
+        bias = none if bias is None else contiguous(bias)
+        stats = contiguous(mean), contiguous(invstd)
+        run(contiguous(x).reshape(view), *stats, weight, bias, y.reshape(view))
+    return y
+
+
+def _plan_backward(dialect: Dialect, g, x, mean, invstd, weight):
+    name = "batch_norm_backward"
+    _check(name, x, mean, invstd, weight)
+    if g.shape != x.shape or g.dtype != x.dtype:
+        raise ValueError(f"{name}: expected g like x, {x.shape} {x.dtype}, got {g.shape} {g.dtype}")
+    version, channels_view, view = _view(x)
+    columns, acc_t = version == "columns", dialect.common.scalar_type(x.dtype)
+    block = _block(x)
+    sums = dialect.norm.sums_columns(acc_t) if columns else dialect.norm.sums_planes(acc_t, block)
+    gradient = (dialect.norm.gradient_columns if columns else dialect.norm.gradient_planes)(
+        acc_t, weight is not None
+    )
+    run_sums = launcher(name, version, sums, *_reduction_tiling(version, x.shape[1], block))
+    run_gradient = launcher(name, version, gradient, *_elementwise_tiling(version, view, block))
+    dtype = compute_dtype(x.dtype)
+    count = dtype.type(max(x.size // max(x.shape[1], 1), 1))
+    return run_sums, run_gradient, channels_view, view, dtype, count, empty((1,), x.dtype, x)
+
+
+def batch_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
+    """Gradients of batch_norm with respect to x, weight (C,) and bias (C,), for g like x."""
+    key = _key(dialect, "backward", g, x, mean, invstd, weight)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = _plan_backward(dialect, g, x, mean, invstd, weight)
+    run_sums, run_gradient, channels_view, view, dtype, count, none = plan
+    g, x, mean, invstd = (contiguous(a) for a in (g, x, mean, invstd))
+    dx = empty(x.shape, x.dtype, x)
+    dweight, dbias = (empty(x.shape[1:2], dtype, x) for _ in range(2))
+    if x.shape[1]:
+        sums = (g.reshape(channels_view), x.reshape(channels_view))
+        run_sums(*sums, mean, invstd, dweight, dbias)
+    if dx.size:
+        weight = none if weight is None else contiguous(weight)
+        flat = (g.reshape(view), x.reshape(view))
+        run_gradient(*flat, mean, invstd, weight, dweight, dbias, count, dx.reshape(view))
+    return dx, dweight, dbias

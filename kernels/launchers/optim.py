@@ -1,0 +1,100 @@
+"""Optimiser steps: the checks, and one launch over the whole arena."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels.launchers.common import Dialect, ceil_div, compute_dtype, launcher
+
+CATALOG = [
+    ("sgd_", "fused", "weight decay, momentum and update in one pass over the arena"),
+    ("adam_", "fused", "moments, bias correction, decay and update in one pass over the arena"),
+]
+
+THREADS = 256
+
+
+def _check(name: str, p, *others) -> None:
+    """Raise unless the arrays are flat, contiguous, and all like p."""
+    for a in (p, *others):
+        if a is None:
+            continue
+        if a.ndim != 1 or not a.flags.c_contiguous:
+            raise ValueError(f"{name}: expected flat contiguous arrays, got shape {a.shape}")
+        if a.shape != p.shape:
+            raise ValueError(f"{name}: expected {p.shape[0]} elements as in p, got {a.shape[0]}")
+        if a.dtype != p.dtype:
+            raise TypeError(f"{name}: expected dtype {p.dtype} as in p, got {a.dtype}")
+    if compute_dtype(p.dtype).kind != "f":
+        raise TypeError(f"{name}: expected a floating dtype, got {p.dtype}")
+
+
+@functools.lru_cache(maxsize=1024)
+def _launch(name: str, n: int, factory: Callable, *flags) -> Callable:
+    return launcher(name, "fused", factory(*flags), ceil_div(n, THREADS), THREADS)
+
+
+def sgd_(
+    dialect: Dialect,
+    p: np.ndarray,
+    g: np.ndarray,
+    buf: np.ndarray | None,
+    lr: float,
+    momentum: float = 0.0,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+    maximize: bool = False,
+    first: bool = False,
+) -> None:
+    """One SGD step on flat p (n,), in place; `buf` (n,) is the momentum (Sutskever et al., 2013).
+
+    first: the momentum buffer starts as the gradient itself (no dampening).
+    Raises ValueError for shapes that differ, or momentum without `buf`; TypeError for dtypes.
+    """
+    _check("sgd_", p, g, buf)
+    if momentum and buf is None:
+        raise ValueError("sgd_: momentum needs a buffer, got buf=None")
+    if p.size:
+        flags = (p.dtype, bool(momentum), bool(nesterov), bool(first), bool(maximize))
+        launch = _launch("sgd_", p.size, dialect.optim.sgd_kernel, *flags)
+        launch(p, g, p if buf is None else buf, lr, momentum, 1 - dampening, weight_decay)
+
+
+def adam_(
+    dialect: Dialect,
+    p: np.ndarray,
+    g: np.ndarray,
+    m: np.ndarray,
+    v: np.ndarray,
+    vmax: np.ndarray | None,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    step: int,
+    decoupled: bool = False,
+    maximize: bool = False,
+) -> None:
+    """One Adam step on flat p (n,), in place (Kingma and Ba, 2015); step counts from 1.
+
+    vmax (n,) where given makes it AMSGrad (Reddi et al., 2018); decoupled weight decay makes it
+    AdamW (Loshchilov and Hutter, 2019). Raises ValueError for shapes that differ or a step below
+    1, TypeError for dtypes.
+    """
+    _check("adam_", p, g, m, v, vmax)
+    if step < 1:
+        raise ValueError(f"adam_: step counts from 1, got {step}")
+    if not p.size:
+        return
+    flags = (p.dtype, vmax is not None, bool(decoupled), bool(maximize))
+    launch = _launch("adam_", p.size, dialect.optim.adam_kernel, *flags)
+    decay = 1 - lr * weight_decay if decoupled else weight_decay
+    rate, root = lr / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
+    top = v if vmax is None else vmax
+    launch(p, g, m, v, top, 1 - beta1, beta2, 1 - beta2, decay, rate, root, eps)

@@ -1,0 +1,275 @@
+"""Pointwise operations: every line of `kernels.pointwise` as one kernel.
+
+An operation on n elements does a few floating-point operations each and moves, at least, its inputs
+and its output once: it runs at the speed of memory. The kernels are generated, in two forms:
+
+1. contiguous: flat arrays of one shape; neighbouring threads touch neighbouring elements, so every
+   memory transaction is full.
+2. strided: broadcast, transposed or sliced inputs. Dimensions that every array walks the same way
+   are merged first; a block takes a tile of the two innermost ones, and works out the others from
+   its own number, once instead of once an element.
+
+Scalars travel by value. A call finds its plan (kernel, grid, strides) by the shapes, strides and
+dtypes of its arguments in a dictionary: a repeated call costs that look-up and a launch.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
+from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
+from kernels.pointwise import Expr
+
+MAX_PLANS = 8192
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How a kernel reads one input.
+
+    dtype: of the array, or None for a scalar passed by value in the compute dtype.
+    inner: along the innermost dimension "1" (neighbours), "0" (one element for the whole row) or
+        "s" (a stride passed at run time). Contiguous kernels have "1" everywhere.
+    """
+
+    dtype: np.dtype | None
+    inner: str = "1"
+
+
+@dataclass(frozen=True)
+class Form:
+    """What one generated kernel is specialised on, beside its table line.
+
+    ndim: 0 for the contiguous kernel over flat arrays, else the number of dimensions, at least 2.
+    out_inner: "c" for a contiguous result, else "1" or "s" as in `Operand`.
+    """
+
+    operands: tuple[Operand, ...]
+    compute: np.dtype
+    out: np.dtype
+    ndim: int = 0
+    out_inner: str = "c"
+
+    def numbers(self, args: Sequence[str]) -> list[str]:
+        """The names of the integers that a strided kernel takes after `out`: sizes, tiles per row
+        of tiles and per matrix, and where and how each array (but a contiguous `out`) lies."""
+        inners = [(n, o.inner) for n, o in zip(args, self.operands) if o.dtype is not None]
+        names = [*(f"n{d}" for d in range(self.ndim)), "tiles_x", "tiles_y"]
+        for name, inner in (*inners, ("out", self.out_inner)):
+            if inner != "c":
+                count = self.ndim if inner == "s" else self.ndim - 1
+                names += [f"{name}_start", *(f"{name}_{d}" for d in range(count))]
+        return names
+
+
+_plans: dict[tuple, Callable] = {}
+_SCALARS = frozenset((float, int, bool))
+
+
+def pointwise(
+    dialect: Dialect,
+    expr: Expr,
+    *arrays: np.ndarray | float | int | bool,
+    params: Sequence[float] = (),
+    dtype: np.dtype | None = None,
+    out: np.ndarray | None = None,
+    out_dtype: np.dtype | None = None,
+) -> np.ndarray:
+    """Evaluate one line of `kernels.pointwise` on arrays that broadcast together.
+
+    arrays: one per `expr.args`, NumPy or CuPy, of any strides; Python scalars go by value.
+    params: one per `expr.params`.
+    dtype: the compute dtype every input is converted to (default: NumPy's promotion; float32 for
+        integers where the operation needs a float). float16 and bfloat16 compute in float32.
+    out: written and returned where given, the inputs broadcast to its shape; else a new array of
+        `out_dtype` (default: bool for tests, else `dtype`) and of the broadcast shape.
+    Raises TypeError for a wrong number of arguments and ValueError where shapes do not broadcast.
+    """
+    key = [dialect, expr, dtype, out_dtype]
+    for a in arrays:
+        kind = type(a)
+        if kind in _SCALARS:
+            key.append(kind)
+        else:
+            key += (kind, a.dtype, a.shape, a.strides)
+    if out is not None:
+        key += (out.dtype, out.shape, out.strides)
+    key = tuple(key)
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= MAX_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _plan(dialect, expr, arrays, len(params), dtype, out, out_dtype)
+    return plan(arrays, params, out)
+
+
+def default_dtype(expr: Expr, arrays: Sequence) -> np.dtype:
+    """The compute dtype where the caller names none."""
+    values = [
+        a if type(a) in _SCALARS else a.dtype
+        for name, a in zip(expr.args, arrays)
+        if name not in expr.masks
+    ]
+    dtype = np.result_type(*values)
+    return np.dtype(np.float32) if expr.domain == "float" and dtype.kind in "biu" else dtype
+
+
+def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out_dtype) -> Callable:
+    """Check the arguments and prepare a function of (arrays, params, out)."""
+    if len(arrays) != len(expr.args) or num_params != len(expr.params):
+        raise TypeError(
+            f"{expr.name}: takes arrays {expr.args} and params {expr.params}, "
+            f"got {len(arrays)} arrays and {num_params} params"
+        )
+    compute = np.dtype(dtype) if dtype is not None else default_dtype(expr, arrays)
+    if compute.kind == "f" and expr.domain == "int":
+        raise TypeError(f"{expr.name}: expected integers or bools, got {compute}")
+    tensors = [a for a in arrays if type(a) not in _SCALARS]
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in tensors))
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in tensors)
+        raise ValueError(f"{expr.name}: shapes {shapes} do not broadcast together") from None
+    if out is None:
+        result = np.dtype(out_dtype or (bool if expr.result == "bool" else compute))
+    else:
+        result = out.dtype
+        if not _broadcasts_to(shape, out.shape):
+            raise ValueError(f"{expr.name}: the result has shape {shape}, but out has {out.shape}")
+        shape = out.shape
+    like = out if out is not None else tensors[0] if tensors else np.empty(0)
+    allocate = functools.partial(namespace(like).empty, shape, result)
+    flat = all(a.shape == shape and a.flags.c_contiguous for a in tensors)
+    if 0 in shape:
+        launch = _nothing
+    elif flat and (out is None or out.flags.c_contiguous):
+        launch = _contiguous(dialect, expr, arrays, compute, result, math.prod(shape))
+    else:
+        launch = _strided(dialect, expr, arrays, compute, result, shape, out)
+    if out is None:
+        return _into_new(launch, allocate)
+    return _into_given(launch, functools.partial(pointwise, dialect, expr, dtype=dtype))
+
+
+def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    tail = target[len(target) - len(shape) :]
+    return len(shape) <= len(target) and all(n in (1, m) for n, m in zip(shape, tail))
+
+
+def _into_new(launch: Callable, allocate: Callable) -> Callable:
+    def run(arrays, params, out):
+        out = allocate()
+        launch(arrays, params, out)
+        return out
+
+    return run
+
+
+def _into_given(launch: Callable, again: Callable) -> Callable:
+    """Write into `out`; where an input overlaps it without being the same view, `again` runs the
+    operation on a copy of that input."""
+
+    def run(arrays, params, out):
+        may_share = namespace(out).may_share_memory
+        overlaps = [
+            type(a) not in _SCALARS
+            and a is not out
+            and may_share(a, out)
+            and not _same_view(a, out)
+            for a in arrays
+        ]
+        if any(overlaps):
+            safe = [a.copy() if overlap else a for a, overlap in zip(arrays, overlaps)]
+            return again(*safe, params=params, out=out)
+        launch(arrays, params, out)
+        return out
+
+    return run
+
+
+def _same_view(a, out) -> bool:
+    """Whether two arrays are the same elements in the same order."""
+    name = "__cuda_array_interface__" if on_gpu(a) else "__array_interface__"
+    start, other = getattr(a, name)["data"][0], getattr(out, name)["data"][0]
+    return (start, a.strides, a.dtype) == (other, out.strides, out.dtype)
+
+
+def _nothing(arrays, params, out) -> None:
+    """The launch for an empty result."""
+
+
+def _contiguous(dialect: Dialect, expr: Expr, arrays, compute, result, n: int) -> Callable:
+    operands = tuple(Operand(None if type(a) in _SCALARS else a.dtype) for a in arrays)
+    kernel = dialect.pointwise.kernel(expr, Form(operands, compute, result))
+    gpu = any(on_gpu(a) for a in arrays)
+    tiling = dialect.pointwise.flat_tiling(n, gpu)
+    call = launcher(f"pointwise.{expr.name}", "contiguous", kernel, *tiling)
+    if any(type(a) in _SCALARS for a in arrays):
+
+        def launch(arrays, params, out):
+            flat = [a if type(a) in _SCALARS else a.ravel() for a in arrays]
+            call(*flat, *params, out.ravel())
+
+    else:
+
+        def launch(arrays, params, out):
+            call(*[a.ravel() for a in arrays], *params, out.ravel())
+
+    return launch
+
+
+def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) -> Callable:
+    inputs = [(n, a) for n, a in zip(expr.args, arrays) if type(a) not in _SCALARS]
+    fresh = out is None or out.flags.c_contiguous
+    strides = [broadcast_strides(a, shape) for _, a in inputs]
+    strides.append(contiguous_strides(shape) if fresh else broadcast_strides(out, shape))
+    sizes, merged = merge(shape, strides)
+    if len(sizes) == 1:
+        sizes, merged = [1, *sizes], [[0, *steps] for steps in merged]
+    last = {name: steps for (name, _), steps in zip(inputs, merged)}
+    operands = tuple(
+        Operand(None) if type(a) in _SCALARS else Operand(a.dtype, _inner(last[name]))
+        for name, a in zip(expr.args, arrays)
+    )
+    out_inner = "c" if fresh else "1" if merged[-1][-1] == 1 else "s"
+    kernel = dialect.pointwise.kernel(expr, Form(operands, compute, result, len(sizes), out_inner))
+    block, columns = dialect.pointwise.row_tiling(sizes[-1], any(on_gpu(a) for _, a in inputs))
+    tiles_x, tiles_y = ceil_div(sizes[-1], columns), ceil_div(sizes[-2], block[1])
+    views, numbers = [], [*sizes, tiles_x, tiles_y]
+    for name, a in zip(expr.args, arrays):
+        if type(a) in _SCALARS:
+            views.append(_scalar)
+        else:
+            view, start = window(expr.name, a)
+            views.append(view)
+            numbers += [start, *_passed(last[name], _inner(last[name]))]
+    view_out, start = window(expr.name, out) if not fresh else (ravel, 0)
+    if not fresh:
+        numbers += [start, *_passed(merged[-1], out_inner)]
+    grid = math.prod(sizes[:-2]) * tiles_y * tiles_x
+    call = launcher(f"pointwise.{expr.name}", "strided", kernel, grid, block)
+
+    def launch(arrays, params, out):
+        flat = [view(a) for view, a in zip(views, arrays)]
+        call(*flat, *params, view_out(out), *numbers)
+
+    return launch
+
+
+def _scalar(a):
+    return a
+
+
+def _inner(strides: list[int]) -> str:
+    return {0: "0", 1: "1"}.get(strides[-1], "s")
+
+
+def _passed(strides: list[int], inner: str) -> list[int]:
+    """The strides that a kernel is told: the innermost only where it is neither 0 nor 1."""
+    return strides if inner == "s" else strides[:-1]

@@ -1,0 +1,314 @@
+"""Pooling: windows, their checks, and which version a gradient takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.launchers.common import (
+    Dialect,
+    Pair,
+    ceil_div,
+    check_version,
+    compute_dtype,
+    contiguous,
+    empty,
+    launcher,
+)
+from kernels.launchers.transpose import cast
+
+CATALOG = [
+    ("max_pool2d", "window", "one thread a result"),
+    ("max_pool2d_backward", "gather", "one thread an element asks every window that holds it"),
+    ("max_pool2d_backward", "owner", "windows that share nothing: one thread writes all of one"),
+    ("max_pool2d_backward", "scatter", "one block a plane adds each g where its index says"),
+    ("avg_pool2d", "window", "one thread a result"),
+    ("avg_pool2d_backward", "gather", "one thread an element asks every window that holds it"),
+]
+
+
+class Window(NamedTuple):
+    """The constants of a pooling kernel."""
+
+    kernel: Pair
+    stride: Pair
+    dilation: Pair = (1, 1)
+
+
+SCATTER_BLOCK = 128
+
+
+def _tiling(planes: int, height: int, width: int):
+    """Grid and block for one thread a pixel."""
+    bx = 8 if width <= 8 else 16 if width <= 16 else 32
+    by = min(256 // bx, 1 << max(height - 1, 0).bit_length())
+    return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
+
+
+def pool_output_size(
+    n: int, k: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> int:
+    """Length of one output dimension; with `ceil_mode` no window starts in the right padding."""
+    span = n + 2 * padding - dilation * (k - 1) - 1
+    out = (span + (stride - 1 if ceil_mode else 0)) // stride + 1
+    if ceil_mode and (out - 1) * stride >= n + padding:
+        out -= 1
+    return out
+
+
+def _output(name: str, x_shape, window: Window, padding: Pair, ceil_mode: bool) -> Pair:
+    """Height and width of the output. Raises ValueError where there is none."""
+    if len(x_shape) != 4:
+        raise ValueError(f"{name}: expected x (N, C, H, W), got shape {tuple(x_shape)}")
+    if min(*window.kernel, *window.stride, *window.dilation) < 1:
+        raise ValueError(f"{name}: kernel, stride and dilation must be positive")
+    for p, k in zip(padding, window.kernel):
+        if not 0 <= 2 * p <= k:
+            raise ValueError(
+                f"{name}: padding must be at most half of the kernel, got {padding} for"
+                f" {window.kernel}"
+            )
+    out = tuple(
+        pool_output_size(
+            x_shape[2 + i],
+            window.kernel[i],
+            window.stride[i],
+            padding[i],
+            window.dilation[i],
+            ceil_mode,
+        )
+        for i in range(2)
+    )
+    if min(out) < 1:
+        raise ValueError(
+            f"{name}: a window of {window.kernel} is larger than the padded input"
+            f" {tuple(x_shape[2:])} + 2 * {padding}"
+        )
+    return out
+
+
+def _never_leaves(x_shape, window: Window, padding: Pair, out: Pair) -> bool:
+    """Whether every window lies inside x."""
+    return padding == (0, 0) and all(
+        (out[i] - 1) * window.stride[i] + window.dilation[i] * (window.kernel[i] - 1)
+        < x_shape[2 + i]
+        for i in range(2)
+    )
+
+
+def _check_gradient(name: str, g, shape: tuple[int, ...]) -> None:
+    if g.shape != shape:
+        raise ValueError(f"{name}: expected a gradient of shape {shape}, got {g.shape}")
+
+
+def _planes(a):
+    """(N, C, H, W) as contiguous (N * C, H, W)."""
+    return contiguous(a).reshape(a.shape[0] * a.shape[1], *a.shape[2:])
+
+
+_plans: dict[tuple, Callable] = {}
+
+
+def _planned(key: tuple, make: Callable, *args) -> Callable:
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = make(*args)
+    return plan
+
+
+def _plan_max(dialect: Dialect, x, window: Window, padding: Pair, ceil_mode: bool):
+    """The function x -> (y, indices)."""
+    out = _output("max_pool2d", x.shape, window, padding, ceil_mode)
+    inside = _never_leaves(x.shape, window, padding, out)
+    kernel = dialect.pool.max_forward(dialect.common.scalar_type(x.dtype), window, inside)
+    run = launcher("max_pool2d", "window", kernel, *_tiling(x.shape[0] * x.shape[1], *out))
+    shape = (*x.shape[:2], *out)
+
+    def forward(x):
+        y, index = empty(shape, x.dtype, x), empty(shape, np.int64, x)
+        if y.size:
+            run(_planes(x), _planes(y), _planes(index), *padding)
+        return y, index
+
+    return forward
+
+
+def max_pool2d(
+    dialect: Dialect,
+    x,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    ceil_mode: bool = False,
+):
+    """Maxima over windows of x (N, C, H, W): values, and int64 positions in the H * W plane.
+
+    The first maximum wins, and a NaN wins over everything. Raises ValueError where no window fits.
+    """
+    key = (dialect, "max", type(x), x.shape, x.dtype, kernel, stride, padding, dilation, ceil_mode)
+    window = Window(tuple(kernel), tuple(stride), tuple(dilation))
+    return _planned(key, _plan_max, dialect, x, window, tuple(padding), ceil_mode)(x)
+
+
+def _plan_max_backward(
+    dialect: Dialect, g, index, x_shape, window: Window | None, padding: Pair, version
+):
+    """The function (g, index) -> dx."""
+    name = "max_pool2d_backward"
+    _check_gradient(name, g, index.shape)
+    if len(x_shape) != 4 or g.shape[:2] != x_shape[:2]:
+        raise ValueError(f"{name}: a gradient {g.shape} does not belong to an input {x_shape}")
+    shares_nothing = window is not None and window == Window(window.stride, window.stride)
+    shares_nothing = shares_nothing and padding == (0, 0)
+    best = "scatter" if window is None else "owner" if shares_nothing else "gather"
+    version = version or best
+    if (version == "owner" and not shares_nothing) or (version == "gather" and window is None):
+        raise ValueError(f"{name}: version {version!r} needs other windows than {window}")
+    planes = x_shape[0] * x_shape[1]
+    if version == "owner":
+        kernel = dialect.pool.max_owner(dialect.common.scalar_type(g.dtype), window)
+        windows = (ceil_div(x_shape[2 + i], window.kernel[i]) for i in range(2))
+        run = launcher(name, version, kernel, *_tiling(planes, *windows))
+    elif version == "gather":
+        kernel = dialect.pool.max_gather(dialect.common.scalar_type(g.dtype), window)
+        run = launcher(name, version, kernel, *_tiling(planes, *x_shape[2:]))
+    else:
+        kernel = dialect.pool.max_scatter(dialect.common.scalar_type(g.dtype))
+        run = launcher(name, version, kernel, planes, SCATTER_BLOCK)
+
+    def backward(g, index):
+        dtype = compute_dtype(g.dtype) if version == "scatter" else g.dtype
+        dx = empty(x_shape, dtype, g)
+        if dx.size == 0:
+            return dx
+        if version != "scatter":
+            extra = padding if version == "gather" else ()
+            run(_planes(g), _planes(index), _planes(dx), *extra)
+            return dx
+        flat = (contiguous(a).reshape(planes, -1) for a in (g, index, dx))
+        run(*flat)
+        return dx if dtype == g.dtype else cast(dialect, dx, g.dtype)
+
+    return backward
+
+
+def max_pool2d_backward(
+    dialect: Dialect,
+    g,
+    indices,
+    x_shape: tuple[int, int, int, int],
+    kernel: Pair | None = None,
+    stride: Pair | None = None,
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    version: str | None = None,
+):
+    """Gradient of max_pool2d for g (N, C, OH, OW): each g is added where its maximum came from.
+
+    With the windows (kernel, stride, padding, dilation) each element of dx gathers, in a fixed
+    order; without them g is scattered, and on a GPU the order of overlapping windows is open.
+    """
+    check_version("max_pool2d_backward", version, ("gather", "owner", "scatter"))
+    window = None
+    if kernel is not None:
+        window = Window(tuple(kernel), tuple(stride or kernel), tuple(dilation))
+    x_shape = tuple(x_shape)
+    key = (dialect, "max_backward", type(g), g.shape, g.dtype, x_shape, window, padding, version)
+    make = (dialect, g, indices, x_shape, window, tuple(padding), version)
+    return _planned(key, _plan_max_backward, *make)(g, indices)
+
+
+def _plan_avg(
+    dialect: Dialect, x, window: Window, padding: Pair, ceil_mode: bool, include_pad: bool, divisor
+):
+    """The function x -> y."""
+    out = _output("avg_pool2d", x.shape, window, padding, ceil_mode)
+    kernel = dialect.pool.avg_forward(
+        dialect.common.scalar_type(x.dtype), window, include_pad, divisor
+    )
+    run = launcher("avg_pool2d", "window", kernel, *_tiling(x.shape[0] * x.shape[1], *out))
+    shape = (*x.shape[:2], *out)
+
+    def forward(x):
+        y = empty(shape, x.dtype, x)
+        if y.size:
+            run(_planes(x), _planes(y), *padding)
+        return y
+
+    return forward
+
+
+def avg_pool2d(
+    dialect: Dialect,
+    x,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair = (0, 0),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+):
+    """Means over windows of x (N, C, H, W); the options are those of torch's avg_pool2d.
+
+    Raises ValueError where no window fits.
+    """
+    options = (ceil_mode, count_include_pad, divisor_override)
+    key = (dialect, "avg", type(x), x.shape, x.dtype, kernel, stride, padding, options)
+    window = Window(tuple(kernel), tuple(stride))
+    return _planned(key, _plan_avg, dialect, x, window, tuple(padding), *options)(x)
+
+
+def _plan_avg_backward(
+    dialect: Dialect, g, x_shape, window: Window, padding: Pair, ceil_mode, include_pad, divisor
+):
+    """The function g -> dx."""
+    name = "avg_pool2d_backward"
+    out = _output(name, x_shape, window, padding, ceil_mode)
+    _check_gradient(name, g, (*x_shape[:2], *out))
+    kernel = dialect.pool.avg_gather(
+        dialect.common.scalar_type(g.dtype), window, include_pad, divisor
+    )
+    run = launcher(name, "gather", kernel, *_tiling(x_shape[0] * x_shape[1], *x_shape[2:]))
+
+    def backward(g):
+        dx = empty(x_shape, g.dtype, g)
+        if dx.size:
+            run(_planes(g), _planes(dx), *padding)
+        return dx
+
+    return backward
+
+
+def avg_pool2d_backward(
+    dialect: Dialect,
+    g,
+    x_shape: tuple[int, int, int, int],
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair = (0, 0),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+):
+    """Gradient of avg_pool2d with respect to x, for g (N, C, OH, OW): shares of g, gathered."""
+    x_shape = tuple(x_shape)
+    options = (ceil_mode, count_include_pad, divisor_override)
+    key = (
+        dialect,
+        "avg_backward",
+        type(g),
+        g.shape,
+        g.dtype,
+        x_shape,
+        kernel,
+        stride,
+        padding,
+        options,
+    )
+    window = Window(tuple(kernel), tuple(stride))
+    return _planned(key, _plan_avg_backward, dialect, g, x_shape, window, tuple(padding), *options)(
+        g
+    )

@@ -1,0 +1,119 @@
+"""Random numbers: the shapes, the counters they take, and one launch each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels.launchers.common import (
+    Dialect,
+    ceil_div,
+    compute_dtype,
+    contiguous,
+    launcher,
+    namespace,
+)
+
+CATALOG = [
+    ("philox_uint32", "counter", "Philox4x32-10: a thread turns one counter into four words"),
+    ("uniform", "counter", "24 or 53 of the random bits as a number in [0, 1)"),
+    ("normal", "counter", "Box and Muller's transform of pairs of uniform numbers"),
+    ("dropout", "counter", "draws, compares and scales in one pass; no mask is stored"),
+]
+
+THREADS = 256
+
+
+@functools.lru_cache(maxsize=1024)
+def _launch(name: str, factory: Callable, counters: int, *key) -> Callable:
+    return launcher(name, "counter", factory(*key), ceil_div(counters, THREADS), THREADS)
+
+
+def _words(seed: int, offset: int) -> tuple[int, int]:
+    return seed & 2**64 - 1, offset & 2**64 - 1
+
+
+def _float_dtype(name: str, dtype) -> np.dtype:
+    dtype = np.dtype(dtype)
+    if compute_dtype(dtype).kind != "f":
+        raise TypeError(f"{name}: expected a floating dtype, got {dtype}")
+    return dtype
+
+
+def philox_uint32(dialect: Dialect, n: int, seed: int, offset: int, like=None) -> np.ndarray:
+    """n random words (uint32).
+
+    like: an array of the kind to return (default NumPy).
+    """
+    if n < 0:
+        raise ValueError(f"philox_uint32: expected n >= 0, got {n}")
+    out = namespace(like).empty(n, np.uint32)
+    if n:
+        _launch("philox_uint32", dialect.random.philox_kernel, ceil_div(n, 4))(
+            out, *_words(seed, offset)
+        )
+    return out
+
+
+def uniform(
+    dialect: Dialect,
+    shape: tuple[int, ...],
+    seed: int,
+    offset: int,
+    dtype: np.dtype = np.float32,
+    like=None,
+) -> np.ndarray:
+    """Uniform numbers in [0, 1): 24 random bits for float32, 53 for float64.
+
+    like: an array of the kind to return (default NumPy).
+    """
+    dtype = _float_dtype("uniform", dtype)
+    out = namespace(like).empty(shape, dtype)
+    if out.size:
+        counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
+        launch = _launch("uniform", dialect.random.uniform_kernel, counters, dtype)
+        launch(out.ravel(), *_words(seed, offset))
+    return out
+
+
+def normal(
+    dialect: Dialect,
+    shape: tuple[int, ...],
+    seed: int,
+    offset: int,
+    dtype: np.dtype = np.float32,
+    like=None,
+) -> np.ndarray:
+    """Standard normal numbers: Box and Muller's transform of pairs of `uniform` numbers.
+
+    like: an array of the kind to return (default NumPy).
+    """
+    dtype = _float_dtype("normal", dtype)
+    out = namespace(like).empty(shape, dtype)
+    if out.size:
+        counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
+        launch = _launch("normal", dialect.random.normal_kernel, counters, dtype)
+        launch(out.ravel(), *_words(seed, offset))
+    return out
+
+
+def dropout(dialect: Dialect, x: np.ndarray, p: float, seed: int, offset: int) -> np.ndarray:
+    """Zero each element with probability p and scale the others by 1 / (1 - p).
+
+    An element is kept where `uniform(x.shape, seed, offset, float32)` is at least p, so the
+    gradient is the same call on the incoming gradient and no mask is stored.
+    Raises ValueError unless 0 <= p <= 1, TypeError for integers.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout: expected a probability between 0 and 1, got {p}")
+    _float_dtype("dropout", x.dtype)
+    if p == 1:
+        return namespace(x).zeros(x.shape, x.dtype)
+    out = namespace(x).empty(x.shape, x.dtype)
+    if out.size:
+        launch = _launch("dropout", dialect.random.dropout_kernel, ceil_div(out.size, 4), x.dtype)
+        flat = contiguous(x).ravel()
+        launch(flat, out.ravel(), p, 1 / (1 - p), *_words(seed, offset))
+    return out

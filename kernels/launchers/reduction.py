@@ -1,0 +1,370 @@
+"""Reductions: every line of `kernels.reduction` over any axes.
+
+n elements cost n - 1 combinations and one read of n elements: the speed of memory.
+
+Teaching ladder (`version=`, all axes of a contiguous array; block of 256 threads):
+1. interleaved: neighbours first; half the lanes of every warp idle from the first step on
+2. contiguous_threads: the same pairs, done by the lowest threads; whole warps retire
+3. sequential: fold halves; no bank conflicts
+4. first_add: combine two elements while loading
+5. shuffle: the last warp trades registers
+6. block: a block walks its own segment of a row, many elements a thread; shuffles, one barrier
+
+What the launcher picks from, for x seen as (outer, length, inner):
+- thread: one thread per result; short rows, or nothing to gain from more
+- warp: one warp per row (inner = 1)
+- block: one block per segment of a long row; the partial results are reduced by the next pass
+- columns: tiles of neighbouring columns (inner > 1)
+
+Every thread adds a bounded number of terms and trees do the rest, so rounding errors grow as in
+pairwise summation; the order never depends on timing, so results repeat bit by bit.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kernels.launchers.common import (
+    Dialect,
+    ceil_div,
+    check_version,
+    compute_dtype,
+    empty,
+    launcher,
+    on_gpu,
+)
+from kernels.launchers.layout import is_dense
+from kernels.launchers.transpose import copy
+from kernels.reduction import TABLE
+
+VERSIONS = (
+    "interleaved",
+    "contiguous_threads",
+    "sequential",
+    "first_add",
+    "shuffle",
+    "block",
+)
+CATALOG = [
+    ("reduce", "interleaved", "a tree of neighbours in shared memory; warps diverge"),
+    ("reduce", "contiguous_threads", "the same pairs by the lowest threads: whole warps retire"),
+    ("reduce", "sequential", "halves fold onto each other: no bank conflicts"),
+    ("reduce", "first_add", "two elements a thread, combined while loading"),
+    ("reduce", "shuffle", "the last warp trades registers instead of shared memory"),
+    ("reduce", "block", "a segment of a row per block: many elements a thread, one barrier"),
+    ("reduce", "warp", "short rows: a warp each, no barrier"),
+    ("reduce", "thread", "very short rows: a thread each"),
+    ("reduce", "columns", "not the last axis: tiles of neighbouring columns"),
+]
+
+THREADS = 256
+WARPS = THREADS // 32
+SEGMENT = 32768  # elements of a row that one block reduces: 128 terms a thread
+CHAIN = 256  # terms that a thread of the column kernel adds one after the other
+SHORT = 16  # rows up to this length take one thread each; on the CPU, where threads that read
+SHORT_ON_CPU = 128  # far apart cost little and shuffles are not free, longer ones do too
+WARP_ROW = 1024  # rows up to this length take one warp each
+
+_plans: dict[tuple, Callable] = {}
+MAX_PLANS = 4096
+
+
+def accumulator_dtype(name: str, dtype: np.dtype) -> np.dtype:
+    """What a reduction in `dtype` is accumulated in: floats as `compute_dtype`, integers in int64
+    (shuffles take 32- and 64-bit values), truth values in int32."""
+    if TABLE[name].result == "bool":
+        return np.dtype(np.int32)
+    compute = compute_dtype(dtype)
+    return compute if compute.kind == "f" else np.dtype(np.int64)
+
+
+def pass_key(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: bool) -> tuple:
+    """The arguments of `functions`, the same for passes that do the same: a sum's partial results
+    are added as its elements are."""
+    line, acc = TABLE[name], accumulator_dtype(name, dtype)
+    first = first or (line.map == "x" and source == acc)
+    last = last or (line.finish == "a" and dtype == acc)
+    return name, source, dtype, first, last
+
+
+def result_dtype(name: str, dtype: np.dtype) -> np.dtype:
+    """The dtype of the final result."""
+    special = {"bool": np.dtype(bool), "index": np.dtype(np.int64)}
+    return special.get(TABLE[name].result, dtype)
+
+
+def reduce(
+    dialect: Dialect,
+    name: str,
+    a: np.ndarray,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    dtype: np.dtype | None = None,
+    version: str | None = None,
+) -> np.ndarray:
+    """Reduce over `axis` (all axes for None) with a line of `kernels.reduction`.
+
+    dtype: of accumulation and result (default: that of `a`; float32 for 16-bit storage types
+    while accumulating). Returns bool for any/all and int64 for argmax/argmin, which take one axis
+    or all. Raises ValueError where there is nothing to reduce and no identity (max of an empty
+    axis) and for a version that does not fit, IndexError for an axis that is not there.
+    """
+    axes = tuple(axis) if isinstance(axis, list) else axis
+    key = (dialect, name, type(a), a.dtype, a.shape, a.strides, axes, keepdims, dtype, version)
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= MAX_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _plan(dialect, name, a, axes, keepdims, dtype, version)
+    return plan(a)
+
+
+def _axes(name: str, axis, ndim: int) -> tuple[int, ...]:
+    """The axes as sorted, non-negative, distinct integers; all of them for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    for k in axes:
+        if not -max(ndim, 1) <= k < max(ndim, 1):
+            raise IndexError(f"{name}: axis {k} is out of range for {ndim} dimensions")
+    found = tuple(sorted(k % ndim for k in axes)) if ndim else ()
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name}: axis {axis} names one dimension twice")
+    return found
+
+
+def _plan(
+    dialect: Dialect, name: str, a, axis, keepdims: bool, dtype, version: str | None
+) -> Callable:
+    """Check the arguments and prepare a function of the array."""
+    if name not in TABLE:
+        raise ValueError(f"reduce: no reduction named {name!r}; there are {sorted(TABLE)}")
+    check_version("reduce", version, VERSIONS)
+    axes, line = _axes(name, axis, a.ndim), TABLE[name]
+    dtype = np.dtype(dtype or a.dtype)
+    kept = [i for i in range(a.ndim) if i not in axes]
+    length = math.prod(a.shape[i] for i in axes)
+    if length == 0 and a.size == 0 and line.identity in ("lowest", "highest"):
+        raise ValueError(f"{name}: cannot reduce an empty axis of shape {a.shape}: no identity")
+    if dtype == np.uint64 and line.identity in ("lowest", "highest"):
+        raise TypeError(f"{name}: uint64 is not ordered by this kernel; cast to int64 first")
+    shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
+    if not keepdims:
+        shape = tuple(a.shape[i] for i in kept)
+    order = _memory_order(a, kept)
+    prepare = (lambda a: a) if order is not None else functools.partial(copy, dialect)
+    groups = _groups(a.shape, axes, order or range(a.ndim))
+    if version is not None:
+        passes = _ladder_passes(dialect, name, a, dtype, version, groups)
+    elif line.result == "index":
+        passes = _arg_passes(dialect, name, a, axes, groups)
+    else:
+        passes = _passes(dialect, name, a, dtype, groups, length)
+
+    def run(a):
+        x = prepare(a)
+        x = x.ravel() if x.flags.c_contiguous else x.ravel("K")
+        return passes(x).reshape(shape)
+
+    return run
+
+
+def _memory_order(a, kept: list[int]) -> list[int] | None:
+    """a's axes from slowest to fastest in memory, where a can be reduced in place: it is dense and
+    the axes that stay keep their order. None where it must be copied first."""
+    order = sorted(range(a.ndim), key=lambda i: (-a.strides[i], i))
+    stay = [i for i in order if i in kept and a.shape[i] != 1]
+    return order if is_dense(a) and stay == sorted(stay) else None
+
+
+def _groups(shape: Sequence[int], axes, order: Sequence[int]) -> list[list]:
+    """[reduced?, size] of the merged runs of kept and reduced axes, slowest first."""
+    groups: list[list] = []
+    for i in order:
+        reduced = i in axes
+        if groups and groups[-1][0] == reduced:
+            groups[-1][1] *= shape[i]
+        elif shape[i] != 1:
+            groups.append([reduced, shape[i]])
+    return groups
+
+
+def _single(groups: list[list]) -> tuple[int, int, int]:
+    """(outer, length, inner) of the one reduced run."""
+    at = next((i for i, (reduced, _) in enumerate(groups) if reduced), len(groups))
+    outer = math.prod(size for _, size in groups[:at])
+    inner = math.prod(size for _, size in groups[at + 1 :])
+    return outer, groups[at][1] if at < len(groups) else 1, inner
+
+
+def _passes(
+    dialect: Dialect,
+    name: str,
+    a,
+    dtype: np.dtype,
+    groups: list[list],
+    count: int,
+    by_block: bool = False,
+) -> Callable:
+    """One pass per reduced run, the fastest axes first; long runs take another for the partials."""
+    if any(size == 0 for _, size in groups):  # only the identity is left: rows of length 0
+        kept = math.prod(size for reduced, size in groups if not reduced)
+        runs = [(kept, 0, 1)] if kept else []
+        if not kept:
+            result = result_dtype(name, dtype)
+            return lambda x: empty((0,), result, x)
+    else:
+        runs = _runs([list(g) for g in groups])
+    short = 0 if by_block else SHORT if on_gpu(a) else SHORT_ON_CPU
+    steps, source = [], a.dtype
+    for i, (outer, length, inner) in enumerate(runs):
+        key = pass_key(name, source, dtype, i == 0, i == len(runs) - 1)
+        steps.append(_step(dialect, key, outer, length, inner, count, short))
+        source = accumulator_dtype(name, dtype)
+
+    def run(x):
+        for step in steps:
+            x = step(x)
+        return x
+
+    return run
+
+
+def _runs(groups: list[list]) -> list[tuple[int, int, int]]:
+    """(outer, length, inner) of the passes one after the other; segments leave a shorter run."""
+    runs = []
+    while True:
+        at = max((i for i, (reduced, _) in enumerate(groups) if reduced), default=None)
+        if at is None:
+            return runs or [(math.prod(size for _, size in groups), 1, 1)]
+        outer = math.prod(size for _, size in groups[:at])
+        inner = math.prod(size for _, size in groups[at + 1 :])
+        length = groups[at][1]
+        runs.append((outer, length, inner))
+        segments = ceil_div(length, _segment(length, inner))
+        groups[at : at + 1] = [[True, segments]] if segments > 1 else []
+        if segments == 1 and 0 < at < len(groups):  # two runs of kept axes meet
+            groups[at - 1 : at + 1] = [[groups[at][0], groups[at - 1][1] * groups[at][1]]]
+
+
+def _tile(inner: int) -> tuple[int, int]:
+    """Width and height of the column kernel's block."""
+    return (32, 16) if inner <= 64 else (128, 4)
+
+
+def _segment(length: int, inner: int) -> int:
+    """How many elements of a run one block (or thread) reduces in one pass."""
+    if length <= SHORT:
+        return length
+    return SEGMENT if inner == 1 else CHAIN * _tile(inner)[1]
+
+
+def _step(
+    dialect: Dialect, key: tuple, outer: int, length: int, inner: int, count: int, short: int
+) -> Callable:
+    """One pass over x (outer, length, inner) as a function of the flat array.
+
+    short: rows up to this length take one thread each; 0 means one block each.
+    """
+    family, segment = f"reduce.{key[0]}", max(1, _segment(length, inner))
+    segments = max(1, ceil_div(length, segment))
+    size = outer * segments * inner
+    if length <= (short if inner == 1 else min(short, SHORT)):
+        numbers, kernel = (length, inner, count), dialect.reduction.by_thread(inner == 1, *key)
+        call = launcher(family, "thread", kernel, ceil_div(size, THREADS), THREADS)
+    elif inner == 1 and short and length <= WARP_ROW:
+        numbers, kernel = (outer, length, count), dialect.reduction.rows_by_warp(*key)
+        call = launcher(family, "warp", kernel, ceil_div(outer, WARPS), (32, WARPS))
+    elif inner == 1:
+        numbers, kernel = (length, segment, segments, count), dialect.reduction.rows_by_block(*key)
+        call = launcher(family, "block", kernel, outer * segments, THREADS)
+    else:
+        width, height = _tile(inner)
+        tiles = ceil_div(inner, width)
+        numbers = (length, inner, segment, segments, tiles, count)
+        kernel = dialect.reduction.columns_by_tile(width, height, *key)
+        call = launcher(family, "columns", kernel, outer * segments * tiles, (width, height))
+    result = result_dtype(key[0], key[2]) if key[4] else accumulator_dtype(key[0], key[2])
+
+    def step(x):
+        out = empty((size,), result, x)
+        call(x, out, *numbers)
+        return out
+
+    return step
+
+
+def _ladder_passes(
+    dialect: Dialect, name: str, a, dtype: np.dtype, version: str, groups: list[list]
+) -> Callable:
+    """Launch one rung of the ladder until a single value is left."""
+    if TABLE[name].result == "index" or any(not reduced for reduced, _ in groups) or a.size == 0:
+        raise ValueError(
+            f"{name}: version {version!r} reduces all axes of a non-empty array to one value;"
+            " leave version out for everything else"
+        )
+    if version == "block":
+        return _passes(dialect, name, a, dtype, groups, a.size, by_block=True)
+    per_block = THREADS * (2 if version in ("first_add", "shuffle") else 1)
+    sizes = [a.size]
+    while sizes[-1] > 1 or len(sizes) == 1:
+        sizes.append(ceil_div(sizes[-1], per_block))
+    calls, source, count = [], a.dtype, a.size
+    for i, (n, blocks) in enumerate(itertools.pairwise(sizes)):
+        last = i == len(sizes) - 2
+        kernel = dialect.reduction.ladder(version, *pass_key(name, source, dtype, i == 0, last))
+        source = result_dtype(name, dtype) if last else accumulator_dtype(name, dtype)
+        call = launcher(f"reduce.{name}", version, kernel, blocks, THREADS)
+        calls.append((call, n, blocks, source))
+
+    def run(x):
+        for call, n, blocks, result in calls:
+            out = empty((blocks,), result, x)
+            call(x, out, n, count)
+            x = out
+        return x
+
+    return run
+
+
+def _arg_passes(
+    dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: list[list]
+) -> Callable:
+    if len(axes) not in (1, a.ndim):
+        raise ValueError(f"{name}: takes one axis or all of them, got {axes}")
+    outer, length, inner = _single(groups)
+    size, family = outer * inner, f"reduce.{name}"
+    if size == 0:
+        return lambda x: empty((0,), np.int64, x)
+    if length <= SHORT or inner > 1:
+        kernel = dialect.reduction.arg_by_thread(inner == 1, name, a.dtype)
+        call = launcher(family, "thread", kernel, ceil_div(size, THREADS), THREADS)
+
+        def by_thread(x):
+            out = empty((size,), np.int64, x)
+            call(x, out, length, inner)
+            return out
+
+        return by_thread
+    steps, accumulator, n = [], accumulator_dtype(name, a.dtype), length
+    while n > 1 or not steps:
+        segments = ceil_div(n, SEGMENT)
+        kernel = dialect.reduction.arg_by_block(name, accumulator if steps else a.dtype, not steps)
+        call = launcher(family, "block", kernel, outer * segments, THREADS)
+        steps.append((call, outer * segments, n, min(n, SEGMENT), segments))
+        n = segments
+
+    def by_block(x):
+        positions = empty((1,), np.int64, x)  # unread in the first pass
+        for call, blocks, n, segment, segments in steps:
+            best, found = empty((blocks,), accumulator, x), empty((blocks,), np.int64, x)
+            call(x, positions, best, found, n, segment, segments)
+            x, positions = best, found
+        return positions
+
+    return by_block

@@ -1,0 +1,87 @@
+"""Running sums: rows by segments, other axes by columns."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels.launchers.common import (
+    Dialect,
+    ceil_div,
+    check_version,
+    compute_dtype,
+    contiguous,
+    empty,
+    launcher,
+)
+from kernels.launchers.transpose import cast
+
+VERSIONS = ("hillis_steele", "blelloch", "shuffle")
+CATALOG = [
+    ("cumsum", "hillis_steele", "every element adds the one `stride` before it, stride doubling"),
+    ("cumsum", "blelloch", "sums up a tree and back down: work of order n"),
+    ("cumsum", "shuffle", "warps scan in registers, one warp scans the warps' sums"),
+    ("cumsum", "columns", "a thread per column, for an axis that is not the last"),
+]
+THREADS = 256
+SEGMENT = 16384
+
+
+def accumulator(dtype: np.dtype) -> np.dtype:
+    """What elements of the dtype are added in."""
+    return dtype if dtype.kind == "f" else np.dtype(np.int64)
+
+
+@functools.lru_cache(maxsize=1024)
+def _launch(version: str, factory: Callable, key: tuple, grid: int) -> Callable:
+    return launcher("cumsum", version, factory(*key), grid, THREADS)
+
+
+def cumsum(
+    dialect: Dialect, x: np.ndarray, axis: int = -1, version: str | None = None
+) -> np.ndarray:
+    """Inclusive running sum along `axis`, in x's dtype; 16-bit floats are added in float32.
+
+    version: a rung of the ladder for the last axis (default "shuffle"). Raises IndexError for an
+    axis that is not there, ValueError for a version that does not fit.
+    """
+    check_version("cumsum", version, VERSIONS)
+    if not -max(x.ndim, 1) <= axis < max(x.ndim, 1):
+        raise IndexError(f"cumsum: axis {axis} is out of range for {x.ndim} dimensions")
+    compute = compute_dtype(x.dtype)
+    if compute != x.dtype:
+        return cast(dialect, cumsum(dialect, cast(dialect, x, compute), axis, version), x.dtype)
+    axis %= max(x.ndim, 1)
+    length = x.shape[axis] if x.ndim else 1
+    inner = math.prod(x.shape[axis + 1 :])
+    out = empty(x.shape, x.dtype, x)
+    if x.size == 0:
+        return out
+    flat = contiguous(x).ravel()
+    if inner == 1:
+        _scan_rows(dialect, flat, out.ravel(), length, version or "shuffle")
+    elif version is not None:
+        raise ValueError(f"cumsum: version {version!r} scans along the last axis, not {axis}")
+    else:
+        grid = ceil_div(x.size // length, THREADS)
+        _launch("columns", dialect.scan.columns_kernel, (x.dtype,), grid)(
+            flat, out.ravel(), length, inner
+        )
+    return out
+
+
+def _scan_rows(dialect: Dialect, x, out, length: int, version: str) -> None:
+    """Scan each row of flat x (rows, length) into out."""
+    segments = ceil_div(length, SEGMENT)
+    blocks = x.size // length * segments
+    totals = empty((blocks,), accumulator(x.dtype), x)
+    scan = _launch(version, dialect.scan.rows_kernel, (version, x.dtype), blocks)
+    scan(x, out, totals, length, SEGMENT, segments)
+    if segments > 1:
+        sums = empty((blocks,), totals.dtype, x)
+        _scan_rows(dialect, totals, sums, segments, version)
+        add = _launch(version, dialect.scan.offsets_kernel, (x.dtype,), blocks)
+        add(out, sums, length, SEGMENT, segments)

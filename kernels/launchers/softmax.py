@@ -1,0 +1,162 @@
+"""Softmax and its relatives: rows along an axis, and the version for their length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from kernels.launchers.common import (
+    CPU_BLOCK,
+    GPU_BLOCK,
+    Dialect,
+    ceil_div,
+    check_floating,
+    check_version,
+    contiguous,
+    empty,
+    launcher,
+    on_gpu,
+)
+
+FORWARD = ("three_pass", "online", "one_read", "warp", "strided")
+IDEAS = (
+    "a block a row, read three times",
+    "maximum and sum in one pass, read twice",
+    "the row waits in shared memory, read once",
+    "a warp a row, elements in registers",
+    "other axes: a thread a row",
+)
+BACKWARD = ("block", "warp", "strided")
+CATALOG = [
+    *((name, v, idea) for name in ("softmax", "log_softmax") for v, idea in zip(FORWARD, IDEAS)),
+    *(
+        (f"{name}_backward", version, idea)
+        for name in ("softmax", "log_softmax")
+        for version, idea in zip(BACKWARD, ("a block a row", "a warp a row", "a thread a row"))
+    ),
+]
+ROW_IN_SHARED = 4096
+ROW_IN_REGISTERS = 256
+
+
+def _rows(name: str, shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """(outer, n, inner) for rows along `axis`. Raises IndexError for an axis out of range."""
+    ndim = max(len(shape), 1)
+    if not -ndim <= axis < ndim:
+        raise IndexError(f"{name}: axis {axis} is out of range for {len(shape)} dimensions")
+    if not shape:
+        return 1, 1, 1
+    axis %= ndim
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def _plan(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | None):
+    """The function arrays -> result of a kernel over rows; `pick` configures the version."""
+    check_floating(name, *arrays)
+    first = arrays[0]
+    if any(a.shape != first.shape for a in arrays):
+        raise ValueError(f"{name}: shapes differ: {[a.shape for a in arrays]}")
+    outer, n, inner = _rows(name, first.shape, axis)
+    acc_t, (choose, log) = dialect.common.scalar_type(first.dtype), _PICK[name]
+    version, kernel, block = choose(dialect, log, acc_t, n, inner, on_gpu(first), version)
+    if version == "strided":
+        view, grid = (outer, n, inner), (outer, ceil_div(inner, block))
+    else:
+        rows_a_block = block[1] if isinstance(block, tuple) else 1
+        view, grid = (outer, n), ceil_div(outer, rows_a_block)
+    run = launcher(name, version, kernel, grid, block)
+    shape, dtype = first.shape, first.dtype
+
+    def rows(*arrays):
+        out = empty(shape, dtype, arrays[0])
+        if out.size:
+            run(*(contiguous(a).reshape(view) for a in arrays), out.reshape(view))
+        return out
+
+    return rows
+
+
+def _check_rows(name: str, version: str, n: int, inner: int) -> None:
+    limit = {"one_read": ROW_IN_SHARED, "warp": ROW_IN_REGISTERS}.get(version, n)
+    if n > limit:
+        raise ValueError(f"{name}: version {version!r} takes rows of up to {limit}, got {n}")
+    if inner > 1 and version != "strided":
+        raise ValueError(f"{name}: version {version!r} needs the last axis; use 'strided'")
+
+
+def _forward(
+    dialect: Dialect, log: bool, acc_t, n: int, inner: int, gpu: bool, version: str | None
+):
+    """Version, kernel and block."""
+    name = "log_softmax" if log else "softmax"
+    check_version(name, version, FORWARD)
+    if version is None:
+        short = "warp" if n <= ROW_IN_REGISTERS else "one_read" if n <= ROW_IN_SHARED else "online"
+        version = "strided" if inner > 1 else short
+    _check_rows(name, version, n, inner)
+    if version == "warp":
+        held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()
+        return version, dialect.softmax.warp(acc_t, log, held), (32, 8)
+    if version == "strided":
+        return version, dialect.softmax.strided(acc_t, log), 128
+    block = GPU_BLOCK if gpu else CPU_BLOCK
+    return version, getattr(dialect.softmax, version)(acc_t, log, block), block
+
+
+def _backward(
+    dialect: Dialect, log: bool, acc_t, n: int, inner: int, gpu: bool, version: str | None
+):
+    """Version, kernel and block."""
+    name = "log_softmax_backward" if log else "softmax_backward"
+    check_version(name, version, BACKWARD)
+    if version is None:
+        version = "strided" if inner > 1 else "warp" if n <= 1024 else "block"
+    if inner > 1 and version != "strided":
+        raise ValueError(f"{name}: version {version!r} needs the last axis; use 'strided'")
+    if version == "warp":
+        return version, dialect.softmax.warp_backward(acc_t, log), (32, 8)
+    if version == "strided":
+        return version, dialect.softmax.strided_backward(acc_t, log), 128
+    block = GPU_BLOCK if gpu else CPU_BLOCK
+    return version, dialect.softmax.block_backward(acc_t, log, block), block
+
+
+_plans: dict[tuple, Callable] = {}
+_PICK = {
+    "softmax": (_forward, False),
+    "log_softmax": (_forward, True),
+    "softmax_backward": (_backward, False),
+    "log_softmax_backward": (_backward, True),
+}
+
+
+def _run(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | None):
+    first = arrays[0]
+    key = (dialect, name, type(first), *((a.shape, a.dtype) for a in arrays), axis, version)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = _plan(dialect, name, arrays, axis, version)
+    return plan(*arrays)
+
+
+def softmax(dialect: Dialect, x, axis: int = -1, version: str | None = None):
+    """exp(x) / sum(exp(x)) along `axis`; x of any floating dtype and shape.
+
+    Raises IndexError for an axis out of range, TypeError for a dtype that is not floating.
+    """
+    return _run(dialect, "softmax", (x,), axis, version)
+
+
+def log_softmax(dialect: Dialect, x, axis: int = -1, version: str | None = None):
+    """x - log(sum(exp(x))) along `axis`; the same errors as softmax."""
+    return _run(dialect, "log_softmax", (x,), axis, version)
+
+
+def softmax_backward(dialect: Dialect, g, y, axis: int = -1, version: str | None = None):
+    """Gradient of softmax given its result y: y * (g - sum(g * y))."""
+    return _run(dialect, "softmax_backward", (g, y), axis, version)
+
+
+def log_softmax_backward(dialect: Dialect, g, y, axis: int = -1, version: str | None = None):
+    """Gradient of log_softmax given its result y: g - exp(y) * sum(g)."""
+    return _run(dialect, "log_softmax_backward", (g, y), axis, version)

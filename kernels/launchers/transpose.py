@@ -1,0 +1,141 @@
+"""Copies: what lies how, and which copy is a transpose."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kernels.launchers.common import Dialect, ceil_div, check_version, empty, launcher
+from kernels.launchers.layout import contiguous_strides, is_dense, merge
+from kernels.launchers.pointwise import pointwise
+from kernels.pointwise import TABLE
+
+VERSIONS = ("naive", "tile", "padded")
+CATALOG = [
+    ("transpose", "naive", "reads rows, writes columns: uncoalesced"),
+    ("transpose", "tile", "through a tile of shared memory: both sides coalesced"),
+    ("transpose", "padded", "one more column in the tile: no bank conflicts"),
+    ("concat", "rows", "each part as columns of the result, a block per tile"),
+]
+TILE = 32
+ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
+
+PART = (128, 2)  # the block that copies a part of a concatenation
+MAX_PLANS = 4096
+_COPY = TABLE["copy"]
+_plans: dict[tuple, Callable] = {}
+
+
+def copy(dialect: Dialect, x: np.ndarray) -> np.ndarray:
+    """A C-contiguous copy."""
+    if not x.flags.c_contiguous and is_dense(x):
+        order = sorted(range(x.ndim), key=lambda i: (-x.strides[i], i))
+        return transpose(dialect, x.transpose(order), [order.index(i) for i in range(x.ndim)])
+    return pointwise(dialect, _COPY, x, dtype=x.dtype)
+
+
+def cast(dialect: Dialect, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A C-contiguous copy of another dtype, with C's conversions."""
+    return pointwise(dialect, _COPY, x, dtype=x.dtype, out_dtype=dtype)
+
+
+def transpose(
+    dialect: Dialect, x: np.ndarray, axes: Sequence[int], version: str | None = None
+) -> np.ndarray:
+    """A C-contiguous copy with the axes in the order given.
+
+    version: a rung of the ladder (default: the padded tile). Raises ValueError for axes that are
+    no permutation of x's, and for a version where the last axis does not move.
+    """
+    key = (dialect, type(x), x.dtype, x.shape, x.strides, tuple(axes), version)
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= MAX_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _plan(dialect, x, tuple(axes), version)
+    return plan(x)
+
+
+def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> Callable:
+    """Check the arguments and prepare a function of x."""
+    check_version("transpose", version, VERSIONS)
+    axes = [int(a) + x.ndim * (a < 0) for a in given]
+    if sorted(axes) != list(range(x.ndim)):
+        raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
+    view = x.transpose(axes)
+    shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
+    if matrix is None:
+        if version is not None:
+            raise ValueError(
+                f"transpose: version {version!r} swaps the two last axes of (batch, rows, columns);"
+                f" shape {x.shape} with axes {given} is not of that form"
+            )
+        return lambda x: pointwise(dialect, _COPY, x.transpose(axes), dtype=dtype)
+    batch, rows, columns = matrix
+    grid = (ceil_div(columns, TILE), ceil_div(rows, TILE), batch)
+    version = version or "padded"
+    kernel = dialect.transpose.kernel(version, dtype)
+    call = launcher("transpose", version, kernel, grid, (TILE, ROWS))
+
+    def run(x):
+        out = empty(shape, dtype, x)
+        call(x.ravel(), out.ravel(), rows, columns)
+        return out
+
+    return run
+
+
+def _matrix(view, x) -> tuple[int, int, int] | None:
+    """(batch, rows, columns) of contiguous x where `view` swaps the last two, else None."""
+    if not x.flags.c_contiguous or x.size == 0:
+        return None
+    strides = [s // x.itemsize for s in view.strides]
+    sizes, (source, _) = merge(view.shape, [strides, contiguous_strides(view.shape)])
+    if len(sizes) == 2:
+        sizes, source = [1, *sizes], [x.size, *source]
+    batch, columns, rows = sizes if len(sizes) == 3 else (0, 0, 0)
+    fits = source == [rows * columns, 1, columns] and 0 < batch < 65536
+    return (batch, rows, columns) if fits and ceil_div(rows, TILE) < 65536 else None
+
+
+def concat(dialect: Dialect, arrays: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
+    """The arrays, of one dtype, one after the other along `axis`.
+
+    Raises ValueError for no arrays and for shapes that differ elsewhere, TypeError for dtypes that
+    differ, IndexError for an axis that is not there.
+    """
+    if not arrays:
+        raise ValueError("concat: expected at least one array, got none")
+    first = arrays[0]
+    if not -first.ndim <= axis < first.ndim:
+        raise IndexError(f"concat: axis {axis} is out of range for {first.ndim} dimensions")
+    axis %= first.ndim
+    rest = [*first.shape[:axis], *first.shape[axis + 1 :]]
+    for a in arrays:
+        if [*a.shape[:axis], *a.shape[axis + 1 :]] != rest or a.ndim != first.ndim:
+            raise ValueError(f"concat: shapes {first.shape} and {a.shape} differ off axis {axis}")
+        if a.dtype != first.dtype:
+            raise TypeError(f"concat: dtypes {first.dtype} and {a.dtype} differ; cast one of them")
+    shape = list(first.shape)
+    shape[axis] = sum(a.shape[axis] for a in arrays)
+    out = empty(tuple(shape), first.dtype, first)
+    rows, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    flat, total, start = out.ravel(), shape[axis] * inner, 0
+    for a in arrays:
+        width = a.shape[axis] * inner
+        if rows and width:
+            x = a if a.flags.c_contiguous else copy(dialect, a)
+            _launch_concat(dialect, x.dtype, rows, width)(
+                x.ravel(), flat, rows, width, total, start
+            )
+        start += width
+    return out
+
+
+@functools.lru_cache(maxsize=4096)
+def _launch_concat(dialect: Dialect, dtype: np.dtype, rows: int, width: int) -> Callable:
+    grid = ceil_div(width, PART[0]) * ceil_div(rows, PART[1])
+    return launcher("concat", "rows", dialect.transpose.concat_kernel(dtype), grid, PART)
