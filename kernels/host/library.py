@@ -223,14 +223,19 @@ def _load(
     stem = re.sub(r"\W+", "_", names[0] if len(names) == 1 else "module").strip("_")
     exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(names)]
     exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
+    text, declarations = source.rewrite(code, gnu)
     unit = (
-        '#include "minigrad/prelude.h"\n'
-        f'#line 1 "{stem}.cu"\n{source.rewrite(code, gnu)}\n'
+        '#include "minigrad/prelude.h"\n' + "\n".join(declarations) + "\n"
+        f'#line 1 "{stem}.cu"\n{text}\n'
         f'#line 1 "the launch of {stem}"\n' + "\n".join(exports) + "\n"
     )
-    flags = ("-fvisibility=hidden", *_options(options))
+    # What the kernels do not call is not compiled: it may hold what there is not on a CPU.
+    flags = ("-fvisibility=hidden", *(("-fwhole-program",) if gnu else ()), *_options(options))
     try:
         path = compiler.library(unit, flags, ((f"{stem}.cu", code),))
     except CompileError as error:
-        raise CompileError(f"{stem} does not compile:\n{error}") from None
+        refused = re.search(r"declared with .*error.*?: (line \d+: inline PTX: .*)", str(error))
+        raise CompileError(
+            f"{stem}: {refused[1]}" if refused else f"{stem} does not compile:\n{error}"
+        ) from None
     return ctypes.CDLL(str(path))

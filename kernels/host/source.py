@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from . import ptx
+
 _SKIPPED = re.compile(
     r"//(?:\\\n|[^\n])*|/\*.*?\*/|R\"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)\""
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'",
@@ -11,6 +13,7 @@ _SKIPPED = re.compile(
 )
 _LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
 _ALIGNMENT = re.compile(r"(?:__align__|alignas|__attribute__)\s*(\((?:[^()]|\([^()]*\))*\))+")
+_ALIGNAS = re.compile(r"\balignas\s*(\((?:[^()]|\([^()]*\))*\))")
 _KERNEL = re.compile(r"__global__\b(?P<between>[^;{}()]*?)\b(?P<name>[A-Za-z_]\w*)\s*\(")
 _VARIABLE = re.compile(r"\b(?:__constant__|__device__|__managed__)\b")
 _UNROLL = re.compile(r"^([ \t]*#[ \t]*pragma[ \t]+)unroll\b[ \t]*(\(?[^\n]*)", re.MULTILINE)
@@ -77,14 +80,14 @@ def parameter_name(parameter: str, index: int) -> str:
     return words[-1] if len(words) > 1 else f"parameter {index + 1}"
 
 
-def rewrite(code: str, gnu: bool) -> str:
-    """`code` as the host's compiler takes it, on the same lines.
+def rewrite(code: str, gnu: bool) -> tuple[str, list[str]]:
+    """`code` as the host's compiler takes it, on the same lines, and declarations to go before it.
 
     Shared variables are announced to the runtime, which poisons them; `extern __shared__` arrays
-    become pointers; `#pragma unroll` is spelt as g++ spells it (`gnu`).
+    become pointers; `#pragma unroll` is spelt as g++ spells it (`gnu`); inline PTX becomes calls.
     """
     text = masked(code)
-    edits: list[tuple[int, int, str]] = []
+    edits, declarations = ptx.edits(code, text)
     for match in _SHARED.finditer(text):
         first = max(text.rfind(c, 0, match.start()) for c in ";{}>") + 1
         first = max(first, _end_of_directive(text, match.start()))
@@ -98,7 +101,7 @@ def rewrite(code: str, gnu: bool) -> str:
     for first, last, replacement in sorted(edits, reverse=True):
         lines = code[first:last].count("\n") - replacement.count("\n")
         code = code[:first] + replacement + "\n" * max(0, lines) + code[last:]
-    return code
+    return code, declarations
 
 
 def _unroll(text: str) -> list[tuple[int, int, str]]:
@@ -157,6 +160,11 @@ def _shared(
     edits += [
         (word[1] + found.start(), word[1] + found.end(), "")
         for found in re.finditer(r"\bstatic\b", after)
+    ]
+    # g++ takes `alignas` at the beginning of a declaration only, and `static` is there.
+    edits += [
+        (word[1] + found.start(), word[1] + found.end(), f"__attribute__((aligned{found[1]}))")
+        for found in _ALIGNAS.finditer(after)
     ]
     macro = "MGH_SHARED" if local else "MGH_FILE_SHARED"
     names = [_declared(piece) for piece in _split(after)]

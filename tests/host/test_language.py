@@ -334,7 +334,7 @@ static __global__ void second() {}
         "first": ["const float* __restrict__ a", "int n = 3"],
         "second": [],
     }
-    text = source.rewrite(code, gnu=True)
+    text, _ = source.rewrite(code, gnu=True)
     assert text.count("\n") == code.count("\n")
     assert "MGH_SHARED(s) MGH_SHARED(t)" in text
     assert "double* const d = (double*)mgh::dynamic_shared()" in text
@@ -350,10 +350,10 @@ static __global__ void second() {}
         #pragma unroll
         for (int j = 0; j < 8; ++j) x += j;
     """
-    pragmas = [line.strip() for line in source.rewrite(nest, gnu=True).splitlines()]
+    pragmas = [line.strip() for line in source.rewrite(nest, gnu=True)[0].splitlines()]
     pragmas = [line for line in pragmas if line.startswith("#")]
     assert pragmas == ["#pragma GCC unroll 32"]
-    assert source.rewrite(nest, gnu=False) == nest
+    assert source.rewrite(nest, gnu=False) == (nest, [])
     assert source.parameter_name("const float* __restrict__ a", 0) == "a"
 
 

@@ -1,13 +1,17 @@
 // What Python is told of a kernel's parameters.
 #pragma once
 
+#include <type_traits>
+
 namespace mgh {
 
 // A type in one word: its kind and its bytes. Vector types are `v` with their element's kind.
-template <class T>
+template <class T, bool = std::is_enum_v<T>>
 struct Kind {
     static constexpr char kind = 'x', element = 'x';
 };
+template <class T>
+struct Kind<T, true> : Kind<std::underlying_type_t<T>> {};
 #define MGH_KIND(T, k)                              \
     template <>                                     \
     struct Kind<T> {                                \

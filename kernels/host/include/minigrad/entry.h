@@ -74,7 +74,11 @@ struct Global {  // mirrored by kernels/host/library.py
 }  // namespace mgh
 
 // What Python finds in the library: kernels and variables by number.
+#if defined(__clang__)
 #define MGH_VISIBLE extern "C" __attribute__((visibility("default")))
+#else
+#define MGH_VISIBLE extern "C" __attribute__((visibility("default"), externally_visible))
+#endif
 #define MGH_KERNEL(number, ...)                                                          \
     MGH_VISIBLE const mgh::Parameter* const mgh_parameters_##number =                    \
         mgh::Entry<&__VA_ARGS__>::parameters;                                            \

@@ -38,6 +38,11 @@ inline void begin_block() {
 
 }  // namespace mgh
 
+// PTX names shared memory by 32-bit addresses: here the lower half of a pointer.
+inline size_t __cvta_generic_to_shared(const void* p) { return (unsigned)(uintptr_t)p; }
+inline size_t __cvta_generic_to_global(const void* p) { return (uintptr_t)p; }
+#define __cvta_shared_to_generic(address) mgh_from_shared(address, __LINE__)
+
 #define MGH_SHARED(name)                                                \
     {                                                                   \
         static thread_local uint64_t mgh_epoch;                         \
