@@ -79,7 +79,9 @@ globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
 
 # Imported at their first use, so that `import minigrad` stays fast.
-_LAZY = ("accelerator", "cuda", "datasets", "estimate", "nn", "optim", "serialization", "utils")
+_LAZY = (
+    "accelerator", "cuda", "datasets", "estimate", "nn", "optim", "serialization", "utils", "viz"
+)  # fmt: skip
 _LAZY_NAMES = {
     "save": "minigrad.serialization",
     "load": "minigrad.serialization",

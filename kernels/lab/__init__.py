@@ -11,13 +11,20 @@ __all__ = ["Occupancy", "occupancy", "occupancy_picture"]
 
 #: imported at their first use, so that importing the lab stays fast
 _LAZY = {
-    "compiled": "compiler",
-    "counting": "costs",
     "GPU": "gpus",
     "GPUS": "gpus",
-    "gpu": "gpus",
     "Picture": "picture",
+    "banks_picture": "pictures",
+    "barrier_frames": "barriers",
+    "compiled": "compiler",
+    "counting": "costs",
+    "gpu": "gpus",
+    "heat_map": "pictures",
+    "launch_picture": "pictures",
     "roofline": "roof",
+    "sectors_picture": "pictures",
+    "tile_walk": "pictures",
+    "timeline": "timelines",
 }
 
 

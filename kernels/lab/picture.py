@@ -17,14 +17,14 @@ from html import escape
 from typing import Any
 
 PAPER, INK, MUTED, GRID = "#ffffff", "#1f2328", "#59636e", "#d8dee4"
-BLUE, ORANGE, GREEN, RED, PURPLE = "#3b78c4", "#d97706", "#2e8b57", "#c0392b", "#7d5ba6"
+BLUE, ORANGE, GREEN, RED, PURPLE = "#2f6db8", "#d97706", "#2e8b57", "#c0392b", "#7d5ba6"
 #: fills that black text can be read on, for blocks, warps and kinds of kernels
 PASTELS = (
     "#aecbeb", "#f6cf9b", "#b3dfc1", "#f3b7b0", "#d3c2e8", "#f5e6a1", "#a9dde0", "#e8c3d9",
 )  # fmt: skip
 #: light to dark, for counts
 RAMP = (
-    "#f3f6fa", "#dce8f5", "#bcd5ee", "#93bbe2", "#6a9fd4", "#4684c4", "#2c69ad", "#1d5091",
+    "#f3f6fa", "#dce8f5", "#bcd5ee", "#93bbe2", "#6a9fd4", "#3a72b0", "#2c69ad", "#1d5091",
     "#123a6f",
 )  # fmt: skip
 SANS, MONO = "system-ui, Segoe UI, Helvetica, Arial, sans-serif", "ui-monospace, Menlo, monospace"
@@ -41,7 +41,8 @@ class Picture:
         self.width, self.height, self.title, self.text = width, height, title, text
         self.shapes: list[tuple[str, dict[str, Any]]] = []
         self.rect(0.5, 0.5, width - 1, height - 1, fill=PAPER, stroke=GRID, radius=6)
-        self.label(16, 22, fitted(title, width - 32, 13 * 1.1), 13, INK, bold=True)
+        if title:
+            self.label(16, 22, fitted(title, width - 32, 13 * 1.1), 13, INK, bold=True)
 
     def rect(
         self,
@@ -119,6 +120,23 @@ class Picture:
         here = dict(x=x, y=y, text=text, size=size, fill=fill, anchor=anchor, bold=bold, mono=mono)
         self.shapes.append(("text", here))
 
+    def crop(self, height: float) -> None:
+        """Make the page as tall as its content needs."""
+        self.height = height
+        self.shapes[0][1]["height"] = height - 1
+
+    def paste(self, other: Picture, x: float, y: float) -> None:
+        """Another picture's shapes, with its top left corner at (x, y)."""
+        for kind, shape in other.shapes:
+            moved = dict(shape)
+            if "points" in shape:
+                moved["points"] = [(px + x, py + y) for px, py in shape["points"]]
+            elif "boxes" in shape:
+                moved["boxes"] = [(bx + x, by + y, w, h) for bx, by, w, h in shape["boxes"]]
+            else:
+                moved["x"], moved["y"] = shape["x"] + x, shape["y"] + y
+            self.shapes.append((kind, moved))
+
     def svg(self) -> str:
         """The picture as an SVG document, to be saved or put into a page."""
         body = "".join(_SVG[kind](shape) for kind, shape in self.shapes)
@@ -157,7 +175,7 @@ class Picture:
         ending = os.path.splitext(path)[1]
         made = {".svg": self.svg, ".png": self.png, ".txt": lambda: self.text + "\n"}.get(ending)
         if made is None:
-            raise ValueError(f"a picture is saved as .svg, .png or .txt, not {ending or path!r}")
+            raise ValueError(f"a picture is saved as .svg, .png or .txt, not {ending or path}")
         content = made()
         data = content if isinstance(content, bytes) else content.encode()
         with open(path, "wb") as file:

@@ -99,7 +99,7 @@ def test_a_roofline_of_a_report_and_a_measured_time():
 def test_the_picture_stands_where_it_should():
     picture = roofline({"a": (1e9, 1e9, 1e-2), "b": (1e12, 1e9)}, "A100 SXM").picture()
     assert "Roofline: A100 SXM 80GB, fp32" in picture.title
-    path = next(s for kind, s in picture.shapes if kind == "path" and s["stroke"] == "#3b78c4")
+    path = next(s for kind, s in picture.shapes if kind == "path" and s["stroke"] == "#2f6db8")
     (x0, y0), (x1, y1), (x2, y2) = path["points"]
     assert x0 < x1 < x2
     assert y0 > y1 == y2  # rises, then level

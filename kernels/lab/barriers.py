@@ -1,0 +1,223 @@
+"""A block passing its barriers, frame by frame: which line it waits at, what shared memory holds.
+
+The block runs in the interpreter of `kernels.simt`, thread by thread, on copies of the arrays.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernels.lab.frames import Frames
+from kernels.lab.picture import BLUE, GRID, INK, MUTED, PASTELS, Picture, fitted, plain
+from kernels.simt import interpreter
+from kernels.simt.interpreter_schedule import Task
+from kernels.simt.limits import Dimensions, launch_dimensions
+
+MOST_VALUES = 16  # a shared array shows at most so many rows and columns
+MOST_LINES = 26
+MOST_FRAMES = 12
+RIGHT = 464  # where the shared arrays are drawn, in pixels
+CHANGED, KEPT, UNWRITTEN = PASTELS[1], "#eef2f7", "#ffffff"
+
+
+class Snapshot(NamedTuple):
+    """A block at a barrier. line: of the barrier in the kernel's file, 0 at the end; waiting: how
+    many threads it holds up; shared: by variable name; written: which of their elements are;
+    changed: how many elements of each argument are not what they were before the launch."""
+
+    line: int
+    waiting: int
+    shared: dict[str, np.ndarray]
+    written: dict[str, np.ndarray]
+    changed: dict[str, int]
+
+
+class _Block(interpreter._Block):
+    """A block that writes down its shared memory whenever a barrier is complete."""
+
+    def __init__(self, launch: _Launch, number: int, index: Dimensions) -> None:
+        super().__init__(launch, number, index)
+        self.names: dict[int, str] = {}
+        self.line = 0
+
+    def arrive(self, thread: interpreter.Thread, kind: str, value: Any) -> Any:
+        frame = interpreter._kernel_frames()[-1]
+        self.line = frame.f_lineno
+        for name, held in frame.f_locals.items():
+            if any(held is array for array in self.static.values()):
+                self.names[id(held)] = name
+        if len(self.waiting) + 1 == self.live:
+            self.launch.snapshots.append(self.snapshot(self.line, self.live))
+        return super().arrive(thread, kind, value)
+
+    def exited(self, thread: interpreter.Thread) -> None:
+        if self.live == 1:
+            self.launch.snapshots.append(self.snapshot(0, 0))
+        super().exited(thread)
+
+    def snapshot(self, line: int, waiting: int) -> Snapshot:
+        shared, written = {}, {}
+        for number, array in enumerate(self.static.values()):
+            name = self.names.get(id(array), f"shared array {number}")
+            plain_array = np.array(array)
+            raw = plain_array.view(np.uint8).reshape(*plain_array.shape, -1)
+            shared[name], written[name] = plain_array, (raw != 0xFF).any(-1)
+        return Snapshot(line, waiting, shared, written, self.launch.changed())
+
+
+class _Launch(interpreter._Launch):
+    """One block of a grid."""
+
+    def __init__(self, *args: Any, at: Dimensions, arrays: dict[str, tuple]) -> None:
+        super().__init__(*args)
+        self.at, self.arrays, self.snapshots = at, arrays, []
+
+    def changed(self) -> dict[str, int]:
+        pairs = self.arrays.items()
+        return {name: n for name, (old, new) in pairs if (n := int((old != new).sum()))}
+
+    def _tasks(self) -> Iterator[Task]:
+        x, y, z = self.at
+        number = x + self.grid[0] * (y + self.grid[1] * z)
+        block = self.live[number] = _Block(self, number, self.at)
+        for thread in block.threads:
+            yield thread.task
+        self.started_all = True
+
+
+def snapshots(
+    kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions = (0, 0, 0)
+) -> list[Snapshot]:
+    """The block `at` of a launch, at each barrier that it passes and at its end.
+
+    `args` are NumPy arrays, which are copied, and numbers; `shared` is the bytes of dynamic shared
+    memory. Raises what the kernel raises, barriers that not all threads reach among them.
+    """
+    grid, block = launch_dimensions(kernel.__name__, grid, block)
+    at = (*at, 0, 0)[:3]
+    if not all(0 <= i < n for i, n in zip(at, grid)):
+        raise ValueError(f"{kernel.__name__}: block {at} is not in the grid {grid}")
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+    names = inspect.signature(kernel.py_func).parameters
+    arrays = {n: (a, c) for n, a, c in zip(names, args, copies) if isinstance(a, np.ndarray)}
+    launch = _Launch(kernel.py_func, grid, block, copies, shared, at=at, arrays=arrays)
+    with np.errstate(all="ignore"):
+        launch.scheduler.run()
+    return launch.snapshots
+
+
+def barrier_frames(
+    kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions = (0, 0, 0)
+) -> Frames:
+    """`snapshots` as pictures: the source, the barrier that the block waits at, and shared memory,
+    with what has changed since the barrier before. Of many barriers the first and the last."""
+    found = snapshots(kernel, grid, block, *args, shared=shared, at=at)
+    source, first = inspect.getsourcelines(kernel.py_func)
+    frames = []
+    for number, snapshot in enumerate(found):
+        before = found[number - 1] if number else None
+        frames.append(_frame(kernel.__name__, source, first, number, len(found), snapshot, before))
+    if len(frames) > MOST_FRAMES:
+        frames = [*frames[: MOST_FRAMES - 1], frames[-1]]
+    return Frames(frames)
+
+
+def _frame(
+    name: str, source: list[str], first: int, number: int, count: int, now: Snapshot,
+    before: Snapshot | None,
+) -> Picture:  # fmt: skip
+    """One frame: source on the left, shared arrays on the right."""
+    if now.line:
+        title = f"{name}, barrier {number + 1} of {count - 1}: "
+        title += f"{now.waiting} threads wait at line {now.line}"
+    else:
+        title = f"{name}, the end of the block"
+    start = min(max(now.line - first - MOST_LINES // 2, 0), max(len(source) - MOST_LINES, 0))
+    lines = source[start : start + MOST_LINES]
+    tables = [(key, *_table(now, before, key)) for key in now.shared]
+    tall = sum(_height(values) for _, values, _ in tables)
+    picture = Picture(860, max(60 + 15 * len(lines), 50 + tall) + 46, title)
+    last = before.line if before else first
+    for i, line in enumerate(lines):
+        at, y = first + start + i, 54 + 15 * i
+        if at == now.line:
+            picture.rect(12, y - 11, RIGHT - 30, 15, fill=PASTELS[0])
+        elif last < at and (at < now.line or not now.line):
+            picture.rect(12, y - 11, 4, 15, fill=CHANGED)
+        picture.label(40, y, str(at), 10, MUTED, "end", mono=True)
+        picture.label(46, y, fitted(line.rstrip(), RIGHT - 70, 10, mono=True), 10, INK, mono=True)
+    text, y = [title], 54
+    for key, values, colours in tables:
+        text += _draw_table(picture, RIGHT, y, key, values, colours)
+        y += _height(values)
+    if not tables:
+        picture.label(RIGHT, 54, "no shared arrays", 11, MUTED)
+    if now.changed:
+        each = ", ".join(f"{n} element(s) of {key}" for key, n in now.changed.items())
+        text.append(f"changed in global memory so far: {each}")
+        picture.label(RIGHT, picture.height - 30, text[-1], 10, INK)
+    legend = "orange: changed since the barrier before; white: never written"
+    picture.label(RIGHT, picture.height - 14, legend, 10, MUTED)
+    picture.line(RIGHT - 12, 36, RIGHT - 12, picture.height - 12, GRID)
+    picture.text = "\n".join(text)
+    return picture
+
+
+def _table(now: Snapshot, before: Snapshot | None, key: str) -> tuple[list, list]:
+    """The shown values of a shared array as text, and their colours."""
+    array, written = (np.atleast_2d(part[key]) for part in (now.shared, now.written))
+    if before and key in before.shared:
+        old = np.atleast_2d(before.shared[key])
+        same = (array == old) & np.atleast_2d(before.written[key])
+    else:
+        same = np.zeros(array.shape, bool)
+    array, written, same = (a[:MOST_VALUES, :MOST_VALUES] for a in (array, written, same))
+    values = [
+        [plain(float(v)) if w else "·" for v, w in zip(row, marks)]
+        for row, marks in zip(array.tolist(), written.tolist())
+    ]
+    colours = [
+        [(KEPT if s else CHANGED) if w else UNWRITTEN for s, w in zip(row, marks)]
+        for row, marks in zip(same.tolist(), written.tolist())
+    ]
+    if np.ndim(now.shared[key]) == 1 and now.shared[key].size > MOST_VALUES:
+        return _folded(now, before, key)
+    return values, colours
+
+
+def _folded(now: Snapshot, before: Snapshot | None, key: str) -> tuple[list, list]:
+    """A long row as several of MOST_VALUES."""
+
+    def fold(one: Snapshot | None) -> Snapshot | None:
+        if one is None or key not in one.shared:
+            return None
+        size = min(one.shared[key].size // MOST_VALUES, MOST_VALUES) * MOST_VALUES
+        cut = {name: {key: part[key][:size].reshape(-1, MOST_VALUES)}
+               for name, part in (("shared", one.shared), ("written", one.written))}  # fmt: skip
+        return one._replace(**cut)
+
+    return _table(fold(now), fold(before), key)
+
+
+def _height(values: list) -> int:
+    return 40 + 20 * len(values)
+
+
+def _draw_table(
+    picture: Picture, x: float, y: float, name: str, values: list, colours: list
+) -> list[str]:
+    """A shared array; returns its rows as text."""
+    side = 380 / max(len(values[0]), 8)
+    picture.label(x, y, name, 11, BLUE, bold=True)
+    picture.cells(x, y + 8, side, colours, gap=1, tall=20)
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            short = (
+                value if len(value) <= side / 5.5 else value[: max(int(side / 5.5) - 1, 1)] + "…"
+            )
+            picture.label(x + (j + 0.5) * side, y + 22 + i * 20, short, 9, INK, "middle")
+    return [f"{name}:", *("  " + " ".join(f"{v:>6}" for v in row) for row in values)]

@@ -1,0 +1,251 @@
+"""Pictures of what the framework does: the autograd graph of a tensor, the timeline of a step.
+
+They are `kernels.lab.Picture`s: SVG without a drawing library, PNG (extra `plot`) and text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import minigrad
+from kernels.lab import Picture, counting, timeline
+from kernels.lab.picture import BLUE, GREEN, INK, MUTED, PASTELS, fitted
+from minigrad.autograd.function import FunctionNode
+from minigrad.autograd.node import Node, OpNode
+from minigrad.ops.pointwise import PointwiseNode
+from minigrad.tensor import Tensor, wrap
+
+__all__ = ["graph", "timeline"]
+
+MOST_NODES = 200
+BOX, TALL, STEP, GAP = 300, 46, 64, 40  # pixels: a node's box, from row to row, between boxes
+LEAF = 190
+
+
+def graph(tensor: Tensor, names: Any = None) -> Picture:
+    """The operations that `tensor` was made by, with their shapes and kernels, inputs at the top.
+
+    names: a Module, or a dictionary of tensors, whose names the leaves get. A box tells the
+    operation, the shape and dtype of its result, and the kernel families that computed it and will
+    compute its gradient. Draws the last 200 operations; the text has all.
+    """
+    root = tensor._node
+    if root is None:
+        raise RuntimeError(
+            "graph: this tensor was not computed from one that requires a gradient (or under "
+            "no_grad): it has no graph"
+        )
+    known = _names(names)
+    nodes = _ordered(root)
+    text = [f"Autograd graph: {len(nodes)} operations"]
+    kinds = {node: families(node) for node in nodes}
+    text += [_line(node, known, kinds[node]) for node in reversed(nodes)]
+    shown = nodes[:MOST_NODES]
+    rank = _ranks(shown)
+    rows = max(rank.values()) + 1
+    place, columns = _places(shown, rank)
+    lanes = _lanes(shown, rank)
+    left = LEAF + 50
+    width = left + columns * (BOX + GAP) + 12 * len(lanes) + 16
+    picture = Picture(width, 56 + rows * STEP + 20, text[0])
+    more = f"; the last {MOST_NODES} are drawn" if len(nodes) > MOST_NODES else ""
+    about = f"blue: operations, green: leaves that require a gradient, grey: data{more}"
+    picture.label(16, 42, about, 11, MUTED)
+
+    def corner(node: Node) -> tuple[float, float]:
+        return left + place[node] * (BOX + GAP), 56 + (rows - 1 - rank[node]) * STEP
+
+    for node in shown:
+        for source in _sources(node):
+            if source in rank:
+                lane = lanes.get((source, node))
+                right = left + columns * (BOX + GAP) + 12 * (lane or 0) - 20
+                picture.arrow(_route(corner(source), corner(node), right if lane else None))
+    for node in shown:
+        _box(picture, node, kinds[node], *corner(node))
+        _leaves(picture, node, known, *corner(node))
+    picture.text = "\n".join(text)
+    return picture
+
+
+def _names(names: Any) -> dict[int, str]:
+    if names is None:
+        return {}
+    pairs = names.items() if isinstance(names, dict) else names.named_parameters()
+    return {id(tensor): name for name, tensor in pairs}
+
+
+def _sources(node: Node) -> list[Node]:
+    """The nodes that made the inputs."""
+    return [edge[0] for edge in node.edges if edge is not None and isinstance(edge[0], Node)]
+
+
+def _ordered(root: Node) -> list[Node]:
+    """All nodes below, the latest first: an input's number is smaller than that of its user."""
+    found, queue = {root}, [root]
+    while queue:
+        for source in _sources(queue.pop()):
+            if source not in found:
+                found.add(source)
+                queue.append(source)
+    return sorted(found, key=lambda node: -node.number)
+
+
+def _ranks(nodes: list[Node]) -> dict[Node, int]:
+    """Per node the length of the longest way to the root; `nodes` are ordered, the root first."""
+    rank = dict.fromkeys(nodes, 0)
+    for node in nodes:
+        for source in _sources(node):
+            if source in rank:
+                rank[source] = max(rank[source], rank[node] + 1)
+    return rank
+
+
+def _places(nodes: list[Node], rank: dict[Node, int]) -> tuple[dict[Node, int], int]:
+    """Per node its column, and how many columns there are: a node stands above its first user,
+    or in the next column that is free."""
+    place: dict[Node, int] = {nodes[0]: 0}
+    taken: dict[int, set[int]] = {}
+    wanted: dict[Node, int] = {}
+    for node in sorted(nodes, key=lambda node: rank[node]):
+        row = taken.setdefault(rank[node], set())
+        column = wanted.get(node, 0)
+        while column in row:
+            column += 1
+        row.add(column)
+        place[node] = column
+        for source in _sources(node):
+            wanted.setdefault(source, column)
+    return place, max(place.values()) + 1
+
+
+def _lanes(nodes: list[Node], rank: dict[Node, int]) -> dict[tuple[Node, Node], int]:
+    """For edges that pass rows, a lane on the right: (source, node) -> 1, 2, ..."""
+    skipping = [
+        (source, node)
+        for node in nodes
+        for source in _sources(node)
+        if source in rank and rank[source] - rank[node] > 1
+    ]
+    return {pair: i % 24 + 1 for i, pair in enumerate(dict.fromkeys(skipping))}
+
+
+def _route(
+    source: tuple[float, float], target: tuple[float, float], lane: float | None
+) -> list[tuple[float, float]]:
+    """Down from one box to the next, or around the boxes between them."""
+    (x0, y0), (x1, y1) = source, target
+    if lane is None:
+        start, end = (x0 + BOX / 2, y0 + TALL), (x1 + BOX / 2, y1)
+        middle = (start[1] + end[1]) / 2
+        return [start, (start[0], middle), (end[0], middle), end]
+    return [(x0 + BOX, y0 + TALL / 2), (lane, y0 + TALL / 2), (lane, y1 + 8), (x1 + BOX, y1 + 8)]
+
+
+def _title(node: Node) -> str:
+    """The operation's name."""
+    if isinstance(node, OpNode):
+        return node.op.__name__
+    if isinstance(node, PointwiseNode):
+        return node.op.name
+    return node.name().removesuffix("Backward0").removesuffix("Backward")
+
+
+def _shape(shape: tuple, dtype: Any) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''}) {dtype}"
+
+
+def families(node: Node) -> tuple[list[str], list[str]]:
+    """The families of kernels that a node's operation and its gradient launch, in order.
+
+    Found by running both with `kernels.lab.counting`, which computes nothing. Empty for views, for
+    a `Function` of the user's (which is not run) and for the gradient of a graph already freed.
+    """
+    if not isinstance(node, OpNode | PointwiseNode):
+        return [], []
+    with counting() as count, minigrad.no_grad():
+        _forward(node, count)
+        split = len(count.launches)
+        if node.saved is not None:
+            node.backward([wrap(count.empty(*spec)) for spec in node.outs])
+    named = [launch.family for launch in count.launches]
+    return list(dict.fromkeys(named[:split])), list(dict.fromkeys(named[split:]))
+
+
+def _forward(node: Node, count: Any) -> None:
+    """Run the operation of a node on arrays without content."""
+    shape, dtype = node.outs[0]
+    if isinstance(node, PointwiseNode):
+        expr = node.op.expr
+        count.pointwise(expr, *[count.empty(shape, dtype) for _ in expr.args], dtype=dtype)
+        return
+    for other in (dtype, np.int64):  # what takes no gradient may be data, or an index
+        kinds = [dtype if need else other for need in node.needs]
+        arrays = [None if s is None else count.empty(s, d) for s, d in zip(node.shapes, kinds)]
+        try:
+            node.op.forward(*arrays, **node.attrs)
+            return
+        except IndexError:
+            continue
+
+
+def _inputs(node: Node, known: dict[int, str]) -> list[tuple[str, str, bool]]:
+    """(name, shape, whether it requires a gradient) of the inputs that no operation made."""
+    found = []
+    shapes = getattr(node, "shapes", None) or (None,) * len(node.edges)
+    for edge, shape in zip(node.edges, shapes):
+        if edge is not None and not isinstance(edge[0], Node):
+            leaf = edge[0]
+            text = _shape(leaf._array.shape, leaf._array.dtype)
+            found.append((known.get(id(leaf), "leaf"), text, True))
+        elif edge is None and shape is not None:
+            found.append(("data", f"({', '.join(map(str, shape))})", False))
+    return found
+
+
+def _line(node: Node, known: dict[int, str], kinds: tuple[list[str], list[str]]) -> str:
+    """A node as a line of text."""
+    made = [f"#{source.number}" for source in _sources(node)]
+    given = [f"{name} {shape}" for name, shape, _ in _inputs(node, known)]
+    forward, backward = kinds
+    return (
+        f"#{node.number} {_title(node)} -> {_shape(*node.outs[0])}  from {', '.join(made + given)}"
+        f"  kernels: {', '.join(forward) or _without_kernel(node)}"
+        f"; gradient: {', '.join(backward) or 'no kernel'}"
+    )
+
+
+def _without_kernel(node: Node) -> str:
+    return "your own Function" if isinstance(node, FunctionNode) else "a view: no kernel"
+
+
+def _box(picture: Picture, node: Node, kinds: tuple, x: float, y: float) -> None:
+    forward, backward = kinds
+    gradient = f"grad: {', '.join(backward) or 'no kernel'}"
+    if node.saved is None:
+        gradient = "grad: freed by backward()"
+    tip = f"{_title(node)}: {', '.join(forward)}; {gradient}"
+    picture.rect(x, y, BOX, TALL, fill="#ffffff", stroke=BLUE, line=1.4, radius=6, tip=tip)
+    picture.label(x + 10, y + 15, fitted(_title(node), 130, 12), 12, INK, bold=True)
+    picture.label(x + BOX - 10, y + 15, _shape(*node.outs[0]), 11, INK, "end")
+    line = ", ".join(forward) or _without_kernel(node)
+    picture.label(x + 10, y + 28, fitted(line, BOX - 20, 9.5), 9.5, MUTED)
+    picture.label(x + 10, y + 40, fitted(gradient, BOX - 20, 9.5), 9.5, MUTED)
+
+
+def _leaves(picture: Picture, node: Node, known: dict[int, str], x: float, y: float) -> None:
+    """The inputs that no operation made, to the left of the box (or above it, in later columns)."""
+    given = _inputs(node, known)[:3]
+    tall = min(TALL / max(len(given), 1), 24)
+    for i, (name, shape, required) in enumerate(given):
+        top = y + i * tall
+        start = x - LEAF - 24
+        colour, fill = (GREEN, PASTELS[2]) if required else (MUTED, "#eef0f2")
+        if start < 0 or x > LEAF + 60:  # no room on the left: say it in the box's corner
+            continue
+        picture.rect(start, top + 1, LEAF, tall - 3, fill=fill, stroke=colour, radius=4)
+        label = fitted(f"{name} {shape}", LEAF - 10, 9.5)
+        picture.label(start + 6, top + tall / 2 + 3, label, 9.5, INK)
+        picture.arrow([(start + LEAF, top + tall / 2), (x, top + tall / 2)], colour)
