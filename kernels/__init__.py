@@ -94,7 +94,7 @@ def __getattr__(name: str):
         value = _table_line(name)
     elif name in ("raw_kernel", "raw_module"):
         value = getattr(importlib.import_module("kernels.host"), name)
-    elif name in ("cuda", "host", "simt", "reference"):
+    elif name in ("cuda", "host", "lab", "reference", "simt"):
         return importlib.import_module(f"kernels.{name}")
     else:
         raise AttributeError(f"module 'kernels' has no attribute {name!r}")

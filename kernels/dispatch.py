@@ -77,6 +77,10 @@ class Trace:
         row[0] += 1
         row[1] += seconds
 
+    def takes(self, family: str, version: str, kernel, grid, block, args: tuple) -> bool:
+        """Asked before each launch: whether it has been dealt with, and is not to be run."""
+        return False
+
     def table(self) -> str:
         """A text table, the costliest first: family, version, launches, milliseconds, share."""
         total = sum(seconds for _, seconds in self.rows.values()) or 1.0
@@ -109,10 +113,10 @@ def timed(family: str, version: str) -> Iterator[None]:
 
 
 @contextmanager
-def trace() -> Iterator[Trace]:
+def trace(using: Trace | None = None) -> Iterator[Trace]:
     """Collect every kernel launch of the block: `with kernels.trace() as t: ...; print(t)`."""
     global tracer
-    outer, tracer = tracer, Trace()
+    outer, tracer = tracer, using or Trace()
     try:
         yield tracer
     finally:

@@ -79,10 +79,13 @@ def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., No
 
     def launch(*args) -> None:
         nonlocal bound
+        tracer = dispatch.tracer
+        if tracer is not None and tracer.takes(family, version, kernel, grid, block, args):
+            return
         if bound is None:
             there = any(on_gpu(arg) for arg in args)
             bound = kernel.on_gpu()[grid, block] if there else kernel.bind(grid, block, *args)
-        if dispatch.tracer is None:
+        if tracer is None:
             bound(*args)
         else:
             with dispatch.timed(family, version):

@@ -30,6 +30,14 @@ def generate(
     `args` are the Numba types of its parameters, `signs` the positions of integer parameters that
     are known to be >= 0.
     """
+    program, array_types = normal_form(func, args, block, checked)
+    return emit(program, args, array_types, signs, fastmath)
+
+
+def normal_form(
+    func: FunctionType, args: tuple[types.Type, ...], block: tuple[int, int, int], checked: bool
+) -> tuple[Program, dict[str, types.Type]]:
+    """(kernel `func` as one thread runs it, types of the arrays that it declares)."""
     names = func.__code__.co_varnames[: func.__code__.co_argcount]
     nones = {name for name, kind in zip(names, args) if isinstance(kind, types.NoneType)}
     program = frontend.build(func, block, nones, checked)
@@ -42,6 +50,17 @@ def generate(
     array_types |= {
         name: arguments.numba_type(value, name) for name, value in program.constants.items()
     }
+    return program, array_types
+
+
+def emit(
+    program: Program,
+    args: tuple[types.Type, ...],
+    array_types: dict[str, types.Type],
+    signs: frozenset[int] = frozenset(),
+    fastmath: bool = False,
+) -> tuple[Program, str, dict[str, object]]:
+    """What `generate` returns, of a normal form."""
     kinds = infer.infer(program, list(args), array_types)
     facts = analyse(program)
     items, masks = fission(program, facts)

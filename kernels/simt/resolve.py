@@ -105,7 +105,7 @@ def dtype_of(value: Any, where: str) -> types.Type:
     if isinstance(value, types.Type):
         return value
     try:
-        if value in (float, int, bool, complex):
+        if isinstance(value, type) and value in (float, int, bool, complex):
             value = {float: "f8", int: "i8", bool: "?", complex: "c16"}[value]
         return numpy_support.from_dtype(np.dtype(value))
     except Exception as error:

@@ -36,7 +36,7 @@ def _for_types_of(kernel: Any, block, args: tuple, positive: frozenset[int]) -> 
         )
 
     if kernel.signature is not None:
-        matching = _matching_signature(kernel, kinds())
+        matching = matching_signature(kernel, kinds())
         return _get(kernel, block, matching, positive, lambda: matching)
     return _get(kernel, block, tuple(map(arguments.describe, args)), positive, kinds)
 
@@ -89,7 +89,7 @@ def _storage(kind: types.Type) -> types.Type:
     return types.float32 if kind == types.float16 else kind
 
 
-def _matching_signature(kernel: Any, kinds: tuple) -> tuple:
+def matching_signature(kernel: Any, kinds: tuple) -> tuple:
     """The first explicit signature that the arguments fit, with their actual layouts."""
     for option in signatures(kernel):
         if len(option) == len(kinds):
@@ -202,7 +202,7 @@ class Specialisation:
         passed = [arguments.storage(kind)[0] for kind in kinds]
         passed += [arguments.numba_type(value, "a constant array") for value in self.constants]
         function = getattr(module, self.kernel.py_func.__name__)
-        signature = (*_header(), *passed)
+        signature = (*header_types(), *passed)
         function.compile(signature)
         compiled = function.overloads[signature]
         self.entry = self.guarded(compiled.entry_point) if self.checked else compiled.entry_point
@@ -319,7 +319,7 @@ class Specialisation:
         return call
 
 
-def _header() -> tuple[types.Type, ...]:
+def header_types() -> tuple[types.Type, ...]:
     """The types of what a compiled kernel takes before its own arguments."""
     from numba.core import types
 

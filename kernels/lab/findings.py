@@ -1,0 +1,88 @@
+"""Races and errors in words: who, where, which element, and what usually mends it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One side of a finding: a thread at a source line."""
+
+    what: str  # "reads", "writes", "atomically changes", "waits", "is missing"
+    block: Triple
+    thread: Triple
+    filename: str
+    lineno: int
+    source: str
+
+    def __str__(self) -> str:
+        code = f"   {self.source.strip()}" if self.source else ""
+        return f"block {self.block} thread {self.thread} {self.what}, line {self.lineno}{code}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with a kernel.
+
+    kind: "race", "bounds", "uninitialised", "barrier", "exception", "wraps" or "returned"; the last
+    two are warnings. `accesses` are the threads that take part (two for a race), `array` and
+    `index` the element, `address` its byte offset in the array's memory, `count` how often it came
+    about.
+    """
+
+    kind: str
+    message: str
+    accesses: tuple[Access, ...]
+    hint: str
+    array: str = ""
+    index: tuple[int, ...] | None = None
+    space: str = ""
+    address: int | None = None
+    count: int = 1
+    severity: str = field(default="error")
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The source lines that take part."""
+        return tuple(access.lineno for access in self.accesses)
+
+    def __str__(self) -> str:
+        rows = [self.message + (f" ({self.count} times)" if self.count > 1 else "")]
+        rows += [f"    {access}" for access in self.accesses]
+        return "\n".join([*rows, f"    mend: {self.hint}"])
+
+    def json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def race_hint(space: str, a: Access, b: Access, barriers: list[int], same_warp: bool) -> str:
+    """What usually mends a race between two accesses; `barriers` are the lines of barriers."""
+    writes = {a.what, b.what} == {"writes"}
+    changes = a.lineno == b.lineno and a.what != b.what
+    if space == "global" and a.block != b.block:
+        if changes:
+            return "blocks run in any order: use cuda.atomic.add, or let one thread own the element"
+        if writes:
+            return "give each element to one thread, or use cuda.atomic; blocks run in any order"
+        return "no barrier orders two blocks: use two launches, or write to another array"
+    if changes and space == "global":
+        return "use cuda.atomic.add, or let one thread own the element"
+    if writes:
+        return "let one thread write the element, or use cuda.atomic"
+    if changes:
+        return (
+            "read into a variable, cuda.syncthreads(), then write; in a loop, one more"
+            " cuda.syncthreads() after the write"
+        )
+    barrier = "cuda.syncwarp() or cuda.syncthreads()" if same_warp else "cuda.syncthreads()"
+    first, second = sorted((a.lineno, b.lineno))
+    if any(first < line <= second for line in barriers):
+        return (
+            f"the loop comes back to line {first} before all have done line {second}: one more"
+            f" {barrier} after line {second}"
+        )
+    return f"{barrier} between line {first} and line {second}"

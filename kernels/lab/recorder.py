@@ -1,0 +1,509 @@
+"""What an instrumented kernel calls at each access: requests, races, uninitialised reads, counted.
+
+The threads of a block run one after the other between two barriers, so the lanes of a warp arrive
+at an instruction one by one. Lanes that execute it together on hardware have the same `site` (a
+place in the source) and the same `path` (which iteration of the loops around it): together they are
+one *request*. The requests of one warp are collected in slots and analysed (`_flush`) as soon as
+another warp runs, so memory stays small however long a kernel is.
+
+All functions here are compiled once and kept in Numba's cache. Kernels reach them by name in the
+linker (`symbols`), so that no kernel compiles them again. State is memory that `State` allocates;
+`head` is the address of its first array, whose entries are named below.
+"""
+
+from __future__ import annotations
+
+import llvmlite.binding
+import numpy as np
+from numba import cfunc, njit, types
+from numba.extending import intrinsic
+
+WARP = 32
+LOAD, STORE, ATOMIC, PULSE = 0, 1, 2, 3
+GLOBAL, SHARED = 0, 1
+# kinds of findings
+READ_WRITE, WRITE_WRITE, UNWRITTEN, BOUNDS, WRAPPED = 1, 2, 3, 4, 5
+
+# entries of the head: who runs, and its request ...
+WHO, LANE, NEXT, USED, WHEN, BASE, GENERATION, RECORDS, OVERFLOW = range(9)
+# ... addresses and sizes of the other arrays
+SLOTS, CAPACITY, TABLE, TABLE_BITS, STATS, MEMORY, MEMORIES, CLOCKS = range(9, 17)
+FINDINGS, FOUND, TRACE, TRACE_CAPACITY, TRACED, SCRATCH = range(17, 23)
+HEAD_SIZE = 32
+
+# columns of a slot: one request of a warp; then the address of each lane
+SITE, PATH, MASK, SIZE, OP, SPACE, ADDRESSES = range(7)
+SLOT = ADDRESSES + WARP
+
+# columns of the statistics of a site
+REQUESTS, LANES, SECTORS, IDEAL_SECTORS, EXCESS_SECTORS, WAVEFRONTS, IDEAL_WAVEFRONTS = range(7)
+BYTES, WORST, CONTENTION, PLACE = range(7, 11)
+STAT = 12
+
+# columns of a piece of memory: real addresses, the address it is given, what is known of it
+START, END, VIRTUAL, KIND, SHADOW, GRANULE, BLOCK_BYTES = range(7)
+MEMORY_COLUMNS = 8
+
+# columns of the clocks of a thread: barriers passed (block, warp, grid), the last one's site
+BLOCK_CLOCK, WARP_CLOCK, GRID_CLOCK, LAST_BARRIER = range(4)
+CLOCK = 4
+BLOCK_BARRIER, WARP_BARRIER, GRID_BARRIER = 0, 1, 2
+
+# columns of the shadow of a granule: who wrote last, two readers of one block, one of another
+WRITER, READER, SECOND, FOREIGN = 0, 2, 4, 6
+SHADOW_COLUMNS = 8
+
+# columns of a finding
+WHAT, SITE_A, WHO_A, SITE_B, WHO_B, WHERE, OFFSET, COUNT, AXIS, INDEX, LENGTH = range(11)
+FINDING = 12
+MAX_FINDINGS = 512
+CAPACITY_OF_A_WARP = 1 << 18  # requests between two barriers
+
+TRACE_COLUMNS = 7  # site, who, memory, offset, size, op, barriers passed
+
+# `when`: grid clock 10 bits, block clock 20, warp clock 14, site 18, atomic 1
+_SITE_SHIFT, _WARP_SHIFT, _BLOCK_SHIFT, _GRID_SHIFT = 1, 19, 33, 53
+_SITE_MASK, _WARP_MASK, _BLOCK_MASK = (1 << 18) - 1, (1 << 14) - 1, (1 << 20) - 1
+_MIX = 0x1E3779B97F4A7C15
+_I64 = types.int64
+
+
+@intrinsic
+def _at(typingctx, address):
+    """The memory at an address as int64 numbers."""
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(_I64)(_I64), codegen
+
+
+@njit
+def _population(mask):
+    count = 0
+    while mask:
+        mask &= mask - 1
+        count += 1
+    return count
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+@njit
+def _switch(head, who):
+    """Another thread runs, or the same warp begins another part of the kernel."""
+    before = head[WHO]
+    if who >> 5 != before >> 5 or who < before:
+        _flush(head)
+    head[WHO], head[LANE], head[NEXT] = who, who & 31, 0
+    clock = _at(head[CLOCKS] + (who - head[BASE]) * (CLOCK * 8))
+    head[WHEN] = (
+        clock[GRID_CLOCK] << _GRID_SHIFT
+        | (clock[BLOCK_CLOCK] & _BLOCK_MASK) << _BLOCK_SHIFT
+        | (clock[WARP_CLOCK] & _WARP_MASK) << _WARP_SHIFT
+    )
+
+
+@njit
+def _find(head, site, path, bit):
+    """The address of the slot of a request that this lane is not part of yet.
+
+    A lane that comes to the same site by the same path again (a recursive function) makes another
+    request.
+    """
+    table = _at(head[TABLE])
+    last = (1 << head[TABLE_BITS]) - 1
+    generation = head[GENERATION]
+    while True:
+        entry = ((site * 0x632BE5AB + path) * _MIX >> 20) & last
+        while table[entry] >> 32 == generation:
+            number = table[entry] & 0xFFFFFFFF
+            slot = _at(head[SLOTS] + number * (SLOT * 8))
+            if slot[SITE] == site and slot[PATH] == path:
+                if slot[MASK] & bit:
+                    break
+                head[NEXT] = number + 1
+                return head[SLOTS] + number * (SLOT * 8)
+            entry = (entry + 1) & last
+        else:
+            number = head[USED]
+            if number == head[CAPACITY]:
+                head[OVERFLOW] = 1
+                return 0
+            table[entry] = generation << 32 | number
+            head[USED], head[NEXT] = number + 1, number + 1
+            address = head[SLOTS] + number * (SLOT * 8)
+            slot = _at(address)
+            slot[SITE], slot[PATH], slot[MASK] = site, path, 0
+            return address
+        path = path * _MIX + 1
+
+
+@njit
+def _join(head, site, path, op, size, space, address):
+    """Add this lane to its request."""
+    bit = 1 << head[LANE]
+    number = head[NEXT]
+    place = head[SLOTS] + number * (SLOT * 8)
+    slot = _at(place)
+    expected = number < head[USED] and slot[SITE] == site and slot[PATH] == path
+    if expected and not slot[MASK] & bit:
+        head[NEXT] = number + 1
+    else:
+        place = _find(head, site, path, bit)
+        if place == 0:
+            return
+        slot = _at(place)
+    slot[MASK] |= bit
+    slot[OP], slot[SIZE], slot[SPACE] = op, size, space
+    slot[ADDRESSES + head[LANE]] = address
+
+
+@njit
+def _flush(head):
+    """Analyse the requests of the warp that ran last."""
+    for number in range(head[USED]):
+        slot = _at(head[SLOTS] + number * (SLOT * 8))
+        stat = _at(head[STATS] + slot[SITE] * (STAT * 8))
+        lanes = _population(slot[MASK])
+        stat[REQUESTS] += 1
+        stat[LANES] += lanes
+        if slot[OP] == PULSE:
+            continue
+        size = slot[SIZE]
+        stat[BYTES] += lanes * size
+        if slot[OP] == ATOMIC:
+            stat[CONTENTION] += _busiest(slot) - 1
+        if slot[SPACE] == GLOBAL:
+            sectors, ideal = _sectors(head, slot), (lanes * size + 31) >> 5
+            stat[SECTORS] += sectors
+            stat[IDEAL_SECTORS] += ideal
+            stat[EXCESS_SECTORS] += max(sectors - ideal, 0)
+            stat[WORST] = max(stat[WORST], sectors)
+        else:
+            _wavefronts(head, slot, stat)
+    head[USED] = 0
+    head[GENERATION] += 1
+
+
+@njit
+def _sectors(head, slot):
+    """How many 32-byte sectors the lanes of a request touch."""
+    mask, size = slot[MASK], slot[SIZE]
+    lowest, highest = 1 << 62, 0
+    for lane in range(WARP):
+        if mask >> lane & 1:
+            address = slot[ADDRESSES + lane]
+            lowest = min(lowest, address >> 5)
+            highest = max(highest, (address + size - 1) >> 5)
+    if highest - lowest < 63:
+        bits = 0
+        for lane in range(WARP):
+            if mask >> lane & 1:
+                address = slot[ADDRESSES + lane]
+                for sector in range(address >> 5, ((address + size - 1) >> 5) + 1):
+                    bits |= 1 << (sector - lowest)
+        return _population(bits)
+    known = _at(head[SCRATCH])
+    count = 0
+    for lane in range(WARP):
+        if mask >> lane & 1:
+            address = slot[ADDRESSES + lane]
+            for sector in range(address >> 5, ((address + size - 1) >> 5) + 1):
+                new = True
+                for i in range(count):
+                    if known[count - 1 - i] == sector:
+                        new = False
+                        break
+                if new:
+                    known[count] = sector
+                    count += 1
+    return count
+
+
+@njit
+def _wavefronts(head, slot, stat):
+    """Shared memory: phases of 32, 16 or 8 lanes; in each, the bank with the most words decides."""
+    mask, size = slot[MASK], slot[SIZE]
+    per_phase = 32 if size <= 4 else 16 if size <= 8 else 8
+    count = _at(head[SCRATCH])  # words asked of each bank
+    words = _at(head[SCRATCH] + 32 * 8)  # which: 32 for each bank, as many as a phase can ask
+    for first in range(0, WARP, per_phase):
+        if not mask >> first & ((1 << per_phase) - 1):
+            continue
+        for bank in range(32):
+            count[bank] = 0
+        most = 0
+        for lane in range(first, first + per_phase):
+            if not mask >> lane & 1:
+                continue
+            address = slot[ADDRESSES + lane]
+            for word in range(address >> 2, ((address + size - 1) >> 2) + 1):
+                bank = word & 31
+                new = True
+                for i in range(count[bank]):
+                    if words[bank * 256 + i] == word:
+                        new = False
+                        break
+                if new:
+                    words[bank * 256 + count[bank]] = word
+                    count[bank] += 1
+                    most = max(most, count[bank])
+        stat[WAVEFRONTS] += most
+        stat[IDEAL_WAVEFRONTS] += 1
+        stat[WORST] = max(stat[WORST], most)
+
+
+@njit
+def _busiest(slot):
+    """How many lanes of an atomic request go to the same address, at most."""
+    mask, most = slot[MASK], 0
+    for lane in range(WARP):
+        if mask >> lane & 1:
+            same = 0
+            for other in range(lane, WARP):
+                if mask >> other & 1 and slot[ADDRESSES + other] == slot[ADDRESSES + lane]:
+                    same += 1
+            most = max(most, same)
+    return most
+
+
+# --- races --------------------------------------------------------------------------------------
+
+
+@njit
+def _unordered(who, when, other, other_when):
+    """Whether nothing orders two accesses: no barrier between them that both threads passed."""
+    if who == other or when >> _GRID_SHIFT != other_when >> _GRID_SHIFT:
+        return False
+    if who >> 10 != other >> 10:  # of different blocks
+        return True
+    if when >> _BLOCK_SHIFT != other_when >> _BLOCK_SHIFT:
+        return False
+    same_warp = who >> 5 == other >> 5
+    return not same_warp or when >> _WARP_SHIFT == other_when >> _WARP_SHIFT
+
+
+@njit
+def _report(head, what, site_a, who_a, site_b, who_b, memory, offset):
+    """Note a finding: the first of its kind between two sites in full, of others the number."""
+    found = head[FOUND]
+    for number in range(found):
+        row = _at(head[FINDINGS] + number * (FINDING * 8))
+        if row[WHAT] == what and row[SITE_A] == site_a and row[SITE_B] == site_b:
+            row[COUNT] += 1
+            return -1
+    if found == MAX_FINDINGS:
+        return -1
+    row = _at(head[FINDINGS] + found * (FINDING * 8))
+    row[WHAT], row[SITE_A], row[WHO_A], row[SITE_B], row[WHO_B] = what, site_a, who_a, site_b, who_b
+    row[WHERE], row[OFFSET], row[COUNT] = memory, offset, 1
+    head[FOUND] = found + 1
+    return found
+
+
+@njit
+def _against(head, what, shadow, column, site, who, when, memory, offset):
+    """Report a race with the access that a column of the shadow remembers, if it is one."""
+    other, other_when = shadow[column] - 1, shadow[column + 1]
+    if other < 0 or (when & other_when & 1) or not _unordered(who, when, other, other_when):
+        return
+    other_site = (other_when >> _SITE_SHIFT) & _SITE_MASK
+    _report(head, what, other_site, other, site, who, memory, offset)
+
+
+@njit
+def _remember_reader(shadow, who, when):
+    reader, reader_when = shadow[READER] - 1, shadow[READER + 1]
+    if reader >= 0 and reader != who:
+        if reader >> 10 != who >> 10:
+            shadow[FOREIGN], shadow[FOREIGN + 1] = reader + 1, reader_when
+            shadow[SECOND] = 0
+        elif reader_when >> _BLOCK_SHIFT != when >> _BLOCK_SHIFT:
+            shadow[SECOND] = 0
+        elif reader >> 5 != who >> 5 or shadow[SECOND] == 0:
+            shadow[SECOND], shadow[SECOND + 1] = reader + 1, reader_when
+    shadow[READER], shadow[READER + 1] = who + 1, when
+
+
+@njit
+def _watch(head, site, who, op, same, memory, offset, place):
+    """Compare an access with the earlier ones to the same memory, and remember it."""
+    row = _at(head[MEMORY] + memory * (MEMORY_COLUMNS * 8))
+    shadow = _at(row[SHADOW] + place * (SHADOW_COLUMNS * 8))
+    when = head[WHEN] | site << _SITE_SHIFT | (op == ATOMIC)
+    if row[KIND] == SHARED:
+        if shadow[WRITER] and (shadow[WRITER] - 1) >> 10 != who >> 10:  # of an earlier block
+            shadow[WRITER] = 0
+        if shadow[READER] and (shadow[READER] - 1) >> 10 != who >> 10:
+            shadow[READER] = shadow[SECOND] = 0
+        if op != STORE and shadow[WRITER] == 0:
+            _report(head, UNWRITTEN, site, who, site, who, memory, offset)
+    if op == LOAD:
+        _against(head, READ_WRITE, shadow, WRITER, site, who, when, memory, offset)
+    elif not same:
+        _against(head, WRITE_WRITE, shadow, WRITER, site, who, when, memory, offset)
+    if op != LOAD:
+        for column in (READER, SECOND, FOREIGN):
+            _against(head, READ_WRITE, shadow, column, site, who, when, memory, offset)
+        shadow[WRITER], shadow[WRITER + 1] = who + 1, when
+    if op == STORE:
+        shadow[READER] = shadow[SECOND] = shadow[FOREIGN] = 0
+    else:
+        _remember_reader(shadow, who, when)
+
+
+# --- what kernels call --------------------------------------------------------------------------
+
+
+def note(address, site, path, who, real, size, op, same):
+    """Thread `who` (block << 10 | thread) accesses `size` bytes at the address `real`.
+
+    `same`: a store that changes nothing, which cannot race with another such store.
+    """
+    head = _at(address)
+    if head[WHO] != who:
+        _switch(head, who)
+    memory = 0
+    row = _at(head[MEMORY])
+    while not row[START] <= real < row[END]:
+        memory += 1
+        if memory >= head[MEMORIES]:
+            return  # of one thread: no traffic
+        row = _at(head[MEMORY] + memory * (MEMORY_COLUMNS * 8))
+    head[RECORDS] += 1
+    offset = real - row[START]
+    inside = offset % row[BLOCK_BYTES] if row[BLOCK_BYTES] else offset
+    stat = _at(head[STATS] + site * (STAT * 8))
+    stat[PLACE] = memory + 1
+    _join(head, site, path, op, size, row[KIND], row[VIRTUAL] + inside)
+    if row[SHADOW]:
+        granule = row[GRANULE]
+        for place in range(offset >> granule, ((offset + size - 1) >> granule) + 1):
+            _watch(head, site, who, op, same, memory, inside, place)
+    if head[TRACED] < head[TRACE_CAPACITY]:
+        trace = _at(head[TRACE] + head[TRACED] * (TRACE_COLUMNS * 8))
+        trace[0], trace[1], trace[2], trace[3] = site, who, memory, inside
+        trace[4], trace[5] = size, op
+        trace[6] = (head[WHEN] >> _BLOCK_SHIFT) & _BLOCK_MASK
+        head[TRACED] += 1
+
+
+def pulse(address, site, path, who):
+    """Thread `who` executes the lines of a site."""
+    head = _at(address)
+    if head[WHO] != who:
+        _switch(head, who)
+    _join(head, site, path, PULSE, 0, 0, 0)
+
+
+def arrive(address, site, who, barrier):
+    """Thread `who` comes to a barrier of its block, warp or grid."""
+    head = _at(address)
+    if head[WHO] != who:
+        _switch(head, who)
+    clock = _at(head[CLOCKS] + (who - head[BASE]) * (CLOCK * 8))
+    clock[BLOCK_CLOCK] += barrier != WARP_BARRIER
+    clock[WARP_CLOCK] += barrier == WARP_BARRIER
+    clock[GRID_CLOCK] += barrier == GRID_BARRIER
+    if barrier != WARP_BARRIER:
+        clock[LAST_BARRIER] = site
+    head[WHEN] += (
+        (barrier != WARP_BARRIER) << _BLOCK_SHIFT
+        | (barrier == WARP_BARRIER) << _WARP_SHIFT
+        | (barrier == GRID_BARRIER) << _GRID_SHIFT
+    )
+
+
+def declare(address, memory, real, size, block):
+    """A block's shared array is at the address `real`."""
+    head = _at(address)
+    row = _at(head[MEMORY] + memory * (MEMORY_COLUMNS * 8))
+    if row[BLOCK_BYTES]:  # of a grid whose blocks run together: theirs lie one after the other
+        row[BLOCK_BYTES] = size
+        row[START], row[END] = real - block * size, max(row[END], real + size)
+    else:
+        row[START], row[END] = real, real + size
+
+
+def outside(address, site, who, literal, axis, index, length):
+    """Thread `who` uses an index that is outside of its axis, or counts from the end."""
+    if 0 <= index < length or (literal and -length <= index < 0):
+        return
+    head = _at(address)
+    what = WRAPPED if -length <= index < length else BOUNDS
+    number = _report(head, what, site, who, site, who, -1, 0)
+    if number >= 0:
+        row = _at(head[FINDINGS] + number * (FINDING * 8))
+        row[AXIS], row[INDEX], row[LENGTH] = axis, index, length
+
+
+def finish(address):
+    """Analyse what the last warp left."""
+    _flush(_at(address))
+
+
+def symbol(name: str) -> str:
+    """What the linker calls one of the functions above."""
+    return f"minigrad_lab_{name}"
+
+
+def _link(function, arguments: int):
+    """Compile `function` and tell the linker of it; what Python calls it by."""
+    compiled = cfunc(types.void(*[_I64] * arguments), cache=True)(function)
+    llvmlite.binding.add_symbol(symbol(function.__name__), compiled.address)
+    return compiled.ctypes
+
+
+for _function, _arguments in ((note, 8), (pulse, 4), (arrive, 4), (declare, 5), (outside, 7)):
+    _link(_function, _arguments)
+_finish_warp = _link(finish, 1)
+
+
+class State:
+    """The recorder's memory for one run of a kernel."""
+
+    def __init__(self, sites: int, memories: np.ndarray, clocks: int, trace: int) -> None:
+        self.head = np.zeros(HEAD_SIZE, np.int64)
+        self.slots = np.zeros((CAPACITY_OF_A_WARP, SLOT), np.int64)
+        self.table = np.zeros(4 * CAPACITY_OF_A_WARP, np.int64)
+        self.stats = np.zeros((max(sites, 1), STAT), np.int64)
+        self.memories = memories
+        self.clocks = np.zeros((clocks, CLOCK), np.int64)
+        self.findings = np.zeros((MAX_FINDINGS, FINDING), np.int64)
+        self.trace = np.zeros((trace, TRACE_COLUMNS), np.int64)
+        self.scratch = np.zeros(32 + 32 * 256, np.int64)
+        self.shadows = []
+        head = self.head
+        head[WHO], head[GENERATION], head[TRACE_CAPACITY] = -1, 1, trace
+        head[CAPACITY], head[TABLE_BITS] = len(self.slots), len(self.table).bit_length() - 1
+        head[MEMORIES] = len(memories)
+        for entry, array in (
+            (SLOTS, self.slots),
+            (TABLE, self.table),
+            (STATS, self.stats),
+            (MEMORY, self.memories),
+            (CLOCKS, self.clocks),
+            (FINDINGS, self.findings),
+            (TRACE, self.trace),
+            (SCRATCH, self.scratch),
+        ):
+            head[entry] = array.ctypes.data
+        self.address = head.ctypes.data
+
+    def watch(self, memory: int, granules: int) -> None:
+        """Keep a shadow of a piece of memory, to find races there."""
+        shadow = np.zeros((granules, SHADOW_COLUMNS), np.int64)
+        self.shadows.append(shadow)
+        self.memories[memory, SHADOW] = shadow.ctypes.data
+
+    def begin(self, first: int) -> None:
+        """The threads that run next are `first`, first + 1, ...; all of them begin the kernel."""
+        self.clocks[:] = 0
+        self.clocks[:, LAST_BARRIER] = -1
+        self.head[BASE], self.head[WHO] = first, -1
+
+    def finish(self) -> None:
+        """Analyse what the last warp left."""
+        _finish_warp(self.address)

@@ -1,0 +1,153 @@
+"""The instrumented twin of a kernel: generated, compiled and kept in the cache as kernels are."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import pickle
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.core import types
+
+from kernels.lab.instrument import HEAD, Place, Site, instrument, shared_arrays
+from kernels.simt import (
+    arguments,
+    cache,
+    compiler,
+    fingerprint,
+    infer,
+    memory,
+    prepare,
+    source,
+    specialise,
+)
+from kernels.simt.errors import ArgumentError
+
+Dimensions = tuple[int, int, int]
+
+
+class Shared(NamedTuple):
+    """A shared array; `nbytes` is 0 for dynamic shared memory."""
+
+    name: str
+    nbytes: int
+    itemsize: int
+    shape: tuple[int, ...]
+
+
+class Facts(NamedTuple):
+    """What is known of a twin beside its code."""
+
+    sites: list[Site]
+    shared: list[Shared]
+    parameters: list[str]
+    cooperative: bool
+    outlined: list[str]  # device functions that are not part of it, so that nothing is recorded
+    sources: dict[Place, str]  # of every line that is executed
+    constants: list[np.ndarray]
+    returns: list[int]  # lines of the kernel's `return` statements
+
+
+class Twin:
+    """The twin for one combination of argument types and block."""
+
+    def __init__(self, kernel: Any, block: Dimensions, args: tuple) -> None:
+        self.name = getattr(kernel, "__name__", "kernel")
+        function = getattr(kernel, "py_func", kernel)
+        names = function.__code__.co_varnames[
+            : function.__code__.co_argcount + function.__code__.co_kwonlyargcount
+        ]
+        if len(args) != len(names):
+            raise ArgumentError(
+                f"{self.name}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}"
+            )
+        kinds = tuple(
+            arguments.numba_type(arg, f"{self.name}, argument {name!r}")
+            for name, arg in zip(names, args)
+        )
+        if getattr(kernel, "signature", None) is not None:
+            kinds = specialise.matching_signature(kernel, kinds)
+        described = tuple(map(arguments.describe, args))
+        self.halves = [arguments.is_half(kind) for kind in described]
+        digest = "\n".join((_tools(), fingerprint.of(function), repr((block, kinds, described))))
+        stem = f"lab_{function.__name__}_{hashlib.sha256(digest.encode()).hexdigest()[:20]}"
+        path, given = cache.find(stem), {}
+        facts = None if path is None else path.with_suffix(".pickle")
+        if facts is None or not facts.exists() or "NEEDS_OBJECTS = True" in path.read_text():
+            path, given = _generate(function, kinds, block, stem)
+            facts = path.with_suffix(".pickle")
+        self.facts: Facts = pickle.loads(facts.read_bytes())
+        module = cache.load(path, given)
+        entry = getattr(module, function.__name__)
+        passed = [arguments.storage(kind)[0] for kind in kinds]
+        passed += [arguments.numba_type(c, "a constant array") for c in self.facts.constants]
+        entry.compile((*specialise.header_types(), *passed, types.int64))
+        self.entry: Callable[..., int] = entry
+        self.sites = module.SITES
+
+    def run(
+        self, blocks: range, grid: Dimensions, shared: int, error, args: tuple, head: int
+    ) -> int:
+        """Run some blocks of a grid; the status, as of a compiled kernel."""
+        passed = [a.view(np.uint16) if half else a for a, half in zip(args, self.halves)]
+        given = (*passed, *self.facts.constants, head)
+        return self.entry(blocks.start, blocks.stop, *grid, shared, error, *given)
+
+
+@lru_cache(maxsize=1)
+def _tools() -> str:
+    """A digest of what makes twins: the compiler and this package."""
+    digest = hashlib.sha256(cache.toolchain().encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: str):
+    """Write the twin's module and facts; (the module's path, objects it cannot import)."""
+    program, array_types = compiler.normal_form(function, kinds, block, checked=True)
+    typed = infer.infer(program, list(kinds), array_types)
+    constants = [value.copy() for value in program.constants.values()]
+    shared = [
+        Shared(a.name, _nbytes(a), memory.itemsize(a.dtype), a.shape or ())
+        for a in (program.arrays[name] for name in shared_arrays(program))
+    ]
+    sites = instrument(program, typed)
+    prepare.prepare(program)  # what is loaded may differ between threads now
+    array_types[HEAD] = types.int64
+    _, text, given = compiler.emit(program, kinds, array_types)
+    facts = Facts(
+        sites,
+        shared,
+        list(program.params),
+        program.cooperative,
+        [f.__name__ for f in program.functions],
+        _sources(function, sites),
+        constants,
+        [n.lineno for n in ast.walk(source.of(function).tree) if isinstance(n, ast.Return)],
+    )
+    path = cache.save(stem, text, {})
+    cache.write(path.with_suffix(".pickle"), pickle.dumps(facts))
+    return path, given
+
+
+def _nbytes(array) -> int:
+    return int(np.prod(array.shape)) * memory.itemsize(array.dtype) if array.shape else 0
+
+
+def _sources(function, sites: list[Site]) -> dict[Place, str]:
+    """The text of the kernel, and of each line of other functions that is inlined in it."""
+    import linecache
+
+    text = source.of(function)
+    lines = text.text.splitlines()
+    found = {(text.filename, text.first_line + i): line for i, line in enumerate(lines)}
+    for site in sites:
+        for place in (site.place, *site.lines):
+            if place not in found:
+                found[place] = linecache.getline(*place).rstrip("\n")
+    return found
