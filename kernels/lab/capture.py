@@ -34,7 +34,7 @@ class _Profiler(dispatch.Trace):
 
 @contextmanager
 def profiled(**options) -> Iterator[list[Launch]]:
-    """Profile each Numba kernel that is launched: `with profiled() as launches: kernels.softmax(x)`.
+    """Profile each Numba kernel launched: `with profiled() as launches: kernels.softmax(x)`.
 
     `options` are those of `profile`: `blocks`, `records`. Results are as ever if all blocks run.
     """
