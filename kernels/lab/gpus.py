@@ -8,8 +8,9 @@ bandwidth in 10^9 bytes a second, power in watts (TGP, TDP). None: the chip has 
 The price class is a rough order, since prices of data-centre cards are not published: $ below 500
 US dollars when it came out, $$ below 1000, $$$ below 3000, $$$$ below 12 000, $$$$$ above.
 
-Every figure is from the source named in its row (NVIDIA's whitepapers and datasheets). The tests
-compute each again, as SMs x clock x rate of an SM.
+Each row names the document of NVIDIA's that states its figures; they were checked against public
+copies of the specifications, and the tests compute the arithmetic again, as SMs x clock x rate of
+an SM.
 """
 
 from __future__ import annotations
@@ -63,7 +64,6 @@ V100 SXM2 32GB        7.0   80 1530  15.7     -   125     -     -   32    900  3
 T4                    7.5   40 1590   8.1     -    65     -   130   16    320   70 $$$   turing
 A100 PCIe 40GB        8.0  108 1410  19.5   156   312   312   624   40   1555  250 $$$$  a100
 A100 SXM 80GB         8.0  108 1410  19.5   156   312   312   624   80   2039  400 $$$$$ a100
-A30                   8.0   56 1440  10.3    82   165   165   330   24    933  165 $$$$  sheet
 A10                   8.6   72 1695  31.2  62.5   125   125   250   24    600  150 $$$$  sheet
 A40                   8.6   84 1740  37.4  74.8 149.7 149.7 299.3   48    696  300 $$$$  sheet
 L4                    8.9   58 2040  30.3    60   121   121 242.5   24    300   72 $$$   sheet
