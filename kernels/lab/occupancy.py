@@ -45,7 +45,7 @@ LIMITS = {
 }
 
 ADVICE = {
-    "warps": "the SM is full",
+    "warps": "smaller blocks would use the warps that are left",
     "blocks": "larger blocks would fill the SM",
     "registers": "fewer registers a thread (max_registers, a smaller tile) would let more in",
     "shared memory": "less shared memory a block would let more in",

@@ -167,10 +167,10 @@ def sectors_picture(indices: Any, itemsize: int = 4, title: str = "") -> Picture
     addresses = _byte_addresses(indices, itemsize)
     asked = {byte for address in addresses for byte in range(address, address + itemsize)}
     used = Counter(byte // SECTOR for byte in asked)
-    ideal = -(-len(set(addresses)) * itemsize // SECTOR)
+    ideal = -(-len(addresses) * itemsize // SECTOR)
     share = sum(used.values()) / (len(used) * SECTOR)
     summary = (
-        f"{len(used)} sectors of 32 bytes for {len(addresses)} lanes (at best {ideal}): "
+        f"{len(used)} sectors of 32 bytes for {len(addresses)} lanes (ideal {ideal}): "
         f"{share:.0%} of the bytes moved are used"
     )
     lines = sorted({sector * SECTOR // LINE for sector in used})
@@ -229,7 +229,7 @@ def banks_picture(indices: Any, itemsize: int = 4, title: str = "") -> Picture:
     lanes = len(np.asarray(indices).ravel())
     ideal = -(-lanes // {8: 16, 16: 8}.get(itemsize, WARP))
     conflicts = len(turns) - ideal
-    summary = f"{len(turns)} wavefront(s), at best {ideal}: " + (
+    summary = f"{len(turns)} wavefront(s), ideal {ideal}: " + (
         f"{conflicts} lost to bank conflicts" if conflicts else "no bank conflict"
     )
     shown = turns[:WARP]

@@ -457,7 +457,22 @@ class _Run:
             seconds,
             self.notes,
             self._records() if len(self.state.trace) else None,
+            self._arrays(),
+            self.twin.kernel,
+            self.twin.kinds,
         )
+
+    def _arrays(self) -> dict[str, tuple[str, tuple[int, ...], int]]:
+        """(space, shape, bytes an element) of each array, by name."""
+        found = {}
+        for memory in self.memories:
+            if memory.shared is not None:
+                _, nbytes, itemsize, shape = memory.shared
+                size = nbytes or self.shared
+                found[memory.shared.name] = ("shared", shape or (size // itemsize,), itemsize)
+            for name, view in memory.views:
+                found[name] = ("global", view.shape, view.itemsize)
+        return found
 
     def _records(self) -> np.ndarray:
         """The trace with names in the place of numbers."""

@@ -13,7 +13,10 @@ import numpy as np
 from kernels.lab.findings import Finding, Triple
 
 if TYPE_CHECKING:
+    from kernels.lab.gpus import GPU
+    from kernels.lab.occupancy import Occupancy
     from kernels.lab.picture import Picture
+    from kernels.lab.roof import Roofline
 
 SECTOR = 32  # bytes
 
@@ -89,6 +92,8 @@ class Report:
     totals of the blocks that were run: `blocks` of the grid's `grid_blocks`; `scale` is how many
     times more the whole grid is. `shared_bytes` is what a block has, static and dynamic. `records`
     are the first accesses as a structured array, where `profile(..., records=n)` asked for them.
+    arrays: (space, shape, bytes an element) of the arrays that it can touch, by name. `kernel` and
+    `types` are what was profiled, for `occupancy`.
     """
 
     name: str
@@ -105,6 +110,9 @@ class Report:
     seconds: float
     notes: list[str] = field(default_factory=list)
     records: np.ndarray | None = None
+    arrays: dict[str, tuple[str, tuple[int, ...], int]] = field(default_factory=dict)
+    kernel: Any = field(default=None, repr=False)
+    types: tuple = field(default=(), repr=False)
 
     @property
     def grid_blocks(self) -> int:
@@ -171,6 +179,28 @@ class Report:
         from kernels.lab.html import page
 
         return page(self)
+
+    def occupancy(self, cc: tuple[int, int] | float | str) -> Occupancy:
+        """How full this launch makes an SM of compute capability `cc`, by the registers that
+        NVIDIA's compilers give the kernel. Needs their wheels (the extra `cuda13`), not a GPU."""
+        from kernels.lab.compiler import compiled
+        from kernels.lab.occupancy import occupancy
+
+        found = compiled(self.kernel, *self.types, cc=cc)
+        return occupancy(found.registers, self.shared_bytes, self.threads, cc)
+
+    def roofline(
+        self, gpu: str | GPU, precision: str = "fp32", seconds: float | None = None
+    ) -> Roofline:
+        """The kernel under the roof of a GPU, for the whole grid. `seconds` is a measured time.
+
+        Its bytes are those of the sectors that warps ask for: what caches serve is among them, so
+        that the kernel can be faster than this roof.
+        """
+        from kernels.lab.roof import roofline
+
+        work = (self.flops * self.scale, self.global_bytes * self.scale)
+        return roofline({self.name: (*work, seconds) if seconds else work}, gpu, precision)
 
     def picture(self) -> Picture:
         """The listing as a picture: SVG, PNG (needs matplotlib, the extra `plot`) or text."""

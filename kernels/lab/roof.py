@@ -73,6 +73,10 @@ class Roofline:
             f"{plain(self.bandwidth / 1e9)} GB/s, ridge at {plain(self.ridge)} FLOP a byte"
         ]
         for point in self.points:
+            if not point.flops:
+                least = f"at least {_engineering(self.seconds(point))}s"
+                rows.append(f"  {point.name}: {_engineering(point.bytes)}B, no arithmetic: {least}")
+                continue
             rows.append(
                 f"  {point.name}: {_engineering(point.flops)}FLOP, {_engineering(point.bytes)}B, "
                 f"{plain(point.intensity)} FLOP a byte: limited by {self.bound(point)}, at most "

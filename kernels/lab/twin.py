@@ -71,6 +71,7 @@ class Twin:
         )
         if getattr(kernel, "signature", None) is not None:
             kinds = specialise.matching_signature(kernel, kinds)
+        self.kernel, self.kinds = kernel, kinds
         described = tuple(map(arguments.describe, args))
         self.halves = [arguments.is_half(kind) for kind in described]
         digest = "\n".join((_tools(), fingerprint.of(function), repr((block, kinds, described))))
