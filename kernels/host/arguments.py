@@ -49,12 +49,16 @@ class Packer:
         self.layout = struct.Struct(layout)
 
     def __call__(self, args: tuple) -> bytes:
+        return self.layout.pack(*self.values(args))
+
+    def values(self, args: tuple) -> list:
+        """The arguments as `layout` packs them: addresses of arrays, numbers, bytes."""
         if len(args) != len(self.converters):
             raise ArgumentError(
                 f"{self.kernel} takes {len(self.converters)} arguments"
                 f" ({', '.join(self.names)}), not {len(args)}"
             )
-        return self.layout.pack(*[c(arg) for c, arg in zip(self.converters, args)])
+        return [c(arg) for c, arg in zip(self.converters, args)]
 
 
 def _converter(p: Parameter, where: str) -> tuple[Callable[[Any], Any], str, int]:

@@ -30,6 +30,17 @@ _FLAGS = (
     " -fwrapv -ffp-contract=fast"
 ).split()
 _GNU_FLAGS = ["-fmax-errors=10", "-fdiagnostics-color=never", "-fno-semantic-interposition"]
+# In checked mode: calls before each load and store, and at each index of an array type; the
+# sanitizers' own libraries are not linked: runtime/checks.h has what is called.
+_CHECKED = "-O1 -g1 -fno-omit-frame-pointer -fsanitize=kernel-address".split()
+_GNU_CHECKED = (
+    "-fsanitize=bounds-strict --param asan-stack=0 --param asan-globals=0"
+    " --param asan-instrumentation-with-call-threshold=0"
+).split()
+_CLANG_CHECKED = (
+    "-fsanitize=array-bounds -fsanitize-recover=array-bounds -mllvm -asan-stack=0 -mllvm"
+    " -asan-globals=0 -mllvm -asan-instrumentation-with-call-threshold=0"
+).split()
 RUNTIME_FLAGS: list[str] = []  # for the runtime alone; the tests build it in its portable form
 _CLANG_FLAGS = ["-ferror-limit=10", "-fno-color-diagnostics"]
 
@@ -125,7 +136,10 @@ def _flags(compiler: str) -> list[str]:
 
 
 def library(
-    unit: str, options: tuple[str, ...] = (), extra: tuple[tuple[str, str], ...] = ()
+    unit: str,
+    options: tuple[str, ...] = (),
+    extra: tuple[tuple[str, str], ...] = (),
+    checked: bool = False,
 ) -> Path:
     """The shared library made of the C++ text `unit`, from the cache or compiled now.
 
@@ -133,8 +147,12 @@ def library(
     them in their messages. Raises CompileError with what the compiler said.
     """
     compiler = find_compiler()
+    flags = [*_flags(compiler), *options]
+    sanitized = []
+    if checked:
+        sanitized = [*_CHECKED, *(_GNU_CHECKED if is_gnu(compiler) else _CLANG_CHECKED)]
     digest = hashlib.sha256(_headers())
-    for part in (unit, *options, *_flags(compiler), _identity(compiler), _cpu()):
+    for part in (unit, *flags, *sanitized, _identity(compiler), _cpu()):
         digest.update(part.encode() + b"\0")
     path = _folder() / f"{digest.hexdigest()[:40]}.so"
     if path.exists():
@@ -142,10 +160,16 @@ def library(
     with tempfile.TemporaryDirectory(dir=_folder(), prefix="build-") as build:
         for name, text in (*extra, ("unit.cpp", unit)):
             Path(build, name).write_text(text)
-        command = [compiler, "unit.cpp", *_flags(compiler), *options, "-o", "unit.so"]
-        done = subprocess.run(command, cwd=build, capture_output=True, text=True)
-        if done.returncode:
-            raise CompileError(_readable(done.stderr, build))
+        commands = [[compiler, "unit.cpp", *flags, "-o", "unit.so"]]
+        if checked:
+            commands = [
+                [compiler, "-c", "unit.cpp", *flags, *sanitized, "-o", "unit.o"],
+                [compiler, "unit.o", *flags, "-o", "unit.so"],
+            ]
+        for command in commands:
+            done = subprocess.run(command, cwd=build, capture_output=True, text=True)
+            if done.returncode:
+                raise CompileError(_readable(done.stderr, build))
         os.replace(Path(build, "unit.so"), path)
     return path
 
@@ -157,6 +181,20 @@ def _readable(messages: str, build: str) -> str:
     return "\n".join(line for line in lines if not dropped.search(line)).strip()
 
 
+def source_lines(library: str, addresses: list[int]) -> list[tuple[str, int]]:
+    """(file, line) of addresses in a library with debug information, inlined calls first.
+
+    Empty where the machine has no addr2line (it comes with g++'s binutils).
+    """
+    tool = shutil.which("addr2line")
+    if tool is None:
+        return []
+    command = [tool, "-i", "-e", library, *(hex(address) for address in addresses)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = re.findall(r"^(.*?):(\d+)(?: \(.*)?$", done.stdout, re.MULTILINE)
+    return [(file, int(line)) for file, line in found]
+
+
 @lru_cache(maxsize=1)
 def runtime() -> ctypes.CDLL:
     """The runtime that all kernels share, loaded so that their libraries find it."""
@@ -164,6 +202,8 @@ def runtime() -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library('#include "runtime.cpp"\n', options)), mode=ctypes.RTLD_GLOBAL)
     loaded.mgh_output_size.restype = ctypes.c_size_t
     loaded.mgh_take_output.restype = ctypes.c_size_t
+    loaded.mgh_place.restype = ctypes.c_void_p
+    loaded.mgh_place.argtypes = (ctypes.c_uint, ctypes.c_size_t)
     loaded.mgh_launch.argtypes = (
         ctypes.c_void_p,
         ctypes.c_char_p,

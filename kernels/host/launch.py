@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from typing import Any
@@ -14,7 +15,12 @@ from .library import Compiled, Library, parameters
 
 
 def raw_kernel(
-    code: str, name: str, options: tuple[str, ...] = (), *, enable_cooperative_groups: bool = False
+    code: str,
+    name: str,
+    options: tuple[str, ...] = (),
+    *,
+    enable_cooperative_groups: bool = False,
+    debug: bool | None = None,
 ) -> RawKernel:
     """The kernel `name` of the CUDA C source `code`, launched as `k(grid, block, args)`.
 
@@ -22,6 +28,8 @@ def raw_kernel(
     `options` are NVRTC's (`-DN=4`, `-Ifolder`, `--use_fast_math`). With NumPy arrays the source is
     compiled by the machine's C++ compiler and runs on the CPU; with CuPy arrays on their GPU.
     `enable_cooperative_groups` lets `this_grid().sync()` work: all blocks run at once.
+    `debug=True` (or MINIGRAD_CUDA_DEBUG=1) checks each access on the CPU, slowly: an index outside
+    of its array is a KernelIndexError that names the array, the thread and the line.
     Nothing is compiled before the first launch (or `compile()`). On the CPU the threads of a block
     take turns from the first on; MINIGRAD_THREAD_ORDER=reversed starts with the last, which shows
     many a missing barrier. What a shuffle reads from a lane that is not there, and shared memory
@@ -31,7 +39,7 @@ def raw_kernel(
                        "twice")
         k((1,), (32,), (np.ones(32, np.float32),))
     """
-    module = RawModule(code, options, (name,), cooperative=enable_cooperative_groups)
+    module = RawModule(code, options, (name,), cooperative=enable_cooperative_groups, debug=debug)
     return module.get_function(name)
 
 
@@ -41,6 +49,7 @@ def raw_module(
     name_expressions: tuple[str, ...] = (),
     *,
     enable_cooperative_groups: bool = False,
+    debug: bool | None = None,
 ) -> RawModule:
     """The kernels of a CUDA C source that share its variables, like `cupy.RawModule`.
 
@@ -54,7 +63,9 @@ def raw_module(
     """
     plain = tuple(n for n in source.plain_kernels(code) if n not in name_expressions)
     names, variables = (*name_expressions, *plain), tuple(source.variables(code))
-    return RawModule(code, options, names, variables, cooperative=enable_cooperative_groups)
+    return RawModule(
+        code, options, names, variables, cooperative=enable_cooperative_groups, debug=debug
+    )
 
 
 class RawModule:
@@ -67,14 +78,23 @@ class RawModule:
         names: tuple[str, ...],
         variables: tuple[str, ...] = (),
         cooperative: bool = False,
+        debug: bool | None = None,
     ) -> None:
         if isinstance(options, str):
             raise TypeError(f"options is a tuple of strings, not the string {options!r}")
         self.code, self.options, self.cooperative = code, tuple(options), cooperative
+        self.debug = debug
         self._names, self._variables = names, variables
         self._lock = threading.Lock()
-        self._on_cpu: Library | None = None
+        self._on_cpu: dict[bool, Library] = {}
         self._on_gpu: Any = None
+
+    @property
+    def checked(self) -> bool:
+        """Whether launches on the CPU are checked now."""
+        if self.debug is None:
+            return os.environ.get("MINIGRAD_CUDA_DEBUG", "0") not in ("", "0")
+        return self.debug
 
     def get_function(self, name: str) -> RawKernel:
         """The kernel `name`. Raises CompileError where the source has none such."""
@@ -104,10 +124,13 @@ class RawModule:
 
     def on_cpu(self) -> Library:
         """The module as a library for the CPU, compiled at the first call."""
+        checked = self.checked
         with self._lock:
-            if self._on_cpu is None:
-                self._on_cpu = Library(self.code, self._names, self._variables, self.options)
-            return self._on_cpu
+            if checked not in self._on_cpu:
+                self._on_cpu[checked] = Library(
+                    self.code, self._names, self._variables, self.options, checked
+                )
+            return self._on_cpu[checked]
 
     def on_gpu(self) -> Any:
         """The module as cupy.RawModule."""
@@ -140,7 +163,7 @@ class RawKernel:
     def __init__(self, module: RawModule, name: str) -> None:
         self.module, self.name = module, name
         self.code, self.options = module.code, module.options
-        self._on_cpu: Compiled | None = None
+        self._on_cpu: dict[bool, Compiled] = {}
         self._on_gpu: Any = None
 
     def __repr__(self) -> str:
@@ -156,9 +179,10 @@ class RawKernel:
         for arg in args:
             if type(arg).__module__.partition(".")[0] == "cupy":
                 return self._launch_on_gpu(grid, block, args, shared_mem)
-        compiled = self._on_cpu
+        checked = self.module.checked
+        compiled = self._on_cpu.get(checked)
         if compiled is None:
-            compiled = self._on_cpu = self.module.on_cpu().kernel(self.name)
+            compiled = self._on_cpu[checked] = self.module.on_cpu().kernel(self.name)
         compiled(grid, block, args, shared_mem, self.module.cooperative)
 
     def compile(self) -> None:

@@ -14,13 +14,13 @@ import numpy as np
 from ..simt import pool
 from ..simt.errors import CompileError, KernelError, LaunchError
 from ..simt.limits import launch_dimensions
-from . import compiler, source
+from . import checked, compiler, source
 from .arguments import Packer, Parameter
 
 _LIMIT_DYNAMIC_SHARED = 227 * 1024  # what an H100 lets a block have
 _LIMIT_COOPERATIVE = 16384  # threads: each has two of the 65530 mappings that Linux lets us have
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
-_TOO_MUCH_SHARED = 2
+_TOO_MUCH_SHARED, _ILLEGAL_ACCESS, _OUT_OF_BOUNDS = 2, 3, 4
 # Not -ffast-math: with it g++ links what flushes subnormals to zero in all of the process.
 _FAST_MATH = ["-fassociative-math", "-freciprocal-math", "-fno-signed-zeros"]
 _PASSED_ON = re.compile(r"-(?:D|I|U|std=|include).*")
@@ -41,6 +41,7 @@ class _Launch(ctypes.Structure):
         ("shared", ctypes.c_uint),
         ("reversed", ctypes.c_uint),
         ("cooperative", ctypes.c_uint),
+        ("checked", ctypes.c_uint),
     )
 
 
@@ -51,6 +52,17 @@ class _Report(ctypes.Structure):
         ("status", ctypes.c_int),
         ("message", ctypes.c_char * 2000),
         ("length", ctypes.c_size_t),
+        ("address", ctypes.c_size_t),
+        ("begin", ctypes.c_size_t),
+        ("end", ctypes.c_size_t),
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("writes", ctypes.c_int),
+        ("slot", ctypes.c_int),
+        ("line", ctypes.c_int),
+        ("frames", ctypes.c_int),
+        ("base", ctypes.c_size_t),
+        ("frame", ctypes.c_size_t * 16),
     )
 
 
@@ -69,16 +81,18 @@ class Library:
         names: tuple[str, ...],
         variables: tuple[str, ...],
         options: tuple[str, ...],
+        checked: bool = False,
     ) -> None:
-        self.names, self.variables = names, variables
+        self.names, self.variables, self.checked = names, variables, checked
+        self.code = code
         self.parameters = [parameters(code, name) for name in names]
-        self.loaded = _load(code, names, variables, options)
+        self.loaded = _load(code, names, variables, options, checked)
         self.kernels: dict[str, Compiled] = {}
 
     def kernel(self, name: str) -> Compiled:
         if name not in self.kernels:
             number = self.names.index(name)
-            self.kernels[name] = Compiled(self.loaded, number, name, self.parameters[number])
+            self.kernels[name] = Compiled(self, number, name, self.parameters[number])
         return self.kernels[name]
 
     def variable(self, name: str) -> np.ndarray:
@@ -91,16 +105,17 @@ class Library:
 class Compiled:
     """A kernel in a shared library, and its launches."""
 
-    def __init__(self, library: ctypes.CDLL, number: int, name: str, texts: list[str]) -> None:
-        self.name = name
-        count = ctypes.c_int.in_dll(library, f"mgh_count_{number}").value
-        parameters = ctypes.POINTER(Parameter).in_dll(library, f"mgh_parameters_{number}")
+    def __init__(self, library: Library, number: int, name: str, texts: list[str]) -> None:
+        self.name, self.library = name, library
+        loaded = library.loaded
+        count = ctypes.c_int.in_dll(loaded, f"mgh_count_{number}").value
+        parameters = ctypes.POINTER(Parameter).in_dll(loaded, f"mgh_parameters_{number}")
         described = parameters[:count]
         names = [source.parameter_name(text, index) for index, text in enumerate(texts)]
         if len(names) != count:  # a macro in the parameter list
             names = [f"parameter {index + 1}" for index in range(count)]
         self.pack = Packer(name, described, names)
-        function = getattr(library, f"mgh_run_threads_{number}")
+        function = getattr(loaded, f"mgh_run_threads_{number}")
         self.run_threads = ctypes.cast(function, ctypes.c_void_p).value
         self.runtime = compiler.runtime()
         self.configurations: dict[Any, tuple[_Launch, int]] = {}
@@ -114,6 +129,10 @@ class Compiled:
             launch, blocks = self.configurations[grid, block, shared_mem, order, cooperative]
         except (KeyError, TypeError):  # TypeError: lists
             launch, blocks = self._configure(grid, block, shared_mem, order, cooperative)
+        if self.library.checked:
+            with checked.placed(self.pack, args) as (packed, slots):
+                self._run(launch, packed, 0, blocks, slots)
+            return
         packed = self.pack(args)
         threads = 1 if blocks == 1 or cooperative else pool.get_num_threads()
         if threads > 1 and self.seconds_a_block * blocks < _PARALLEL_SECONDS:
@@ -125,7 +144,9 @@ class Compiled:
             pool.run(lambda a, b: self._run(launch, packed, a, b), blocks, threads)
         self.seconds_a_block = (time.perf_counter() - start) * threads / blocks
 
-    def _run(self, launch: _Launch, packed: bytes, first: int, last: int) -> int:
+    def _run(
+        self, launch: _Launch, packed: bytes, first: int, last: int, slots: list | None = None
+    ) -> int:
         """Blocks `first` to `last` on this OS thread; 0. Raises what went wrong."""
         report = _Report()
         status = self.runtime.mgh_launch(
@@ -133,9 +154,13 @@ class Compiled:
         )
         if self.runtime.mgh_output_size():
             self._print()
+        if status in (_ILLEGAL_ACCESS, _OUT_OF_BOUNDS) and slots is not None:
+            path, code = self.library.loaded._name, self.library.code
+            raise checked.explain(self.name, report, slots, path, code)
         if status:
             kind = LaunchError if status == _TOO_MUCH_SHARED else KernelError
-            raise kind(f"{self.name}: {report.message.decode(errors='replace')}")
+            hint = "; MINIGRAD_CUDA_DEBUG=1 shows where" if status == _ILLEGAL_ACCESS else ""
+            raise kind(f"{self.name}: {report.message.decode(errors='replace')}{hint}")
         return 0
 
     def _print(self) -> None:
@@ -170,6 +195,7 @@ class Compiled:
             int(shared_mem),
             order == "reversed",
             cooperative,
+            self.library.checked,
         )
         total = blocks[0] * blocks[1] * blocks[2]
         threads = total * sizes[0] * sizes[1] * sizes[2]
@@ -215,7 +241,11 @@ def _options(options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _load(
-    code: str, names: tuple[str, ...], variables: tuple[str, ...], options: tuple[str, ...]
+    code: str,
+    names: tuple[str, ...],
+    variables: tuple[str, ...],
+    options: tuple[str, ...],
+    checked: bool,
 ) -> ctypes.CDLL:
     """The library with the kernels `names`, compiled if it is not in the cache."""
     compiler.runtime()
@@ -223,7 +253,7 @@ def _load(
     stem = re.sub(r"\W+", "_", names[0] if len(names) == 1 else "module").strip("_")
     exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(names)]
     exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
-    text, declarations = source.rewrite(code, gnu)
+    text, declarations = source.rewrite(code, gnu, checked)
     unit = (
         '#include "minigrad/prelude.h"\n' + "\n".join(declarations) + "\n"
         f'#line 1 "{stem}.cu"\n{text}\n'
@@ -232,7 +262,7 @@ def _load(
     # What the kernels do not call is not compiled: it may hold what there is not on a CPU.
     flags = ("-fvisibility=hidden", *(("-fwhole-program",) if gnu else ()), *_options(options))
     try:
-        path = compiler.library(unit, flags, ((f"{stem}.cu", code),))
+        path = compiler.library(unit, flags, ((f"{stem}.cu", code),), checked)
     except CompileError as error:
         refused = re.search(r"declared with .*error.*?: (line \d+: inline PTX: .*)", str(error))
         raise CompileError(

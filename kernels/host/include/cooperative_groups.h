@@ -1,4 +1,4 @@
-// Cooperative groups: the grid, the block, tiles of a warp, and the lanes that happen to be together.
+// Cooperative groups: the grid, the block, tiles of a warp, and lanes that happen to be together.
 //
 // A group within a warp is a mask of lanes; its operations are those of minigrad/warp.h. Tiles of
 // more than 32 threads and clusters are not here.

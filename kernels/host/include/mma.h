@@ -48,7 +48,9 @@ struct Place {
 };
 
 // The operands as the multiplication takes them.
-inline float widened(float x) { return mgh::bit_cast<float>(mgh::bit_cast<unsigned>(x) & 0xffffe000); }
+inline float widened(float x) {  // as tf32, whose last 13 bits the hardware does not look at
+    return mgh::bit_cast<float>(mgh::bit_cast<unsigned>(x) & 0xffffe000);
+}
 inline double widened(double x) { return x; }
 inline int widened(int x) { return x; }
 template <class F>

@@ -9,7 +9,7 @@
 #include <ucontext.h>
 #endif
 
-#include "scheduler.h"
+#include "checks.h"
 
 namespace {
 
@@ -50,10 +50,31 @@ void describe(Runner* w, int signal, uintptr_t address, uintptr_t sp) {
     }
 }
 
+// Where the code was, for checked mode, whose code has frame pointers.
+void find_place(Runner* w, void* context) {
+    uintptr_t here = 0, frame = 0;
+#if defined(__linux__) && defined(__x86_64__)
+    here = ((ucontext_t*)context)->uc_mcontext.gregs[16] + 1;  // REG_RIP
+    frame = ((ucontext_t*)context)->uc_mcontext.gregs[10];  // REG_RBP
+#elif defined(__linux__) && defined(__aarch64__)
+    here = ((ucontext_t*)context)->uc_mcontext.pc + 1;
+    frame = ((ucontext_t*)context)->uc_mcontext.regs[29];
+#else
+    (void)context;
+    return;
+#endif
+    w->report->frame[w->report->frames++] = here;
+    if (frame / STACK_BYTES == stack_pointer(context) / STACK_BYTES) {
+        remember_frames(w->report, (const uintptr_t*)frame);
+    }
+    remember_library(w->report, w);
+}
+
 void handle(int signal, siginfo_t* info, void* context) {
     Runner* w = current;
     if (w && w->running) {
         describe(w, signal, (uintptr_t)info->si_addr, stack_pointer(context));
+        if (w->checked) find_place(w, context);
         give_up(w);
     }
     for (int i = 0; i < 3; ++i) {

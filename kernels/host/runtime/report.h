@@ -9,12 +9,19 @@
 
 #include "../include/minigrad/state.h"
 
-enum Status { FINE, FAILED, TOO_MUCH_SHARED, ILLEGAL_ACCESS };
+enum Status { FINE, FAILED, TOO_MUCH_SHARED, ILLEGAL_ACCESS, OUT_OF_BOUNDS };
+enum Where { AT_NULL = -1, IN_SHARED = -2, UNKNOWN = -3 };  // instead of the slot of an array
 
-struct Report {
+struct Report {  // mirrored by kernels/host/library.py
     int status;
     char message[2000];
     size_t length;
+    // In checked mode: the access, its place (a slot or a Where), and who called whom.
+    uintptr_t address, begin, end;
+    size_t size;
+    const char* name;
+    int writes, slot, line, frames;
+    uintptr_t base, frame[16];
 };
 
 static void say(Report* report, const char* format, ...) {

@@ -96,6 +96,7 @@ void begin(Runner* w) {
     w->waiting = 0;
     w->static_shared = 0;
     w->variable_count = 0;
+    w->placed = 0;
     w->at_grid = 0;
     w->vain = 0;
     for (unsigned i = 0; i * LANES < w->threads; ++i) {
@@ -104,7 +105,7 @@ void begin(Runner* w) {
         w->warp[i].slots = 0;
     }
     forget_copies(w);
-    if (w->dynamic_shared) memset(w->dynamic, 0xff, w->dynamic_end - w->dynamic);
+    if (w->dynamic_shared) memset(w->dynamic, 0xff, w->dynamic_bytes);
 }
 
 void run_block(Runner* w) {
@@ -135,12 +136,13 @@ void start_afresh(Runner* w) {
 struct Launch {
     void (*run_threads)(const char*);
     unsigned grid[3], block[3];
-    unsigned shared, reversed, cooperative;
+    unsigned shared, reversed, cooperative, checked;
 };
 
 namespace {
 
-thread_local Runner** runners;  // this OS thread's: one, or one for each block of a cooperative launch
+// This OS thread's: one, or one for each block of a cooperative launch.
+thread_local Runner** runners;
 thread_local uint64_t runner_count;
 
 bool have_runners(uint64_t count) {
@@ -163,7 +165,10 @@ void prepare(Runner* w, const Launch* launch, const char* arguments, Report* rep
     w->cooperative = launch->cooperative;
     w->grid_dim = dim3(launch->grid[0], launch->grid[1], launch->grid[2]);
     w->dynamic_shared = launch->shared;
-    w->dynamic = w->dynamic_end - (launch->shared + 127) / 128 * 128;
+    w->checked = launch->checked;
+    w->dynamic_bytes = (launch->shared + 127) / 128 * 128;
+    w->dynamic = w->dynamic_end - w->dynamic_bytes;
+    if (w->checked) w->dynamic_bytes = launch->shared;
     set_order(w, dim3(launch->block[0], launch->block[1], launch->block[2]), launch->reversed);
 }
 
@@ -185,7 +190,16 @@ extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t 
         return report->status = FAILED;
     }
     watch_faults();
-    for (uint64_t i = 0; i < count; ++i) prepare(runners[i], launch, arguments, report);
+    report->frames = report->line = 0;
+    report->slot = UNKNOWN;
+    for (uint64_t i = 0; i < count; ++i) {
+        prepare(runners[i], launch, arguments, report);
+        if (launch->checked && launch->shared) {
+            Runner* w = runners[i];
+            const char* name = "dynamic shared memory";
+            w->dynamic = (unsigned char*)place_in_slot(w, 0, launch->shared, name);
+        }
+    }
     Runner* w = current = runners[0];
     uint64_t blocks = (uint64_t)w->grid_dim.x * w->grid_dim.y * w->grid_dim.z;
     if (launch->cooperative) {

@@ -15,7 +15,7 @@ using namespace mgh;
 constexpr size_t FIBERS_AT_ONCE = 16;
 constexpr size_t DYNAMIC_LIMIT = 227 << 10;
 
-// After how many turns in vain, of 64 atomics each, a thread is said to spin for ever: many seconds.
+// After how many turns in vain, of 64 atomics each, a thread is said to spin for ever: seconds.
 #ifndef MGH_SPIN_LIMIT
 #define MGH_SPIN_LIMIT (1 << 24)
 #endif
@@ -26,6 +26,12 @@ struct Variable {  // in static shared memory
     uint64_t* epoch;
 };
 constexpr unsigned MAX_VARIABLES = 256;
+
+struct Span {  // memory that may be touched
+    uintptr_t begin, end;
+    const char* name;
+};
+constexpr unsigned SHARED_SLOTS = 64, SHARED_BITS = 26;
 
 struct Copy {  // one that has been begun; `present` bytes of its source are read, zeros follow
     void* to;
@@ -57,10 +63,15 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     unsigned variable_count;
     Pending pending[MAX_THREADS];
     bool copies;  // whether a thread of the block has copied asynchronously
-    bool cooperative;
+    bool cooperative, checked;
     unsigned at_grid;     // how many wait at the grid's barrier, and where
     int grid_line;
     Fiber* grid[MAX_THREADS];
+    uintptr_t arena;  // in checked mode: shared memory, a slot a variable, dynamic memory first
+    size_t arena_bytes;
+    Span spans[SHARED_SLOTS];
+    unsigned placed;
+    size_t dynamic_bytes;
     unsigned char* saved;  // this block's shared variables while another block runs
 };
 

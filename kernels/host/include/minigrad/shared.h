@@ -49,6 +49,18 @@ inline size_t __cvta_generic_to_global(const void* p) { return (uintptr_t)p; }
         mgh::new_in_block((void*)&name, sizeof(name), &mgh_epoch);      \
     }
 
+// In checked mode: `name` is a reference to memory that the runtime has placed; mgh_d_name, which
+// is declared as the source says, only gives its type.
+#define MGH_CHECKED_SHARED(name)                                                              \
+    static thread_local uint64_t mgh_e_##name;                                                \
+    static thread_local void* mgh_p_##name;                                                   \
+    if (mgh_e_##name != mgh::self()->worker->epoch) {                                         \
+        mgh_e_##name = mgh::self()->worker->epoch;                                            \
+        mgh_checked_shared(mgh::self()->worker, &mgh_p_##name, sizeof(mgh_d_##name), #name,   \
+                           &mgh_e_##name);                                                    \
+    }                                                                                         \
+    auto& name = *(decltype(mgh_d_##name)*)mgh_p_##name;
+
 #define MGH_FILE_SHARED(name) static mgh::AtBlockStart mgh_start_##name([] { MGH_SHARED(name) });
 
 #define MGH_DYNAMIC_SHARED(name, ...)          \

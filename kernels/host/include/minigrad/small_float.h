@@ -209,7 +209,9 @@ struct Small {
     template <class T>
     static float odd_of(T x) {
         constexpr T low = 0xffffff;
-        if (x > (T)1 << 52 || (x < 0 && x < -((T)1 << 52))) x = (x & ~low) | ((x & low) ? 0x800000 : 0);
+        constexpr T exact = (T)1 << 52;
+        bool large = x > exact || (x < 0 && x < -exact);
+        if (large) x = (x & ~low) | ((x & low) ? 0x800000 : 0);
         return to_odd((double)x);
     }
 };
@@ -399,8 +401,10 @@ inline mgh::Small2<F> atomicAdd(mgh::Small2<F>* p, mgh::Small2<F> v) {
     MGH_INTEGER(NAME, T, ull, unsigned long long)
 
 #define MGH_ROUNDED(NAME, T, name, From)                                                      \
-    inline T __##name##2##NAME##_rz(From x) { return mgh::rounded<T::Of>(x, mgh::Round::TO_ZERO); } \
-    inline T __##name##2##NAME##_ru(From x) { return mgh::rounded<T::Of>(x, mgh::Round::UP); }      \
+    inline T __##name##2##NAME##_rz(From x) {                                                 \
+        return mgh::rounded<T::Of>(x, mgh::Round::TO_ZERO);                                   \
+    }                                                                                         \
+    inline T __##name##2##NAME##_ru(From x) { return mgh::rounded<T::Of>(x, mgh::Round::UP); } \
     inline T __##name##2##NAME##_rd(From x) { return mgh::rounded<T::Of>(x, mgh::Round::DOWN); }
 
 #define MGH_INTEGER(NAME, T, name, I)                                                          \

@@ -113,11 +113,14 @@ void mgh_barrier(int line);
 int mgh_barrier_reduce(int op, int predicate, int line);
 void mgh_grid_barrier(int line);
 uint64_t mgh_warp(int op, unsigned mask, uint64_t value, int argument, int line);
-void mgh_collective(unsigned mask, void* operand, mgh::Collective compute, const char* what, int line);
+void mgh_collective(unsigned mask, void* operand, mgh::Collective compute, const char* what,
+                    int line);
 unsigned mgh_activemask(int line);
 void mgh_yield(bool fruitless);
 void mgh_thread_exit(mgh::Fiber* fiber);
 void mgh_new_shared(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch);
+void mgh_checked_shared(mgh::Worker* worker, void** pointer, size_t bytes, const char* name,
+                        uint64_t* epoch);
 void mgh_keep(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch);
 void* mgh_from_shared(uint64_t address, int line);
 void mgh_copy_async(void* to, const void* from, unsigned bytes, unsigned present, int line);
