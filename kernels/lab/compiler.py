@@ -8,6 +8,7 @@ machine code of one compute capability. SASS, the text of machine code, also nee
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import struct
 import subprocess
@@ -57,6 +58,11 @@ class Compiled:
             )
         )
 
+    @property
+    def has_lines(self) -> bool:
+        """Whether instructions are known by source line."""
+        return re.search(r"^\s*\.file\s", self.ptx, re.MULTILINE) is not None
+
     def occupancy(self, block: int, shared: int = 0) -> Occupancy:
         """Its occupancy in blocks of `block` threads, with `shared` bytes of dynamic memory."""
         return occupancy(self.registers, self.shared + shared, block, self.cc)
@@ -76,12 +82,15 @@ class Compiled:
         """Each source line, and below it the instructions ("ptx" or "sass") made of it.
 
         What a line becomes may stand in several places and out of order: the compiler moves
-        instructions. Those of other files (inlined functions) come last.
+        instructions. Those of other files (inlined functions) come last. For a kernel whose line
+        numbers libNVVM refuses, all instructions follow the source, in their own order.
         """
         if code not in ("ptx", "sass"):
             raise ValueError(f'listing: expected "ptx" or "sass", got {code!r}')
         path, first, text = self.source
         lines = ptx_lines(self.ptx) if code == "ptx" else sass_lines(self.sass())
+        if not self.has_lines:
+            lines = {("libNVVM refused its line numbers", 0): [*itertools.chain(*lines.values())]}
         own = {number: made for (where, number), made in lines.items() if where.endswith(path)}
         rows = []
         for number, line in enumerate(text.splitlines(), first):
@@ -123,6 +132,7 @@ def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int]) -> tuple:
     from kernels.simt import rebind
 
     try:
+        from cuda.bindings import nvvm
         from numba import cuda
         from numba.core.errors import NumbaError
         from numba.cuda.cudadrv.error import CCSupportError, NvvmError
@@ -132,13 +142,23 @@ def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int]) -> tuple:
     function = kernel.py_func if options else rebind._Rebinder().function(kernel.py_func)
     fast = bool(getattr(kernel, "fastmath", options.get("fastmath", False)))
     bounds = (options or kernel.gpu_options).get("launch_bounds")
-    try:
+
+    def compile(lineinfo: bool) -> str:
         with rebind._pretend_device(cc):
             text, _ = cuda.compile(
                 function, _signature(kernel, arguments), cc=cc, device=False, abi="numba",
-                lineinfo=True, fastmath=fast, launch_bounds=bounds,
+                lineinfo=lineinfo, fastmath=fast, launch_bounds=bounds,
             )  # fmt: skip
-    except (NumbaError, CCSupportError, NvvmError) as error:
+        return text
+
+    try:
+        try:
+            text = compile(lineinfo=True)
+        except (
+            nvvm.nvvmError
+        ):  # libNVVM refuses the line numbers that Numba writes for some kernels
+            text = compile(lineinfo=False)
+    except (NumbaError, CCSupportError, NvvmError, nvvm.nvvmError) as error:
         raise CompileError(f"{kernel.__name__}: {str(error).strip()}") from error
     lines, first = inspect.getsourcelines(kernel.py_func)
     return None, text, (inspect.getfile(kernel.py_func), first, "".join(lines))
@@ -258,12 +278,12 @@ def ptx_lines(ptx: str) -> dict[tuple[str, int], list[str]]:
     """The instructions of PTX, by the (file, line) that they were made of."""
     files = dict(re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]+)"', ptx, re.MULTILINE))
     found: dict[tuple[str, int], list[str]] = {}
-    here = None
+    here = ("", 0)
     for line in ptx.splitlines():
         text = line.strip()
         if match := re.match(r"\.loc\s+(\d+)\s+(\d+)", text):
             here = (files.get(match[1], "?"), int(match[2]))
-        elif here and text.endswith(";") and not text.startswith("."):
+        elif text.endswith(";") and not text.startswith("."):
             found.setdefault(here, []).append(" ".join(text.split()))
     return found
 
@@ -271,7 +291,7 @@ def ptx_lines(ptx: str) -> dict[tuple[str, int], list[str]]:
 def sass_lines(sass: str) -> dict[tuple[str, int], list[str]]:
     """The instructions of SASS, by the (file, line) that they were made of."""
     found: dict[tuple[str, int], list[str]] = {}
-    here, continued = None, False
+    here, continued = ("", 0), False
     for line in sass.splitlines():
         if match := re.search(r'//## File "([^"]+)", line (\d+)', line):
             if not continued:  # "inlined at" lines follow the line of the instruction itself
@@ -279,8 +299,6 @@ def sass_lines(sass: str) -> dict[tuple[str, int], list[str]]:
             continued = True
             continue
         continued = False
-        if here is None:
-            continue
         match = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;?\s*(/\*.*)?$", line)
         if match and match[1] != "NOP":  # fills the last line of the instruction cache
             found.setdefault(here, []).append(" ".join(match[1].split()))

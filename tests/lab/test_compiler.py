@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
+
 import numpy as np
 import pytest
 
@@ -50,7 +53,7 @@ template <typename T, int N> __global__ void reversed(T* x) {
 """
 
 
-@pytest.mark.parametrize("cc", [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)])
+@pytest.mark.parametrize("cc", [(7, 5), (8, 0), (9, 0), (12, 0)])
 def test_a_kernel_in_python(cc):
     found = lab.compiled(tiled, X, X, X, cc=cc)
     assert found.shared == 16 * 17 * 4
@@ -106,7 +109,7 @@ def test_ptx_of_cuda_c_too():
     assert rows[rows.index("__syncthreads();") + 1].startswith("bar.sync")
 
 
-def test_sass_or_how_to_get_it(monkeypatch):
+def test_sass_or_how_to_get_it():
     found = lab.compiled(tiled, X, X, X)
     try:
         compiler._nvdisasm()
@@ -117,7 +120,8 @@ def test_sass_or_how_to_get_it(monkeypatch):
         return
     rows = found.listing("sass").splitlines()
     barrier = next(i for i, row in enumerate(rows) if "cuda.syncthreads()" in row)
-    assert "BAR.SYNC" in rows[barrier + 1]
+    made = list(itertools.takewhile(lambda row: row.startswith("      |"), rows[barrier + 1 :]))
+    assert any("BAR.SYNC" in row for row in made)
 
 
 SASS = """
@@ -136,6 +140,22 @@ def test_reading_sass():
         ("/a/kernel.py", 12): ["S2R R18, SR_TID.X", "LDG.E R14, [R14.64]"],
         ("/b/inner.py", 3): ["@!P0 BRA `(.L_x_0)"],
     }
+
+
+def test_a_kernel_whose_line_numbers_the_compiler_refuses():
+    """libNVVM fails on what numba-cuda writes for this one with lineinfo; without, all is well."""
+    from numba import types
+
+    module = importlib.import_module("kernels.numba_cuda.matmul")
+    array, row = types.Array(types.float32, 3, "C"), types.Array(types.float32, 1, "C")
+    kernel = module.register_2d(types.float32, module.GPU_SMALL, False, False, False)
+    found = lab.compiled(kernel, array, array, row, array)
+    assert 32 < found.registers < 128
+    assert found.spill_stores == 0
+    listing = found.listing()
+    assert "fma.rn.f32" in listing
+    if not found.has_lines:
+        assert "(libNVVM refused its line numbers)" in listing
 
 
 def test_mistakes_are_named():
