@@ -27,6 +27,7 @@ ASSUMPTIONS = (
     f"least traffic at {BANDWIDTH:.0%} of the rated bandwidth, and {LAUNCH * 1e6:.0f} us to launch",
     "each operation reads its operands and writes its results once; nothing is fused, and small "
     "kernels are taken to fill the GPU, which they do not",
+    "convolutions are direct sums: 3x3 kernels of libraries (Winograd) need less than half",
     "tf32, fp16 and bf16: only matrix products and convolutions use tensor cores; fp16 and bf16 "
     "halve activations and their traffic and keep float32 parameters beside 16-bit copies",
     f"memory: no workspaces of kernels, no fragmentation, {CONTEXT / 1e9} GB for the driver",

@@ -52,6 +52,7 @@ _LAZY = {
     "request_picture": "maps",
     "roofline": "roof",
     "sectors_picture": "pictures",
+    "step": "barriers",
     "tile_walk": "pictures",
     "timeline": "timelines",
 }

@@ -1,6 +1,8 @@
 """A block passing its barriers, frame by frame: which line it waits at, what shared memory holds.
 
-The block runs in the interpreter of `kernels.simt`, thread by thread, on copies of the arrays.
+`step` gives the state at each barrier, `barrier_frames` draws it. The block runs in the interpreter
+of `kernels.simt`, thread by thread, on copies of the arrays: Python itself executes the kernel, so
+that `print` and `breakpoint()` in it work too.
 """
 
 from __future__ import annotations
@@ -25,48 +27,88 @@ CHANGED, KEPT, UNWRITTEN = PASTELS[1], "#eef2f7", "#ffffff"
 
 
 class Snapshot(NamedTuple):
-    """A block at a barrier. line: of the barrier in the kernel's file, 0 at the end; waiting: how
-    many threads it holds up; shared: by variable name; written: which of their elements are;
-    changed: how many elements of each argument are not what they were before the launch."""
+    """A block at a barrier, all its threads waiting, or at its end.
+
+    line: of the barrier in the kernel's file, 0 at the end. waiting: how many threads it holds up.
+    shared: shared arrays by name; written: which of their elements have been. changed: how many
+    elements of each argument are not what they were before the launch. variables: for each thread
+    the numbers and local arrays that it has names for.
+    """
 
     line: int
     waiting: int
     shared: dict[str, np.ndarray]
     written: dict[str, np.ndarray]
     changed: dict[str, int]
+    variables: list[dict[str, Any]]
+    block: Dimensions
+
+    def thread(self, x: int, y: int = 0, z: int = 0) -> dict[str, Any]:
+        """The variables of a thread, by its threadIdx. Those of one that has ended are its last."""
+        if not all(0 <= i < n for i, n in zip((x, y, z), self.block)):
+            raise IndexError(f"thread ({x}, {y}, {z}) is not in a block of {self.block}")
+        return self.variables[x + self.block[0] * (y + self.block[1] * z)]
+
+    def __str__(self) -> str:
+        where = f"at line {self.line}: {self.waiting} threads wait" if self.line else "at the end"
+        rows = [where]
+        for name, array in self.shared.items():
+            shown = np.where(self.written[name], array, 0) if array.dtype.kind == "f" else array
+            rows.append(f"  {name} = {np.array2string(shown, threshold=64, precision=4)}")
+        rows += [f"  thread {i}: {_listed(one)}" for i, one in enumerate(self.variables[:4])]
+        if len(self.variables) > 4:
+            rows.append(f"  ... {len(self.variables)} threads: see thread(x, y, z)")
+        return "\n".join(rows)
+
+
+def _listed(variables: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in variables.items()) or "no variables"
 
 
 class _Block(interpreter._Block):
-    """A block that writes down its shared memory whenever a barrier is complete."""
+    """A block that writes down its state whenever a barrier is complete."""
 
     def __init__(self, launch: _Launch, number: int, index: Dimensions) -> None:
         super().__init__(launch, number, index)
-        self.names: dict[int, str] = {}
-        self.line = 0
+        self.views: dict[str, np.ndarray] = {}
+        self.variables: list[dict[str, Any]] = [{} for _ in self.threads]
 
     def arrive(self, thread: interpreter.Thread, kind: str, value: Any) -> Any:
         frame = interpreter._kernel_frames()[-1]
-        self.line = frame.f_lineno
-        for name, held in frame.f_locals.items():
-            if any(held is array for array in self.static.values()):
-                self.names[id(held)] = name
+        self.variables[thread.number] = self._variables(frame.f_locals)
         if len(self.waiting) + 1 == self.live:
-            self.launch.snapshots.append(self.snapshot(self.line, self.live))
+            self.launch.snapshots.append(self.snapshot(frame.f_lineno, self.live))
         return super().arrive(thread, kind, value)
 
     def exited(self, thread: interpreter.Thread) -> None:
+        if thread._frame is not None:
+            self.variables[thread.number] = self._variables(thread._frame.f_locals)
         if self.live == 1:
             self.launch.snapshots.append(self.snapshot(0, 0))
         super().exited(thread)
 
+    def _variables(self, names: dict[str, Any]) -> dict[str, Any]:
+        """The numbers and local arrays among a frame's variables; notes its shared arrays."""
+        found = {}
+        for name, held in names.items():
+            if isinstance(held, np.ndarray):
+                own = (*self.static.values(), self.dynamic)
+                if any(held is array or np.may_share_memory(held, array) for array in own):
+                    self.views[name] = held
+                elif name not in self.launch.arrays:
+                    found[name] = np.array(held)
+            elif isinstance(held, bool | int | float | complex | np.generic):
+                found[name] = held.item() if isinstance(held, np.generic) else held
+        return found
+
     def snapshot(self, line: int, waiting: int) -> Snapshot:
         shared, written = {}, {}
-        for number, array in enumerate(self.static.values()):
-            name = self.names.get(id(array), f"shared array {number}")
-            plain_array = np.array(array)
-            raw = plain_array.view(np.uint8).reshape(*plain_array.shape, -1)
-            shared[name], written[name] = plain_array, (raw != 0xFF).any(-1)
-        return Snapshot(line, waiting, shared, written, self.launch.changed())
+        for name, view in self.views.items():
+            array = np.array(view)
+            raw = array.view(np.uint8).reshape(*array.shape, -1)
+            shared[name], written[name] = array, (raw != 0xFF).any(-1)
+        launch, variables = self.launch, [dict(one) for one in self.variables]
+        return Snapshot(line, waiting, shared, written, launch.changed(), variables, launch.block)
 
 
 class _Launch(interpreter._Launch):
@@ -89,10 +131,11 @@ class _Launch(interpreter._Launch):
         self.started_all = True
 
 
-def snapshots(
+def step(
     kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions = (0, 0, 0)
 ) -> list[Snapshot]:
-    """The block `at` of a launch, at each barrier that it passes and at its end.
+    """A launch's block `at`, at each barrier that it passes and at its end: its shared memory and
+    the variables of every thread.
 
     `args` are NumPy arrays, which are copied, and numbers; `shared` is the bytes of dynamic shared
     memory. Raises what the kernel raises, barriers that not all threads reach among them.
@@ -113,9 +156,9 @@ def snapshots(
 def barrier_frames(
     kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions = (0, 0, 0)
 ) -> Frames:
-    """`snapshots` as pictures: the source, the barrier that the block waits at, and shared memory,
+    """`step` as pictures: the source, the barrier that the block waits at, and shared memory,
     with what has changed since the barrier before. Of many barriers the first and the last."""
-    found = snapshots(kernel, grid, block, *args, shared=shared, at=at)
+    found = step(kernel, grid, block, *args, shared=shared, at=at)
     source, first = inspect.getsourcelines(kernel.py_func)
     frames = []
     for number, snapshot in enumerate(found):

@@ -45,7 +45,9 @@ def compared():
 
 
 def test_there_is_a_rule_for_each_operation():
-    assert set(RULES) == set(reference.__all__)
+    missing = set(reference.__all__) - set(RULES)
+    assert not missing, f"give {missing} a rule in kernels/lab/costs.py: its shapes and operations"
+    assert set(RULES) <= set(reference.__all__)
 
 
 def test_results_have_the_shape_and_dtype_that_the_rules_say(compared):

@@ -10,7 +10,6 @@ import pytest
 
 import minigrad
 from kernels import lab
-from kernels.lab.barriers import snapshots
 from kernels.lab.frames import Frames
 from kernels.lab.picture import INK, MUTED, PAPER, PASTELS, RAMP, Picture, fitted, shade
 from kernels.lab.pictures import wavefronts
@@ -264,7 +263,7 @@ def test_the_walk_over_tiles():
 
 def test_a_block_passes_its_barriers():
     x, out = np.arange(32, dtype=np.float32), np.zeros(2, np.float32)
-    found = snapshots(block_sum, 2, 16, x, out, at=(1, 0, 0))
+    found = lab.step(block_sum, 2, 16, x, out, at=(1, 0, 0))
     assert out.tolist() == [0, 0]  # a copy was computed on
     assert [s.waiting for s in found] == [16] * 5 + [0]
     partial = [s.shared["partial"] for s in found]
@@ -280,6 +279,52 @@ def test_a_block_passes_its_barriers():
     assert html.count("<svg") == 6
     assert html.count("display:none") == 5  # without a script, the first is what one sees
     assert "http" not in html.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_any_threads_variables_can_be_looked_at():
+    found = lab.step(block_sum, 2, 16, np.ones(32, np.float32), np.zeros(2), at=(1,))
+    assert [s.thread(3)["t"] for s in found] == [3] * 6
+    assert [s.thread(0)["step"] for s in found[1:]] == [8, 4, 2, 1, 0]
+    assert "step" not in found[0].thread(0)  # the line that makes it is still to come
+    assert set(found[0].thread(0)) == {"t"}  # arrays are not variables of a thread
+    text = str(found[0])
+    assert text.startswith(f"at line {found[0].line}: 16 threads wait\n  partial = [1. 1.")
+    assert "thread 2: t = 2" in text
+    assert "see thread(x, y, z)" in text
+    with pytest.raises(IndexError, match=r"thread \(16, 0, 0\) is not in a block of \(16, 1, 1\)"):
+        found[0].thread(16)
+
+
+def test_dynamic_shared_memory_and_local_arrays_and_two_dimensions():
+    @cuda.jit
+    def kernel(out):
+        dynamic = cuda.shared.array(0, np.float32)
+        local = cuda.local.array(2, np.int32)
+        x, y = cuda.threadIdx.x, cuda.threadIdx.y
+        local[0], local[1] = x, y
+        dynamic[y * 4 + x] = x + 10 * y
+        cuda.syncthreads()
+        out[y, x] = dynamic[(1 - y) * 4 + x]
+
+    first, end = lab.step(kernel, 1, (4, 2), np.zeros((2, 4)), shared=32)
+    assert first.shared["dynamic"].tolist() == [0, 1, 2, 3, 10, 11, 12, 13]
+    assert first.thread(3, 1)["local"].tolist() == [3, 1]
+    assert first.thread(3, 1)["x"] == 3
+    assert end.changed == {"out": 7}  # out[1, 0] becomes 0, which it was
+
+
+def test_a_breakpoint_in_a_kernel_stops_there(monkeypatch):
+    stops = []
+    monkeypatch.setattr("sys.breakpointhook", lambda: stops.append(len(stops)))
+
+    @cuda.jit
+    def kernel(out):
+        if cuda.threadIdx.x == 2:
+            breakpoint()
+        out[cuda.threadIdx.x] = 1
+
+    lab.step(kernel, 1, 4, np.zeros(4))
+    assert stops == [0]
 
 
 def test_barriers_that_fail_and_blocks_that_are_not_there():
