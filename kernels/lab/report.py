@@ -199,8 +199,10 @@ class Report:
         """
         from kernels.lab.roof import roofline
 
-        work = (self.flops * self.scale, self.global_bytes * self.scale)
-        return roofline({self.name: (*work, seconds) if seconds else work}, gpu, precision)
+        if seconds is None:
+            return roofline(self, gpu, precision)
+        work = (self.flops * self.scale, self.global_bytes * self.scale, seconds)
+        return roofline({self.name: work}, gpu, precision)
 
     def picture(self) -> Picture:
         """The listing as a picture: SVG, PNG (needs matplotlib, the extra `plot`) or text."""

@@ -160,7 +160,8 @@ def _name_of(work: Any) -> str:
 
 def _point(name: str, work: Any) -> Point:
     if hasattr(work, "global_bytes"):
-        work = (work.flops, work.global_bytes)
+        scale = getattr(work, "scale", 1)  # of the blocks that were run to the whole grid
+        work = (work.flops * scale, work.global_bytes * scale)
     if not isinstance(work, tuple | list) or len(work) not in (2, 3):
         raise TypeError(f"roofline: expected (operations, bytes[, seconds]) or a report: {work!r}")
     return Point(name, *map(float, work))

@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--shape", type=_shape, help="of one sample, such as 3,224,224; default: the model's own")
     add("--integers", action="store_true", help="the inputs are indices, as of an embedding")
     add("--optimizer", choices=OPTIMIZERS, default="adam", help="default: adam")
-    add("--precision", choices=("fp32", "tf32", "fp16", "bf16"), default="fp32")
+    kinds = ("fp32", "tf32", "fp16", "bf16")
+    add("--precision", choices=kinds, default="fp32", help="default: fp32, on CUDA cores")
     add("--plot", metavar="FILE", help="draw the times (.svg, .png or .txt)")
 
 
@@ -53,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     missing = _without(args.precision)
     if missing:
         print(f"without tensor cores for {args.precision}: {', '.join(missing)}")
-    print("\nThis is an estimate from shapes and rated figures; nothing was run. It assumes:")
+    print("\nThis is an estimate from shapes and rated figures; nothing was run, and real steps")
+    print("mostly take longer. It assumes:")
     print("\n".join(f"- {text}" for text in estimate.ASSUMPTIONS))
     if args.plot:
         try:
