@@ -58,6 +58,9 @@ class Compiled:
             )
         )
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/plain": str(self)}
+
     @property
     def has_lines(self) -> bool:
         """Whether instructions are known by source line."""

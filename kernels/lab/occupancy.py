@@ -9,7 +9,7 @@ and shared memory to whole blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kernels.lab.picture import BLUE, GRID, INK, MUTED, ORANGE, Picture, plain
 
@@ -98,6 +98,10 @@ class Occupancy:
         elif self.share < 1:
             rows.append(f"({ADVICE[self.limited_by[0]]})")
         return "\n".join(rows)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """In a notebook: the picture, and the text beside it."""
+        return self.picture()._repr_mimebundle_() | {"text/plain": str(self)}
 
     def picture(self) -> Picture:
         """Occupancy over all block sizes, this one marked."""

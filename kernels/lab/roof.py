@@ -88,6 +88,10 @@ class Roofline:
                 rows.append(f"    took {_engineering(point.seconds)}s: {reached:.0%} of the roof")
         return "\n".join(rows)
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """In a notebook: the picture, and the text beside it."""
+        return self.picture()._repr_mimebundle_() | {"text/plain": str(self)}
+
     def picture(self) -> Picture:
         """The roof and the kernels under it, both axes logarithmic."""
         width, height, left, top = 680, 340, 70, 56

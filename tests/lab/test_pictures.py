@@ -147,6 +147,13 @@ def test_png_and_files(drawn, tmp_path):
         drawn[0].save(tmp_path / "a.gif")
 
 
+def test_in_a_notebook_facts_are_shown_as_pictures_with_their_text():
+    for fact in (lab.occupancy(40, 0, 256, 8.0), lab.roofline((1e9, 1e9), "T4")):
+        bundle = fact._repr_mimebundle_()
+        assert bundle["text/plain"] == str(fact)
+        assert bundle["image/svg+xml"] == fact.picture().svg()
+
+
 def test_without_matplotlib_the_svg_remains(monkeypatch, drawn):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     assert set(drawn[0]._repr_mimebundle_()) == {"image/svg+xml", "text/plain"}
