@@ -72,9 +72,10 @@ def launch_matmul(kernel, tile: tuple[int, int], block: tuple[int, int], a, b, c
 
 
 def matmul_case(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two matrices and one for the product, in device memory: BLAS is given the same arrays."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, n, n)).astype(np.float32)
-    return a, b, np.zeros((n, n), np.float32)
+    return tuple(simt.cuda.to_device(x).memory for x in (a, b, np.zeros_like(a)))
 
 
 def check(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
@@ -84,7 +85,7 @@ def check(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
 def matmul() -> Iterator[Line]:
     n = 512
     a, b, c = matmul_case(n)
-    expected, rival_out = a @ b, np.empty_like(c)
+    expected, rival_out = a @ b, matmul_case(n)[2]
     work = 2 * n**3 / 1e9
     numpy_matmul = lambda: np.matmul(a, b, out=rival_out)  # noqa: E731
     cases = [
@@ -93,7 +94,7 @@ def matmul() -> Iterator[Line]:
         ("tiled matmul 512, no guards", 1.0, k.tiled),
     ]
     for name, target, kernel in cases:
-        ours = launch_matmul(kernel, (16, 16), (16, 16), a, b, c)
+        ours = launch_matmul(kernel, *k.RUNGS["tiled"][1:], a, b, c)
         c[:] = 0
         ours()
         check(c, expected, 1e-5)
@@ -195,7 +196,7 @@ SIMULATOR = """
 import json, time
 import numpy as np
 from numba import cuda, float32
-TILE = 16
+TILE = {tile}
 {source}
 rng = np.random.default_rng(0)
 a, b = rng.standard_normal((2, 64, 64)).astype(np.float32)
@@ -203,7 +204,7 @@ c = np.zeros((64, 64), np.float32)
 seconds = []
 for _ in range(3):
     started = time.perf_counter()
-    tiled[(4, 4), (16, 16)](a, b, c)
+    tiled[(64 // TILE, 64 // TILE), (TILE, TILE)](a, b, c)
     seconds.append(time.perf_counter() - started)
 assert np.abs(c - a @ b).max() < 1e-3
 print(json.dumps(seconds))
@@ -214,15 +215,15 @@ def simulator() -> Iterator[Line]:
     """64x64 tiled matmul. The simulator needs a process of its own, so they cannot take turns."""
     source = inspect.getsource(k.tiled.py_func)
     env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    program = SIMULATOR.replace("{source}", source)
+    program = SIMULATOR.replace("{source}", source).replace("{tile}", str(k.TILE))
     done = subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
     )
     theirs = json.loads(done.stdout)
     a, b, c = matmul_case(64)
-    ours = measure.side_by_side(
-        {"ours": launch_matmul(k.tiled, (16, 16), (16, 16), a, b, c)}, TURNS, 0.05
-    )["ours"]
+    ours = measure.side_by_side({"ours": launch_matmul(*k.RUNGS["tiled"], a, b, c)}, TURNS, 0.05)[
+        "ours"
+    ]
     median = statistics.median(theirs)
     spread = (max(theirs) - min(theirs)) / median
     note = f"{measure.format_seconds(ours.median)} / {measure.format_seconds(median)}"
@@ -233,7 +234,7 @@ def simulator() -> Iterator[Line]:
 
 def threads() -> Iterator[Line]:
     a, b, c = matmul_case(1024)
-    launch = launch_matmul(k.tiled, (16, 16), (16, 16), a, b, c)
+    launch = launch_matmul(*k.RUNGS["tiled"], a, b, c)
 
     def one() -> None:
         simt.set_num_threads(1)

@@ -8,7 +8,7 @@ from numba import float32
 
 from kernels.simt import cuda
 
-TILE = 16
+TILE = 32  # as in the matrixMul of NVIDIA's CUDA samples
 FULL = 0xFFFFFFFF
 LOWEST = float32(-3.4e38)
 
@@ -155,7 +155,7 @@ def deep_4x4(a, b, c):
 
 # name: (kernel, the tile of c that a block makes as (rows, columns), block)
 RUNGS = {
-    "tiled": (tiled, (16, 16), (16, 16)),
+    "tiled": (tiled, (TILE, TILE), (TILE, TILE)),
     "blocked 4x4": (blocked_4x4, (64, 64), (16, 16)),
     "blocked 8x2": (blocked_8x2, (64, 32), (16, 8)),
     "deep 4x4": (deep_4x4, (128, 64), (16, 32)),

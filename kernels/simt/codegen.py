@@ -10,14 +10,18 @@ once.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from llvmlite import ir
+from llvmlite.binding.newpassmanagers import (
+    FunctionPassManager,
+    create_new_function_pass_manager,
+)
 from llvmlite.ir.values import MDValue
 from numba.core import ir as numba_ir
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import (
@@ -36,12 +40,15 @@ from numba.core.untyped_passes import (
 )
 
 from .entry import add_entry
+from .typing_memo import KernelCompiler
 
 THREAD_LOOP = "_tx"  # counts a loop over threads ...
 ORDERED_LOOP = "_sx"  # ... unless it is set from this: threads that must run one by one
-UNROLLED = "_k_"  # begins the counter of a loop that is to be unrolled
+UNROLLED = "_k_"  # begins the counter of a loop that is to be unrolled ...
+TWICE = "_d_"  # ... and of one that is to do two turns at a time
 # Tuned for older processors, LLVM would use half of AVX-512: half of BLAS's speed.
 WIDEST_VECTORS = '"prefer-vector-width"="512"'
+_POWERS = (operator.pow, operator.ipow)  # by a constant: there is faster code for it
 _I32 = ir.IntType(32)
 
 
@@ -83,6 +90,26 @@ class ThreadLoopLower(Lower):
 
         self.library.wrap = wrap
 
+    def lower_binop(self, resty, expr, op):
+        """Numba's, without its three attempts to find code for constant operands."""
+        signature = self.fndesc.calltypes[expr]
+        function = self.context.typing_context.resolve_value_type(op)
+        if op in _POWERS or signature.args not in getattr(function, "_impl_keys", ()):
+            return super().lower_binop(resty, expr, op)
+        values = [
+            self.context.cast(self.builder, self.loadvar(x.name), self.typeof(x.name), wanted)
+            for x, wanted in zip((expr.lhs, expr.rhs), signature.args)
+        ]
+        result = self.context.get_function(function, signature)(self.builder, values)
+        return self.context.cast(self.builder, result, signature.return_type, resty)
+
+    def delvar(self, name: str) -> None:
+        """Where nothing counts references, nothing is to be released."""
+        if self.context.enable_nrt:
+            super().delvar(name)
+        elif name not in self._blk_local_varmap:
+            self._singly_assigned_vars.discard(name)
+
     def lower_block(self, block) -> None:
         already = len(self.function.blocks)
         label = next(k for k, b in self.blocks.items() if b is block)
@@ -95,6 +122,8 @@ class ThreadLoopLower(Lower):
         loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
         for loop in self._counted_by(loops, lambda name: name.startswith(UNROLLED)):
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.full")])
+        for loop in self._counted_by(loops, lambda name: name.startswith(TWICE)):
+            self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(2))])
         ordered = {loop.header for loop in self._counted_by(loops, ORDERED_LOOP.__eq__)}
         for loop in self._counted_by(loops, THREAD_LOOP.__eq__):
             if loop.header in ordered:
@@ -152,19 +181,31 @@ def _touches_an_array(instruction: ir.Instruction) -> bool:
     return isinstance(pointer, ir.instructions.ExtractValue)
 
 
-class KernelLibrary(JITCodeLibrary):
-    """Machine code of a kernel: functions are simplified, then the module is optimised once.
+def _unrolling() -> FunctionPassManager:
+    passes = create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_loop_rotate_pass()
+    passes.add_loop_unroll_pass()
+    passes.add_sroa_pass()
+    return passes
 
-    Numba optimises it twice, so that reference counts of Python objects meet and cancel. Kernels
-    have none. Without the first step some loops would not be vectorised. The wrapper for Python
-    comes last: which one depends on what optimisation leaves.
+
+class KernelLibrary(JITCodeLibrary):
+    """Machine code of a kernel: loops that are to be unrolled are, then the module is optimised.
+
+    Numba optimises it three times, so that reference counts of Python objects meet and cancel.
+    Kernels have none; but what is unrolled only while the module is optimised comes too late to be
+    vectorised. The wrapper for Python comes last: which one depends on what optimisation leaves.
     """
 
     wrap: Callable[[bool], None]
     _optimised = False
 
     def _optimize_functions(self, ll_module) -> None:
-        super()._optimize_functions(ll_module)
+        ll_module.data_layout = self._codegen._data_layout
+        for function in ll_module.functions:
+            _unrolling().run(function, self._codegen._pass_builder())
         if self._optimised:  # this is the wrapper
             self._optimise(ll_module)
 
@@ -210,7 +251,7 @@ PASSES = (
 )
 
 
-class ThreadLoops(CompilerBase):
+class ThreadLoops(KernelCompiler):
     """Numba's nopython pipeline without the passes that change nothing in generated code.
 
     It has no closures, no array expressions and no branch on a constant; and a variable of it has

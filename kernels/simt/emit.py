@@ -40,6 +40,7 @@ from .storage import Storage, assign_storage
 from .stubs import WARP_SIZE
 from .writer import Expressions, PerThread, Statements, Writer
 
+PANEL = 8  # blocks
 HEADER = ("_first", "_last", "_gx", "_gy", "_gz", "_shared_bytes", "_error")
 
 
@@ -258,17 +259,35 @@ class Emitter:
                 self._clear_marks()
                 self.write(self.items)
             else:
-                with writer.block("for _block in range(_first, _last):"):
+                turn = "_turn" if self._in_panels else "_block"
+                with writer.block(f"for {turn} in range(_first, _last):"):
                     self._block_coordinates()
                     self._clear_marks()
                     self.write(self.items)
             writer.line("return 0")
         return writer.text()
 
+    @property
+    def _in_panels(self) -> bool:
+        """Whether blocks take turns in panels, a few wide: those that go through memory tile by
+        tile, with a barrier for each, find more of it in the cache, since neighbours share it."""
+        loops = [item for item in walk(self.items) if isinstance(item, BlockFor)]
+        meets = (isinstance(item, Meet) for loop in loops for item in walk(loop.body))
+        return not self.whole_grid and any(meets)
+
     def _block_coordinates(self) -> None:
-        self.writer.line("_bx = _block % _gx")
-        self.writer.line("_by = _block // _gx % _gy")
-        self.writer.line("_bz = _block // (_gx * _gy)")
+        lines = ["_bx = _block % _gx", "_by = _block // _gx % _gy", "_bz = _block // (_gx * _gy)"]
+        if self._in_panels:
+            lines = [
+                "_bz, _turn = divmod(_turn, _gx * _gy)",
+                f"_across = _turn // ({PANEL} * _gy) * {PANEL}",
+                f"_wide = min({PANEL}, _gx - _across)",
+                "_by, _bx = divmod(_turn - _across * _gy, _wide)",
+                "_bx += _across",
+                "_block = _bx + _gx * (_by + _gy * _bz)",
+            ]
+        for line in lines:
+            self.writer.line(line)
 
     def _clear_marks(self) -> None:
         for array in sorted(self.expressions.marked):

@@ -27,6 +27,7 @@ from numba.core.untyped_passes import (
 from .errors import CompileError
 from .nodes import BLOCK, GRID, THREAD, Collective, Loop, call, const, located, negate
 from .program import Program
+from .typing_memo import KernelCompiler
 
 
 class _Typed(BaseException):
@@ -44,7 +45,7 @@ class _Stop(AnalysisPass):
         raise _Typed(state.typemap)
 
 
-class _TypesOnly(compiler.CompilerBase):
+class _TypesOnly(KernelCompiler):
     def define_pipelines(self) -> list[PassManager]:
         passes = PassManager("simt_types")
         for step in (

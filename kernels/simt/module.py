@@ -40,6 +40,8 @@ def module_text(
     cached = not _is_recursive(program)  # Numba cannot load recursive functions from its cache
     options = f"nogil=True, cache={cached}, fastmath={flags}, error_model='numpy'"
     options += ", no_cfunc_wrapper=True"
+    if "_empty" not in program.externs:  # no array of Numba's own, whose owners are counted
+        options += ", _nrt=False"
     lines = [
         f'"""Kernel {program.name!r} of {program.filename}, compiled for the CPU:',
         f"a block of {program.block} threads; one function runs a range of blocks.",

@@ -91,7 +91,8 @@ class Program:
 
 #: names that generated code uses for its own purposes
 RESERVED = frozenset(
-    "_tx _ty _tz _bx _by _bz _gx _gy _gz _t _u _block _first _last _any _all _error _shared".split()
+    "_tx _ty _tz _bx _by _bz _gx _gy _gz _t _u _block _turn _across _wide _first _last _any _all"
+    " _error _shared".split()
 )
 
 

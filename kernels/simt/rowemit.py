@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .affine import Affine
 from .analysis import exposure
-from .codegen import UNROLLED
+from .codegen import TWICE, UNROLLED
 from .fission import BlockFor, BlockIf, BlockWhile, Item, Region, Scalars
 from .nodes import defined, names, statements
 from .rows import GuardIf, RowPlan, constant_ends
@@ -44,8 +44,15 @@ class RowEmitter:
         self.emitter.statements.write(item.body)
 
     def write_BlockFor(self, item: BlockFor) -> None:
-        with self.writer.block(f"for {item.target} in {self.expressions.text(item.iter)}:"):
+        counter = TWICE + item.target if self._innermost(item) else item.target
+        with self.writer.block(f"for {counter} in {self.expressions.text(item.iter)}:"):
+            if counter != item.target:
+                self.writer.line(f"{item.target} = {counter}")
             self.write(item.body)
+
+    def _innermost(self, loop: BlockFor) -> bool:
+        """Whether this is the loop around what rows do together: short, so that counting costs."""
+        return self.plan.rows > 1 and all(isinstance(item, Region) for item in loop.body)
 
     def write_BlockWhile(self, item: BlockWhile) -> None:
         with self.writer.block(f"while {self.expressions.text(item.test)}:"):

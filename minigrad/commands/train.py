@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from minigrad.commands import CommandError, models, plot
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--backend", help="which dialect of kernels runs; default: numba")
     add("--seed", type=_seed, default=0, help="default: 0; the same seed gives the same result")
     add("--plot", metavar="FILE.png", help="draw loss and accuracy (needs matplotlib)")
-    add("--save", metavar="FILE", help="save the trained network (see minigrad.load)")
+    add("--save", metavar="FILE", help="save the network after every epoch (see minigrad.load)")
 
 
 def positive(kind: type):
@@ -89,14 +90,18 @@ def run(args: argparse.Namespace) -> int:
     )
     _announce_compilation(minigrad.backends.get())
     started = time.perf_counter()
+    history: list[Epoch] = []
     with kernels.trace() as trace:
-        history = fit(model, train, test, args, device)
+        for epoch in fit(model, train, test, args, device):
+            history.append(epoch)
+            if args.save:  # after every epoch: an interruption loses no more than one
+                _save(args, model, scaling, epoch)
     print(
         f"test accuracy {history[-1].test_accuracy:.2%} after {time.perf_counter() - started:.1f} s"
     )
     print(f"\n{trace}")
     if args.save:
-        _save(args, model, scaling, history[-1])
+        print(f"saved: {args.save}")
     if args.plot:
         plot.curves(history, args.plot, f"{args.model} on {args.dataset}")
         print(f"curves: {args.plot}")
@@ -161,7 +166,7 @@ def _load(name: str):
     return train, test, {"mean": mean, "std": std}
 
 
-def fit(model, train, test, args: argparse.Namespace, device) -> list[Epoch]:
+def fit(model, train, test, args: argparse.Namespace, device) -> Iterator[Epoch]:
     """Train for `args.epochs` epochs, printing a line for each."""
     import minigrad
     from minigrad.utils.data import DataLoader
@@ -170,20 +175,18 @@ def fit(model, train, test, args: argparse.Namespace, device) -> list[Epoch]:
     loader = DataLoader(train, batch_size=args.batch_size, shuffle=True, generator=generator)
     test_loader = DataLoader(test, batch_size=EVALUATION_BATCH)
     optimizer = _optimizer(args, model.parameters())
-    history: list[Epoch] = []
     for number in range(1, args.epochs + 1):
         started = time.perf_counter()
         train_loss, train_accuracy = _train(model, loader, optimizer, device, number, args.epochs)
         test_loss, test_accuracy = evaluate(model, test_loader, device)
         seconds = time.perf_counter() - started
-        history.append(Epoch(number, train_loss, train_accuracy, test_loss, test_accuracy, seconds))
         print(
             f"epoch {number:>3}/{args.epochs}  train loss {train_loss:.4f} accuracy "
             f"{train_accuracy:7.2%}  test loss {test_loss:.4f} accuracy {test_accuracy:7.2%}  "
             f"{seconds:.1f} s",
             flush=True,
         )
-    return history
+        yield Epoch(number, train_loss, train_accuracy, test_loss, test_accuracy, seconds)
 
 
 def _optimizer(args: argparse.Namespace, parameters):
@@ -256,4 +259,3 @@ def _save(args: argparse.Namespace, model, scaling: dict, last: Epoch) -> None:
         },
         args.save,
     )
-    print(f"saved: {args.save}")

@@ -181,9 +181,10 @@ def _finish_classes(
 
 
 def _check_class_dtype(name: str, target: Tensor) -> None:
-    if target.dtype not in (minigrad.int64, minigrad.int32, minigrad.uint8):
+    if target.dtype not in (minigrad.int64, minigrad.uint8):
         raise RuntimeError(
-            f"{name}: expected integer class targets (int64), got {target.dtype}; use target.long()"
+            f"{name}: expected target dtype to be Long or Byte, but got {target.dtype};"
+            " use target.long()"
         )
 
 

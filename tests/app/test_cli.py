@@ -211,6 +211,20 @@ def test_save_and_plot(tmp_path, capsys):
     assert checkpoint["test_accuracy"] == pytest.approx(accuracy)
 
 
+def test_an_interrupted_training_keeps_the_last_epoch(tmp_path, monkeypatch, capsys):
+    def interrupted(model, loader, optimizer, device, number, epochs):
+        if number == 2:
+            raise KeyboardInterrupt
+        return one_epoch(model, loader, optimizer, device, number, epochs)
+
+    one_epoch = train._train
+    monkeypatch.setattr(train, "_train", interrupted)
+    saved = tmp_path / "net.mg"
+    assert status(["train", "--model", "mlp", "--backend", "numpy", "--save", str(saved)]) == 130
+    accuracy = re.search(r"test loss \S+ accuracy +([\d.]+)%", capsys.readouterr().out)[1]
+    assert f"{minigrad.load(saved)['test_accuracy']:.2%}" == f"{accuracy}%"
+
+
 def test_the_curve_of_one_epoch_has_one_tick():
     drawing = plot.figure([train.Epoch(1, 1.9, 0.41, 1.1, 0.63, 2.0)], "cnn on digits")
     drawing.draw_without_rendering()

@@ -245,5 +245,7 @@ def test_errors_with_our_own_words():
         F.cross_entropy(x, minigrad.tensor([0, 1]), weight=minigrad.ones(2))
     with pytest.raises(RuntimeError, match="long"):
         F.cross_entropy(x, minigrad.zeros(2))
+    with pytest.raises(RuntimeError, match=r"Long or Byte, but got .*int32; use target.long"):
+        F.cross_entropy(x, minigrad.zeros(2, dtype=minigrad.int32))
     with pytest.raises(RuntimeError, match="Expected target size"):
         F.cross_entropy(minigrad.zeros(2, 3, 4), minigrad.zeros(2, 5).long())

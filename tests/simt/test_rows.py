@@ -104,3 +104,24 @@ def test_loops_of_different_lengths_stay_with_their_rows(rng):
     triangle[(2, 2), (16, 16)](a, b, c)
     np.testing.assert_array_equal(c, np.tril(a, -1) @ b)
     assert TOGETHER not in str(triangle.inspect_cpu())
+
+
+@pytest.mark.parametrize("grid", [(1,), (7, 3), (8, 2), (9, 4, 2), (19, 1, 3)])
+def test_blocks_in_panels_all_take_their_turn(grid):
+    """Blocks that go through memory tile by tile do not run in the order of their numbers."""
+
+    @cuda.jit
+    def visits(out, steps):
+        tile = cuda.shared.array(8, float32)
+        t = cuda.threadIdx.x
+        for step in range(steps):
+            tile[t] = step
+            cuda.syncthreads()
+            out[cuda.blockIdx.z, cuda.blockIdx.y, cuda.blockIdx.x, t] += tile[7 - t]
+            cuda.syncthreads()
+
+    x, y, z = (*grid, 1, 1)[:3]
+    out = np.zeros((z, y, x, 8), np.float32)
+    visits[grid, 8](out, 4)
+    assert "_across" in visits.inspect_cpu()
+    np.testing.assert_array_equal(out, np.full_like(out, 6))

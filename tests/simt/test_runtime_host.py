@@ -33,6 +33,14 @@ def test_to_device_copies_and_copy_to_host_copies_back(array):
     np.testing.assert_array_equal(device.copy_to_host(), original)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.complex128])
+def test_device_memory_begins_on_a_cache_line(dtype):
+    for shape in [(), 0, 3, (5, 7), (600, 511)]:
+        host = np.zeros(shape, dtype)
+        made = (cuda.to_device(host), cuda.device_array(shape, dtype), cuda.device_array_like(host))
+        assert [x.memory.ctypes.data % 64 for x in made] == [0, 0, 0]
+
+
 def test_to_device_keeps_fortran_order_and_refuses_gaps(array):
     device = cuda.to_device(np.asfortranarray(array))
     assert device.is_f_contiguous()
