@@ -176,8 +176,8 @@ def to_device(
     if isinstance(obj, DeviceNDArray):
         return obj
     host = np.asarray(obj)
-    core = host[tuple(0 if stride == 0 else slice(None) for stride in host.strides)]
-    if host.size and not (core.flags.c_contiguous or core.flags.f_contiguous):
+    core = host[tuple(slice(1) if s == 0 else slice(None) for s in host.strides)]
+    if not (core.flags.c_contiguous or core.flags.f_contiguous):
         raise ValueError(
             "to_device: the array is not contiguous and cannot be moved in one transfer;"
             " pass numpy.ascontiguousarray(array)"
