@@ -1,8 +1,12 @@
-"""List the kernels: each family's versions from naive to fast, and the one idea that each adds."""
+"""List the kernels: each family's versions from naive to fast, and the one idea that each adds.
+
+Those in CUDA C are also compiled for a GPU of compute capability 8.0, with no GPU needed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from minigrad.commands import CommandError
 
@@ -22,9 +26,34 @@ def run(args: argparse.Namespace) -> int:
         rows = [row for row in rows if row[0] == args.family]
         if not rows:
             raise CommandError(f"no kernel family {args.family!r}; there are {', '.join(families)}")
-    header = ("family", "dialect", "version", "idea")
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(3)]
-    for row in [header, *rows]:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        print("  ".join([*cells, row[3]]))
+    facts = resources() if any(dialect == "cupy" for _, dialect, *_ in rows) else None
+    names = ("regs", "shared", "stack", "spills") if facts is not None else ()
+    table = [("family", "dialect", "version", *names, "idea")]
+    for family, dialect, version, idea in rows:
+        own = facts.get((family, version)) if facts and dialect == "cupy" else None
+        table.append((family, dialect, version, *(own or "-" * len(names)), idea))
+    widths = [max(map(len, column)) for column in zip(*table)]
+    for row in table:
+        left = [cell.ljust(width) for cell, width in zip(row[:3], widths)]
+        right = [cell.rjust(width) for cell, width in zip(row[3:-1], widths[3:])]
+        print("  ".join([*left, *right, row[-1]]))
+    if facts:
+        print(
+            "\nregs: registers a thread; shared: bytes a block; stack, spills: bytes a thread;"
+            " compiled for sm_80, the most of all instances"
+        )
     return 0
+
+
+def resources() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Registers, shared memory, stack and spills of the CUDA C kernels, by family and version;
+    empty where NVIDIA's compiler is not installed."""
+    from kernels.lab import resources
+
+    if resources.will_compile():
+        print("compiling the CUDA C kernels for sm_80, once ...", file=sys.stderr, flush=True)
+    lines = resources.table() or []
+    return {
+        row: (str(f.registers), str(f.shared), str(f.stack), str(f.spill_stores + f.spill_loads))
+        for row, f in resources.most(lines).items()
+    }

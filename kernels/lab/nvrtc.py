@@ -1,0 +1,109 @@
+"""CUDA C through NVRTC, whole sources at a time: PTX and machine code facts, with no GPU.
+
+One program holds many kernels of a source, so that its headers are read once. `lab.compiled` looks
+closely at a single kernel; this is for tables and tests of all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.lab.compiler import _NEEDS, _include_folders, _nvrtc_log
+from kernels.simt.errors import CompileError
+
+TARGETS = ("75", "80", "90")  # and "90a" for sources that name sm_90a
+_WIDE = re.compile(r"\bld\.(?:global|shared)[\w.:]*?\.(?:v4\.\w32|v2\.\w64)")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the assembler says of a kernel.
+
+    registers and stack, spill_stores and spill_loads (bytes) a thread; shared: static bytes a
+    block; wide_loads: how many load instructions of 16 bytes its PTX has.
+    """
+
+    registers: int
+    shared: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    wide_loads: int
+
+
+def available() -> bool:
+    """Whether NVRTC is installed (the extra `cuda13` or `cuda12`); no GPU is needed."""
+    try:
+        from cuda.bindings import nvrtc
+
+        return nvrtc.nvrtcVersion()[0] == nvrtc.nvrtcResult.NVRTC_SUCCESS
+    except (ImportError, RuntimeError):  # RuntimeError: the bindings without the library
+        return False
+
+
+def targets(code: str) -> tuple[str, ...]:
+    """The architectures that a source must compile for."""
+    return (*TARGETS, "90a") if "sm_90a" in code else TARGETS
+
+
+def build(
+    code: str, names: Iterable[str], target: str, options: tuple[str, ...] = ()
+) -> dict[str, Facts]:
+    """Compile the kernels `names` of a source for "sm_" + target; Facts by name.
+
+    `names` may be instances of templates. Raises CompileError with NVRTC's messages.
+    """
+    names = list(dict.fromkeys(names))
+    entries, log, ptx = _compile(code, names, target, options)
+    bodies = dict(re.findall(r"\.entry\s+([$\w]+)(.*?)(?=\.entry\s|\Z)", ptx, re.DOTALL))
+    return {
+        name: _facts(log, entry, len(_WIDE.findall(bodies[entry])))
+        for name, entry in zip(names, entries)
+    }
+
+
+def _compile(
+    code: str, names: list[str], target: str, options: tuple[str, ...]
+) -> tuple[list[str], str, str]:
+    """(the names in the PTX, the log, the PTX)."""
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise CompileError(f"NVRTC: {_NEEDS}") from error
+    program = None
+
+    def call(function: Any, *arguments: Any) -> Any:
+        status, *results = function(*arguments)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            log = _nvrtc_log(nvrtc, program) or status
+            raise CompileError(f"NVRTC for sm_{target}, {', '.join(names)}: {log}")
+        return results[0] if results else None
+
+    program = call(nvrtc.nvrtcCreateProgram, code.encode(), b"kernel.cu", 0, [], [])
+    try:
+        for name in names:
+            call(nvrtc.nvrtcAddNameExpression, program, name.encode())
+        standard = () if any("std=" in option for option in options) else ("-std=c++17",)
+        given = [f"--gpu-architecture=sm_{target}", "--ptxas-options=-v", *standard, *options]
+        encoded = [option.encode() for option in (*given, *_include_folders())]
+        call(nvrtc.nvrtcCompileProgram, program, len(encoded), encoded)
+        entries = [call(nvrtc.nvrtcGetLoweredName, program, n.encode()).decode() for n in names]
+        text = b" " * call(nvrtc.nvrtcGetPTXSize, program)
+        call(nvrtc.nvrtcGetPTX, program, text)
+        return entries, _nvrtc_log(nvrtc, program), text.decode()
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _facts(log: str, entry: str, wide_loads: int) -> Facts:
+    report = log[log.index(f"Compiling entry function '{entry}'") :]
+    frame = re.search(
+        r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report
+    )
+    used = re.search(r"Used (\d+) registers([^\n]*)", report)
+    shared = re.search(r"(\d+)(?:\+0)? bytes smem", used[2])
+    stack, stores, loads = map(int, frame.groups())
+    return Facts(int(used[1]), int(shared[1]) if shared else 0, stack, stores, loads, wide_loads)

@@ -1,0 +1,243 @@
+"""The registers, shared memory, stack and spills of every CUDA C kernel of the catalog.
+
+The launchers choose kernels and instances of templates, so they are asked: `launched` calls every
+operation as if its arrays were on a GPU, launches nothing, and notes what would have run. NVRTC
+then compiles that. The table is kept in the cache folder, by a digest of the sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from kernels.lab import nvrtc
+from kernels.simt.cache import cache_folder
+from kernels.simt.errors import CompileError
+
+Row = tuple[str, str]  # family, version
+MAIN_TARGET = "80"
+
+
+def examples(ops: Any) -> Iterator[Callable[[], object]]:
+    """Every family and version of a dialect in float32, as functions to call; also float16."""
+    from kernels.pointwise import TABLE
+    from kernels.reduction import TABLE as REDUCTIONS
+
+    def f(*shape: int) -> np.ndarray:
+        return np.ones(shape, np.float32)
+
+    def versions(family: str) -> list[str]:
+        return [version for name, version, _ in ops.CATALOG if name == family]
+
+    x2, x3, image = f(29, 43), f(3, 29, 43), f(2, 4, 12, 12)
+    index = np.zeros((29, 7), np.int64)
+    yield lambda: ops.pointwise(TABLE["add"], x2, x2)
+    yield lambda: ops.pointwise(TABLE["add"], x2, x2[0])
+    yield from (lambda v=v: ops.reduce("sum", f(3343), version=v) for v in versions("reduce")[:5])
+    for name in REDUCTIONS:
+        for shape, axis in [((29, 11), 1), ((29, 203), 1), ((2, 70_001), 1), ((37, 43), 0)]:
+            yield lambda n=name, s=shape, a=axis: ops.reduce(n, f(*s), a)
+    yield from (lambda v=v: ops.transpose(x3, (0, 2, 1), version=v) for v in versions("transpose"))
+    yield from (
+        lambda v=v: ops.cumsum(f(2, 33_001), version=v)
+        for v in versions("cumsum")
+        if v != "columns"
+    )
+    yield lambda: ops.cumsum(x3, 1)
+    yield lambda: ops.concat([x2, f(29, 11)], 1)
+    for dtype in (np.float32, np.float16):
+        for n in (600, 60, 1) if dtype == np.float32 else (600, 1):
+            a, b, bias = f(600, 66).astype(dtype), f(66, n).astype(dtype), f(n).astype(dtype)
+            for v in versions("matmul"):
+                if (v == "matvec") == (n == 1):
+                    yield lambda a=a, b=b, c=bias, v=v: ops.matmul(a, b, c, version=v)
+                    yield lambda a=a, b=b, v=v: ops.matmul(a.T.copy().T, b.T.copy().T, version=v)
+    yield from convolutions(ops, versions, image, f(6, 4, 3, 3), f(6), f(2, 6, 10, 10))
+    yield from poolings(ops, versions, image)
+    yield from normalisations(ops, versions, f)
+    yield from (lambda k=k: getattr(ops, k)((1237,), 1, 2, like=x2) for k in ("uniform", "normal"))
+    yield lambda: ops.philox_uint32(1237, 1, 2, like=x2)
+    yield lambda: ops.dropout(f(1237), 0.5, 1, 2)
+    yield lambda: ops.embedding(f(3, 43), index)
+    yield lambda: ops.gather(f(3, 7), 0, index)
+    for v in versions("scatter_add"):
+        yield lambda v=v: ops.embedding_backward(f(203, 43), index.ravel(), 3, version=v)
+        yield lambda v=v: ops.scatter_add(f(3, 7), 0, index, f(29, 7), version=v)
+    yield lambda: ops.sgd_(f(1237), f(1237), f(1237), 0.1, momentum=0.9)
+    slots = [f(1237) for _ in range(4)]
+    yield lambda: ops.adam_(*slots, None, 0.1, 0.9, 0.999, 1e-8, 0.1, 1, decoupled=True)
+
+
+def convolutions(ops, versions, image, weight, bias, gradient) -> Iterator[Callable]:
+    how = ((1, 1), (0, 0), (1, 1), 1)  # stride, padding, dilation, groups
+    for v in versions("conv2d"):
+        yield lambda v=v: ops.conv2d(image, weight, bias, *how, version=v)
+    for v in versions("conv2d_backward_data"):
+        yield lambda v=v: ops.conv2d_backward_data(gradient, weight, image.shape, *how, version=v)
+    for v in versions("conv2d_backward_weight"):
+        yield lambda v=v: ops.conv2d_backward_weight(gradient, image, weight.shape, *how, version=v)
+
+
+def poolings(ops, versions, image) -> Iterator[Callable]:
+    for size, stride in ((2, 2), (3, 2), (2, 3)):  # tiling windows, overlapping ones, gaps
+        window = ((size, size), (stride, stride))
+        n = (12 - size) // stride + 1
+        gradient, index = image[..., :n, :n].copy(), np.zeros((2, 4, n, n), np.int64)
+        yield lambda w=window: ops.max_pool2d(image, *w)
+        yield lambda w=window, g=gradient, i=index: ops.max_pool2d_backward(g, i, image.shape, *w)
+        yield lambda g=gradient, i=index: ops.max_pool2d_backward(g, i, image.shape)
+        yield lambda w=window: ops.avg_pool2d(image, *w)
+        yield lambda w=window, g=gradient: ops.avg_pool2d_backward(g, image.shape, *w)
+
+
+def normalisations(ops, versions, f) -> Iterator[Callable]:
+    for name in ("softmax", "log_softmax"):
+        for v in versions(name):
+            x = f(3, 29, 43) if v == "strided" else f(29, 203)
+            axis = 1 if v == "strided" else -1
+            yield lambda n=name, v=v, x=x, a=axis: getattr(ops, n)(x, a, version=v)
+        for v in versions(f"{name}_backward"):
+            x = f(3, 29, 43) if v == "strided" else f(29, 203)
+            axis = 1 if v == "strided" else -1
+            yield lambda n=name, v=v, x=x, a=axis: getattr(ops, f"{n}_backward")(x, x, a, version=v)
+    logits, target = f(29, 43), np.zeros(29, np.int64)
+    yield lambda: ops.cross_entropy(logits, target)
+    yield lambda: ops.cross_entropy_backward(f(29), logits, f(29), target)
+    for x in (f(5, 4, 12, 12), f(37, 19)):
+        per = [f(x.shape[1]) for _ in range(4)]
+        yield lambda x=x, p=per: ops.batch_norm(x, p[0], p[1], 1e-5)
+        yield lambda x=x, p=per: ops.batch_norm_apply(x, *p)
+        yield lambda x=x, p=per: ops.batch_norm_backward(x, x, p[0], p[1], p[2])
+
+
+@contextmanager
+def noting() -> Iterator[dict[Row, list[Any]]]:
+    """While open, launchers choose as for arrays on a GPU, and what they would launch is noted."""
+    from kernels.launchers import common
+
+    rows: dict[Row, list[Any]] = {}
+
+    def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
+        def launch(*args) -> None:
+            raw = kernel.instance(*args)
+            noted = rows.setdefault((family.split(".")[0], version), [])
+            if raw not in noted:
+                noted.append(raw)
+
+        return launch
+
+    instead = {"launcher": launcher, "on_gpu": lambda a: True, "namespace": lambda a: np}
+    modules = [m for name, m in sys.modules.items() if name.startswith("kernels.launchers")]
+    before = [(m, name, vars(m)[name]) for m in modules for name in instead if name in vars(m)]
+    assert (common, "launcher", common.launcher) in before
+    try:
+        for module, name, _ in before:
+            setattr(module, name, instead[name])
+        yield rows
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A kernel of a row of the catalog, compiled for one target ("80" for sm_80)."""
+
+    family: str
+    version: str
+    kernel: str
+    target: str
+    facts: nvrtc.Facts
+
+
+def measure(target: str) -> list[Line]:
+    """Compile the kernels of the catalog for "sm_" + target: all for MAIN_TARGET, for the others
+    one instance of each template. Raises CompileError."""
+    ops = dispatch.dialect("cupy")
+    with noting() as rows:
+        for call in examples(ops):
+            call()
+    jobs: dict[str, list[str]] = {}
+    templates = set()
+    for code, name in {(raw.code, raw.name): raw for noted in rows.values() for raw in noted}:
+        template = (code, name.partition("<")[0])
+        if target in nvrtc.targets(code) and (target == MAIN_TARGET or template not in templates):
+            templates.add(template)
+            jobs.setdefault(code, []).append(name)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = pool.map(lambda code: nvrtc.build(code, jobs[code], target), jobs)
+        facts = dict(zip(jobs, built))
+    return [
+        Line(*row, raw.name, target, facts[raw.code][raw.name])
+        for row, noted in rows.items()
+        for raw in noted
+        if raw.name in facts.get(raw.code, ())
+    ]
+
+
+def table(target: str = MAIN_TARGET) -> list[Line] | None:
+    """`measure` from the cache, or made now in a process of its own, which takes half a minute;
+    None where NVRTC is not installed. Raises CompileError."""
+    if not dispatch.installed("cupy") or not nvrtc.available():
+        return None
+    path = _file(target)
+    if not path.exists():
+        command = [sys.executable, "-m", "kernels.lab.resources", target, str(path)]
+        folders = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if done.returncode:
+            raise CompileError(done.stderr.strip())
+    rows = json.loads(path.read_text())
+    return [Line(*row[:4], nvrtc.Facts(**row[4])) for row in rows]
+
+
+def will_compile(target: str = MAIN_TARGET) -> bool:
+    """Whether `table` would take its half minute."""
+    return dispatch.installed("cupy") and nvrtc.available() and not _file(target).exists()
+
+
+def most(lines: list[Line]) -> dict[Row, nvrtc.Facts]:
+    """By row of the catalog, the most that any of its kernels takes."""
+    rows: dict[Row, list[nvrtc.Facts]] = {}
+    for line in lines:
+        rows.setdefault((line.family, line.version), []).append(line.facts)
+    return {
+        row: nvrtc.Facts(
+            *(max(getattr(f, field.name) for f in facts) for field in fields(facts[0]))
+        )
+        for row, facts in rows.items()
+    }
+
+
+def _file(target: str) -> Path:
+    """Named by a digest of all that decides what is compiled, and of the compiler."""
+    from cuda.bindings import nvrtc as bindings
+
+    digest = hashlib.sha256(str(bindings.nvrtcVersion()).encode())
+    root = Path(__file__).parents[1]
+    files = [*root.glob("*.py"), root / "lab/nvrtc.py", root / "lab/resources.py"]
+    for folder in ("cuda_c", "launchers"):
+        files += [path for path in (root / folder).iterdir() if path.is_file()]
+    for path in sorted(files):
+        digest.update(path.read_bytes())
+    return cache_folder() / f"resources-sm{target}-{digest.hexdigest()[:24]}.json"
+
+
+if __name__ == "__main__":
+    measured = [[*astuple(line)[:4], asdict(line.facts)] for line in measure(sys.argv[1])]
+    temporary = Path(f"{sys.argv[2]}.{os.getpid()}")
+    temporary.write_text(json.dumps(measured))
+    temporary.replace(sys.argv[2])
