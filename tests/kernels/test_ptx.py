@@ -9,12 +9,11 @@ call launches fails.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 import kernels
+from kernels import lab
 from kernels import numba_cuda as nc
 from kernels.launchers.embedding import VERSIONS as SCATTERS
 from kernels.launchers.pointwise import Form, Operand
@@ -137,31 +136,12 @@ def lines():
 
 def problems(kernel, cc: tuple[int, int]) -> list[str]:
     """What a float32 kernel must not have, in its PTX and after ptxas."""
-    ptx = kernel.ptx(kernel.signature, cc=cc)
-    found = [word for word in (".f64", ".local") if word in ptx]
-    if kernel.__name__ in WITH_DOUBLES:
-        found.clear()
-    # before capability 9.0 ptxas gathers a warp for a shuffle in a subroutine off the usual path,
-    # and saves the registers around that call on the stack: not a spill of the kernel's own
-    return found if "shfl.sync" in ptx and cc < (9, 0) else found + spills(ptx, cc)
-
-
-def spills(ptx: str, cc: tuple[int, int]) -> list[str]:
-    """ptxas' report of spilled registers."""
-    from cuda.bindings import nvjitlink
-
-    options, code = [f"-arch=sm_{cc[0]}{cc[1]}", "-verbose"], ptx.encode()
-    handle = nvjitlink.create(len(options), options)
-    nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), "kernel")
-    nvjitlink.complete(handle)
-    log = bytearray(nvjitlink.get_info_log_size(handle))
-    nvjitlink.get_info_log(handle, log)
-    report = log.decode()
-    nvjitlink.destroy(handle)
-    assert "spill stores" in report, report
-    return [
-        f"{n} spilled bytes" for n in re.findall(r"(\d+) bytes spill stores", report) if n != "0"
-    ]
+    made = lab.compiled(kernel, cc=cc)
+    found = [f"{made.spill_stores} spilled bytes"] if made.spill_stores else []
+    if kernel.__name__ not in WITH_DOUBLES:
+        found += [word for word in (".f64", ".local") if word in made.ptx]
+        found += [f"{made.stack} bytes of stack"] if made.stack else []
+    return found
 
 
 def failures(kernels, cc: tuple[int, int]) -> dict[str, list[str]]:
