@@ -13,9 +13,9 @@ void pass_barrier(Runner* w, unsigned waiting) {
     barrier.arrived = 0;
     barrier.count = 0;
     w->vain = 0;
-    Fiber** empty = w->ready.fibers;
-    w->ready = {barrier.fibers, 0, waiting};
-    barrier.fibers = empty;
+    Place* empty = w->ready.places;
+    w->ready = {barrier.places, 0, waiting};
+    barrier.places = empty;
 }
 
 // Arrives, and waits unless it is the last.
@@ -26,8 +26,8 @@ inline void arrive(Fiber* fiber, int line) {
     else if (__builtin_expect(barrier.line != line, 0)) divergent_barrier(fiber, line);
     unsigned before = barrier.arrived++;
     if (before + 1 == w->live) return pass_barrier(w, before);
-    barrier.fibers[before] = fiber;
-    wait(fiber, AT_BARRIER, line);
+    barrier.places[before].fiber = fiber;
+    run_others(fiber, &barrier.places[before].sp);
 }
 
 }  // namespace

@@ -41,6 +41,13 @@ void blocks_ended(Runner* w, uint64_t waiting, uint64_t blocks) {
         (unsigned long long)blocks, w->grid_line);
 }
 
+// Runs a block that has begun, to its end or to the grid's barrier.
+void run_first(Runner* w) {
+    if (Fiber* fiber = take_fiber(w)) return mgh_switch(&w->main_sp, fiber->sp);
+    w->report->status = FAILED;
+    say(w->report, "no memory for the stacks of threads");
+}
+
 // Runs the blocks, whose runners are ready, to their ends.
 void run_together(Runner** runners, uint64_t blocks, bool reversed) {
     Report* report = runners[0]->report;
@@ -51,17 +58,13 @@ void run_together(Runner** runners, uint64_t blocks, bool reversed) {
             Runner* w = current = runners[reversed ? blocks - 1 - i : i];
             if (!w->live) continue;
             w->running = true;
-            Fiber* fiber = first ? take_fiber(w) : nullptr;
-            if (!first) {
+            if (first) {
+                run_first(w);
+            } else {
                 take_back(w);
                 pass_grid_barrier(w);
-                fiber = pop(w->ready);
+                mgh_switch(&w->main_sp, pop(w->ready)->sp);
             }
-            if (!fiber) {
-                report->status = FAILED;
-                return say(report, "no memory for the stacks of threads");
-            }
-            mgh_switch(&w->main_sp, fiber->sp);
             w->running = false;
             if (report->status != FINE) return;
             if (!w->live) continue;

@@ -30,11 +30,12 @@ extern "C" void mgh_yield(bool fruitless) {
         give_up(w);
     }
     if (w->ready.first != w->ready.last || w->started < w->threads) {
-        append(w->ready, fiber);
+        Place& mine = append(w->ready, fiber);
         // Not run_others(): a new thread is started before this one gets its turn again.
-        Fiber* next = w->started < w->threads ? take_fiber(w) : nullptr;
-        if (!next) next = pop(w->ready);
-        if (next != fiber) mgh_switch(&fiber->sp, next->sp);
+        Fiber* fresh = w->started < w->threads ? take_fiber(w) : nullptr;
+        Place* next = fresh ? nullptr : pop(w->ready);
+        if (fresh) mgh_switch(&mine.sp, fresh->sp);
+        else if (next->fiber != fiber) mgh_switch(&mine.sp, next->sp);
     } else {
         sched_yield();  // what it waits for may be the affair of another block
     }
@@ -61,9 +62,9 @@ Runner* new_runner() {
     if (memory == MAP_FAILED || dynamic == MAP_FAILED) return nullptr;
     Runner* w = (Runner*)memory;
     w->page = page;
-    w->ready.fibers = w->queues[0];
-    w->active.fibers = w->queues[1];
-    w->barrier.fibers = w->queues[2];
+    w->ready.places = w->queues[0];
+    w->active.places = w->queues[1];
+    w->barrier.places = w->queues[2];
     w->dynamic_end = (unsigned char*)dynamic + room;
     mprotect(w->dynamic_end, page, PROT_NONE);
     give_signal_stack();
@@ -106,16 +107,6 @@ void begin(Runner* w) {
     }
     forget_copies(w);
     if (w->dynamic_shared) memset(w->dynamic, 0xff, w->dynamic_bytes);
-}
-
-void run_block(Runner* w) {
-    begin(w);
-    Fiber* fiber = take_fiber(w);
-    if (!fiber) {
-        w->report->status = FAILED;
-        return say(w->report, "no memory for the stacks of threads");
-    }
-    mgh_switch(&w->main_sp, fiber->sp);
 }
 
 // After an error the stacks are in the middle of things.
@@ -209,7 +200,8 @@ extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t 
         w->running = true;
         for (uint64_t i = first; i < last && report->status == FINE; ++i) {
             set_block(w, launch->reversed ? blocks - 1 - i : i);
-            run_block(w);
+            begin(w);
+            run_first(w);
         }
     }
     for (uint64_t i = 0; i < count; ++i) {

@@ -44,7 +44,7 @@ struct Pending {  // the copies of a thread, in order
 };
 
 struct Runner : Worker {  // a Worker with what only the runtime uses
-    Fiber* queues[3][MAX_THREADS];
+    Place queues[3][MAX_THREADS];
     Fiber* fibers[MAX_THREADS + 1];
     Fiber* free[MAX_THREADS + 1];
     unsigned fiber_count, free_count;
@@ -82,19 +82,20 @@ __attribute__((tls_model("initial-exec")))
 #endif
 thread_local Runner* current;
 
-void append(Queue& queue, Fiber* fiber) {
-    queue.fibers[queue.last++ % MAX_THREADS] = fiber;
+Place& append(Queue& queue, Fiber* fiber) {
+    Place& place = queue.places[queue.last++ % MAX_THREADS];
+    place = {fiber, fiber->sp};
+    return place;
 }
 
-// Asks for the state and the stack of one of the next, which the cache may not hold any more.
-Fiber* pop(Queue& queue) {
+// Asks for the stack of one of the next, which the cache may not hold any more.
+Place* pop(Queue& queue) {
     if (queue.first == queue.last) return nullptr;
-    unsigned place = queue.first++;
-    const char* later = (const char*)queue.fibers[(place + 2) % MAX_THREADS];
+    unsigned number = queue.first++;
+    const char* later = (const char*)queue.places[(number + 2) % MAX_THREADS].sp;
     __builtin_prefetch(later);
-    __builtin_prefetch(later - 64);
-    __builtin_prefetch(later - 128);
-    return queue.fibers[place % MAX_THREADS];
+    __builtin_prefetch(later + 64);
+    return &queue.places[number % MAX_THREADS];
 }
 
 void make_ready(Runner* w, Fiber* fiber) {
@@ -145,29 +146,34 @@ Fiber* take_fiber(Runner* w) {
 
 void idle(Runner* w);  // waits.h
 
-// The next fiber to run instead of `fiber`, which waits: a ready one, or one for a new thread.
-void run_others(Fiber* fiber) {
+// Runs the next fiber instead of `fiber`, which waits and leaves its stack pointer at `sp`: a ready
+// one, or one for a new thread.
+void run_others(Fiber* fiber, void** sp) {
     Runner* w = current;
-    Fiber* next = pop(w->ready);
-    if (__builtin_expect(!next, 0)) {
-        if (w->started == w->threads) {
-            idle(w);
-            next = pop(w->ready);
-            if (next == fiber) return;
-            if (!next) return mgh_switch(&fiber->sp, w->main_sp);  // to the grid's other blocks
-        } else if (!(next = take_fiber(w))) {
-            w->report->status = FAILED;
-            say(w->report, "no memory for the stacks of %u threads", w->threads);
-            give_up(w);
-        }
+    Place* next = pop(w->ready);
+    if (__builtin_expect(next != nullptr, 1)) return mgh_switch(sp, next->sp);
+    if (w->started < w->threads) {
+        Fiber* fresh = take_fiber(w);
+        if (fresh) return mgh_switch(sp, fresh->sp);
+        w->report->status = FAILED;
+        say(w->report, "no memory for the stacks of %u threads", w->threads);
+        give_up(w);
     }
-    mgh_switch(&fiber->sp, next->sp);
+    idle(w);
+    next = pop(w->ready);
+    if (!next) return mgh_switch(sp, w->main_sp);  // to the grid's other blocks
+    if (next->fiber == fiber) return;
+    for (unsigned i = w->ready.first; i != w->ready.last; ++i) {  // it may have got its own turn
+        Place& place = w->ready.places[i % MAX_THREADS];
+        if (place.fiber == fiber) sp = &place.sp;
+    }
+    mgh_switch(sp, next->sp);
 }
 
 void wait(Fiber* fiber, int op, int line) {
     fiber->op = op;
     fiber->line = line;
-    run_others(fiber);
+    run_others(fiber, &fiber->sp);
 }
 
 // Where a fiber begins, and where it goes on when it is taken for another block's threads.
@@ -178,7 +184,7 @@ void fiber_main() {
         w->run_threads(w->arguments);
         fiber->busy = false;
         w->free[w->free_count++] = fiber;
-        Fiber* next = pop(w->ready);
+        Place* next = pop(w->ready);
         if (!next && w->live) {
             idle(w);
             next = pop(w->ready);

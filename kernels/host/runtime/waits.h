@@ -25,6 +25,10 @@ const char* name_of(const Fiber* fiber, int op) {
 [[noreturn]] void deadlock(Runner* w) {
     Report* report = w->report;
     report->status = FAILED;
+    for (unsigned i = 0; i < w->barrier.arrived; ++i) {
+        w->barrier.places[i].fiber->op = AT_BARRIER;
+        w->barrier.places[i].fiber->line = w->barrier.line;
+    }
     say(report, "deadlock in block (%u, %u, %u): ", w->block.x, w->block.y, w->block.z);
     unsigned places = 0;
     for (unsigned i = 0; i < w->fiber_count; ++i) {
@@ -72,13 +76,13 @@ void idle(Runner* w) {
     int line[MAX_THREADS / LANES] = {};
     unsigned mask[MAX_THREADS / LANES] = {};
     for (unsigned i = active.first; i != active.last; ++i) {
-        Fiber* f = active.fibers[i % MAX_THREADS];
+        Fiber* f = active.places[i % MAX_THREADS].fiber;
         unsigned warp = f->linear / LANES;
         if (!mask[warp]) line[warp] = f->line;
         if (line[warp] == f->line) mask[warp] |= 1u << f->linear % LANES;
     }
     for (unsigned count = active.last - active.first; count; --count) {
-        Fiber* f = pop(active);
+        Fiber* f = pop(active)->fiber;
         unsigned warp = f->linear / LANES;
         if (mask[warp] >> f->linear % LANES & 1) {
             f->value = mask[warp];

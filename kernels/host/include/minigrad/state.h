@@ -22,7 +22,7 @@ struct Fiber {
     uint3 thread;     // threadIdx
     unsigned linear;  // its number in the block
     Worker* worker;
-    void* sp;         // where it left off
+    void* sp;         // where it left off, unless its place in a queue says so
     uint64_t value;   // what it brings to a warp operation, and then the result
     int argument;     // the lane to read from, for a shuffle
     unsigned mask;
@@ -37,8 +37,13 @@ struct Start {  // the CUDA threads of a block, in the order in which they start
     unsigned linear;
 };
 
-struct Queue {  // of fibers: a ring, since at most MAX_THREADS wait
-    Fiber** fibers;
+struct Place {  // a fiber that waits, and where it left off: its state need not be looked at
+    Fiber* fiber;
+    void* sp;
+};
+
+struct Queue {  // a ring, since at most MAX_THREADS wait
+    Place* places;
     unsigned first, last;  // count up; their remainders are places
 };
 
@@ -63,7 +68,7 @@ struct Barrier {
     int line;
     int count;           // of the predicates that were true, so far
     int result, passed;  // that count, and the threads, at the barrier passed last
-    Fiber** fibers;      // those that wait
+    Place* places;       // those that wait
 };
 
 struct Worker {
