@@ -16,12 +16,11 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernels.lab import nvrtc
 from kernels.lab.occupancy import Occupancy, capability, occupancy
 from kernels.simt.errors import CompileError
 
 RESERVED_SHARED = 1024  # bytes that a cubin for 9.0 and later counts on top of the kernel's own
-CUDA_C = "kernel.cu"  # the file name that a CUDA C source gets
-_NEEDS = "needs NVIDIA's compilers, not a GPU: pip install 'minigrad[cuda13]'"
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int]) -> tuple:
         from numba.core.errors import NumbaError
         from numba.cuda.cudadrv.error import CCSupportError, NvvmError
     except ImportError as error:
-        raise CompileError(f"compiled: {_NEEDS}") from error
+        raise CompileError(f"compiled: {nvrtc.NEEDS}") from error
     options = getattr(kernel, "targetoptions", {})
     function = kernel.py_func if options else rebind._Rebinder().function(kernel.py_func)
     fast = bool(getattr(kernel, "fastmath", options.get("fastmath", False)))
@@ -184,46 +183,10 @@ def _signature(kernel: Any, arguments: tuple) -> Any:
 
 def _from_cuda_c(kernel: Any, cc: tuple[int, int]) -> tuple[str, str, tuple]:
     """(the name in the PTX, PTX, source) of a kernel in CUDA C, by NVRTC."""
-    try:
-        from cuda.bindings import nvrtc
-    except ImportError as error:
-        raise CompileError(f"compiled: {_NEEDS}") from error
-
-    def call(function: Any, *arguments: Any) -> Any:
-        status, *results = function(*arguments)
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(f"{kernel.name}: NVRTC: {_nvrtc_log(nvrtc, program) or status}")
-        return results[0] if results else None
-
-    program = None
-    program = call(nvrtc.nvrtcCreateProgram, kernel.code.encode(), CUDA_C.encode(), 0, [], [])
-    call(nvrtc.nvrtcAddNameExpression, program, kernel.name.encode())
-    options = [f"--gpu-architecture=compute_{cc[0]}{cc[1]}", "-lineinfo", *_include_folders()]
-    if not any("std=" in option for option in kernel.options):
-        options.append("-std=c++17")
-    encoded = [option.encode() for option in (*options, *kernel.options)]
-    call(nvrtc.nvrtcCompileProgram, program, len(encoded), encoded)
-    name = call(nvrtc.nvrtcGetLoweredName, program, kernel.name.encode()).decode()
-    buffer = b" " * call(nvrtc.nvrtcGetPTXSize, program)
-    call(nvrtc.nvrtcGetPTX, program, buffer)
-    nvrtc.nvrtcDestroyProgram(program)
-    return name, buffer.rstrip(b"\0").decode(), (CUDA_C, 1, kernel.code)
-
-
-def _nvrtc_log(nvrtc: Any, program: Any) -> str:
-    if program is None:
-        return ""
-    buffer = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
-    nvrtc.nvrtcGetProgramLog(program, buffer)
-    return buffer.rstrip(b"\0").decode().strip()
-
-
-def _include_folders() -> list[str]:
-    """Where the headers of the CUDA wheels are, as options."""
-    from cuda.pathfinder import find_nvidia_header_directory
-
-    found = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
-    return [f"--include-path={folder}" for folder in found if folder]
+    architecture = f"compute_{cc[0]}{cc[1]}"
+    options = ("-lineinfo", *kernel.options)
+    (name,), _, ptx = nvrtc.translate(kernel.code, [kernel.name], architecture, options)
+    return name, ptx, (nvrtc.FILE, 1, kernel.code)
 
 
 def _assembled(ptx: str, cc: tuple[int, int], most: int | None) -> tuple[bytes, str]:

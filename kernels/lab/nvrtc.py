@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.lab.compiler import _NEEDS, _include_folders, _nvrtc_log
 from kernels.simt.errors import CompileError
 
+NEEDS = "needs NVIDIA's compilers, not a GPU: pip install 'minigrad[cuda13]'"
+FILE = "kernel.cu"  # the file name that a source gets
 TARGETS = ("75", "80", "90")  # and "90a" for sources that name sm_90a
 _WIDE = re.compile(r"\bld\.(?:global|shared)[\w.:]*?\.(?:v4\.\w32|v2\.\w64)")
 
@@ -57,7 +58,8 @@ def build(
     `names` may be instances of templates. Raises CompileError with NVRTC's messages.
     """
     names = list(dict.fromkeys(names))
-    entries, log, ptx = _compile(code, names, target, options)
+    options = ("--ptxas-options=-v", *options)
+    entries, log, ptx = translate(code, names, f"sm_{target}", options)
     bodies = dict(re.findall(r"\.entry\s+([$\w]+)(.*?)(?=\.entry\s|\Z)", ptx, re.DOTALL))
     return {
         name: _facts(log, entry, len(_WIDE.findall(bodies[entry])))
@@ -65,37 +67,52 @@ def build(
     }
 
 
-def _compile(
-    code: str, names: list[str], target: str, options: tuple[str, ...]
+def translate(
+    code: str, names: list[str], architecture: str, options: tuple[str, ...] = ()
 ) -> tuple[list[str], str, str]:
-    """(the names in the PTX, the log, the PTX)."""
+    """Compile for "sm_80" or "compute_80": (the kernels' names in the PTX, the log, the PTX)."""
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
-        raise CompileError(f"NVRTC: {_NEEDS}") from error
+        raise CompileError(f"NVRTC: {NEEDS}") from error
     program = None
 
     def call(function: Any, *arguments: Any) -> Any:
         status, *results = function(*arguments)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            log = _nvrtc_log(nvrtc, program) or status
-            raise CompileError(f"NVRTC for sm_{target}, {', '.join(names)}: {log}")
+            text = log() or status
+            raise CompileError(f"NVRTC for {architecture}, {', '.join(names)}: {text}")
         return results[0] if results else None
 
-    program = call(nvrtc.nvrtcCreateProgram, code.encode(), b"kernel.cu", 0, [], [])
+    def log() -> str:
+        if program is None:
+            return ""
+        text = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+        nvrtc.nvrtcGetProgramLog(program, text)
+        return text.rstrip(b"\0").decode().strip()
+
+    program = call(nvrtc.nvrtcCreateProgram, code.encode(), FILE.encode(), 0, [], [])
     try:
         for name in names:
             call(nvrtc.nvrtcAddNameExpression, program, name.encode())
         standard = () if any("std=" in option for option in options) else ("-std=c++17",)
-        given = [f"--gpu-architecture=sm_{target}", "--ptxas-options=-v", *standard, *options]
-        encoded = [option.encode() for option in (*given, *_include_folders())]
+        given = [f"--gpu-architecture={architecture}", *standard, *options, *_include_folders()]
+        encoded = [option.encode() for option in given]
         call(nvrtc.nvrtcCompileProgram, program, len(encoded), encoded)
         entries = [call(nvrtc.nvrtcGetLoweredName, program, n.encode()).decode() for n in names]
         text = b" " * call(nvrtc.nvrtcGetPTXSize, program)
         call(nvrtc.nvrtcGetPTX, program, text)
-        return entries, _nvrtc_log(nvrtc, program), text.decode()
+        return entries, log(), text.rstrip(b"\0").decode()
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _include_folders() -> list[str]:
+    """Where the headers of the CUDA wheels are, as options."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    found = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
+    return [f"--include-path={folder}" for folder in found if folder]
 
 
 def _facts(log: str, entry: str, wide_loads: int) -> Facts:
