@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -330,28 +331,27 @@ class _Run:
     def _found(self) -> tuple[list[Finding], list[Finding], list[Finding]]:
         """(races, errors, warnings) of the recorder's table."""
         races: dict[tuple, Finding] = {}
-        errors, warnings = list(self.errors), []
+        errors, warnings, unwritten = list(self.errors), [], []
         rows = self.state.findings[: int(self.state.head[rec.FOUND])].tolist()
-        racing = {
-            site
-            for row in rows
-            if row[rec.WHAT] == rec.READ_WRITE
-            for site in (row[rec.SITE_A], row[rec.SITE_B])
-        }
+        rows.sort(key=lambda row: -(row[rec.WHAT] & rec.ACROSS))  # these need more than a barrier
+        racing: set[int] = set()
         for row in rows:
             what, site = row[rec.WHAT], self.sites[row[rec.SITE_B]]
-            if what in (rec.READ_WRITE, rec.WRITE_WRITE):
+            if what & ~rec.ACROSS in (rec.READ_WRITE, rec.WRITE_WRITE):
                 race = self._race(row)
+                racing |= {row[rec.SITE_A], row[rec.SITE_B]}
                 key = (race.array, race.space, frozenset(race.lines))
-                known = races.get(key)
-                count = row[rec.COUNT] + (known.count if known else 0)
-                races[key] = Finding(**{**vars(known or race), "count": count})
+                known = races.setdefault(key, race)
+                if known is not race:
+                    races[key] = replace(known, count=known.count + race.count)
             elif what == rec.UNWRITTEN:
-                if row[rec.SITE_B] not in racing:  # else the race says it better
-                    errors.append(self._unwritten(row, site))
+                unwritten.append(row)
             else:
                 finding = self._outside(row, site)
                 (warnings if what == rec.WRAPPED else errors).append(finding)
+        for row in unwritten:
+            if row[rec.SITE_B] not in racing:  # else the race says it better
+                errors.append(self._unwritten(row, self.sites[row[rec.SITE_B]]))
         if self.returned is not None:
             site, waits, left = self.returned
             place = self.sites[site].place
