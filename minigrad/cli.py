@@ -8,9 +8,16 @@ import sys
 from collections.abc import Sequence
 
 import minigrad
-from minigrad.commands import CommandError, bench, catalog, doctor, gpus, train
+from minigrad.commands import CommandError, bench, catalog, doctor, gpus, lab, train
 
-COMMANDS = {"train": train, "doctor": doctor, "catalog": catalog, "bench": bench, "gpus": gpus}
+COMMANDS = {
+    "train": train,
+    "doctor": doctor,
+    "catalog": catalog,
+    "lab": lab,
+    "bench": bench,
+    "gpus": gpus,
+}
 
 
 class _Parser(argparse.ArgumentParser):

@@ -131,7 +131,7 @@ def totals(report: Report) -> list[str]:
     return out + [f"note            {note}" for note in report.notes]
 
 
-def listing(report: Report) -> str:
+def listing(report: Report, legend: bool = True) -> str:
     """The whole report as text."""
     table = rows(report)
     widths = [max(len(row.cells[i]) for row in table) for i in range(len(HEADINGS))]
@@ -150,8 +150,10 @@ def listing(report: Report) -> str:
     ruler = "─" * (len(line(HEADINGS, frozenset(), " ")) + 1)
     out = [heading(report), ruler, line(HEADINGS, frozenset(), " "), ruler]
     out += [line(row.cells, row.poor, "x" if row.wrong else " ") for row in table]
-    out += [ruler, *totals(report), *textwrap.wrap(LEGEND, max(len(ruler), 60)), ""]
-    return "\n".join([*out, *conclusions(report)])
+    out += [ruler, *totals(report)]
+    if legend:
+        out += textwrap.wrap(LEGEND, max(len(ruler), 60))
+    return "\n".join([*out, "", *conclusions(report)])
 
 
 def conclusions(report: Report) -> list[str]:

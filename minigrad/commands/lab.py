@@ -1,0 +1,236 @@
+"""Run kernels under the lab's recorder and explain them line by line: sectors of global memory,
+bank conflicts, divergence, races and errors. TARGET is a family of the catalog (`matmul`), whose
+versions are profiled on a small problem, or a kernel of yours: `path/to/file.py::kernel`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from minigrad.commands import CommandError
+
+HELP = "explain kernels line by line: memory, bank conflicts, divergence, races"
+_EXAMPLE = "example"
+_ARRAY = re.compile(r"(?:(zeros|arange|random):)?([a-z]+[0-9]*)\[([0-9, ]*)\]")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", nargs="?", help="a family, or file.py::kernel")
+    parser.add_argument("--version", metavar="V", help="only this version of a family")
+    own = parser.add_argument_group(
+        "a kernel of your own",
+        f"Its file may have a function `{_EXAMPLE}()` (or `{_EXAMPLE}_KERNEL()`) that returns"
+        " (grid, block, args), or (grid, block, args, shared bytes). Else say it here.",
+    )
+    own.add_argument("--grid", help="blocks: 64, or 8,8")
+    own.add_argument("--block", help="threads of a block: 256, or 16,16")
+    own.add_argument(
+        "--args",
+        nargs="+",
+        metavar="ARG",
+        help="arguments: numbers (100, 0.5) and arrays (float32[64,64] of random numbers,"
+        " zeros:float32[64], arange:int64[64])",
+    )
+    own.add_argument("--shared", type=int, default=None, help="bytes of dynamic shared memory")
+    parser.add_argument("--blocks", type=int, help="run only so many blocks of the grid")
+    parser.add_argument("--png", metavar="PATH", help="also save the report as a picture")
+    parser.add_argument("--json", metavar="PATH", help="also save the report as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.target is None:
+        _list()
+    elif "::" in args.target or args.target.endswith(".py"):
+        return _own_kernel(args)
+    else:
+        _ladder(args)
+    return 0
+
+
+def _list() -> None:
+    from kernels.lab import ladders
+
+    print("minigrad lab FAMILY, or minigrad lab FILE.py::KERNEL. The families and their versions:")
+    for family, versions in ladders.families().items():
+        print(f"  {family:<22} {', '.join(version for version, _ in versions)}")
+
+
+# A family of the catalog
+
+
+def _ladder(args: argparse.Namespace) -> None:
+    from kernels.lab import ladders
+    from kernels.lab.listing import LEGEND, listing
+
+    if args.grid or args.block or args.args or args.shared is not None:
+        raise CommandError("--grid, --block, --args and --shared are for file.py::kernel")
+    known = ladders.families()
+    if args.target not in known:
+        raise CommandError(
+            f"no kernel family {args.target!r}; there are {', '.join(known)};"
+            " a kernel of your own is named file.py::kernel"
+        )
+    versions = [version for version, _ in known[args.target]]
+    if args.version not in (None, *versions):
+        raise CommandError(
+            f"{args.target} has no version {args.version!r}; it has {', '.join(versions)}"
+        )
+    rungs, reports = [], []
+    for rung in ladders.climb(args.target, args.version):
+        rungs.append(rung)
+        reports += [launch.report for launch in rung.launches]
+        print(f"── {rung.version}: {rung.idea}\n   {rung.problem.text}\n")
+        for launch in rung.launches:
+            print(listing(launch.report, legend=False) + "\n")
+    print(f"── {args.target}\n\n{ladders.summary(rungs)}\n\n{textwrap.fill(LEGEND, 100)}")
+    _save(args, reports)
+
+
+# A kernel in a file
+
+
+def _own_kernel(args: argparse.Namespace) -> int:
+    from kernels.lab.profiler import profile
+    from kernels.simt.errors import SimtError
+
+    if args.version is not None:
+        raise CommandError("--version is for a family of the catalog")
+    path, _, name = args.target.partition("::")
+    module = _load(Path(path))
+    name, kernel = _kernel(module, path, name)
+    grid, block, given, shared = _launch(args, module, path, name, kernel)
+    try:
+        report = profile(kernel, grid, block, *given, shared=shared, blocks=args.blocks)
+    except (SimtError, TypeError, ValueError) as error:
+        raise CommandError(f"{path}::{name}: {error}") from None
+    print(report)
+    _save(args, [report])
+    return 1 if report.races or report.errors else 0
+
+
+def _load(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise CommandError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise CommandError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # as `import` does: what it defines can be found again
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise CommandError(
+            f"{path} raises {type(error).__name__} when it is imported: {error}"
+        ) from None
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _kernel(module: ModuleType, path: str, name: str) -> tuple[str, Any]:
+    """The kernel `name`, or the only one that there is."""
+    kernels = {
+        key: value
+        for key, value in vars(module).items()
+        if hasattr(value, "py_func") and not getattr(value, "device", False)
+    }
+    there = f"its kernels are {', '.join(kernels)}" if kernels else "it has none (@cuda.jit)"
+    if not name and len(kernels) == 1:
+        return next(iter(kernels.items()))
+    if not name:
+        raise CommandError(f"which kernel of {path}? say {path}::NAME; {there}")
+    if name not in kernels:
+        raise CommandError(f"{path} has no kernel {name!r}; {there}")
+    return name, kernels[name]
+
+
+def _launch(args: argparse.Namespace, module: ModuleType, path: str, name: str, kernel: Any):
+    """(grid, block, arguments, shared bytes), from the command line or from the file."""
+    if args.args is not None or args.grid or args.block:
+        if args.args is None or not args.grid or not args.block:
+            raise CommandError("--grid, --block and --args go together")
+        given = [_argument(text) for text in args.args]
+        return (
+            _numbers("--grid", args.grid),
+            _numbers("--block", args.block),
+            given,
+            args.shared or 0,
+        )
+    for example in (f"{_EXAMPLE}_{name}", _EXAMPLE):
+        if callable(getattr(module, example, None)):
+            made = getattr(module, example)()
+            if not isinstance(made, tuple) or len(made) not in (3, 4):
+                raise CommandError(
+                    f"{path}: {example}() must return (grid, block, args), or (grid, block, args,"
+                    f" shared bytes); it returned {type(made).__name__}"
+                )
+            return (*made, 0)[:4] if args.shared is None else (*made[:3], args.shared)
+    names = kernel.py_func.__code__.co_varnames[: kernel.py_func.__code__.co_argcount]
+    raise CommandError(
+        f"how is {name}({', '.join(names)}) launched? Either {path} has a function\n"
+        f"    def {_EXAMPLE}():\n"
+        f"        return grid, block, ({', '.join(names)},)\n"
+        "or the command line says it, for example --grid 4 --block 256 --args "
+        + " ".join("'float32[1000]'" for _ in names)
+    )
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in re.split(r"[,x]", text))
+    except ValueError:
+        raise CommandError(f"{option}: expected 256 or 16,16, got {text!r}") from None
+
+
+def _argument(text: str) -> Any:
+    """A kernel argument from its description."""
+    import numpy as np
+
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    found = _ARRAY.fullmatch(text.replace(" ", ""))
+    try:
+        how, dtype, shape = found.groups()
+        dtype = np.dtype(dtype)
+        sizes = tuple(int(size) for size in shape.split(","))
+    except (AttributeError, TypeError, ValueError):
+        raise CommandError(
+            f"--args: expected a number, or an array as float32[64,64], zeros:float32[64] or"
+            f" arange:int64[64], got {text!r}"
+        ) from None
+    if how == "zeros":
+        return np.zeros(sizes, dtype)
+    count = int(np.prod(sizes))
+    if how == "arange" or (how is None and dtype.kind in "iu"):
+        return np.arange(count).astype(dtype).reshape(sizes)
+    return np.random.default_rng(0).random(sizes).astype(dtype)
+
+
+def _save(args: argparse.Namespace, reports: list) -> None:
+    """Write what --png and --json ask for; of several reports, each to a numbered file."""
+    for option in ("png", "json"):
+        target = getattr(args, option)
+        if target is None:
+            continue
+        for number, report in enumerate(reports, 1):
+            path = Path(target)
+            if len(reports) > 1:
+                path = path.with_stem(f"{path.stem}-{number}")
+            try:
+                if option == "png":
+                    report.save_png(path)
+                else:
+                    path.write_text(report.json())
+            except (OSError, RuntimeError, ValueError) as error:
+                raise CommandError(f"--{option} {path}: {error}") from None
+            print(f"saved {path}")

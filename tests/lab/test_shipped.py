@@ -1,0 +1,69 @@
+"""No false alarm on any shipped kernel, and its results are as ever under the recorder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels.lab import ladders
+
+EVERY = [(family, version) for family, rungs in ladders.families().items() for version, _ in rungs]
+# Kernels whose threads share memory, each way of doing so once; the rest with `-m slow`
+SOONER = {
+    ("reduce", "sequential"),
+    ("reduce", "columns"),
+    ("cumsum", "blelloch"),
+    ("cumsum", "shuffle"),
+    ("matmul", "register_2d"),
+    ("conv2d", "tiled"),
+    ("max_pool2d_backward", "scatter"),
+    ("softmax", "one_read"),
+    ("batch_norm", "columns"),
+    ("embedding_backward", "atomic"),
+    ("scatter_add", "lines"),
+    ("adam_", "fused"),
+}
+CASES = [c if c in SOONER else pytest.param(*c, marks=pytest.mark.slow) for c in EVERY]
+
+
+@pytest.mark.parametrize(("family", "version"), CASES)
+def test_shipped_kernels_are_clean(family, version):
+    expected = _changed(ladders.problem(family, version), backend="numpy")
+    problem = ladders.problem(family, version)
+    with ladders.profiled() as launches:
+        actual = _changed(problem, backend="numba")
+    assert version in [launch.version for launch in launches]
+    for launch in launches:
+        report = launch.report
+        assert report.findings == [], str(report)
+        assert report.blocks == report.grid_blocks and report.totals.executions
+        assert report.totals.bytes >= sum(a.nbytes for a in actual) > 0
+    for mine, oracle in zip(actual, expected, strict=True):
+        assert np.allclose(mine, oracle, rtol=1e-4, atol=1e-4)
+
+
+def _changed(problem: ladders.Problem, backend: str) -> list[np.ndarray]:
+    """What an operation returns, or the arguments that it works on in place."""
+    keywords = dict(problem.keywords)
+    if backend == "numpy":
+        keywords.pop("version", None)
+    result = problem._replace(keywords=keywords).run(backend=backend)
+    if result is None:
+        result = [a for a in problem.args if isinstance(a, np.ndarray)]
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def test_every_family_has_a_problem():
+    import kernels
+
+    there = {family for family, dialect, *_ in kernels.catalog() if dialect == "numba"}
+    assert set(ladders.families()) == there and SOONER <= set(EVERY)
+
+
+def test_a_ladder_is_summed_up():
+    rungs = list(ladders.climb("transpose"))
+    table = ladders.summary(rungs).splitlines()
+    assert [line.split()[0] for line in table] == ["version", "naive", "tile", "padded"]
+    ways = [line.split()[-1] for line in table[2:]]
+    assert float(ways[0][1:]) > 10 and ways[1] == "x1"
+    assert rungs[0].problem.text == "transpose(float32[70, 66], (1, 0), version=naive)"
