@@ -96,7 +96,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "grid", "block", "make"), CASES, ids=lambda c: str(c)[:30])
+@pytest.mark.parametrize(
+    ("kernel", "grid", "block", "make"), CASES, ids=[case[0].__name__ for case in CASES]
+)
 def test_the_record_is_that_of_plain_python(kernel, grid, block, make, monkeypatch):
     seen: Counter = Counter()
 
