@@ -143,8 +143,8 @@ def _announce_compilation(backend: str) -> None:
     """Say why the first epoch is slow where no kernel has been compiled yet."""
     from kernels import simt
 
-    folder = simt.cache_folder()
-    if backend == "numba" and not (os.path.isdir(folder) and os.listdir(folder)):
+    folder = os.path.join(simt.cache_folder(), "host" if backend == "cupy" else "")
+    if backend != "numpy" and not (os.path.isdir(folder) and os.listdir(folder)):
         print(f"first run: compiling the kernels, once; they are kept in {folder}", flush=True)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import minigrad
-from minigrad import backends, nn, optim
+from minigrad import backends, datasets, nn, optim
+from minigrad.commands import models
+from minigrad.nn import functional as F
 
 
 class Everything(nn.Module):
@@ -56,9 +59,10 @@ def train(backend, seed):
     return losses, net.state_dict(), out
 
 
-def test_backends_agree(seed):
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_backends_agree(backend, seed):
     losses, state, out = train("numpy", seed)
-    other_losses, other_state, other_out = train("numba", seed)
+    other_losses, other_state, other_out = train(backend, seed)
     # Adam divides by the root of the second moment, which enlarges rounding where that is tiny.
     np.testing.assert_allclose(losses, other_losses, rtol=1e-4)
     for key, value in state.items():
@@ -67,3 +71,49 @@ def test_backends_agree(seed):
     np.testing.assert_allclose(
         out.detach().numpy(), other_out.detach().numpy(), rtol=5e-3, atol=5e-3
     )
+
+
+def loss_curve(backend: str, steps: int) -> list[float]:
+    """The losses of the first steps of a CNN on digits, seed 0, Adam."""
+    with backends.use(backend):
+        minigrad.manual_seed(0)
+        images, y = datasets.digits().tensors
+        x = (images - 0.3) / 0.4
+        net = models.build("cnn", nn, tuple(x.shape[1:]))
+        o = optim.Adam(net.parameters(), lr=1e-3)
+        losses = []
+        for step in range(steps):
+            batch = slice(32 * step % 1400, 32 * step % 1400 + 32)
+            o.zero_grad()
+            loss = F.cross_entropy(net(x[batch]), y[batch])
+            loss.backward()
+            o.step()
+            losses.append(loss.item())
+    return losses
+
+
+def test_the_loss_curve_is_the_same_in_both_dialects():
+    numba, cupy = (np.array(loss_curve(backend, 50)) for backend in ("numba", "cupy"))
+    print(f"largest difference {np.abs(cupy / numba - 1).max():.2g}")
+    assert numba[-1] < 0.8 * numba[0]
+    np.testing.assert_allclose(cupy, numba, rtol=1e-4)
+
+
+GRADIENTS = {
+    "matmul": (lambda a, b: a @ b, (3, 4), (4, 5)),
+    "broadcast": (lambda a, b: (a * b.tanh() + b.exp()).mean(0), (3, 4), (4,)),
+    "conv2d": (lambda x, w: F.conv2d(x, w, stride=2, padding=1), (2, 4, 5, 6), (4, 4, 3, 3)),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), (1, 2, 4, 6)),
+    "batch_norm": (lambda x, w: F.batch_norm(x, None, None, w, training=True), (4, 3, 2), (3,)),
+    "log_softmax": (lambda x: F.log_softmax(x, 1), (3, 5)),
+    "index": (lambda x: minigrad.cat([x[:, [0, 2, 0]], x], 1).cumsum(1), (3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_in_cuda_c(name, rng):
+    """Finite differences in float64."""
+    function, *shapes = GRADIENTS[name]
+    inputs = [minigrad.tensor(rng.normal(size=s), requires_grad=True) for s in shapes]
+    with backends.use("cupy"):
+        assert minigrad.autograd.gradcheck(function, inputs)

@@ -1,0 +1,123 @@
+"""CUDA C sources as kernels that the launchers bind: files, types, and instances of templates."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from kernels.host import RawKernel, raw_kernel
+from kernels.launchers.common import BFLOAT16, compute_dtype
+
+_HERE = Path(__file__).parent
+_C_TYPES = {
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float16": "__half",
+    "float32": "float",
+    "float64": "double",
+    "bfloat16": "__nv_bfloat16",
+}
+_HEADERS = {"__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h"}
+_DTYPES = {c: BFLOAT16 if d == "bfloat16" else np.dtype(d) for d, c in _C_TYPES.items()}
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+
+
+@functools.cache
+def storage_type(dtype: np.dtype) -> str:
+    """The C type of an array element of the dtype. TypeError for one that kernels do not take."""
+    if dtype.name not in _C_TYPES:
+        raise TypeError(f"the CUDA C kernels take no arrays of {dtype}")
+    return _C_TYPES[dtype.name]
+
+
+def scalar_type(dtype: np.dtype) -> str:
+    """The C type of a value of the dtype in registers."""
+    return storage_type(compute_dtype(dtype))
+
+
+@functools.cache
+def source(file: str) -> str:
+    """The text of a file of this folder, with the .cuh files that it includes in their place."""
+    text = (_HERE / file).read_text()
+    return _INCLUDE.sub(lambda match: (_HERE / match[1]).read_text(), text)
+
+
+@functools.cache
+def compiled(text: str, name: str) -> RawKernel:
+    """The kernel `name` of a source, with the headers that its types need."""
+    headers = [h for t, h in _HEADERS.items() if re.search(rf"\b{t}\b", f"{name} {text}")]
+    return raw_kernel("".join(f"#include <{h}>\n" for h in headers) + text, name)
+
+
+class Kernel:
+    """A kernel of a .cu file, an instance of a template for what its launcher passes.
+
+    text: the source; name: of the template. constants: its arguments, C types and numbers; the
+    types of the arrays at the positions `types` come before them. arguments: turns what the
+    launcher passes, arrays and numbers, into the pointers and sizes that the kernel takes.
+    """
+
+    def __init__(
+        self, text: str, name: str, types: tuple[int, ...], constants: tuple, arguments: Callable
+    ) -> None:
+        self.text, self.name, self.types = text, name, types
+        self.constants, self.arguments = constants, arguments
+
+    def instance(self, *args) -> RawKernel:
+        """The kernel for arguments of these types."""
+        parts = [storage_type(args[i].dtype) for i in self.types]
+        parts += [c if isinstance(c, str) else str(int(c)) for c in self.constants]
+        return compiled(self.text, f"{self.name}<{', '.join(parts)}>" if parts else self.name)
+
+    def bind(self, grid, block, *args) -> Callable[..., None]:
+        """A function that launches the kernel for arguments of the types of `args`."""
+        raw, arguments = self.instance(*args), self.arguments
+        grid, block = (v if isinstance(v, tuple) else (v,) for v in (grid, block))
+
+        def launch(*args) -> None:
+            raw(grid, block, arguments(*args))
+
+        return launch
+
+    def on_gpu(self) -> _OnGpu:
+        """The kernel for CuPy arrays: `kernel.on_gpu()[grid, block]` launches it."""
+        return _OnGpu(self)
+
+
+def as_passed(*args):
+    """The `arguments` of a kernel that takes what its launcher passes."""
+    return args
+
+
+class _OnGpu:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def __getitem__(self, configuration: tuple) -> Callable[..., None]:
+        launch = None
+        types = [_DTYPES[c] for c in self.kernel.constants if c in _DTYPES]
+        number = compute_dtype(types[-1]).type if types else float
+
+        def first(*args) -> None:
+            nonlocal launch
+            launch = launch or self.kernel.bind(*configuration, *args)
+            # CuPy takes a Python float for a double; a template's own type it cannot know
+            launch(*(number(a) if type(a) is float else a for a in args))
+
+        return first
+
+
+def family(file: str) -> Callable[..., Kernel]:
+    """`kernel(name, types, constants, arguments)` for the kernels of one .cu file."""
+    return functools.partial(Kernel, source(file))

@@ -1,0 +1,146 @@
+// Convolution straight from its definition: the first rungs of the ladder, and depthwise kernels.
+//
+// 1. direct_forward  one thread a result, neighbours along a row of the output
+// 2. tiled_forward   a block copies its piece of x, with the halo, into shared memory once, and each
+//                    thread keeps the results of several output channels
+//    direct_data     one thread an element of dx, which gathers from every output that read it
+//    direct_weight   one warp an element of dw: lanes along the output, summed by shuffles
+//
+// x (N, C, H, W), w (O, C / groups, KH, KW), y and g (N, O, OH, OW). Kernel size, stride and
+// dilation are constants: their loops unroll.
+#include "common.cuh"
+
+struct Sizes {  // in this order in every kernel's parameters
+    int channels, height, width;           // of x
+    int out_channels, per_in;              // of w: outputs, inputs of a group
+    int out_height, out_width;             // of y
+    int groups, pad_h, pad_w;
+};
+
+template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW, bool BIAS>
+__global__ void direct_forward(const T* x, const T* w, const T* bias, T* y, Sizes s) {
+    const int n = blockIdx.x / s.out_channels, oc = blockIdx.x % s.out_channels;
+    const int oh = blockIdx.y * blockDim.y + threadIdx.y;
+    const int ow = blockIdx.z * blockDim.x + threadIdx.x;
+    if (oh >= s.out_height || ow >= s.out_width) return;
+    const int c0 = oc / (s.out_channels / s.groups) * s.per_in;
+    A sum = BIAS ? A(bias[oc]) : A(0);
+    for (int c = 0; c < s.per_in; ++c) {
+        const T* plane = x + ((long long)n * s.channels + c0 + c) * s.height * s.width;
+        const T* weight = w + ((long long)oc * s.per_in + c) * KH * KW;
+        #pragma unroll
+        for (int i = 0; i < KH; ++i) {
+            const int h = oh * SH + i * DH - s.pad_h;
+            #pragma unroll
+            for (int j = 0; j < KW; ++j) {
+                const int v = ow * SW + j * DW - s.pad_w;
+                if (h >= 0 && h < s.height && v >= 0 && v < s.width) {
+                    sum += A(weight[i * KW + j]) * A(plane[(long long)h * s.width + v]);
+                }
+            }
+        }
+    }
+    y[((long long)blockIdx.x * s.out_height + oh) * s.out_width + ow] = T(sum);
+}
+
+// Block (TILE_W, TILE_H), grid (images * groups * channel tiles, row tiles, column tiles).
+template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW, bool BIAS>
+__global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes s) {
+    constexpr int TILE_W = 16, TILE_H = 8, CHANNELS = 8;
+    constexpr int HALO_H = (TILE_H - 1) * SH + (KH - 1) * DH + 1;
+    constexpr int HALO_W = (TILE_W - 1) * SW + (KW - 1) * DW + 1;
+    __shared__ A halo[HALO_H][HALO_W];
+    const int tx = threadIdx.x, ty = threadIdx.y;
+    const int per_group = s.out_channels / s.groups;
+    const int tiles = (per_group + CHANNELS - 1) / CHANNELS;
+    const int n = blockIdx.x / tiles / s.groups, group = blockIdx.x / tiles % s.groups;
+    const int first = blockIdx.x % tiles * CHANNELS;
+    const int oh0 = blockIdx.y * TILE_H, ow0 = blockIdx.z * TILE_W;
+    A sum[CHANNELS] = {};
+    for (int c = 0; c < s.per_in; ++c) {
+        const long long channel = (long long)n * s.channels + group * s.per_in + c;
+        const T* plane = x + channel * s.height * s.width;
+        for (int i = ty; i < HALO_H; i += TILE_H) {
+            const int h = oh0 * SH + i - s.pad_h;
+            for (int j = tx; j < HALO_W; j += TILE_W) {
+                const int v = ow0 * SW + j - s.pad_w;
+                const bool inside = h >= 0 && h < s.height && v >= 0 && v < s.width;
+                halo[i][j] = inside ? A(plane[(long long)h * s.width + v]) : A(0);
+            }
+        }
+        __syncthreads();
+        for (int i = 0; i < KH; ++i) {
+            for (int j = 0; j < KW; ++j) {
+                const A value = halo[ty * SH + i * DH][tx * SW + j * DW];
+                #pragma unroll
+                for (int o = 0; o < CHANNELS; ++o) {
+                    const int last = per_group - 1, at = first + o < last ? first + o : last;
+                    const long long oc = group * per_group + at;
+                    sum[o] += A(w[((oc * s.per_in + c) * KH + i) * KW + j]) * value;
+                }
+            }
+        }
+        __syncthreads();
+    }
+    const int oh = oh0 + ty, ow = ow0 + tx;
+    if (oh >= s.out_height || ow >= s.out_width) return;
+    #pragma unroll
+    for (int o = 0; o < CHANNELS; ++o) {
+        if (first + o >= per_group) break;
+        const long long oc = group * per_group + first + o;
+        const long long row = (n * (long long)s.out_channels + oc) * s.out_height + oh;
+        y[row * s.out_width + ow] = T(BIAS ? sum[o] + A(bias[oc]) : sum[o]);
+    }
+}
+
+// Grid (images * channels, row tiles, column tiles) of dx.
+template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW>
+__global__ void direct_data(const T* g, const T* w, T* dx, Sizes s) {
+    const int n = blockIdx.x / s.channels, c = blockIdx.x % s.channels;
+    const int h = blockIdx.y * blockDim.y + threadIdx.y;
+    const int v = blockIdx.z * blockDim.x + threadIdx.x;
+    if (h >= s.height || v >= s.width) return;
+    const int per_out = s.out_channels / s.groups, o0 = c / s.per_in * per_out;
+    A sum = A(0);
+    for (int o = o0; o < o0 + per_out; ++o) {
+        const long long plane = ((long long)n * s.out_channels + o) * s.out_height;
+        const T* weight = w + ((long long)o * s.per_in + c % s.per_in) * KH * KW;
+        #pragma unroll
+        for (int i = 0; i < KH; ++i) {
+            const int top = h + s.pad_h - i * DH, oh = top / SH;
+            if (top < 0 || oh * SH != top || oh >= s.out_height) continue;
+            #pragma unroll
+            for (int j = 0; j < KW; ++j) {
+                const int left = v + s.pad_w - j * DW, ow = left / SW;
+                if (left < 0 || ow * SW != left || ow >= s.out_width) continue;
+                sum += A(weight[i * KW + j]) * A(g[(plane + oh) * s.out_width + ow]);
+            }
+        }
+    }
+    dx[((long long)blockIdx.x * s.height + h) * s.width + v] = T(sum);
+}
+
+// Block 32, grid (output channels, input channels of a group, kernel elements) of dw.
+template <class T, class A, int SH, int SW, int DH, int DW>
+__global__ void direct_weight(const T* g, const T* x, T* dw, int images, int kernel_w, Sizes s) {
+    const int oc = blockIdx.x, ic = blockIdx.y, lane = threadIdx.x;
+    const int i = blockIdx.z / kernel_w, j = blockIdx.z % kernel_w;
+    const int c = oc / (s.out_channels / s.groups) * s.per_in + ic;
+    A sum = A(0);
+    for (int n = 0; n < images; ++n) {
+        const T* plane = x + ((long long)n * s.channels + c) * s.height * s.width;
+        const T* gradient = g + ((long long)n * s.out_channels + oc) * s.out_height * s.out_width;
+        for (int oh = 0; oh < s.out_height; ++oh) {
+            const int h = oh * SH + i * DH - s.pad_h;
+            if (h < 0 || h >= s.height) continue;
+            for (int ow = lane; ow < s.out_width; ow += 32) {
+                const int v = ow * SW + j * DW - s.pad_w;
+                if (v < 0 || v >= s.width) continue;
+                sum += A(gradient[(long long)oh * s.out_width + ow]) *
+                       A(plane[(long long)h * s.width + v]);
+            }
+        }
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) dw[((long long)oc * s.per_in + ic) * gridDim.z + blockIdx.z] = T(sum);
+}

@@ -1,0 +1,51 @@
+"""The kernels of conv_direct.cu."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.cuda_c.common import Kernel, family
+from kernels.launchers.common import Pair
+
+TILE_W, TILE_H, TILE_CHANNELS = 16, 8, 8
+_kernel = family("conv_direct.cu")
+
+
+def _sizes(x_shape, w_shape, y_shape, groups: int, pad_h: int, pad_w: int) -> np.void:
+    """`Sizes` of conv_direct.cu."""
+    sizes = [*x_shape[1:], *w_shape[:2], *y_shape[2:], groups, pad_h, pad_w]
+    return np.array(sizes, np.int32).view(f"V{4 * len(sizes)}")[0]
+
+
+def _forward(x, w, bias, y, *options):
+    return x, w, bias, y, _sizes(x.shape, w.shape, y.shape, *options)
+
+
+def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool) -> Kernel:
+    """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
+    constants = (acc_t, *kernel, *stride, *dilation, has_bias)
+    return _kernel("direct_forward", (0,), constants, _forward)
+
+
+def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool) -> Kernel:
+    """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
+    constants = (acc_t, *kernel, *stride, *dilation, has_bias)
+    return _kernel("tiled_forward", (0,), constants, _forward)
+
+
+def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair) -> Kernel:
+    """kernel(g, w, dx, groups, pad_h, pad_w)."""
+
+    def arguments(g, w, dx, *options):
+        return g, w, dx, _sizes(dx.shape, w.shape, g.shape, *options)
+
+    return _kernel("direct_data", (0,), (acc_t, *kernel, *stride, *dilation), arguments)
+
+
+def direct_weight(acc_t, stride: Pair, dilation: Pair) -> Kernel:
+    """kernel(g, x, dw, groups, pad_h, pad_w)."""
+
+    def arguments(g, x, dw, *options):
+        return g, x, dw, len(g), dw.shape[3], _sizes(x.shape, dw.shape, g.shape, *options)
+
+    return _kernel("direct_weight", (0,), (acc_t, *stride, *dilation), arguments)

@@ -1,0 +1,166 @@
+// Convolution as a matrix product whose right operand is never built (implicit GEMM).
+//
+// For image n and group g the result is y[oc, q] = sum_k w[oc, k] * col[k, q], where k = (ic, kh, kw)
+// and q is an output pixel. In a plane that is padded already, with rows of `width` elements, let
+// q = oh * width + ow run over padded positions: then col[k, q] = planes[offset[k] + q], neighbours q
+// read neighbours in memory, and a table `offset` of K integers says all there is to say about
+// kernel, dilation and channel. The few q with ow >= OW are computed and not stored. A stride s
+// splits the plane into s * s phases, each of which is a plane with stride 1.
+//
+//   pad             x -> planes: padding, phases of a stride, zeros between for a transposed one
+//   implicit_gemm   the product, RM x RN results a thread as in matmul.cu; forward, and backward-data
+//                   (a convolution of the padded gradient with the weights turned round)
+//   swap_channels   w (groups * O, C, taps) -> (groups * C, O, taps), for backward-data
+//   weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block
+//                   run along q, each keeps an RM x RN tile of sums, and are added up last
+#include "common.cuh"
+
+// planes[(image, channel), phase, t, u] from x (channels, H, W), where `channels` counts those of
+// all images. Padded coordinate i = t * SUB + phase holds x[(i - lead) / INSERT] where that is an
+// index. Planes after the last channel are zeros: room to read past the end.
+template <class T, class A, int SUB_H, int SUB_W, int INSERT_H, int INSERT_W>
+__global__ void pad(const T* x, A* planes, long long all_rows, int channels, int height, int x_width,
+                    int rows, int width, int lead_h, int lead_w) {
+    constexpr int PHASES = SUB_H * SUB_W;
+    const long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= all_rows) return;
+    const int t = row % rows, phase = row / rows % PHASES;
+    const long long channel = row / ((long long)rows * PHASES);
+    const int i = t * SUB_H + phase / SUB_W - lead_h, h = i / INSERT_H;
+    const bool live = channel < channels && i >= 0 && h < height && h * INSERT_H == i;
+    const int u = blockIdx.y * blockDim.x + threadIdx.x;
+    if (u >= width) return;
+    const int j = u * SUB_W + phase % SUB_W - lead_w, v = j / INSERT_W;
+    const bool inside = live && j >= 0 && v < x_width && v * INSERT_W == j;
+    planes[row * width + u] = inside ? A(x[(channel * height + h) * x_width + v]) : A(0);
+}
+
+// One block, (BX, BY) threads: BY * RM output channels x BX * RN positions of one group of one
+// image. w (groups * channels, terms); planes flat, `image` elements apart per (image, group);
+// y (images * groups * channels, OH * OW). `offset` is padded to a multiple of TK.
+template <class T, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS>
+__global__ void __launch_bounds__(BX * BY)
+implicit_gemm(const T* w, const A* planes, const unsigned* offset, const T* bias, T* y, int channels,
+              int terms, int groups, long long image, int positions, int width, int out_w,
+              int pixels) {
+    constexpr int TM = BY * RM, TN = BX * RN, THREADS = BX * BY;
+    __shared__ A w_tile[TK][TM + 1];
+    __shared__ __align__(16) A p_tile[TK][TN];
+    const int tx = threadIdx.x, ty = threadIdx.y, t = ty * BX + tx;
+    const int tiles = (positions + TN - 1) / TN;
+    const long long z = blockIdx.x / tiles;
+    const int q0 = blockIdx.x % tiles * TN, c0 = blockIdx.y * TM;
+    const int w0 = z % groups * channels + c0;
+    const A* base = planes + z * image + q0;
+    A sum[RM][RN] = {};
+    for (int k0 = 0; k0 < terms; k0 += TK) {
+        for (int e = t; e < TM * TK; e += THREADS) {
+            const int r = e / TK, i = e % TK;
+            const bool inside = c0 + r < channels && k0 + i < terms;
+            w_tile[i][r] = inside ? A(w[(long long)(w0 + r) * terms + k0 + i]) : A(0);
+        }
+        for (int i = ty; i < TK; i += BY) {
+            const A* start = base + offset[k0 + i];
+            const int live = k0 + i < terms ? positions - q0 : 0;
+            for (int q = tx; q < TN; q += BX) p_tile[i][q] = q < live ? start[q] : A(0);
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < TK; ++i) {
+            A wv[RM], pv[RN];
+            #pragma unroll
+            for (int r = 0; r < RM; ++r) wv[r] = w_tile[i][ty * RM + r];
+            #pragma unroll
+            for (int q = 0; q < RN; ++q) pv[q] = p_tile[i][tx * RN + q];
+            #pragma unroll
+            for (int r = 0; r < RM; ++r) {
+                #pragma unroll
+                for (int q = 0; q < RN; ++q) sum[r][q] += wv[r] * pv[q];
+            }
+        }
+        __syncthreads();
+    }
+    #pragma unroll
+    for (int q = 0; q < RN; ++q) {
+        const int at = q0 + tx * RN + q, oh = at / width, ow = at % width;
+        if (at >= positions || ow >= out_w) continue;
+        #pragma unroll
+        for (int r = 0; r < RM; ++r) {
+            const int c = c0 + ty * RM + r;
+            if (c >= channels) continue;
+            const A value = BIAS ? sum[r][q] + A(bias[w0 + ty * RM + r]) : sum[r][q];
+            y[(z * channels + c) * pixels + oh * out_w + ow] = T(value);
+        }
+    }
+}
+
+// A thread a pair of channels; w (outs, ins, taps), swapped (groups * ins, per_out, taps).
+template <class T>
+__global__ void swap_channels(const T* w, T* swapped, int outs, int ins, int per_out, int taps) {
+    const int c = blockIdx.x * blockDim.x + threadIdx.x;
+    const int o = blockIdx.y * blockDim.y + threadIdx.y;
+    if (o >= outs || c >= ins) return;
+    const long long from = ((long long)o * ins + c) * taps;
+    const long long to = ((long long)(o / per_out * ins + c) * per_out + o % per_out) * taps;
+    for (int tap = 0; tap < taps; ++tap) swapped[to + tap] = w[from + tap];
+}
+
+// One block, (BX, BY) threads: RM output channels x BY * RN taps of one group, over every
+// `splits`-th image. g flat, (images * groups * channels, positions); planes flat, `image` elements
+// apart per (image, group); dw (splits, groups * channels, terms). blockIdx.z = (split, group).
+// `offset` is padded to a multiple of BY * RN. A step takes up to SPAN
+// positions.
+template <class A, int BX, int BY, int RM, int RN, int SPAN>
+__global__ void __launch_bounds__(BX * BY)
+weight_gradient(const A* g, const A* planes, const unsigned* offset, A* dw, int splits, int channels,
+                int terms, int images, int groups, long long image, int positions) {
+    __shared__ A g_tile[SPAN][RM + 1];
+    __shared__ A lanes[BY][RN][BX];
+    const int tx = threadIdx.x, ty = threadIdx.y;
+    const int split = blockIdx.z / groups, group = blockIdx.z % groups;
+    const int c0 = blockIdx.y * RM, k0 = (blockIdx.x * BY + ty) * RN;
+    const A* start[RN];
+    A sum[RN][RM] = {};
+    for (int n = split; n < images; n += splits) {
+        const long long z = (long long)n * groups + group;
+        for (int q0 = 0; q0 < positions; q0 += SPAN) {
+            const int span = positions - q0 < SPAN ? positions - q0 : SPAN;
+            for (int r = ty; r < RM; r += BY) {
+                const A* row = g + (z * channels + c0 + r) * positions + q0;
+                const bool live = c0 + r < channels;
+                for (int q = tx; q < span; q += BX) g_tile[q][r] = live ? row[q] : A(0);
+            }
+            __syncthreads();
+            #pragma unroll
+            for (int j = 0; j < RN; ++j) start[j] = planes + z * image + q0 + offset[k0 + j];
+            #pragma unroll 4
+            for (int q = tx; q < span; q += BX) {
+                A gv[RM], pv[RN];
+                #pragma unroll
+                for (int r = 0; r < RM; ++r) gv[r] = g_tile[q][r];
+                #pragma unroll
+                for (int j = 0; j < RN; ++j) pv[j] = start[j][q];
+                #pragma unroll
+                for (int j = 0; j < RN; ++j) {
+                    #pragma unroll
+                    for (int r = 0; r < RM; ++r) sum[j][r] += gv[r] * pv[j];
+                }
+            }
+            __syncthreads();
+        }
+    }
+    #pragma unroll
+    for (int r = 0; r < RM; ++r) {
+        #pragma unroll
+        for (int j = 0; j < RN; ++j) lanes[ty][j][tx] = sum[j][r];
+        __syncthreads();
+        for (int j = tx; j < RN; j += BX) {
+            if (k0 + j >= terms || c0 + r >= channels) continue;
+            A total = A(0);
+            for (int lane = 0; lane < BX; ++lane) total += lanes[ty][j][lane];
+            dw[((long long)split * groups * channels + group * channels + c0 + r) * terms + k0 + j] =
+                total;
+        }
+        __syncthreads();
+    }
+}

@@ -1,0 +1,80 @@
+"""The kernels of conv_gemm.cu, and their tiles."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kernels.cuda_c.common import Kernel, family
+from kernels.launchers.common import Pair, ceil_div
+
+_kernel = family("conv_gemm.cu")
+
+
+class GemmTile(NamedTuple):
+    """Block (bx, by), rm channels x rn positions a thread, tk terms of the sum a step."""
+
+    bx: int
+    by: int
+    rm: int
+    rn: int
+    tk: int
+
+
+class GradTile(NamedTuple):
+    """Block (bx, by), rm output channels x rn taps a thread, at most `span` positions a step."""
+
+    bx: int
+    by: int
+    rm: int
+    rn: int
+    span: int
+
+
+def gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
+    """The tile of implicit_gemm for the output channels of a group and the terms of a sum."""
+    return GemmTile(16, 16, 4, 4, 16) if gpu else GemmTile(1, 8, 8, 32, 8)
+
+
+def grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
+    """The tile of weight_gradient."""
+    if gpu:
+        return GradTile(32, min(8, ceil_div(terms, 3)), 8, 3, 256)
+    return GradTile(1, min(16, ceil_div(terms, 4)), 32, 4, 128)
+
+
+def pad(acc_t, sub: Pair, insert: Pair) -> Kernel:
+    """kernel(x, planes, rows, width, lead_h, lead_w) for x (channels, H, W)."""
+
+    def arguments(x, planes, rows, width, *lead):
+        return x, planes, planes.size // width, *x.shape, rows, width, *lead
+
+    return _kernel("pad", (0,), (acc_t, *sub, *insert), arguments)
+
+
+def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool) -> Kernel:
+    """kernel(w, planes, offset, bias, y, groups, image, positions, width, out_w)."""
+
+    def arguments(w, planes, offset, bias, y, groups, *sizes):
+        channels, terms = w.shape[0] // groups, w.shape[1]
+        return w, planes, offset, bias, y, channels, terms, groups, *sizes, y.shape[1]
+
+    return _kernel("implicit_gemm", (0,), (acc_t, *tile, has_bias), arguments)
+
+
+def swap_channels(taps: int) -> Kernel:
+    """kernel(w, swapped) for w (groups * O, C, taps) and swapped (groups * C, O, taps)."""
+
+    def arguments(w, swapped):
+        return w, swapped, *w.shape[:2], swapped.shape[1], taps
+
+    return _kernel("swap_channels", (0,), (), arguments)
+
+
+def weight_gradient(acc_t, tile: GradTile) -> Kernel:
+    """kernel(g, planes, offset, dw, images, groups, image, positions)."""
+
+    def arguments(g, planes, offset, dw, images, groups, *sizes):
+        splits, channels, terms = dw.shape[0], dw.shape[1] // groups, dw.shape[2]
+        return g, planes, offset, dw, splits, channels, terms, images, groups, *sizes
+
+    return _kernel("weight_gradient", (), (acc_t, *tile), arguments)

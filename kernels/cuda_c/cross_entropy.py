@@ -1,0 +1,25 @@
+"""The kernels of cross_entropy.cu."""
+
+from __future__ import annotations
+
+from kernels.cuda_c.common import Kernel, family
+
+_kernel = family("cross_entropy.cu")
+
+
+def forward(acc_t: str, has_weight: bool, smooth: bool) -> Kernel:
+    """kernel(logits, target, weight, ignore, smoothing, losses, lse)."""
+
+    def arguments(logits, *others):
+        return logits, *others, *logits.shape
+
+    return _kernel("forward", (0, 1), (acc_t, has_weight, smooth), arguments)
+
+
+def backward(acc_t: str, has_weight: bool, smooth: bool) -> Kernel:
+    """kernel(g, logits, lse, target, weight, ignore, smoothing, d)."""
+
+    def arguments(*given):
+        return *given, *given[1].shape
+
+    return _kernel("backward", (0, 3), (acc_t, has_weight, smooth), arguments)

@@ -1,0 +1,143 @@
+// Batch normalisation of x (N, C, ...) per channel, with its gradient.
+//
+// y = (x - mean) * invstd * weight + bias. About 8 operations an element forward and 12 backward; at
+// least x read twice and y written once (the statistics must be complete before the first result).
+//
+//   statistics  mean and 1 / sqrt(variance + eps) of a channel: two passes (the second sums squares
+//               of differences from the mean, which does not cancel)
+//   apply       one thread an element
+//   sums        backward: sum(g) and sum(g * xhat) of a channel
+//   gradient    backward: one thread an element
+//
+// `planes`: a block a channel, threads along the plane of one image, for x (N, C, S) with S > 1.
+// `columns`: threads along the channels, for x (N, C), where a channel is a column.
+#include "common.cuh"
+
+constexpr int BX = 32, BY = 8;  // the block of the column kernels
+
+template <class T, class A>
+__global__ void statistics_planes(const T* x, A* mean, A* invstd, A eps, int images, int channels,
+                                  int size) {
+    __shared__ A partial[32];
+    const int c = blockIdx.x;
+    const A count = A((long long)images * size);
+    A total = A(0);
+    for (int n = 0; n < images; ++n) {
+        const T* plane = x + ((long long)n * channels + c) * size;
+        for (int i = threadIdx.x; i < size; i += blockDim.x) total += A(plane[i]);
+    }
+    const A m = block_sum(total, partial) / count;
+    total = A(0);
+    for (int n = 0; n < images; ++n) {
+        const T* plane = x + ((long long)n * channels + c) * size;
+        for (int i = threadIdx.x; i < size; i += blockDim.x) {
+            const A d = A(plane[i]) - m;
+            total += d * d;
+        }
+    }
+    const A variance = block_sum(total, partial) / count;
+    if (threadIdx.x == 0) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
+}
+
+// The sum of a column's BY partial sums, in every thread.
+template <class A>
+__device__ __forceinline__ A column_sum(A value, A (*partial)[BX]) {
+    partial[threadIdx.y][threadIdx.x] = value;
+    __syncthreads();
+    A total = partial[0][threadIdx.x];
+    for (int i = 1; i < BY; ++i) total += partial[i][threadIdx.x];
+    __syncthreads();
+    return total;
+}
+
+template <class T, class A>
+__global__ void statistics_columns(const T* x, A* mean, A* invstd, A eps, int images, int channels) {
+    __shared__ A partial[BY][BX];
+    const int c = blockIdx.x * BX + threadIdx.x;
+    const bool live = c < channels;
+    A total = A(0);
+    for (int n = threadIdx.y; live && n < images; n += BY) total += A(x[(long long)n * channels + c]);
+    const A m = column_sum(total, partial) / A(images);
+    total = A(0);
+    for (int n = threadIdx.y; live && n < images; n += BY) {
+        const A d = A(x[(long long)n * channels + c]) - m;
+        total += d * d;
+    }
+    const A variance = column_sum(total, partial) / A(images);
+    if (threadIdx.y == 0 && live) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
+}
+
+// Where a thread is in x: its element, or -1, and its channel c.
+__device__ __forceinline__ long long in_planes(int channels, int size, int& c) {
+    const long long i = blockIdx.y * (long long)blockDim.x + threadIdx.x;
+    c = blockIdx.x % channels;
+    return i < size ? blockIdx.x * (long long)size + i : -1;
+}
+
+__device__ __forceinline__ long long in_columns(int images, int channels, int& c) {
+    c = blockIdx.y * blockDim.x + threadIdx.x;
+    const long long n = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    return n < images && c < channels ? n * channels + c : -1;
+}
+
+// PLANES: grid (N * C, tiles of S), and `size` is S; else block (BX, BY), grid (tiles of N, tiles of
+// C), and `size` is N.
+template <class T, class M, class A, bool PLANES, bool WEIGHT, bool BIAS>
+__global__ void apply(const T* x, const M* mean, const M* invstd, const T* weight, const T* bias, T* y,
+                      int channels, int size) {
+    int c;
+    const long long i = PLANES ? in_planes(channels, size, c) : in_columns(size, channels, c);
+    if (i < 0) return;
+    const A scale = WEIGHT ? A(invstd[c]) * A(weight[c]) : A(invstd[c]);
+    const A shift = BIAS ? A(bias[c]) : A(0);
+    y[i] = T((A(x[i]) - A(mean[c])) * scale + shift);
+}
+
+template <class T, class M, class A>
+__global__ void sums_planes(const T* g, const T* x, const M* mean, const M* invstd, A* dweight,
+                            A* dbias, int images, int channels, int size) {
+    __shared__ A partial[32];
+    const int c = blockIdx.x;
+    const A m = A(mean[c]);
+    A plain = A(0), scaled = A(0);
+    for (int n = 0; n < images; ++n) {
+        const long long plane = ((long long)n * channels + c) * size;
+        for (int i = threadIdx.x; i < size; i += blockDim.x) {
+            const A gv = A(g[plane + i]);
+            plain += gv;
+            scaled += gv * (A(x[plane + i]) - m);
+        }
+    }
+    plain = block_sum(plain, partial);
+    scaled = block_sum(scaled, partial);
+    if (threadIdx.x == 0) dbias[c] = plain, dweight[c] = scaled * A(invstd[c]);
+}
+
+template <class T, class M, class A>
+__global__ void sums_columns(const T* g, const T* x, const M* mean, const M* invstd, A* dweight,
+                             A* dbias, int images, int channels) {
+    __shared__ A partial[BY][BX];
+    const int c = blockIdx.x * BX + threadIdx.x;
+    const bool live = c < channels;
+    A plain = A(0), scaled = A(0);
+    for (int n = threadIdx.y; live && n < images; n += BY) {
+        const long long i = (long long)n * channels + c;
+        plain += A(g[i]);
+        scaled += A(g[i]) * (A(x[i]) - A(mean[c]));
+    }
+    plain = column_sum(plain, partial);
+    scaled = column_sum(scaled, partial);
+    if (threadIdx.y == 0 && live) dbias[c] = plain, dweight[c] = scaled * A(invstd[c]);
+}
+
+// PLANES and `size` as in `apply`; count: the elements of a channel.
+template <class T, class M, class A, bool PLANES, bool WEIGHT>
+__global__ void gradient(const T* g, const T* x, const M* mean, const M* invstd, const T* weight,
+                         const A* dweight, const A* dbias, A count, T* dx, int channels, int size) {
+    int c;
+    const long long i = PLANES ? in_planes(channels, size, c) : in_columns(size, channels, c);
+    if (i < 0) return;
+    const A inv = A(invstd[c]), scale = WEIGHT ? inv * A(weight[c]) : inv;
+    const A xhat = (A(x[i]) - A(mean[c])) * inv;
+    dx[i] = T(scale * (A(g[i]) - (dbias[c] + xhat * dweight[c]) / count));
+}

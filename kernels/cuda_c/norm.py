@@ -1,0 +1,62 @@
+"""The kernels of norm.cu: `planes` for x (N, C, S), `columns` for x (N, C)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from kernels.cuda_c.common import Kernel, family
+
+_kernel = family("norm.cu")
+
+
+def _sized_by_x(*given):
+    return *given, *given[0].shape
+
+
+def _sized_by_g(*given):
+    return *given, *given[1].shape
+
+
+def statistics_planes(acc_t: str, block: int) -> Kernel:
+    """kernel(x, mean, invstd, eps)."""
+    return _kernel("statistics_planes", (0,), (acc_t,), _sized_by_x)
+
+
+def statistics_columns(acc_t: str) -> Kernel:
+    """kernel(x, mean, invstd, eps)."""
+    return _kernel("statistics_columns", (0,), (acc_t,), _sized_by_x)
+
+
+def _apply(planes: bool, acc_t: str, has_weight: bool, has_bias: bool) -> Kernel:
+    """kernel(x, mean, invstd, weight, bias, y)."""
+
+    def arguments(x, mean, *others):
+        return x, mean, *others, mean.size, x.shape[planes]
+
+    return _kernel("apply", (0, 1), (acc_t, planes, has_weight, has_bias), arguments)
+
+
+def sums_planes(acc_t: str, block: int) -> Kernel:
+    """kernel(g, x, mean, invstd, dweight, dbias)."""
+    return _kernel("sums_planes", (0, 2), (acc_t,), _sized_by_g)
+
+
+def sums_columns(acc_t: str) -> Kernel:
+    """kernel(g, x, mean, invstd, dweight, dbias)."""
+    return _kernel("sums_columns", (0, 2), (acc_t,), _sized_by_g)
+
+
+def _gradient(planes: bool, acc_t: str, has_weight: bool) -> Kernel:
+    """kernel(g, x, mean, invstd, weight, dweight, dbias, count, dx)."""
+
+    def arguments(g, x, mean, *others):
+        return g, x, mean, *others, mean.size, x.shape[planes]
+
+    return _kernel("gradient", (0, 2), (acc_t, planes, has_weight), arguments)
+
+
+apply_planes: Callable = functools.partial(_apply, True)
+apply_columns: Callable = functools.partial(_apply, False)
+gradient_planes: Callable = functools.partial(_gradient, True)
+gradient_columns: Callable = functools.partial(_gradient, False)

@@ -1,0 +1,48 @@
+"""The kernels of softmax.cu: x (rows, n), or (outer, n, inner) for the strided ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from kernels.cuda_c.common import Kernel, family
+
+_kernel = family("softmax.cu")
+
+
+def _row_a_block(*arrays):
+    return *arrays, arrays[0].shape[1]
+
+
+def _row_a_warp(*arrays):
+    return *arrays, *arrays[0].shape
+
+
+def _row_a_thread(*arrays):
+    return *arrays, *arrays[0].shape[1:]
+
+
+def _by_block(name: str, acc_t: str, log: bool, block: int) -> Kernel:
+    return _kernel(name, (0,), (acc_t, log), _row_a_block)
+
+
+def _by_thread(name: str, acc_t: str, log: bool) -> Kernel:
+    return _kernel(name, (0,), (acc_t, log), _row_a_thread)
+
+
+def warp(acc_t: str, log: bool, held: int) -> Kernel:
+    """kernel(x, y): a warp a row, `held` elements a lane."""
+    return _kernel("warp", (0,), (acc_t, log, held), _row_a_warp)
+
+
+def warp_backward(acc_t: str, log: bool) -> Kernel:
+    """kernel(g, y, dx): a warp a row."""
+    return _kernel("warp_backward", (0,), (acc_t, log), _row_a_warp)
+
+
+three_pass: Callable = functools.partial(_by_block, "three_pass")
+online: Callable = functools.partial(_by_block, "online")
+one_read: Callable = functools.partial(_by_block, "one_read")
+block_backward: Callable = functools.partial(_by_block, "block_backward")
+strided: Callable = functools.partial(_by_thread, "strided")
+strided_backward: Callable = functools.partial(_by_thread, "strided_backward")
