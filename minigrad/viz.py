@@ -21,7 +21,8 @@ __all__ = ["graph", "timeline"]
 
 MOST_NODES = 200
 BOX, TALL, STEP, GAP = 300, 46, 64, 40  # pixels: a node's box, from row to row, between boxes
-LEAF = 190
+LEAF, TOP = 200, 56
+MOST_LANES = 24
 
 
 def graph(tensor: Tensor, names: Any = None) -> Picture:
@@ -42,32 +43,61 @@ def graph(tensor: Tensor, names: Any = None) -> Picture:
     text = [f"Autograd graph: {len(nodes)} operations"]
     kinds = {node: families(node) for node in nodes}
     text += [_line(node, known, kinds[node]) for node in reversed(nodes)]
-    shown = nodes[:MOST_NODES]
-    rank = _ranks(shown)
-    rows = max(rank.values()) + 1
-    place, columns = _places(shown, rank)
-    lanes = _lanes(shown, rank)
-    left = LEAF + 50
-    width = left + columns * (BOX + GAP) + 12 * len(lanes) + 16
-    picture = Picture(width, 56 + rows * STEP + 20, text[0])
+    layout = _Layout(nodes[:MOST_NODES], known)
+    picture = Picture(layout.width, layout.height, text[0])
     more = f"; the last {MOST_NODES} are drawn" if len(nodes) > MOST_NODES else ""
     about = f"blue: operations, green: leaves that require a gradient, grey: data{more}"
     picture.label(16, 42, about, 11, MUTED)
-
-    def corner(node: Node) -> tuple[float, float]:
-        return left + place[node] * (BOX + GAP), 56 + (rows - 1 - rank[node]) * STEP
-
-    for node in shown:
-        for source in _sources(node):
-            if source in rank:
-                lane = lanes.get((source, node))
-                right = left + columns * (BOX + GAP) + 12 * (lane or 0) - 20
-                picture.arrow(_route(corner(source), corner(node), right if lane else None))
-    for node in shown:
-        _box(picture, node, kinds[node], *corner(node))
-        _leaves(picture, node, known, *corner(node))
+    for source, node in layout.edges:
+        picture.arrow(layout.route(source, node))
+    for node in layout.nodes:
+        _box(picture, node, kinds[node], *layout.corner(node))
+        _leaves(picture, _inputs(node, known)[:3], *layout.corner(node))
     picture.text = "\n".join(text)
     return picture
+
+
+class _Layout:
+    """Where boxes and arrows go: a row for each rank, columns for what stands side by side.
+
+    An edge to the next row goes straight down; one that passes rows takes a lane on the right, and
+    crosses in the gaps between rows, so that it never passes behind a box.
+    """
+
+    def __init__(self, nodes: list[Node], known: dict[int, str]) -> None:
+        self.nodes, self.rank = nodes, _ranks(nodes)
+        self.place, columns = _places(nodes, self.rank)
+        pairs = [(source, node) for node in nodes for source in _sources(node)]
+        self.edges = [pair for pair in dict.fromkeys(pairs) if pair[0] in self.rank]
+        passing = [(s, n) for s, n in self.edges if self.rank[s] - self.rank[n] > 1]
+        self.lanes = {pair: i % MOST_LANES for i, pair in enumerate(passing)}
+        with_leaves = {self.place[node] for node in nodes if _inputs(node, known)}
+        self.columns, x = [], 16
+        for column in range(columns):
+            x += LEAF + 24 if column in with_leaves else 0
+            self.columns.append(x)
+            x += BOX + GAP
+        self.right = x - GAP + 16
+        self.rows = max(self.rank.values()) + 1
+        self.width = max(self.right + 10 * min(len(self.lanes), MOST_LANES), 620)
+        self.height = TOP + self.rows * STEP
+
+    def corner(self, node: Node) -> tuple[float, float]:
+        return self.columns[self.place[node]], TOP + (self.rows - 1 - self.rank[node]) * STEP
+
+    def route(self, source: Node, node: Node) -> list[tuple[float, float]]:
+        """The points of an arrow."""
+        (x0, y0), (x1, y1) = self.corner(source), self.corner(node)
+        start, end, middle = x0 + BOX / 2, x1 + BOX / 2, y1 - (STEP - TALL) / 2
+        lane = self.lanes.get((source, node))
+        if lane is None:
+            return [(start, y0 + TALL), (start, middle), (end, middle), (end, y1)]
+        aside, x = 24 + 6 * (lane % 8), self.right + 10 * lane
+        below, above = y0 + TALL + 5, y1 - 12
+        return [
+            (start + aside, y0 + TALL), (start + aside, below), (x, below), (x, above),
+            (end + aside, above), (end + aside, y1),
+        ]  # fmt: skip
 
 
 def _names(names: Any) -> dict[int, str]:
@@ -119,29 +149,6 @@ def _places(nodes: list[Node], rank: dict[Node, int]) -> tuple[dict[Node, int], 
         for source in _sources(node):
             wanted.setdefault(source, column)
     return place, max(place.values()) + 1
-
-
-def _lanes(nodes: list[Node], rank: dict[Node, int]) -> dict[tuple[Node, Node], int]:
-    """For edges that pass rows, a lane on the right: (source, node) -> 1, 2, ..."""
-    skipping = [
-        (source, node)
-        for node in nodes
-        for source in _sources(node)
-        if source in rank and rank[source] - rank[node] > 1
-    ]
-    return {pair: i % 24 + 1 for i, pair in enumerate(dict.fromkeys(skipping))}
-
-
-def _route(
-    source: tuple[float, float], target: tuple[float, float], lane: float | None
-) -> list[tuple[float, float]]:
-    """Down from one box to the next, or around the boxes between them."""
-    (x0, y0), (x1, y1) = source, target
-    if lane is None:
-        start, end = (x0 + BOX / 2, y0 + TALL), (x1 + BOX / 2, y1)
-        middle = (start[1] + end[1]) / 2
-        return [start, (start[0], middle), (end[0], middle), end]
-    return [(x0 + BOX, y0 + TALL / 2), (lane, y0 + TALL / 2), (lane, y1 + 8), (x1 + BOX, y1 + 8)]
 
 
 def _title(node: Node) -> str:
@@ -235,17 +242,13 @@ def _box(picture: Picture, node: Node, kinds: tuple, x: float, y: float) -> None
     picture.label(x + 10, y + 40, fitted(gradient, BOX - 20, 9.5), 9.5, MUTED)
 
 
-def _leaves(picture: Picture, node: Node, known: dict[int, str], x: float, y: float) -> None:
-    """The inputs that no operation made, to the left of the box (or above it, in later columns)."""
-    given = _inputs(node, known)[:3]
+def _leaves(picture: Picture, given: list[tuple[str, str, bool]], x: float, y: float) -> None:
+    """The inputs that no operation made, to the left of the box at (x, y)."""
     tall = min(TALL / max(len(given), 1), 24)
     for i, (name, shape, required) in enumerate(given):
-        top = y + i * tall
-        start = x - LEAF - 24
+        top, start = y + i * tall, x - LEAF - 24
         colour, fill = (GREEN, PASTELS[2]) if required else (MUTED, "#eef0f2")
-        if start < 0 or x > LEAF + 60:  # no room on the left: say it in the box's corner
-            continue
         picture.rect(start, top + 1, LEAF, tall - 3, fill=fill, stroke=colour, radius=4)
-        label = fitted(f"{name} {shape}", LEAF - 10, 9.5)
+        label = fitted(f"{name} {shape}", LEAF - 8, 9.5)
         picture.label(start + 6, top + tall / 2 + 3, label, 9.5, INK)
         picture.arrow([(start + LEAF, top + tall / 2), (x, top + tall / 2)], colour)

@@ -400,6 +400,25 @@ def test_branches_large_graphs_and_custom_functions():
         viz.graph(minigrad.ones(3))
 
 
+def test_no_arrow_passes_behind_a_box():
+    with minigrad.backends.use("numpy"):
+        x = minigrad.ones(3, 3, requires_grad=True).exp()
+        a, b, c = x.sin().cos(), x.tanh().exp().sqrt() * x, (x @ x).relu() + x
+        y = ((a @ b) + x).softmax(-1) @ c + a
+    layout = viz._Layout(viz._ordered(y._node), {})
+    assert len(layout.columns) > 2
+    assert len(layout.lanes) > 3
+    for source, node in layout.edges:
+        points = layout.route(source, node)
+        for (x0, y0), (x1, y1) in zip(points, points[1:]):
+            assert x0 == x1 or y0 == y1
+            for other in layout.nodes:
+                left, top = layout.corner(other)
+                across = max(x0, x1) > left and min(x0, x1) < left + viz.BOX
+                down = max(y0, y1) > top and min(y0, y1) < top + viz.TALL
+                assert not (across and down)
+
+
 def test_a_timeline_keeps_launches_in_order():
     import kernels
 
