@@ -107,13 +107,11 @@ def norm_rows():
 
 
 ROWS = [*matmul_rows(), *conv_rows(), *pool_rows(), *softmax_rows(), *norm_rows()]
-#: what a default run compiles for every target; the others for one
-SHIPPED = ("matmul-register_2d", "conv-implicit_gemm", "conv-weight_gradient", "softmax-one_read")
 
 
 @pytest.mark.parametrize(("name", "kernel", "signature"), ROWS, ids=[row[0] for row in ROWS])
 def test_gates(name, kernel, signature):
-    for cc in TARGETS if name.startswith(SHIPPED) else TARGETS[1:2]:
+    for cc in TARGETS:
         ptx = kernel.ptx(signature, cc=cc)
         assert f".target sm_{cc[0]}{cc[1]}" in ptx
         assert ".f64" not in ptx
