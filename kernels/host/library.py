@@ -253,7 +253,7 @@ def _load(
     stem = re.sub(r"\W+", "_", names[0] if len(names) == 1 else "module").strip("_")
     exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(names)]
     exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
-    text, declarations = source.rewrite(code, gnu, checked)
+    text, declarations = source.rewrite(code, gnu)
     unit = (
         '#include "minigrad/prelude.h"\n' + "\n".join(declarations) + "\n"
         f'#line 1 "{stem}.cu"\n{text}\n'

@@ -80,7 +80,7 @@ def parameter_name(parameter: str, index: int) -> str:
     return words[-1] if len(words) > 1 else f"parameter {index + 1}"
 
 
-def rewrite(code: str, gnu: bool, checked: bool = False) -> tuple[str, list[str]]:
+def rewrite(code: str, gnu: bool) -> tuple[str, list[str]]:
     """`code` as the host's compiler takes it, on the same lines, and declarations to go before it.
 
     Shared variables are announced to the runtime, which poisons them; `extern __shared__` arrays
@@ -95,7 +95,7 @@ def rewrite(code: str, gnu: bool, checked: bool = False) -> tuple[str, list[str]
         if last < 0:
             continue
         local = _scope(text, match.start()) is None
-        edits += _shared(text, first, match.span(), last, local, checked)
+        edits += _shared(text, first, match.span(), last, local)
     if gnu:
         edits += _unroll(text)
     for first, last, replacement in sorted(edits, reverse=True):
@@ -137,7 +137,7 @@ def _end_of_statement(text: str, start: int) -> int:
 
 
 def _shared(
-    text: str, first: int, word: tuple[int, int], last: int, local: bool, checked: bool
+    text: str, first: int, word: tuple[int, int], last: int, local: bool
 ) -> list[tuple[int, int, str]]:
     """The edits for one `__shared__` declaration in `text[first:last]`, without its semicolon."""
     before, after = text[first : word[0]], text[word[1] : last]
@@ -168,8 +168,8 @@ def _shared(
     ]
     names = [_declared(piece) for piece in _split(after)]
     macro = "MGH_SHARED" if local else "MGH_FILE_SHARED"
-    if local and checked:
-        macro, at = "MGH_CHECKED_SHARED", 0
+    if local:
+        at = 0
         for name in filter(None, names):
             at = re.compile(rf"\b{name}\b(?=\s*(?:\[|=|,|\Z|\{{))").search(after, at).start()
             edits.append((word[1] + at, word[1] + at, "mgh_d_"))

@@ -336,7 +336,7 @@ static __global__ void second() {}
     }
     text, _ = source.rewrite(code, gnu=True)
     assert text.count("\n") == code.count("\n")
-    assert "MGH_SHARED(s) MGH_SHARED(t)" in text
+    assert "float mgh_d_s[4][4], mgh_d_t[2]; MGH_SHARED(s) MGH_SHARED(t)" in text
     assert "double* const d = (double*)mgh::dynamic_shared()" in text
     assert "#pragma GCC unroll 32" in text
     nest = """

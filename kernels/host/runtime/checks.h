@@ -126,12 +126,24 @@ extern "C" void mgh_unplace(unsigned slot) {
     span = {};
 }
 
-extern "C" void mgh_checked_shared(Worker* worker, void** pointer, size_t bytes, const char* name,
-                                   uint64_t* epoch) {
+extern "C" void mgh_place_shared(Worker* worker, Shared* variable, size_t bytes, size_t align,
+                                 const char* name) {
     Runner* w = (Runner*)worker;
-    *pointer = place_in_slot(w, 1 + w->placed++, bytes, name);
-    note_variable(w, pointer, sizeof *pointer, epoch);  // the pointer is this OS thread's
-    mgh_new_shared(worker, *pointer, bytes, epoch);
+    variable->epoch = w->epoch;
+    mgh_keep(worker, &variable->memory, sizeof variable->memory, &variable->epoch);
+    if (w->checked) {
+        variable->memory = place_in_slot(w, 1 + w->placed++, bytes, name);
+        return note_shared(w, variable->memory, bytes);
+    }
+    size_t start = (w->static_end + align - 1) / align * align;
+    variable->memory = w->statics + start;
+    note_shared(w, variable->memory, bytes);  // not more than the limit, but for what aligns it
+    w->static_end = start + bytes;
+    if (w->static_end > sizeof w->statics) {
+        say(w->report, "no room to align shared variables");
+        fail(w, TOO_MUCH_SHARED);
+    }
+    memset(variable->memory, 0xff, bytes);
 }
 
 #define MGH_CHECK(n)                                                                          \

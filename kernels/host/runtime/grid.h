@@ -1,7 +1,7 @@
 // Cooperative launches: all blocks at once on one OS thread, a grid's barrier between them.
 //
-// A block runs until all of its threads wait at the grid's barrier; then its static shared
-// variables, of which the OS thread has one copy, are put aside and the next block runs.
+// A block runs until all of its threads wait at the grid's barrier; then what the OS thread has one
+// copy of (pointers to shared memory, file-scope variables) is put aside and the next block runs.
 #pragma once
 
 #include "shared.h"
@@ -11,19 +11,19 @@ namespace {
 
 void put_aside(Runner* w) {
     size_t bytes = 0;
-    for (unsigned i = 0; i < w->variable_count; ++i) bytes += w->variables[i].bytes;
+    for (unsigned i = 0; i < w->kept_count; ++i) bytes += w->kept[i].bytes;
     w->saved = (unsigned char*)realloc(w->saved, bytes + 1);
     unsigned char* to = w->saved;
-    for (unsigned i = 0; i < w->variable_count; to += w->variables[i++].bytes) {
-        memcpy(to, w->variables[i].address, w->variables[i].bytes);
+    for (unsigned i = 0; i < w->kept_count; to += w->kept[i++].bytes) {
+        memcpy(to, w->kept[i].address, w->kept[i].bytes);
     }
 }
 
 void take_back(Runner* w) {
     const unsigned char* from = w->saved;
-    for (unsigned i = 0; i < w->variable_count; from += w->variables[i++].bytes) {
-        memcpy(w->variables[i].address, from, w->variables[i].bytes);
-        *w->variables[i].epoch = w->epoch;
+    for (unsigned i = 0; i < w->kept_count; from += w->kept[i++].bytes) {
+        memcpy(w->kept[i].address, from, w->kept[i].bytes);
+        *w->kept[i].epoch = w->epoch;
     }
 }
 

@@ -96,7 +96,8 @@ void begin(Runner* w) {
     w->live = w->threads;
     w->waiting = 0;
     w->static_shared = 0;
-    w->variable_count = 0;
+    w->variable_count = w->kept_count = 0;
+    w->static_end = 0;
     w->placed = 0;
     w->at_grid = 0;
     w->vain = 0;

@@ -20,7 +20,9 @@ constexpr size_t DYNAMIC_LIMIT = 227 << 10;
 #define MGH_SPIN_LIMIT (1 << 24)
 #endif
 
-struct Variable {  // in static shared memory
+constexpr size_t STATIC_LIMIT = 48 << 10;
+
+struct Variable {
     void* address;
     size_t bytes;
     uint64_t* epoch;
@@ -59,8 +61,10 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     size_t page;
     uint64_t vain;
     bool running;
-    Variable variables[MAX_VARIABLES];
-    unsigned variable_count;
+    Variable variables[MAX_VARIABLES], kept[MAX_VARIABLES];
+    unsigned variable_count, kept_count;
+    alignas(128) unsigned char statics[2 * STATIC_LIMIT];  // shared variables of functions
+    size_t static_end;
     Pending pending[MAX_THREADS];
     bool copies;  // whether a thread of the block has copied asynchronously
     bool cooperative, checked;
@@ -72,7 +76,7 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     Span spans[SHARED_SLOTS];
     unsigned placed;
     size_t dynamic_bytes;
-    unsigned char* saved;  // this block's shared variables while another block runs
+    unsigned char* saved;  // what is kept of this block while another one runs
 };
 
 // This OS thread's. Asked here rather than of the fiber, whose address hangs on the stack pointer:

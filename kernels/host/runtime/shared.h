@@ -10,12 +10,22 @@ namespace {
     give_up(w);
 }
 
-void note_variable(Runner* w, void* address, size_t bytes, uint64_t* epoch) {
-    if (w->variable_count == MAX_VARIABLES) {
+void note(Runner* w, Variable* list, unsigned& count, Variable variable) {
+    if (count == MAX_VARIABLES) {
         say(w->report, "more than %u shared variables", MAX_VARIABLES);
         fail(w, TOO_MUCH_SHARED);
     }
-    w->variables[w->variable_count++] = {address, bytes, epoch};
+    list[count++] = variable;
+}
+
+// Notes memory of the block, by which PTX's addresses are understood, and how much there is.
+void note_shared(Runner* w, void* address, size_t bytes) {
+    note(w, w->variables, w->variable_count, {address, bytes, nullptr});
+    w->static_shared += bytes;
+    if (w->static_shared <= STATIC_LIMIT) return;
+    say(w->report, "%u bytes or more of static shared memory; a block may have %zu (more only as"
+        " dynamic shared memory, extern __shared__)", w->static_shared, STATIC_LIMIT);
+    fail(w, TOO_MUCH_SHARED);
 }
 
 void finish_copy(const Copy& copy) {
@@ -32,19 +42,16 @@ void forget_copies(Runner* w) {
 
 }  // namespace
 
+// This OS thread's variables that belong to the block.
 extern "C" void mgh_keep(Worker* worker, void* variable, size_t bytes, uint64_t* epoch) {
-    note_variable((Runner*)worker, variable, bytes, epoch);
+    Runner* w = (Runner*)worker;
+    note(w, w->kept, w->kept_count, {variable, bytes, epoch});
 }
 
 extern "C" void mgh_new_shared(Worker* worker, void* variable, size_t bytes, uint64_t* epoch) {
-    Runner* w = (Runner*)worker;
     memset(variable, 0xff, bytes);
-    note_variable(w, variable, bytes, epoch);
-    w->static_shared += bytes;
-    if (w->static_shared <= 48 << 10) return;
-    say(w->report, "%u bytes or more of static shared memory; a block may have %d (more only as"
-        " dynamic shared memory, extern __shared__)", w->static_shared, 48 << 10);
-    fail(w, TOO_MUCH_SHARED);
+    mgh_keep(worker, variable, bytes, epoch);
+    note_shared((Runner*)worker, variable, bytes);
 }
 
 // The pointer whose lower 32 bits are given: PTX knows shared memory by 32-bit addresses.

@@ -1,8 +1,17 @@
-// Shared memory is poisoned when a block first meets a variable: CUDA does not zero it either.
+// Shared memory. A variable of a function is a reference to memory that the runtime gives the block
+// when a thread first meets it, poisoned: CUDA does not zero it either. (Each reaches it through a
+// pointer in a register; the address of a thread_local array would be asked for again and again.)
 #pragma once
 
 namespace mgh {
 
+inline void* shared_memory(Shared* variable, size_t bytes, size_t align, const char* name) {
+    Worker* worker = self()->worker;
+    if (variable->epoch != worker->epoch) mgh_place_shared(worker, variable, bytes, align, name);
+    return variable->memory;
+}
+
+// A variable outside of functions: one copy for each OS thread, poisoned when a block begins.
 inline void new_in_block(void* variable, size_t bytes, uint64_t* epoch) {
     Worker* worker = self()->worker;
     if (*epoch != worker->epoch) {
@@ -43,25 +52,17 @@ inline size_t __cvta_generic_to_shared(const void* p) { return (unsigned)(uintpt
 inline size_t __cvta_generic_to_global(const void* p) { return (uintptr_t)p; }
 #define __cvta_shared_to_generic(address) mgh_from_shared(address, __LINE__)
 
-#define MGH_SHARED(name)                                                \
-    {                                                                   \
-        static thread_local uint64_t mgh_epoch;                         \
-        mgh::new_in_block((void*)&name, sizeof(name), &mgh_epoch);      \
-    }
+// mgh_d_name is declared as the source says, and only gives the type.
+#define MGH_SHARED(name)                                                                   \
+    static thread_local mgh::Shared mgh_s_##name;                                          \
+    auto& name = *(decltype(mgh_d_##name)*)mgh::shared_memory(                             \
+        &mgh_s_##name, sizeof(mgh_d_##name), __alignof__(mgh_d_##name), #name);
 
-// In checked mode: `name` is a reference to memory that the runtime has placed; mgh_d_name, which
-// is declared as the source says, only gives its type.
-#define MGH_CHECKED_SHARED(name)                                                              \
-    static thread_local uint64_t mgh_e_##name;                                                \
-    static thread_local void* mgh_p_##name;                                                   \
-    if (mgh_e_##name != mgh::self()->worker->epoch) {                                         \
-        mgh_e_##name = mgh::self()->worker->epoch;                                            \
-        mgh_checked_shared(mgh::self()->worker, &mgh_p_##name, sizeof(mgh_d_##name), #name,   \
-                           &mgh_e_##name);                                                    \
-    }                                                                                         \
-    auto& name = *(decltype(mgh_d_##name)*)mgh_p_##name;
-
-#define MGH_FILE_SHARED(name) static mgh::AtBlockStart mgh_start_##name([] { MGH_SHARED(name) });
+#define MGH_FILE_SHARED(name)                                                  \
+    static mgh::AtBlockStart mgh_start_##name([] {                             \
+        static thread_local uint64_t mgh_epoch;                                \
+        mgh::new_in_block((void*)&name, sizeof(name), &mgh_epoch);             \
+    });
 
 #define MGH_DYNAMIC_SHARED(name, ...)          \
     static thread_local __VA_ARGS__* name;     \

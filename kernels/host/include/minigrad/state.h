@@ -63,6 +63,11 @@ struct Warp {
     Fiber* lane[LANES];
 };
 
+struct Shared {  // where this block has a shared variable
+    uint64_t epoch;
+    void* memory;
+};
+
 struct Barrier {
     unsigned arrived;
     int line;
@@ -124,8 +129,8 @@ unsigned mgh_activemask(int line);
 void mgh_yield(bool fruitless);
 void mgh_thread_exit(mgh::Fiber* fiber);
 void mgh_new_shared(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch);
-void mgh_checked_shared(mgh::Worker* worker, void** pointer, size_t bytes, const char* name,
-                        uint64_t* epoch);
+void mgh_place_shared(mgh::Worker* worker, mgh::Shared* variable, size_t bytes, size_t align,
+                      const char* name);
 void mgh_keep(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch);
 void* mgh_from_shared(uint64_t address, int line);
 void mgh_copy_async(void* to, const void* from, unsigned bytes, unsigned present, int line);
