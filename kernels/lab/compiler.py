@@ -14,11 +14,13 @@ import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 from kernels.lab import nvrtc
 from kernels.lab.occupancy import Occupancy, capability, occupancy
 from kernels.simt.errors import CompileError
+from kernels.simt.launch import jit
 
 RESERVED_SHARED = 1024  # bytes that a cubin for 9.0 and later counts on top of the kernel's own
 
@@ -107,11 +109,13 @@ class Compiled:
 def compiled(kernel: Any, *arguments: Any, cc: tuple[int, int] | float | str = (8, 0)) -> Compiled:
     """Compile a kernel for compute capability `cc`, with no GPU needed.
 
-    kernel: of either dialect, `@cuda.jit` or `raw_kernel(...)`. `arguments` tell the types of a
-    `@cuda.jit` kernel that has no signature: examples (arrays, numbers), or Numba types. Raises
-    CompileError where the compilers are not installed, or refuse the source.
+    kernel: of either dialect, `@cuda.jit` (or its Python function) or `raw_kernel(...)`. `arguments`
+    tell the types of a Numba kernel that has no signature: examples (arrays, numbers), or Numba
+    types. Raises CompileError where the compilers are not installed, or refuse the source.
     """
     cc = capability(cc)
+    if isinstance(kernel, FunctionType):
+        kernel = jit(kernel)
     if hasattr(kernel, "py_func"):
         name, ptx, source = _from_numba(kernel, arguments, cc)
     elif hasattr(kernel, "code"):

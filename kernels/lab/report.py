@@ -13,6 +13,7 @@ import numpy as np
 from kernels.lab.findings import Finding, Triple
 
 if TYPE_CHECKING:
+    from kernels.lab.compiler import Compiled
     from kernels.lab.gpus import GPU
     from kernels.lab.occupancy import Occupancy
     from kernels.lab.picture import Picture
@@ -93,7 +94,7 @@ class Report:
     times more the whole grid is. `shared_bytes` is what a block has, static and dynamic. `records`
     are the first accesses as a structured array, where `profile(..., records=n)` asked for them.
     arrays: (space, shape, bytes an element) of the arrays that it can touch, by name. `kernel` and
-    `types` are what was profiled, for `occupancy`.
+    `types` are what was profiled, for `compiled`.
     """
 
     name: str
@@ -180,14 +181,18 @@ class Report:
 
         return page(self)
 
-    def occupancy(self, cc: tuple[int, int] | float | str) -> Occupancy:
-        """How full this launch makes an SM of compute capability `cc`, by the registers that
-        NVIDIA's compilers give the kernel. Needs their wheels (the extra `cuda13`), not a GPU."""
+    def compiled(self, cc: tuple[int, int] | float | str = (8, 0)) -> Compiled:
+        """What NVIDIA's compilers make of the kernel for compute capability `cc`: registers, PTX,
+        machine code. Needs their wheels (the extra `cuda13`), not a GPU."""
         from kernels.lab.compiler import compiled
+
+        return compiled(self.kernel, *self.types, cc=cc)
+
+    def occupancy(self, cc: tuple[int, int] | float | str) -> Occupancy:
+        """How full this launch makes an SM of compute capability `cc`; see `compiled`."""
         from kernels.lab.occupancy import occupancy
 
-        found = compiled(self.kernel, *self.types, cc=cc)
-        return occupancy(found.registers, self.shared_bytes, self.threads, cc)
+        return occupancy(self.compiled(cc).registers, self.shared_bytes, self.threads, cc)
 
     def roofline(
         self, gpu: str | GPU, precision: str = "fp32", seconds: float | None = None

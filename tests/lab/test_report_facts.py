@@ -106,7 +106,7 @@ def test_the_occupancy_of_a_report(transposed):
     pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
     found = transposed.occupancy(8.0)
     assert (found.block, found.shared) == (1024, 4096)
-    compiled = lab.compiled(transpose, *transposed.types, cc=8.0)
-    assert found == compiled.occupancy(1024)
+    assert found == transposed.compiled(8.0).occupancy(1024)
+    assert lab.compiled(transpose.py_func, *transposed.types, cc=8.0).registers == found.registers
     assert found.blocks == 2
     assert found.share == 1.0
