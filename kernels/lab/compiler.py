@@ -109,7 +109,7 @@ class Compiled:
 def compiled(kernel: Any, *arguments: Any, cc: tuple[int, int] | float | str = (8, 0)) -> Compiled:
     """Compile a kernel for compute capability `cc`, with no GPU needed.
 
-    kernel: of either dialect, `@cuda.jit` (or its Python function) or `raw_kernel(...)`. `arguments`
+    kernel: `@cuda.jit`, its Python function, or `raw_kernel(...)` of CUDA C. `arguments`
     tell the types of a Numba kernel that has no signature: examples (arrays, numbers), or Numba
     types. Raises CompileError where the compilers are not installed, or refuse the source.
     """
