@@ -92,10 +92,8 @@ class Timeline(dispatch.Trace):
 def timeline() -> Iterator[Timeline]:
     """Keep every kernel launch of the block, in order. A GPU's launches are timed as they are
     queued, which says little of how long they run."""
-    outer, found = dispatch.tracer, Timeline()
-    dispatch.tracer = found
-    try:
-        yield found
-    finally:
-        found.seconds = time.perf_counter() - found.began
-        dispatch.tracer = outer
+    with dispatch.trace(Timeline()) as found:
+        try:
+            yield found
+        finally:
+            found.seconds = time.perf_counter() - found.began
