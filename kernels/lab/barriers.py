@@ -195,7 +195,10 @@ def _frame(
         picture.label(46, y, fitted(line.rstrip(), RIGHT - 70, 10, mono=True), 10, INK, mono=True)
     text, y = [title], 54
     for key, values, colours in tables:
-        text += _draw_table(picture, RIGHT, y, key, values, colours)
+        name = f"{key} ({', '.join(map(str, now.shared[key].shape))})"
+        if now.shared[key].size > sum(map(len, values)):
+            name += f", its first {len(values)} x {len(values[0])}"
+        text += _draw_table(picture, RIGHT, y, name, values, colours)
         y += _height(values)
     if not tables:
         picture.label(RIGHT, 54, "no shared arrays", 11, MUTED)
@@ -212,38 +215,29 @@ def _frame(
 
 def _table(now: Snapshot, before: Snapshot | None, key: str) -> tuple[list, list]:
     """The shown values of a shared array as text, and their colours."""
-    array, written = (np.atleast_2d(part[key]) for part in (now.shared, now.written))
+    array, written = now.shared[key], now.written[key]
+    same = np.zeros(array.shape, bool)
     if before and key in before.shared:
-        old = np.atleast_2d(before.shared[key])
-        same = (array == old) & np.atleast_2d(before.written[key])
-    else:
-        same = np.zeros(array.shape, bool)
-    array, written, same = (a[:MOST_VALUES, :MOST_VALUES] for a in (array, written, same))
-    values = [
-        [plain(float(v)) if w else "·" for v, w in zip(row, marks)]
-        for row, marks in zip(array.tolist(), written.tolist())
-    ]
-    colours = [
-        [(KEPT if s else CHANGED) if w else UNWRITTEN for s, w in zip(row, marks)]
-        for row, marks in zip(same.tolist(), written.tolist())
-    ]
-    if np.ndim(now.shared[key]) == 1 and now.shared[key].size > MOST_VALUES:
-        return _folded(now, before, key)
+        same = (array == before.shared[key]) & before.written[key]
+    values, colours = [], []
+    for row in zip(*map(_grid, (array, written, same, np.ones(array.shape, bool)))):
+        cells = list(zip(*row))
+        values.append([_short(v) if w else "·" if there else "" for v, w, _, there in cells])
+        kinds = [KEPT if kept else CHANGED if w else UNWRITTEN for _, w, kept, _ in cells]
+        colours.append([kind if cell[3] else None for kind, cell in zip(kinds, cells)])
     return values, colours
 
 
-def _folded(now: Snapshot, before: Snapshot | None, key: str) -> tuple[list, list]:
-    """A long row as several of MOST_VALUES."""
+def _grid(array: np.ndarray) -> list[list]:
+    """The first rows and columns of an array; a long row is folded into several."""
+    if array.ndim == 1 and array.size > MOST_VALUES:
+        array = np.pad(array, (0, -array.size % MOST_VALUES)).reshape(-1, MOST_VALUES)
+    table = array.reshape(-1, array.shape[-1] if array.ndim else 1)
+    return table[:MOST_VALUES, :MOST_VALUES].tolist()
 
-    def fold(one: Snapshot | None) -> Snapshot | None:
-        if one is None or key not in one.shared:
-            return None
-        size = min(one.shared[key].size // MOST_VALUES, MOST_VALUES) * MOST_VALUES
-        cut = {name: {key: part[key][:size].reshape(-1, MOST_VALUES)}
-               for name, part in (("shared", one.shared), ("written", one.written))}  # fmt: skip
-        return one._replace(**cut)
 
-    return _table(fold(now), fold(before), key)
+def _short(value: Any) -> str:
+    return plain(float(value)) if isinstance(value, bool | int | float) else str(value)
 
 
 def _height(values: list) -> int:

@@ -16,7 +16,7 @@ _SLIDER = (
 
 
 class Frames:
-    """Pictures of the same size, one after the other. `frames[i]` is one of them.
+    """Pictures, one after the other. `frames[i]` is one of them.
 
     `svg()`, `png()`, `text` and `save(path)` show all in a column; a notebook shows one at a time,
     with a slider (and, where scripts do not run, all of them).
@@ -42,13 +42,14 @@ class Frames:
 
     def strip(self, columns: int = 1) -> Picture:
         """All frames in one picture, in rows of `columns`."""
-        first = self.frames[0]
+        wide = max(frame.width for frame in self.frames)
+        tall = max(frame.height for frame in self.frames)
         rows = -(-len(self.frames) // columns)
-        page = Picture(first.width * columns, first.height * rows, "", self.text)
-        page.title, page.shapes = first.title, []
+        page = Picture(wide * columns, tall * rows, "", self.text)
+        page.title, page.shapes = self.frames[0].title, []
         page.rect(0, 0, page.width, page.height, fill=PAPER)
         for i, frame in enumerate(self.frames):
-            page.paste(frame, i % columns * first.width, i // columns * first.height)
+            page.paste(frame, i % columns * wide, i // columns * tall)
         return page
 
     def svg(self) -> str:

@@ -321,6 +321,32 @@ def test_dynamic_shared_memory_and_local_arrays_and_two_dimensions():
     assert end.changed == {"out": 7}  # out[1, 0] becomes 0, which it was
 
 
+def test_large_shared_arrays_show_their_first_values():
+    @cuda.jit
+    def kernel(out):
+        long = cuda.shared.array(20, np.int32)
+        wide = cuda.shared.array((32, 33), np.float64)
+        deep = cuda.shared.array((2, 3, 4), np.float32)
+        t = cuda.threadIdx.x
+        if t < 20:
+            long[t] = t
+        wide[t, 2] = 0.5
+        cuda.syncthreads()
+        deep[1, 2, 3] = 7
+        out[0] = long[0]
+
+    first, end = lab.barrier_frames(kernel, 1, 32, np.ones(1))
+    rows = first.text.splitlines()
+    at = rows.index("long (20):")
+    assert rows[at + 1].split() == [str(i) for i in range(16)]
+    assert rows[at + 2].split() == ["16", "17", "18", "19"]
+    at = rows.index("wide (32, 33), its first 16 x 16:")
+    assert rows[at + 1].split()[:4] == ["·", "·", "0.5", "·"]
+    rows = end.text.splitlines()
+    assert rows[rows.index("deep (2, 3, 4):") + 6].split() == ["·", "·", "·", "7"]
+    lab.barrier_frames(kernel, 1, 32, np.ones(1)).png(scale=1)
+
+
 def test_a_breakpoint_in_a_kernel_stops_there(monkeypatch):
     stops = []
     monkeypatch.setattr("sys.breakpointhook", lambda: stops.append(len(stops)))
