@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,29 +81,70 @@ class Step:
         peak = card.peak(precision)
         if peak is None:
             raise ValueError(f"{card.name} has no tensor cores for {precision}")
-        seconds = 0.0
-        for launch in self.launches:
-            rate = (peak if launch.matrix else card.fp32) * 1e12 * ARITHMETIC
-            half = _halved(precision) and not launch.family.startswith(tuple(STATE))
-            moved = launch.bytes / (2 if half else 1)
-            seconds += max(launch.flops / rate, moved / (card.bandwidth * 1e9 * BANDWIDTH)) + LAUNCH
+        costs = [self._cost(launch, card, peak, precision) for launch in self.launches]
+        seconds = sum(cost.seconds for cost in costs)
         needed = self.memory(precision) + CONTEXT
-        return Estimate(card, seconds, seconds * card.power, needed, self.batch / seconds)
+        return Estimate(card, seconds, seconds * card.power, needed, self.batch / seconds, costs)
+
+    def _cost(self, launch: Any, card: Any, peak: float, precision: str) -> Cost:
+        rate = (peak if launch.matrix else card.fp32) * 1e12 * ARITHMETIC
+        half = _halved(precision) and not launch.family.startswith(tuple(STATE))
+        arithmetic = launch.flops / rate
+        memory = launch.bytes / (2 if half else 1) / (card.bandwidth * 1e9 * BANDWIDTH)
+        bound = "launch" if max(arithmetic, memory) < LAUNCH else "memory"
+        if arithmetic > max(memory, LAUNCH):
+            bound = "arithmetic"
+        return Cost(launch, max(arithmetic, memory) + LAUNCH, bound)
+
+
+class Cost(NamedTuple):
+    """The estimated seconds of a launch, and what most of them go to: "arithmetic", "memory" or
+    the "launch" itself."""
+
+    launch: Any
+    seconds: float
+    bound: str
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A step on a GPU: seconds, joules, bytes of memory (the driver's too), samples a second."""
+    """A step on a GPU: seconds, joules, bytes of memory (the driver's too), samples a second, and
+    the cost of each launch."""
 
     gpu: Any
     seconds: float
     joules: float
     memory: float
     samples: float
+    costs: list[Cost]
 
     @property
     def fits(self) -> bool:
         return self.memory <= self.gpu.memory * 1e9
+
+    def table(self) -> str:
+        """Where the time goes: a line for each family of kernels, the costliest first."""
+        families: dict[str, list[Cost]] = {}
+        for cost in self.costs:
+            families.setdefault(cost.launch.family, []).append(cost)
+        rows = [
+            f"{'kernel':<26} {'launches':>8} {'GFLOP':>10} {'GB':>8} {'ms':>9} {'share':>6}  limit"
+        ]
+        for name, some in sorted(
+            families.items(), key=lambda item: -sum(c.seconds for c in item[1])
+        ):
+            spent = sum(cost.seconds for cost in some)
+            flops, moved = (
+                sum(getattr(c.launch, what) for c in some) for what in ("flops", "bytes")
+            )
+            by: dict[str, float] = {}
+            for cost in some:
+                by[cost.bound] = by.get(cost.bound, 0) + cost.seconds
+            rows.append(
+                f"{name:<26} {len(some):>8} {flops / 1e9:>10.2f} {moved / 1e9:>8.3f} "
+                f"{spent * 1e3:>9.3f} {spent / self.seconds:>6.1%}  {max(by, key=by.get)}"
+            )
+        return "\n".join(rows)
 
 
 def _halved(precision: str) -> bool:

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--optimizer", choices=OPTIMIZERS, default="adam", help="default: adam")
     kinds = ("fp32", "tf32", "fp16", "bf16")
     add("--precision", choices=kinds, default="fp32", help="default: fp32, on CUDA cores")
+    add("--gpu", metavar="NAME", help="where the time goes on one GPU, such as 'RTX 4090'")
     add("--plot", metavar="FILE", help="draw the times (.svg, .png or .txt)")
 
 
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from minigrad import estimate
 
     build, shape = _model(args.model, args.shape)
+    chosen = None if args.gpu is None else _gpu(args.gpu, args.precision)
     try:
         step = estimate.training_step(build, shape, args.batch, args.optimizer, args.integers)
     except Exception as error:  # the user's own Module ran: whatever it raised is about the input
@@ -54,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
     missing = _without(args.precision)
     if missing:
         print(f"without tensor cores for {args.precision}: {', '.join(missing)}")
+    if chosen is not None:
+        print(f"\non {chosen.name}:\n{step.on(chosen, args.precision).table()}")
     print("\nThis is an estimate from shapes and rated figures; nothing was run, and real steps")
     print("mostly take longer. It assumes:")
     print("\n".join(f"- {text}" for text in estimate.ASSUMPTIONS))
@@ -64,6 +68,18 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError(f"--plot: {_line(error)}") from None
         print(f"picture: {args.plot}")
     return 0
+
+
+def _gpu(name: str, precision: str) -> Any:
+    from kernels import lab
+
+    try:
+        card = lab.gpu(name)
+    except ValueError as error:
+        raise CommandError(f"--gpu: {_line(error)}") from None
+    if card.peak(precision) is None:
+        raise CommandError(f"--gpu: {card.name} has no tensor cores for {precision}")
+    return card
 
 
 def _line(error: Exception) -> str:

@@ -101,6 +101,22 @@ def test_time_and_energy_of_a_gpu():
     assert found.fits
 
 
+def test_where_the_time_goes(vgg16):
+    found = vgg16.on("RTX 4090")
+    assert sum(cost.seconds for cost in found.costs) == pytest.approx(found.seconds)
+    bounds = {}
+    for cost in found.costs:
+        bounds.setdefault(cost.launch.family, set()).add(cost.bound)
+    assert bounds["adam_"] == {"memory"}
+    assert "arithmetic" in bounds["conv2d"]
+    assert bounds["reduce.mean"] == {"launch"}
+    rows = found.table().splitlines()
+    shares = [float(re.search(r"([\d.]+)%", row)[1]) for row in rows[1:]]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(100, abs=1)
+    assert len(rows) == 1 + len(bounds)
+
+
 def test_tensor_cores_speed_products_and_halves_traffic(vgg16):
     slow, tf32, bf16 = (vgg16.on("A100 SXM", p) for p in ("fp32", "tf32", "bf16"))
     assert slow.seconds > tf32.seconds > bf16.seconds
@@ -140,6 +156,10 @@ def test_the_command(capsys, tmp_path):
     assert picture.read_text().startswith("<svg")
     assert run("--precision", "bf16") == 0
     assert "without tensor cores for bf16: V100" in capsys.readouterr().out
+    assert run("--gpu", "rtx 4090") == 0
+    out = capsys.readouterr().out
+    assert "on GeForce RTX 4090:" in out
+    assert re.search(r"^conv2d +3 .*%  \w+$", out, re.MULTILINE)
 
 
 def test_a_module_of_ones_own(capsys, tmp_path, monkeypatch):
@@ -168,6 +188,8 @@ def test_a_module_of_ones_own(capsys, tmp_path, monkeypatch):
         (["--model", "minigrad.nn:ReLU"], "--shape: a Module of yours needs the shape"),
         (["--shape", "3,x"], "expected sizes above 0, such as 3,224,224, got '3,x'"),
         (["--shape", "32"], "cnn takes channels,height,width"),
+        (["--gpu", "GTX 285"], "--gpu: gpu: expected a name of the table, got 'GTX 285'"),
+        (["--gpu", "T4", "--precision", "bf16"], "--gpu: T4 has no tensor cores for bf16"),
         (["--batch", "0"], "expected a whole number above 0"),
         (["--plot", "a.gif"], "--plot: a picture is saved as .svg, .png or .txt"),
     ],
