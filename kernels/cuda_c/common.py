@@ -50,7 +50,7 @@ def scalar_type(dtype: np.dtype) -> str:
 def source(file: str) -> str:
     """The text of a file of this folder, with the .cuh files that it includes in their place."""
     text = (_HERE / file).read_text()
-    return _INCLUDE.sub(lambda match: (_HERE / match[1]).read_text(), text)
+    return _INCLUDE.sub(lambda match: source(match[1]), text)
 
 
 @functools.cache

@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair, ceil_div
+from kernels.launchers.conv import GemmTile, GradTile
 
 _kernel = family("conv_gemm.cu")
-
-
-class GemmTile(NamedTuple):
-    """Block (bx, by), rm channels x rn positions a thread, tk terms of the sum a step."""
-
-    bx: int
-    by: int
-    rm: int
-    rn: int
-    tk: int
-
-
-class GradTile(NamedTuple):
-    """Block (bx, by), rm output channels x rn taps a thread, at most `span` positions a step."""
-
-    bx: int
-    by: int
-    rm: int
-    rn: int
-    span: int
 
 
 def gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:

@@ -12,11 +12,12 @@
 // 6. vectorised     16-byte loads, from far and from shared memory: a tile of a lies transposed, and
 //                   a thread's columns are neighbours
 // 7. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
-// 8. matvec         N == 1: a warp reads a row of a, shuffles add up
+// 8. tensor_core    16-bit elements: matmul_tensor.cu
+// 9. matvec         N == 1: a warp reads a row of a, shuffles add up
 //
 // T is the type of the elements, A that of the sums. An operand that is transposed in memory is
 // read as it is: TA and TB say so. A batch that shares an operand has a stride of 0 there.
-#include "common.cuh"
+#include "matmul.cuh"
 
 template <class T, class A, bool TA, bool TB, bool BIAS>
 __global__ void naive(const T* a, const T* b, const T* bias, T* c, int m, int n, int k,
@@ -48,20 +49,6 @@ __global__ void coalesced(const T* a, const T* b, const T* bias, T* c, int m, in
                A(b[TB ? (long long)col * k + i : (long long)i * n + col]);
     }
     c[(blockIdx.z * (long long)m + row) * n + col] = T(sum);
-}
-
-// An element of a stored matrix (rows, columns), transposed or not; 0 outside.
-template <class A, bool TRANSPOSED, class T>
-__device__ __forceinline__ A element(const T* x, int row, int col, int rows, int cols) {
-    if (row >= rows || col >= cols) return A(0);
-    return A(x[TRANSPOSED ? (long long)col * rows + row : (long long)row * cols + col]);
-}
-
-// Writes a result where it is inside.
-template <bool BIAS, class T, class A>
-__device__ __forceinline__ void store(T* c, const T* bias, A sum, int row, int col, int m, int n) {
-    if (row >= m || col >= n) return;
-    c[(blockIdx.z * (long long)m + row) * n + col] = T(BIAS ? sum + A(bias[col]) : sum);
 }
 
 template <class T, class A, bool TA, bool TB, bool BIAS>
@@ -156,32 +143,6 @@ register_2d(const T* a, const T* b, const T* bias, T* c, int m, int n, int k, lo
         #pragma unroll
         for (int q = 0; q < RN; ++q) {
             store<BIAS>(c, bias, sum[r][q], row0 + r * BY + ty, col0 + q * BX + tx, m, n);
-        }
-    }
-}
-
-// Copies the ROWS x COLS corner at (row0, col0) of a stored matrix x (rows, cols) to shared memory,
-// transposed or not, in packs of 16 bytes; zeros where x ends.
-template <int ROWS, int COLS, int THREADS, bool TRANSPOSED, int PITCH, class T, class A>
-__device__ __forceinline__ void load_tile(A (*tile)[PITCH], const T* x, int row0, int col0,
-                                          int rows, int cols, int t) {
-    constexpr int W = 16 / sizeof(T);
-    static_assert(COLS % W == 0, "a row of a tile is a number of packs");
-    const bool packs = cols % W == 0 && aligned16(x);
-    for (int e = t; e < ROWS * COLS / W; e += THREADS) {
-        const int r = e / (COLS / W), q = e % (COLS / W) * W;
-        const int row = row0 + r, col = col0 + q;
-        Pack<T, W> pack;
-        if (packs && row < rows && col < cols) {
-            pack = *(const Pack<T, W>*)(x + (long long)row * cols + col);
-        } else {
-            #pragma unroll
-            for (int w = 0; w < W; ++w) pack.at[w] = T(element<A, false>(x, row, col + w, rows, cols));
-        }
-        #pragma unroll
-        for (int w = 0; w < W; ++w) {
-            if (TRANSPOSED) tile[q + w][r] = A(pack.at[w]);
-            else tile[r][q + w] = A(pack.at[w]);
         }
     }
 }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.cuda_c.common import Kernel, family, scalar_type
-from kernels.launchers.common import ceil_div
+from kernels.launchers.common import ceil_div, compute_dtype
 
 CATALOG = [
     ("matmul", "naive", "one thread an element, neighbours down a column"),
@@ -17,10 +17,11 @@ CATALOG = [
     ("matmul", "register_2d", "an RM x RN tile of results in registers"),
     ("matmul", "vectorised", "16-byte loads, from far and from shared memory"),
     ("matmul", "warp_tile", "the threads of a warp form a compact tile too"),
+    ("matmul", "tensor_core", "16-bit elements: a warp multiplies 16 x 16 fragments (WMMA)"),
     ("matmul", "matvec", "N == 1: a warp a row, summed by shuffles"),
 ]
 VERSIONS = tuple(version for _, version, _ in CATALOG)
-_kernel = family("matmul.cu")
+_kernel, _tensor_kernel = family("matmul.cu"), family("matmul_tensor.cu")
 
 
 class Tile(NamedTuple):
@@ -53,10 +54,22 @@ def _pick_tile(acc_t: str, m: int, n: int, gpu: bool) -> Tile:
     return GPU_LARGE if large else GPU_SMALL
 
 
-def pick(m: int, n: int, k: int) -> str:
+def pick(dtype: np.dtype, m: int, n: int, k: int, gpu: bool) -> str:
+    """The version that ships for a (m, k) and b (k, n)."""
     if n == 1 and k >= 64:
         return "matvec"
-    return "coalesced" if m * n < 256 or k < 4 or n < 4 else "vectorised"
+    if m * n < 256 or k < 4 or n < 4:
+        return "coalesced"
+    return "tensor_core" if gpu and compute_dtype(dtype) != dtype else "vectorised"
+
+
+def check(version: str, dtype: np.dtype) -> None:
+    """Raise ValueError where a version does not take elements of the dtype."""
+    if version == "tensor_core" and compute_dtype(dtype) == dtype:
+        raise ValueError(
+            f"matmul: version 'tensor_core' takes float16 and bfloat16, not {dtype};"
+            " cast the operands, or leave version out"
+        )
 
 
 def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool):
@@ -73,6 +86,9 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
         return kernel(), (ceil_div(n, 16), ceil_div(m, 16), z), (16, 16)
     if version == "register_1d":
         return kernel(), (ceil_div(n, 32), ceil_div(m, 32), z), (32, 4)
+    if version == "tensor_core":
+        grid = (ceil_div(n, 64), ceil_div(m, 64), z)
+        return _tensor_kernel(version, (0,), flags, _arguments), grid, 128
     if version == "matvec":
         return kernel(), (ceil_div(m, 4), 1, z), (32, 4)
     tile = _pick_tile(acc_t, m, n, gpu)

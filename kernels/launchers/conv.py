@@ -77,6 +77,26 @@ class Geometry(NamedTuple):
         return self.w_shape[1], self.w_shape[0] // self.groups
 
 
+class GemmTile(NamedTuple):
+    """Block (bx, by), rm channels x rn positions a thread, tk terms of the sum a step."""
+
+    bx: int
+    by: int
+    rm: int
+    rn: int
+    tk: int
+
+
+class GradTile(NamedTuple):
+    """Block (bx, by), rm output channels x rn taps a thread, at most `span` positions a step."""
+
+    bx: int
+    by: int
+    rm: int
+    rn: int
+    span: int
+
+
 def _check_geometry(name: str, geo: Geometry) -> None:
     """Raise ValueError where shapes and options do not make a convolution."""
     if len(geo.x_shape) != 4 or len(geo.w_shape) != 4:

@@ -76,7 +76,8 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
         batch, m = (), math.prod(a.shape[:-1])  # all of the batch shares b: one product
         rows = (m, a.shape[-1])
     z, dtype = math.prod(batch), a.dtype
-    version = version or dialect.matmul.pick(m, n, a.shape[-1])
+    version = version or dialect.matmul.pick(dtype, m, n, a.shape[-1], on_gpu(a))
+    dialect.matmul.check(version, dtype)
     flags = (trans_a, trans_b, bias is not None)
     no_bias = empty(0, dtype, a)
 

@@ -21,31 +21,11 @@ Kernels here:
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 from kernels.launchers.common import ceil_div
+from kernels.launchers.conv import GemmTile, GradTile
 from kernels.simt import cuda
 from kernels.simt.processor import MANY_REGISTERS, register_floats
-
-
-class GemmTile(NamedTuple):
-    """Block (bx, by), rm channels x rn positions a thread, tk terms of the sum a step."""
-
-    bx: int
-    by: int
-    rm: int
-    rn: int
-    tk: int
-
-
-class GradTile(NamedTuple):
-    """Block (bx, by), rm output channels x rn taps a thread, `span` positions a step."""
-
-    bx: int
-    by: int
-    rm: int
-    rn: int
-    span: int
 
 
 @functools.cache

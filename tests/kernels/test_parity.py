@@ -18,7 +18,7 @@ from kernels.launchers.softmax import FORWARD as SOFTMAXES
 from kernels.launchers.transpose import VERSIONS as TRANSPOSES
 from kernels.pointwise import TABLE
 from kernels.reduction import TABLE as REDUCTIONS
-from tests.kernels.helpers import DEVICES, as_wide, assert_close, normal, put, wide
+from tests.kernels.helpers import BFLOAT16, DEVICES, as_wide, assert_close, normal, put, wide
 
 BACKENDS = ("numba", "cupy")
 
@@ -67,6 +67,11 @@ def products(rng, backend):
     m, k, n = 70, 33, 131
     for version in set(versions(backend, "matmul")) - {"matvec"}:
         how = {"version": version}
+        if version == "tensor_core":
+            half = [normal(rng, s).astype(np.float16) for s in [(k, m), (n, k), (n,)]]
+            yield "matmul", (half[0].T, half[1].T, half[2]), how, k
+            yield "matmul", [normal(rng, s).astype(BFLOAT16) for s in [(m, k), (k, n)]], how, k
+            continue
         yield "matmul", (normal(rng, (m, k)), normal(rng, (k, n))), how, k
         transposed = (normal(rng, (k, m)).T, normal(rng, (n, k)).T, normal(rng, n))
         if version not in ("naive", "coalesced", "register_1d"):

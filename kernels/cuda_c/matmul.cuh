@@ -1,0 +1,42 @@
+// Elements and tiles of matrices of any size, and where results go.
+#include "common.cuh"
+
+// An element of a stored matrix (rows, columns), transposed or not; 0 outside.
+template <class A, bool TRANSPOSED, class T>
+__device__ __forceinline__ A element(const T* x, int row, int col, int rows, int cols) {
+    if (row >= rows || col >= cols) return A(0);
+    return A(x[TRANSPOSED ? (long long)col * rows + row : (long long)row * cols + col]);
+}
+
+// Writes a result where it is inside.
+template <bool BIAS, class T, class A>
+__device__ __forceinline__ void store(T* c, const T* bias, A sum, int row, int col, int m, int n) {
+    if (row >= m || col >= n) return;
+    c[(blockIdx.z * (long long)m + row) * n + col] = T(BIAS ? sum + A(bias[col]) : sum);
+}
+
+// Copies the ROWS x COLS corner at (row0, col0) of a stored matrix x (rows, cols) to shared memory,
+// transposed or not, in packs of 16 bytes; zeros where x ends.
+template <int ROWS, int COLS, int THREADS, bool TRANSPOSED, int PITCH, class T, class A>
+__device__ __forceinline__ void load_tile(A (*tile)[PITCH], const T* x, int row0, int col0,
+                                          int rows, int cols, int t) {
+    constexpr int W = 16 / sizeof(T);
+    static_assert(COLS % W == 0, "a row of a tile is a number of packs");
+    const bool packs = cols % W == 0 && aligned16(x);
+    for (int e = t; e < ROWS * COLS / W; e += THREADS) {
+        const int r = e / (COLS / W), q = e % (COLS / W) * W;
+        const int row = row0 + r, col = col0 + q;
+        Pack<T, W> pack;
+        if (packs && row < rows && col < cols) {
+            pack = *(const Pack<T, W>*)(x + (long long)row * cols + col);
+        } else {
+            #pragma unroll
+            for (int w = 0; w < W; ++w) pack.at[w] = T(element<A, false>(x, row, col + w, rows, cols));
+        }
+        #pragma unroll
+        for (int w = 0; w < W; ++w) {
+            if (TRANSPOSED) tile[q + w][r] = A(pack.at[w]);
+            else tile[r][q + w] = A(pack.at[w]);
+        }
+    }
+}
