@@ -127,24 +127,22 @@ class Estimate:
         families: dict[str, list[Cost]] = {}
         for cost in self.costs:
             families.setdefault(cost.launch.family, []).append(cost)
-        rows = [
-            f"{'kernel':<26} {'launches':>8} {'GFLOP':>10} {'GB':>8} {'ms':>9} {'share':>6}  limit"
-        ]
-        for name, some in sorted(
-            families.items(), key=lambda item: -sum(c.seconds for c in item[1])
-        ):
+        names = f"{'kernel':<26} {'launches':>8} {'GFLOP':>10} {'GB':>8} {'ms':>9} {'share':>6}"
+        rows = []
+        for name, some in families.items():
             spent = sum(cost.seconds for cost in some)
-            flops, moved = (
-                sum(getattr(c.launch, what) for c in some) for what in ("flops", "bytes")
-            )
+            flops = sum(cost.launch.flops for cost in some) / 1e9
+            moved = sum(cost.launch.bytes for cost in some) / 1e9
             by: dict[str, float] = {}
             for cost in some:
                 by[cost.bound] = by.get(cost.bound, 0) + cost.seconds
-            rows.append(
-                f"{name:<26} {len(some):>8} {flops / 1e9:>10.2f} {moved / 1e9:>8.3f} "
-                f"{spent * 1e3:>9.3f} {spent / self.seconds:>6.1%}  {max(by, key=by.get)}"
+            row = (
+                f"{name:<26} {len(some):>8} {flops:>10.2f} {moved:>8.3f} {spent * 1e3:>9.3f} "
+                f"{spent / self.seconds:>6.1%}  {max(by, key=by.get)}"
             )
-        return "\n".join(rows)
+            rows.append((spent, row))
+        rows.sort(reverse=True)
+        return "\n".join([f"{names}  limit", *(row for _, row in rows)])
 
 
 def _halved(precision: str) -> bool:

@@ -76,7 +76,7 @@ def _gpu(name: str, precision: str) -> Any:
     try:
         card = lab.gpu(name)
     except ValueError as error:
-        raise CommandError(f"--gpu: {_line(error)}") from None
+        raise CommandError(f"--{_line(error)}") from None
     if card.peak(precision) is None:
         raise CommandError(f"--gpu: {card.name} has no tensor cores for {precision}")
     return card

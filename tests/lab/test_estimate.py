@@ -188,7 +188,7 @@ def test_a_module_of_ones_own(capsys, tmp_path, monkeypatch):
         (["--model", "minigrad.nn:ReLU"], "--shape: a Module of yours needs the shape"),
         (["--shape", "3,x"], "expected sizes above 0, such as 3,224,224, got '3,x'"),
         (["--shape", "32"], "cnn takes channels,height,width"),
-        (["--gpu", "GTX 285"], "--gpu: gpu: expected a name of the table, got 'GTX 285'"),
+        (["--gpu", "GTX 285"], "--gpu: expected a name of the table, got 'GTX 285'"),
         (["--gpu", "T4", "--precision", "bf16"], "--gpu: T4 has no tensor cores for bf16"),
         (["--batch", "0"], "expected a whole number above 0"),
         (["--plot", "a.gif"], "--plot: a picture is saved as .svg, .png or .txt"),
