@@ -110,7 +110,11 @@ class Occupancy:
 
 def capability(cc: tuple[int, int] | float | str) -> tuple[int, int]:
     """(8, 6), "8.6" and 8.6 as a pair; ValueError for one that is not in `LIMITS`."""
-    major, minor = cc if isinstance(cc, tuple) else map(int, str(float(cc)).split("."))
+    try:
+        parts = cc if isinstance(cc, tuple | list) else str(float(cc)).split(".")
+        major, minor = map(int, parts)
+    except (TypeError, ValueError):
+        raise ValueError(f"compute capability: expected 8.6, '8.6' or (8, 6), got {cc!r}") from None
     if (major, minor) not in LIMITS:
         known = ", ".join(f"{a}.{b}" for a, b in LIMITS)
         raise ValueError(f"compute capability {major}.{minor}: expected one of {known}")

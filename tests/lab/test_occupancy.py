@@ -151,6 +151,10 @@ def test_the_text_says_what_limits_and_what_would_help():
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"compute capability 6\.1: expected one of 7\.0, 7\.5"):
         lab.occupancy(32, 0, 128, 6.1)
+    for wrong in ("sm_80", (8,), None, [8, 0, 0]):
+        with pytest.raises(ValueError, match=r"expected 8\.6, '8\.6' or \(8, 6\), got"):
+            lab.occupancy(32, 0, 128, wrong)
+    assert lab.occupancy(32, 0, 128, 9) == lab.occupancy(32, 0, 128, [9, 0])
     with pytest.raises(ValueError, match="block=0"):
         lab.occupancy(32, 0, 0, 8.0)
 
