@@ -67,11 +67,10 @@ class Element:
                 _tell(builder, "outside", self.head, self.site, self.who, literal, *size)
         self.size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
 
-    def note(self, op: int, same: ir.Value | None = None) -> None:
-        """Tell of the access, if there is one."""
-        args = self.head, self.site, self.path, self.who, self.address, _I64(self.size), _I64(op)
+    def note(self, *access: ir.Value) -> None:
+        """Tell of the access (address, size, op, same), if there is one."""
         with self.builder.if_then(self.inside, likely=True):
-            _tell(self.builder, "note", *args, _I64(0) if same is None else same)
+            _tell(self.builder, "note", self.head, self.site, self.path, self.who, *access)
 
     def operands(self) -> tuple[ir.Value, ir.Value]:
         """(array, index as a tuple of uint64) to access; elsewhere if the index is outside."""
@@ -105,7 +104,7 @@ def load(typingctx, array, index, head, site, path, who, literal):
 
     def codegen(context, builder, signature, args):
         element = Element(context, builder, array, args)
-        element.note(recorder.LOAD)
+        element.note(element.address, _I64(element.size), _I64(recorder.LOAD), _I64(0))
         return context.get_function(operator.getitem, getitem)(builder, element.operands())
 
     return getitem.return_type(array, index, *_CONTEXT), codegen
@@ -124,24 +123,33 @@ def store(typingctx, array, index, value, head, site, path, who, literal):
         before = element.bits()
         context.get_function(operator.setitem, setitem)(builder, (*element.operands(), value))
         same = builder.icmp_unsigned("==", before, element.bits())
-        element.note(recorder.STORE, builder.zext(same, _I64))
+        same = builder.zext(same, _I64)
+        element.note(element.address, _I64(element.size), _I64(recorder.STORE), same)
         return context.get_dummy_value()
 
     return types.void(array, index, given[2], *_CONTEXT), codegen
 
 
 @intrinsic
-def atomic(typingctx, array, index, head, site, path, who, literal):
-    """The index of an atomic operation, after telling of it. One outside ends the run."""
+def touch(typingctx, array, index, op, offset, size, head, site, path, who, literal):
+    """The index, after telling that `size` bytes from `offset` in the element are accessed.
+
+    For atomic operations and fields of records, which use the index themselves. An index outside
+    ends the run.
+    """
+    result = types.uint64 if array.ndim == 1 else _unsigned(array)
 
     def codegen(context, builder, signature, args):
-        element = Element(context, builder, array, args)
+        place, position, op, offset, size, *rest = args
+        element = Element(context, builder, array, (place, position, *rest))
         with builder.if_then(builder.not_(element.inside), likely=False):
             context.call_conv.return_user_exc(builder, CheckFailed, ())
-        element.note(recorder.ATOMIC)
-        return context.make_tuple(builder, signature.return_type, element.index)
+        element.note(builder.add(element.address, offset), size, op, _I64(0))
+        if array.ndim == 1:
+            return element.index[0]
+        return context.make_tuple(builder, result, element.index)
 
-    return _unsigned(array)(array, index, *_CONTEXT), codegen
+    return result(array, index, _INT, _INT, _INT, *_CONTEXT), codegen
 
 
 def _teller(name: str, count: int):

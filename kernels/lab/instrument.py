@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numba.core import types
 
 from kernels.lab import access, recorder
-from kernels.simt import calls
-from kernels.simt.errors import Unstructured
+from kernels.simt import calls, library
 from kernels.simt.memory import itemsize
 from kernels.simt.nodes import (
     BLOCK,
@@ -58,8 +58,11 @@ class Site:
     lines: dict[Place, int] = field(default_factory=dict)
 
 
-def instrument(program: Program, kinds: dict[str, types.Type]) -> list[Site]:
-    """Rewrite `program.body` in place; `kinds` are the types of its variables."""
+def instrument(program: Program, kinds: dict[str, types.Type]) -> tuple[list[Site], list[str]]:
+    """Rewrite `program.body` in place; `kinds` are the types of its variables.
+
+    Returns the sites, and what is accessed without being recorded.
+    """
     writer = _Instrumenter(program, kinds)
     who = program.fresh("who")
     block = binary(load("_by"), ast.Add(), binary(load(GRID[1]), ast.Mult(), load("_bz")))
@@ -74,7 +77,8 @@ def instrument(program: Program, kinds: dict[str, types.Type]) -> list[Site]:
         prologue.append(ast.Expr(writer.call("declare", load(HEAD), *args)))
     program.body = [*prologue, *body]
     program.constants[HEAD] = np.zeros(1, np.int64)
-    return writer.sites
+    missed = {f"what {f.__name__}() accesses" for f in program.functions} | writer.missed
+    return writer.sites, sorted(missed)
 
 
 def shared_arrays(program: Program) -> list[str]:
@@ -103,6 +107,7 @@ class _Instrumenter(ast.NodeTransformer):
         self.place: Place = (program.filename, program.line)
         local = {a.name for a in program.arrays.values() if a.space == "local"}
         self.unrecorded = local | set(program.constants)
+        self.missed: set[str] = set()  # accesses that are not recorded
 
     def call(self, function: str, *args: ast.expr) -> ast.Call:
         name = self.program.extern(getattr(access, function), f"lab_{function}")
@@ -225,11 +230,41 @@ class _Instrumenter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if not self.is_element(node):
-            self.generic_visit(node)
-            return node
+            return self._part(node)
         index, literal = self._index(node.slice)
         args = [node.value, index, *self._where("load", node), literal]
         return located(self.call("load", *args), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._part(node)
+
+    def _part(self, node: ast.Attribute | ast.Subscript) -> ast.expr:
+        """A field of a record, told of by the way of its index; or what is no access at all."""
+        element, field = node.value, self._field(node)
+        if field is None:
+            if self._record_of(node) is not None:
+                self.missed.add(f"whole records of {ast.unparse(node.value)}")
+            self.generic_visit(node)
+            return node
+        kind = "store" if isinstance(node.ctx, ast.Store) else "load"
+        op = recorder.STORE if kind == "store" else recorder.LOAD
+        place = self._touch(kind, element, op, field.offset, itemsize(field.type))
+        node.value = located(ast.Subscript(element.value, place, ast.Load()), element)
+        return node
+
+    def _record_of(self, node: ast.expr) -> types.Record | None:
+        """The type of an expression that is an element of a one-dimensional array of records."""
+        if not isinstance(node, ast.Subscript):
+            return None
+        array = self.array_type(node.value)
+        one = array is not None and array.ndim == 1 and isinstance(array.dtype, types.Record)
+        return array.dtype if one and self._is_shared(node.value) else None
+
+    def _field(self, node: ast.Attribute | ast.Subscript) -> Any:
+        """The field that `a[i].name` or `a[i]["name"]` is of a record, with its offset and type."""
+        name = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", None)
+        record = self._record_of(node.value)
+        return record.fields.get(name) if record is not None else None
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         name = getattr(node.func, "id", "")
@@ -237,19 +272,28 @@ class _Instrumenter(ast.NodeTransformer):
             self.generic_visit(node)
             return node
         array, *rest = node.args
-        if name.endswith("compare_and_swap"):
-            raise Unstructured(
-                f"{self.place[0]}:{self.place[1]}: the lab has no atomic.compare_and_swap; use"
-                " cuda.atomic.cas(array, index, old, value)"
-            )
+        if name.endswith("compare_and_swap"):  # works on the first element
+            space = "shared" if "own_" in name else "global"
+            swap = library.function("atomic.cas", space)
+            name = self.program.extern(swap, f"{'own_' if space == 'shared' else ''}atomic_cas")
+            zero = [const(0)] * self.array_type(array).ndim
+            rest = [ast.Tuple(zero, ast.Load()), *rest]
         element = ast.copy_location(ast.Subscript(array, rest[0], ast.Load()), node)
         element.source = getattr(node, "source", None)
-        index, literal = self._index(rest[0])
-        place = self.call("atomic", array, index, *self._where("atomic", element), literal)
-        return located(
-            ast.Call(load(self._unchecked(name)), [array, place, *map(self.visit, rest[1:])], []),
-            node,
-        )
+        size = itemsize(self.array_type(array).dtype)
+        place = self._touch("atomic", element, recorder.ATOMIC, 0, size)
+        values = map(self.visit, rest[1:])
+        return located(ast.Call(load(self._unchecked(name)), [array, place, *values], []), node)
+
+    def _touch(
+        self, kind: str, element: ast.Subscript, op: int, offset: int, size: int
+    ) -> ast.Call:
+        """The index of `element`, told of."""
+        index, literal = self._index(element.slice)
+        what = [const(op), const(offset), const(size)]
+        where = self._where(kind, element)
+        self.sites[-1].itemsize = size
+        return self.call("touch", element.value, index, *what, *where, literal)
 
     def _unchecked(self, name: str) -> str:
         """Another name of an atomic function, which the checked mode does not know."""
@@ -280,13 +324,16 @@ class _Instrumenter(ast.NodeTransformer):
             return [ast.Subscript(index, const(k), ast.Load()) for k in range(len(kind))]
         return [index]
 
+    def _is_shared(self, array: ast.expr) -> bool:
+        """Whether an expression is a part of an array that threads may share."""
+        while isinstance(array, ast.Subscript):
+            array = array.value
+        return isinstance(array, ast.Name) and array.id not in self.unrecorded
+
     def _is_recorded(self, array: ast.expr) -> bool:
-        root = array
-        while isinstance(root, ast.Subscript):
-            root = root.value
-        known = isinstance(root, ast.Name) and root.id not in self.unrecorded
         kind = self.array_type(array)
-        return known and kind is not None and not isinstance(kind.dtype, types.Record)
+        numbers = kind is not None and not isinstance(kind.dtype, types.Record)
+        return numbers and self._is_shared(array)
 
     def is_element(self, node: ast.Subscript) -> bool:
         """Whether a subscript is one element of an array that threads may share."""
@@ -357,9 +404,10 @@ class _Instrumenter(ast.NodeTransformer):
                 return not isinstance(node.op, ast.Not) and self.is_float(node.operand)
             case ast.IfExp():
                 return self.is_float(node.body) or self.is_float(node.orelse)
-            case ast.Subscript():
-                array = self.array_type(node.value)
-                return array is not None and _is_float(array.dtype)
+            case ast.Attribute() | ast.Subscript():
+                array = self.array_type(node.value) if isinstance(node, ast.Subscript) else None
+                field = self._field(node)
+                return _is_float(field.type if field else getattr(array, "dtype", None))
             case ast.Call():
                 value = self.program.externs.get(getattr(node.func, "id", ""))
                 if isinstance(value, types.Type):

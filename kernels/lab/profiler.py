@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,9 @@ def profile(
     compile, LabError for one that cannot be recorded. What the kernel itself does wrong (an index
     outside, a race, a divergent barrier) is in the report.
     """
-    name = getattr(kernel, "__name__", "kernel")
+    if not isinstance(getattr(kernel, "py_func", kernel), FunctionType):
+        raise LabError(f"profile: expected a cuda.jit kernel or its function, got {kernel!r}")
+    name = kernel.__name__
     grid, block = launch_dimensions(name, grid, block)
     if not 0 <= shared <= _SHARED_LIMIT:
         raise LaunchError(f"{name}: {shared} bytes of dynamic shared memory; at most 49152")
@@ -57,7 +60,7 @@ def profile(
         twin = Twin(kernel, block, args)
     except Unstructured as reason:
         raise LabError(
-            f"{name}: kernels that run in the interpreter cannot be profiled: {reason}"
+            f"{name}: the lab runs what can be compiled for the CPU, and this cannot: {reason}"
         ) from None
     run = _Run(twin, grid, block, args, shared, records)
     chosen = run.choose(blocks)
@@ -105,7 +108,7 @@ class _Run:
         rows = []
         for array in self.twin.facts.shared:
             size = array.nbytes or self.shared
-            rows.append((rec.SHARED, 0, 0, array.itemsize, size * self.twin.facts.cooperative))
+            rows.append((rec.SHARED, 0, 0, array.grain, size * self.twin.facts.cooperative))
             self.memories.append(_Memory("shared", array, []))
         owners: dict[int, list] = {}
         for name, arg in zip(self.twin.facts.parameters, self.args):
@@ -115,7 +118,8 @@ class _Run:
         for owner, views in owners.values():
             low, high = np.lib.array_utils.byte_bounds(owner)
             grain = np.gcd.reduce(
-                [v.itemsize for _, v in views] + [v.ctypes.data - low for _, v in views]
+                [_grain(view.dtype) for _, view in views]
+                + [view.ctypes.data - low for _, view in views]
             )
             rows.append((rec.GLOBAL, low, high, int(grain), 0))
             self.memories.append(_Memory("global", None, views))
@@ -200,11 +204,6 @@ class _Run:
                 self._stopped("endless" if self.error[0] == checks.ENDLESS else "barrier")
         state.finish()
         self.ran += len(blocks)
-        if state.head[rec.OVERFLOW]:
-            raise LabError(
-                f"{self.twin.name}: a warp makes more than {rec.CAPACITY_OF_A_WARP} accesses"
-                " between two barriers; profile a smaller problem"
-            )
         if not self.ended:
             self._note_returned(blocks)
 
@@ -436,10 +435,12 @@ class _Run:
     def report(self, seconds: float) -> Report:
         facts = self.twin.facts
         races, errors, warnings = self._found()
-        self.notes += [
-            f"{name}() could not be inlined: what it accesses is not recorded"
-            for name in facts.outlined
-        ]
+        self.notes += [f"not recorded: {what}" for what in facts.missed]
+        if self.state.head[rec.OVERFLOW]:
+            self.notes.append(
+                f"a thread made more than {rec.CAPACITY_OF_A_WARP} accesses between two barriers:"
+                " where other lanes did too, what they did together counts as several requests"
+            )
         lines = self._lines()
         static = sum(array.nbytes for array in facts.shared)
         return Report(
@@ -467,7 +468,7 @@ class _Run:
         found = {}
         for memory in self.memories:
             if memory.shared is not None:
-                _, nbytes, itemsize, shape = memory.shared
+                _, nbytes, itemsize, _, shape = memory.shared
                 size = nbytes or self.shared
                 found[memory.shared.name] = ("shared", shape or (size // itemsize,), itemsize)
             for name, view in memory.views:
@@ -506,6 +507,14 @@ def _traffic(site: Site, stat: list[int], memory: _Memory) -> Counts:
         counts.ideal_wavefronts = stat[rec.IDEAL_WAVEFRONTS]
         counts.worst_wavefronts = stat[rec.WORST]
     return counts
+
+
+def _grain(dtype: np.dtype) -> int:
+    """How many bytes all sizes and offsets in an element are multiples of."""
+    sizes = [dtype.itemsize]
+    for field, offset, *_ in (dtype.fields or {}).values():
+        sizes += [offset, _grain(field.base)]
+    return int(np.gcd.reduce(sizes))
 
 
 def _owner(array: np.ndarray) -> np.ndarray:

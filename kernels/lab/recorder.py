@@ -131,7 +131,8 @@ def _find(head, site, path, bit):
             number = head[USED]
             if number == head[CAPACITY]:
                 head[OVERFLOW] = 1
-                return 0
+                _flush(head)
+                return _find(head, site, path, bit)
             table[entry] = generation << 32 | number
             head[USED], head[NEXT] = number + 1, number + 1
             address = head[SLOTS] + number * (SLOT * 8)
@@ -153,8 +154,6 @@ def _join(head, site, path, op, size, space, address):
         head[NEXT] = number + 1
     else:
         place = _find(head, site, path, bit)
-        if place == 0:
-            return
         slot = _at(place)
     slot[MASK] |= bit
     slot[OP], slot[SIZE], slot[SPACE] = op, size, space

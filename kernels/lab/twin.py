@@ -26,16 +26,21 @@ from kernels.simt import (
     specialise,
 )
 from kernels.simt.errors import ArgumentError
+from kernels.simt.module import SPIN_LIMIT
+from kernels.simt.program import ArrayDecl, Program
 
 Dimensions = tuple[int, int, int]
+MAX_ROUNDS = 1 << 21  # of a loop whose end depends on memory: some seconds under the recorder
 
 
 class Shared(NamedTuple):
-    """A shared array; `nbytes` is 0 for dynamic shared memory."""
+    """A shared array; `nbytes` is 0 for dynamic shared memory. All that is accessed in it begins at
+    a multiple of `grain` bytes."""
 
     name: str
     nbytes: int
     itemsize: int
+    grain: int
     shape: tuple[int, ...]
 
 
@@ -46,7 +51,7 @@ class Facts(NamedTuple):
     shared: list[Shared]
     parameters: list[str]
     cooperative: bool
-    outlined: list[str]  # device functions that are not part of it, so that nothing is recorded
+    missed: list[str]  # accesses that are not recorded
     sources: dict[Place, str]  # of every line that is executed
     constants: list[np.ndarray]
     returns: list[int]  # lines of the kernel's `return` statements
@@ -56,7 +61,7 @@ class Twin:
     """The twin for one combination of argument types and block."""
 
     def __init__(self, kernel: Any, block: Dimensions, args: tuple) -> None:
-        self.name = getattr(kernel, "__name__", "kernel")
+        self.name = kernel.__name__
         function = getattr(kernel, "py_func", kernel)
         names = function.__code__.co_varnames[
             : function.__code__.co_argcount + function.__code__.co_kwonlyargcount
@@ -114,19 +119,20 @@ def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: 
     typed = infer.infer(program, list(kinds), array_types)
     constants = [value.copy() for value in program.constants.values()]
     shared = [
-        Shared(a.name, _nbytes(a), memory.itemsize(a.dtype), a.shape or ())
+        Shared(a.name, _nbytes(a), memory.itemsize(a.dtype), _grain(program, a), a.shape or ())
         for a in (program.arrays[name] for name in shared_arrays(program))
     ]
-    sites = instrument(program, typed)
+    sites, missed = instrument(program, typed)
     prepare.prepare(program)  # what is loaded may differ between threads now
     array_types[HEAD] = types.int64
     _, text, given = compiler.emit(program, kinds, array_types)
+    text = text.replace(f"_SPIN_LIMIT = {SPIN_LIMIT}", f"_SPIN_LIMIT = {MAX_ROUNDS}")
     facts = Facts(
         sites,
         shared,
         list(program.params),
         program.cooperative,
-        [f.__name__ for f in program.functions],
+        missed,
         _sources(function, sites),
         constants,
         [n.lineno for n in ast.walk(source.of(function).tree) if isinstance(n, ast.Return)],
@@ -136,8 +142,17 @@ def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: 
     return path, given
 
 
-def _nbytes(array) -> int:
+def _nbytes(array: ArrayDecl) -> int:
     return int(np.prod(array.shape)) * memory.itemsize(array.dtype) if array.shape else 0
+
+
+def _grain(program: Program, array: ArrayDecl) -> int:
+    together = [array]
+    if array.shape is None:  # arrays of several types may lie in dynamic shared memory
+        together = [a for a in program.arrays.values() if a.space == "shared" and a.shape is None]
+    return min(
+        1 if isinstance(a.dtype, types.Record) else memory.itemsize(a.dtype) for a in together
+    )
 
 
 def _sources(function, sites: list[Site]) -> dict[Place, str]:

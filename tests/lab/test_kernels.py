@@ -1,0 +1,254 @@
+"""What kernels of all kinds may do under the recorder, and what profile() itself refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from numba import float32
+
+from kernels import lab
+from kernels.simt import cuda
+from kernels.simt.errors import ArgumentError, LaunchError
+
+POINT = np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4"), ("id", "i4")])
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+def test_fields_of_records():
+    """An array of structures: 16 bytes from lane to lane, 16 sectors a request."""
+
+    @cuda.jit
+    def move(p, out):
+        i = cuda.grid(1)
+        p[i].x = p[i].y + p[i]["z"]
+        out[i] = p[i].id
+
+    points = np.zeros(64, POINT)
+    points["y"], points["z"], points["id"] = 1, 2, np.arange(64)
+    out = zeros(64)
+    report = lab.profile(move, 2, 32, points, out)
+    assert (points["x"] == 3).all() and (out == np.arange(64)).all()
+    line = report.at("p[i].x =")
+    assert (line.requests, line.sectors, line.ideal_sectors) == (6, 96, 24)
+    assert line.flops == 64 and not report.findings and not report.notes
+
+
+def test_races_on_fields():
+    @cuda.jit
+    def neighbours(p):
+        i = cuda.grid(1)
+        p[i].x = i
+        p[i].y = p[(i + 1) % 64].x
+
+    report = lab.profile(neighbours, 1, 64, np.zeros(64, POINT))
+    assert [(race.array, race.index) for race in report.races] == [("p", (1,))]
+
+
+def test_whole_records_are_said_not_to_be_recorded():
+    @cuda.jit
+    def whole(p, out):
+        one = p[cuda.grid(1)]
+        out[cuda.grid(1)] = one.x
+
+    report = lab.profile(whole, 1, 32, np.zeros(32, POINT), zeros(32))
+    assert report.notes == ["not recorded: whole records of p"] and "not recorded" in str(report)
+
+
+def test_functions_that_cannot_be_inlined_are_said_not_to_be_recorded():
+    @cuda.jit(device=True)
+    def find(x, value):
+        for i in range(x.size):
+            if x[i] == value:
+                return i
+        return -1
+
+    @cuda.jit
+    def search(x, out):
+        out[cuda.grid(1)] = find(x, 3)
+
+    out = zeros(32)
+    report = lab.profile(search, 1, 32, np.arange(32), out)
+    assert (out == 3).all() and report.notes == ["not recorded: what find() accesses"]
+
+
+def test_lines_of_device_functions_are_listed():
+    @cuda.jit(device=True)
+    def square(x, i):
+        value = x[i]
+        return value * value
+
+    @cuda.jit
+    def use(x, out):
+        i = cuda.grid(1)
+        out[i] = square(x, i) + square(x, i)
+
+    report = lab.profile(use, 1, 32, zeros(32), zeros(32))
+    line = report.at("value = x[i]")
+    assert (line.requests, line.sectors) == (2, 8) and line.executions
+    assert report.flops == 3 * 32
+    assert str(report).index("def use") < str(report).index("value = x[i]")
+
+
+@pytest.mark.parametrize("synchronised", [True, False])
+def test_grid_barriers_order_blocks(synchronised):
+    @cuda.jit
+    def shift(x, out):
+        grid = cuda.cg.this_grid()
+        keep = cuda.shared.array(32, float32)
+        i = cuda.grid(1)
+        keep[cuda.threadIdx.x] = i
+        x[i] = i
+        if synchronised:
+            grid.sync()
+        out[i] = x[(i + 40) % x.size] - keep[cuda.threadIdx.x]
+        grid.sync()
+
+    x, out = zeros(128), zeros(128)
+    report = lab.profile(shift, 4, 32, x, out)
+    assert bool(report.races) == (not synchronised) and not report.errors
+    if synchronised:
+        assert out.tolist() == [(i + 40) % 128 - i for i in range(128)]
+    with pytest.raises(lab.LabError, match="needs all blocks"):
+        lab.profile(shift, 4, 32, x, out, blocks=2)
+
+
+def test_atomics_order_nothing_but_race_with_nothing_atomic():
+    @cuda.jit
+    def lock(x, total):
+        while cuda.atomic.compare_and_swap(x, 0, 1) != 0:
+            pass
+        cuda.atomic.add(total, 0, 1)
+        cuda.atomic.exch(x, 0, 0)
+
+    x, total = np.zeros(1, np.int32), zeros(1)
+    report = lab.profile(lock, 2, 32, x, total)
+    assert total[0] == 64 and not report.findings
+    assert report.at("compare_and_swap").atomics == 64
+
+
+def test_exceptions_of_the_kernel():
+    @cuda.jit
+    def refuse(x):
+        if x[cuda.grid(1)] > 3:
+            raise ValueError("too large")
+
+    report = lab.profile(refuse, 1, 32, np.arange(32))
+    (error,) = report.errors
+    assert error.kind == "exception" and "too large" in str(error)
+    assert error.accesses[0].thread == (4, 0, 0) and "raises ValueError" in str(error)
+
+
+def test_a_thread_that_waits_for_another_block():
+    @cuda.jit
+    def spin(x):
+        if cuda.blockIdx.x == 0:
+            while x[0] == 0:
+                pass
+        else:
+            x[0] = 1
+
+    report = lab.profile(spin, 2, 1, np.zeros(1, np.int32))
+    assert report.errors[0].kind == "barrier" and "do not wait" in report.errors[0].hint
+
+
+def test_a_long_loop_of_one_thread_is_exact():
+    @cuda.jit
+    def alone(x, out):
+        if cuda.grid(1) == 0:
+            total = float32(0)
+            for k in range(x.size):
+                total += x[k]
+            out[0] = total
+
+    report = lab.profile(alone, 1, 64, zeros(300_000), zeros(1))
+    line = report.at("total += x[k]")
+    assert (line.requests, line.sectors, line.flops) == (300_000,) * 3
+
+
+def test_numbers_tuples_and_none_are_arguments():
+    @cuda.jit
+    def fill(x, n, pair, nothing):
+        i = cuda.grid(1)
+        if nothing is None and i < n:
+            x[i] = pair[0] + pair[1]
+
+    x = zeros(64)
+    assert not lab.profile(fill, 2, 32, x, np.int32(50), (1, 2.5), None).findings
+    assert (x == np.where(np.arange(64) < 50, 3.5, 0)).all()
+
+
+def test_arrays_of_any_layout():
+    @cuda.jit
+    def flip(x, out):
+        i = cuda.grid(1)
+        out[i] = x[i]
+
+    x, out = np.arange(64, dtype=np.float32), zeros(64)
+    x.flags.writeable = False
+    report = lab.profile(flip, 2, 32, x[::-1], out)
+    assert (out == x[::-1]).all() and report.totals.sectors == 16
+    assert not lab.profile(flip, 1, 32, cuda.to_device(x), zeros(64)).findings
+
+
+def test_a_report_in_all_its_forms(tmp_path):
+    @cuda.jit
+    def racy(x):
+        x[0] += 1
+
+    report = lab.profile(racy, 2, 32, zeros(1))
+    page = report._repr_html_()
+    assert "<table" in page and "x[0] += 1" in page and "race 1: global x[0]" in page
+    assert "<script" not in page and page.count("<td") == 8 * (page.count("<tr") - 1)
+    report.save_png(tmp_path / "r.png")
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+    data = json.loads(report.json())
+    assert data["races"][0]["accesses"][0]["lineno"] == report.at("x[0] += 1").lineno
+    assert data["totals"]["requests"] == 4 and report.line(data["lines"][-1]["lineno"]).requests
+    with pytest.raises(KeyError, match="no line"):
+        report.line(1)
+
+
+@cuda.jit
+def simple(x):
+    x[cuda.grid(1)] = 0
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "call"),
+    [
+        (lab.LabError, "expected a cuda.jit kernel", lambda: lab.profile(3, 1, 1)),
+        (LaunchError, "from 1 to 1024", lambda: lab.profile(simple, 1, 2000, zeros(1))),
+        (LaunchError, "at most 49152", lambda: lab.profile(simple, 1, 1, zeros(1), shared=1 << 20)),
+        (LaunchError, "blocks 0 to 3", lambda: lab.profile(simple, 4, 1, zeros(4), blocks=[4])),
+        (LaunchError, "at least one", lambda: lab.profile(simple, 4, 1, zeros(4), blocks=0)),
+        (ArgumentError, "takes 1 arguments", lambda: lab.profile(simple, 1, 1)),
+        (ArgumentError, "str is not", lambda: lab.profile(simple, 1, 1, "x")),
+    ],
+)
+def test_launches_that_are_refused(error, message, call):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_kernel_that_is_not_compiled_is_refused():
+    @cuda.jit
+    def inner(x):
+        twice = lambda a: a * 2  # noqa: E731
+        x[0] = twice(x[0])
+
+    with pytest.raises(lab.LabError, match="Lambda is not compiled"):
+        lab.profile(inner, 1, 1, zeros(1))
+
+
+def test_the_framework_does_not_import_the_lab():
+    import subprocess
+    import sys
+
+    code = "import minigrad, kernels, sys; print([m for m in sys.modules if '.lab' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
