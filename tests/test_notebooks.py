@@ -1,0 +1,89 @@
+"""The course: every notebook runs top to bottom, and its stored outputs are those of a run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="notebooks are run by nbclient and ipykernel")
+nbclient = pytest.importorskip("nbclient", reason="notebooks are run by nbclient and ipykernel")
+pytest.importorskip("ipykernel", reason="notebooks are run by nbclient and ipykernel")
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NAMES = [path.stem for path in NOTEBOOKS]
+CELL_SECONDS = 240  # a machine may be busy, and its cache of kernels empty
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def read(path: Path):
+    return nbformat.read(path, as_version=4)
+
+
+def shown(notebook) -> list[str]:
+    """What each code cell printed and returned, with numbers left out: timings differ."""
+    texts = []
+    for cell in notebook.cells:
+        parts = []
+        for output in cell.get("outputs", []):
+            parts.append(output.get("text") or output.get("data", {}).get("text/plain", ""))
+        text = re.sub(r"-?\d[\d.]*(e[+-]?\d+)?", "#", "".join(parts))
+        texts.append(" ".join(text.split()))
+    return texts
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_runs_top_to_bottom(path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    stored, fresh = read(path), read(path)
+    for cell in fresh.cells:
+        if cell.cell_type == "code":
+            cell.outputs = []
+    where = {"metadata": {"path": str(path.parent)}}
+    nbclient.NotebookClient(fresh, timeout=CELL_SECONDS, resources=where).execute()
+    assert shown(fresh) == shown(stored)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_is_stored_to_be_read(path):
+    """Outputs are there, without errors, machine paths or more metadata than viewers need."""
+    notebook = read(path)
+    nbformat.validate(notebook)
+    assert notebook.metadata == METADATA
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell.outputs]
+    assert not [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"]
+    pictures = [o.data for o in outputs if "image/png" in o.get("data", {})]
+    assert pictures
+    assert all("text/plain" in picture for picture in pictures)
+    assert "except ImportError" in code[0].source
+    assert not code[0].outputs
+    text = path.read_text()
+    assert not re.search(r"/(home|tmp|root|Users|opt|usr)/", text)
+    assert "ipykernel_" not in text
+    assert len(text) < 1_000_000
+    assert any("## Exercises" in cell.source for cell in notebook.cells)
+
+
+def test_every_notebook_has_its_own_number():
+    numbers = [re.match(r"(\d\d)-[a-z0-9-]+$", name).group(1) for name in NAMES]
+    assert numbers
+    assert len(set(numbers)) == len(numbers)
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in NAMES if f"notebooks/{name}.ipynb" not in readme] == []
+
+
+def test_a_changed_output_is_noticed():
+    cell = nbformat.v4.new_code_cell("print('3 ms')")
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text="3.5 ms\n")]
+    other = nbformat.v4.new_code_cell("print('3 s')")
+    other.outputs = [nbformat.v4.new_output("stream", name="stdout", text="12 s\n")]
+    one, two = (nbformat.v4.new_notebook(cells=[c]) for c in (cell, other))
+    assert shown(one) == ["# ms"]
+    assert shown(one) != shown(two)
