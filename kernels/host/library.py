@@ -255,7 +255,7 @@ def _load(
     exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
     text, declarations = source.rewrite(code, gnu)
     unit = (
-        '#include "minigrad/prelude.h"\n' + "\n".join(declarations) + "\n"
+        "\n".join(declarations) + "\n"
         f'#line 1 "{stem}.cu"\n{text}\n'
         f'#line 1 "the launch of {stem}"\n' + "\n".join(exports) + "\n"
     )
