@@ -14,7 +14,9 @@ pytestmark = pytest.mark.usefixtures("order")
 WMMA = raw_module(
     r"""
 #include <mma.h>
+#include <cuda/std/type_traits>
 using namespace nvcuda;
+using cuda::std::is_same_v;
 template <class T, class Acc, int M, int N, int K, class LA, class LB, class P, class Q>
 __global__ void gemm(const P* a, const P* b, Q* c, int m, int n, int k, int lda, int ldb,
                      wmma::layout_t layout, float scale) {
@@ -23,11 +25,11 @@ __global__ void gemm(const P* a, const P* b, Q* c, int m, int n, int k, int lda,
     wmma::fragment<wmma::accumulator, M, N, K, Acc> acc, old;
     wmma::fill_fragment(acc, (Acc)0);
     int row = blockIdx.y * M, col = blockIdx.x * N;
-    const bool ra = std::is_same_v<LA, wmma::row_major>, rb = std::is_same_v<LB, wmma::row_major>;
+    const bool ra = is_same_v<LA, wmma::row_major>, rb = is_same_v<LB, wmma::row_major>;
     for (int i = 0; i < k; i += K) {
         wmma::load_matrix_sync(fa, a + (ra ? row * lda + i : i * lda + row), lda);
         wmma::load_matrix_sync(fb, b + (rb ? i * ldb + col : col * ldb + i), ldb);
-        if constexpr (std::is_same_v<T, wmma::precision::tf32>) {
+        if constexpr (is_same_v<T, wmma::precision::tf32>) {
             for (int e = 0; e < fa.num_elements; ++e) fa.x[e] = wmma::__float_to_tf32(fa.x[e]);
             for (int e = 0; e < fb.num_elements; ++e) fb.x[e] = wmma::__float_to_tf32(fb.x[e]);
         }
@@ -86,6 +88,7 @@ PTX = raw_module(
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
 #include <cuda_pipeline.h>
+#include <cuda/std/type_traits>
 #define CP_ASYNC(dst, src, bytes)                                                    \
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;\n"                       \
                  :: "r"(dst), "l"(src), "n"(bytes))
@@ -110,7 +113,7 @@ template <class T> __global__ void tile(const T* a, const T* b, float* c) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];\n"
                  : "=r"(rb[0]), "=r"(rb[1]) : "r"(smem(&sb[lane % 16][0])));
     float d[4] = {1, 1, 1, 1};
-    if constexpr (std::is_same_v<T, half>)
+    if constexpr (cuda::std::is_same_v<T, half>)
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
                      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -215,7 +218,7 @@ def test_copies_are_poison_until_waited_for(rng):
 
 def test_misuse_is_an_error():
     x = np.zeros(64, np.float16)
-    with pytest.raises(KernelError, match=r"line 83: thread .* copies 16 bytes .*no multiple of"):
+    with pytest.raises(KernelError, match=r"line 84: thread .* copies 16 bytes .*no multiple of"):
         PTX.get_function("misaligned")((1,), (4,), (x,))
     with pytest.raises(KernelError, match="deadlock|ldmatrix: not all lanes"):
         PTX.get_function("divergent")((1,), (32,), (x.view(np.uint32),))
