@@ -12,8 +12,9 @@
 // 6. vectorised     16-byte loads, from far and from shared memory: a tile of a lies transposed, and
 //                   a thread's columns are neighbours
 // 7. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
-// 8. tensor_core    16-bit elements: matmul_tensor.cu
-// 9. matvec         N == 1: a warp reads a row of a, shuffles add up
+// 8. double_buffer  the next tiles are on their way while these are multiplied: matmul_async.cu
+// 9. tensor_core    16-bit elements: matmul_tensor.cu
+// 10. matvec        N == 1: a warp reads a row of a, shuffles add up
 //
 // T is the type of the elements, A that of the sums. An operand that is transposed in memory is
 // read as it is: TA and TB say so. A batch that shares an operand has a stride of 0 there.
@@ -164,21 +165,7 @@ __device__ __forceinline__ void packed_product(const T* a, const T* b, const T* 
         if (TB) load_tile<TN, TK, THREADS, true>(b_tile, b, col0, k0, n, k, t);
         else load_tile<TK, TN, THREADS, false>(b_tile, b, k0, col0, k, n, t);
         __syncthreads();
-        #pragma unroll 1
-        for (int i = 0; i < TK; ++i) {
-            Pack<A, W> av[RM / W], bv[RN / W];
-            #pragma unroll
-            for (int r = 0; r < RM / W; ++r) av[r] = *(Pack<A, W>*)&a_tile[i][row_in + r * W];
-            #pragma unroll
-            for (int q = 0; q < RN / W; ++q) bv[q] = *(Pack<A, W>*)&b_tile[i][col_in + q * W];
-            #pragma unroll
-            for (int r = 0; r < RM; ++r) {
-                #pragma unroll
-                for (int q = 0; q < RN; ++q) {
-                    sum[r][q] += av[r / W].at[r % W] * bv[q / W].at[q % W];
-                }
-            }
-        }
+        multiply_tiles(sum, a_tile, b_tile, row_in, col_in);
         __syncthreads();
     }
     #pragma unroll

@@ -40,3 +40,26 @@ __device__ __forceinline__ void load_tile(A (*tile)[PITCH], const T* x, int row0
         }
     }
 }
+
+// Adds the products of two tiles, a's transposed, to a thread's RM x RN results. Its rows, and its
+// columns, are neighbours and read in packs of 16 bytes.
+template <class A, int TK, int PITCH_A, int PITCH_B, int RM, int RN>
+__device__ __forceinline__ void multiply_tiles(A (&sum)[RM][RN], A (&a_tile)[TK][PITCH_A],
+                                               A (&b_tile)[TK][PITCH_B], int row_in, int col_in) {
+    constexpr int W = 16 / sizeof(A);
+    #pragma unroll 1
+    for (int i = 0; i < TK; ++i) {
+        Pack<A, W> av[RM / W], bv[RN / W];
+        #pragma unroll
+        for (int r = 0; r < RM / W; ++r) av[r] = *(Pack<A, W>*)&a_tile[i][row_in + r * W];
+        #pragma unroll
+        for (int q = 0; q < RN / W; ++q) bv[q] = *(Pack<A, W>*)&b_tile[i][col_in + q * W];
+        #pragma unroll
+        for (int r = 0; r < RM; ++r) {
+            #pragma unroll
+            for (int q = 0; q < RN; ++q) {
+                sum[r][q] += av[r / W].at[r % W] * bv[q / W].at[q % W];
+            }
+        }
+    }
+}

@@ -17,11 +17,13 @@ CATALOG = [
     ("matmul", "register_2d", "an RM x RN tile of results in registers"),
     ("matmul", "vectorised", "16-byte loads, from far and from shared memory"),
     ("matmul", "warp_tile", "the threads of a warp form a compact tile too"),
+    ("matmul", "double_buffer", "cp.async: the next tiles come while these are multiplied"),
     ("matmul", "tensor_core", "16-bit elements: a warp multiplies 16 x 16 fragments (WMMA)"),
     ("matmul", "matvec", "N == 1: a warp a row, summed by shuffles"),
 ]
 VERSIONS = tuple(version for _, version, _ in CATALOG)
-_kernel, _tensor_kernel = family("matmul.cu"), family("matmul_tensor.cu")
+_kernel, _async_kernel = family("matmul.cu"), family("matmul_async.cu")
+_tensor_kernel = family("matmul_tensor.cu")
 
 
 class Tile(NamedTuple):
@@ -65,6 +67,11 @@ def pick(dtype: np.dtype, m: int, n: int, k: int, gpu: bool) -> str:
 
 def check(version: str, dtype: np.dtype) -> None:
     """Raise ValueError where a version does not take elements of the dtype."""
+    if version == "double_buffer" and dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"matmul: version 'double_buffer' takes float32 and float64, not {dtype}: its copies"
+            " convert nothing; leave version out"
+        )
     if version == "tensor_core" and compute_dtype(dtype) == dtype:
         raise ValueError(
             f"matmul: version 'tensor_core' takes float16 and bfloat16, not {dtype};"
@@ -92,12 +99,14 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
     if version == "matvec":
         return kernel(), (ceil_div(m, 4), 1, z), (32, 4)
     tile = _pick_tile(acc_t, m, n, gpu)
-    if version == "warp_tile" and not gpu:
+    if version in ("warp_tile", "double_buffer") and not gpu:
         tile = GPU_SMALL
     grid = (ceil_div(n, tile.tn), ceil_div(m, tile.tm), z)
     if version == "register_2d":
         by, bx = tile.tm // tile.rm, tile.tn // tile.rn
         return kernel(bx, by, tile.rm, tile.rn, tile.tk // 2), grid, (bx, by)
+    if version == "double_buffer":
+        return _async_kernel(version, (0,), (*flags, *tile), _arguments), grid, tile.threads
     return kernel(*tile), grid, tile.threads
 
 
