@@ -16,6 +16,7 @@ _ALIGNMENT = re.compile(r"(?:__align__|alignas|__attribute__)\s*(\((?:[^()]|\([^
 _ALIGNAS = re.compile(r"\balignas\s*(\((?:[^()]|\([^()]*\))*\))")
 _KERNEL = re.compile(r"__global__\b(?P<between>[^;{}()]*?)\b(?P<name>[A-Za-z_]\w*)\s*\(")
 _VARIABLE = re.compile(r"\b(?:__constant__|__device__|__managed__)\b")
+_NOINLINE = re.compile(r"\b__noinline__\b(?!\s*\))")
 _UNROLL = re.compile(r"^([ \t]*#[ \t]*pragma[ \t]+)unroll\b[ \t]*(\(?[^\n]*)", re.MULTILINE)
 _FOR = re.compile(r"\s*for\s*\(")
 _SKIP_PRAGMAS = re.compile(r"(?:\s*#[^\n]*\n)*")
@@ -96,6 +97,8 @@ def rewrite(code: str, gnu: bool) -> tuple[str, list[str]]:
             continue
         local = _scope(text, match.start()) is None
         edits += _shared(text, first, match.span(), last, local)
+    # No macro: the C++ library's headers have the word in attributes of theirs.
+    edits += [(*match.span(), "__attribute__((noinline))") for match in _NOINLINE.finditer(text)]
     if gnu:
         edits += _unroll(text)
     for first, last, replacement in sorted(edits, reverse=True):

@@ -198,6 +198,12 @@ def test_bits():
         "__float_as_uint(__uint_as_float(x))": lambda x: x,
         "__float2int_rn(x * 0.5f) * 0 + __float2uint_rz(-3.5f)": lambda x: 0,
         "min(x, 5u) + max(3, 2)": lambda x: min(x, 5) + 3,
+        "__dp4a(x, 0x01020304u, 1u)": lambda x: (
+            1 + sum(b * f for b, f in zip(x.to_bytes(4, "little"), (4, 3, 2, 1)))
+        ),
+        "__dp4a((int)x, 0x01010101, 0)": lambda x: (
+            sum(b - 256 * (b > 127) for b in x.to_bytes(4, "little")) & 0xFFFFFFFF
+        ),
     }
     lines = "\n".join(f"out[{r} * 6 + threadIdx.x] = {e};" for r, e in enumerate(cases))
     code = "__global__ void bits(const unsigned* in, unsigned* out) {"
@@ -365,7 +371,7 @@ template <typename T>
 struct SharedMemory {
     __device__ inline operator T*() { extern __shared__ int __smem[]; return (T*)__smem; }
 };
-__device__ static float rsqrt_of(float rsqrt) { return rsqrtf(rsqrt); }
+__device__ __noinline__ static float rsqrt_of(float rsqrt) { return rsqrtf(rsqrt); }
 __global__ static void mix(float *out, const int n, float2 p, double (*unused)[3])
 {
     float *smem = SharedMemory<float>();
@@ -377,6 +383,7 @@ __global__ static void mix(float *out, const int n, float2 p, double (*unused)[3
         CHECK_SYNC;
     }
     uint3 t = threadIdx;
+    __builtin_assume(n > 0);
     dim3 g(2, 3);
     float s, c;
     sincosf(0.f, &s, &c);

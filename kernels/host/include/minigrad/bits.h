@@ -51,6 +51,16 @@ inline unsigned __sad(int a, int b, unsigned c) {
     return c + (a > b ? (unsigned)a - (unsigned)b : (unsigned)b - (unsigned)a);
 }
 inline unsigned __usad(unsigned a, unsigned b, unsigned c) { return c + (a > b ? a - b : b - a); }
+// The sum of the products of four bytes, and c.
+template <class Byte, class Word>
+inline Word mgh_dp4a(Word a, Word b, Word c) {
+    for (int i = 0; i < 32; i += 8) c += (Word)(Byte)(a >> i) * (Word)(Byte)(b >> i);
+    return c;
+}
+inline int __dp4a(int a, int b, int c) { return mgh_dp4a<signed char>(a, b, c); }
+inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+    return mgh_dp4a<unsigned char>(a, b, c);
+}
 inline int __hadd(int a, int b) { return ((long long)a + b) >> 1; }
 inline int __rhadd(int a, int b) { return ((long long)a + b + 1) >> 1; }
 

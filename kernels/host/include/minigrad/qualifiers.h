@@ -8,6 +8,9 @@
 #define __managed__
 #define __grid_constant__
 #define __forceinline__ __attribute__((always_inline))
+#if !defined(__clang__)
+#define __builtin_assume(condition) ((void)0)
+#endif
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
