@@ -59,10 +59,12 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("exercises", "solutions"):
+        return importlib.import_module(f"kernels.lab.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'kernels.lab' has no attribute {name!r}")
     return getattr(importlib.import_module(f"kernels.lab.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_LAZY])
+    return sorted([*__all__, *_LAZY, "exercises", "solutions"])

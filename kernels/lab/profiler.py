@@ -332,11 +332,11 @@ class _Run:
         races: dict[tuple, Finding] = {}
         errors, warnings, unwritten = list(self.errors), [], []
         rows = self.state.findings[: int(self.state.head[rec.FOUND])].tolist()
-        rows.sort(key=lambda row: -(row[rec.WHAT] & rec.ACROSS))  # these need more than a barrier
+        rows.sort(key=lambda row: -(row[rec.WHAT] & rec.APART))  # those far apart need most
         racing: set[int] = set()
         for row in rows:
             what, site = row[rec.WHAT], self.sites[row[rec.SITE_B]]
-            if what & ~rec.ACROSS in (rec.READ_WRITE, rec.WRITE_WRITE):
+            if what & ~rec.APART in (rec.READ_WRITE, rec.WRITE_WRITE):
                 race = self._race(row)
                 racing |= {row[rec.SITE_A], row[rec.SITE_B]}
                 key = (race.array, race.space, frozenset(race.lines))

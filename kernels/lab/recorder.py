@@ -23,7 +23,8 @@ LOAD, STORE, ATOMIC, PULSE = 0, 1, 2, 3
 GLOBAL, SHARED = 0, 1
 # kinds of findings
 READ_WRITE, WRITE_WRITE, UNWRITTEN, BOUNDS, WRAPPED = 1, 2, 3, 4, 5
-ACROSS = 8  # added to a race between two blocks
+WARPS, BLOCKS = 8, 16  # added to a race between two warps, two blocks
+APART = WARPS | BLOCKS
 
 # entries of the head: who runs, and its request ...
 WHO, LANE, NEXT, USED, WHEN, BASE, GENERATION, RECORDS, OVERFLOW = range(9)
@@ -310,8 +311,8 @@ def _against(head, what, shadow, column, site, who, when, memory, offset):
     if other < 0 or (when & other_when & 1) or not _unordered(who, when, other, other_when):
         return
     other_site = (other_when >> _SITE_SHIFT) & _SITE_MASK
-    across = ACROSS if other >> 10 != who >> 10 else 0
-    _report(head, what + across, other_site, other, site, who, memory, offset)
+    apart = BLOCKS if other >> 10 != who >> 10 else WARPS if other >> 5 != who >> 5 else 0
+    _report(head, what + apart, other_site, other, site, who, memory, offset)
 
 
 @njit

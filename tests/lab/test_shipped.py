@@ -11,17 +11,13 @@ EVERY = [(family, version) for family, rungs in ladders.families().items() for v
 # Kernels whose threads share memory, each way of doing so once; the rest with `-m slow`
 SOONER = {
     ("reduce", "sequential"),
-    ("reduce", "columns"),
     ("cumsum", "blelloch"),
     ("cumsum", "shuffle"),
-    ("matmul", "register_2d"),
     ("conv2d", "tiled"),
     ("max_pool2d_backward", "scatter"),
     ("softmax", "one_read"),
-    ("batch_norm", "columns"),
     ("embedding_backward", "atomic"),
     ("scatter_add", "lines"),
-    ("adam_", "fused"),
 }
 CASES = [c if c in SOONER else pytest.param(*c, marks=pytest.mark.slow) for c in EVERY]
 
