@@ -46,7 +46,7 @@ def test_races_on_fields():
         p[i].y = p[(i + 1) % 64].x
 
     report = lab.profile(neighbours, 1, 64, np.zeros(64, POINT))
-    assert [(race.array, race.index) for race in report.races] == [("p", (1,))]
+    assert [(race.array, race.index) for race in report.races] == [("p", (32,))]
 
 
 def test_whole_records_are_said_not_to_be_recorded():
