@@ -58,17 +58,41 @@ inline float widened(mgh::Small<F> x) {
     return x;
 }
 
-template <int Count, class T, class Wide>
-inline void widen(const T* x, Wide* y) {
+// `W` operands as one vector, which the compiler adds and multiplies in one instruction.
+template <class Wide, int W>
+struct Row {
+    typedef Wide Vector __attribute__((vector_size(W * sizeof(Wide))));
+};
+
+template <int W, class T>
+inline auto widen(const T* x) {
+    using Wide = decltype(widened(*x));
+    using Vector = typename Row<Wide, W>::Vector;
+    Vector y;
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        typename Row<unsigned short, W>::Vector halves;
+        memcpy(&halves, x, sizeof halves);
+        auto bits = __builtin_convertvector(halves, typename Row<unsigned, W>::Vector) << 16;
+        memcpy(&y, &bits, sizeof y);
+        return y;
+    }
 #if defined(__F16C__)
-    if constexpr (std::is_same_v<T, __half> && Count == 8) {
-        typedef short v8 __attribute__((vector_size(16), aligned(2)));
-        typedef float f8 __attribute__((vector_size(32), aligned(4)));
-        *(f8*)y = __builtin_ia32_vcvtph2ps256(*(const v8*)x);
-        return;
+    if constexpr (std::is_same_v<T, __half> && W == 8) {
+        typedef short v8 __attribute__((vector_size(16)));
+        v8 halves;
+        memcpy(&halves, x, sizeof halves);
+        return (Vector)__builtin_ia32_vcvtph2ps256(halves);
     }
 #endif
-    for (int i = 0; i < Count; ++i) y[i] = widened(x[i]);
+    for (int i = 0; i < W; ++i) y[i] = widened(x[i]);
+    return y;
+}
+
+// Elements that lie one after the other, in one move where that can be.
+template <int Count, class To, class From>
+inline void copy(To* to, const From* from) {
+    if constexpr (std::is_same_v<To, From>) memcpy((void*)to, (const void*)from, Count * sizeof(To));
+    else for (int i = 0; i < Count; ++i) to[i] = from[i];
 }
 }  // namespace details
 
@@ -94,18 +118,24 @@ void fill_fragment(fragment<Use, M, N, K, T, Layout>& f, V value) {
 template <int M, int N, int K, class T, class Layout, class P>
 void load_matrix_sync(fragment<matrix_a, M, N, K, T, Layout>& f, const P* from, unsigned ldm) {
     details::Place<M, N> at;
-    constexpr bool rows = std::is_same_v<Layout, row_major>;
-    for (unsigned k = 0; k < K; ++k) f.x[k] = from[rows ? at.row * ldm + k : k * ldm + at.row];
+    if constexpr (std::is_same_v<Layout, row_major>) {
+        details::copy<K>(f.x, from + (size_t)at.row * ldm);
+    } else {
+        for (int k = 0; k < K; ++k) f.x[k] = from[(size_t)k * ldm + at.row];
+    }
 }
 
 template <int M, int N, int K, class T, class Layout, class P>
 void load_matrix_sync(fragment<matrix_b, M, N, K, T, Layout>& f, const P* from, unsigned ldm) {
     details::Place<M, N> at;
     constexpr int W = details::Place<M, N>::width;
-    for (unsigned k = 0; k < K; ++k) {
-        for (unsigned j = 0; j < W; ++j) {
-            unsigned n = at.column + j;
-            f.x[k * W + j] = from[std::is_same_v<Layout, row_major> ? k * ldm + n : n * ldm + k];
+    if constexpr (std::is_same_v<Layout, row_major>) {
+        from += at.column;
+        for (int k = 0; k < K; ++k) details::copy<W>(f.x + k * W, from + (size_t)k * ldm);
+    } else {
+        from += (size_t)at.column * ldm;
+        for (int j = 0; j < W; ++j, from += ldm) {
+            for (int k = 0; k < K; ++k) f.x[k * W + j] = from[k];
         }
     }
 }
@@ -114,20 +144,20 @@ template <int M, int N, int K, class T, class P>
 void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const P* from, unsigned ldm,
                       layout_t layout) {
     details::Place<M, N> at;
-    for (unsigned j = 0; j < f.width; ++j) {
-        unsigned n = at.column + j;
-        f.x[j] = from[layout == mem_row_major ? at.row * ldm + n : n * ldm + at.row];
-    }
+    size_t across = layout == mem_row_major ? 1 : ldm, down = layout == mem_row_major ? ldm : 1;
+    from += at.row * down + at.column * across;
+    if (across == 1) return details::copy<details::Place<M, N>::width>(f.x, from);
+    for (int j = 0; j < f.width; ++j) f.x[j] = from[j * across];
 }
 
 template <int M, int N, int K, class T, class P>
 void store_matrix_sync(P* to, const fragment<accumulator, M, N, K, T>& f, unsigned ldm,
                        layout_t layout) {
     details::Place<M, N> at;
-    for (unsigned j = 0; j < f.width; ++j) {
-        unsigned n = at.column + j;
-        to[layout == mem_row_major ? at.row * ldm + n : n * ldm + at.row] = f.x[j];
-    }
+    size_t across = layout == mem_row_major ? 1 : ldm, down = layout == mem_row_major ? ldm : 1;
+    to += at.row * down + at.column * across;
+    if (across == 1) return details::copy<details::Place<M, N>::width>(to, f.x);
+    for (int j = 0; j < f.width; ++j) to[j * across] = f.x[j];
 }
 
 template <int M, int N, int K, class T, class LA, class LB, class D, class C>
@@ -137,13 +167,15 @@ void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix_a, M, 
     static_assert(details::known<T, D, M, N, K>(), "no tensor core has this shape for this type");
     using Wide = decltype(details::widened(a.x[0]));
     constexpr int W = details::Place<M, N>::width;
-    Wide total[W], row[W];
+    typename details::Row<Wide, W>::Vector total;
     for (int j = 0; j < W; ++j) total[j] = (Wide)c.x[j];
-    for (int k = 0; k < K; ++k) {
-        Wide left = details::widened(a.x[k]);
-        details::widen<W>(b.x + k * W, row);
-        for (int j = 0; j < W; ++j) total[j] += left * row[j];
+    constexpr int P = K < 8 ? K : 8;
+    Wide left[K];
+    for (int k = 0; k < K; k += P) {
+        auto part = details::widen<P>(a.x + k);
+        memcpy(left + k, &part, sizeof part);
     }
+    for (int k = 0; k < K; ++k) total += left[k] * details::widen<W>(b.x + k * W);
     for (int j = 0; j < W; ++j) d.x[j] = (typename details::Storage<D>::type)total[j];
 }
 
