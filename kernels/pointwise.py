@@ -6,6 +6,7 @@ functions of `FUNCTIONS`. From that line come
 
 - the NumPy reference (`kernels.reference` evaluates the text on arrays),
 - the Numba CUDA kernel (`kernels.numba_cuda.pointwise` pastes the text into a kernel),
+- the CUDA C kernel (`kernels.cuda_c.pointwise`),
 - the gradient: `expr.vjp(i)` is again such a line, run as one fused kernel, or evaluated on
   Tensors when the gradient itself must be differentiable.
 

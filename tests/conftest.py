@@ -36,10 +36,25 @@ def _no_gpu() -> str | None:
     return gpu.query().problem
 
 
+@functools.cache
+def _no_compiler() -> str | None:
+    """Why kernels in CUDA C can't run on this machine's CPU, or None."""
+    from kernels.host import compiler
+    from kernels.simt.errors import CompileError
+
+    try:
+        compiler.find_compiler()
+    except CompileError as error:
+        return str(error)
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu") and (reason := _no_gpu()):
             item.add_marker(pytest.mark.skip(reason=f"needs an NVIDIA GPU: {reason}"))
+        if ("cupy" in item.name or "cuda_c" in item.name) and (reason := _no_compiler()):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels.host import RawKernel, raw_kernel
+from kernels.host.source import kernels
 from kernels.launchers.common import BFLOAT16, compute_dtype
 
 _HERE = Path(__file__).parent
@@ -92,30 +93,41 @@ class Kernel:
 
     def on_gpu(self) -> _OnGpu:
         """The kernel for CuPy arrays: `kernel.on_gpu()[grid, block]` launches it."""
-        return _OnGpu(self)
+        return _OnGpu(self.text, self.name, self.types, self.constants, self.arguments)
+
+
+class _OnGpu(Kernel):
+    """CuPy must be told the type of a number, and cannot know that of a parameter `A scale`, whose
+    type is the template's: A is the last type among its arguments."""
+
+    def __init__(self, text: str, name: str, types: tuple, constants: tuple, given: Callable):
+        found = kernels(text).get(name, [])
+        places = [i for i, parameter in enumerate(found) if parameter.split()[0] == "A"]
+        c_types = [_DTYPES[c] for c in constants if c in _DTYPES]
+        number = compute_dtype(c_types[-1]).type if c_types else float
+
+        def arguments(*args) -> list:
+            values = list(given(*args))
+            for place in places:
+                values[place] = number(values[place])
+            return values
+
+        super().__init__(text, name, types, constants, arguments)
+
+    def __getitem__(self, configuration: tuple) -> Callable[..., None]:
+        launch = None
+
+        def bound(*args) -> None:
+            nonlocal launch
+            launch = launch or self.bind(*configuration, *args)
+            launch(*args)
+
+        return bound
 
 
 def as_passed(*args):
     """The `arguments` of a kernel that takes what its launcher passes."""
     return args
-
-
-class _OnGpu:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-
-    def __getitem__(self, configuration: tuple) -> Callable[..., None]:
-        launch = None
-        types = [_DTYPES[c] for c in self.kernel.constants if c in _DTYPES]
-        number = compute_dtype(types[-1]).type if types else float
-
-        def first(*args) -> None:
-            nonlocal launch
-            launch = launch or self.kernel.bind(*configuration, *args)
-            # CuPy takes a Python float for a double; a template's own type it cannot know
-            launch(*(number(a) if type(a) is float else a for a in args))
-
-        return first
 
 
 def family(file: str) -> Callable[..., Kernel]:

@@ -92,7 +92,7 @@ def loss_curve(backend: str, steps: int) -> list[float]:
     return losses
 
 
-def test_the_loss_curve_is_the_same_in_both_dialects():
+def test_the_loss_curve_in_cuda_c_is_that_of_numba():
     numba, cupy = (np.array(loss_curve(backend, 50)) for backend in ("numba", "cupy"))
     print(f"largest difference {np.abs(cupy / numba - 1).max():.2g}")
     assert numba[-1] < 0.8 * numba[0]
