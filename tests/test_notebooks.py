@@ -26,12 +26,17 @@ def read(path: Path):
 
 
 def shown(notebook) -> list[str]:
-    """What each code cell printed and returned, with numbers left out: timings differ."""
+    """What each code cell printed and returned, with numbers left out: timings differ.
+
+    Of a picture, its title: which version of a kernel a timeline shows depends on the processor.
+    """
     texts = []
     for cell in notebook.cells:
         parts = []
         for output in cell.get("outputs", []):
-            parts.append(output.get("text") or output.get("data", {}).get("text/plain", ""))
+            data = output.get("data", {})
+            text = output.get("text") or data.get("text/plain", "")
+            parts.append(text.partition("\n")[0] if "image/png" in data else text)
         text = re.sub(r"-?\d[\d.]*(e[+-]?\d+)?", "#", "".join(parts))
         texts.append(" ".join(text.split()))
     return texts
