@@ -6,11 +6,13 @@ compiled for sm_80, and one of each template for sm_75, sm_90 and, where marked,
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import kernels
 from kernels import dispatch
 from kernels.lab import nvrtc, resources
+from kernels.pointwise import TABLE
 from kernels.simt.errors import CompileError
 
 pytestmark = [
@@ -92,3 +94,37 @@ def test_versions_that_claim_16_byte_loads_have_them():
     claims = [row for row, idea in ideas.items() if "16-byte" in idea or "128-bit" in idea]
     assert claims
     assert {row: facts[row].wide_loads for row in claims if not facts[row].wide_loads} == {}
+
+
+# sinf and its like reduce large arguments with a table in local memory, off the usual path.
+WITH_TABLES = ("sin", "cos", "tan")
+
+
+@catalogued
+@pytest.mark.parametrize("target, step", [("75", 9), ("80", 1), ("90", 9)])
+def test_generated_kernels_of_every_line(target, step):
+    """The table's lines and all of their derivatives, generated as contiguous float32 kernels: all
+    to PTX, some of them on to machine code."""
+    from kernels.cuda_c.common import source
+    from kernels.cuda_c.pointwise import text
+    from kernels.launchers.pointwise import Form, Operand
+
+    f32, code, names = np.dtype(np.float32), [source("pointwise.cuh")], {}
+    for line in [line for line in TABLE.values() if line.domain != "int"][::step]:
+        for expr in filter(None, (line, *(line.vjp(i) for i in range(len(line.args))))):
+            masks = [np.dtype(bool) if a in expr.masks else f32 for a in expr.args]
+            result = np.dtype(bool) if expr.result == "bool" else f32
+            form = Form(tuple(map(Operand, masks)), f32, result)
+            code.append(f"namespace n{len(names)} {{\n{text(expr, form)}}}\n")
+            names[f"n{len(names)}::pointwise_{expr.name.replace('.', '_')}"] = line.name
+    if step == 1:
+        entries, _, _ = nvrtc.translate("".join(code), list(names), f"compute_{target}")
+        assert len(entries) > 100
+        return
+    found = nvrtc.build("".join(code), names, target)
+    bad = {
+        name: facts
+        for name, facts in found.items()
+        if facts.spill_stores or (facts.stack and names[name] not in WITH_TABLES)
+    }
+    assert bad == {}

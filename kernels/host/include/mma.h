@@ -91,8 +91,11 @@ inline auto widen(const T* x) {
 // Elements that lie one after the other, in one move where that can be.
 template <int Count, class To, class From>
 inline void copy(To* to, const From* from) {
-    if constexpr (std::is_same_v<To, From>) memcpy((void*)to, (const void*)from, Count * sizeof(To));
-    else for (int i = 0; i < Count; ++i) to[i] = from[i];
+    if constexpr (std::is_same_v<To, From>) {
+        memcpy((void*)to, (const void*)from, Count * sizeof(To));
+    } else {
+        for (int i = 0; i < Count; ++i) to[i] = from[i];
+    }
 }
 }  // namespace details
 
