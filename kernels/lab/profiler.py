@@ -183,7 +183,7 @@ class _Run:
 
     def _launch(self, blocks: range) -> None:
         state = self.state
-        state.begin(blocks[0] << 10 if len(blocks) == 1 else 0)
+        state.begin()
         self.error[:] = 0
         try:
             status = self.twin.run(

@@ -27,7 +27,7 @@ WARPS, BLOCKS = 8, 16  # added to a race between two warps, two blocks
 APART = WARPS | BLOCKS
 
 # entries of the head: who runs, and its request ...
-WHO, LANE, NEXT, USED, WHEN, BASE, GENERATION, RECORDS, OVERFLOW = range(9)
+WHO, LANE, NEXT, USED, WHEN, THREADS, GENERATION, RECORDS, OVERFLOW = range(9)
 # ... addresses and sizes of the other arrays
 SLOTS, CAPACITY, TABLE, TABLE_BITS, STATS, MEMORY, MEMORIES, CLOCKS = range(9, 17)
 FINDINGS, FOUND, TRACE, TRACE_CAPACITY, TRACED, SCRATCH = range(17, 23)
@@ -99,7 +99,7 @@ def _switch(head, who):
     if who >> 5 != before >> 5 or who < before:
         _flush(head)
     head[WHO], head[LANE], head[NEXT] = who, who & 31, 0
-    clock = _at(head[CLOCKS] + (who - head[BASE]) * (CLOCK * 8))
+    clock = _at(head[CLOCKS] + (who & head[THREADS]) * (CLOCK * 8))
     head[WHEN] = (
         clock[GRID_CLOCK] << _GRID_SHIFT
         | (clock[BLOCK_CLOCK] & _BLOCK_MASK) << _BLOCK_SHIFT
@@ -405,7 +405,7 @@ def arrive(address, site, who, barrier):
     head = _at(address)
     if head[WHO] != who:
         _switch(head, who)
-    clock = _at(head[CLOCKS] + (who - head[BASE]) * (CLOCK * 8))
+    clock = _at(head[CLOCKS] + (who & head[THREADS]) * (CLOCK * 8))
     clock[BLOCK_CLOCK] += barrier != WARP_BARRIER
     clock[WARP_CLOCK] += barrier == WARP_BARRIER
     clock[GRID_CLOCK] += barrier == GRID_BARRIER
@@ -452,15 +452,15 @@ def symbol(name: str) -> str:
 
 
 def _link(function, arguments: int):
-    """Compile `function` and tell the linker of it; what Python calls it by."""
+    """`function` compiled, with its address known to the linker."""
     compiled = cfunc(types.void(*[_I64] * arguments), cache=True)(function)
     llvmlite.binding.add_symbol(symbol(function.__name__), compiled.address)
-    return compiled.ctypes
+    return compiled
 
 
-for _function, _arguments in ((note, 8), (pulse, 4), (arrive, 4), (declare, 5), (outside, 7)):
-    _link(_function, _arguments)
-_finish_warp = _link(finish, 1)
+_SIGNATURES = ((note, 8), (pulse, 4), (arrive, 4), (declare, 5), (outside, 7), (finish, 1))
+# Kept: machine code is freed with the object that owns it
+_LINKED = {function.__name__: _link(function, count) for function, count in _SIGNATURES}
 
 
 class State:
@@ -481,6 +481,8 @@ class State:
         head[WHO], head[GENERATION], head[TRACE_CAPACITY] = -1, 1, trace
         head[CAPACITY], head[TABLE_BITS] = len(self.slots), len(self.table).bit_length() - 1
         head[MEMORIES] = len(memories)
+        # a thread's row of the clocks: `who` itself, or without the block where one runs at a time
+        head[THREADS] = -1 if clocks > 1024 else 1023
         for entry, array in (
             (SLOTS, self.slots),
             (TABLE, self.table),
@@ -500,12 +502,12 @@ class State:
         self.shadows.append(shadow)
         self.memories[memory, SHADOW] = shadow.ctypes.data
 
-    def begin(self, first: int) -> None:
-        """The threads that run next are `first`, first + 1, ...; all of them begin the kernel."""
+    def begin(self) -> None:
+        """All threads begin the kernel: those of a block, or of all blocks of the grid."""
         self.clocks[:] = 0
         self.clocks[:, LAST_BARRIER] = -1
-        self.head[BASE], self.head[WHO] = first, -1
+        self.head[WHO] = -1
 
     def finish(self) -> None:
         """Analyse what the last warp left."""
-        _finish_warp(self.address)
+        _LINKED["finish"].ctypes(self.address)

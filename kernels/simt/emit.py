@@ -270,10 +270,11 @@ class Emitter:
     @property
     def _in_panels(self) -> bool:
         """Whether blocks take turns in panels, a few wide: those that go through memory tile by
-        tile, with a barrier for each, find more of it in the cache, since neighbours share it."""
+        tile, with a barrier for each, find more of it in the cache, since neighbours share it.
+        Checked blocks run in the order of the grid: the lab runs those that it is asked for."""
         loops = [item for item in walk(self.items) if isinstance(item, BlockFor)]
         meets = (isinstance(item, Meet) for loop in loops for item in walk(loop.body))
-        return not self.whole_grid and any(meets)
+        return not (self.whole_grid or self.program.checked) and any(meets)
 
     def _block_coordinates(self) -> None:
         lines = ["_bx = _block % _gx", "_by = _block // _gx % _gy", "_bz = _block // (_gx * _gy)"]

@@ -170,6 +170,22 @@ def test_a_long_loop_of_one_thread_is_exact():
     assert (line.requests, line.sectors, line.flops) == (300_000,) * 3
 
 
+def test_the_blocks_that_were_asked_for_run():
+    """Blocks with a barrier in a loop too, which otherwise run in an order of their own."""
+
+    @cuda.jit
+    def turns(out):
+        for k in range(2):
+            out[cuda.blockIdx.y, cuda.blockIdx.x * 32 + cuda.threadIdx.x] = k + 1
+            cuda.syncthreads()
+
+    out = zeros(20, 20 * 32)
+    report = lab.profile(turns, (20, 20), 32, out, blocks=[23, 371])
+    assert np.argwhere(out[:, ::32] == 2).tolist() == [[1, 3], [18, 11]] and not report.findings
+    report = lab.profile(turns, (20, 20), 32, out)
+    assert (out == 2).all() and report.totals.requests == 800 and not report.findings
+
+
 def test_numbers_tuples_and_none_are_arguments():
     @cuda.jit
     def fill(x, n, pair, nothing):
