@@ -14,10 +14,6 @@ import operator
 from collections.abc import Callable
 
 from llvmlite import ir
-from llvmlite.binding.newpassmanagers import (
-    FunctionPassManager,
-    create_new_function_pass_manager,
-)
 from llvmlite.ir.values import MDValue
 from numba.core import ir as numba_ir
 from numba.core.analysis import compute_cfg_from_blocks
@@ -181,31 +177,20 @@ def _touches_an_array(instruction: ir.Instruction) -> bool:
     return isinstance(pointer, ir.instructions.ExtractValue)
 
 
-def _unrolling() -> FunctionPassManager:
-    passes = create_new_function_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_loop_rotate_pass()
-    passes.add_loop_unroll_pass()
-    passes.add_sroa_pass()
-    return passes
-
-
 class KernelLibrary(JITCodeLibrary):
-    """Machine code of a kernel: loops that are to be unrolled are, then the module is optimised.
+    """Machine code of a kernel: functions are simplified, then the module is optimised once.
 
-    Numba optimises it three times, so that reference counts of Python objects meet and cancel.
-    Kernels have none; but what is unrolled only while the module is optimised comes too late to be
-    vectorised. The wrapper for Python comes last: which one depends on what optimisation leaves.
+    Numba optimises it twice, so that reference counts of Python objects meet and cancel. Kernels
+    have none. Without the first step some loops are not vectorised: the weight gradient of small
+    images takes ten times as long, and a short list of passes in its place does not help. The
+    wrapper for Python comes last: which one depends on what optimisation leaves.
     """
 
     wrap: Callable[[bool], None]
     _optimised = False
 
     def _optimize_functions(self, ll_module) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-        for function in ll_module.functions:
-            _unrolling().run(function, self._codegen._pass_builder())
+        super()._optimize_functions(ll_module)
         if self._optimised:  # this is the wrapper
             self._optimise(ll_module)
 
