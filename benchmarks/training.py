@@ -50,6 +50,8 @@ CASES = [
     Case(
         "cnn 28x28, batch 256", lambda nn: models.cnn(nn, 1, 28, 28), (256, 1, 28, 28), "ce", "Adam"
     ),
+    # the size of `minigrad train`'s digits; planes of 8x8 and 4x4 take other paths than large ones
+    Case("cnn 8x8, batch 64", lambda nn: models.cnn(nn, 1, 8, 8), (64, 1, 8, 8), "ce", "Adam"),
     Case(
         "mlp 784-512-256-10, batch 128",
         lambda nn: models.mlp(nn, 1, 28, 28),
