@@ -277,7 +277,7 @@ def heat_map(values: Any, title: str, unit: str = "", rows: str = "", columns: s
     high, wide = table.shape
     cell = min(600 / wide, 360 / high, 40)
     most = float(table.max())
-    picture = Picture(max(wide * cell + 80, 360), high * cell + 116, title)
+    picture = Picture(max(wide * cell + 80, 420), high * cell + 116, title)
     picture.label(56, 44, columns, 11, MUTED)
     picture.label(48, 60, rows, 11, MUTED, "end")
     picture.cells(56, 52, cell, [[shade(v, most) for v in row] for row in table.tolist()],
