@@ -53,11 +53,16 @@ def rows(report: Report) -> list[Row]:
     lines = sorted(report.lines, key=lambda line: (line.filename != report.filename, line.filename))
     for line in lines:
         if line.filename != filename or (before and line.lineno != before + 1):
-            where = f"··· {PurePath(line.filename).name}" if line.filename != filename else "···"
+            where = f"··· {_file(line.filename)}" if line.filename != filename else "···"
             out.append(Row(("", "", "", where, "", "", "", ""), frozenset(), False))
         filename, before = line.filename, line.lineno
         out.append(_row(line, sectors, indent, (line.filename, line.lineno) in wrong))
     return out
+
+
+def _file(path: str) -> str:
+    """A file's name; a notebook's cell has none that a reader knows."""
+    return "another cell" if "ipykernel_" in path else PurePath(path).name
 
 
 def _indent(sources: list[str]) -> int:
