@@ -32,7 +32,7 @@ from kernels.reference.pointwise import default_dtype
 from kernels.reference.pool import pool_output_size
 
 Shape = tuple[int, ...]
-Spec = tuple[Shape, np.dtype]
+Spec = tuple[Shape, np.dtype] | None  # None for a result that is not wanted
 
 
 class Launch(NamedTuple):
@@ -81,8 +81,8 @@ class Counting:
         elif out is not None:
             written, results = 0, (out,)
         else:
-            results = tuple([self.empty(*spec) for spec in specs])
-            written = sum(array.nbytes for array in results)
+            results = tuple([None if spec is None else self.empty(*spec) for spec in specs])
+            written = sum(map(_bytes, results))
         family = f"{name}.{args[0].name}" if name == "pointwise" else name
         family = f"{name}.{args[0]}" if name == "reduce" else family
         self.launches.append(Launch(family, int(flops), moved + written, name in MATRIX))
@@ -214,10 +214,14 @@ def _avg_pool2d_backward(g: np.ndarray, x_shape: Shape, kernel: Any, *_: Any, **
     return [(tuple(x_shape), g.dtype)], g.size * math.prod(kernel)
 
 
+def _wide(x: np.ndarray) -> np.dtype:
+    """The dtype that x is computed in."""
+    return np.dtype(np.float32) if x.dtype.itemsize == 2 else x.dtype
+
+
 def _statistics(x: np.ndarray) -> Spec:
-    """Per channel, in the compute dtype."""
-    wide = np.dtype(np.float32) if x.dtype.itemsize == 2 else x.dtype
-    return (x.shape[1],), wide
+    """Per channel."""
+    return (x.shape[1],), _wide(x)
 
 
 def _batch_norm(x: np.ndarray, *_: Any, **__: Any) -> tuple[list[Spec], int]:
@@ -226,6 +230,30 @@ def _batch_norm(x: np.ndarray, *_: Any, **__: Any) -> tuple[list[Spec], int]:
 
 def _batch_norm_backward(g: np.ndarray, x: np.ndarray, *_: Any, **__: Any):
     return [(x.shape, x.dtype), _statistics(x), _statistics(x)], 10 * x.size
+
+
+def _layer_norm(
+    x: np.ndarray, weight: Any, bias: Any, eps: float, dims: int = 1
+) -> tuple[list[Spec], int]:
+    row = (x.shape[: x.ndim - dims], _wide(x))
+    return [(x.shape, x.dtype), row, row], 8 * x.size
+
+
+def _rms_norm(x: np.ndarray, weight: Any, eps: float, dims: int = 1) -> tuple[list[Spec], int]:
+    return [(x.shape, x.dtype), (x.shape[: x.ndim - dims], _wide(x))], 4 * x.size
+
+
+def _layer_norm_backward(
+    g: np.ndarray, x: np.ndarray, mean: Any, invstd: Any, weight: Any, dims: int = 1,
+    affine: bool = True,
+) -> tuple[list[Spec], int]:  # fmt: skip
+    parameter = (x.shape[x.ndim - dims :], _wide(x)) if affine else None
+    return [(x.shape, x.dtype), parameter, parameter], (16 if affine else 11) * x.size
+
+
+def _rms_norm_backward(g: np.ndarray, x: np.ndarray, invrms: Any, *rest: Any, **named: Any):
+    specs, flops = _layer_norm_backward(g, x, None, invrms, *rest, **named)
+    return specs[:2], flops - 3 * x.size
 
 
 def _cross_entropy(logits: np.ndarray, *_: Any, **__: Any) -> tuple[list[Spec], int]:
@@ -312,6 +340,8 @@ RULES: dict[str, Callable] = {
     "embedding": _embedding,
     "embedding_backward": _embedding_backward,
     "gather": _gather,
+    "layer_norm": _layer_norm,
+    "layer_norm_backward": _layer_norm_backward,
     "log_softmax": _same(5),
     "log_softmax_backward": _same(4),
     "matmul": _matmul,
@@ -321,6 +351,8 @@ RULES: dict[str, Callable] = {
     "philox_uint32": _words,
     "pointwise": _pointwise,
     "reduce": _reduce,
+    "rms_norm": _rms_norm,
+    "rms_norm_backward": _rms_norm_backward,
     "scatter_add": _scatter_add,
     "sgd_": _sgd,
     "softmax": _same(5),

@@ -13,9 +13,9 @@ from kernels.lab.listing import ratio, short
 from kernels.lab.report import Counts
 
 VERSIONED = (  # operations that take `version=`; others choose by the shape of what they are given
-    "conv2d conv2d_backward_data conv2d_backward_weight cumsum embedding_backward log_softmax"
-    " log_softmax_backward matmul max_pool2d_backward reduce scatter_add softmax softmax_backward"
-    " transpose"
+    "conv2d conv2d_backward_data conv2d_backward_weight cumsum embedding_backward layer_norm"
+    " layer_norm_backward log_softmax log_softmax_backward matmul max_pool2d_backward reduce"
+    " rms_norm rms_norm_backward scatter_add softmax softmax_backward transpose"
 ).split()
 
 
@@ -85,6 +85,7 @@ def _rows_backward(version: str):
 
 _ROWS = {"warp": (9, 200), "thread": (300, 5), "columns": (60, 70)}
 _BY_SHAPE = {("cumsum", "columns"), *(("reduce", version) for version in _ROWS)}
+_BY_SHAPE |= {(f"{name}_norm_backward", "parameters") for name in ("layer", "rms")}
 
 
 def _reduce(version: str):
@@ -150,6 +151,10 @@ _PROBLEMS: dict[str, Callable[[str], tuple[tuple, dict]]] = {
         (_floats(*_norm(v)), _floats(*_norm(v)), *[_floats(_norm(v)[1])] * 3),
         {},
     ),
+    "layer_norm": lambda v: ((_floats(9, 70), _floats(70), _floats(70), 1e-5), {}),
+    "layer_norm_backward": lambda v: ((*_floats(2, 9, 70), *_floats(2, 9), _floats(70)), {}),
+    "rms_norm": lambda v: ((_floats(9, 70), _floats(70), 1e-5), {}),
+    "rms_norm_backward": lambda v: ((*_floats(2, 9, 70), _floats(9), _floats(70)), {}),
     "philox_uint32": lambda v: ((1000, 1, 0), {}),
     "uniform": lambda v: (((1000,), 1, 0), {}),
     "normal": lambda v: (((1000,), 1, 0), {}),

@@ -123,6 +123,15 @@ def normalisations(ops, versions, f) -> Iterator[Callable]:
         yield lambda x=x, p=per: ops.batch_norm(x, p[0], p[1], 1e-5)
         yield lambda x=x, p=per: ops.batch_norm_apply(x, *p)
         yield lambda x=x, p=per: ops.batch_norm_backward(x, x, p[0], p[1], p[2])
+    for n in (203, 1000):
+        x, row, column = f(129, n), f(n), f(129)
+        for v in versions("layer_norm"):
+            yield lambda x=x, w=row, v=v: ops.layer_norm(x, w, w, 1e-5, version=v)
+            yield lambda x=x, w=row, v=v: ops.rms_norm(x, w, 1e-5, version=v)
+        for v in ("block", "warp"):  # each with the sums for weight and bias
+            given = (x, x, column, column, row)
+            yield lambda a=given, v=v: ops.layer_norm_backward(*a, version=v)
+            yield lambda a=given, v=v: ops.rms_norm_backward(*a[:3], a[4], version=v)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from kernels import reference
 from kernels.launchers.common import Dialect
 
 FAMILIES = (
-    "pointwise reduction transpose scan matmul conv pool softmax cross_entropy norm random"
+    "pointwise reduction transpose scan matmul conv pool softmax cross_entropy norm row_norm random"
     " embedding optim"
 ).split()
 

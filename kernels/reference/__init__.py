@@ -24,6 +24,12 @@ from kernels.reference.pointwise import pointwise
 from kernels.reference.pool import avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward
 from kernels.reference.random import dropout, normal, philox_uint32, uniform
 from kernels.reference.reduction import reduce
+from kernels.reference.row_norm import (
+    layer_norm,
+    layer_norm_backward,
+    rms_norm,
+    rms_norm_backward,
+)
 from kernels.reference.scan import cumsum
 from kernels.reference.softmax import (
     cross_entropy,
@@ -55,6 +61,8 @@ __all__ = [
     "embedding",
     "embedding_backward",
     "gather",
+    "layer_norm",
+    "layer_norm_backward",
     "log_softmax",
     "log_softmax_backward",
     "matmul",
@@ -64,6 +72,8 @@ __all__ = [
     "philox_uint32",
     "pointwise",
     "reduce",
+    "rms_norm",
+    "rms_norm_backward",
     "scatter_add",
     "sgd_",
     "softmax",

@@ -48,7 +48,7 @@ from minigrad.ops.combine import pad
 from minigrad.ops.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from minigrad.ops.index import one_hot
 from minigrad.ops.matmul import linear
-from minigrad.ops.norm import group_norm, layer_norm
+from minigrad.ops.norm import group_norm, layer_norm, rms_norm
 from minigrad.ops.pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -481,22 +481,6 @@ def _affine(
     if bias is not None:
         x = x + bias.reshape(shape)
     return x
-
-
-def rms_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
-    """input / sqrt(mean(input**2) + eps) over the trailing dimensions normalized_shape"""
-    shape = tuple(normalized_shape)
-    if tuple(input.shape[input.dim() - len(shape) :]) != shape:
-        raise RuntimeError(
-            f"rms_norm: expected input with trailing shape {list(shape)}, got {list(input.shape)}"
-        )
-    if eps is None:
-        eps = minigrad.finfo(input.dtype).eps
-    dims = tuple(range(-len(shape), 0))
-    output = input * (input * input).mean(dims, keepdim=True).add(eps).rsqrt()
-    return output if weight is None else output * weight
 
 
 def __getattr__(name: str) -> Any:

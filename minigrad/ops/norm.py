@@ -1,14 +1,17 @@
-"""Batch normalisation, fused; with recorded gradients, a composition of plain operations."""
+"""Batch, layer and RMS norm, fused; with recorded gradients, compositions of plain operations."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kernels import dispatch
+from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.ops.pointwise import POINTWISE
-from minigrad.tensor import Size, Tensor, wrap
+from minigrad.tensor import Tensor, wrap
 
 
 class BatchNorm(Op):
@@ -31,8 +34,7 @@ class BatchNorm(Op):
         grads = dispatch.active.batch_norm_backward(
             g._array, x._array, mean._array, invstd._array, scale
         )
-        wanted = zip(grads, ctx.needs, strict=True)
-        return tuple([wrap(a) if need and a is not None else None for a, need in wanted])
+        return _wanted(ctx, grads)
 
 
 def _recorded_gradients(ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple:
@@ -117,11 +119,118 @@ def batch_norm_apply(
     return BatchNormApply.apply(x, mean, invstd, weight, bias)
 
 
-def _normalize_rows(x: Tensor, rows: int, eps: float) -> Tensor:
-    """x as `rows` rows of zero mean and unit variance: batch norm with rows as channels."""
-    if x._array.size == rows:  # one element a row: its own mean
-        return x - x
-    return BatchNorm.apply(x.reshape(1, rows, -1), None, None, eps=eps)[0].reshape(x._array.shape)
+class LayerNorm(Op):
+    """Normalise x over the dimensions from `first` on: (y, mean, invstd)."""
+
+    saves = (0, 1)
+    saves_outputs = (1, 2)
+    grad_name = "NativeLayerNormBackward0"
+
+    @staticmethod
+    def forward(x: Any, weight: Any, bias: Any, eps: float, first: int) -> Any:
+        return dispatch.active.layer_norm(x, weight, bias, eps, x.ndim - first)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, eps: float, first: int) -> tuple:
+        x, weight, mean, invstd = ctx.tensors()
+        if mode.enabled:
+            axes, rest = list(range(first, x._array.ndim)), list(range(first))
+            centred = x - x.mean(axes, keepdim=True)
+            inv = POINTWISE["rsqrt"]((centred * centred).mean(axes, keepdim=True) + eps)
+            normal = centred * inv
+            scaled = g if weight is None else g * weight
+            inner = scaled - scaled.mean(axes, keepdim=True)
+            inner = inner - normal * (scaled * normal).mean(axes, keepdim=True)
+            return (
+                inner * inv,
+                _sum(g * normal, rest) if ctx.needs[1] else None,
+                _sum(g, rest) if ctx.needs[2] else None,
+            )
+        scale = None if weight is None else weight._array
+        arrays = (g._array, x._array, mean._array, invstd._array, scale)
+        dims, affine = x._array.ndim - first, ctx.needs[1] or ctx.needs[2]
+        return _wanted(ctx, dispatch.active.layer_norm_backward(*arrays, dims, affine))
+
+
+class RMSNorm(Op):
+    """x * weight / sqrt(mean(x * x) + eps) over the dimensions from `first` on: (y, invrms)."""
+
+    saves = (0, 1)
+    saves_outputs = (1,)
+    grad_name = "FusedRmsNormBackward0"
+
+    @staticmethod
+    def forward(x: Any, weight: Any, eps: float, first: int) -> Any:
+        return dispatch.active.rms_norm(x, weight, eps, x.ndim - first)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, eps: float, first: int) -> tuple:
+        x, weight, invrms = ctx.tensors()
+        if mode.enabled:
+            axes, rest = list(range(first, x._array.ndim)), list(range(first))
+            inv = POINTWISE["rsqrt"]((x * x).mean(axes, keepdim=True) + eps)
+            normal = x * inv
+            scaled = g if weight is None else g * weight
+            inner = scaled - normal * (scaled * normal).mean(axes, keepdim=True)
+            return inner * inv, _sum(g * normal, rest) if ctx.needs[1] else None
+        scale = None if weight is None else weight._array
+        arrays = (g._array, x._array, invrms._array, scale)
+        dims = x._array.ndim - first
+        return _wanted(ctx, dispatch.active.rms_norm_backward(*arrays, dims, ctx.needs[1]))
+
+
+def _sum(x: Tensor, dims: list[int]) -> Tensor:
+    """Over these dimensions, also where there are none."""
+    return x.sum(dims) if dims else x
+
+
+def _wanted(ctx: Any, arrays: tuple) -> tuple:
+    """The gradients that inputs ask for, as tensors."""
+    wanted = zip(arrays, ctx.needs, strict=True)
+    return tuple([wrap(a) if need and a is not None else None for a, need in wanted])
+
+
+def _first_normalized(
+    name: str, input: Tensor, shape: tuple[int, ...], **parameters: Tensor | None
+) -> int:
+    """The first of the dimensions to normalise; torch's errors for what does not fit."""
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+            "element, but got normalized_shape = []"
+        )
+    for what, v in parameters.items():
+        if v is not None and v._array.shape != shape:
+            raise RuntimeError(
+                f"Expected {what} to be of same shape as normalized_shape, but got {what} of shape "
+                f"{list(v.shape)} and normalized_shape = {list(shape)}"
+            )
+    first = input._array.ndim - len(shape)
+    if first < 0 or input._array.shape[first:] != shape:
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape "
+            f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
+        )
+    if not input.is_floating_point():
+        legacy = input.dtype.legacy_name.removesuffix("Tensor")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{legacy}'")
+    return first
+
+
+def _shape(normalized_shape: Any) -> tuple[int, ...]:
+    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+
+
+def _check_mixed(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+    """Parameters have the input's dtype, or are float32 beside a 16-bit input."""
+    given = {v.dtype for v in (weight, bias) if v is not None}
+    wide = {dtypes.float32} if input.dtype.itemsize == 2 else set()
+    if len(given) > 1 or not given <= {input.dtype} | wide:
+        found = ", ".join(sorted(d.name for d in given))
+        raise RuntimeError(
+            f"mixed dtype: expected weight and bias of the input's dtype, {input.dtype.name}, "
+            f"got {found}"
+        )
 
 
 def layer_norm(
@@ -131,18 +240,30 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise over the last dimensions, which are `normalized_shape`."""
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    ndim = input._array.ndim
-    if input._array.shape[ndim - len(shape) :] != shape:
-        raise RuntimeError(
-            f"Given normalized_shape={list(shape)}, expected input with shape "
-            f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
-        )
-    width = Size(shape).numel()
-    y = _normalize_rows(input, input._array.size // width if width else 0, eps)
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias
+    """Normalise over the last dimensions, which are `normalized_shape` (Ba et al. 2016).
+
+    weight and bias have that shape and the input's dtype (or float32 beside a 16-bit input).
+    """
+    shape = _shape(normalized_shape)
+    first = _first_normalized("LayerNormKernelImpl", input, shape, weight=weight, bias=bias)
+    _check_mixed(input, weight, bias)
+    return LayerNorm.apply(input, weight, bias, eps=eps, first=first)[0]
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """input * weight / sqrt(mean(input**2) + eps) over the last dimensions, which are
+    `normalized_shape` (Zhang & Sennrich 2019).
+
+    eps: by default the smallest step from 1 in the dtype that is computed in.
+    """
+    shape = _shape(normalized_shape)
+    first = _first_normalized("rms_norm", input, shape, weight=weight)
+    _check_mixed(input, weight, None)
+    if eps is None:
+        eps = np.finfo(np.float64 if input._array.dtype == np.float64 else np.float32).eps
+    return RMSNorm.apply(input, weight, eps=eps, first=first)[0]
 
 
 def group_norm(
@@ -159,6 +280,7 @@ def group_norm(
             "Expected number of channels in input to be divisible by num_groups, but got input of "
             f"shape {list(input.shape)} and num_groups={num_groups}"
         )
-    y = _normalize_rows(input, n * num_groups, eps)
+    rows = input.reshape(n * num_groups, -1) if input._array.size else input
+    y = LayerNorm.apply(rows, None, None, eps=eps, first=1)[0].reshape(input._array.shape)
     y = y if weight is None else y * per_channel(weight, input)
     return y if bias is None else y + per_channel(bias, input)

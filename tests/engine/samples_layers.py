@@ -292,6 +292,13 @@ case(
     (4,),
     (4,),
 )
+case(
+    "rms_norm",
+    lambda m, x, w: m.nn.functional.rms_norm(x, (3, 4), w, 1e-5),
+    (2, 3, 4),
+    (3, 4),
+    ref=lambda x, w: x * w / np.sqrt((x * x).mean((1, 2), keepdims=True) + 1e-5),
+)
 case("group_norm", lambda m, x, w, b: m.nn.functional.group_norm(x, 2, w, b), (2, 4, 3), (4,), (4,))
 case("normalize", lambda m, x: m.nn.functional.normalize(x, dim=1), (3, 4))
 case(

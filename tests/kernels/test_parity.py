@@ -12,6 +12,8 @@ import pytest
 from kernels import dispatch, host, reference
 from kernels.launchers.embedding import VERSIONS as SCATTERS
 from kernels.launchers.reduction import VERSIONS as REDUCERS
+from kernels.launchers.row_norm import BACKWARD as NORM_BACKWARDS
+from kernels.launchers.row_norm import FORWARD as NORMS
 from kernels.launchers.scan import VERSIONS as SCANS
 from kernels.launchers.softmax import BACKWARD as SOFTMAX_BACKWARDS
 from kernels.launchers.softmax import FORWARD as SOFTMAXES
@@ -145,6 +147,16 @@ def norms(rng, backend):
         _, mean, invstd = reference.batch_norm(x, weight, bias, 1e-5)
         yield "batch_norm_apply", (x, mean, invstd, weight, bias), {}, 40
         yield "batch_norm_backward", (g, x, mean, invstd, weight), {}, 2000
+    for n in (31, 32):  # the second in packs
+        weight, bias = normal(rng, n), normal(rng, n)
+        x, g = 2 + 3 * normal(rng, (9, n)), normal(rng, (9, n))
+        stats = normal(rng, 9), 1 + normal(rng, 9) ** 2
+        for version in NORMS:
+            yield "layer_norm", (x, weight, bias, 1e-5), {"version": version}, 40
+        for version in NORM_BACKWARDS:
+            yield "layer_norm_backward", (g, x, *stats, weight), {"version": version}, 400
+    yield "rms_norm", (x, weight, 1e-5), {}, 40
+    yield "rms_norm_backward", (g, x, stats[1], weight), {}, 400
 
 
 def random_numbers(rng, backend):

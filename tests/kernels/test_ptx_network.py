@@ -15,9 +15,9 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed"
 )
 # modules, which functions of the same name hide in the package
-conv_direct, conv_gemm, cross_entropy, matmul, norm, pool, softmax = (
+conv_direct, conv_gemm, cross_entropy, matmul, norm, pool, row_norm, softmax = (
     importlib.import_module(f"kernels.numba_cuda.{name}")
-    for name in "conv_direct conv_gemm cross_entropy matmul norm pool softmax".split()
+    for name in "conv_direct conv_gemm cross_entropy matmul norm pool row_norm softmax".split()
 )
 TARGETS = ((7, 5), (8, 0), (9, 0))
 F32, I64 = types.float32, types.int64
@@ -106,7 +106,22 @@ def norm_rows():
         yield f"norm-gradient_{layout}", gradient, (M, M, *(V,) * 5, F32, M)
 
 
-ROWS = [*matmul_rows(), *conv_rows(), *pool_rows(), *softmax_rows(), *norm_rows()]
+def row_norm_rows():
+    for centred in (True, False):
+        name = "layer_norm" if centred else "rms_norm"
+        forward, flags = (M, V, V, V, V, M, F32), (F32, centred, True)
+        for version in ("online", "one_read"):
+            kernel = getattr(row_norm, version)(*flags, centred, 256)
+            yield f"{name}-{version}", kernel, forward
+        yield f"{name}-warp", row_norm.warp(*flags, centred, 32), forward
+        backward = (M, M, V, V, V, M)
+        yield f"{name}-block_backward", row_norm.block_backward(*flags, 256), backward
+        yield f"{name}-warp_backward", row_norm.warp_backward(*flags, 32), backward
+        sums = row_norm.parameter_sums(F32, centred, (32, 8))
+        yield f"{name}-parameter_sums", sums, (M, M, V, V, M, M)
+
+
+ROWS = [*matmul_rows(), *conv_rows(), *pool_rows(), *softmax_rows(), *norm_rows(), *row_norm_rows()]
 
 
 @pytest.mark.parametrize(("name", "kernel", "signature"), ROWS, ids=[row[0] for row in ROWS])

@@ -27,8 +27,8 @@ class Compared:
             if specs is not None:
                 results = found if isinstance(found, tuple) else (found,)
                 where = (name, [getattr(a, "shape", a) for a in args], kwargs)
-                said = [(tuple(shape), np.dtype(dtype)) for shape, dtype in specs]
-                assert said == [(r.shape, r.dtype) for r in results], where
+                said = [spec and (tuple(spec[0]), np.dtype(spec[1])) for spec in specs]
+                assert said == [r if r is None else (r.shape, r.dtype) for r in results], where
             assert flops >= 0
             SEEN.add(name)
             return found

@@ -1,0 +1,229 @@
+// Layer norm and RMS norm: each row of x (rows, n) by its own statistics, and their gradients.
+//
+// y = (x - mean) * invstd * weight + bias, invstd = 1 / sqrt(variance + eps); RMS norm (CENTRED
+// false) has no mean and no bias. About 8 operations an element forward and 14 backward; at least x
+// read and y written once, backward g and x read and dx written, and both read once more for the
+// sums over all rows.
+//
+// 1. online     a block a row: mean and squares in one pass (Welford, 1962); x is read twice
+// 2. one_read   the row waits in shared memory: read once; up to IN_SHARED elements
+// 3. warp       short rows: a warp a row, elements in registers by 16-byte loads, shuffles
+// Gradient of x: `block` reads g and x twice, `warp` keeps them in registers. Those of weight and
+// bias: a column of threads walks down some of the rows, whose sums are added up by a reduction.
+#include "common.cuh"
+
+// The result of an element whose distance from the mean is d.
+template <class A, bool WEIGHT, bool BIAS, class P>
+__device__ __forceinline__ A scaled(A d, A inv, const P* weight, const P* bias, int at) {
+    A v = d * inv;
+    if (WEIGHT) v *= A(weight[at]);
+    if (BIAS) v += A(bias[at]);
+    return v;
+}
+
+// A block a row. The threads' means and squares are merged as Chan et al. (1979) do it.
+template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS>
+__global__ void online(const T* x, const P* weight, const P* bias, A* mean, A* invstd, T* y, A eps,
+                       int n) {
+    __shared__ A partial[32];
+    x += blockIdx.x * (long long)n;
+    y += blockIdx.x * (long long)n;
+    A count = A(0), own = A(0), squares = A(0);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const A v = A(x[i]), d = v - own;
+        if (CENTRED) {
+            count += A(1);
+            own += d / count;
+        }
+        squares += d * (v - own);
+    }
+    A m = A(0);
+    if (CENTRED) {
+        m = block_sum(count * own, partial) / A(n);
+        squares += count * (own - m) * (own - m);
+    }
+    const A inv = A(1) / sqrt_of(block_sum(squares, partial) / A(n) + eps);
+    if (threadIdx.x == 0) {
+        if (CENTRED) mean[blockIdx.x] = m;
+        invstd[blockIdx.x] = inv;
+    }
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        y[i] = T(scaled<A, WEIGHT, BIAS>(A(x[i]) - m, inv, weight, bias, i));
+    }
+}
+
+template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS>
+__global__ void one_read(const T* x, const P* weight, const P* bias, A* mean, A* invstd, T* y,
+                         A eps, int n) {
+    constexpr int IN_SHARED = 4096;
+    __shared__ A partial[32];
+    __shared__ A values[IN_SHARED];
+    x += blockIdx.x * (long long)n;
+    y += blockIdx.x * (long long)n;
+    A total = A(0);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) total += values[i] = A(x[i]);
+    const A m = CENTRED ? block_sum(total, partial) / A(n) : A(0);
+    total = A(0);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) total += (values[i] - m) * (values[i] - m);
+    const A inv = A(1) / sqrt_of(block_sum(total, partial) / A(n) + eps);
+    if (threadIdx.x == 0) {
+        if (CENTRED) mean[blockIdx.x] = m;
+        invstd[blockIdx.x] = inv;
+    }
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        y[i] = T(scaled<A, WEIGHT, BIAS>(values[i] - m, inv, weight, bias, i));
+    }
+}
+
+// The elements of a row that a lane holds: packs of 16 bytes, 32 lanes apart; zeros where x ends.
+template <class A, int PACKS, class T, int W>
+__device__ __forceinline__ void load_row(A (&values)[PACKS][W], const T* x, int n, bool packs) {
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const int at = (i * 32 + threadIdx.x) * W;
+        Pack<T, W> pack;
+        if (packs && at < n) pack = *(const Pack<T, W>*)(x + at);
+        #pragma unroll
+        for (int w = 0; w < W; ++w) {
+            if (packs) values[i][w] = at < n ? A(pack.at[w]) : A(0);
+            else values[i][w] = at + w < n ? A(x[at + w]) : A(0);
+        }
+    }
+}
+
+template <class A, int PACKS, class T, int W>
+__device__ __forceinline__ void store_row(const A (&values)[PACKS][W], T* y, int n, bool packs) {
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const int at = (i * 32 + threadIdx.x) * W;
+        Pack<T, W> pack;
+        #pragma unroll
+        for (int w = 0; w < W; ++w) pack.at[w] = T(values[i][w]);
+        if (packs && at < n) *(Pack<T, W>*)(y + at) = pack;
+        #pragma unroll
+        for (int w = 0; w < W; ++w) {
+            if (!packs && at + w < n) y[at + w] = pack.at[w];
+        }
+    }
+}
+
+// Block (32, rows): HELD elements a lane, n <= 32 * HELD.
+template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS, int HELD>
+__global__ void warp(const T* x, const P* weight, const P* bias, A* mean, A* invstd, T* y, A eps,
+                     int rows, int n) {
+    constexpr int W = 16 / sizeof(T), PACKS = (HELD + W - 1) / W;
+    const long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    const bool packs = n % W == 0 && aligned16(x) && aligned16(y);
+    A values[PACKS][W], total = A(0);
+    load_row<A, PACKS>(values, x + row * n, n, packs);
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int w = 0; w < W; ++w) total += values[i][w];
+    }
+    const A m = CENTRED ? warp_sum(total) / A(n) : A(0);
+    total = A(0);
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int w = 0; w < W; ++w) {
+            const A d = (i * 32 + threadIdx.x) * W + w < n ? values[i][w] - m : A(0);
+            total += d * d;
+        }
+    }
+    const A inv = A(1) / sqrt_of(warp_sum(total) / A(n) + eps);
+    if (threadIdx.x == 0) {
+        if (CENTRED) mean[row] = m;
+        invstd[row] = inv;
+    }
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int w = 0; w < W; ++w) {
+            const int at = (i * 32 + threadIdx.x) * W + w;
+            if (at < n) {
+                values[i][w] = scaled<A, WEIGHT, BIAS>(values[i][w] - m, inv, weight, bias, at);
+            }
+        }
+    }
+    store_row<A, PACKS>(values, y + row * n, n, packs);
+}
+
+template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT>
+__global__ void block_backward(const T* g, const T* x, const M* mean, const M* invstd,
+                               const P* weight, T* dx, int n) {
+    __shared__ A partial[32];
+    const long long row = blockIdx.x * (long long)n;
+    const A m = CENTRED ? A(mean[blockIdx.x]) : A(0), inv = A(invstd[blockIdx.x]);
+    A plain = A(0), product = A(0);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const A gv = WEIGHT ? A(g[row + i]) * A(weight[i]) : A(g[row + i]);
+        plain += gv;
+        product += gv * (A(x[row + i]) - m);
+    }
+    plain = CENTRED ? block_sum(plain, partial) / A(n) : A(0);
+    product = block_sum(product, partial) * inv * inv / A(n);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const A gv = WEIGHT ? A(g[row + i]) * A(weight[i]) : A(g[row + i]);
+        dx[row + i] = T(inv * (gv - plain - (A(x[row + i]) - m) * product));
+    }
+}
+
+template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT, int HELD>
+__global__ void warp_backward(const T* g, const T* x, const M* mean, const M* invstd,
+                              const P* weight, T* dx, int rows, int n) {
+    constexpr int W = 16 / sizeof(T), PACKS = (HELD + W - 1) / W;
+    const long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    const bool packs = n % W == 0 && aligned16(g) && aligned16(x) && aligned16(dx);
+    const A m = CENTRED ? A(mean[row]) : A(0), inv = A(invstd[row]);
+    A grads[PACKS][W], xhat[PACKS][W], plain = A(0), product = A(0);
+    load_row<A, PACKS>(grads, g + row * n, n, packs);
+    load_row<A, PACKS>(xhat, x + row * n, n, packs);
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int w = 0; w < W; ++w) {
+            const int at = (i * 32 + threadIdx.x) * W + w;
+            if (WEIGHT && at < n) grads[i][w] *= A(weight[at]);
+            xhat[i][w] = (xhat[i][w] - m) * inv;
+            plain += grads[i][w];
+            product += grads[i][w] * xhat[i][w];  // g is 0 where the row has ended
+        }
+    }
+    plain = CENTRED ? warp_sum(plain) / A(n) : A(0);
+    product = warp_sum(product) / A(n);
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int w = 0; w < W; ++w) {
+            grads[i][w] = inv * (grads[i][w] - plain - xhat[i][w] * product);
+        }
+    }
+    store_row<A, PACKS>(grads, dx + row * n, n, packs);
+}
+
+// Block (BX, BY), grid (tiles of n, parts): dweight and dbias (parts, n), each of some of the rows.
+template <class T, class M, class A, bool CENTRED, int BX, int BY>
+__global__ void parameter_sums(const T* g, const T* x, const M* mean, const M* invstd, A* dweight,
+                               A* dbias, int rows, int n) {
+    __shared__ A weight_part[BY][BX], bias_part[BY][BX];
+    const int tx = threadIdx.x, ty = threadIdx.y, c = blockIdx.x * BX + tx;
+    const int step = (rows + gridDim.y - 1) / gridDim.y, first = blockIdx.y * step;
+    const int last = first + step < rows ? first + step : rows;
+    A plain = A(0), product = A(0);
+    for (int row = first + ty; c < n && row < last; row += BY) {
+        const long long at = row * (long long)n + c;
+        const A gv = A(g[at]), xv = CENTRED ? A(x[at]) - A(mean[row]) : A(x[at]);
+        plain += gv;
+        product += gv * xv * A(invstd[row]);
+    }
+    weight_part[ty][tx] = product;
+    bias_part[ty][tx] = plain;
+    __syncthreads();
+    if (ty > 0 || c >= n) return;
+    for (int i = 1; i < BY; ++i) product += weight_part[i][tx], plain += bias_part[i][tx];
+    dweight[blockIdx.y * (long long)n + c] = product;
+    if (CENTRED) dbias[blockIdx.y * (long long)n + c] = plain;
+}

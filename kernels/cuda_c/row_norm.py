@@ -1,0 +1,53 @@
+"""The kernels of row_norm.cu: x (rows, n); mean is not looked at where `centred` is false."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from kernels.cuda_c.common import Kernel, family
+
+_kernel = family("row_norm.cu")
+FEWEST = 4  # elements that a lane holds: a pack of float
+
+
+def _row_a_block(x, *others):
+    return x, *others, x.shape[1]
+
+
+def _row_a_warp(x, *others):
+    return x, *others, *x.shape
+
+
+def _by_block(
+    name: str, acc_t: str, centred: bool, has_weight: bool, has_bias: bool, block: int
+) -> Kernel:
+    """kernel(x, weight, bias, mean, invstd, y, eps)."""
+    constants = (acc_t, centred, has_weight, has_bias)
+    return _kernel(name, (0, 1 if has_weight else 2), constants, _row_a_block)
+
+
+def warp(acc_t: str, centred: bool, has_weight: bool, has_bias: bool, held: int) -> Kernel:
+    """kernel(x, weight, bias, mean, invstd, y, eps): `held` elements a lane."""
+    constants = (acc_t, centred, has_weight, has_bias, max(held, FEWEST))
+    return _kernel("warp", (0, 1 if has_weight else 2), constants, _row_a_warp)
+
+
+def block_backward(acc_t: str, centred: bool, has_weight: bool, block: int) -> Kernel:
+    """kernel(g, x, mean, invstd, weight, dx)."""
+    return _kernel("block_backward", (0, 3, 4), (acc_t, centred, has_weight), _row_a_block)
+
+
+def warp_backward(acc_t: str, centred: bool, has_weight: bool, held: int) -> Kernel:
+    """kernel(g, x, mean, invstd, weight, dx): `held` elements a lane."""
+    constants = (acc_t, centred, has_weight, max(held, FEWEST))
+    return _kernel("warp_backward", (0, 3, 4), constants, _row_a_warp)
+
+
+def parameter_sums(acc_t: str, centred: bool, shape: tuple[int, int]) -> Kernel:
+    """kernel(g, x, mean, invstd, dweight, dbias): block `shape`."""
+    return _kernel("parameter_sums", (0, 3), (acc_t, centred, *shape), _row_a_warp)
+
+
+online: Callable = functools.partial(_by_block, "online")
+one_read: Callable = functools.partial(_by_block, "one_read")

@@ -1,0 +1,224 @@
+"""Layer norm and RMS norm: rows of the last dimensions, and the version for their length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from kernels.launchers.common import (
+    GPU_BLOCK,
+    Dialect,
+    ceil_div,
+    check_floating,
+    check_version,
+    compute_dtype,
+    contiguous,
+    empty,
+    launcher,
+    namespace,
+    on_gpu,
+)
+from kernels.launchers.reduction import reduce
+
+FORWARD = ("online", "one_read", "warp")
+IDEAS = (
+    "a block a row, statistics in one pass, read twice",
+    "the row waits in shared memory, read once",
+    "a warp a row, elements in registers",
+)
+BACKWARD = ("block", "warp")
+CATALOG = [
+    *((f"{name}_norm", v, i) for name in ("layer", "rms") for v, i in zip(FORWARD, IDEAS)),
+    *(
+        (f"{name}_norm_backward", version, idea)
+        for name in ("layer", "rms")
+        for version, idea in [
+            *zip(BACKWARD, ("a block a row, read twice", "a warp a row, elements in registers")),
+            ("parameters", "weight and bias: threads along a row, down some of the rows"),
+        ]
+    ),
+]
+SMALL_BLOCK = 32  # threads of a block that walks along a row on the CPU
+ROW_IN_SHARED = 4096
+ROW_IN_REGISTERS = 1024
+GPU_COLUMNS, CPU_COLUMNS = (32, 8), (256, 1)  # blocks of the sums over rows
+ROWS_A_PART = 64  # that a column of threads adds up on a GPU
+
+_plans: dict[tuple, Callable] = {}
+
+
+def _key(dialect: Dialect, name: str, *parts) -> tuple:
+    """What the plan of a call depends on."""
+    seen = ((type(p), p.shape, p.dtype) if hasattr(p, "shape") else p for p in parts)
+    return dialect, name, *seen
+
+
+def _check(name: str, x, dims: int, *parameters) -> tuple[int, int]:
+    """(rows, n). Raises ValueError for shapes, TypeError for dtypes that do not fit."""
+    check_floating(name, x)
+    if not 1 <= dims <= x.ndim:
+        raise ValueError(f"{name}: expected 1 to {x.ndim} dimensions of {x.shape}, got {dims}")
+    lead, shape = x.shape[: x.ndim - dims], x.shape[x.ndim - dims :]
+    for p in parameters:
+        if p is not None and p.shape != shape:
+            raise ValueError(f"{name}: expected weight and bias of shape {shape}, got {p.shape}")
+    dtypes = {p.dtype for p in parameters if p is not None}
+    if len(dtypes) > 1 or not dtypes <= {x.dtype, compute_dtype(x.dtype)}:
+        found = ", ".join(sorted(map(str, dtypes)))
+        raise TypeError(f"{name}: expected weight and bias of one dtype, {x.dtype}, got {found}")
+    return math.prod(lead), math.prod(shape)
+
+
+def _check_version(name: str, version: str, n: int) -> None:
+    limit = {"one_read": ROW_IN_SHARED, "warp": ROW_IN_REGISTERS}.get(version, n)
+    if n > limit:
+        raise ValueError(f"{name}: version {version!r} takes rows of up to {limit}, got {n}")
+
+
+def _rows_of_warps(rows: int, n: int):
+    """Elements a lane, grid and block for a warp a row."""
+    held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()
+    warps = 8 if held <= 8 else 4
+    return held, ceil_div(rows, warps), (32, warps)
+
+
+def _plan_forward(dialect: Dialect, name: str, x, weight, bias, dims: int, version: str | None):
+    """The function (x, weight, bias, eps) -> y, mean, invstd."""
+    rows, n = _check(name, x, dims, weight, bias)
+    check_version(name, version, FORWARD)
+    if version is None:
+        longer = "one_read" if n <= ROW_IN_SHARED else "online"
+        version = "warp" if on_gpu(x) and n <= ROW_IN_REGISTERS else longer
+    _check_version(name, version, n)
+    centred, dtype = name == "layer_norm", compute_dtype(x.dtype)
+    flags = (dialect.common.scalar_type(x.dtype), centred, weight is not None, bias is not None)
+    if version == "warp":
+        held, grid, block = _rows_of_warps(rows, n)
+        kernel = dialect.row_norm.warp(*flags, held)
+    else:
+        grid, block = rows, GPU_BLOCK if on_gpu(x) else SMALL_BLOCK
+        kernel = getattr(dialect.row_norm, version)(*flags, block)
+    run = launcher(name, version, kernel, grid, block)
+    none, lead = empty((1,), x.dtype, x), x.shape[: x.ndim - dims]
+
+    def forward(x, weight, bias, eps):
+        y = empty(x.shape, x.dtype, x)
+        mean, invstd = (empty((rows,), dtype, x) for _ in range(2))
+        if x.size:
+            parameters = (none if p is None else contiguous(p).reshape(n) for p in (weight, bias))
+            given = contiguous(x).reshape(rows, n)
+            run(given, *parameters, mean, invstd, y.reshape(rows, n), dtype.type(eps))
+        else:
+            mean[...] = 0
+            invstd[...] = math.nan
+        return y, mean.reshape(lead), invstd.reshape(lead)
+
+    return forward
+
+
+def _forward(dialect: Dialect, name: str, x, weight, bias, eps, dims, version):
+    key = _key(dialect, name, x, weight, bias, dims, version)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = _plan_forward(dialect, name, x, weight, bias, dims, version)
+    return plan(x, weight, bias, eps)
+
+
+def layer_norm(dialect: Dialect, x, weight, bias, eps: float, dims: int = 1, version=None):
+    """Normalise x over its last `dims` dimensions, then scale and shift.
+
+    weight and bias have the shape of those dimensions, or are None. Returns y, and mean and
+    invstd = 1 / sqrt(biased variance + eps) of the shape of the others, in the dtype that 16-bit
+    floats are computed in. Raises ValueError for shapes, TypeError for dtypes that do not fit.
+    """
+    return _forward(dialect, "layer_norm", x, weight, bias, eps, dims, version)
+
+
+def rms_norm(dialect: Dialect, x, weight, eps: float, dims: int = 1, version=None):
+    """x * weight * invrms over the last `dims` dimensions; returns y and invrms = 1 /
+    sqrt(mean(x * x) + eps). The same errors as layer_norm."""
+    y, _, invrms = _forward(dialect, "rms_norm", x, weight, None, eps, dims, version)
+    return y, invrms
+
+
+def _plan_backward(
+    dialect: Dialect, name: str, g, x, mean, invstd, weight, dims: int, version: str | None
+):
+    """The function (g, x, mean, invstd, weight, affine) -> dx, dweight, dbias."""
+    rows, n = _check(name, x, dims, weight)
+    check_version(name, version, BACKWARD)
+    if g.shape != x.shape or g.dtype != x.dtype:
+        raise ValueError(f"{name}: expected g like x, {x.shape} {x.dtype}, got {g.shape} {g.dtype}")
+    lead, shape = x.shape[: x.ndim - dims], x.shape[x.ndim - dims :]
+    for a in (mean, invstd):
+        if a is not None and a.shape != lead:
+            raise ValueError(f"{name}: expected statistics of shape {lead}, got {a.shape}")
+    centred, dtype, gpu = mean is not None, compute_dtype(x.dtype), on_gpu(x)
+    version = version or ("warp" if gpu and n <= ROW_IN_REGISTERS else "block")
+    _check_version(name, version, n)
+    acc_t, kernels = dialect.common.scalar_type(x.dtype), dialect.row_norm
+    flags = (acc_t, centred, weight is not None)
+    if version == "warp":
+        held, grid, block = _rows_of_warps(rows, n)
+        kernel = kernels.warp_backward(*flags, held)
+    else:
+        grid, block = rows, GPU_BLOCK if gpu else SMALL_BLOCK
+        kernel = kernels.block_backward(*flags, block)
+    run = launcher(name, version, kernel, grid, block)
+    columns = GPU_COLUMNS if gpu else CPU_COLUMNS
+    parts = min(max(ceil_div(rows, ROWS_A_PART), 1), 64) if gpu else 1
+    sums = launcher(
+        name,
+        "parameters",
+        kernels.parameter_sums(acc_t, centred, columns),
+        (ceil_div(n, columns[0]), parts),
+        columns,
+    )
+    none = empty((1,), x.dtype, x)
+
+    def backward(g, x, mean, invstd, weight, affine):
+        dx = empty(x.shape, x.dtype, x)
+        given = [contiguous(a).reshape(rows, n) for a in (g, x)]
+        given += [none if a is None else contiguous(a).reshape(rows) for a in (mean, invstd)]
+        if dx.size:
+            scale = none if weight is None else contiguous(weight).reshape(n)
+            run(*given, scale, dx.reshape(rows, n))
+        if not affine:
+            return dx, None, None
+        if not dx.size:
+            zeros = namespace(x).zeros
+            return dx, zeros(shape, dtype), zeros(shape, dtype)
+        found = [empty((parts, n), dtype, x) for _ in range(2)]
+        sums(*given, *found)
+        if parts > 1:
+            found = [reduce(dialect, "sum", part, 0) for part in found[: 1 + centred]]
+        dweight, dbias = found[0], found[-1]
+        return dx, dweight.reshape(shape), dbias.reshape(shape)
+
+    return backward
+
+
+def _backward(dialect, name, g, x, mean, invstd, weight, dims, affine, version):
+    key = _key(dialect, name, g, x, mean, invstd, weight, dims, version)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plan_backward(dialect, name, g, x, mean, invstd, weight, dims, version)
+        _plans[key] = plan
+    return plan(g, x, mean, invstd, weight, affine)
+
+
+def layer_norm_backward(
+    dialect: Dialect, g, x, mean, invstd, weight, dims: int = 1, affine: bool = True, version=None
+):
+    """Gradients of layer_norm with respect to x, weight and bias; the last two None if not
+    `affine`. ValueError for shapes that do not fit."""
+    name = "layer_norm_backward"
+    return _backward(dialect, name, g, x, mean, invstd, weight, dims, affine, version)
+
+
+def rms_norm_backward(
+    dialect: Dialect, g, x, invrms, weight, dims: int = 1, affine: bool = True, version=None
+):
+    """Gradients of rms_norm with respect to x and weight; the second None if not `affine`."""
+    name = "rms_norm_backward"
+    return _backward(dialect, name, g, x, None, invrms, weight, dims, affine, version)[:2]

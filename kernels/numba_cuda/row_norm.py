@@ -1,0 +1,273 @@
+"""Layer norm and RMS norm: each row of x (rows, n) by its own statistics, and their gradients.
+
+y = (x - mean) * invstd * weight + bias, invstd = 1 / sqrt(variance + eps); RMS norm has no mean and
+no bias. About 8 operations an element forward and 14 backward; at least x read and y written once,
+backward g and x read and dx written, and both read once more for the sums over all rows.
+
+1. online     a block a row: mean and squares in one pass (Welford, 1962); x is read twice
+2. one_read   the row waits in shared memory: read once; up to ROW_IN_SHARED elements
+3. warp       short rows: a warp a row, elements in registers, shuffles instead of barriers
+Gradient of x: `block` reads g and x twice, `warp` keeps them in registers. Those of weight and
+bias: a column of threads walks down some of the rows, whose sums are added up by a reduction.
+On the CPU a block is a warp that adds up in shared memory: loops of a tree become vector code.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from kernels.launchers.row_norm import ROW_IN_SHARED, SMALL_BLOCK
+from kernels.numba_cuda.softmax import block_sum, warp_sum
+from kernels.simt import cuda
+
+
+@cuda.jit(device=True)
+def tree_sum(v, partial):
+    """The sum over a block of 32 threads, in every thread; `partial` is shared, 32 elements."""
+    t = cuda.threadIdx.x
+    partial[t] = v
+    cuda.syncthreads()
+    if t < 16:
+        partial[t] += partial[t + 16]
+    cuda.syncthreads()
+    if t < 8:
+        partial[t] += partial[t + 8]
+    cuda.syncthreads()
+    if t < 4:
+        partial[t] += partial[t + 4]
+    cuda.syncthreads()
+    if t < 2:
+        partial[t] += partial[t + 2]
+    cuda.syncthreads()
+    total = partial[0] + partial[1]
+    cuda.syncthreads()
+    return total
+
+
+def _total(block: int):
+    """A device function that adds up over a block, and how many elements it shares."""
+    return (tree_sum, block) if block == SMALL_BLOCK else (block_sum, block // 32)
+
+
+@functools.cache
+def online(acc_t, centred: bool, has_weight: bool, has_bias: bool, block: int):
+    """Block `block`, grid (rows,). The threads' means and squares are merged as Chan et al. (1979)
+    do it."""
+    total_of, shared = _total(block)
+
+    @cuda.jit
+    def row_norm_online(x, weight, bias, mean, invstd, y, eps):
+        partial = cuda.shared.array(shared, acc_t)
+        t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
+        count, own, squares = acc_t(0), acc_t(0), acc_t(0)
+        for i in range(t, n, block):
+            v = acc_t(x[row, i])
+            if centred:
+                count += acc_t(1)
+                d = v - own
+                own += d / count
+                squares += d * (v - own)
+            else:
+                squares += v * v
+        m = acc_t(0)
+        if centred:
+            m = total_of(count * own, partial) / acc_t(n)
+            squares += count * (own - m) * (own - m)
+        inv = acc_t(1) / math.sqrt(total_of(squares, partial) / acc_t(n) + eps)
+        if t == 0:
+            if centred:
+                mean[row] = m
+            invstd[row] = inv
+        for i in range(t, n, block):
+            v = (acc_t(x[row, i]) - m) * inv
+            if has_weight:
+                v *= acc_t(weight[i])
+            y[row, i] = v + acc_t(bias[i]) if has_bias else v
+
+    return row_norm_online
+
+
+@functools.cache
+def one_read(acc_t, centred: bool, has_weight: bool, has_bias: bool, block: int):
+    """Block `block`, grid (rows,), n <= ROW_IN_SHARED."""
+    total_of, shared = _total(block)
+
+    @cuda.jit
+    def row_norm_one_read(x, weight, bias, mean, invstd, y, eps):
+        partial = cuda.shared.array(shared, acc_t)
+        values = cuda.shared.array(ROW_IN_SHARED, acc_t)
+        t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
+        total = acc_t(0)
+        for i in range(t, n, block):
+            v = acc_t(x[row, i])
+            values[i] = v
+            total += v
+        m = acc_t(0)
+        if centred:
+            m = total_of(total, partial) / acc_t(n)
+        total = acc_t(0)
+        for i in range(t, n, block):
+            d = values[i] - m
+            total += d * d
+        inv = acc_t(1) / math.sqrt(total_of(total, partial) / acc_t(n) + eps)
+        if t == 0:
+            if centred:
+                mean[row] = m
+            invstd[row] = inv
+        for i in range(t, n, block):
+            v = (values[i] - m) * inv
+            if has_weight:
+                v *= acc_t(weight[i])
+            y[row, i] = v + acc_t(bias[i]) if has_bias else v
+
+    return row_norm_one_read
+
+
+@functools.cache
+def warp(acc_t, centred: bool, has_weight: bool, has_bias: bool, held: int):
+    """Block (32, rows): a warp a row, `held` elements a lane; n <= 32 * held."""
+
+    @cuda.jit
+    def row_norm_warp(x, weight, bias, mean, invstd, y, eps):
+        values = cuda.local.array(held, acc_t)
+        lane = cuda.threadIdx.x
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if row >= x.shape[0]:
+            return
+        n = x.shape[1]
+        total = acc_t(0)
+        for i in range(held):
+            at = i * 32 + lane
+            values[i] = acc_t(x[row, at]) if at < n else acc_t(0)
+            total += values[i]
+        m = acc_t(0)
+        if centred:
+            m = warp_sum(total) / acc_t(n)
+        total = acc_t(0)
+        for i in range(held):
+            d = values[i] - m if i * 32 + lane < n else acc_t(0)
+            total += d * d
+        inv = acc_t(1) / math.sqrt(warp_sum(total) / acc_t(n) + eps)
+        if lane == 0:
+            if centred:
+                mean[row] = m
+            invstd[row] = inv
+        for i in range(held):
+            at = i * 32 + lane
+            if at < n:
+                v = (values[i] - m) * inv
+                if has_weight:
+                    v *= acc_t(weight[at])
+                y[row, at] = v + acc_t(bias[at]) if has_bias else v
+
+    return row_norm_warp
+
+
+@functools.cache
+def block_backward(acc_t, centred: bool, has_weight: bool, block: int):
+    """Block `block`, grid (rows,): dx of a row whose elements are read twice."""
+    total_of, shared = _total(block)
+
+    @cuda.jit
+    def row_norm_block_backward(g, x, mean, invstd, weight, dx):
+        partial = cuda.shared.array(shared, acc_t)
+        t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, g.shape[1]
+        m = acc_t(mean[row]) if centred else acc_t(0)
+        inv = acc_t(invstd[row])
+        plain, scaled = acc_t(0), acc_t(0)
+        for i in range(t, n, block):
+            gv = acc_t(g[row, i])
+            if has_weight:
+                gv *= acc_t(weight[i])
+            plain += gv
+            scaled += gv * (acc_t(x[row, i]) - m)
+        if centred:
+            plain = total_of(plain, partial) / acc_t(n)
+        scaled = total_of(scaled, partial) * inv * inv / acc_t(n)
+        for i in range(t, n, block):
+            gv = acc_t(g[row, i])
+            if has_weight:
+                gv *= acc_t(weight[i])
+            if centred:
+                gv -= plain
+            dx[row, i] = inv * (gv - (acc_t(x[row, i]) - m) * scaled)
+
+    return row_norm_block_backward
+
+
+@functools.cache
+def warp_backward(acc_t, centred: bool, has_weight: bool, held: int):
+    """Block (32, rows): dx of a warp's row, g * weight and xhat in registers; n <= 32 * held."""
+
+    @cuda.jit
+    def row_norm_warp_backward(g, x, mean, invstd, weight, dx):
+        grads = cuda.local.array(held, acc_t)
+        xhat = cuda.local.array(held, acc_t)
+        lane = cuda.threadIdx.x
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if row >= g.shape[0]:
+            return
+        n = g.shape[1]
+        m = acc_t(mean[row]) if centred else acc_t(0)
+        inv = acc_t(invstd[row])
+        plain, scaled = acc_t(0), acc_t(0)
+        for i in range(held):
+            at = i * 32 + lane
+            gv, xv = acc_t(0), acc_t(0)
+            if at < n:
+                gv = acc_t(g[row, at])
+                xv = (acc_t(x[row, at]) - m) * inv
+                if has_weight:
+                    gv *= acc_t(weight[at])
+            grads[i] = gv
+            xhat[i] = xv
+            plain += gv
+            scaled += gv * xv
+        if centred:
+            plain = warp_sum(plain) / acc_t(n)
+        scaled = warp_sum(scaled) / acc_t(n)
+        for i in range(held):
+            at = i * 32 + lane
+            if at < n:
+                gv = grads[i] - plain if centred else grads[i]
+                dx[row, at] = inv * (gv - xhat[i] * scaled)
+
+    return row_norm_warp_backward
+
+
+@functools.cache
+def parameter_sums(acc_t, centred: bool, shape: tuple[int, int]):
+    """Block `shape`, grid (tiles of n, parts): dweight and dbias (parts, n), each of some rows."""
+    bx, by = shape
+
+    @cuda.jit
+    def row_norm_parameter_sums(g, x, mean, invstd, dweight, dbias):
+        weight_part = cuda.shared.array((by, bx), acc_t)
+        bias_part = cuda.shared.array((by, bx), acc_t)
+        tx, ty, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.y
+        c = cuda.blockIdx.x * bx + tx
+        rows = -(-g.shape[0] // cuda.gridDim.y)
+        last = min(g.shape[0], (part + 1) * rows)
+        live = c < g.shape[1]
+        plain, scaled = acc_t(0), acc_t(0)
+        if live:
+            for row in range(part * rows + ty, last, by):
+                gv = acc_t(g[row, c])
+                xv = acc_t(x[row, c])
+                if centred:
+                    plain += gv
+                    xv -= acc_t(mean[row])
+                scaled += gv * xv * acc_t(invstd[row])
+        weight_part[ty, tx] = scaled
+        bias_part[ty, tx] = plain
+        cuda.syncthreads()
+        if ty == 0 and live:
+            for i in range(1, by):
+                scaled += weight_part[i, tx]
+                plain += bias_part[i, tx]
+            dweight[part, c] = scaled
+            if centred:
+                dbias[part, c] = plain
+
+    return row_norm_parameter_sums
