@@ -37,7 +37,7 @@ def shown(notebook) -> list[str]:
             data = output.get("data", {})
             text = output.get("text") or data.get("text/plain", "")
             parts.append(text.partition("\n")[0] if "image/png" in data else text)
-        text = re.sub(r"-?\d[\d.]*(e[+-]?\d+)?", "#", "".join(parts))
+        text = re.sub(r"not measured|-?\d[\d.]*(e[+-]?\d+)?", "#", "".join(parts))
         texts.append(" ".join(text.split()))
     return texts
 
