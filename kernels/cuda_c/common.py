@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from kernels.host import RawKernel, raw_kernel
-from kernels.host.source import kernels
-from kernels.launchers.common import BFLOAT16, compute_dtype
+from kernels.launchers.common import compute_dtype
 
 _HERE = Path(__file__).parent
 _C_TYPES = {
@@ -30,7 +29,6 @@ _C_TYPES = {
     "bfloat16": "__nv_bfloat16",
 }
 _HEADERS = {"__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h"}
-_DTYPES = {c: BFLOAT16 if d == "bfloat16" else np.dtype(d) for d, c in _C_TYPES.items()}
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 
 
@@ -83,43 +81,29 @@ class Kernel:
 
     def bind(self, grid, block, *args) -> Callable[..., None]:
         """A function that launches the kernel for arguments of the types of `args`."""
-        raw, arguments = self.instance(*args), self.arguments
-        grid, block = (v if isinstance(v, tuple) else (v,) for v in (grid, block))
-
-        def launch(*args) -> None:
-            raw(grid, block, arguments(*args))
-
-        return launch
+        return self._bound(self.instance(*args).on_cpu(grid, block))
 
     def on_gpu(self) -> _OnGpu:
         """The kernel for CuPy arrays: `kernel.on_gpu()[grid, block]` launches it."""
-        return _OnGpu(self.text, self.name, self.types, self.constants, self.arguments)
+        return _OnGpu(self)
+
+    def _bound(self, run: Callable[[Sequence], None]) -> Callable[..., None]:
+        arguments = self.arguments
+        if arguments is as_passed:
+            return lambda *args: run(args)
+        return lambda *args: run(arguments(*args))
 
 
-class _OnGpu(Kernel):
-    """CuPy must be told the type of a number, and cannot know that of a parameter `A scale`, whose
-    type is the template's: A is the last type among its arguments."""
-
-    def __init__(self, text: str, name: str, types: tuple, constants: tuple, given: Callable):
-        found = kernels(text).get(name, [])
-        places = [i for i, parameter in enumerate(found) if parameter.split()[0] == "A"]
-        c_types = [_DTYPES[c] for c in constants if c in _DTYPES]
-        number = compute_dtype(c_types[-1]).type if c_types else float
-
-        def arguments(*args) -> list:
-            values = list(given(*args))
-            for place in places:
-                values[place] = number(values[place])
-            return values
-
-        super().__init__(text, name, types, constants, arguments)
+class _OnGpu:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
 
     def __getitem__(self, configuration: tuple) -> Callable[..., None]:
-        launch = None
+        kernel, launch = self.kernel, None
 
         def bound(*args) -> None:
             nonlocal launch
-            launch = launch or self.bind(*configuration, *args)
+            launch = launch or kernel._bound(kernel.instance(*args).on_gpu().bind(*configuration))
             launch(*args)
 
         return bound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,10 @@ class Packer:
             layout += f"{code}{-size % _SLOT}x"
         self.layout = struct.Struct(layout)
 
-    def __call__(self, args: tuple) -> bytes:
+    def __call__(self, args: Sequence) -> bytes:
         return self.layout.pack(*self.values(args))
 
-    def values(self, args: tuple) -> list:
+    def values(self, args: Sequence) -> list:
         """The arguments as `layout` packs them: addresses of arrays, numbers, bytes."""
         if len(args) != len(self.converters):
             raise ArgumentError(
@@ -104,7 +104,8 @@ def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
             raise ArgumentError(f"{where} points to {wanted}, but the array is of {dtype}; {mend}")
         fitting[dtype] = True
 
-    def convert(value: Any) -> int:
+    def unusual(value: Any) -> int:
+        """The address of what `convert` could not tell; it may be empty or const."""
         if value is None:
             return 0
         if not isinstance(value, np.ndarray):
@@ -125,13 +126,24 @@ def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
                 " declare the parameter const"
             )
         address = value.ctypes.data
-        if address % p.align:
+        if address % align:
             raise ArgumentError(
-                f"{where} must begin at a multiple of {p.align} bytes, but the array's data is at"
+                f"{where} must begin at a multiple of {align} bytes, but the array's data is at"
                 f" {address:#x}; pass a copy"
             )
         return address
 
+    def convert(value: Any) -> int:
+        if type(value) is np.ndarray and value.dtype in fitting:
+            try:  # refuses what is not contiguous, not writeable, or empty: .ctypes.data takes 1 us
+                address = addressof(from_buffer(value))
+            except (TypeError, ValueError):
+                return unusual(value)
+            if not address % align:
+                return address
+        return unusual(value)
+
+    align, addressof, from_buffer = p.align, ctypes.addressof, ctypes.c_char.from_buffer
     return convert
 
 
@@ -149,8 +161,12 @@ def _scalar(kind: str, size: int, where: str) -> Callable[[Any], Any]:
 
     if kind in "fB":
         rounded = _rounding(kind, size)
+        # What `struct` rounds by itself: finite, and far from overflowing.
+        large = {("f", 4): 1e38, ("f", 8): 1e308}.get((kind, size), -1.0)
 
         def convert(value: Any) -> float:
+            if type(value) is float and -large < value < large:
+                return value
             if type(value) is not float:
                 value = number(value)
                 if not isinstance(value, int | float):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..simt.errors import ArgumentError, CompileError
 from . import source
-from .library import Compiled, Library, parameters
+from .library import Library, settings
+from .on_gpu import OnGpu, is_on_gpu
 
 
 def raw_kernel(
@@ -93,7 +93,7 @@ class RawModule:
     def checked(self) -> bool:
         """Whether launches on the CPU are checked now."""
         if self.debug is None:
-            return os.environ.get("MINIGRAD_CUDA_DEBUG", "0") not in ("", "0")
+            return settings.get(b"MINIGRAD_CUDA_DEBUG", b"0") not in (b"", b"0")
         return self.debug
 
     def get_function(self, name: str) -> RawKernel:
@@ -148,6 +148,9 @@ class RawModule:
             return self._on_gpu
 
 
+_ON_CPU = frozenset((np.ndarray, int, float, bool, np.float32, np.int32))
+
+
 def _has_gpu() -> bool:
     try:
         import cupy
@@ -163,8 +166,8 @@ class RawKernel:
     def __init__(self, module: RawModule, name: str) -> None:
         self.module, self.name = module, name
         self.code, self.options = module.code, module.options
-        self._on_cpu: dict[bool, Compiled] = {}
-        self._on_gpu: Any = None
+        self._launchers: dict[tuple, Callable[[Sequence], None]] = {}
+        self._on_gpu: OnGpu | None = None
 
     def __repr__(self) -> str:
         return f"<raw_kernel {self.name}>"
@@ -177,76 +180,30 @@ class RawKernel:
         if not isinstance(args, tuple | list):
             raise ArgumentError(f"{self.name}: args is a tuple of arguments, not {type(args)}")
         for arg in args:
-            if type(arg).__module__.partition(".")[0] == "cupy":
-                return self._launch_on_gpu(grid, block, args, shared_mem)
-        checked = self.module.checked
-        compiled = self._on_cpu.get(checked)
-        if compiled is None:
-            compiled = self._on_cpu[checked] = self.module.on_cpu().kernel(self.name)
-        compiled(grid, block, args, shared_mem, self.module.cooperative)
+            if type(arg) not in _ON_CPU and is_on_gpu(arg):
+                return self.on_gpu().launch(grid, block, args, shared_mem)
+        self.on_cpu(grid, block, shared_mem)(args)
 
     def compile(self) -> None:
         """Compile for the CPU now. Raises CompileError with the compiler's messages."""
         self.module.compile()
 
-    def _launch_on_gpu(self, grid: Any, block: Any, args: tuple, shared_mem: int) -> None:
-        """Through cupy.RawModule, on the current stream, scalars cast as the parameters ask."""
-        texts = parameters(self.code, self.name)
-        if len(texts) != len(args):
-            raise ArgumentError(f"{self.name} takes {len(texts)} arguments, not {len(args)}")
+    def on_cpu(self, grid: Any, block: Any, shared_mem: int = 0) -> Callable[[Sequence], None]:
+        """What launches the kernel on NumPy arrays over these dimensions."""
+        module = self.module
+        try:
+            return self._launchers[module.checked, grid, block, shared_mem]
+        except (KeyError, TypeError):  # TypeError: lists
+            compiled = module.on_cpu().kernel(self.name)
+            launcher = compiled.configure(grid, block, shared_mem, module.cooperative)
+            if isinstance(grid, tuple) and isinstance(block, tuple):
+                if len(self._launchers) > 1000:
+                    self._launchers.clear()
+                self._launchers[module.checked, grid, block, shared_mem] = launcher
+            return launcher
+
+    def on_gpu(self) -> OnGpu:
+        """The kernel for CuPy arrays."""
         if self._on_gpu is None:
-            self._on_gpu = self.module.on_gpu().get_function(self.name)
-        if shared_mem > 48 * 1024:
-            self._on_gpu.max_dynamic_shared_size_bytes = shared_mem
-        values = []
-        for index, (text, value) in enumerate(zip(texts, args)):
-            where = f"{self.name}: argument {index + 1} ({source.parameter_name(text, index)})"
-            values.append(_for_gpu(text, value, where))
-        self._on_gpu(_numbers(grid), _numbers(block), tuple(values), shared_mem=shared_mem)
-
-
-_C_TYPES = {
-    "bool": np.bool_,
-    "char": np.int8,
-    "signed char": np.int8,
-    "unsigned char": np.uint8,
-    "short": np.int16,
-    "unsigned short": np.uint16,
-    "int": np.int32,
-    "unsigned": np.uint32,
-    "unsigned int": np.uint32,
-    "long": np.int64,
-    "unsigned long": np.uint64,
-    "long long": np.int64,
-    "unsigned long long": np.uint64,
-    "int8_t": np.int8,
-    "uint8_t": np.uint8,
-    "int32_t": np.int32,
-    "uint32_t": np.uint32,
-    "int64_t": np.int64,
-    "uint64_t": np.uint64,
-    "size_t": np.uint64,
-    "half": np.float16,
-    "__half": np.float16,
-    "float": np.float32,
-    "double": np.float64,
-}
-
-
-def _for_gpu(parameter: str, value: Any, where: str) -> Any:
-    """An argument as CuPy must have it: a scalar of the parameter's type, a contiguous array."""
-    if isinstance(value, np.ndarray) and value.ndim:
-        raise ArgumentError(f"{where} is a NumPy array among CuPy arrays; pass cupy.asarray(...)")
-    if hasattr(value, "flags") and not isinstance(value, np.generic | np.ndarray):
-        if not value.flags.c_contiguous:
-            raise ArgumentError(f"{where} is not contiguous; pass cupy.ascontiguousarray(array)")
-        return value
-    if "*" in parameter:
-        return value
-    words = re.sub(r"\b(const|volatile)\b|=.*", " ", parameter).split()
-    kind = _C_TYPES.get(" ".join(words[:-1]))
-    return value if kind is None else kind(value)
-
-
-def _numbers(value: Any) -> tuple[int, ...]:
-    return tuple(int(v) for v in value) if isinstance(value, tuple | list) else (int(value),)
+            self._on_gpu = OnGpu(self.name, self.code, self.module.on_gpu().get_function(self.name))
+        return self._on_gpu

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ _FOR_A_GPU = re.compile(
     r"|-G|--device-debug|-default-device|--ptxas-options|-Xptxas|-restrict|--restrict|--fmad"
     r"|-fmad|-ftz|--ftz|-prec-|--prec-|--extra-device-vectorization|-dlto|-rdc|-w).*"
 )
+
+# os.environ's own dictionary: os.environ.get takes 1 us, as long as the launch of a small kernel.
+settings: dict[bytes, bytes] = os.environ._data
 
 
 class _Launch(ctypes.Structure):
@@ -118,23 +122,48 @@ class Compiled:
         function = getattr(loaded, f"mgh_run_threads_{number}")
         self.run_threads = ctypes.cast(function, ctypes.c_void_p).value
         self.runtime = compiler.runtime()
-        self.configurations: dict[Any, tuple[_Launch, int]] = {}
         self.seconds_a_block = 0.0
 
-    def __call__(
-        self, grid: Any, block: Any, args: tuple, shared_mem: int, cooperative: bool = False
-    ) -> None:
-        order = os.environ.get("MINIGRAD_THREAD_ORDER", "forward")
-        try:
-            launch, blocks = self.configurations[grid, block, shared_mem, order, cooperative]
-        except (KeyError, TypeError):  # TypeError: lists
-            launch, blocks = self._configure(grid, block, shared_mem, order, cooperative)
-        if self.library.checked:
-            with checked.placed(self.pack, args) as (packed, slots):
-                self._run(launch, packed, 0, blocks, slots)
-            return
-        packed = self.pack(args)
-        threads = 1 if blocks == 1 or cooperative else pool.get_num_threads()
+    def configure(
+        self, grid: Any, block: Any, shared_mem: int = 0, cooperative: bool = False
+    ) -> Callable[[Sequence], None]:
+        """A function of the arguments that launches the kernel over these dimensions.
+
+        Raises LaunchError where the hardware would refuse them.
+        """
+        blocks, sizes = launch_dimensions(self.name, grid, block)
+        total = blocks[0] * blocks[1] * blocks[2]
+        self._check(shared_mem, cooperative, total * sizes[0] * sizes[1] * sizes[2])
+        orders = {}
+        for order in (b"forward", b"reversed"):
+            orders[order] = _Launch(
+                self.run_threads,
+                (ctypes.c_uint * 3)(*blocks),
+                (ctypes.c_uint * 3)(*sizes),
+                int(shared_mem),
+                order == b"reversed",
+                cooperative,
+                self.library.checked,
+            )
+        one_thread = total == 1 or cooperative
+
+        def launch(args: Sequence) -> None:
+            order = settings.get(b"MINIGRAD_THREAD_ORDER", b"forward")
+            if order not in orders:
+                raise LaunchError(
+                    f"MINIGRAD_THREAD_ORDER is 'forward' or 'reversed', not {order.decode()!r}"
+                )
+            if self.library.checked:
+                with checked.placed(self.pack, args) as (packed, slots):
+                    self._run(orders[order], packed, 0, total, slots)
+            else:
+                self._launch(orders[order], self.pack(args), total, one_thread)
+
+        return launch
+
+    def _launch(self, launch: _Launch, packed: bytes, blocks: int, one_thread: bool) -> None:
+        """Run all blocks, on several OS threads where that pays."""
+        threads = 1 if one_thread else pool.get_num_threads()
         if threads > 1 and self.seconds_a_block * blocks < _PARALLEL_SECONDS:
             threads = 1
         start = time.perf_counter()
@@ -173,12 +202,9 @@ class Compiled:
         if full.value:
             sys.stdout.write("\n(printf: the rest did not fit into the buffer)\n")
 
-    def _configure(
-        self, grid: Any, block: Any, shared_mem: int, order: str, cooperative: bool
-    ) -> tuple[_Launch, int]:
-        """Check a launch's dimensions as the hardware would."""
+    def _check(self, shared_mem: int, cooperative: bool, threads: int) -> None:
+        """Raise LaunchError where a launch asks for more than there is."""
         name = self.name
-        blocks, sizes = launch_dimensions(name, grid, block)
         if not isinstance(shared_mem, int | np.integer) or not (
             0 <= shared_mem <= _LIMIT_DYNAMIC_SHARED
         ):
@@ -186,29 +212,11 @@ class Compiled:
                 f"{name}: shared_mem is {shared_mem!r}; a block has from 0 to"
                 f" {_LIMIT_DYNAMIC_SHARED} bytes of dynamic shared memory"
             )
-        if order not in ("forward", "reversed"):
-            raise LaunchError(f"MINIGRAD_THREAD_ORDER is 'forward' or 'reversed', not {order!r}")
-        launch = _Launch(
-            self.run_threads,
-            (ctypes.c_uint * 3)(*blocks),
-            (ctypes.c_uint * 3)(*sizes),
-            int(shared_mem),
-            order == "reversed",
-            cooperative,
-            self.library.checked,
-        )
-        total = blocks[0] * blocks[1] * blocks[2]
-        threads = total * sizes[0] * sizes[1] * sizes[2]
         if cooperative and threads > _LIMIT_COOPERATIVE:
             raise LaunchError(
                 f"{name}: a cooperative launch of {threads} threads; on the CPU at most"
                 f" {_LIMIT_COOPERATIVE} run at once"
             )
-        if isinstance(grid, tuple) and isinstance(block, tuple):
-            if len(self.configurations) > 1000:
-                self.configurations.clear()
-            self.configurations[grid, block, shared_mem, order, cooperative] = launch, total
-        return launch, total
 
 
 def parameters(code: str, name: str) -> list[str]:

@@ -243,18 +243,6 @@ def params_of(expr, values: dict[str, float]) -> list[float]:
     return [values[p] for p in expr.params]
 
 
-def test_numbers_have_the_type_that_a_cuda_c_template_gives_them():
-    """As CuPy needs it; here on NumPy arrays."""
-    from kernels.cuda_c.optim import sgd_kernel
-
-    kernel = sgd_kernel(np.dtype(np.float32), True, False, False, False).on_gpu()
-    p, g, buf = (np.ones(5, np.float32) for _ in range(3))
-    numbers = (0.1, 0, 1, 0)  # lr, momentum, undamped, weight_decay: integers too
-    assert {type(v) for v in kernel.arguments(p, g, buf, *numbers)[4:]} == {np.float32}
-    kernel[1, 32](p, g, buf, *numbers)
-    np.testing.assert_allclose(p, 0.9)
-
-
 SOME_DERIVATIVES = "tanh pow gelu_tanh smooth_l1 where bce sqrt relu maximum".split()
 
 
