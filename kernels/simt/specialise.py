@@ -187,12 +187,13 @@ class Specialisation:
         from . import compiler
 
         kernel = self.kernel
-        program, text, given = compiler.generate(
-            kernel.py_func, kinds, self.block, positive, self.checked, kernel.fastmath
-        )
-        frozen = {name: value.copy() for name, value in program.constants.items()}
-        self.path, self.constants = cache.save(name, text, frozen), tuple(frozen.values())
-        compiled = self._use(cache.load(self.path, given), kinds)
+        with compiler.few_collections():
+            program, text, given = compiler.generate(
+                kernel.py_func, kinds, self.block, positive, self.checked, kernel.fastmath
+            )
+            frozen = {name: value.copy() for name, value in program.constants.items()}
+            self.path, self.constants = cache.save(name, text, frozen), tuple(frozen.values())
+            compiled = self._use(cache.load(self.path, given), kinds)
         if not (self.checked or self.cooperative or given):
             machine_code.store(self.path, compiled)
             self.entry = machine_code.load(self.path) or self.entry
