@@ -12,6 +12,7 @@ import numpy as np
 import minigrad
 from kernels.lab import Picture, counting, timeline
 from kernels.lab.picture import BLUE, GREEN, INK, MUTED, PASTELS, fitted
+from minigrad.autograd.engine import fit
 from minigrad.autograd.function import FunctionNode
 from minigrad.autograd.node import Node, OpNode
 from minigrad.ops.pointwise import PointwiseNode
@@ -176,9 +177,20 @@ def families(node: Node) -> tuple[list[str], list[str]]:
         _forward(node, count)
         split = len(count.launches)
         if node.saved is not None:
-            node.backward([wrap(count.empty(*spec)) for spec in node.outs])
+            gradients = node.backward([wrap(count.empty(*spec)) for spec in node.outs])
+            for edge, gradient in zip(node.edges, gradients):
+                if edge is not None and gradient is not None:
+                    fit(gradient, *_spec(edge))  # sums over what was broadcast
     named = [launch.family for launch in count.launches]
     return list(dict.fromkeys(named[:split])), list(dict.fromkeys(named[split:]))
+
+
+def _spec(edge: tuple) -> tuple[tuple[int, ...], Any]:
+    """The shape and dtype of an input: of a leaf, or of a node's output."""
+    source, index = edge
+    if isinstance(source, Node):
+        return source.outs[index]
+    return source._array.shape, source._array.dtype
 
 
 def _forward(node: Node, count: Any) -> None:

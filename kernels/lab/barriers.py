@@ -24,6 +24,7 @@ MOST_LINES = 26
 MOST_FRAMES = 12
 RIGHT = 464  # where the shared arrays are drawn, in pixels
 CHANGED, KEPT, UNWRITTEN = PASTELS[1], "#eef2f7", "#ffffff"
+POISON, RARE = 0xFF, 0xA7  # bytes of memory not yet written: NaN; of integers, where that is -1
 
 
 class Snapshot(NamedTuple):
@@ -71,7 +72,20 @@ class _Block(interpreter._Block):
     def __init__(self, launch: _Launch, number: int, index: Dimensions) -> None:
         super().__init__(launch, number, index)
         self.views: dict[str, np.ndarray] = {}
+        self.fills: list[tuple[np.ndarray, int]] = []  # shared memory, and the byte it began with
         self.variables: list[dict[str, Any]] = [{} for _ in self.threads]
+
+    def shared_array(self, site: Any, shape: Any, dtype: np.dtype) -> np.ndarray:
+        array = super().shared_array(site, shape, dtype)
+        memory = self.dynamic if shape == 0 else np.asarray(array)
+        if self._fill(memory) is None:
+            fill = RARE if dtype.kind in "iu" else POISON
+            memory.view(np.uint8)[...] = fill
+            self.fills.append((memory, fill))
+        return array
+
+    def _fill(self, view: np.ndarray) -> int | None:
+        return next((fill for known, fill in self.fills if np.may_share_memory(known, view)), None)
 
     def arrive(self, thread: interpreter.Thread, kind: str, value: Any) -> Any:
         frame = interpreter._kernel_frames()[-1]
@@ -106,7 +120,7 @@ class _Block(interpreter._Block):
         for name, view in self.views.items():
             array = np.array(view)
             raw = array.view(np.uint8).reshape(*array.shape, -1)
-            shared[name], written[name] = array, (raw != 0xFF).any(-1)
+            shared[name], written[name] = array, (raw != self._fill(view)).any(-1)
         launch, variables = self.launch, [dict(one) for one in self.variables]
         return Snapshot(line, waiting, shared, written, launch.changed(), variables, launch.block)
 

@@ -328,8 +328,8 @@ def test_large_shared_arrays_show_their_first_values():
         wide = cuda.shared.array((32, 33), np.float64)
         deep = cuda.shared.array((2, 3, 4), np.float32)
         t = cuda.threadIdx.x
-        if t < 20:
-            long[t] = t
+        if t < 19:
+            long[t] = t - 1  # -1, too, has been written
         wide[t, 2] = 0.5
         cuda.syncthreads()
         deep[1, 2, 3] = 7
@@ -338,8 +338,8 @@ def test_large_shared_arrays_show_their_first_values():
     first, end = lab.barrier_frames(kernel, 1, 32, np.ones(1))
     rows = first.text.splitlines()
     at = rows.index("long (20):")
-    assert rows[at + 1].split() == [str(i) for i in range(16)]
-    assert rows[at + 2].split() == ["16", "17", "18", "19"]
+    assert rows[at + 1].split() == [str(i) for i in range(-1, 15)]
+    assert rows[at + 2].split() == ["15", "16", "17", "·"]
     at = rows.index("wide (32, 33), its first 16 x 16:")
     assert rows[at + 1].split()[:4] == ["·", "·", "0.5", "·"]
     rows = end.text.splitlines()
@@ -382,6 +382,13 @@ def test_the_graph_names_operations_shapes_leaves_and_kernels():
     assert "3.weight (3, 16)" in lines[4]
     assert "kernels: matmul; gradient: matmul, reduce.sum" in lines[4]
     assert "gradient: cross_entropy_backward" in lines[5]
+
+
+def test_the_gradient_of_a_broadcast_bias_is_a_sum():
+    x, bias = minigrad.zeros(4, 3, requires_grad=True), minigrad.zeros(3, requires_grad=True)
+    add, bias_alone = (viz.graph(y).text.splitlines()[1] for y in (x + bias, bias + 1))
+    assert "kernels: pointwise.add; gradient: reduce.sum" in add
+    assert "kernels: pointwise.add; gradient: no kernel" in bias_alone
 
 
 def test_the_kernels_of_the_graph_are_those_that_run():
