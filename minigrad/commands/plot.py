@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def require() -> None:
+def require(option: str) -> None:
     """Raise CommandError where matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise CommandError("--plot needs matplotlib: pip install 'minigrad[plot]'")
+        raise CommandError(f"{option} needs matplotlib: pip install 'minigrad[plot]'")
 
 
 def curves(history: list, path: str, title: str) -> None:

@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--backend", help="which dialect of kernels runs; default: numba")
     add("--seed", type=_seed, default=0, help="default: 0; the same seed gives the same result")
     add("--plot", metavar="FILE.png", help="draw loss and accuracy (needs matplotlib)")
+    add("--timeline", metavar="FILE", help="draw a step by kernel (.svg, .png or .txt)")
     add("--save", metavar="FILE", help="save the network after every epoch (see minigrad.load)")
 
 
@@ -75,8 +76,13 @@ def run(args: argparse.Namespace) -> int:
 
     _check_output(args.save, "--save")
     _check_output(args.plot, "--plot")
+    _check_output(args.timeline, "--timeline")
+    if args.timeline and not args.timeline.endswith((".svg", ".png", ".txt")):
+        raise CommandError(f"--timeline: expected a .svg, .png or .txt file: {args.timeline}")
     if args.plot:
-        plot.require()
+        plot.require("--plot")
+    if args.timeline and args.timeline.endswith(".png"):
+        plot.require("--timeline")
     device = _configure(args)
     minigrad.manual_seed(args.seed)
     train, test, scaling = _load(args.dataset)
@@ -105,6 +111,9 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         plot.curves(history, args.plot, f"{args.model} on {args.dataset}")
         print(f"curves: {args.plot}")
+    if args.timeline:
+        _timeline(args, models.build(args.model, minigrad.nn, shape).to(device), train, device)
+        print(f"timeline: {args.timeline}")
     return 0
 
 
@@ -223,6 +232,19 @@ def _train(model, loader, optimizer, device, number: int, epochs: int) -> tuple[
             seen += len(labels)
             bar.set_postfix(loss=f"{value:.3f}", refresh=False)
     return loss_sum / seen, hits / seen
+
+
+def _timeline(args: argparse.Namespace, model, train, device) -> None:
+    """Draw a step of a network of its own: the trained one is an earlier optimiser's."""
+    from minigrad import viz
+    from minigrad.utils.data import DataLoader
+
+    batch = [next(iter(DataLoader(train, batch_size=args.batch_size)))]
+    optimizer = _optimizer(args, model.parameters())
+    _train(model, batch, optimizer, device, 1, 1)  # what a first step does once
+    with viz.timeline() as timeline:
+        _train(model, batch, optimizer, device, 1, 1)
+    timeline.picture().save(args.timeline)
 
 
 def evaluate(model, loader, device) -> tuple[float, float]:

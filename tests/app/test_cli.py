@@ -89,6 +89,7 @@ def test_the_module_is_the_command():
         (["train", "--device", "tpu"], "tpu"),
         (["train", "--save", "no/such/folder/net.mg"], "--save: there is no folder no/such/folder"),
         (["train", "--plot", "no/such/folder/a.png"], "--plot: there is no folder no/such/folder"),
+        (["train", "--timeline", "a.jpg"], "--timeline: expected a .svg, .png or .txt file: a.jpg"),
         (["train", "--save", "."], "--save: . is a folder; name a file in it"),
         (["catalog", "quantum"], "no kernel family 'quantum'; there are"),
         (["bench", "gpu"], "invalid choice: 'gpu'"),
@@ -188,12 +189,14 @@ def test_the_other_model_and_optimisers_learn(optimizer, capsys):
     assert float(final[1]) > 90
 
 
-def test_save_and_plot(tmp_path, capsys):
-    saved, curves = tmp_path / "net.mg", tmp_path / "curves.png"
+def test_save_plot_and_timeline(tmp_path, capsys):
+    saved, curves, timeline = (tmp_path / name for name in ("net.mg", "curves.png", "steps.txt"))
     argv = ["train", "--model", "mlp", "--epochs", "2", "--backend", "numpy"]
-    assert status([*argv, "--save", str(saved), "--plot", str(curves)]) == 0
+    argv += ["--save", str(saved), "--plot", str(curves), "--timeline", str(timeline)]
+    assert status(argv) == 0
     printed = re.search(r"test accuracy ([\d.]+)%", capsys.readouterr().out)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["curves.png", "net.mg"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["curves.png", "net.mg", "steps.txt"]
+    assert timeline.read_text().count("adam_") == 1
     assert curves.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
     checkpoint = minigrad.load(saved)
