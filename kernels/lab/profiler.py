@@ -15,7 +15,7 @@ from kernels.lab.findings import Access, Finding, Triple, race_hint
 from kernels.lab.instrument import Place, Site
 from kernels.lab.report import Counts, Line, Report
 from kernels.lab.twin import Shared, Twin
-from kernels.simt import arguments, checks
+from kernels.simt import arguments, checks, limits
 from kernels.simt.errors import LaunchError, SimtError, Unstructured
 from kernels.simt.limits import launch_dimensions
 
@@ -99,7 +99,7 @@ class _Run:
         self.state = rec.State(len(self.sites), rows, 1024 * together, records)
         for number, memory in enumerate(self.memories):
             self._watch(number, memory, together)
-        self.error = np.zeros(16, np.int64)
+        self.error = np.zeros(limits.REPORT, np.int64)
 
     # -- memory --------------------------------------------------------------------------------
 

@@ -8,54 +8,109 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 from .errors import KernelError, KernelIndexError, SimtError, UninitialisedError
 
 DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED = 1, 2, 3, 4, 5, 6
+_I64 = ir.IntType(64)
 
 
 class CheckFailed(Exception):
     """Ends a compiled kernel in checked mode; never reaches the user."""
 
 
-@njit
-def record(error, kind, site, block, thread):
+# These are LLVM code and not functions for Numba to compile: a kernel has one for each access, and
+# functions made a checked kernel take twice as long to compile.
+
+
+@intrinsic
+def record(typingctx, error, kind, site, block, thread):
     """Note what happened, where in the source, and to which thread."""
-    error[0], error[1], error[2], error[3] = kind, site, block, thread
+
+    def codegen(context, builder, signature, args):
+        _note(context, builder, signature.args, args)
+        return context.get_dummy_value()
+
+    return types.void(error, kind, site, block, thread), codegen
 
 
-@njit
-def place(array, index, error, site, block, thread):
+@intrinsic
+def place(typingctx, array, index, error, site, block, thread):
     """`index` (a tuple of integers), proven to be inside `array`."""
-    for axis in range(len(index)):
-        if not -array.shape[axis] <= index[axis] < array.shape[axis]:
-            error[4], error[5] = axis, index[axis]
-            error[6] = array.ndim
-            for d in range(array.ndim):
-                error[7 + d] = array.shape[d]
-            record(error, BOUNDS, site, block, thread)
-            raise CheckFailed
-    return index
+
+    def codegen(context, builder, signature, args):
+        memory = make_array(array)(context, builder, args[0])
+        parts = _as_int64(context, builder, index, args[1])
+        shape = cgutils.unpack_tuple(builder, memory.shape)
+        inside = ir.Constant(ir.IntType(1), 1)
+        for part, length in zip(parts, shape):  # from -length to length - 1
+            moved, span = builder.add(part, length), builder.add(length, length)
+            inside = builder.and_(inside, builder.icmp_unsigned("<", moved, span))
+        _stop_unless(inside, context, builder, signature, args, BOUNDS, parts, shape)
+        return args[1]
+
+    return index(array, index, error, site, block, thread), codegen
 
 
-@njit
-def written(marks, index, error, site, block, thread):
+@intrinsic
+def written(typingctx, marks, index, error, site, block, thread):
     """`index`, proven to have been written since the block began."""
-    if not marks[index]:
-        for axis in range(len(index)):
-            error[4 + axis] = index[axis]
-        error[15] = len(index)
-        record(error, UNWRITTEN, site, block, thread)
-        raise CheckFailed
-    return index
+
+    def codegen(context, builder, signature, args):
+        parts = _as_int64(context, builder, index, args[1])
+        mark = builder.load(_element(context, builder, marks, args[0], parts))
+        done = context.data_model_manager[types.boolean].from_data(builder, mark)
+        _stop_unless(done, context, builder, signature, args, UNWRITTEN, parts, parts)
+        return args[1]
+
+    return index(marks, index, error, site, block, thread), codegen
 
 
-@njit
-def mark(marks, index):
+@intrinsic
+def mark(typingctx, marks, index):
     """`index`, noted as written."""
-    marks[index] = True
-    return index
+
+    def codegen(context, builder, signature, args):
+        parts = _as_int64(context, builder, index, args[1])
+        pointer = _element(context, builder, marks, args[0], parts)
+        builder.store(pointer.type.pointee(1), pointer)
+        return args[1]
+
+    return index(marks, index), codegen
+
+
+def _as_int64(context, builder, index: types.BaseTuple, value) -> list[ir.Value]:
+    parts = cgutils.unpack_tuple(builder, value)
+    return [context.cast(builder, x, kind, types.int64) for x, kind in zip(parts, index)]
+
+
+def _element(context, builder, kind: types.Array, value, parts: list[ir.Value]) -> ir.Value:
+    array = make_array(kind)(context, builder, value)
+    return cgutils.get_item_pointer(context, builder, kind, array, parts, wraparound=True)
+
+
+def _stop_unless(
+    fine: ir.Value, context, builder, signature, args, kind: int, index: list, shape: list
+) -> None:
+    """Record the index and end the kernel, unless `fine`."""
+    _, _, error, site, block, thread = signature.args
+    told = types.void(error, types.int64, site, block, thread)
+    with builder.if_then(builder.not_(fine), likely=False):
+        more = [_I64(len(index)), *index, *shape]
+        _note(context, builder, told.args, (args[2], _I64(kind), *args[3:]), more)
+        context.call_conv.return_user_exc(builder, CheckFailed, ())
+
+
+def _note(context, builder, kinds: tuple, args: tuple, more: list[ir.Value] = ()) -> None:
+    """Write kind, site, block, thread and `more` into the buffer."""
+    buffer = make_array(kinds[0])(context, builder, args[0]).data
+    numbers = [context.cast(builder, x, t, types.int64) for x, t in zip(args[1:], kinds[1:])]
+    for i, number in enumerate((*numbers, *more)):
+        builder.store(number, cgutils.gep_inbounds(builder, buffer, i))
 
 
 def coordinates(linear: int, dims: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -85,14 +140,14 @@ def explain(
         )
     array, ndim, line = sites[site]
     where = f"{filename}:{line}"
+    axes = int(error[4])
+    index, shape = (tuple(map(int, part)) for part in (error[5:][:axes], error[5 + axes :][:axes]))
     if kind == BOUNDS:
-        axis, index = int(error[4]), int(error[5])
-        shape = tuple(int(n) for n in error[7 : 7 + min(int(error[6]), ndim)])
+        axis = next(i for i, n in enumerate(shape) if not -n <= index[i] < n)
         return KernelIndexError(
-            f"{name}: index {index} is out of bounds for axis {axis} of {array!r} with shape"
-            f" {shape}, {who}, at {where}"
+            f"{name}: index {index[axis]} is out of bounds for axis {axis} of {array!r} with shape"
+            f" {shape[:ndim]}, {who}, at {where}"
         )
-    index = tuple(int(v) for v in error[4 : 4 + int(error[15])])
     return UninitialisedError(
         f"{name}: read of uninitialised shared memory: {array!r} at {index}, where no thread of the"
         f" block has written, {who}, at {where}"

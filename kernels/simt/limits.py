@@ -38,3 +38,8 @@ def _dimensions(value: Any, what: str, limits: Dimensions, name: str) -> Dimensi
         if not 1 <= size <= limit:
             raise LaunchError(f"{name}: {what}.{axis} is {size}; it must be from 1 to {limit}")
     return tuple(dims)
+
+
+# What a checked kernel says of a violation: kind, site, block, thread, number of axes, and for each
+# of these the index and the length. NumPy's arrays have 64 axes at most.
+REPORT = 5 + 2 * 64

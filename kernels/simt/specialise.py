@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import arguments, cache, fingerprint, machine_code, pool
+from . import arguments, cache, fingerprint, limits, machine_code, pool
 from .errors import ArgumentError, KernelIndexError, LaunchError, SimtError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Specialisation:
         self.described = described
         self.cost = 0.0  # seconds a block, as last measured
         self.halves = tuple(i for i, kind in enumerate(described) if arguments.is_half(kind))
-        self.error = np.zeros(16, np.int64)
+        self.error = np.zeros(limits.REPORT, np.int64)
         self.grid: tuple[int, int, int] = (1, 1, 1)
         self.sites: tuple = ()
         self.cooperative = self.one_thread = False
