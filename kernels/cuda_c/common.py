@@ -56,7 +56,8 @@ def source(file: str) -> str:
 def compiled(text: str, name: str) -> RawKernel:
     """The kernel `name` of a source, with the headers that its types need."""
     headers = [h for t, h in _HEADERS.items() if re.search(rf"\b{t}\b", f"{name} {text}")]
-    return raw_kernel("".join(f"#include <{h}>\n" for h in headers) + text, name)
+    options = ("-arch=sm_90a",) if "needs sm_90a" in text else ()
+    return raw_kernel("".join(f"#include <{h}>\n" for h in headers) + text, name, options)
 
 
 class Kernel:
@@ -65,13 +66,20 @@ class Kernel:
     text: the source; name: of the template. constants: its arguments, C types and numbers; the
     types of the arrays at the positions `types` come before them. arguments: turns what the
     launcher passes, arrays and numbers, into the pointers and sizes that the kernel takes.
+    shared: bytes of dynamic shared memory.
     """
 
     def __init__(
-        self, text: str, name: str, types: tuple[int, ...], constants: tuple, arguments: Callable
+        self,
+        text: str,
+        name: str,
+        types: tuple[int, ...],
+        constants: tuple,
+        arguments: Callable,
+        shared: int = 0,
     ) -> None:
         self.text, self.name, self.types = text, name, types
-        self.constants, self.arguments = constants, arguments
+        self.constants, self.arguments, self.shared = constants, arguments, shared
 
     def instance(self, *args) -> RawKernel:
         """The kernel for arguments of these types."""
@@ -81,7 +89,7 @@ class Kernel:
 
     def bind(self, grid, block, *args) -> Callable[..., None]:
         """A function that launches the kernel for arguments of the types of `args`."""
-        return self._bound(self.instance(*args).on_cpu(grid, block))
+        return self._bound(self.instance(*args).on_cpu(grid, block, self.shared))
 
     def on_gpu(self) -> _OnGpu:
         """The kernel for CuPy arrays: `kernel.on_gpu()[grid, block]` launches it."""
@@ -103,7 +111,9 @@ class _OnGpu:
 
         def bound(*args) -> None:
             nonlocal launch
-            launch = launch or kernel._bound(kernel.instance(*args).on_gpu().bind(*configuration))
+            if launch is None:
+                raw = kernel.instance(*args).on_gpu()
+                launch = kernel._bound(raw.bind(*configuration, kernel.shared))
             launch(*args)
 
         return bound

@@ -15,6 +15,21 @@ __device__ __forceinline__ void store(T* c, const T* bias, A sum, int row, int c
     c[(blockIdx.z * (long long)m + row) * n + col] = T(BIAS ? sum + A(bias[col]) : sum);
 }
 
+// Writes two neighbouring results of a row, the first in an even column.
+template <bool BIAS, class T>
+__device__ __forceinline__ void store_pair(T* c, const T* bias, float x, float y, int row, int col,
+                                           int m, int n) {
+    if (n % 2) {
+        store<BIAS>(c, bias, x, row, col, m, n);
+        store<BIAS>(c, bias, y, row, col + 1, m, n);
+    } else if (row < m && col < n) {
+        Pack<T, 2> pair;
+        pair.at[0] = T(BIAS ? x + float(bias[col]) : x);
+        pair.at[1] = T(BIAS ? y + float(bias[col + 1]) : y);
+        *(Pack<T, 2>*)(c + (blockIdx.z * (long long)m + row) * n + col) = pair;
+    }
+}
+
 // Copies the ROWS x COLS corner at (row0, col0) of a stored matrix x (rows, cols) to shared memory,
 // transposed or not, in packs of 16 bytes; zeros where x ends.
 template <int ROWS, int COLS, int THREADS, bool TRANSPOSED, int PITCH, class T, class A>

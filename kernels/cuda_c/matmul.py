@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from kernels.cuda_c.common import Kernel, family, scalar_type
+from kernels.cuda_c.common import Kernel, family, scalar_type, source
+from kernels.cuda_c.tensor_map import BOX, tensor_map
 from kernels.launchers.common import ceil_div, compute_dtype
+from kernels.launchers.matmul import Product
 
 CATALOG = [
     ("matmul", "naive", "one thread an element, neighbours down a column"),
@@ -19,11 +22,26 @@ CATALOG = [
     ("matmul", "warp_tile", "the threads of a warp form a compact tile too"),
     ("matmul", "double_buffer", "cp.async: the next tiles come while these are multiplied"),
     ("matmul", "tensor_core", "16-bit elements: a warp multiplies 16 x 16 fragments (WMMA)"),
+    ("matmul", "tensor_core_tf32", "float32 rounded to TF32, 10 bits of mantissa (WMMA)"),
+    ("matmul", "mma_sync", "16-bit: mma.sync, ldmatrix, XOR swizzle, three cp.async stages"),
+    ("matmul", "wgmma", "16-bit on Hopper: a producer with TMA feeds two warpgroups (wgmma)"),
     ("matmul", "matvec", "N == 1: a warp a row, summed by shuffles"),
 ]
 VERSIONS = tuple(version for _, version, _ in CATALOG)
 _kernel, _async_kernel = family("matmul.cu"), family("matmul_async.cu")
-_tensor_kernel = family("matmul_tensor.cu")
+_tensor_kernel, _mma_kernel = family("matmul_tensor.cu"), family("matmul_mma.cu")
+_tf32_kernel = partial(Kernel, "// needs sm_80\n" + source("matmul_tensor.cu"))
+_wgmma_kernel = family("matmul_wgmma.cu")
+_HALVES = ("float16", "bfloat16")
+# By version, the dtypes that it takes and the least compute capability that a GPU must have.
+_NEEDS = {
+    "double_buffer": (("float32", "float64"), (0, 0)),
+    "tensor_core": (_HALVES, (7, 0)),
+    "tensor_core_tf32": (("float32",), (8, 0)),
+    "mma_sync": (_HALVES, (8, 0)),
+    "wgmma": (_HALVES, (9, 0)),
+}
+_RING = 24 * BOX * BOX * 2 + 1024  # bytes of shared memory of wgmma's, 1024 to align it
 
 
 class Tile(NamedTuple):
@@ -56,27 +74,47 @@ def _pick_tile(acc_t: str, m: int, n: int, gpu: bool) -> Tile:
     return GPU_LARGE if large else GPU_SMALL
 
 
-def pick(dtype: np.dtype, m: int, n: int, k: int, gpu: bool) -> str:
-    """The version that ships for a (m, k) and b (k, n)."""
+def pick(product: Product) -> str:
+    """The version that ships for a product."""
+    m, n, k, cc = product.m, product.n, product.k, product.cc
     if n == 1 and k >= 64:
         return "matvec"
     if m * n < 256 or k < 4 or n < 4:
         return "coalesced"
-    return "tensor_core" if gpu and compute_dtype(dtype) != dtype else "vectorised"
+    wanted = ("wgmma", "mma_sync", "tensor_core")
+    if compute_dtype(product.dtype) == product.dtype:
+        wanted = ("tensor_core_tf32",) if product.tf32 else ()
+    elif min(m, n) < 2 * BOX:  # most of a block of wgmma's would be outside
+        wanted = wanted[1:]
+    fit = (version for version in wanted if cc and not _refusal(version, product))
+    return next(fit, "vectorised")
 
 
-def check(version: str, dtype: np.dtype) -> None:
-    """Raise ValueError where a version does not take elements of the dtype."""
-    if version == "double_buffer" and dtype not in (np.float32, np.float64):
-        raise ValueError(
-            f"matmul: version 'double_buffer' takes float32 and float64, not {dtype}: its copies"
-            " convert nothing; leave version out"
-        )
-    if version == "tensor_core" and compute_dtype(dtype) == dtype:
-        raise ValueError(
-            f"matmul: version 'tensor_core' takes float16 and bfloat16, not {dtype};"
-            " cast the operands, or leave version out"
-        )
+def check(version: str, product: Product) -> None:
+    """Raise ValueError where a version does not take a product."""
+    if why := _refusal(version, product):
+        raise ValueError(f"matmul: version {version!r} {why}; leave version out")
+
+
+def _refusal(version: str, product: Product) -> str | None:
+    if version not in _NEEDS:
+        return None
+    dtype, m, n, k, trans_a, trans_b, cc, _ = product
+    dtypes, least = _NEEDS[version]
+    if dtype.name not in dtypes:
+        return f"takes {' and '.join(dtypes)}, not {dtype}"
+    if version == "tensor_core" and dtype.name == "bfloat16":
+        least = (8, 0)
+    where = "the CPU" if cc is None else f"a GPU of compute capability {cc[0]}.{cc[1]}"
+    if version == "wgmma":
+        if cc != least:
+            return f"runs on a GPU of compute capability 9.0 alone, and the operands are on {where}"
+        rows = (m if trans_a else k, k if trans_b else n)
+        if any(row % 8 or not row for row in rows):
+            return f"takes rows of multiples of 8 elements, and in memory they have {rows}"
+    elif cc and cc < least:
+        return f"needs compute capability {least[0]}.{least[1]}, and the operands are on {where}"
+    return None
 
 
 def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool):
@@ -93,9 +131,8 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
         return kernel(), (ceil_div(n, 16), ceil_div(m, 16), z), (16, 16)
     if version == "register_1d":
         return kernel(), (ceil_div(n, 32), ceil_div(m, 32), z), (32, 4)
-    if version == "tensor_core":
-        grid = (ceil_div(n, 64), ceil_div(m, 64), z)
-        return _tensor_kernel(version, (0,), flags, _arguments), grid, 128
+    if version in ("tensor_core", "tensor_core_tf32", "mma_sync", "wgmma"):
+        return _configure_tensor_core(version, flags, z, m, n, gpu)
     if version == "matvec":
         return kernel(), (ceil_div(m, 4), 1, z), (32, 4)
     tile = _pick_tile(acc_t, m, n, gpu)
@@ -108,6 +145,34 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
     if version == "double_buffer":
         return _async_kernel(version, (0,), (*flags, *tile), _arguments), grid, tile.threads
     return kernel(*tile), grid, tile.threads
+
+
+def _configure_tensor_core(version: str, flags, z: int, m: int, n: int, gpu: bool):
+    """As `configure`; large tiles where they make enough blocks for a GPU, as a guess."""
+    if version.startswith("tensor_core"):
+        kernel = _tf32_kernel if version == "tensor_core_tf32" else _tensor_kernel
+        grid = (ceil_div(n, 64), ceil_div(m, 64), z)
+        return kernel("tensor_core", (0,), flags, _arguments), grid, 128
+
+    def blocks(tm: int, tn: int) -> int:
+        return ceil_div(m, tm) * ceil_div(n, tn) * z
+
+    if version == "wgmma":
+        tn = 256 if blocks(128, 256) >= 128 else 128
+        kernel = _wgmma_kernel(version, (0,), (*flags, tn), _mapped_arguments, _RING)
+        return kernel, (ceil_div(n, tn), ceil_div(m, 128), z), 384
+    large = gpu and blocks(128, 128) >= 64
+    tile, warp = ((128, 128), (64, 32)) if large else ((64, 64), (32, 32))
+    kernel = _mma_kernel(version, (0,), (*flags, *tile, *warp), _arguments)
+    threads = 32 * (tile[0] // warp[0]) * (tile[1] // warp[1])
+    return kernel, (ceil_div(n, tile[1]), ceil_div(m, tile[0]), z), threads
+
+
+def _mapped_arguments(a, b, bias, c):
+    """As `_arguments`, with maps for the copy engine: it reads at multiples of 16 bytes."""
+    a, b = (x.copy() if x.data.ptr % 16 else x for x in (a, b))
+    _, _, _, _, m, n, k, stride_a, stride_b = _arguments(a, b, bias, c)
+    return tensor_map(a), tensor_map(b), bias, c, m, n, k, stride_a > 0, stride_b > 0
 
 
 def _arguments(a, b, bias, c):

@@ -2,39 +2,7 @@
 // copies the next pair to shared memory, past the registers and without waiting (compute capability
 // 8.0 and later; before it, as an ordinary copy). Operands and launch are those of matmul.cu.
 #include "matmul.cuh"
-
-// Copies one element; a zero where it is outside.
-template <class A>
-__device__ __forceinline__ void copy_async(A* to, const A* from, bool inside) {
-#if __CUDA_ARCH__ >= 800
-    const unsigned address = (unsigned)__cvta_generic_to_shared(to);
-    const int bytes = inside ? sizeof(A) : 0;
-    if (sizeof(A) == 4) {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from),
-                     "r"(bytes));
-    } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(from),
-                     "r"(bytes));
-    }
-#else
-    *to = inside ? *from : A(0);
-#endif
-}
-
-__device__ __forceinline__ void copies_end() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;");
-#endif
-}
-
-// Waits for all groups of copies but the last `newer`.
-template <int newer>
-__device__ __forceinline__ void wait_for_copies() {
-#if __CUDA_ARCH__ >= 800
-    if (newer == 0) asm volatile("cp.async.wait_group 0;" ::: "memory");
-    else asm volatile("cp.async.wait_group 1;" ::: "memory");
-#endif
-}
+#include "async.cuh"
 
 // The TK x SIZE corner at (k0, at) of a stored matrix, whose rows run along k where ALONG_K.
 template <int TK, int SIZE, int THREADS, bool ALONG_K, int PITCH, class A>

@@ -63,23 +63,27 @@ class OnGpu:
         kinds = self.kinds or [_POINTER] * len(args)  # where a macro has the parameters
         if len(kinds) != len(args):
             raise ArgumentError(f"{self.name} takes {len(kinds)} arguments, not {len(args)}")
-        if shared_mem > _LIMIT_SHARED:
-            self.function.max_dynamic_shared_size_bytes = shared_mem
+        self._reserve(shared_mem)
         values = [self._value(i, kind, value) for i, (kind, value) in enumerate(zip(kinds, args))]
         self.function(_numbers(grid), _numbers(block), tuple(values), shared_mem=shared_mem)
 
-    def bind(self, grid: Any, block: Any) -> Callable[[Sequence], None]:
+    def bind(self, grid: Any, block: Any, shared_mem: int = 0) -> Callable[[Sequence], None]:
         """A function of the arguments that launches over these dimensions, unchecked."""
         grid, block, function = _numbers(grid), _numbers(block), self.function
+        self._reserve(shared_mem)
         casts = [(i, kind) for i, kind in enumerate(self.kinds) if isinstance(kind, type)]
 
         def launch(args: Sequence) -> None:
             values = list(args)
             for i, kind in casts:
                 values[i] = kind(values[i])
-            function(grid, block, tuple(values))
+            function(grid, block, tuple(values), shared_mem=shared_mem)
 
         return launch
+
+    def _reserve(self, shared_mem: int) -> None:
+        if shared_mem > _LIMIT_SHARED:
+            self.function.max_dynamic_shared_size_bytes = shared_mem
 
     def _value(self, index: int, kind: Any, value: Any) -> Any:
         """An argument as CuPy must have it: a number of its type, or a contiguous array."""

@@ -107,6 +107,7 @@ def edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], list[str]]:
         except Unknown as error:
             refused = f"mgh_refused_{len(declarations)}"
             message = f"line {line}: inline PTX: {error}".replace("\\", "").replace('"', "'")
+            message = " ".join(message.split())  # a literal has one line
             declarations.append(f'extern "C" void {refused}() __attribute__((error("{message}")));')
             made = f"{refused}()"
         if "\\\n" in code[match.start() : close]:  # in a macro of several lines

@@ -1,8 +1,8 @@
 """What NVIDIA's compilers make of a kernel: registers, shared memory, spills, PTX and SASS.
 
-No GPU is needed, only the wheels of the extra `cuda13` (or `cuda12`): numba-cuda and libNVVM, or
-NVRTC for CUDA C, write PTX; nvJitLink, which holds the assembler of the driver, makes of it the
-machine code of one compute capability. SASS, the text of machine code, also needs `nvdisasm`.
+No GPU is needed, only the wheels of the extra `cuda13` (or `cuda12`): numba-cuda and libNVVM write
+PTX, and nvJitLink, which holds the assembler of the driver, makes of it the machine code of one
+compute capability; NVRTC does both for CUDA C. SASS, the text of machine code, needs `nvdisasm`.
 """
 
 from __future__ import annotations
@@ -117,14 +117,15 @@ def compiled(kernel: Any, *arguments: Any, cc: tuple[int, int] | float | str = (
     if isinstance(kernel, FunctionType):
         kernel = jit(kernel)
     if hasattr(kernel, "py_func"):
-        name, ptx, source = _from_numba(kernel, arguments, cc)
+        ptx, source = _from_numba(kernel, arguments, cc)
+        entry = re.search(r"\.entry\s+([$\w]+)", ptx)[1]
+        options = getattr(kernel, "gpu_options", None) or getattr(kernel, "targetoptions", {})
+        cubin, log = _assembled(ptx, cc, options.get("max_registers"))
     elif hasattr(kernel, "code"):
-        name, ptx, source = _from_cuda_c(kernel, cc)
+        entry, log, ptx, cubin = _from_cuda_c(kernel, cc)
+        source = (nvrtc.FILE, 1, kernel.code)
     else:
         raise TypeError(f"compiled: expected a kernel (cuda.jit or raw_kernel), got {kernel!r}")
-    entry = name or re.search(r"\.entry\s+([$\w]+)", ptx)[1]
-    options = getattr(kernel, "gpu_options", None) or getattr(kernel, "targetoptions", {})
-    cubin, log = _assembled(ptx, cc, options.get("max_registers"))
     facts = _facts_of(log, entry)
     shared = _shared_bytes(cubin, entry) - (RESERVED_SHARED if cc >= (9, 0) else 0)
     known = getattr(kernel, "__name__", None) or kernel.name
@@ -134,7 +135,7 @@ def compiled(kernel: Any, *arguments: Any, cc: tuple[int, int] | float | str = (
 
 
 def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int]) -> tuple:
-    """(no name, PTX, source) of a kernel in Python."""
+    """(PTX, source) of a kernel in Python."""
     from kernels.simt import rebind
 
     try:
@@ -167,7 +168,7 @@ def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int]) -> tuple:
     except (NumbaError, CCSupportError, NvvmError, nvvm.nvvmError) as error:
         raise CompileError(f"{kernel.__name__}: {str(error).strip()}") from error
     lines, first = inspect.getsourcelines(kernel.py_func)
-    return None, text, (inspect.getfile(kernel.py_func), first, "".join(lines))
+    return text, (inspect.getfile(kernel.py_func), first, "".join(lines))
 
 
 def _signature(kernel: Any, arguments: tuple) -> Any:
@@ -185,12 +186,13 @@ def _signature(kernel: Any, arguments: tuple) -> Any:
     return tuple([a if isinstance(a, types.Type) else typeof(a) for a in arguments])
 
 
-def _from_cuda_c(kernel: Any, cc: tuple[int, int]) -> tuple[str, str, tuple]:
-    """(the name in the PTX, PTX, source) of a kernel in CUDA C, by NVRTC."""
-    architecture = f"compute_{cc[0]}{cc[1]}"
-    options = ("-lineinfo", *kernel.options)
-    (name,), _, ptx = nvrtc.translate(kernel.code, [kernel.name], architecture, options)
-    return name, ptx, (nvrtc.FILE, 1, kernel.code)
+def _from_cuda_c(kernel: Any, cc: tuple[int, int]) -> tuple[str, str, str, bytes]:
+    """(the name in the PTX, the assembler's report, PTX, machine code) of a kernel in CUDA C."""
+    own = f"{cc[0]}{cc[1]}a"  # with what GPUs of this compute capability alone have
+    target = own if own in nvrtc.targets(kernel.code) else own[:-1]
+    options = ("-lineinfo", "--ptxas-options=-v", *kernel.options)
+    (name,), *rest = nvrtc.translate(kernel.code, [kernel.name], f"sm_{target}", options)
+    return name, *rest
 
 
 def _assembled(ptx: str, cc: tuple[int, int], most: int | None) -> tuple[bytes, str]:

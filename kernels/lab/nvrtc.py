@@ -15,7 +15,8 @@ from kernels.simt.errors import CompileError
 
 NEEDS = "needs NVIDIA's compilers, not a GPU: pip install 'minigrad[cuda13]'"
 FILE = "kernel.cu"  # the file name that a source gets
-TARGETS = ("75", "80", "90")  # and "90a" for sources that name sm_90a
+TARGETS = ("75", "80", "90")  # what sources must compile for that do not say what they need
+_NEEDED = re.compile(r"\bneeds sm_(\d+)(a?)\b")
 _WIDE = re.compile(r"\bld\.(?:global|shared)[\w.:]*?\.(?:v4\.\w32|v2\.\w64)")
 
 
@@ -46,8 +47,14 @@ def available() -> bool:
 
 
 def targets(code: str) -> tuple[str, ...]:
-    """The architectures that a source must compile for."""
-    return (*TARGETS, "90a") if "sm_90a" in code else TARGETS
+    """The architectures that a source must compile for: all, or those from the one on that it says
+    it needs in a comment, "needs sm_80"; where it needs sm_90a, that one alone."""
+    needed = _NEEDED.search(code)
+    if needed is None:
+        return TARGETS
+    if needed[2]:
+        return (needed[1] + needed[2],)
+    return tuple(target for target in TARGETS if int(target) >= int(needed[1]))
 
 
 def build(
@@ -59,7 +66,7 @@ def build(
     """
     names = list(dict.fromkeys(names))
     options = ("--ptxas-options=-v", *options)
-    entries, log, ptx = translate(code, names, f"sm_{target}", options)
+    entries, log, ptx, _ = translate(code, names, f"sm_{target}", options)
     bodies = dict(re.findall(r"\.entry\s+([$\w]+)(.*?)(?=\.entry\s|\Z)", ptx, re.DOTALL))
     return {
         name: _facts(log, entry, len(_WIDE.findall(bodies[entry])))
@@ -69,8 +76,9 @@ def build(
 
 def translate(
     code: str, names: list[str], architecture: str, options: tuple[str, ...] = ()
-) -> tuple[list[str], str, str]:
-    """Compile for "sm_80" or "compute_80": (the kernels' names in the PTX, the log, the PTX)."""
+) -> tuple[list[str], str, str, bytes]:
+    """Compile for "sm_80" or "compute_80": the kernels' names in the PTX, the log, the PTX, and for
+    "sm_80" the machine code."""
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
@@ -102,7 +110,10 @@ def translate(
         entries = [call(nvrtc.nvrtcGetLoweredName, program, n.encode()).decode() for n in names]
         text = b" " * call(nvrtc.nvrtcGetPTXSize, program)
         call(nvrtc.nvrtcGetPTX, program, text)
-        return entries, log(), text.rstrip(b"\0").decode()
+        cubin = b" " * call(nvrtc.nvrtcGetCUBINSize, program)
+        if cubin:
+            call(nvrtc.nvrtcGetCUBIN, program, cubin)
+        return entries, log(), text.rstrip(b"\0").decode(), cubin
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +57,7 @@ def examples(ops: Any) -> Iterator[Callable[[], object]]:
     )
     yield lambda: ops.cumsum(x3, 1)
     yield lambda: ops.concat([x2, f(29, 11)], 1)
-    for dtype in (np.float32, np.float16):
-        for n in (600, 60, 1) if dtype == np.float32 else (600, 1):
-            a, b, bias = f(600, 66).astype(dtype), f(66, n).astype(dtype), f(n).astype(dtype)
-            for v in versions("matmul"):
-                fits = dtype == {"tensor_core": np.float16, "double_buffer": np.float32}.get(
-                    v, dtype
-                )
-                if fits and (v == "matvec") == (n == 1):
-                    yield lambda a=a, b=b, c=bias, v=v: ops.matmul(a, b, c, version=v)
-                    yield lambda a=a, b=b, v=v: ops.matmul(a.T.copy().T, b.T.copy().T, version=v)
+    yield from products(ops, versions("matmul"), f)
     yield from convolutions(ops, versions, image, f(6, 4, 3, 3), f(6), f(2, 6, 10, 10))
     yield from poolings(ops, versions, image)
     yield from normalisations(ops, versions, f)
@@ -81,6 +72,26 @@ def examples(ops: Any) -> Iterator[Callable[[], object]]:
     yield lambda: ops.sgd_(f(1237), f(1237), f(1237), 0.1, momentum=0.9)
     slots = [f(1237) for _ in range(4)]
     yield lambda: ops.adam_(*slots, None, 0.1, 0.9, 0.999, 1e-8, 0.1, 1, decoupled=True)
+
+
+def products(ops, versions, f) -> Iterator[Callable]:
+    halves = ("tensor_core", "mma_sync", "wgmma")
+    singles = ("double_buffer", "tensor_core_tf32")
+
+    def both_layouts(m: int, n: int, dtype: type, v: str) -> Iterator[Callable]:
+        a, b, bias = f(m, 72).astype(dtype), f(72, n).astype(dtype), f(n).astype(dtype)
+        yield lambda: ops.matmul(a, b, bias, version=v)
+        yield lambda: ops.matmul(a.T.copy().T, b.T.copy().T, version=v)
+
+    for v in versions:
+        sizes = (1,) if v == "matvec" else (600, 60)
+        if v not in halves:
+            for n in sizes:
+                yield from both_layouts(600, n, np.float32, v)
+        if v not in singles:
+            yield from both_layouts(600, sizes[0], np.float16, v)
+    for v in halves[1:]:  # their large tiles
+        yield next(both_layouts(1200, 3328, np.float16, v))
 
 
 def convolutions(ops, versions, image, weight, bias, gradient) -> Iterator[Callable]:
@@ -135,22 +146,26 @@ def normalisations(ops, versions, f) -> Iterator[Callable]:
 
 
 @contextmanager
-def noting() -> Iterator[dict[Row, list[Any]]]:
-    """While open, launchers choose as for arrays on a GPU, and what they would launch is noted."""
+def noting() -> Iterator[dict[Row, dict[Any, int]]]:
+    """While open, launchers choose as for arrays on a GPU, and what they would launch is noted,
+    with its bytes of dynamic shared memory."""
     from kernels.launchers import common
 
-    rows: dict[Row, list[Any]] = {}
+    rows: dict[Row, dict[Any, int]] = {}
 
     def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
         def launch(*args) -> None:
             raw = kernel.instance(*args)
-            noted = rows.setdefault((family.split(".")[0], version), [])
-            if raw not in noted:
-                noted.append(raw)
+            rows.setdefault((family.split(".")[0], version), {})[raw] = kernel.shared
 
         return launch
 
-    instead = {"launcher": launcher, "on_gpu": lambda a: True, "namespace": lambda a: np}
+    instead = {
+        "launcher": launcher,
+        "on_gpu": lambda a: True,
+        "compute_capability": lambda a: (9, 0),
+        "namespace": lambda a: np,
+    }
     modules = [m for name, m in sys.modules.items() if name.startswith("kernels.launchers")]
     before = [(m, name, vars(m)[name]) for m in modules for name in instead if name in vars(m)]
     assert (common, "launcher", common.launcher) in before
@@ -175,26 +190,33 @@ class Line:
 
 
 def measure(target: str) -> list[Line]:
-    """Compile the kernels of the catalog for "sm_" + target: all for MAIN_TARGET, for the others
-    one instance of each template. Raises CompileError."""
+    """Compile the kernels of the catalog for "sm_" + target: all for MAIN_TARGET (or what they need
+    instead), for the others one instance of each template. Raises CompileError."""
     ops = dispatch.dialect("cupy")
     with noting() as rows:
         for call in examples(ops):
             call()
     jobs: dict[str, list[str]] = {}
-    templates = set()
+    main, templates, instead = target == MAIN_TARGET, set(), {}
     for code, name in {(raw.code, raw.name): raw for noted in rows.values() for raw in noted}:
-        template = (code, name.partition("<")[0])
-        if target in nvrtc.targets(code) and (target == MAIN_TARGET or template not in templates):
+        template, fit = (code, name.partition("<")[0]), nvrtc.targets(code)
+        instead[code] = fit[0] if main and target not in fit else target
+        if instead[code] in fit and (main or template not in templates):
             templates.add(template)
             jobs.setdefault(code, []).append(name)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        built = pool.map(lambda code: nvrtc.build(code, jobs[code], target), jobs)
+        built = pool.map(lambda code: nvrtc.build(code, jobs[code], instead[code]), jobs)
         facts = dict(zip(jobs, built))
+
+    def line(row: Row, raw: Any, dynamic: int) -> Line:
+        own = facts[raw.code][raw.name]
+        own = replace(own, shared=own.shared + dynamic)
+        return Line(*row, raw.name, instead[raw.code], own)
+
     return [
-        Line(*row, raw.name, target, facts[raw.code][raw.name])
+        line(row, raw, dynamic)
         for row, noted in rows.items()
-        for raw in noted
+        for raw, dynamic in noted.items()
         if raw.name in facts.get(raw.code, ())
     ]
 

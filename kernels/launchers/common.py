@@ -40,6 +40,14 @@ def on_gpu(a) -> bool:
     return not isinstance(a, np.ndarray) and hasattr(a, "__cuda_array_interface__")
 
 
+def compute_capability(a) -> tuple[int, int] | None:
+    """That of the GPU whose memory the array lives in; None for an array on the CPU."""
+    if not on_gpu(a):
+        return None
+    digits = a.device.compute_capability  # "90", "120"
+    return int(digits[:-1]), int(digits[-1])
+
+
 def namespace(a):
     """The array module that `a` belongs to: NumPy, or CuPy for an array on a GPU."""
     if not on_gpu(a):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from kernels.launchers.common import (
     Dialect,
     check_version,
+    compute_capability,
     compute_dtype,
     contiguous,
     empty,
@@ -19,6 +21,31 @@ from kernels.launchers.common import (
 )
 
 MAX_GRID_Z = 65535
+
+
+class Product(NamedTuple):
+    """What a version is chosen for: a (m, k) @ b (k, n), each transposed in memory or not."""
+
+    dtype: np.dtype
+    m: int
+    n: int
+    k: int
+    trans_a: bool
+    trans_b: bool
+    cc: tuple[int, int] | None  # compute capability of the operands' GPU, None on the CPU
+    tf32: bool = False  # whether float32 may be rounded to TF32
+
+
+_plans: dict[tuple, Callable] = {}
+_tf32_allowed = False
+
+
+def allow_tf32(allowed: bool) -> None:
+    """Whether products of float32 on a GPU may run on tensor cores, which round their operands to
+    10 bits of mantissa. Not allowed unless asked for."""
+    global _tf32_allowed
+    _tf32_allowed = allowed
+    _plans.clear()
 
 
 def _stack(x, batch: tuple[int, ...], transposed: bool):
@@ -76,8 +103,11 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
         batch, m = (), math.prod(a.shape[:-1])  # all of the batch shares b: one product
         rows = (m, a.shape[-1])
     z, dtype = math.prod(batch), a.dtype
-    version = version or dialect.matmul.pick(dtype, m, n, a.shape[-1], on_gpu(a))
-    dialect.matmul.check(version, dtype)
+    product = Product(
+        dtype, m, n, a.shape[-1], trans_a, trans_b, compute_capability(a), _tf32_allowed
+    )
+    version = version or dialect.matmul.pick(product)
+    dialect.matmul.check(version, product)
     flags = (trans_a, trans_b, bias is not None)
     no_bias = empty(0, dtype, a)
 
@@ -109,9 +139,6 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
     return run
 
 
-_plans: dict[tuple, Callable] = {}
-
-
 def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
     """a (..., m, k) @ b (..., k, n) + bias (n,) -> (..., m, n); batch dimensions broadcast.
 
@@ -119,9 +146,15 @@ def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
     Raises ValueError for shapes that do not fit, TypeError for dtypes that differ or are not
     numbers. The ladder follows S. Boehm, "How to optimize a CUDA matmul kernel" (2022).
     """
-    key = (dialect, type(a), a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
-    if bias is not None:
-        key += (bias.shape, bias.dtype)
+    try:
+        key = (dialect, type(a), a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
+        if bias is not None:
+            key += (bias.shape, bias.dtype)
+    except AttributeError:
+        given = " and ".join(type(x).__name__ for x in (a, b, bias) if x is not None)
+        raise TypeError(
+            f"matmul: expected arrays of NumPy or CuPy, got {given}; pass numpy.asarray(x)"
+        ) from None
     plan = _plans.get(key)
     if plan is None:
         plan = _plans[key] = _plan(dialect, a, b, bias, version)

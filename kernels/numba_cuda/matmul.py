@@ -362,12 +362,13 @@ def _pick_tile(m: int, n: int, gpu: bool) -> Tile:
     return CPU_TALL if m > 64 else CPU_FLAT
 
 
-def check(version: str, dtype: np.dtype) -> None:
-    """Every version takes every dtype."""
+def check(version: str, product) -> None:
+    """Every version takes every product."""
 
 
-def pick(dtype: np.dtype, m: int, n: int, k: int, gpu: bool) -> str:
-    """The version that ships for a (m, k) and b (k, n)."""
+def pick(product) -> str:
+    """The version that ships for a `kernels.launchers.matmul.Product`."""
+    m, n, k = product.m, product.n, product.k
     if n == 1 and k >= 64:
         return "matvec"
     return "coalesced" if m * n < 256 or k < 4 or n < 4 else "register_2d"

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if facts:
         print(
             "\nregs: registers a thread; shared: bytes a block; stack, spills: bytes a thread;"
-            " compiled for sm_80, the most of all instances"
+            " compiled for sm_80 (wgmma for sm_90a), the most of all instances"
         )
     return 0
 

@@ -1,10 +1,13 @@
 """What NVRTC makes of the CUDA C kernels, with no GPU: every source for every target, no spills.
 
 The launchers choose the kernels as for arrays on a GPU (`kernels.lab.resources`); each instance is
-compiled for sm_80, and one of each template for sm_75, sm_90 and, where marked, sm_90a.
+compiled for sm_80, or what its source says it needs, and one of each template for sm_75 and sm_90.
 """
 
 from __future__ import annotations
+
+import importlib
+import re
 
 import numpy as np
 import pytest
@@ -54,14 +57,15 @@ def test_facts_of_a_small_source():
         nvrtc.build("__global__ void k(float* x) { *x = y; }", ["k"], "80")
 
 
-def test_marked_sources_are_compiled_for_hopper_too():
+def test_marked_sources_are_compiled_for_what_they_need():
     marked = """// needs sm_90a
     __global__ void k() {
     #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
         asm volatile("wgmma.fence.sync.aligned;");
     #endif
     }"""
-    assert nvrtc.targets(marked) == (*nvrtc.TARGETS, "90a")
+    assert nvrtc.targets(marked) == ("90a",)
+    assert nvrtc.targets("// needs sm_80: cp.async") == ("80", "90")
     assert nvrtc.targets(SMALL) == nvrtc.TARGETS
     nvrtc.build(marked, ["k"], "90a")
     with pytest.raises(CompileError, match="wgmma"):
@@ -69,7 +73,7 @@ def test_marked_sources_are_compiled_for_hopper_too():
 
 
 @catalogued
-@pytest.mark.parametrize("target", (*nvrtc.TARGETS, "90a"))
+@pytest.mark.parametrize("target", nvrtc.TARGETS)
 def test_every_kernel_compiles_and_stays_in_registers(target):
     lines = resources.table(target)
     bad = [
@@ -78,13 +82,13 @@ def test_every_kernel_compiles_and_stays_in_registers(target):
         if line.facts.spill_stores or line.facts.spill_loads or line.facts.stack
     ]
     assert bad == []
-    if target == "90a":
-        return
     rows = {(f, v) for f, dialect, v, _ in kernels.catalog() if dialect == "cupy"}
     compiled = {(line.family, line.version) for line in lines}
     # one instance of a template may serve several rows
-    missing = rows - compiled if target == resources.MAIN_TARGET else set()
-    assert missing == set(), f"kernels.lab.resources.examples lacks {sorted(missing)}"
+    if target == resources.MAIN_TARGET:
+        missing = rows - compiled
+        assert missing == set(), f"kernels.lab.resources.examples lacks {sorted(missing)}"
+        assert {line.version for line in lines if line.target != target} == {"wgmma"}
 
 
 @catalogued
@@ -94,6 +98,40 @@ def test_versions_that_claim_16_byte_loads_have_them():
     claims = [row for row, idea in ideas.items() if "16-byte" in idea or "128-bit" in idea]
     assert claims
     assert {row: facts[row].wide_loads for row in claims if not facts[row].wide_loads} == {}
+
+
+# What a version is for, in the machine code of one of its kernels: element type, tile where there
+# is a choice, compute capability, instructions.
+MACHINE_CODE = {
+    "vectorised": (np.float32, 8.0, ("LDG.E.128", "STS", "LDS.128", "FFMA")),
+    "double_buffer": (np.float32, 8.0, ("LDGSTS.E ", "LDS.128", "FFMA")),
+    "tensor_core": (np.float16, 7.5, ("LDG.E.128", "HMMA.1688.F32 ")),
+    "tensor_core_tf32": (np.float32, 8.0, ("LDG.E.128", ".F32.TF32")),
+    "mma_sync": (np.float16, 8.0, ("LDGSTS.E.BYPASS.128", "LDSM.16.M88.4", "HMMA.16816.F32 ")),
+    "wgmma": (np.float16, 9.0, ("UTMALDG.3D", "HGMMA.64x128x16.F32", "USETMAXREG", "SYNCS")),
+}
+
+
+@catalogued
+@pytest.mark.parametrize("version", MACHINE_CODE)
+def test_machine_code_of_matmul(version):
+    from kernels.lab import compiled
+
+    matmul = importlib.import_module("kernels.cuda_c.matmul")
+    dtype, cc, instructions = MACHINE_CODE[version]
+    x = np.ones((1, 256, 256), dtype)
+    kernel, _, _ = matmul.configure(version, "float", (False,) * 3, 1, 256, 256, gpu=True)
+    raw = kernel.instance(x, x, x, x)
+    try:
+        sass = compiled(raw, cc=cc).sass()
+    except CompileError as error:
+        if "nvdisasm" not in str(error):
+            raise
+        pytest.skip(str(error))
+    assert {i: i in sass for i in instructions} == dict.fromkeys(instructions, True)
+    assert not re.search(r"\b(LDL|STL)\b", sass)  # nothing in local memory
+    if "tensor_core" in version or version in ("mma_sync", "wgmma"):
+        assert "FFMA" not in sass
 
 
 # sinf and its like reduce large arguments with a table in local memory, off the usual path.
@@ -118,7 +156,7 @@ def test_generated_kernels_of_every_line(target, step):
             code.append(f"namespace n{len(names)} {{\n{text(expr, form)}}}\n")
             names[f"n{len(names)}::pointwise_{expr.name.replace('.', '_')}"] = line.name
     if step == 1:
-        entries, _, _ = nvrtc.translate("".join(code), list(names), f"compute_{target}")
+        entries, *_ = nvrtc.translate("".join(code), list(names), f"compute_{target}")
         assert len(entries) > 100
         return
     found = nvrtc.build("".join(code), names, target)

@@ -67,12 +67,16 @@ def copies(rng, backend):
 
 def products(rng, backend):
     m, k, n = 70, 33, 131
-    for version in set(versions(backend, "matmul")) - {"matvec"}:
+    for version in set(versions(backend, "matmul")) - {"matvec", "wgmma"}:
         how = {"version": version}
-        if version == "tensor_core":
+        if version in ("tensor_core", "mma_sync", "tensor_core_tf32"):
             half = [normal(rng, s).astype(np.float16) for s in [(k, m), (n, k), (n,)]]
+            if version == "tensor_core_tf32":  # halves lose nothing in TF32
+                half = [x.astype(np.float32) for x in half]
+            else:
+                pair = [normal(rng, s).astype(BFLOAT16) for s in [(m, k), (k, n)]]
+                yield "matmul", pair, how, k
             yield "matmul", (half[0].T, half[1].T, half[2]), how, k
-            yield "matmul", [normal(rng, s).astype(BFLOAT16) for s in [(m, k), (k, n)]], how, k
             continue
         yield "matmul", (normal(rng, (m, k)), normal(rng, (k, n))), how, k
         transposed = (normal(rng, (k, m)).T, normal(rng, (n, k)).T, normal(rng, n))

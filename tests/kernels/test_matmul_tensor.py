@@ -1,0 +1,261 @@
+"""Matrix products by tensor cores: what the shared table of cases leaves out, and Hopper's.
+
+With no GPU, the kernel for Hopper runs on the CPU over a model of its instructions
+(`hopper_model.cuh`): the ring and its barriers, boxes, swizzle, descriptors and where results are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels import raw_module
+from kernels.cuda_c.common import source
+from kernels.launchers.matmul import Product
+from kernels.simt.errors import CompileError
+from tests.kernels.helpers import BFLOAT16, assert_close, normal, put, wide
+
+cuda_c = importlib.import_module("kernels.cuda_c.matmul")
+F16 = np.dtype(np.float16)
+
+
+def stored(x: np.ndarray, transposed: bool) -> np.ndarray:
+    """The same matrix, transposed in memory or not."""
+    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if transposed else x
+
+
+def check(a, b, bias, device: str = "cpu", version: str | None = None) -> None:
+    on_device = (put(x, device) if x is not None else None for x in (a, b, bias))
+    y = kernels.matmul(*on_device, backend="cupy", version=version)
+    scale = np.abs(wide(a)) @ np.abs(wide(b)) + (0 if bias is None else np.abs(wide(bias)))
+    expected = wide(a) @ wide(b) + (0 if bias is None else wide(bias))
+    assert y.dtype == a.dtype
+    assert_close(y, expected, scale, terms=a.shape[-1])
+
+
+# Rows that are multiples of 16 bytes (`cp.async`) and others, tiles that end inside and outside.
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_mma_sync_cuda_c(layout, rng, monkeypatch):
+    for order in ("forward", "reversed"):
+        monkeypatch.setenv("MINIGRAD_THREAD_ORDER", order)
+        for m, k, n in [(72, 136, 88), (129, 33, 67), (8, 200, 64), (3, 1, 5), (5, 0, 8)]:
+            a = stored(normal(rng, (m, k), F16), layout[0] == "t")
+            b = stored(normal(rng, (k, n), F16), layout[1] == "t")
+            check(a, b, normal(rng, n, F16), version="mma_sync")
+    a, b = normal(rng, (2, 40, 64), F16), normal(rng, (2, 64, 24), F16)
+    a, b = stored(a, layout[0] == "t"), stored(b, layout[1] == "t")
+    check(a, b, normal(rng, 24, F16), version="mma_sync")
+    check(a, b[0], normal(rng, 24, F16), version="mma_sync")
+
+
+def test_tf32_rounds_to_nearest_cuda_c(rng):
+    a, b = normal(rng, (33, 40)), normal(rng, (40, 35))
+
+    def rounded(x: np.ndarray) -> np.ndarray:
+        return ((x.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
+
+    y = kernels.matmul(a, b, backend="cupy", version="tensor_core_tf32")
+    assert_close(
+        y, wide(rounded(a)) @ wide(rounded(b)), np.abs(wide(a)) @ np.abs(wide(b)), terms=40
+    )
+    assert np.abs(y - wide(a) @ wide(b)).max() > 1e-4
+
+
+MODELLED = ("wgmma<__half, 0, 0, 1, 128>", "wgmma<__half, 0, 1, 0, 128>",
+            "wgmma<__half, 1, 0, 1, 128>", "wgmma<__half, 1, 1, 0, 256>")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def modelled():
+    text, real = source("matmul_wgmma.cu"), source("hopper.cuh")
+    assert real in text
+    model = (Path(__file__).parent / "hopper_model.cuh").read_text()
+    text = "#include <cuda_fp16.h>\n" + text.replace(real, model)
+    text = re.sub("#pragma unroll.*", "", text)  # a third of the time to compile
+    return raw_module(text, (), MODELLED)
+
+
+@pytest.mark.parametrize("name", MODELLED)
+def test_model_of_wgmma_cuda_c(modelled, name, rng, monkeypatch):
+    """Partial tiles, boxes wholly outside, more steps than the ring has slots, a shared operand."""
+    trans_a, trans_b, has_bias, tn = (int(x) for x in name[:-1].split(", ")[1:])
+    m, n, k = 136, (133 if trans_b else 136), 568
+    a, b = normal(rng, (2, m, k), F16), normal(rng, (1, k, n), F16)
+    bias, c = normal(rng, n, F16), np.empty((2, m, n), F16)
+    lie = [stored(x, t).swapaxes(1, 2) if t else x for x, t in ((a, trans_a), (b, trans_b))]
+    maps = [np.array([x.ctypes.data, *x.shape[::-1], *[0] * 12], np.uint64) for x in lie]
+    for order in ("forward", "reversed"):
+        monkeypatch.setenv("MINIGRAD_THREAD_ORDER", order)
+        c[...] = np.nan
+        grid, args = (-(-n // tn), 2, 2), (*maps, bias, c, m, n, k, True, False)
+        modelled.get_function(name)(grid, (384,), args, shared_mem=cuda_c._RING)
+        expected = wide(a) @ wide(b) + has_bias * wide(bias)
+        assert_close(c, expected, np.abs(wide(a)) @ np.abs(wide(b)) + 4, terms=k)
+
+
+def test_wgmma_says_that_it_needs_hopper_cuda_c(rng):
+    a = normal(rng, (128, 128), F16)
+    with pytest.raises(ValueError, match="'wgmma' runs on a GPU of .* 9.0 alone, .* on the CPU"):
+        kernels.matmul(a, a, backend="cupy", version="wgmma")
+    raw = cuda_c.configure("wgmma", "float", (0, 0, 0), 1, 128, 128, True)[0].instance(a, a, a, a)
+    assert raw.options == ("-arch=sm_90a",)
+    with pytest.raises(CompileError, match="inline PTX: .* needs a GPU"):
+        raw.compile()
+
+
+def chosen(dtype=F16, m=512, n=512, k=512, cc=(9, 0), layout="nn", **more) -> str:
+    trans_a, trans_b = (x == "t" for x in layout)
+    return cuda_c.pick(Product(np.dtype(dtype), m, n, k, trans_a, trans_b, cc, **more))
+
+
+def test_the_version_that_ships():
+    for dtype in (F16, BFLOAT16):
+        assert chosen(dtype) == "wgmma"
+        assert [chosen(dtype, cc=cc) for cc in [(8, 0), (8, 9), (10, 0), (12, 0)]] == [
+            "mma_sync"
+        ] * 4
+        assert chosen(dtype, cc=None) == "vectorised"
+        assert chosen(dtype, cc=(6, 1)) == "vectorised"
+    assert chosen(F16, cc=(7, 5)) == "tensor_core"
+    assert chosen(BFLOAT16, cc=(7, 5)) == "vectorised"  # no bfloat16 on its tensor cores
+    assert chosen(m=64) == chosen(n=64) == "mma_sync"
+    odd = {"nn": ("k", "n"), "nt": ("k",), "tn": ("m", "n"), "tt": ("m", "k")}  # rows in memory
+    for layout, sizes in odd.items():
+        for size in "mnk":
+            wanted = "mma_sync" if size in sizes else "wgmma"
+            assert chosen(layout=layout, **{size: 500}) == wanted, (layout, size)
+    assert chosen(n=1) == "matvec"
+    assert chosen(m=2, n=2) == "coalesced"
+    assert chosen(np.float32) == chosen(np.float64, tf32=True) == "vectorised"
+    assert chosen(np.float32, tf32=True) == "tensor_core_tf32"
+    assert chosen(np.float32, tf32=True, cc=(7, 5)) == "vectorised"
+    assert chosen(np.float32, tf32=True, cc=None) == "vectorised"
+
+
+def test_versions_say_what_they_take(rng):
+    a = normal(rng, (16, 16))
+    for version in ("tensor_core", "mma_sync", "wgmma"):
+        with pytest.raises(
+            ValueError, match=f"'{version}' takes float16 and bfloat16, not float32"
+        ):
+            kernels.matmul(a, a, backend="cupy", version=version)
+    with pytest.raises(ValueError, match="'tensor_core_tf32' takes float32, not float64"):
+        kernels.matmul(wide(a), wide(a), backend="cupy", version="tensor_core_tf32")
+    with pytest.raises(
+        ValueError, match="needs compute capability 8.0, .* of compute capability 7.5"
+    ):
+        cuda_c.check("mma_sync", Product(F16, 9, 9, 9, False, False, (7, 5)))
+    with pytest.raises(
+        ValueError, match=r"multiples of 8 elements, and in memory they have \(64, 60"
+    ):
+        cuda_c.check("wgmma", Product(F16, 64, 60, 64, False, False, (9, 0)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("version", ["tensor_core", "mma_sync", "wgmma"])
+def test_on_a_gpu(version, layout, rng):
+    """Batches, a shared operand, both sizes of tile; against float64."""
+    import cupy
+
+    cc = cupy.cuda.Device().compute_capability
+    if version == "wgmma" and cc != "90":
+        pytest.skip(f"needs compute capability 9.0, this GPU has {cc[:-1]}.{cc[-1]}")
+    for dtype in (F16, BFLOAT16):
+        for z, m, k, n in [(1, 1032, 1096, 2056), (2, 136, 568, 136), (1, 64, 8, 72)]:
+            a = stored(normal(rng, (z, m, k), dtype), layout[0] == "t")
+            b = stored(normal(rng, (z, k, n), dtype), layout[1] == "t")
+            check(a, b, normal(rng, n, dtype), "gpu", version)
+            check(a, b[0], None, "gpu", version)
+
+
+def test_tensor_maps_as_the_driver_is_asked_for_them(monkeypatch):
+    tensor_map = importlib.import_module("kernels.cuda_c.tensor_map")
+    long, short = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
+    calls = []
+
+    @ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, long, long,
+        short, short, *[ctypes.c_int] * 4,
+    )  # fmt: skip
+    def encode(result, dtype, rank, address, sizes, strides, box, steps, *modes):
+        assert result % 128 == 0
+        ctypes.memset(result, 7, 128)
+        arrays = sizes[:rank], strides[: rank - 1], box[:rank], steps[:rank]
+        calls.append((dtype, address, *arrays, *modes))
+        return 1 if address % 16 else 0
+
+    driver = SimpleNamespace(cuTensorMapEncodeTiled=encode)
+    monkeypatch.setattr(tensor_map, "_driver", lambda: driver)
+    for number, dtype in ((6, "float16"), (9, "bfloat16")):
+        made = tensor_map.encode(4096, (5, 70, 136), dtype)
+        assert made.shape == () and made.tobytes() == b"\7" * 128
+        sizes, strides, box = [136, 70, 5], [272, 272 * 70], [64, 64, 1]
+        assert calls.pop() == (number, 4096, sizes, strides, box, [1, 1, 1], 0, 3, 2, 0)
+    with pytest.raises(RuntimeError, match=r"error 1 for float16 \(1, 8, 8\) at 0x1001"):
+        tensor_map.encode(0x1001, (1, 8, 8), "float16")
+
+
+class OnGpu(np.ndarray):
+    """Taken for CuPy's."""
+
+    __module__ = "cupy"
+    data = property(lambda self: SimpleNamespace(ptr=self.ctypes.data))
+
+
+def test_what_cupy_is_told_of_a_launch_of_wgmma(monkeypatch):
+    """By a CuPy that only takes notes: structures by value, the ring's bytes, the architecture."""
+    launches, made = [], {}
+
+    def function(*launch, shared_mem=0):
+        launches.append((*launch, shared_mem))
+
+    module = SimpleNamespace(get_function=lambda name: function)
+    fake = SimpleNamespace(RawModule=lambda **how: made.update(how) or module)
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    map_of = importlib.import_module("kernels.cuda_c.tensor_map").MAP
+
+    def tensor_map(x):
+        assert x.data.ptr % 16 == 0
+        return np.array(([len(x)] * 16,), map_of)
+
+    monkeypatch.setattr(cuda_c, "tensor_map", tensor_map)
+    room = np.zeros(2 * 128 * 64 + 1, F16)
+    a, b = room[1:].reshape(2, 128, 64), np.zeros((1, 64, 256), F16)  # a not at 16 bytes
+    bias, c = np.zeros(256, F16), np.zeros((2, 128, 256), F16)
+    kernel, *configuration = cuda_c.configure("wgmma", "float", (0, 0, 1), 2, 128, 256, True)
+    launch = kernel.on_gpu()[tuple(configuration)]
+    launch(*(x.view(OnGpu) for x in (a, b, bias, c)))
+    assert made["options"] == ("-std=c++17", "-arch=sm_90a")
+    assert made["name_expressions"] == ("wgmma<__half, 0, 0, 1, 128>",)
+    (grid, block, args, shared_mem), ring = launches[0], 24 * 64 * 64 * 2 + 1024
+    assert (grid, block) == ((2, 1, 2), (384,))
+    assert shared_mem == function.max_dynamic_shared_size_bytes == ring <= 227 * 1024
+    assert [x.dtype.itemsize for x in args[:2]] == [128, 128] and args[0].ndim == args[1].ndim == 0
+    assert args[0]["opaque"][0] == 2 and args[1]["opaque"][0] == 1
+    assert args[4:] == (128, 256, 64, True, False)
+    assert [type(x) for x in args[4:]] == [np.int32] * 3 + [np.bool_] * 2
+
+
+def test_numbers_of_the_driver():
+    driver = pytest.importorskip("cuda.bindings.driver", reason="needs the extra cuda13")
+    tensor_map = importlib.import_module("kernels.cuda_c.tensor_map")
+    for name in ("float16", "bfloat16"):
+        known = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name.upper()}")
+        assert tensor_map._DATA_TYPES[name] == known
+    for value, known in [
+        (tensor_map._INTERLEAVE_NONE, "Interleave.CU_TENSOR_MAP_INTERLEAVE_NONE"),
+        (tensor_map._SWIZZLE_128B, "Swizzle.CU_TENSOR_MAP_SWIZZLE_128B"),
+        (tensor_map._L2_PROMOTION_128B, "L2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B"),
+        (tensor_map._ZEROS_OUTSIDE, "FloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"),
+    ]:
+        kind, name = known.split(".")
+        assert value == getattr(getattr(driver, f"CUtensorMap{kind}"), name)
