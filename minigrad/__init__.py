@@ -87,6 +87,8 @@ _LAZY_NAMES = {
     "load": "minigrad.serialization",
     "get_num_threads": "kernels.simt",
     "set_num_threads": "kernels.simt",
+    "get_float32_matmul_precision": "kernels.launchers.matmul",
+    "set_float32_matmul_precision": "kernels.launchers.matmul",
 }
 
 

@@ -37,15 +37,27 @@ class Product(NamedTuple):
 
 
 _plans: dict[tuple, Callable] = {}
-_tf32_allowed = False
+_precision = "highest"
 
 
-def allow_tf32(allowed: bool) -> None:
-    """Whether products of float32 on a GPU may run on tensor cores, which round their operands to
-    10 bits of mantissa. Not allowed unless asked for."""
-    global _tf32_allowed
-    _tf32_allowed = allowed
+def set_float32_matmul_precision(precision: str) -> None:
+    """How exact products of float32 must be. "highest", the default: as float32. "high" or
+    "medium": the kernels in CUDA C may round the factors to TF32 (10 bits of mantissa), which GPUs
+    of compute capability 8.0 and later multiply on tensor cores. ValueError for anything else.
+    """
+    global _precision
+    if precision not in ("highest", "high", "medium"):
+        raise ValueError(
+            "set_float32_matmul_precision: expected 'highest', 'high' or 'medium', got"
+            f" {precision!r}"
+        )
+    _precision = precision
     _plans.clear()
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` was told."""
+    return _precision
 
 
 def _stack(x, batch: tuple[int, ...], transposed: bool):
@@ -103,9 +115,8 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
         batch, m = (), math.prod(a.shape[:-1])  # all of the batch shares b: one product
         rows = (m, a.shape[-1])
     z, dtype = math.prod(batch), a.dtype
-    product = Product(
-        dtype, m, n, a.shape[-1], trans_a, trans_b, compute_capability(a), _tf32_allowed
-    )
+    cc, tf32 = compute_capability(a), _precision != "highest"
+    product = Product(dtype, m, n, a.shape[-1], trans_a, trans_b, cc, tf32)
     version = version or dialect.matmul.pick(product)
     dialect.matmul.check(version, product)
     flags = (trans_a, trans_b, bias is not None)

@@ -146,6 +146,9 @@ def test_errors(device, rng):
     with pytest.raises(ValueError, match="batches do not broadcast"):
         batches = [put(normal(rng, (n, 2, 2)), device) for n in (2, 3)]
         kernels.matmul(*batches, backend="numba")
+    for given in ((b, [[1.0]]), ([[1.0]], b)):
+        with pytest.raises(TypeError, match=r"expected arrays .* got .*list.*; pass numpy.asarray"):
+            kernels.matmul(*given, backend="numba")
     with pytest.raises(ValueError, match="expected a version"):
         kernels.matmul(b, b.T, backend="numba", version="fast")
     with pytest.raises(ValueError, match="needs n == 1"):

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import kernels
+import minigrad
 from kernels import raw_module
 from kernels.cuda_c.common import source
 from kernels.launchers.matmul import Product
@@ -140,6 +141,13 @@ def test_the_version_that_ships():
     assert chosen(np.float32, tf32=True, cc=None) == "vectorised"
 
 
+def test_wgmma_needs_the_compiler_of_cuda_13(monkeypatch):
+    monkeypatch.setattr(cuda_c, "_cupy_compiler", lambda: (12, 9))
+    assert chosen() == "mma_sync"
+    with pytest.raises(ValueError, match="needs CUDA 13"):
+        cuda_c.check("wgmma", Product(F16, 64, 64, 64, False, False, (9, 0)))
+
+
 def test_versions_say_what_they_take(rng):
     a = normal(rng, (16, 16))
     for version in ("tensor_core", "mma_sync", "wgmma"):
@@ -157,6 +165,25 @@ def test_versions_say_what_they_take(rng):
         ValueError, match=r"multiples of 8 elements, and in memory they have \(64, 60"
     ):
         cuda_c.check("wgmma", Product(F16, 64, 60, 64, False, False, (9, 0)))
+
+
+def test_tf32_is_for_those_who_ask_for_it(rng):
+    """The launcher chooses as on a GPU, where nothing is launched."""
+    from kernels.lab.resources import noting
+
+    a, chosen = normal(rng, (64, 64)), []
+    try:
+        for precision in ("highest", "high", "medium", "highest"):
+            minigrad.set_float32_matmul_precision(precision)
+            assert minigrad.get_float32_matmul_precision() == precision
+            with noting() as rows:
+                kernels.matmul(a, a, backend="cupy")
+            chosen += [version for _, version in rows]
+    finally:
+        minigrad.set_float32_matmul_precision("highest")  # and forget what was not launched
+    assert chosen == ["vectorised", "tensor_core_tf32", "tensor_core_tf32", "vectorised"]
+    with pytest.raises(ValueError, match="expected 'highest', 'high' or 'medium', got 'tf32'"):
+        minigrad.set_float32_matmul_precision("tf32")
 
 
 @pytest.mark.gpu
