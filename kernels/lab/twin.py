@@ -79,7 +79,10 @@ class Twin:
         self.kernel, self.kinds = kernel, kinds
         described = tuple(map(arguments.describe, args))
         self.halves = [arguments.is_half(kind) for kind in described]
-        digest = "\n".join((_tools(), fingerprint.of(function), repr((block, kinds, described))))
+        told = function.__code__.co_filename  # in reports: of this session of a notebook
+        digest = "\n".join(
+            (_tools(), fingerprint.of(function), told, repr((block, kinds, described)))
+        )
         stem = f"lab_{function.__name__}_{hashlib.sha256(digest.encode()).hexdigest()[:20]}"
         path, given = cache.find(stem), {}
         facts = None if path is None else path.with_suffix(".pickle")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import enum
 import hashlib
+import re
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -18,6 +19,9 @@ import numpy as np
 
 from . import resolve
 from .errors import CompileError
+
+# A cell of a notebook has a file of its own in each session, named after its text.
+_SESSION = re.compile(r"ipykernel_\d+")
 
 
 def of(func: FunctionType) -> str:
@@ -32,7 +36,7 @@ def _describe(func: FunctionType, parts: list[str], seen: set[int]) -> None:
         parts.append(f"again {func.__qualname__}")
         return
     seen.add(id(func))
-    parts += [func.__code__.co_filename, _code(func.__code__)]
+    parts += [_SESSION.sub("ipykernel", func.__code__.co_filename), _code(func.__code__)]
     parts.append(repr((func.__defaults__, func.__kwdefaults__)))
     for name, value in _values(func, func.__code__):
         parts.append(f"{name} = {_value(value, parts, seen)}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.simt import cache, cuda
+from kernels.simt import cache, cuda, fingerprint
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -133,6 +133,15 @@ def test_a_change_is_seen(folder, file, old, new, expected):
     path.write_text(path.read_text().replace(old, new))
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # the same time of change
     assert finish(start(folder)) == expected
+
+
+def test_a_cell_of_a_notebook_is_the_same_in_every_session():
+    def made(path: str) -> str:
+        namespace: dict = {}
+        exec(compile("def f(x):\n    return x + 1\n", path, "exec"), namespace)
+        return fingerprint.of(namespace["f"])
+
+    assert made("ipykernel_12/34.py") == made("ipykernel_5/34.py") != made("ipykernel_5/35.py")
 
 
 def test_damaged_cache_is_replaced(folder):
