@@ -24,7 +24,7 @@ _AT_NULL, _IN_SHARED = -1, -2
 
 
 @dataclass
-class _Slot:
+class Slot:
     """Memory of one or several arrays that overlap: [begin, end) where the caller has it."""
 
     begin: int
@@ -34,15 +34,16 @@ class _Slot:
 
 
 @contextmanager
-def placed(pack: Packer, args: tuple) -> Iterator[tuple[bytes, list[_Slot]]]:
-    """The packed arguments of a launch, whose pointers point into slots, and the slots."""
+def placed(pack: Packer, args: tuple, recorded: bool = False) -> Iterator[tuple[bytes, list[Slot]]]:
+    """The packed arguments of a launch, whose pointers point into slots, and the slots; around
+    `recorded` ones there is room that a kernel may touch by mistake."""
     values = pack.values(args)
     with _lock:
         slots = _slots(pack.names, args)
         runtime = compiler.runtime()
         try:
             for number, slot in enumerate(slots):
-                slot.placed = runtime.mgh_place(number, slot.end - slot.begin) or 0
+                slot.placed = runtime.mgh_place(number, slot.end - slot.begin, recorded) or 0
                 if not slot.placed:
                     raise LaunchError(
                         f"{pack.kernel}: no room for {slot.arrays[0][0]} in checked mode"
@@ -62,26 +63,26 @@ def placed(pack: Packer, args: tuple) -> Iterator[tuple[bytes, list[_Slot]]]:
                     runtime.mgh_unplace(number)
 
 
-def _slots(names: list[str], args: tuple) -> list[_Slot]:
+def _slots(names: list[str], args: tuple) -> list[Slot]:
     """The arrays among the arguments; those that overlap share a slot."""
-    slots: list[_Slot] = []
+    slots: list[Slot] = []
     for index, arg in enumerate(args):
         if not isinstance(arg, np.ndarray) or arg.ndim == 0:
             continue
         begin = arg.ctypes.data
-        mine = _Slot(begin, begin + arg.nbytes, [(f"argument {index + 1} ({names[index]})", arg)])
+        mine = Slot(begin, begin + arg.nbytes, [(f"argument {index + 1} ({names[index]})", arg)])
         apart = []
         for slot in slots:
             if slot.begin < mine.end and mine.begin < slot.end:
                 arrays = slot.arrays + mine.arrays
-                mine = _Slot(min(slot.begin, mine.begin), max(slot.end, mine.end), arrays)
+                mine = Slot(min(slot.begin, mine.begin), max(slot.end, mine.end), arrays)
             else:
                 apart.append(slot)
         slots = [*apart, mine]
     return slots
 
 
-def explain(name: str, report: Any, slots: list[_Slot], library: str, code: str) -> SimtError:
+def explain(name: str, report: Any, slots: list[Slot], library: str, code: str) -> SimtError:
     """The exception for what a checked launch reports."""
     who = report.message.decode(errors="replace")
     line = report.line or _line(report, library)
@@ -104,7 +105,7 @@ def explain(name: str, report: Any, slots: list[_Slot], library: str, code: str)
     return KernelIndexError(f"{name}: {what}: out of bounds, {who}{where}")
 
 
-def _place(report: Any, slot: _Slot, action: str) -> str:
+def _place(report: Any, slot: Slot, action: str) -> str:
     """An access outside of an array, as an index if it is at a whole element."""
     label, array = slot.arrays[0]
     offset = report.address - slot.placed - (array.ctypes.data - slot.begin)

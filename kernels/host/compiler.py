@@ -24,6 +24,7 @@ from ..simt.errors import CompileError
 _HERE = Path(__file__).parent
 _INCLUDE = _HERE / "include"
 _CANDIDATES = ("g++", "clang++", "c++")
+PLAIN, CHECKED, RECORDED = "plain", "checked", "recorded"  # ways to compile a kernel
 _FLAGS = (
     "-std=c++17 -O3 -fPIC -shared -w -fno-exceptions -fno-rtti -fno-math-errno"
     " -fno-trapping-math -fno-strict-aliasing -fno-threadsafe-statics -fno-stack-protector"
@@ -34,15 +35,21 @@ _GNU_FLAGS = ["-fmax-errors=10", "-fdiagnostics-color=never", "-fno-semantic-int
 _GNU_LINKED = ["-nodefaultlibs", "-lm", "-lc", "-lgcc"]
 # In checked mode: calls before each load and store, and at each index of an array type; the
 # sanitizers' own libraries are not linked: runtime/checks.h has what is called.
+_GNU_BOUNDS = ["-fsanitize=bounds-strict"]
+_CLANG_BOUNDS = "-fsanitize=array-bounds -fsanitize-recover=array-bounds".split()
 _CHECKED = "-O1 -g1 -fno-omit-frame-pointer -fsanitize=kernel-address".split()
 _GNU_CHECKED = (
-    "-fsanitize=bounds-strict --param asan-stack=0 --param asan-globals=0"
-    " --param asan-instrumentation-with-call-threshold=0"
+    "--param asan-stack=0 --param asan-globals=0 --param asan-instrumentation-with-call-threshold=0"
 ).split()
 _CLANG_CHECKED = (
-    "-fsanitize=array-bounds -fsanitize-recover=array-bounds -mllvm -asan-stack=0 -mllvm"
-    " -asan-globals=0 -mllvm -asan-instrumentation-with-call-threshold=0"
+    "-mllvm -asan-stack=0 -mllvm -asan-globals=0 -mllvm -asan-instrumentation-with-call-threshold=0"
 ).split()
+# For the lab: without optimisation, so that each access of the source is one, with a call before it
+# and at the beginning of each basic block (runtime/record.h).
+_RECORDED = (
+    "-O0 -g1 -fno-omit-frame-pointer -fsanitize=thread -fsanitize-coverage=trace-pc -DMGH_RECORDING"
+).split()
+_RECORDED_LINK = ["-Wl,--wrap=memcpy,--wrap=memset,--wrap=__cxa_thread_atexit"]
 RUNTIME_FLAGS: list[str] = []  # for the runtime alone; the tests build it in its portable form
 _CLANG_FLAGS = ["-ferror-limit=10", "-fno-color-diagnostics"]
 
@@ -137,11 +144,19 @@ def _flags(compiler: str) -> list[str]:
     return flags
 
 
+def _sanitized(mode: str, gnu: bool) -> list[str]:
+    """What a mode adds to the compiler's options."""
+    bounds = _GNU_BOUNDS if gnu else _CLANG_BOUNDS
+    if mode == CHECKED:
+        return [*_CHECKED, *bounds, *(_GNU_CHECKED if gnu else _CLANG_CHECKED)]
+    return [*_RECORDED, *bounds] if mode == RECORDED else []
+
+
 def library(
     unit: str,
     options: tuple[str, ...] = (),
     extra: tuple[tuple[str, str], ...] = (),
-    checked: bool = False,
+    mode: str = PLAIN,
     prelude: bool = True,
 ) -> Path:
     """The shared library made of the C++ text `unit`, from the cache or compiled now.
@@ -152,9 +167,7 @@ def library(
     """
     compiler = find_compiler()
     flags = [*_flags(compiler), *options]
-    sanitized = []
-    if checked:
-        sanitized = [*_CHECKED, *(_GNU_CHECKED if is_gnu(compiler) else _CLANG_CHECKED)]
+    sanitized = _sanitized(mode, is_gnu(compiler))
     digest = hashlib.sha256(_headers())
     for part in (unit, *flags, *sanitized, _identity(compiler), _cpu()):
         digest.update(part.encode() + b"\0")
@@ -166,10 +179,11 @@ def library(
             Path(build, name).write_text(text)
         begin = ["-include", "minigrad/prelude.h"] if prelude else []
         commands = [[compiler, "unit.cpp", *flags, *begin, "-o", "unit.so"]]
-        if checked:
+        if mode != PLAIN:
+            link = _RECORDED_LINK if mode == RECORDED else []
             commands = [
                 [compiler, "-c", "unit.cpp", *flags, *sanitized, *begin, "-o", "unit.o"],
-                [compiler, "unit.o", *flags, "-o", "unit.so"],
+                [compiler, "unit.o", *flags, *link, "-o", "unit.so"],
             ]
         elif begin and is_gnu(compiler):
             fast = ["-include", str(_precompiled(compiler, flags))]
@@ -236,7 +250,7 @@ def runtime() -> ctypes.CDLL:
     loaded.mgh_output_size.restype = ctypes.c_size_t
     loaded.mgh_take_output.restype = ctypes.c_size_t
     loaded.mgh_place.restype = ctypes.c_void_p
-    loaded.mgh_place.argtypes = (ctypes.c_uint, ctypes.c_size_t)
+    loaded.mgh_place.argtypes = (ctypes.c_uint, ctypes.c_size_t, ctypes.c_bool)
     loaded.mgh_launch.argtypes = (
         ctypes.c_void_p,
         ctypes.c_char_p,

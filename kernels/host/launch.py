@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..simt.errors import ArgumentError, CompileError
-from . import source
+from . import compiler, source
 from .library import Library, settings
 from .on_gpu import OnGpu, is_on_gpu
 
@@ -86,15 +86,16 @@ class RawModule:
         self.debug = debug
         self._names, self._variables = names, variables
         self._lock = threading.Lock()
-        self._on_cpu: dict[bool, Library] = {}
+        self._on_cpu: dict[str, Library] = {}
         self._on_gpu: Any = None
 
     @property
-    def checked(self) -> bool:
-        """Whether launches on the CPU are checked now."""
-        if self.debug is None:
-            return settings.get(b"MINIGRAD_CUDA_DEBUG", b"0") not in (b"", b"0")
-        return self.debug
+    def mode(self) -> str:
+        """How kernels are compiled for the CPU now: plain or checked."""
+        debug = self.debug
+        if debug is None:
+            debug = settings.get(b"MINIGRAD_CUDA_DEBUG", b"0") not in (b"", b"0")
+        return compiler.CHECKED if debug else compiler.PLAIN
 
     def get_function(self, name: str) -> RawKernel:
         """The kernel `name`. Raises CompileError where the source has none such."""
@@ -122,15 +123,15 @@ class RawModule:
         """Compile for the CPU now. Raises CompileError with the compiler's messages."""
         self.on_cpu()
 
-    def on_cpu(self) -> Library:
+    def on_cpu(self, mode: str | None = None) -> Library:
         """The module as a library for the CPU, compiled at the first call."""
-        checked = self.checked
+        mode = mode or self.mode
         with self._lock:
-            if checked not in self._on_cpu:
-                self._on_cpu[checked] = Library(
-                    self.code, self._names, self._variables, self.options, checked
+            if mode not in self._on_cpu:
+                self._on_cpu[mode] = Library(
+                    self.code, self._names, self._variables, self.options, mode
                 )
-            return self._on_cpu[checked]
+            return self._on_cpu[mode]
 
     def on_gpu(self) -> Any:
         """The module as cupy.RawModule."""
@@ -192,14 +193,14 @@ class RawKernel:
         """What launches the kernel on NumPy arrays over these dimensions."""
         module = self.module
         try:
-            return self._launchers[module.checked, grid, block, shared_mem]
+            return self._launchers[module.mode, grid, block, shared_mem]
         except (KeyError, TypeError):  # TypeError: lists
             compiled = module.on_cpu().kernel(self.name)
             launcher = compiled.configure(grid, block, shared_mem, module.cooperative)
             if isinstance(grid, tuple) and isinstance(block, tuple):
                 if len(self._launchers) > 1000:
                     self._launchers.clear()
-                self._launchers[module.checked, grid, block, shared_mem] = launcher
+                self._launchers[module.mode, grid, block, shared_mem] = launcher
             return launcher
 
     def on_gpu(self) -> OnGpu:

@@ -35,7 +35,7 @@ _FOR_A_GPU = re.compile(
 settings: dict[bytes, bytes] = os.environ._data
 
 
-class _Launch(ctypes.Structure):
+class Launch(ctypes.Structure):
     """Mirrors Launch in runtime/runtime.cpp."""
 
     _fields_ = (
@@ -46,10 +46,11 @@ class _Launch(ctypes.Structure):
         ("reversed", ctypes.c_uint),
         ("cooperative", ctypes.c_uint),
         ("checked", ctypes.c_uint),
+        ("recorder", ctypes.c_void_p),
     )
 
 
-class _Report(ctypes.Structure):
+class Report(ctypes.Structure):
     """Mirrors Report in runtime/report.h."""
 
     _fields_ = (
@@ -67,6 +68,9 @@ class _Report(ctypes.Structure):
         ("frames", ctypes.c_int),
         ("base", ctypes.c_size_t),
         ("frame", ctypes.c_size_t * 16),
+        ("named", ctypes.c_int),
+        ("where", ctypes.c_int * 2),
+        ("who", ctypes.c_longlong * 2),
     )
 
 
@@ -85,12 +89,25 @@ class Library:
         names: tuple[str, ...],
         variables: tuple[str, ...],
         options: tuple[str, ...],
-        checked: bool = False,
+        mode: str = compiler.PLAIN,
     ) -> None:
-        self.names, self.variables, self.checked = names, variables, checked
+        self.names, self.variables, self.mode = names, variables, mode
         self.code = code
         self.parameters = [parameters(code, name) for name in names]
-        self.loaded = _load(code, names, variables, options, checked)
+        stem = re.sub(r"\W+", "_", names[0] if len(names) == 1 else "module").strip("_")
+        self.file = f"{stem}.cu"  # the source's name in messages
+        self.trivial = False  # structures are, under the recorder: see MGH_COPIED
+        try:
+            self.loaded = _load(code, names, variables, options, mode, stem)
+        except CompileError as error:
+            if mode != compiler.RECORDED:
+                raise
+            try:
+                options = (*options, "-DMGH_TRIVIAL")
+                self.loaded = _load(code, names, variables, options, mode, stem)
+            except CompileError:
+                raise error from None
+            self.trivial = True
         self.kernels: dict[str, Compiled] = {}
 
     def kernel(self, name: str) -> Compiled:
@@ -136,14 +153,14 @@ class Compiled:
         self._check(shared_mem, cooperative, total * sizes[0] * sizes[1] * sizes[2])
         orders = {}
         for order in (b"forward", b"reversed"):
-            orders[order] = _Launch(
+            orders[order] = Launch(
                 self.run_threads,
                 (ctypes.c_uint * 3)(*blocks),
                 (ctypes.c_uint * 3)(*sizes),
                 int(shared_mem),
                 order == b"reversed",
                 cooperative,
-                self.library.checked,
+                self.library.mode != compiler.PLAIN,
             )
         one_thread = total == 1 or cooperative
 
@@ -153,7 +170,7 @@ class Compiled:
                 raise LaunchError(
                     f"MINIGRAD_THREAD_ORDER is 'forward' or 'reversed', not {order.decode()!r}"
                 )
-            if self.library.checked:
+            if self.library.mode == compiler.CHECKED:
                 with checked.placed(self.pack, args) as (packed, slots):
                     self._run(orders[order], packed, 0, total, slots)
             else:
@@ -161,7 +178,7 @@ class Compiled:
 
         return launch
 
-    def _launch(self, launch: _Launch, packed: bytes, blocks: int, one_thread: bool) -> None:
+    def _launch(self, launch: Launch, packed: bytes, blocks: int, one_thread: bool) -> None:
         """Run all blocks, on several OS threads where that pays."""
         threads = 1 if one_thread else pool.get_num_threads()
         if threads > 1 and self.seconds_a_block * blocks < _PARALLEL_SECONDS:
@@ -174,15 +191,14 @@ class Compiled:
         self.seconds_a_block = (time.perf_counter() - start) * threads / blocks
 
     def _run(
-        self, launch: _Launch, packed: bytes, first: int, last: int, slots: list | None = None
+        self, launch: Launch, packed: bytes, first: int, last: int, slots: list | None = None
     ) -> int:
         """Blocks `first` to `last` on this OS thread; 0. Raises what went wrong."""
-        report = _Report()
+        report = Report()
         status = self.runtime.mgh_launch(
             ctypes.addressof(launch), packed, first, last, ctypes.addressof(report)
         )
-        if self.runtime.mgh_output_size():
-            self._print()
+        self.print_output()
         if status in (_ILLEGAL_ACCESS, _OUT_OF_BOUNDS) and slots is not None:
             path, code = self.library.loaded._name, self.library.code
             raise checked.explain(self.name, report, slots, path, code)
@@ -192,10 +208,12 @@ class Compiled:
             raise kind(f"{self.name}: {report.message.decode(errors='replace')}{hint}")
         return 0
 
-    def _print(self) -> None:
+    def print_output(self) -> None:
         """Hand on what the kernel printed."""
-        full = ctypes.c_int()
         room = self.runtime.mgh_output_size()
+        if not room:
+            return
+        full = ctypes.c_int()
         text = ctypes.create_string_buffer(room)
         size = self.runtime.mgh_take_output(text, ctypes.c_size_t(room), ctypes.byref(full))
         sys.stdout.write(text.raw[:size].decode(errors="replace"))
@@ -253,12 +271,12 @@ def _load(
     names: tuple[str, ...],
     variables: tuple[str, ...],
     options: tuple[str, ...],
-    checked: bool,
+    mode: str,
+    stem: str,
 ) -> ctypes.CDLL:
     """The library with the kernels `names`, compiled if it is not in the cache."""
     compiler.runtime()
     gnu = compiler.is_gnu(compiler.find_compiler())
-    stem = re.sub(r"\W+", "_", names[0] if len(names) == 1 else "module").strip("_")
     exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(names)]
     exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
     text, declarations = source.rewrite(code, gnu)
@@ -270,7 +288,7 @@ def _load(
     # What the kernels do not call is not compiled: it may hold what there is not on a CPU.
     flags = ("-fvisibility=hidden", *(("-fwhole-program",) if gnu else ()), *_options(options))
     try:
-        path = compiler.library(unit, flags, ((f"{stem}.cu", code),), checked)
+        path = compiler.library(unit, flags, ((f"{stem}.cu", code),), mode)
     except CompileError as error:
         refused = re.search(r"declared with .*error.*?: (line \d+: inline PTX: .*)", str(error))
         raise CompileError(

@@ -45,6 +45,22 @@ def kernels(code: str) -> dict[str, list[str]]:
     return found
 
 
+def extent(code: str, name: str) -> tuple[int, int]:
+    """The first and the last line of the kernel `name` (of its definition: where it has a body)."""
+    text = masked(code)
+    text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), text)
+    plain = re.sub(r"<.*", "", name).rpartition("::")[2].strip()
+    for match in _KERNEL.finditer(text):
+        body = re.compile(r"\s*\{").match(text, _closing(text, match.end() - 1) + 1)
+        if match["name"] == plain and body:
+            before = text[: match.start()]
+            before = before[_end_of_directive(before, len(before)) :]
+            start = match.start() - len(_lead(before).lstrip())
+            last = _closing(text, body.end() - 1)
+            return text.count("\n", 0, start) + 1, text.count("\n", 0, last) + 1
+    return 1, text.count("\n") + 1  # a macro writes it
+
+
 def plain_kernels(code: str) -> list[str]:
     """The kernels that are no templates, with their namespaces."""
     text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), masked(code))
@@ -164,14 +180,16 @@ def _shared(
         (word[1] + found.start(), word[1] + found.end(), "")
         for found in re.finditer(r"\bstatic\b", after)
     ]
-    # g++ takes `alignas` at the beginning of a declaration only, and `static` is there.
+    # g++ takes `alignas` at the beginning of a declaration only, and of no type.
     edits += [
-        (word[1] + found.start(), word[1] + found.end(), f"__attribute__((aligned{found[1]}))")
-        for found in _ALIGNAS.finditer(after)
+        (start + found.start(), start + found.end(), f"__attribute__((aligned{found[1]}))")
+        for start, part in ((first, before), (word[1], after))
+        for found in _ALIGNAS.finditer(part)
     ]
     names = [_declared(piece) for piece in _split(after)]
     macro = "MGH_SHARED" if local else "MGH_FILE_SHARED"
-    if local:
+    if local:  # what is declared becomes the type of the variable
+        edits.append((*word, "typedef"))
         at = 0
         for name in filter(None, names):
             at = re.compile(rf"\b{name}\b(?=\s*(?:\[|=|,|\Z|\{{))").search(after, at).start()

@@ -16,6 +16,9 @@ What is counted, per source line, is what a GPU's profiler counts:
   not both atomic: shared memory within a block, global memory across blocks too. Two stores of the
   same value are none.
 
+CUDA C (`kernels.raw_kernel`) is recorded as its source is written, each access of an expression for
+itself: where a compiler would load an element once, `x[i] > a ? x[i] : a` counts two loads.
+
 Arrays are taken to begin at multiples of 256 bytes, as a GPU's allocator gives them; a view keeps
 its offset in the array that it is part of.
 """

@@ -25,8 +25,8 @@ class _Profiler(dispatch.Trace):
         self.options, self.launches = options, []
 
     def takes(self, family: str, version: str, kernel, grid, block, args: tuple) -> bool:
-        if not hasattr(kernel, "py_func"):  # of another dialect
-            return False
+        if hasattr(kernel, "instance"):  # CUDA C: the instance of a template
+            kernel, args = kernel.instance(*args), kernel.arguments(*args)
         report = profile(kernel, grid, block, *args, **self.options)
         self.launches.append(Launch(family, version, report))
         return True
@@ -34,7 +34,7 @@ class _Profiler(dispatch.Trace):
 
 @contextmanager
 def profiled(**options) -> Iterator[list[Launch]]:
-    """Profile each Numba kernel launched: `with profiled() as launches: kernels.softmax(x)`.
+    """Profile each kernel launched: `with profiled() as launches: kernels.softmax(x)`.
 
     `options` are those of `profile`: `blocks`, `records`. Results are as ever if all blocks run.
     """

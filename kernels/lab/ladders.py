@@ -66,7 +66,9 @@ def problem(family: str, version: str) -> Problem:
 
 
 def _matmul(version: str):
-    return (_floats(64, 64), _floats(64, 1 if version == "matvec" else 64)), {}
+    a, b = _floats(64, 64), _floats(64, 1 if version == "matvec" else 64)
+    dtype = np.float16 if version.startswith("tensor_core") else np.float32
+    return (a.astype(dtype), b.astype(dtype)), {}
 
 
 def _transpose(version: str):
@@ -180,22 +182,22 @@ class Rung(NamedTuple):
     launches: list[Launch]
 
 
-def families() -> dict[str, list[tuple[str, str]]]:
-    """(version, idea) of every family that the lab has a problem for."""
+def families(dialect: str = "numba") -> dict[str, list[tuple[str, str]]]:
+    """(version, idea) of every family that the lab has a problem for, in "numba" or "cupy"."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for family, dialect, version, idea in kernels.catalog():
-        if dialect == "numba" and family in _PROBLEMS:
+    for family, written_in, version, idea in kernels.catalog():
+        if written_in == dialect and family in _PROBLEMS:
             found.setdefault(family, []).append((version, idea))
     return found
 
 
-def climb(family: str, version: str | None = None) -> Iterator[Rung]:
+def climb(family: str, version: str | None = None, dialect: str = "numba") -> Iterator[Rung]:
     """Profile the versions of a family (or one of them), each on its problem."""
-    for name, idea in families()[family]:
+    for name, idea in families(dialect)[family]:
         if version in (None, name):
             what = problem(family, name)
             with profiled() as launches:
-                what.run(backend="numba")
+                what.run(backend=dialect)
             yield Rung(name, idea, what, launches)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernels.host import RawKernel
 from kernels.lab import recorder as rec
 from kernels.lab.findings import Access, Finding, Triple, race_hint
 from kernels.lab.instrument import Place, Site
@@ -40,17 +41,24 @@ def profile(
 ) -> Report:
     """Run `kernel[grid, block, 0, shared](*args)` on the CPU, recording all that it accesses.
 
-    kernel: a `cuda.jit` kernel or its Python function; args: NumPy arrays (written in place) and
-    numbers. `blocks` chooses what is run: a number of blocks, evenly spread over the grid, or their
-    linear indices (x fastest); by default all, or as many as make 500 million accesses, which the
-    report then says. `records` keeps that many first accesses as `report.records`.
+    kernel: a `cuda.jit` kernel or its Python function, or a `kernels.raw_kernel` of CUDA C; args:
+    NumPy arrays (written in place) and numbers. `blocks` chooses what is run: a number of blocks,
+    evenly spread over the grid, or their linear indices (x fastest); by default all, or as many as
+    make 500 million accesses, which the report then says. `records` keeps that many first accesses
+    as `report.records`.
 
     Raises LaunchError for a launch that hardware refuses, CompileError for a kernel that does not
     compile, LabError for one that cannot be recorded. What the kernel itself does wrong (an index
     outside, a race, a divergent barrier) is in the report.
     """
+    if isinstance(kernel, RawKernel):
+        from kernels.lab import cuda_c
+
+        return cuda_c.profile(kernel, grid, block, args, shared, blocks, records)
     if not isinstance(getattr(kernel, "py_func", kernel), FunctionType):
-        raise LabError(f"profile: expected a cuda.jit kernel or its function, got {kernel!r}")
+        raise LabError(
+            f"profile: expected a cuda.jit kernel or its function, or a raw_kernel, got {kernel!r}"
+        )
     name = kernel.__name__
     grid, block = launch_dimensions(name, grid, block)
     if not 0 <= shared <= _SHARED_LIMIT:
@@ -62,7 +70,7 @@ def profile(
         raise LabError(
             f"{name}: the lab runs what can be compiled for the CPU, and this cannot: {reason}"
         ) from None
-    run = _Run(twin, grid, block, args, shared, records)
+    run = Run(twin, grid, block, args, shared, records)
     chosen = run.choose(blocks)
     started = time.perf_counter()
     with np.errstate(all="ignore"):
@@ -70,7 +78,7 @@ def profile(
     return run.report(time.perf_counter() - started)
 
 
-class _Memory(NamedTuple):
+class Memory(NamedTuple):
     """A row of the recorder's memory: a shared array, or one that arguments lie in."""
 
     space: str
@@ -78,8 +86,11 @@ class _Memory(NamedTuple):
     views: list[tuple[str, np.ndarray]]  # arguments by name
 
 
-class _Run:
-    """One profile: the twin, the recorder's state, and what came of it."""
+class Run:
+    """One profile: the twin, the recorder's state, and what came of it.
+
+    What is here serves any dialect, but for the twin itself: `kernels.lab.cuda_c` has its own.
+    """
 
     def __init__(
         self, twin: Twin, grid: Triple, block: Triple, args: tuple, shared: int, records: int
@@ -93,36 +104,39 @@ class _Run:
         self.returned: tuple[int, int, int] | None = None
         self.ran = 0
         self.ended = False  # by the kernel's own fault
-        self.memories: list[_Memory] = []
-        rows = self._rows()
+        self.memories: list[Memory] = []
+        rows = self.rows()
         together = self.blocks if twin.facts.cooperative else 1
-        self.state = rec.State(len(self.sites), rows, 1024 * together, records)
+        self.state = rec.State(self.site_room(), rows, 1024 * together, records)
         for number, memory in enumerate(self.memories):
-            self._watch(number, memory, together)
+            self.watch(number, memory, together)
         self.error = np.zeros(limits.REPORT, np.int64)
+
+    def site_room(self) -> int:
+        return len(self.sites)
 
     # -- memory --------------------------------------------------------------------------------
 
-    def _rows(self) -> np.ndarray:
+    def rows(self) -> np.ndarray:
         """The memory that the kernel can share: its shared arrays, then those of arguments."""
         rows = []
         for array in self.twin.facts.shared:
             size = array.nbytes or self.shared
             rows.append((rec.SHARED, 0, 0, array.grain, size * self.twin.facts.cooperative))
-            self.memories.append(_Memory("shared", array, []))
+            self.memories.append(Memory("shared", array, []))
         owners: dict[int, list] = {}
         for name, arg in zip(self.twin.facts.parameters, self.args):
             if isinstance(arg, np.ndarray) and arg.size:
-                owner = _owner(arg)
+                owner = owner_of(arg)
                 owners.setdefault(owner.ctypes.data, [owner, []])[1].append((name, arg))
         for owner, views in owners.values():
             low, high = np.lib.array_utils.byte_bounds(owner)
             grain = np.gcd.reduce(
-                [_grain(view.dtype) for _, view in views]
+                [grain_of(view.dtype) for _, view in views]
                 + [view.ctypes.data - low for _, view in views]
             )
             rows.append((rec.GLOBAL, low, high, int(grain), 0))
-            self.memories.append(_Memory("global", None, views))
+            self.memories.append(Memory("global", None, views))
         table = np.zeros((max(len(rows), 1), rec.MEMORY_COLUMNS), np.int64)
         virtual = 0
         for row, (kind, low, high, grain, each) in zip(table, rows):
@@ -133,7 +147,7 @@ class _Run:
                 virtual += (high - low + 511) // 256 * 256
         return table
 
-    def _watch(self, number: int, memory: _Memory, together: int) -> None:
+    def watch(self, number: int, memory: Memory, together: int) -> None:
         row = self.state.memories[number]
         size = int(row[rec.END] - row[rec.START])
         if memory.shared is not None:
@@ -182,12 +196,19 @@ class _Run:
             )
 
     def _launch(self, blocks: range) -> None:
-        state = self.state
-        state.begin()
+        self.state.begin()
+        self.execute(blocks)
+        self.state.finish()
+        self.ran += len(blocks)
+        if not self.ended:
+            self._note_returned(blocks)
+
+    def execute(self, blocks: range) -> None:
+        """Run some blocks of the grid, and note why it ended if it should not have."""
         self.error[:] = 0
         try:
             status = self.twin.run(
-                blocks, self.grid, self.shared, self.error, self.args, state.address
+                blocks, self.grid, self.shared, self.error, self.args, self.state.address
             )
         except checks.CheckFailed:
             if self.error[0]:
@@ -202,10 +223,6 @@ class _Run:
         else:
             if status:
                 self._stopped("endless" if self.error[0] == checks.ENDLESS else "barrier")
-        state.finish()
-        self.ran += len(blocks)
-        if not self.ended:
-            self._note_returned(blocks)
 
     def _note_returned(self, blocks: range) -> None:
         """Whether threads had returned where others waited at a barrier."""
@@ -232,18 +249,18 @@ class _Run:
             array, _, line = self.twin.sites[int(self.error[1])]
             place = self._place_of_line(line)
         if kind == "barrier":
-            self.errors.append(self._divergent(place, self._waiting(place, who), who))
+            self.errors.append(self.divergent(place, self._waiting(place, who), who))
         elif kind == "endless":
-            access = self._access(place, "keeps reading", who)
+            access = self.access(place, "keeps reading", who)
             message = "a thread waits for memory that no other thread will write"
             hint = "threads of other blocks may run later: do not wait for them in a loop"
             self.errors.append(Finding("barrier", message, (access,), hint))
         elif kind == "exception":
-            access = self._access(place, f"raises {type(error).__name__}", who)
+            access = self.access(place, f"raises {type(error).__name__}", who)
             hint = "a GPU only ends the thread, and says nothing"
             self.errors.append(Finding("exception", str(error), (access,), hint))
         else:
-            access = self._access(place, "accesses", who)
+            access = self.access(place, "accesses", who)
             text = str(
                 checks.explain(
                     self.twin.name, self.error, self.twin.sites, self.block, self.grid, place[0]
@@ -253,10 +270,10 @@ class _Run:
             hint = "guard the access, or make the array larger"
             self.errors.append(Finding(kind, message, (access,), hint, array))
 
-    def _divergent(self, place: Place, waiting: int, missing: int) -> Finding:
+    def divergent(self, place: Place, waiting: int, missing: int) -> Finding:
         accesses = (
-            self._access(place, "waits", waiting),
-            self._access(place, "does not come", missing),
+            self.access(place, "waits", waiting),
+            self.access(place, "does not come", missing),
         )
         return Finding(
             "barrier",
@@ -267,8 +284,8 @@ class _Run:
 
     def _returned(self, place: Place, waiting: int, left: int) -> Finding:
         accesses = (
-            self._access(place, "waits", waiting),
-            self._access(place, "has returned", left),
+            self.access(place, "waits", waiting),
+            self.access(place, "has returned", left),
         )
         return Finding(
             "returned",
@@ -300,13 +317,13 @@ class _Run:
                     return place
         return self.sites[0].place
 
-    def _access(self, place: Place, what: str, who: int) -> Access:
+    def access(self, place: Place, what: str, who: int) -> Access:
         block = checks.coordinates(who >> 10, self.grid)
         thread = checks.coordinates(who & 1023, self.block)
         source = self.twin.facts.sources.get(place, "")
         return Access(what, block, thread, *place, source)
 
-    def _element(self, memory: int, offset: int, site: Site) -> tuple[str, tuple[int, ...] | None]:
+    def element(self, memory: int, offset: int, site: Site) -> tuple[str, tuple[int, ...] | None]:
         """(the name of an array, the index in it) for a byte of some memory."""
         kind = self.memories[memory]
         if kind.shared is not None:
@@ -327,7 +344,7 @@ class _Run:
         order = sorted(range(view.ndim), key=lambda axis: -view.strides[axis])
         return name, tuple(index[order.index(axis)] for axis in range(view.ndim))
 
-    def _found(self) -> tuple[list[Finding], list[Finding], list[Finding]]:
+    def found(self) -> tuple[list[Finding], list[Finding], list[Finding]]:
         """(races, errors, warnings) of the recorder's table."""
         races: dict[tuple, Finding] = {}
         errors, warnings, unwritten = list(self.errors), [], []
@@ -346,8 +363,8 @@ class _Run:
             elif what == rec.UNWRITTEN:
                 unwritten.append(row)
             else:
-                finding = self._outside(row, site)
-                (warnings if what == rec.WRAPPED else errors).append(finding)
+                finding = self.outside(row, site)
+                (warnings if finding.severity == "warning" else errors).append(finding)
         for row in unwritten:
             if row[rec.SITE_B] not in racing:  # else the race says it better
                 errors.append(self._unwritten(row, self.sites[row[rec.SITE_B]]))
@@ -357,15 +374,15 @@ class _Run:
             if any(line < place[1] for line in self.twin.facts.returns):
                 warnings.append(self._returned(place, waits, left))
             else:
-                errors.append(self._divergent(place, waits, left))
+                errors.append(self.divergent(place, waits, left))
         return list(races.values()), errors, warnings
 
     def _race(self, row: list[int]) -> Finding:
         site_a, site_b = self.sites[row[rec.SITE_A]], self.sites[row[rec.SITE_B]]
         who_a, who_b = row[rec.WHO_A], row[rec.WHO_B]
-        a = self._access(site_a.place, _WHAT[site_a.kind], who_a)
-        b = self._access(site_b.place, _WHAT[site_b.kind], who_b)
-        array, index = self._element(row[rec.WHERE], row[rec.OFFSET], site_a)
+        a = self.access(site_a.place, _WHAT[site_a.kind], who_a)
+        b = self.access(site_b.place, _WHAT[site_b.kind], who_b)
+        array, index = self.element(row[rec.WHERE], row[rec.OFFSET], site_a)
         space = self.memories[row[rec.WHERE]].space
         barriers = [s.place[1] for s in self.sites if s.kind == "barrier"]
         hint = race_hint(space, a, b, barriers, who_a >> 5 == who_b >> 5)
@@ -375,9 +392,9 @@ class _Run:
         )
 
     def _unwritten(self, row: list[int], site: Site) -> Finding:
-        array, index = self._element(row[rec.WHERE], row[rec.OFFSET], site)
+        array, index = self.element(row[rec.WHERE], row[rec.OFFSET], site)
         message = f"uninitialised: shared {array}[{_text(index)}] is read, and no thread wrote it"
-        access = self._access(site.place, _WHAT[site.kind], row[rec.WHO_B])
+        access = self.access(site.place, _WHAT[site.kind], row[rec.WHO_B])
         return Finding(
             "uninitialised",
             message,
@@ -391,9 +408,9 @@ class _Run:
             row[rec.COUNT],
         )
 
-    def _outside(self, row: list[int], site: Site) -> Finding:
+    def outside(self, row: list[int], site: Site) -> Finding:
         axis, index, length = row[rec.AXIS], row[rec.INDEX], row[rec.LENGTH]
-        access = self._access(site.place, _WHAT[site.kind], row[rec.WHO_B])
+        access = self.access(site.place, _WHAT[site.kind], row[rec.WHO_B])
         size = f"{site.array}.shape[{axis}] is {length}"
         if row[rec.WHAT] == rec.WRAPPED:
             message = f"index {index} of {site.array} counts from the end: {size}"
@@ -416,7 +433,7 @@ class _Run:
 
     # -- the report ----------------------------------------------------------------------------
 
-    def _lines(self) -> list[Line]:
+    def lines(self) -> list[Line]:
         facts = self.twin.facts
         lines = {
             place: Line(lineno=place[1], source=text, filename=place[0])
@@ -429,19 +446,19 @@ class _Run:
                     executions = Counts(stat[rec.REQUESTS], stat[rec.LANES], flops=flops)
                     lines[place].add(executions)
             elif stat[rec.REQUESTS]:
-                lines[site.place].add(_traffic(site, stat, self.memories[stat[rec.PLACE] - 1]))
+                lines[site.place].add(traffic(site, stat, self.memories[stat[rec.PLACE] - 1]))
         return list(lines.values())
 
     def report(self, seconds: float) -> Report:
         facts = self.twin.facts
-        races, errors, warnings = self._found()
+        races, errors, warnings = self.found()
         self.notes += [f"not recorded: {what}" for what in facts.missed]
         if self.state.head[rec.OVERFLOW]:
             self.notes.append(
                 f"a thread made more than {rec.CAPACITY_OF_A_WARP} accesses between two barriers:"
                 " where other lanes did too, what they did together counts as several requests"
             )
-        lines = self._lines()
+        lines = self.lines()
         static = sum(array.nbytes for array in facts.shared)
         return Report(
             self.twin.name,
@@ -458,12 +475,12 @@ class _Run:
             seconds,
             self.notes,
             self._records() if len(self.state.trace) else None,
-            self._arrays(),
+            self.arrays(),
             self.twin.kernel,
             self.twin.kinds,
         )
 
-    def _arrays(self) -> dict[str, tuple[str, tuple[int, ...], int]]:
+    def arrays(self) -> dict[str, tuple[str, tuple[int, ...], int]]:
         """(space, shape, bytes an element) of each array, by name."""
         found = {}
         for memory in self.memories:
@@ -493,7 +510,7 @@ class _Run:
         return out
 
 
-def _traffic(site: Site, stat: list[int], memory: _Memory) -> Counts:
+def traffic(site: Site, stat: list[int], memory: Memory) -> Counts:
     counts = Counts()
     if site.kind == "atomic":
         counts.atomics, counts.contention = stat[rec.LANES], stat[rec.CONTENTION]
@@ -509,15 +526,15 @@ def _traffic(site: Site, stat: list[int], memory: _Memory) -> Counts:
     return counts
 
 
-def _grain(dtype: np.dtype) -> int:
+def grain_of(dtype: np.dtype) -> int:
     """How many bytes all sizes and offsets in an element are multiples of."""
     sizes = [dtype.itemsize]
     for field, offset, *_ in (dtype.fields or {}).values():
-        sizes += [offset, _grain(field.base)]
+        sizes += [offset, grain_of(field.base)]
     return int(np.gcd.reduce(sizes))
 
 
-def _owner(array: np.ndarray) -> np.ndarray:
+def owner_of(array: np.ndarray) -> np.ndarray:
     """The array whose memory this one is a view of: what an allocator gave."""
     while isinstance(array.base, np.ndarray):
         array = array.base

@@ -31,6 +31,8 @@ WHO, LANE, NEXT, USED, WHEN, THREADS, GENERATION, RECORDS, OVERFLOW = range(9)
 # ... addresses and sizes of the other arrays
 SLOTS, CAPACITY, TABLE, TABLE_BITS, STATS, MEMORY, MEMORIES, CLOCKS = range(9, 17)
 FINDINGS, FOUND, TRACE, TRACE_CAPACITY, TRACED, SCRATCH = range(17, 23)
+# whether a warp's requests are complete only when it is said so: its lanes may take turns
+PATIENT = 23
 HEAD_SIZE = 32
 
 # columns of a slot: one request of a warp; then the address of each lane
@@ -96,7 +98,7 @@ def _population(mask):
 def _switch(head, who):
     """Another thread runs, or the same warp begins another part of the kernel."""
     before = head[WHO]
-    if who >> 5 != before >> 5 or who < before:
+    if who >> 5 != before >> 5 or (who < before and not head[PATIENT]):
         _flush(head)
     head[WHO], head[LANE], head[NEXT] = who, who & 31, 0
     clock = _at(head[CLOCKS] + (who & head[THREADS]) * (CLOCK * 8))
@@ -444,6 +446,11 @@ def outside(address, site, who, literal, axis, index, length):
 def finish(address):
     """Analyse what the last warp left."""
     _flush(_at(address))
+
+
+def address(name: str) -> int:
+    """Where the machine code of one of the functions above is."""
+    return _LINKED[name].address
 
 
 def symbol(name: str) -> str:

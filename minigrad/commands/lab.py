@@ -1,6 +1,7 @@
 """Run kernels under the lab's recorder and explain them line by line: sectors of global memory,
 bank conflicts, divergence, races and errors. TARGET is a family of the catalog (`matmul`), whose
-versions are profiled on a small problem, or a kernel of yours: `path/to/file.py::kernel`."""
+versions are profiled on a small problem, or a kernel of yours: `path/to/file.py::kernel`, or in
+CUDA C `path/to/file.cu::kernel` (`file.cu::tile<float, 16>` for an instance of a template)."""
 
 from __future__ import annotations
 
@@ -17,15 +18,19 @@ from minigrad.commands import CommandError
 
 HELP = "explain kernels line by line: memory, bank conflicts, divergence, races"
 _EXAMPLE = "example"
+_DIALECTS = {"numba": "numba", "cuda_c": "cupy"}  # by the names of their folders
 _ARRAY = re.compile(r"(?:(zeros|arange|random):)?([a-z]+[0-9]*)\[([0-9, ]*)\]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", nargs="?", help="a family, or file.py::kernel")
+    parser.add_argument("target", nargs="?", help="a family, or file.py::kernel or file.cu::kernel")
     parser.add_argument("--version", metavar="V", help="only this version of a family")
+    parser.add_argument(
+        "--dialect", choices=_DIALECTS, default="numba", help="in which a family is written"
+    )
     own = parser.add_argument_group(
         "a kernel of your own",
-        f"Its file may have a function `{_EXAMPLE}()` (or `{_EXAMPLE}_KERNEL()`) that returns"
+        f"A Python file may have a function `{_EXAMPLE}()` (or `{_EXAMPLE}_KERNEL()`) that returns"
         " (grid, block, args), or (grid, block, args, shared bytes). Else say it here.",
     )
     own.add_argument("--grid", help="blocks: 64, or 8,8")
@@ -46,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.target is None:
         _list()
-    elif "::" in args.target or args.target.endswith(".py"):
+    elif "::" in args.target or args.target.endswith((".py", ".cu")):
         return _own_kernel(args)
     else:
         _ladder(args)
@@ -56,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
 def _list() -> None:
     from kernels.lab import ladders
 
-    print("minigrad lab FAMILY, or minigrad lab FILE.py::KERNEL. The families and their versions:")
+    print("minigrad lab FAMILY, or minigrad lab FILE.py::KERNEL, or minigrad lab FILE.cu::KERNEL.")
+    print("The families and their versions:")
     for family, versions in ladders.families().items():
         print(f"  {family:<22} {', '.join(version for version, _ in versions)}")
 
@@ -70,7 +76,8 @@ def _ladder(args: argparse.Namespace) -> None:
 
     if args.grid or args.block or args.args or args.shared is not None:
         raise CommandError("--grid, --block, --args and --shared are for file.py::kernel")
-    known = ladders.families()
+    dialect = _DIALECTS[args.dialect]
+    known = ladders.families(dialect)
     if args.target not in known:
         raise CommandError(
             f"no kernel family {args.target!r}; there are {', '.join(known)};"
@@ -82,7 +89,7 @@ def _ladder(args: argparse.Namespace) -> None:
             f"{args.target} has no version {args.version!r}; it has {', '.join(versions)}"
         )
     rungs, reports = [], []
-    for rung in ladders.climb(args.target, args.version):
+    for rung in ladders.climb(args.target, args.version, dialect):
         rungs.append(rung)
         reports += [launch.report for launch in rung.launches]
         print(f"── {rung.version}: {rung.idea}\n   {rung.problem.text}\n")
@@ -102,8 +109,8 @@ def _own_kernel(args: argparse.Namespace) -> int:
     if args.version is not None:
         raise CommandError("--version is for a family of the catalog")
     path, _, name = args.target.partition("::")
-    module = _load(Path(path))
-    name, kernel = _kernel(module, path, name)
+    module = None if path.endswith(".cu") else _load(Path(path))
+    name, kernel = _kernel(module, path, name) if module else _kernel_of_cuda_c(path, name)
     grid, block, given, shared = _launch(args, module, path, name, kernel)
     try:
         report = profile(kernel, grid, block, *given, shared=shared, blocks=args.blocks)
@@ -136,22 +143,45 @@ def _load(path: Path) -> ModuleType:
 
 def _kernel(module: ModuleType, path: str, name: str) -> tuple[str, Any]:
     """The kernel `name`, or the only one that there is."""
+    from kernels.host import RawKernel
+
     kernels = {
         key: value
         for key, value in vars(module).items()
-        if hasattr(value, "py_func") and not getattr(value, "device", False)
+        if (hasattr(value, "py_func") and not getattr(value, "device", False))
+        or isinstance(value, RawKernel)
     }
-    there = f"its kernels are {', '.join(kernels)}" if kernels else "it has none (@cuda.jit)"
+    name = _chosen(path, name, list(kernels), "@cuda.jit")
+    return name, kernels[name]
+
+
+def _kernel_of_cuda_c(path: str, name: str) -> tuple[str, Any]:
+    """The kernel `name` of a .cu file, which may include files beside it."""
+    from kernels import raw_kernel
+    from kernels.host import source
+
+    if not Path(path).is_file():
+        raise CommandError(f"there is no file {path}")
+    code = Path(path).read_text()
+    plain = name.partition("<")[0].rpartition("::")[2].strip()
+    _chosen(path, plain, list(source.kernels(code)), "__global__")
+    name = name or next(iter(source.kernels(code)))
+    return name, raw_kernel(code, name, (f"-I{Path(path).resolve().parent}",))
+
+
+def _chosen(path: str, name: str, kernels: list[str], mark: str) -> str:
+    """The name of a kernel that is there."""
+    there = f"its kernels are {', '.join(kernels)}" if kernels else f"it has none ({mark})"
     if not name and len(kernels) == 1:
-        return next(iter(kernels.items()))
+        return kernels[0]
     if not name:
         raise CommandError(f"which kernel of {path}? say {path}::NAME; {there}")
     if name not in kernels:
         raise CommandError(f"{path} has no kernel {name!r}; {there}")
-    return name, kernels[name]
+    return name
 
 
-def _launch(args: argparse.Namespace, module: ModuleType, path: str, name: str, kernel: Any):
+def _launch(args: argparse.Namespace, module: ModuleType | None, path: str, name: str, kernel: Any):
     """(grid, block, arguments, shared bytes), from the command line or from the file."""
     if args.args is not None or args.grid or args.block:
         if args.args is None or not args.grid or not args.block:
@@ -172,14 +202,27 @@ def _launch(args: argparse.Namespace, module: ModuleType, path: str, name: str, 
                     f" shared bytes); it returned {type(made).__name__}"
                 )
             return (*made, 0)[:4] if args.shared is None else (*made[:3], args.shared)
-    names = kernel.py_func.__code__.co_varnames[: kernel.py_func.__code__.co_argcount]
-    raise CommandError(
-        f"how is {name}({', '.join(names)}) launched? Either {path} has a function\n"
-        f"    def {_EXAMPLE}():\n"
-        f"        return grid, block, ({', '.join(names)},)\n"
-        "or the command line says it, for example --grid 4 --block 256 --args "
-        + " ".join("'float32[1000]'" for _ in names)
+    names = _parameters(kernel)
+    either = (
+        f"Either {path} has a function\n    def {_EXAMPLE}():\n"
+        f"        return grid, block, ({', '.join(names)},)\nor the command line says it"
     )
+    raise CommandError(
+        f"how is {name}({', '.join(names)}) launched? {either if module else 'Say it'}, for example"
+        " --grid 4 --block 256 --args " + " ".join("'float32[1000]'" for _ in names)
+    )
+
+
+def _parameters(kernel: Any) -> list[str]:
+    """The names of a kernel's parameters."""
+    if hasattr(kernel, "py_func"):
+        code = kernel.py_func.__code__
+        return list(code.co_varnames[: code.co_argcount])
+    from kernels.host import source
+
+    plain = kernel.name.partition("<")[0].rpartition("::")[2].strip()
+    texts = source.kernels(kernel.code).get(plain, [])
+    return [source.parameter_name(text, index) for index, text in enumerate(texts)]
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -103,6 +103,48 @@ def test_a_kernel_with_arguments_from_the_command_line(capsys, kernel_file):
     assert status == 0 and "4 blocks" in out
 
 
+CUDA_C = """#include "mine.cuh"
+#define HALF 0.5f
+template <int TILE>
+__global__ void turn(const float* x, float* out) {
+    __shared__ float s[TILE][TILE];
+    s[threadIdx.y][threadIdx.x] = half_of(x[threadIdx.y * TILE + threadIdx.x]);
+    __syncthreads();
+    out[threadIdx.y * TILE + threadIdx.x] = s[threadIdx.x][threadIdx.y];
+}
+__global__ void shift(float* x) {
+    x[threadIdx.x + 1] = x[threadIdx.x];
+}
+"""
+
+
+def test_a_kernel_in_cuda_c(capsys, tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text(CUDA_C)
+    (tmp_path / "mine.cuh").write_text(
+        "__device__ float half_of(float x) {\n    return x / 2;\n}\n"
+    )
+    png = tmp_path / "turn.png"
+    where = ["--grid", "1", "--block", "32,32", "--png", png, "--args", "float32[32,32]"]
+    status, out, _ = lab(capsys, f"{path}::turn<32>", *where, "zeros:float32[32,32]")
+    assert status == 0 and "turn<32>: grid 1 (1 block), 32 x 32 threads" in out
+    assert "x32!" in out and "··· mine.cuh" in out and "return x / 2" in out
+    assert "#define" not in out and png.read_bytes().startswith(b"\x89PNG")
+    status, out, _ = lab(
+        capsys, f"{path}::shift", "--grid", "1", "--block", "32", "--args", "float32[32]"
+    )
+    assert status == 1 and "race 1:" in out and "index 32 of x, which has 32 elements" in out
+    status, _, err = lab(capsys, path)
+    assert status == 2 and "its kernels are turn, shift" in err
+    status, _, err = lab(capsys, f"{path}::shift")
+    assert status == 2 and "how is shift(x) launched? Say it, for example" in err
+
+
+def test_a_ladder_in_cuda_c(capsys):
+    status, out, _ = lab(capsys, "transpose", "--dialect", "cuda_c", "--version", "padded")
+    assert status == 0 and "tile[tx][k]" in out and "no races, no errors" in out
+
+
 def test_findings_make_the_status_one(capsys, kernel_file):
     status, out, _ = lab(capsys, f"{kernel_file(SOURCE + SECOND)}::shift")
     assert status == 1 and "race 1:" in out and "error 1: out of bounds: index 32 of x" in out

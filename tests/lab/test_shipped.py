@@ -7,27 +7,37 @@ import pytest
 
 from kernels.lab import ladders
 
-EVERY = [(family, version) for family, rungs in ladders.families().items() for version, _ in rungs]
+EVERY = [
+    (dialect, family, version)
+    for dialect in ("numba", "cupy")
+    for family, rungs in ladders.families(dialect).items()
+    for version, _ in rungs
+]
 # Kernels whose threads share memory, each way of doing so once; the rest with `-m slow`
 SOONER = {
-    ("reduce", "sequential"),
-    ("cumsum", "blelloch"),
-    ("cumsum", "shuffle"),
-    ("conv2d", "tiled"),
-    ("max_pool2d_backward", "scatter"),
-    ("softmax", "one_read"),
-    ("embedding_backward", "atomic"),
-    ("scatter_add", "lines"),
+    ("numba", "reduce", "sequential"),
+    ("numba", "cumsum", "blelloch"),
+    ("numba", "cumsum", "shuffle"),
+    ("numba", "conv2d", "tiled"),
+    ("numba", "max_pool2d_backward", "scatter"),
+    ("numba", "softmax", "one_read"),
+    ("numba", "embedding_backward", "atomic"),
+    ("numba", "scatter_add", "lines"),
+    ("cupy", "matmul", "double_buffer"),
+    ("cupy", "matmul", "tensor_core"),
+    ("cupy", "cumsum", "blelloch"),
+    ("cupy", "softmax", "one_read"),
+    ("cupy", "scatter_add", "atomic"),
 }
 CASES = [c if c in SOONER else pytest.param(*c, marks=pytest.mark.slow) for c in EVERY]
 
 
-@pytest.mark.parametrize(("family", "version"), CASES)
-def test_shipped_kernels_are_clean(family, version):
+@pytest.mark.parametrize(("dialect", "family", "version"), CASES)
+def test_shipped_kernels_are_clean(dialect, family, version):
     expected = _changed(ladders.problem(family, version), backend="numpy")
     problem = ladders.problem(family, version)
     with ladders.profiled() as launches:
-        actual = _changed(problem, backend="numba")
+        actual = _changed(problem, backend=dialect)
     assert version in [launch.version for launch in launches]
     for launch in launches:
         report = launch.report
@@ -36,7 +46,8 @@ def test_shipped_kernels_are_clean(family, version):
     moved = sum(launch.report.totals.bytes for launch in launches)
     assert moved >= sum(a.nbytes for a in actual) > 0
     for mine, oracle in zip(actual, expected, strict=True):
-        assert np.allclose(mine, oracle, rtol=1e-4, atol=1e-4)
+        close = 1e-2 if mine.dtype.itemsize == 2 else 1e-4
+        assert np.allclose(mine, oracle, rtol=close, atol=close)
 
 
 def _changed(problem: ladders.Problem, backend: str) -> list[np.ndarray]:
@@ -53,8 +64,10 @@ def _changed(problem: ladders.Problem, backend: str) -> list[np.ndarray]:
 def test_every_family_has_a_problem():
     import kernels
 
-    there = {family for family, dialect, *_ in kernels.catalog() if dialect == "numba"}
-    assert set(ladders.families()) == there and SOONER <= set(EVERY)
+    for written_in in ("numba", "cupy"):
+        there = {family for family, dialect, *_ in kernels.catalog() if dialect == written_in}
+        assert set(ladders.families(written_in)) == there
+    assert SOONER <= set(EVERY)
 
 
 def test_a_ladder_is_summed_up():

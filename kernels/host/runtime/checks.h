@@ -16,6 +16,7 @@ Span spans[SLOTS];
 uintptr_t arena;
 size_t arena_bytes;
 unsigned slot_bits;
+constexpr size_t MARGIN = 1 << 20;
 
 uintptr_t reserve(size_t bytes) {
     void* memory = mmap(nullptr, bytes, PROT_NONE,
@@ -33,11 +34,13 @@ bool have_arena() {
     return arena;
 }
 
-// The bytes from the middle of a slot on, to read and to write.
-bool open_slot(uintptr_t start, unsigned bits, size_t bytes, Span& span) {
-    if (bytes > (size_t)1 << (bits - 1)) return false;
+// The bytes from the middle of a slot on, to read and to write; under the recorder also `margin`
+// bytes on both sides, so that a kernel goes on after it went too far.
+bool open_slot(uintptr_t start, unsigned bits, size_t bytes, size_t margin, Span& span) {
+    if (bytes + margin > (size_t)1 << (bits - 1)) return false;
     uintptr_t begin = start + ((size_t)1 << (bits - 1));
-    if (bytes && mprotect((void*)begin, bytes, PROT_READ | PROT_WRITE)) return false;
+    size_t room = bytes + 2 * margin;
+    if (room && mprotect((void*)(begin - margin), room, PROT_READ | PROT_WRITE)) return false;
     span = {begin, begin + bytes, span.name};
     return true;
 }
@@ -100,7 +103,7 @@ void* place_in_slot(Runner* w, unsigned slot, size_t bytes, const char* name) {
     Span& span = w->spans[slot];
     span.name = name;
     uintptr_t start = w->arena + ((uintptr_t)slot << SHARED_BITS);
-    if (slot >= SHARED_SLOTS || !w->arena || !open_slot(start, SHARED_BITS, bytes, span)) {
+    if (slot >= SHARED_SLOTS || !w->arena || !open_slot(start, SHARED_BITS, bytes, w->recorder ? MARGIN : 0, span)) {
         say(w->report, "checked mode: no memory for shared variables");
         fail(w, FAILED);
     }
@@ -110,29 +113,32 @@ void* place_in_slot(Runner* w, unsigned slot, size_t bytes, const char* name) {
 
 }  // namespace
 
-extern "C" void* mgh_place(unsigned slot, size_t bytes) {
+extern "C" void* mgh_place(unsigned slot, size_t bytes, bool recorded) {
     bool placed = slot < SLOTS && have_arena() &&
-                  open_slot(arena + ((uintptr_t)slot << slot_bits), slot_bits, bytes, spans[slot]);
+                  open_slot(arena + ((uintptr_t)slot << slot_bits), slot_bits, bytes,
+                            recorded ? MARGIN : 0, spans[slot]);
     return placed ? (void*)spans[slot].begin : nullptr;
 }
 
 extern "C" void mgh_unplace(unsigned slot) {
     Span& span = spans[slot];
-    size_t bytes = span.end - span.begin;
-    if (bytes) {
-        mmap((void*)span.begin, bytes, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    }
+    size_t bytes = span.end - span.begin + 2 * MARGIN;
+    mmap((void*)(span.begin - MARGIN), bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     span = {};
 }
 
 extern "C" void mgh_place_shared(Worker* worker, Shared* variable, size_t bytes, size_t align,
-                                 const char* name) {
+                                 const char* name, const unsigned* shape) {
     Runner* w = (Runner*)worker;
     variable->epoch = w->epoch;
     mgh_keep(worker, &variable->memory, sizeof variable->memory, &variable->epoch);
     if (w->checked) {
-        variable->memory = place_in_slot(w, 1 + w->placed++, bytes, name);
+        unsigned slot = 1 + w->placed++;
+        variable->memory = place_in_slot(w, slot, bytes, name);
+        if (w->recorder) {
+            w->rows[slot] = record_shared(w, variable, variable->memory, bytes, name, shape, false);
+        }
         return note_shared(w, variable->memory, bytes);
     }
     size_t start = (w->static_end + align - 1) / align * align;
@@ -184,6 +190,10 @@ extern "C" void __ubsan_handle_out_of_bounds(const IndexSite* site, uintptr_t va
     long long index = value;
     bool has_sign = site->index->info & 1;
     if (bits < 64 && has_sign) index = (long long)(value << (64 - bits)) >> (64 - bits);
+    if (w->recorder) {
+        return record_index(w, index, site->array->name,
+                            (const uintptr_t*)__builtin_frame_address(0));
+    }
     say(w->report, "index %lld is out of bounds for an array of type %s, ", index,
         site->array->name);
     say_thread(w->report, self());

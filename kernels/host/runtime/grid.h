@@ -87,6 +87,7 @@ extern "C" void mgh_grid_barrier(int line) {
             " raw_kernel(..., enable_cooperative_groups=True)", line);
         fail(w, FAILED);
     }
+    if (w->recorder) record_barrier(w, fiber, OF_GRID, line);
     w->grid_line = line;
     w->grid[w->at_grid++] = fiber;
     wait(fiber, AT_GRID, line);

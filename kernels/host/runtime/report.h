@@ -22,7 +22,19 @@ struct Report {  // mirrored by kernels/host/library.py
     const char* name;
     int writes, slot, line, frames;
     uintptr_t base, frame[16];
+    // The threads that are named, as block << 10 | thread, and the lines where they are, or 0.
+    int named, where[2];
+    long long who[2];
 };
+
+static void name_thread(Report* report, const mgh::Fiber* fiber, int line) {
+    const mgh::Worker* w = fiber->worker;
+    if (report->named == 2) return;
+    long long block = w->block.x + (long long)w->grid_dim.x *
+                                       (w->block.y + (long long)w->grid_dim.y * w->block.z);
+    report->where[report->named] = line;
+    report->who[report->named++] = block << 10 | fiber->linear;
+}
 
 static void say(Report* report, const char* format, ...) {
     va_list values;
@@ -36,6 +48,7 @@ static void say(Report* report, const char* format, ...) {
 static void say_thread(Report* report, const mgh::Fiber* fiber) {
     uint3 t = fiber->thread, b = fiber->worker->block;
     say(report, "thread (%u, %u, %u) of block (%u, %u, %u)", t.x, t.y, t.z, b.x, b.y, b.z);
+    if (report->named == 0) name_thread(report, fiber, 0);
 }
 
 // Device printf, gathered here, because Python's standard output need not be the C library's.

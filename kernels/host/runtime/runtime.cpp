@@ -2,6 +2,7 @@
 #include "barriers.h"
 #include "faults.h"
 #include "grid.h"
+#include "record.h"
 #include "warps.h"
 
 #include <sched.h>
@@ -10,7 +11,10 @@ extern "C" void mgh_thread_exit(Fiber* fiber) {
     Runner* w = current;
     w->vain = 0;
     Barrier& barrier = w->barrier;
-    if (barrier.arrived && barrier.arrived == w->live) pass_barrier(w, barrier.arrived);
+    if (barrier.arrived && barrier.arrived == w->live) {
+        if (w->recorder) record_passed(w);
+        pass_barrier(w, barrier.arrived);
+    }
     Warp& warp = w->warp[fiber->linear / LANES];
     for (unsigned s = 0; s < warp.slots;) {
         Slot& slot = warp.slot[s];
@@ -23,7 +27,7 @@ extern "C" void mgh_thread_exit(Fiber* fiber) {
 extern "C" void mgh_yield(bool fruitless) {
     Fiber* fiber = self();
     Runner* w = current;
-    if (fruitless && ++w->vain > MGH_SPIN_LIMIT) {
+    if (fruitless && ++w->vain > (w->recorder ? MGH_SPIN_LIMIT >> 12 : MGH_SPIN_LIMIT)) {
         w->report->status = FAILED;
         say_thread(w->report, fiber);
         say(w->report, " spins on an atomic that nothing changes");
@@ -108,6 +112,11 @@ void begin(Runner* w) {
     }
     forget_copies(w);
     if (w->dynamic_shared) memset(w->dynamic, 0xff, w->dynamic_bytes);
+    if (w->dynamic_shared && w->recorder) {
+        static const unsigned bytes[6] = {1, 0};
+        w->rows[0] = record_shared(w, bytes, w->dynamic, w->dynamic_shared,
+                                   "dynamic shared memory", bytes, false);
+    }
 }
 
 // After an error the stacks are in the middle of things.
@@ -129,6 +138,7 @@ struct Launch {
     void (*run_threads)(const char*);
     unsigned grid[3], block[3];
     unsigned shared, reversed, cooperative, checked;
+    Recorder* recorder;
 };
 
 namespace {
@@ -158,6 +168,7 @@ void prepare(Runner* w, const Launch* launch, const char* arguments, Report* rep
     w->grid_dim = dim3(launch->grid[0], launch->grid[1], launch->grid[2]);
     w->dynamic_shared = launch->shared;
     w->checked = launch->checked;
+    w->recorder = launch->recorder;
     w->dynamic_bytes = (launch->shared + 127) / 128 * 128;
     w->dynamic = w->dynamic_end - w->dynamic_bytes;
     if (w->checked) w->dynamic_bytes = launch->shared;
@@ -181,8 +192,12 @@ extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t 
         say(report, "no memory for running kernels");
         return report->status = FAILED;
     }
+    if (launch->recorder && !begin_recording(launch->recorder, count * MAX_THREADS)) {
+        say(report, "no memory for the recorder");
+        return report->status = FAILED;
+    }
     watch_faults();
-    report->frames = report->line = 0;
+    report->frames = report->line = report->named = 0;
     report->slot = UNKNOWN;
     for (uint64_t i = 0; i < count; ++i) {
         prepare(runners[i], launch, arguments, report);
@@ -205,6 +220,7 @@ extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t 
             run_first(w);
         }
     }
+    if (launch->recorder) settle(launch->recorder);
     for (uint64_t i = 0; i < count; ++i) {
         runners[i]->running = false;
         if (report->status != FINE) start_afresh(current = runners[i]);

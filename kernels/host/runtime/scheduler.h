@@ -35,6 +35,8 @@ struct Span {  // memory that may be touched
 };
 constexpr unsigned SHARED_SLOTS = 64, SHARED_BITS = 26;
 
+struct Recorder;  // record.h
+
 struct Copy {  // one that has been begun; `present` bytes of its source are read, zeros follow
     void* to;
     const void* from;
@@ -75,6 +77,8 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     size_t arena_bytes;
     Span spans[SHARED_SLOTS];
     unsigned placed;
+    Recorder* recorder;       // of a launch that the lab records
+    int rows[SHARED_SLOTS];   // of the lab's memory
     size_t dynamic_bytes;
     unsigned char* saved;  // what is kept of this block while another one runs
 };
@@ -85,6 +89,17 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
 __attribute__((tls_model("initial-exec")))
 #endif
 thread_local Runner* current;
+
+// record.h: what the lab is told where there is a recorder.
+void record_at(Runner* w, const void* p, size_t size, int op, int line);
+void record_index(Runner* w, long long index, const char* array, const uintptr_t* frame);
+void record_barrier(Runner* w, const Fiber* fiber, int kind, int line);
+void record_passed(Runner* w);
+int record_shared(Runner* w, const void* key, void* address, size_t bytes, const char* name,
+                  const unsigned* shape, bool stays);
+
+enum Access { LOAD, STORE, ATOMIC, BARRIER };  // as in kernels/lab/recorder.py, but for the last
+enum BarrierKind { OF_BLOCK, OF_WARP, OF_GRID };
 
 Place& append(Queue& queue, Fiber* fiber) {
     Place& place = queue.places[queue.last++ % MAX_THREADS];
@@ -146,6 +161,16 @@ Fiber* take_fiber(Runner* w) {
     Fiber* fiber = w->free[--w->free_count];
     fiber->busy = true;
     return fiber;
+}
+
+// Lets those run first that became ready before this fiber, which is among them: under the recorder
+// threads go on in the order in which they came, so that the lanes of a warp stay together.
+void take_turn(Runner* w, Fiber* fiber) {
+    Place* next = pop(w->ready);
+    if (next->fiber == fiber) return;
+    unsigned i = w->ready.first;
+    while (w->ready.places[i % MAX_THREADS].fiber != fiber) ++i;
+    mgh_switch(&w->ready.places[i % MAX_THREADS].sp, next->sp);
 }
 
 void idle(Runner* w);  // waits.h

@@ -48,10 +48,13 @@ extern "C" void mgh_keep(Worker* worker, void* variable, size_t bytes, uint64_t*
     note(w, w->kept, w->kept_count, {variable, bytes, epoch});
 }
 
-extern "C" void mgh_new_shared(Worker* worker, void* variable, size_t bytes, uint64_t* epoch) {
+extern "C" void mgh_new_shared(Worker* worker, void* variable, size_t bytes, uint64_t* epoch,
+                               const char* name, const unsigned* shape) {
+    Runner* w = (Runner*)worker;
     memset(variable, 0xff, bytes);
     mgh_keep(worker, variable, bytes, epoch);
-    note_shared((Runner*)worker, variable, bytes);
+    note_shared(w, variable, bytes);
+    if (w->recorder) record_shared(w, variable, variable, bytes, name, shape, true);
 }
 
 // The pointer whose lower 32 bits are given: PTX knows shared memory by 32-bit addresses.
@@ -85,6 +88,10 @@ extern "C" void mgh_copy_async(void* to, const void* from, unsigned bytes, unsig
         say(w->report, " copies %u bytes asynchronously %s an address that is no multiple of %u",
             bytes, (uintptr_t)to % bytes ? "to" : "from", bytes);
         fail(w, FAILED);
+    }
+    if (w->recorder) {
+        record_at(w, from, present < bytes ? present : bytes, LOAD, line);
+        record_at(w, to, bytes, STORE, line);
     }
     Pending& pending = w->pending[fiber->linear];
     w->copies = true;

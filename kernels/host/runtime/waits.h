@@ -43,6 +43,7 @@ const char* name_of(const Fiber* fiber, int op) {
         }
         if (seen) continue;
         if (++places > 6) break;
+        name_thread(report, first, first->line);
         say(report, "%s%u thread%s at %s on line %d", places > 1 ? ", " : "", count,
             count == 1 ? " waits" : "s wait", name_of(first, first->op), first->line);
         if (first->op < AT_BARRIER) say(report, " with mask 0x%08x", first->mask);
@@ -56,6 +57,8 @@ const char* name_of(const Fiber* fiber, int op) {
 [[noreturn]] void divergent_barrier(Fiber* fiber, int line) {
     Runner* w = current;
     w->report->status = FAILED;
+    name_thread(w->report, w->barrier.places[0].fiber, w->barrier.line);
+    name_thread(w->report, fiber, line);
     say(w->report, "divergent barrier: ");
     say_thread(w->report, fiber);
     say(w->report,

@@ -13,7 +13,8 @@ inline void fruitless() {
 
 // Replaces *address by what `change` makes of it; the old value.
 template <class T, class Change>
-inline T atomic_update(T* address, Change change) {
+MGH_SILENT inline T atomic_update(T* address, Change change) {
+    MGH_RECORD_ATOMIC(address);
     T old, changed;
     __atomic_load(address, &old, __ATOMIC_RELAXED);
     do {
@@ -28,7 +29,8 @@ inline T atomic_update(T* address, Change change) {
 }
 
 template <class T>
-inline T atomic_exchange(T* address, T value) {
+MGH_SILENT inline T atomic_exchange(T* address, T value) {
+    MGH_RECORD_ATOMIC(address);
     T old;
     __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);
     if (memcmp(&value, &old, sizeof(T)) == 0) fruitless();
@@ -36,7 +38,8 @@ inline T atomic_exchange(T* address, T value) {
 }
 
 template <class T>
-inline T atomic_cas(T* address, T compare, T value) {
+MGH_SILENT inline T atomic_cas(T* address, T compare, T value) {
+    MGH_RECORD_ATOMIC(address);
     if (!__atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_SEQ_CST,
                                    __ATOMIC_SEQ_CST)) {
         fruitless();
@@ -45,7 +48,8 @@ inline T atomic_cas(T* address, T compare, T value) {
 }
 
 template <class T>
-inline T atomic_add(T* address, T value) {
+MGH_SILENT inline T atomic_add(T* address, T value) {
+    MGH_RECORD_ATOMIC(address);
     if (value == 0) fruitless();
     return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);
 }
@@ -62,9 +66,18 @@ inline T atomic_add(T* address, T value) {
     inline T atomicMax(T* p, T v) {                                                         \
         return mgh::atomic_update(p, [v](T old) { return v > old ? v : old; });             \
     }                                                                                       \
-    inline T atomicAnd(T* p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); }    \
-    inline T atomicOr(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }      \
-    inline T atomicXor(T* p, T v) { return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST); }
+    MGH_SILENT inline T atomicAnd(T* p, T v) {                                              \
+        MGH_RECORD_ATOMIC(p);                                                               \
+        return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST);                                  \
+    }                                                                                       \
+    MGH_SILENT inline T atomicOr(T* p, T v) {                                               \
+        MGH_RECORD_ATOMIC(p);                                                               \
+        return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);                                   \
+    }                                                                                       \
+    MGH_SILENT inline T atomicXor(T* p, T v) {                                              \
+        MGH_RECORD_ATOMIC(p);                                                               \
+        return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST);                                  \
+    }
 
 MGH_INTEGER_ATOMICS(int)
 MGH_INTEGER_ATOMICS(unsigned int)

@@ -11,6 +11,9 @@ namespace mgh {
 inline bool next_thread(Fiber* fiber) {
     Worker* worker = fiber->worker;
     if (worker->started == worker->threads) return false;
+#if defined(MGH_RECORDING)  // the lanes of a warp are to stay together: those that began go on first
+    if (worker->ready.first != worker->ready.last) return false;
+#endif
     const Start& start = worker->order[worker->started++];
     fiber->thread = start.thread;
     fiber->linear = start.linear;

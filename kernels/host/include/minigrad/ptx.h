@@ -149,12 +149,14 @@ void matrix_lanes(void* const* operands, unsigned lanes) {
 template <int Count, bool trans>
 void ldmatrix(unsigned (&registers)[Count], void* row, int line) {
     MatrixOperand own = {(unsigned short*)row, registers, line};
+    if (self()->linear % LANES < 8 * Count) MGH_RECORD_LINE(row, 16, MGH_LOAD_OP, line);
     mgh_collective(ALL, &own, matrix_lanes<Count, trans, true>, "ldmatrix", line);
 }
 
 template <int Count, bool trans>
 void stmatrix(unsigned (&registers)[Count], void* row, int line) {
     MatrixOperand own = {(unsigned short*)row, registers, line};
+    if (self()->linear % LANES < 8 * Count) MGH_RECORD_LINE(row, 16, MGH_STORE_OP, line);
     mgh_collective(ALL, &own, matrix_lanes<Count, trans, false>, "stmatrix", line);
 }
 

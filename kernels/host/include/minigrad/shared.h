@@ -3,20 +3,34 @@
 // pointer in a register; the address of a thread_local array would be asked for again and again.)
 #pragma once
 
+#include <type_traits>
+
 namespace mgh {
 
-inline void* shared_memory(Shared* variable, size_t bytes, size_t align, const char* name) {
+// Of an array: the size of an element, the number of dimensions, and how long they are.
+template <class T>
+struct Shape {
+    static constexpr unsigned value[] = {
+        sizeof(std::remove_all_extents_t<T>), std::rank_v<T>,     std::extent_v<T, 0>,
+        std::extent_v<T, 1>,                  std::extent_v<T, 2>, std::extent_v<T, 3>};
+};
+
+inline void* shared_memory(Shared* variable, size_t bytes, size_t align, const char* name,
+                           const unsigned* shape) {
     Worker* worker = self()->worker;
-    if (variable->epoch != worker->epoch) mgh_place_shared(worker, variable, bytes, align, name);
+    if (variable->epoch != worker->epoch) {
+        mgh_place_shared(worker, variable, bytes, align, name, shape);
+    }
     return variable->memory;
 }
 
 // A variable outside of functions: one copy for each OS thread, poisoned when a block begins.
-inline void new_in_block(void* variable, size_t bytes, uint64_t* epoch) {
+inline void new_in_block(void* variable, size_t bytes, uint64_t* epoch, const char* name,
+                         const unsigned* shape) {
     Worker* worker = self()->worker;
     if (*epoch != worker->epoch) {
         *epoch = worker->epoch;
-        mgh_new_shared(worker, variable, bytes, epoch);
+        mgh_new_shared(worker, variable, bytes, epoch, name, shape);
     }
 }
 
@@ -52,16 +66,18 @@ inline size_t __cvta_generic_to_shared(const void* p) { return (unsigned)(uintpt
 inline size_t __cvta_generic_to_global(const void* p) { return (uintptr_t)p; }
 #define __cvta_shared_to_generic(address) mgh_from_shared(address, __LINE__)
 
-// mgh_d_name is declared as the source says, and only gives the type.
+// mgh_d_name is the type: what the source declares, as a typedef.
 #define MGH_SHARED(name)                                                                   \
     static thread_local mgh::Shared mgh_s_##name;                                          \
-    auto& name = *(decltype(mgh_d_##name)*)mgh::shared_memory(                             \
-        &mgh_s_##name, sizeof(mgh_d_##name), __alignof__(mgh_d_##name), #name);
+    auto& name = *(mgh_d_##name*)mgh::shared_memory(                             \
+        &mgh_s_##name, sizeof(mgh_d_##name), __alignof__(mgh_d_##name), #name,             \
+        mgh::Shape<mgh_d_##name>::value);
 
 #define MGH_FILE_SHARED(name)                                                  \
     static mgh::AtBlockStart mgh_start_##name([] {                             \
         static thread_local uint64_t mgh_epoch;                                \
-        mgh::new_in_block((void*)&name, sizeof(name), &mgh_epoch);             \
+        mgh::new_in_block((void*)&name, sizeof(name), &mgh_epoch, #name,       \
+                          mgh::Shape<decltype(name)>::value);                  \
     });
 
 #define MGH_DYNAMIC_SHARED(name, ...)          \

@@ -83,6 +83,7 @@ struct Small {
     unsigned short bits;
 
     Small() = default;
+    MGH_COPIED(Small)
     Small(float x) : bits(Format::narrow(x)) {}
     Small(double x) : Small(to_odd(x)) {}
     Small(short x) : Small((float)x) {}
@@ -222,6 +223,7 @@ struct __attribute__((aligned(4))) Small2 {
     T x, y;
 
     Small2() = default;
+    MGH_COPIED(Small2)
     Small2(T x, T y) : x(x), y(y) {}
 
     Small2& operator+=(Small2 b) { return *this = *this + b; }

@@ -128,14 +128,29 @@ void mgh_collective(unsigned mask, void* operand, mgh::Collective compute, const
 unsigned mgh_activemask(int line);
 void mgh_yield(bool fruitless);
 void mgh_thread_exit(mgh::Fiber* fiber);
-void mgh_new_shared(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch);
+void mgh_new_shared(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch,
+                    const char* name, const unsigned* shape);
 void mgh_place_shared(mgh::Worker* worker, mgh::Shared* variable, size_t bytes, size_t align,
-                      const char* name);
+                      const char* name, const unsigned* shape);
 void mgh_keep(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch);
 void* mgh_from_shared(uint64_t address, int line);
 void mgh_copy_async(void* to, const void* from, unsigned bytes, unsigned present, int line);
 void mgh_copy_commit();
 void mgh_copy_wait(unsigned groups);
+void mgh_record(const void* p, size_t size, int op);
+void mgh_record_line(const void* p, size_t size, int op, int line);
 void mgh_trap(const char* what, const char* detail, int line);
 int mgh_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 }
+
+// What a thread accesses by other means than loads and stores, told to the lab.
+enum { MGH_LOAD_OP, MGH_STORE_OP, MGH_ATOMIC_OP };
+#if defined(MGH_RECORDING)
+#define MGH_SILENT __attribute__((no_sanitize("thread")))
+#define MGH_RECORD_ATOMIC(address) mgh_record(address, sizeof(*(address)), MGH_ATOMIC_OP)
+#define MGH_RECORD_LINE(...) mgh_record_line(__VA_ARGS__)
+#else
+#define MGH_SILENT
+#define MGH_RECORD_ATOMIC(address) ((void)0)
+#define MGH_RECORD_LINE(...) ((void)0)
+#endif

@@ -10,7 +10,7 @@ enum BarrierOp { COUNT, AND, OR };
 #define __syncthreads_and(predicate) mgh_barrier_reduce(mgh::AND, !!(predicate), __LINE__)
 #define __syncthreads_or(predicate) mgh_barrier_reduce(mgh::OR, !!(predicate), __LINE__)
 
-inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+MGH_SILENT inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+MGH_SILENT inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+MGH_SILENT inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __nanosleep(unsigned) { mgh_yield(false); }
