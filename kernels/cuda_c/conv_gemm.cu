@@ -13,7 +13,7 @@
 //   swap_channels   w (groups * O, C, taps) -> (groups * C, O, taps), for backward-data
 //   weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block
 //                   run along q, each keeps an RM x RN tile of sums, and are added up last
-#include "common.cuh"
+#include "matmul.cuh"
 
 // planes[(image, channel), phase, t, u] from x (channels, H, W), where `channels` counts those of
 // all images. Padded coordinate i = t * SUB + phase holds x[(i - lead) / INSERT] where that is an
@@ -28,11 +28,12 @@ __global__ void pad(const T* x, A* planes, long long all_rows, int channels, int
     const long long channel = row / ((long long)rows * PHASES);
     const int i = t * SUB_H + phase / SUB_W - lead_h, h = i / INSERT_H;
     const bool live = channel < channels && i >= 0 && h < height && h * INSERT_H == i;
-    const int u = blockIdx.y * blockDim.x + threadIdx.x;
-    if (u >= width) return;
-    const int j = u * SUB_W + phase % SUB_W - lead_w, v = j / INSERT_W;
-    const bool inside = live && j >= 0 && v < x_width && v * INSERT_W == j;
-    planes[row * width + u] = inside ? A(x[(channel * height + h) * x_width + v]) : A(0);
+    const T* from = x + (channel * height + h) * x_width;
+    for (int u = blockIdx.y * blockDim.x + threadIdx.x; u < width; u += gridDim.y * blockDim.x) {
+        const int j = u * SUB_W + phase % SUB_W - lead_w, v = j / INSERT_W;
+        const bool inside = live && j >= 0 && v < x_width && v * INSERT_W == j;
+        planes[row * width + u] = inside ? A(from[v]) : A(0);
+    }
 }
 
 // One block, (BX, BY) threads: BY * RM output channels x BX * RN positions of one group of one
@@ -43,39 +44,33 @@ __global__ void __launch_bounds__(BX * BY)
 implicit_gemm(const T* w, const A* planes, const unsigned* offset, const T* bias, T* y, int channels,
               int terms, int groups, long long image, int positions, int width, int out_w,
               int pixels) {
-    constexpr int TM = BY * RM, TN = BX * RN, THREADS = BX * BY;
-    __shared__ A w_tile[TK][TM + 1];
+    constexpr int TM = BY * RM, TN = BX * RN, THREADS = BX * BY, W = 16 / sizeof(A);
+    __shared__ __align__(16) A w_tile[TK][TM + W];
     __shared__ __align__(16) A p_tile[TK][TN];
     const int tx = threadIdx.x, ty = threadIdx.y, t = ty * BX + tx;
     const int tiles = (positions + TN - 1) / TN;
     const long long z = blockIdx.x / tiles;
     const int q0 = blockIdx.x % tiles * TN, c0 = blockIdx.y * TM;
-    const int w0 = z % groups * channels + c0;
+    const int w0 = z % groups * channels;
+    const T* weights = w + (long long)w0 * terms;
     const A* base = planes + z * image + q0;
-    A sum[RM][RN] = {};
+    A sum[RN][RM] = {};
     for (int k0 = 0; k0 < terms; k0 += TK) {
-        for (int e = t; e < TM * TK; e += THREADS) {
-            const int r = e / TK, i = e % TK;
-            const bool inside = c0 + r < channels && k0 + i < terms;
-            w_tile[i][r] = inside ? A(w[(long long)(w0 + r) * terms + k0 + i]) : A(0);
-        }
+        load_tile<TM, TK, THREADS, true>(w_tile, weights, c0, k0, channels, terms, t);
         for (int i = ty; i < TK; i += BY) {
             const A* start = base + offset[k0 + i];
             const int live = k0 + i < terms ? positions - q0 : 0;
             for (int q = tx; q < TN; q += BX) p_tile[i][q] = q < live ? start[q] : A(0);
         }
         __syncthreads();
-        #pragma unroll
+        // One loop inside another, and the tiles read in place: g++ makes vectors of that.
+        #pragma unroll 1
         for (int i = 0; i < TK; ++i) {
-            A wv[RM], pv[RN];
             #pragma unroll
-            for (int r = 0; r < RM; ++r) wv[r] = w_tile[i][ty * RM + r];
-            #pragma unroll
-            for (int q = 0; q < RN; ++q) pv[q] = p_tile[i][tx * RN + q];
-            #pragma unroll
-            for (int r = 0; r < RM; ++r) {
+            for (int q = 0; q < RN; ++q) {
+                const A value = p_tile[i][tx * RN + q];
                 #pragma unroll
-                for (int q = 0; q < RN; ++q) sum[r][q] += wv[r] * pv[q];
+                for (int r = 0; r < RM; ++r) sum[q][r] += w_tile[i][ty * RM + r] * value;
             }
         }
         __syncthreads();
@@ -88,7 +83,7 @@ implicit_gemm(const T* w, const A* planes, const unsigned* offset, const T* bias
         for (int r = 0; r < RM; ++r) {
             const int c = c0 + ty * RM + r;
             if (c >= channels) continue;
-            const A value = BIAS ? sum[r][q] + A(bias[w0 + ty * RM + r]) : sum[r][q];
+            const A value = BIAS ? sum[q][r] + A(bias[w0 + c]) : sum[q][r];
             y[(z * channels + c) * pixels + oh * out_w + ow] = T(value);
         }
     }

@@ -11,7 +11,9 @@ _kernel = family("conv_gemm.cu")
 
 def gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
     """The tile of implicit_gemm for the output channels of a group and the terms of a sum."""
-    return GemmTile(16, 16, 4, 4, 16) if gpu else GemmTile(1, 8, 8, 32, 8)
+    if gpu:
+        return GemmTile(16, 16, 4, 4, 16)
+    return GemmTile(4, min(4, ceil_div(channels, 16)), 16, 8, 16 if terms <= 16 else 32)
 
 
 def grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
@@ -19,6 +21,14 @@ def grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
     if gpu:
         return GradTile(32, min(8, ceil_div(terms, 3)), 8, 3, 256)
     return GradTile(1, min(16, ceil_div(terms, 4)), 32, 4, 128)
+
+
+def pad_tiling(rows: int, width: int, gpu: bool) -> tuple[Pair, Pair]:
+    """Grid and block of pad for rows of planes; on a CPU a thread walks along a row."""
+    if not gpu:
+        return (ceil_div(rows, 32), 1), (1, 32)
+    bx = 16 if width <= 16 else 32
+    return (ceil_div(rows, 256 // bx), ceil_div(width, bx)), (bx, 256 // bx)
 
 
 def pad(acc_t, sub: Pair, insert: Pair) -> Kernel:

@@ -192,16 +192,19 @@ class RawKernel:
     def on_cpu(self, grid: Any, block: Any, shared_mem: int = 0) -> Callable[[Sequence], None]:
         """What launches the kernel on NumPy arrays over these dimensions."""
         module = self.module
+        key = (module.mode, grid, block, shared_mem)
         try:
-            return self._launchers[module.mode, grid, block, shared_mem]
-        except (KeyError, TypeError):  # TypeError: lists
+            found = self._launchers.get(key)
+        except TypeError:  # lists
+            found = None
+        if found is None:
             compiled = module.on_cpu().kernel(self.name)
-            launcher = compiled.configure(grid, block, shared_mem, module.cooperative)
+            found = compiled.configure(grid, block, shared_mem, module.cooperative)
             if isinstance(grid, tuple) and isinstance(block, tuple):
                 if len(self._launchers) > 1000:
                     self._launchers.clear()
-                self._launchers[module.mode, grid, block, shared_mem] = launcher
-            return launcher
+                self._launchers[key] = found
+        return found
 
     def on_gpu(self) -> OnGpu:
         """The kernel for CuPy arrays."""

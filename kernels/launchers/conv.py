@@ -143,19 +143,15 @@ class Planes(NamedTuple):
         """Elements of one channel, all phases."""
         return self.rows * self.width * self.sub[0] * self.sub[1]
 
-    def launch(self, dialect: Dialect, name: str, dtype: np.dtype, channels: int, slack: int):
-        """A function x (N, C, H, W) -> flat planes, with `slack` zeros after them."""
+    def launch(self, dialect: Dialect, name: str, like, channels: int, slack: int):
+        """A function x (N, C, H, W), as `like` -> flat planes, with `slack` zeros after them."""
+        dtype = like.dtype
         phases = self.sub[0] * self.sub[1]
         total_rows = (channels + ceil_div(slack, self.channel)) * phases * self.rows
-        bx = 16 if self.width <= 16 else 32
-        by = 256 // bx
-        run = launcher(
-            name,
-            "pad",
-            dialect.conv_gemm.pad(dialect.common.scalar_type(dtype), self.sub, self.insert),
-            (ceil_div(total_rows, by), ceil_div(self.width, bx)),
-            (bx, by),
-        )
+        acc_t = dialect.common.scalar_type(dtype)
+        kernel = dialect.conv_gemm.pad(acc_t, self.sub, self.insert)
+        tiling = dialect.conv_gemm.pad_tiling(total_rows, self.width, on_gpu(like))
+        run = launcher(name, "pad", kernel, *tiling)
         sizes = (self.rows, self.width, *self.lead)
 
         def pad(x):
@@ -216,7 +212,7 @@ def _gemm(
     from_channels, to_channels = geo.channels[::-1] if data else geo.channels
     n, groups = geo.x_shape[0], geo.groups
     identity = planes == Planes(*out, (0, 0)) and geo.w_shape[2:] == (1, 1)
-    lay_out = planes.launch(dialect, name, dtype, n * groups * from_channels, 0)
+    lay_out = planes.launch(dialect, name, like, n * groups * from_channels, 0)
     terms = from_channels * geo.w_shape[2] * geo.w_shape[3]
     tile = dialect.conv_gemm.gemm_tile(to_channels, terms, on_gpu(like))
     offset = namespace(like).asarray(_offsets(geo, planes, from_channels, data, tile.tk))
@@ -361,8 +357,8 @@ def _weight_product(dialect: Dialect, name: str, geo: Geometry, like):
     grid = [ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups]
     splits = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
     grid[2] *= splits
-    lay_out_x = planes.launch(dialect, name, dtype, n * groups * per_in, planes.channel + tile.span)
-    lay_out_g = g_planes.launch(dialect, name, dtype, n * groups * per_out, 0)
+    lay_out_x = planes.launch(dialect, name, like, n * groups * per_in, planes.channel + tile.span)
+    lay_out_g = g_planes.launch(dialect, name, like, n * groups * per_out, 0)
     offset = _offsets(geo, planes, per_in, False, tile.by * tile.rn)
     offset = namespace(like).asarray(offset)
     kernel = dialect.conv_gemm.weight_gradient(dialect.common.scalar_type(dtype), tile)

@@ -201,6 +201,12 @@ def weight_gradient(acc_t, tile: GradTile):
     return conv2d_weight_gradient
 
 
+def pad_tiling(rows: int, width: int, gpu: bool) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Grid and block of pad for rows of planes."""
+    bx = 16 if width <= 16 else 32
+    return (ceil_div(rows, 256 // bx), ceil_div(width, bx)), (bx, 256 // bx)
+
+
 def gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
     if gpu:
         return GemmTile(16, 16, 4, 4, 16)
