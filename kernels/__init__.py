@@ -21,12 +21,13 @@ from kernels.dispatch import trace
 __all__ = ["catalog", "dispatch", "pointwise", "reduction", "trace"]
 
 OPERATIONS = frozenset(
-    "adam_ avg_pool2d avg_pool2d_backward batch_norm batch_norm_apply batch_norm_backward cast"
-    " concat conv2d conv2d_backward_data conv2d_backward_weight copy cross_entropy"
-    " cross_entropy_backward cumsum dropout embedding embedding_backward gather layer_norm"
-    " layer_norm_backward log_softmax log_softmax_backward matmul max_pool2d max_pool2d_backward"
-    " normal philox_uint32 reduce rms_norm rms_norm_backward scatter_add sgd_ softmax"
-    " softmax_backward take take_backward transpose uniform".split()
+    "adam_ attention attention_backward avg_pool2d avg_pool2d_backward batch_norm"
+    " batch_norm_apply batch_norm_backward cast concat conv2d conv2d_backward_data"
+    " conv2d_backward_weight copy cross_entropy cross_entropy_backward cumsum dropout embedding"
+    " embedding_backward gather layer_norm layer_norm_backward log_softmax log_softmax_backward"
+    " matmul max_pool2d max_pool2d_backward normal philox_uint32 reduce rms_norm"
+    " rms_norm_backward scatter_add sgd_ softmax softmax_backward take take_backward transpose"
+    " uniform".split()
 )
 
 

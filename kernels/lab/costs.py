@@ -256,6 +256,18 @@ def _rms_norm_backward(g: np.ndarray, x: np.ndarray, invrms: Any, *rest: Any, **
     return specs[:2], flops - 3 * x.size
 
 
+def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, *_: Any, **__: Any):
+    rows, (keys, width) = math.prod(q.shape[:3]), v.shape[2:]
+    flops = rows * keys * (2 * (q.shape[3] + width) + 5)
+    return [((*q.shape[:3], width), q.dtype), (q.shape[:3], _wide(q))], flops
+
+
+def _attention_backward(g: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, *_: Any, **__):
+    rows, (keys, width) = math.prod(q.shape[:3]), v.shape[2:]
+    flops = rows * keys * (6 * q.shape[3] + 4 * width + 6)
+    return [(a.shape, a.dtype) for a in (q, k, v)], flops
+
+
 def _cross_entropy(logits: np.ndarray, *_: Any, **__: Any) -> tuple[list[Spec], int]:
     row = (logits.shape[:1], logits.dtype)
     return [row, row], 5 * logits.size
@@ -322,6 +334,8 @@ def _adam(p: np.ndarray, *_: Any, **__: Any) -> tuple[None, int]:
 
 RULES: dict[str, Callable] = {
     "adam_": _adam,
+    "attention": _attention,
+    "attention_backward": _attention_backward,
     "avg_pool2d": _avg_pool2d,
     "avg_pool2d_backward": _avg_pool2d_backward,
     "batch_norm": _batch_norm,
@@ -367,4 +381,6 @@ WRITTEN: dict[str, Callable] = {
     "sgd_": lambda p, g, buf, *_: (p, buf),
     "adam_": lambda p, g, m, v, vmax, *_: (p, m, v, vmax),
 }
-MATRIX = frozenset("matmul conv2d conv2d_backward_data conv2d_backward_weight".split())
+MATRIX = frozenset(
+    "matmul conv2d conv2d_backward_data conv2d_backward_weight attention attention_backward".split()
+)

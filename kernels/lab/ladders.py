@@ -13,9 +13,10 @@ from kernels.lab.listing import ratio, short
 from kernels.lab.report import Counts
 
 VERSIONED = (  # operations that take `version=`; others choose by the shape of what they are given
-    "conv2d conv2d_backward_data conv2d_backward_weight cumsum embedding_backward layer_norm"
-    " layer_norm_backward log_softmax log_softmax_backward matmul max_pool2d_backward reduce"
-    " rms_norm rms_norm_backward scatter_add softmax softmax_backward transpose"
+    "attention attention_backward conv2d conv2d_backward_data conv2d_backward_weight cumsum"
+    " embedding_backward layer_norm layer_norm_backward log_softmax log_softmax_backward matmul"
+    " max_pool2d_backward reduce rms_norm rms_norm_backward scatter_add softmax softmax_backward"
+    " transpose"
 ).split()
 
 
@@ -119,6 +120,11 @@ def _max_pool_backward(version: str):
     return (y, indices, x.shape, window, stride), {}
 
 
+def _attention_backward(version: str):
+    q, k, v, g = _floats(4, 1, 2, 35, 16)
+    return (g, q, k, v, *kernels.attention(q, k, v, backend="numpy")), {}
+
+
 _IMAGE, _FILTERS, _RESULT = (2, 3, 12, 11), (5, 3, 3, 3), (2, 5, 12, 11)
 _PADDED = dict(padding=(1, 1))
 _PROBLEMS: dict[str, Callable[[str], tuple[tuple, dict]]] = {
@@ -153,6 +159,8 @@ _PROBLEMS: dict[str, Callable[[str], tuple[tuple, dict]]] = {
         (_floats(*_norm(v)), _floats(*_norm(v)), *[_floats(_norm(v)[1])] * 3),
         {},
     ),
+    "attention": lambda v: (tuple(_floats(3, 1, 2, 35, 16)), {}),
+    "attention_backward": _attention_backward,
     "layer_norm": lambda v: ((_floats(9, 70), _floats(70), _floats(70), 1e-5), {}),
     "layer_norm_backward": lambda v: ((*_floats(2, 9, 70), *_floats(2, 9), _floats(70)), {}),
     "rms_norm": lambda v: ((_floats(9, 70), _floats(70), 1e-5), {}),

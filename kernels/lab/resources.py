@@ -61,6 +61,7 @@ def examples(ops: Any) -> Iterator[Callable[[], object]]:
     yield from convolutions(ops, versions, image, f(6, 4, 3, 3), f(6), f(2, 6, 10, 10))
     yield from poolings(ops, versions, image)
     yield from normalisations(ops, versions, f)
+    yield from attentions(ops, versions, f)
     yield from (lambda k=k: getattr(ops, k)((1237,), 1, 2, like=x2) for k in ("uniform", "normal"))
     yield lambda: ops.philox_uint32(1237, 1, 2, like=x2)
     yield lambda: ops.dropout(f(1237), 0.5, 1, 2)
@@ -143,6 +144,16 @@ def normalisations(ops, versions, f) -> Iterator[Callable]:
             given = (x, x, column, column, row)
             yield lambda a=given, v=v: ops.layer_norm_backward(*a, version=v)
             yield lambda a=given, v=v: ops.rms_norm_backward(*a[:3], a[4], version=v)
+
+
+def attentions(ops, versions, f) -> Iterator[Callable]:
+    masks = {"none": None, "add": f(33, 65), "keep": np.ones((33, 65), bool)}
+    for width, kind in ((16, "none"), (64, "none"), (64, "add"), (64, "keep"), (128, "none")):
+        q, k, mask = f(1, 2, 33, width), f(1, 2, 65, width), masks[kind]
+        given = (q, q, k, k, q, f(1, 2, 33), mask)
+        for v in versions("attention"):
+            yield lambda q=q, k=k, m=mask, v=v: ops.attention(q, k, k, m, version=v)
+            yield lambda a=given, v=v: ops.attention_backward(*a, version=v)
 
 
 @contextmanager

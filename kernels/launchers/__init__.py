@@ -15,8 +15,8 @@ from kernels import reference
 from kernels.launchers.common import Dialect
 
 FAMILIES = (
-    "pointwise reduction transpose scan matmul conv pool softmax cross_entropy norm row_norm random"
-    " embedding optim"
+    "pointwise reduction transpose scan matmul conv pool softmax cross_entropy norm row_norm"
+    " attention random embedding optim"
 ).split()
 
 

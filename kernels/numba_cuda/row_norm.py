@@ -18,31 +18,9 @@ import functools
 import math
 
 from kernels.launchers.row_norm import ROW_IN_SHARED, SMALL_BLOCK
+from kernels.numba_cuda.small_block import tree_sum
 from kernels.numba_cuda.softmax import block_sum, warp_sum
 from kernels.simt import cuda
-
-
-@cuda.jit(device=True)
-def tree_sum(v, partial):
-    """The sum over a block of 32 threads, in every thread; `partial` is shared, 32 elements."""
-    t = cuda.threadIdx.x
-    partial[t] = v
-    cuda.syncthreads()
-    if t < 16:
-        partial[t] += partial[t + 16]
-    cuda.syncthreads()
-    if t < 8:
-        partial[t] += partial[t + 8]
-    cuda.syncthreads()
-    if t < 4:
-        partial[t] += partial[t + 4]
-    cuda.syncthreads()
-    if t < 2:
-        partial[t] += partial[t + 2]
-    cuda.syncthreads()
-    total = partial[0] + partial[1]
-    cuda.syncthreads()
-    return total
 
 
 def _total(block: int):

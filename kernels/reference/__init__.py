@@ -8,6 +8,7 @@ are computed in float32.
 
 from __future__ import annotations
 
+from kernels.reference.attention import attention, attention_backward
 from kernels.reference.conv import conv2d, conv2d_backward_data, conv2d_backward_weight
 from kernels.reference.embedding import (
     embedding,
@@ -43,6 +44,8 @@ from kernels.reference.transpose import cast, concat, copy, transpose
 
 __all__ = [
     "adam_",
+    "attention",
+    "attention_backward",
     "avg_pool2d",
     "avg_pool2d_backward",
     "batch_norm",

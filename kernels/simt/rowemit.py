@@ -119,7 +119,7 @@ class RowEmitter:
             writer.line(f"_lo = max({low})" if clip.low else f"_lo = {first}")
             writer.line(f"_hi = min({high})" if clip.high else f"_hi = {end}")
             single = isinstance(last.test, ast.Compare) and isinstance(last.test.ops[0], ast.Eq)
-            if self.checks and not single:  # blocks without an edge have not been here
+            if not single:
                 with writer.block(f"if _lo == {first} and _hi == {end}:"):
                     self.threads(item, inside)
                 writer.line("else:")

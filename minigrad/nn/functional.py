@@ -44,6 +44,7 @@ from minigrad.ops.activation import (
     tanh,
     tanhshrink,
 )
+from minigrad.ops.attention import scaled_dot_product_attention
 from minigrad.ops.combine import pad
 from minigrad.ops.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from minigrad.ops.index import one_hot
@@ -119,6 +120,7 @@ __all__ = [
     "relu6",
     "relu_",
     "rms_norm",
+    "scaled_dot_product_attention",
     "selu",
     "sigmoid",
     "silu",

@@ -6,6 +6,7 @@ Importing this package gives `Tensor` its methods and fills the table of torch-l
 from minigrad.autograd.node import OPS
 from minigrad.ops import (
     activation,
+    attention,
     combine,
     conv,
     convert,
@@ -27,6 +28,7 @@ __all__ = [
     "OPS",
     "POINTWISE",
     "activation",
+    "attention",
     "combine",
     "conv",
     "convert",

@@ -307,3 +307,55 @@ case(
     (3, 4),
     (3, 4),
 )
+
+
+def attend(q, k, v, mask=0.0, scale=None):
+    scores = np.einsum("...le,...se->...ls", q, k) * (scale or q.shape[-1] ** -0.5)
+    return softmax(scores + mask, -1) @ v
+
+
+BLIND = np.array([[True, False, True], [False, False, False], [True, True, True], [False] * 3])
+BIAS = np.array([[0.5, -1, -np.inf], [0, 0, 0], [-np.inf, 1, 0], [2, 0, 1]])
+case(
+    "attention",
+    lambda m, q, k, v: m.nn.functional.scaled_dot_product_attention(q, k, v, scale=0.7),
+    (2, 1, 2, 4),
+    (2, 2, 3, 4),
+    (2, 2, 3, 5),
+    ref=lambda q, k, v: attend(q, k, v, scale=0.7),
+)
+case(
+    "attention_causal",
+    lambda m, q, k, v: m.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+    (2, 4, 4),
+    (2, 3, 4),
+    (2, 3, 4),
+    ref=lambda q, k, v: attend(q, k, v, np.where(np.tri(4, 3) > 0, 0, -np.inf)),
+)
+case(
+    "attention_mask",
+    lambda m, q, k, v, k_: m.nn.functional.scaled_dot_product_attention(q, k, v, k_),
+    (2, 2, 4, 4),
+    (2, 2, 3, 4),
+    (2, 2, 3, 4),
+    BLIND,
+)
+case(
+    "attention_bias_grouped",
+    lambda m, q, k, v, b: m.nn.functional.scaled_dot_product_attention(q, k, v, b, enable_gqa=True),
+    (1, 4, 4, 4),
+    (1, 2, 3, 4),
+    (1, 2, 3, 4),
+    BIAS,
+    ref=lambda q, k, v, b: attend(q, k.repeat(2, 1), v.repeat(2, 1), b),
+    frozen=(3,),
+)
+case(
+    "attention_bias_learned",
+    lambda m, q, k, v, b: m.nn.functional.scaled_dot_product_attention(q, k, v, b),
+    (4, 4),
+    (3, 4),
+    (3, 4),
+    (4, 3),
+    ref=attend,
+)

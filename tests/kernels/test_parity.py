@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kernels import dispatch, host, reference
+from kernels.launchers.attention import VERSIONS as ATTENTIONS
 from kernels.launchers.embedding import VERSIONS as SCATTERS
 from kernels.launchers.reduction import VERSIONS as REDUCERS
 from kernels.launchers.row_norm import BACKWARD as NORM_BACKWARDS
@@ -163,6 +164,18 @@ def norms(rng, backend):
     yield "rms_norm_backward", (g, x, stats[1], weight), {}, 400
 
 
+def attentions(rng, backend):
+    q, k = normal(rng, (2, 4, 33, 16)), normal(rng, (2, 2, 65, 16))
+    v, g = normal(rng, (2, 2, 65, 10)), normal(rng, (2, 4, 33, 10))
+    mask = np.where(rng.random((2, 1, 33, 65)) < 0.5, -np.inf, normal(rng, (2, 1, 33, 65)))
+    mask[0, 0, 3] = -np.inf  # a query that sees nothing
+    for version in ATTENTIONS:
+        for how in ((mask.astype(np.float32), False), (mask.astype(np.float32)[1, 0], True, 0.3)):
+            yield "attention", (q, k, v, *how), {"version": version}, 9
+            given = g, q, k, v, *reference.attention(q, k, v, *how), *how
+            yield "attention_backward", given, {"version": version}, 20
+
+
 def random_numbers(rng, backend):
     yield "philox_uint32", (1027, 2**63 + 5, 2**40 + 1), {}, 0
     for dtype in (np.float32, np.float64):
@@ -194,7 +207,7 @@ def optimisers(rng, backend):
 
 
 FAMILIES = (
-    pointwise, reductions, copies, products, convolutions, pools, softmaxes, norms,
+    pointwise, reductions, copies, products, convolutions, pools, softmaxes, norms, attentions,
     random_numbers, indices, optimisers,
 )  # fmt: skip
 

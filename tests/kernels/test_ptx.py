@@ -158,15 +158,6 @@ def test_launched_kernels(launched, cc):
 
 @pytest.mark.parametrize("cc", GENERATIONS)
 def test_every_line_of_the_table(cc):
-    """A third of the lines for each: they differ in an expression, and the kernels around it are
-    compiled for all above."""
-    first = GENERATIONS.index(cc)
-    assert failures(list(lines())[first :: len(GENERATIONS)], cc) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cc", GENERATIONS)
-def test_all_lines_of_the_table(cc):
     assert failures(list(lines()), cc) == {}
 
 

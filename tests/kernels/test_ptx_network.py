@@ -8,16 +8,19 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
+import numpy as np
 import pytest
 from numba import types
+
+from kernels.launchers.attention import _tile as attention_tile
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed"
 )
 # modules, which functions of the same name hide in the package
-conv_direct, conv_gemm, cross_entropy, matmul, norm, pool, row_norm, softmax = (
-    importlib.import_module(f"kernels.numba_cuda.{name}")
-    for name in "conv_direct conv_gemm cross_entropy matmul norm pool row_norm softmax".split()
+NAMES = "attention conv_direct conv_gemm cross_entropy matmul norm pool row_norm softmax".split()
+attention, conv_direct, conv_gemm, cross_entropy, matmul, norm, pool, row_norm, softmax = (
+    importlib.import_module(f"kernels.numba_cuda.{name}") for name in NAMES
 )
 TARGETS = ((7, 5), (8, 0), (9, 0))
 F32, I64 = types.float32, types.int64
@@ -121,7 +124,33 @@ def row_norm_rows():
         yield f"{name}-parameter_sums", sums, (M, M, V, V, M, M)
 
 
-ROWS = [*matmul_rows(), *conv_rows(), *pool_rows(), *softmax_rows(), *norm_rows(), *row_norm_rows()]
+def attention_rows():
+    f32, numbers = np.dtype(np.float32), (F32, *(I64,) * 4)
+    yield "attention-row_products", attention.row_products(F32), (T3, T3, M)
+    for kind, width in (("none", 128), ("add", 64), ("keep", 16)):
+        mask = array(3, types.boolean) if kind != "add" else T3
+        softmax_rows = attention.softmax_rows(F32, kind)
+        yield f"attention-softmax_rows-{kind}", softmax_rows, (T3, mask, M, *numbers)
+        gradients = attention.score_gradients(F32, kind)
+        yield f"attention-score_gradients-{kind}", gradients, (T3, T3, mask, M, M, *numbers)
+        tiled = attention.tiled(F32, attention_tile(width, f32, False), kind)
+        yield f"attention-tiled-{kind}", tiled, (T3, T3, T3, mask, T3, M, *numbers)
+        for of_keys in (True, False):
+            tile = attention_tile(width, f32, True)
+            backward = attention.tiled_backward(F32, tile, kind, of_keys)
+            signature = (T3, T3, T3, T3, mask, M, M, T3, T3, *numbers)
+            yield f"attention-tiled_backward-{kind}-{of_keys}", backward, signature
+
+
+ROWS = [
+    *matmul_rows(),
+    *conv_rows(),
+    *pool_rows(),
+    *softmax_rows(),
+    *norm_rows(),
+    *row_norm_rows(),
+    *attention_rows(),
+]
 
 
 @pytest.mark.parametrize(("name", "kernel", "signature"), ROWS, ids=[row[0] for row in ROWS])

@@ -1,0 +1,289 @@
+"""Scaled dot product attention: how masks and heads are seen, and the launches of its kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.launchers.common import (
+    Dialect,
+    ceil_div,
+    check_floating,
+    check_version,
+    compute_dtype,
+    contiguous,
+    empty,
+    launcher,
+    namespace,
+    on_gpu,
+)
+from kernels.launchers.matmul import matmul
+from kernels.launchers.transpose import cast
+
+VERSIONS = ("three_step", "tiled")
+CATALOG = [
+    ("attention", "three_step", "scores, softmax, weighted sum: L x S scores in memory"),
+    ("attention", "tiled", "online softmax: keys and values come by in tiles, scores stay on chip"),
+    ("attention_backward", "three_step", "probabilities again from the log-sum-exp, in memory"),
+    ("attention_backward", "tiled", "in tiles: by keys for dk and dv, by queries for dq"),
+]
+ROW_BLOCK = 32  # threads of a block that walks along a row of scores
+BX, BY = 16, 16  # threads of a block of the tiled kernels
+FORWARD_IN_MEMORY, BACKWARD_IN_MEMORY = 1 << 14, 1 << 26  # scores; a head's, all heads'
+SHARED = 47 * 1024  # bytes of shared memory that tiles may take
+
+
+class Tile(NamedTuple):
+    """A block holds `own` rows while `other` rows come by, each of `d` elements (padded)."""
+
+    own: int
+    other: int
+    d: int
+
+
+_SHAPES = ((64, 64), (64, 32), (32, 32), (32, 16), (16, 16))
+
+
+def _tile(width: int, dtype: np.dtype, backward: bool) -> Tile | None:
+    """The largest tile for rows of up to `width` elements that fits, or None."""
+    d = ceil_div(max(width, 1), BX) * BX
+    for own, other in _SHAPES:
+        held = 1 + backward  # tiles of own rows, of scores
+        elements = held * d * (own + 1) + 2 * other * (d + 1) + held * own * other + 4 * own
+        if elements * compute_dtype(dtype).itemsize <= SHARED:
+            return Tile(own, other, d)
+    return None
+
+
+class _Mask(NamedTuple):
+    """kind: "none", "add" or "keep". Query i of head z has row (z // div % mod, i * step)."""
+
+    kind: str
+    shape: tuple[int, int, int]
+    div: int = 1
+    mod: int = 1
+    step: int = 0
+
+
+def _see_mask(mask, shape: tuple[int, int, int, int]) -> _Mask:
+    """How the kernels see a mask that broadcasts to `shape` (N, H, L, S)."""
+    if mask is None:
+        return _Mask("none", (1, 1, 1))
+    n, h, queries, _ = (1,) * (4 - mask.ndim) + mask.shape
+    div = shape[1] if h == 1 and n > 1 else 1
+    kind = "keep" if mask.dtype == np.bool_ else "add"
+    return _Mask(kind, (n * h, queries, shape[3]), div, n * h, int(queries > 1))
+
+
+def _check(name: str, q, k, v, mask, version: str | None) -> None:
+    """ValueError for shapes, TypeError for dtypes that do not fit."""
+    check_version(name, version, VERSIONS)
+    check_floating(name, q, k, v)
+    if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
+        raise ValueError(
+            f"{name}: expected q (N, H, L, E), k (N, HK, S, E), v (N, HK, S, F), "
+            f"got {q.shape}, {k.shape}, {v.shape}"
+        )
+    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise ValueError(
+            f"{name}: q {q.shape}, k {k.shape} and v {v.shape} do not fit; expected (N, H, L, E), "
+            "(N, HK, S, E), (N, HK, S, F)"
+        )
+    if q.shape[1] != k.shape[1] and (not k.shape[1] or q.shape[1] % k.shape[1]):
+        raise ValueError(
+            f"{name}: the {k.shape[1]} heads of k and v must divide the {q.shape[1]} of q"
+        )
+    if mask is None:
+        return
+    full = (*q.shape[:3], k.shape[2])
+    if mask.dtype != np.bool_ and mask.dtype not in (q.dtype, np.float32):
+        raise TypeError(f"{name}: expected a mask of bool, float32 or {q.dtype}, got {mask.dtype}")
+    padded = (1,) * (4 - mask.ndim) + mask.shape
+    if len(padded) != 4 or any(m not in (1, n) for m, n in zip(padded, full)):
+        raise ValueError(f"{name}: a mask {mask.shape} does not broadcast to the scores {full}")
+
+
+def _pick(plan: _Plan, name: str, version: str | None, gpu: bool) -> str:
+    """On a GPU tiles, where they fit. On the CPU forward too, unless there are few scores; the
+    gradients take half the time by three steps, as long as the scores fit in memory."""
+    if plan.tile is None:
+        if version == "tiled":
+            raise ValueError(
+                f"{name}: version 'tiled' has no tile for heads of {max(plan.e, plan.f)} elements "
+                f"of {plan.acc}; use 'three_step'"
+            )
+        return "three_step"
+    few = BACKWARD_IN_MEMORY // max(plan.z, 1) if name.endswith("backward") else FORWARD_IN_MEMORY
+    return version or ("tiled" if gpu or plan.l * plan.s > few else "three_step")
+
+
+class _Plan:
+    """What the calls with operands of one kind share."""
+
+    def __init__(self, dialect: Dialect, name: str, q, k, v, mask, version: str | None) -> None:
+        _check(name, q, k, v, mask, version)
+        (n, h, self.l, self.e), (_, hk, self.s, self.f) = q.shape, v.shape
+        self.z, self.zk, self.dtype = n * h, n * hk, q.dtype
+        self.acc = compute_dtype(q.dtype)
+        self.tile = _tile(max(self.e, self.f), q.dtype, name.endswith("backward"))
+        self.version = _pick(self, name, version, on_gpu(q))
+        self.mask = _see_mask(mask, (*q.shape[:3], self.s))
+        self.dialect, self.kernels = dialect, dialect.attention
+        self.acc_t = dialect.common.scalar_type(q.dtype)
+        self.no_mask = empty(self.mask.shape, bool, q)
+
+    def mask_array(self, mask):
+        if mask is None:
+            return self.no_mask
+        if mask.shape[-1] != self.s:  # one column for all keys: the only copy
+            xp = namespace(mask)
+            mask = xp.ascontiguousarray(xp.broadcast_to(mask, (*mask.shape[:-1], self.s)))
+        return contiguous(mask).reshape(self.mask.shape)
+
+    def numbers(self, causal: bool, scale: float | None) -> tuple:
+        scale = 1 / math.sqrt(max(self.e, 1)) if scale is None else scale
+        return self.acc.type(scale), int(causal), *self.mask[2:]
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to attend to, or nobody to do so."""
+        return not (self.z and self.l and self.s)
+
+    def flat(self, q, k, v):
+        """(N, H, L, E) as contiguous (N * H, L, E)."""
+        shapes = (self.z, self.l, self.e), (self.zk, self.s, self.e), (self.zk, self.s, self.f)
+        return [contiguous(a).reshape(shape) for a, shape in zip((q, k, v), shapes)]
+
+    def rows_of_queries(self, a):
+        """a (Z, L, ...) with the heads that share keys as rows of one."""
+        return a.reshape(self.zk, self.z // self.zk * self.l, a.shape[-1])
+
+
+def _wide(dialect: Dialect, a, dtype: np.dtype):
+    return a if a.dtype == dtype else cast(dialect, a, dtype)
+
+
+def _plan_forward(plan: _Plan) -> Callable:
+    kernels, flags = plan.kernels, (plan.acc_t, plan.mask.kind)
+    if plan.version == "tiled":
+        kernel = kernels.tiled(plan.acc_t, plan.tile, plan.mask.kind)
+        grid = ceil_div(plan.l, plan.tile.own) * plan.z
+        run = launcher("attention", "tiled", kernel, grid, (BX, BY))
+
+        def tiled(q, k, v, mask, out, lse, numbers):
+            run(q, k, v, mask, out, lse, *numbers)
+            return out
+
+        return tiled
+    rows = launcher(
+        "attention", "three_step", kernels.softmax_rows(*flags), plan.l * plan.z, ROW_BLOCK
+    )
+
+    def three_step(q, k, v, mask, out, lse, numbers):
+        q, k, v = (_wide(plan.dialect, a, plan.acc) for a in (q, k, v))
+        s = matmul(plan.dialect, plan.rows_of_queries(q), k.swapaxes(1, 2))
+        rows(s.reshape(plan.z, plan.l, plan.s), mask, lse, *numbers)
+        return _wide(plan.dialect, matmul(plan.dialect, s, v), plan.dtype)
+
+    return three_step
+
+
+def _plan_backward(plan: _Plan) -> Callable:
+    kernels, dialect, name = plan.kernels, plan.dialect, "attention_backward"
+    flags, grid = (plan.acc_t, plan.mask.kind), plan.l * plan.z
+    products = launcher(name, plan.version, kernels.row_products(plan.acc_t), grid, ROW_BLOCK)
+    if plan.version == "tiled":
+        by_keys, by_queries = (
+            launcher(
+                name,
+                "tiled",
+                kernels.tiled_backward(plan.acc_t, plan.tile, plan.mask.kind, of_keys),
+                ceil_div(rows, plan.tile.own) * heads,
+                (BX, BY),
+            )
+            for of_keys, rows, heads in ((True, plan.s, plan.zk), (False, plan.l, plan.z))
+        )
+
+        def tiled(g, q, k, v, out, lse, mask, delta, numbers):
+            products(g, out, delta)
+            dq, dk, dv = (empty(a.shape, a.dtype, a) for a in (q, k, v))
+            by_keys(k, v, q, g, mask, lse, delta, dk, dv, *numbers)
+            by_queries(q, g, k, v, mask, lse, delta, dq, dq, *numbers)
+            return dq, dk, dv
+
+        return tiled
+    rows = launcher(name, "three_step", kernels.score_gradients(*flags), grid, ROW_BLOCK)
+
+    def three_step(g, q, k, v, out, lse, mask, delta, numbers):
+        products(g, out, delta)
+        g, q, k, v = (_wide(dialect, a, plan.acc) for a in (g, q, k, v))
+        g, q = plan.rows_of_queries(g), plan.rows_of_queries(q)
+        s, ds = matmul(dialect, q, k.swapaxes(1, 2)), matmul(dialect, g, v.swapaxes(1, 2))
+        scores = [a.reshape(plan.z, plan.l, plan.s) for a in (s, ds)]
+        rows(*scores, mask, lse, delta, *numbers)
+        dq, dk = matmul(dialect, ds, k), matmul(dialect, ds.swapaxes(1, 2), q)
+        dv = matmul(dialect, s.swapaxes(1, 2), g)
+        return tuple(_wide(dialect, d, plan.dtype) for d in (dq, dk, dv))
+
+    return three_step
+
+
+_plans: dict[tuple, tuple[_Plan, Callable]] = {}
+
+
+def _planned(dialect: Dialect, name: str, q, k, v, mask, version: str | None):
+    key = (dialect, name, type(q), version, mask is not None)
+    key += tuple((a.shape, a.dtype) for a in (q, k, v, mask) if a is not None)
+    found = _plans.get(key)
+    if found is None:
+        plan = _Plan(dialect, name, q, k, v, mask, version)
+        make = _plan_backward if name.endswith("backward") else _plan_forward
+        found = _plans[key] = (plan, make(plan))
+    return found
+
+
+def attention(dialect: Dialect, q, k, v, mask=None, causal: bool = False, scale=None, version=None):
+    """softmax(q @ k.T * scale + mask) @ v for q (N, H, L, E), k (N, HK, S, E), v (N, HK, S, F).
+
+    HK divides H: H / HK heads of q share one of k and v. mask broadcasts to (N, H, L, S): numbers
+    to add, or bool, where False is not attended to. causal: query i sees keys 0 .. i. scale: by
+    default 1 / sqrt(E). Returns the result (N, H, L, F) and, in the dtype that 16-bit floats are
+    computed in, the log-sum-exp of the scores (N, H, L); a query that sees no key has 0 and inf.
+    Raises ValueError for shapes, TypeError for dtypes that do not fit.
+    """
+    plan, run = _planned(dialect, "attention", q, k, v, mask, version)
+    shape, lead = (*q.shape[:3], v.shape[3]), q.shape[:3]
+    if plan.empty:
+        xp = namespace(q)
+        return xp.zeros(shape, q.dtype), xp.full(lead, math.inf, plan.acc)
+    out, lse = empty((plan.z, plan.l, plan.f), q.dtype, q), empty((plan.z, plan.l), plan.acc, q)
+    out = run(*plan.flat(q, k, v), plan.mask_array(mask), out, lse, plan.numbers(causal, scale))
+    return out.reshape(shape), lse.reshape(lead)
+
+
+def attention_backward(
+    dialect: Dialect, g, q, k, v, out, lse, mask=None, causal: bool = False, scale=None,
+    version=None,
+):  # fmt: skip
+    """Gradients of attention with respect to q, k and v, for g (N, H, L, F) like its result `out`,
+    and its log-sum-exp. The same errors."""
+    name = "attention_backward"
+    plan, run = _planned(dialect, name, q, k, v, mask, version)
+    shape = (*q.shape[:3], v.shape[3])
+    if g.shape != shape or out.shape != shape or lse.shape != q.shape[:3]:
+        raise ValueError(
+            f"{name}: expected g and out {shape} and lse {q.shape[:3]}, "
+            f"got {g.shape}, {out.shape} and {lse.shape}"
+        )
+    check_floating(name, g, q, out)
+    if plan.empty:
+        return tuple(namespace(a).zeros(a.shape, a.dtype) for a in (q, k, v))
+    delta = empty((plan.z, plan.l), plan.acc, q)
+    flat = [contiguous(a).reshape(plan.z, plan.l, plan.f) for a in (g, out)]
+    rows = contiguous(lse).reshape(plan.z, plan.l)
+    given = (flat[0], *plan.flat(q, k, v), flat[1], rows, plan.mask_array(mask), delta)
+    grads = run(*given, plan.numbers(causal, scale))
+    return tuple(d.reshape(a.shape) for d, a in zip(grads, (q, k, v)))

@@ -1,0 +1,340 @@
+"""Scaled dot product attention of q (Z, L, E) to k (ZK, S, E) and v (ZK, S, F), with its gradients.
+
+out = softmax(q @ k.T * scale + mask) @ v; head z of q attends to head z // (Z / ZK) of k and v.
+4 Z L S E floating-point operations forward, 10 backward; at least q, k, v read and out written.
+
+1. three_step  scores, softmax and weighted sum, one kernel each: Z L S scores go to memory and back
+2. tiled       a block keeps a tile of queries; keys and values come by in tiles, and a row's sum is
+               corrected as larger scores come (online softmax): no score leaves the chip
+Both keep the log-sum-exp of each row, from which the gradients compute the probabilities again:
+    three_step  in memory, like the forward scores
+    tiled       a block keeps a tile of keys while queries come by (dk, dv), then the reverse (dq):
+                nothing is added up by atomics, so results repeat bit by bit
+Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning" (2023).
+
+Element (z, i, j) of the mask is mask[z // div % mod, i * step, j]: what is broadcast is not copied.
+A row that sees no key has the result 0 and the log-sum-exp inf, so that its probabilities are 0.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from kernels.launchers.attention import BX, BY, ROW_BLOCK, Tile
+from kernels.numba_cuda.small_block import tree_max, tree_sum
+from kernels.simt import cuda
+
+LOWEST = -math.inf
+
+
+@functools.cache
+def softmax_rows(acc_t, mask_kind: str):
+    """Block ROW_BLOCK, grid (Z * L,): the scores s (Z, L, S) of a row become its probabilities."""
+
+    @cuda.jit
+    def attention_softmax_rows(s, mask, lse, scale, causal, div, mod, step):
+        partial = cuda.shared.array(ROW_BLOCK, acc_t)
+        t, z, row = cuda.threadIdx.x, cuda.blockIdx.x // s.shape[1], cuda.blockIdx.x % s.shape[1]
+        zm = z // div % mod
+        end = min(s.shape[2], row + 1) if causal else s.shape[2]
+        top = acc_t(LOWEST)
+        for c in range(t, end, ROW_BLOCK):
+            v = s[z, row, c] * scale
+            if mask_kind == "add":
+                v += acc_t(mask[zm, row * step, c])
+            if mask_kind == "keep":
+                v = v if mask[zm, row * step, c] else acc_t(LOWEST)
+            s[z, row, c] = v
+            top = max(top, v)
+        top = tree_max(top, partial)
+        if top == acc_t(LOWEST):
+            top = acc_t(0)
+        total = acc_t(0)
+        for c in range(t, end, ROW_BLOCK):
+            e = math.exp(s[z, row, c] - top)
+            s[z, row, c] = e
+            total += e
+        total = tree_sum(total, partial)
+        part = acc_t(0) if total == acc_t(0) else acc_t(1) / total
+        for c in range(t, s.shape[2], ROW_BLOCK):
+            s[z, row, c] = s[z, row, c] * part if c < end else acc_t(0)
+        if t == 0:
+            lse[z, row] = acc_t(-LOWEST) if total == acc_t(0) else top + math.log(total)
+
+    return attention_softmax_rows
+
+
+@functools.cache
+def row_products(acc_t):
+    """Block ROW_BLOCK, grid (Z * L,): delta (Z, L), the sum of g * out over a row."""
+
+    @cuda.jit
+    def attention_row_products(g, out, delta):
+        partial = cuda.shared.array(ROW_BLOCK, acc_t)
+        t, z, row = cuda.threadIdx.x, cuda.blockIdx.x // g.shape[1], cuda.blockIdx.x % g.shape[1]
+        total = acc_t(0)
+        for c in range(t, g.shape[2], ROW_BLOCK):
+            total += acc_t(g[z, row, c]) * acc_t(out[z, row, c])
+        total = tree_sum(total, partial)
+        if t == 0:
+            delta[z, row] = total
+
+    return attention_row_products
+
+
+@functools.cache
+def score_gradients(acc_t, mask_kind: str):
+    """Block ROW_BLOCK, grid (Z * L,): scores s and products ds = g @ v.T (Z, L, S) become
+    probabilities and the gradients of q @ k.T."""
+
+    @cuda.jit
+    def attention_score_gradients(s, ds, mask, lse, delta, scale, causal, div, mod, step):
+        t, z, row = cuda.threadIdx.x, cuda.blockIdx.x // s.shape[1], cuda.blockIdx.x % s.shape[1]
+        zm = z // div % mod
+        end = min(s.shape[2], row + 1) if causal else s.shape[2]
+        total, less = lse[z, row], delta[z, row]
+        for c in range(t, s.shape[2], ROW_BLOCK):
+            v = s[z, row, c] * scale
+            if mask_kind == "add":
+                v += acc_t(mask[zm, row * step, c])
+            if mask_kind == "keep":
+                v = v if mask[zm, row * step, c] else acc_t(LOWEST)
+            p = math.exp(v - total) if c < end else acc_t(0)
+            s[z, row, c] = p
+            ds[z, row, c] = p * (ds[z, row, c] - less) * scale
+
+    return attention_score_gradients
+
+
+@functools.cache
+def _steps(acc_t, tile: Tile):
+    """The device functions that the tiled kernels are made of: threads (BX, BY) of a block hold an
+    `own` tile of rows, transposed (d, own), while `other` rows (other, d) come by."""
+    own, other, d = tile
+    own_x, own_y, other_y, d_x = own // BX, own // BY, other // BY, d // BX
+
+    @cuda.jit(device=True)
+    def load_own(to, x, z, row0):
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        for i in range(own_y):
+            for j in range(d_x):
+                r = i * BY + ty
+                e = j * BX + tx
+                inside = row0 + r < x.shape[1] and e < x.shape[2]
+                to[e, r] = acc_t(x[z, row0 + r, e]) if inside else acc_t(0)
+
+    @cuda.jit(device=True)
+    def load_other(to, x, z, row0):
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        for i in range(other_y):
+            for j in range(d_x):
+                r = i * BY + ty
+                e = j * BX + tx
+                inside = row0 + r < x.shape[1] and e < x.shape[2]
+                to[r, e] = acc_t(x[z, row0 + r, e]) if inside else acc_t(0)
+
+    @cuda.jit(device=True)
+    def products(s, other_rows, own_rows):
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        for i in range(other_y):
+            for j in range(own_x):
+                s[i, j] = acc_t(0)
+        for e in range(d):
+            for i in range(other_y):
+                v = other_rows[i * BY + ty, e]
+                for j in range(own_x):
+                    s[i, j] += v * own_rows[e, j * BX + tx]
+
+    @cuda.jit(device=True)
+    def accumulate(total, p, other_rows):
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        for c in range(other):
+            for i in range(own_y):
+                v = p[c, i * BY + ty]
+                for j in range(d_x):
+                    total[i, j] += v * other_rows[c, j * BX + tx]
+
+    return load_own, load_other, products, accumulate
+
+
+@functools.cache
+def tiled(acc_t, tile: Tile, mask_kind: str):
+    """Block (BX, BY), grid (Z * tiles of L,): a tile of queries and its weighted sum."""
+    own, other, d = tile
+    own_x, own_y, other_y, d_x = own // BX, own // BY, other // BY, d // BX
+    pitch_own, pitch = own + 1, d + 1  # neighbouring rows in different banks
+    load_own, load_other, products, accumulate = _steps(acc_t, tile)
+
+    @cuda.jit
+    def attention_tiled(q, k, v, mask, out, lse, scale, causal, div, mod, step):
+        queries = cuda.shared.array((d, pitch_own), acc_t)
+        keys = cuda.shared.array((other, pitch), acc_t)
+        values = cuda.shared.array((other, pitch), acc_t)
+        probs = cuda.shared.array((other, own), acc_t)
+        top = cuda.shared.array(own, acc_t)
+        base = cuda.shared.array(own, acc_t)
+        shrink = cuda.shared.array(own, acc_t)
+        total = cuda.shared.array(own, acc_t)
+        s = cuda.local.array((other_y, own_x), acc_t)
+        acc = cuda.local.array((own_y, d_x), acc_t)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        tiles = (q.shape[1] + own - 1) // own
+        z, row0 = cuda.blockIdx.x // tiles, cuda.blockIdx.x % tiles * own
+        t = ty * BX + tx
+        zk, zm = z // (q.shape[0] // k.shape[0]), z // div % mod
+        load_own(queries, q, z, row0)
+        if t < own:
+            top[t] = acc_t(LOWEST)
+            total[t] = acc_t(0)
+        for i in range(own_y):
+            for j in range(d_x):
+                acc[i, j] = acc_t(0)
+        end = min(k.shape[1], row0 + own) if causal else k.shape[1]
+        for c0 in range(0, end, other):
+            load_other(keys, k, zk, c0)
+            load_other(values, v, zk, c0)
+            cuda.syncthreads()
+            products(s, keys, queries)
+            for i in range(other_y):
+                for j in range(own_x):
+                    c = c0 + i * BY + ty
+                    r = row0 + j * BX + tx
+                    seen = c < k.shape[1] and r < q.shape[1]
+                    if causal:
+                        seen = seen and c <= r
+                    score = acc_t(LOWEST)
+                    if seen:
+                        score = s[i, j] * scale
+                        if mask_kind == "add":
+                            score += acc_t(mask[zm, r * step, c])
+                        if mask_kind == "keep":
+                            kept = mask[zm, r * step, c]
+                            score = score if kept else acc_t(LOWEST)
+                    probs[i * BY + ty, j * BX + tx] = score
+            cuda.syncthreads()
+            if t < own:
+                m = top[t]
+                for c in range(other):
+                    m = max(m, probs[c, t])
+                b = acc_t(0) if m == acc_t(LOWEST) else m
+                base[t] = b
+                shrink[t] = math.exp(top[t] - b)
+                top[t] = m
+            cuda.syncthreads()
+            for i in range(other_y):
+                for j in range(own_x):
+                    r = j * BX + tx
+                    probs[i * BY + ty, r] = math.exp(probs[i * BY + ty, r] - base[r])
+            cuda.syncthreads()
+            if t < own:
+                m = total[t] * shrink[t]
+                for c in range(other):
+                    m += probs[c, t]
+                total[t] = m
+            for i in range(own_y):
+                for j in range(d_x):
+                    acc[i, j] *= shrink[i * BY + ty]
+            accumulate(acc, probs, values)
+            cuda.syncthreads()
+        for i in range(own_y):
+            r = i * BY + ty
+            part = acc_t(0) if total[r] == acc_t(0) else acc_t(1) / total[r]
+            for j in range(d_x):
+                e = j * BX + tx
+                if row0 + r < q.shape[1] and e < v.shape[2]:
+                    out[z, row0 + r, e] = acc[i, j] * part
+        if t < own and row0 + t < q.shape[1]:
+            none = total[t] == acc_t(0)
+            lse[z, row0 + t] = acc_t(-LOWEST) if none else top[t] + math.log(total[t])
+
+    return attention_tiled
+
+
+@functools.cache
+def tiled_backward(acc_t, tile: Tile, mask_kind: str, of_keys: bool):
+    """Block (BX, BY), grid (Z or ZK, times tiles of rows). of_keys: own_a, own_b are k and v,
+    other_a and other_b q and g, and the gradients da, db those of k and v. Otherwise own and other
+    change places, and only da, the gradient of q, is written."""
+    own, other, d = tile
+    own_x, own_y, other_y, d_x = own // BX, own // BY, other // BY, d // BX
+    pitch_own, pitch = own + 1, d + 1
+    load_own, load_other, products, accumulate = _steps(acc_t, tile)
+
+    @cuda.jit
+    def attention_tiled_backward(
+        own_a, own_b, other_a, other_b, mask, lse, delta, da, db, scale, causal, div, mod, step
+    ):
+        own_rows_a = cuda.shared.array((d, pitch_own), acc_t)
+        own_rows_b = cuda.shared.array((d, pitch_own), acc_t)
+        rows_a = cuda.shared.array((other, pitch), acc_t)
+        rows_b = cuda.shared.array((other, pitch), acc_t)
+        probs = cuda.shared.array((other, own), acc_t)
+        grads = cuda.shared.array((other, own), acc_t)
+        s = cuda.local.array((other_y, own_x), acc_t)
+        ds = cuda.local.array((other_y, own_x), acc_t)
+        acc_a = cuda.local.array((own_y, d_x), acc_t)
+        acc_b = cuda.local.array((own_y, d_x), acc_t)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        tiles = (own_a.shape[1] + own - 1) // own
+        z, row0 = cuda.blockIdx.x // tiles, cuda.blockIdx.x % tiles * own
+        load_own(own_rows_a, own_a, z, row0)
+        load_own(own_rows_b, own_b, z, row0)
+        for i in range(own_y):
+            for j in range(d_x):
+                acc_a[i, j] = acc_t(0)
+                acc_b[i, j] = acc_t(0)
+        first, end = 0, other_a.shape[1]
+        if causal:
+            if of_keys:
+                first = row0 // other * other
+            else:
+                end = min(end, row0 + own)
+        group = other_a.shape[0] // own_a.shape[0] if of_keys else 1
+        for h in range(group):
+            zo = z * group + h if of_keys else z // (own_a.shape[0] // other_a.shape[0])
+            zq = zo if of_keys else z
+            zm = zq // div % mod
+            for c0 in range(first, end, other):
+                load_other(rows_a, other_a, zo, c0)
+                load_other(rows_b, other_b, zo, c0)
+                cuda.syncthreads()
+                products(s, rows_a, own_rows_a)
+                products(ds, rows_b, own_rows_b)
+                for i in range(other_y):
+                    for j in range(own_x):
+                        c = i * BY + ty
+                        r = j * BX + tx
+                        query = c0 + c if of_keys else row0 + r
+                        key = row0 + r if of_keys else c0 + c
+                        seen = c0 + c < other_a.shape[1] and row0 + r < own_a.shape[1]
+                        if causal:
+                            seen = seen and key <= query
+                        p, grad = acc_t(0), acc_t(0)
+                        if seen:
+                            score = s[i, j] * scale
+                            if mask_kind == "add":
+                                score += acc_t(mask[zm, query * step, key])
+                            if mask_kind == "keep":
+                                kept = mask[zm, query * step, key]
+                                score = score if kept else acc_t(LOWEST)
+                            p = math.exp(score - lse[zq, query])
+                            grad = p * (ds[i, j] - delta[zq, query])
+                        probs[c, r] = p
+                        grads[c, r] = grad
+                cuda.syncthreads()
+                accumulate(acc_a, grads, rows_a)
+                if of_keys:
+                    accumulate(acc_b, probs, rows_b)
+                cuda.syncthreads()
+        for i in range(own_y):
+            for j in range(d_x):
+                r = row0 + i * BY + ty
+                e = j * BX + tx
+                if r < own_a.shape[1]:
+                    if e < own_a.shape[2]:
+                        da[z, r, e] = acc_a[i, j] * scale
+                    if of_keys and e < own_b.shape[2]:
+                        db[z, r, e] = acc_b[i, j]
+
+    return attention_tiled_backward

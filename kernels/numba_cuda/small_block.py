@@ -1,0 +1,54 @@
+"""Sums and maxima over a block of one warp, through shared memory.
+
+On the CPU the steps of the tree are vector operations, ten times as fast as shuffles.
+"""
+
+from __future__ import annotations
+
+from kernels.simt import cuda
+
+
+@cuda.jit(device=True)
+def tree_sum(v, partial):
+    """The sum over a block of 32 threads, in every thread; `partial` is shared, 32 elements."""
+    t = cuda.threadIdx.x
+    partial[t] = v
+    cuda.syncthreads()
+    if t < 16:
+        partial[t] += partial[t + 16]
+    cuda.syncthreads()
+    if t < 8:
+        partial[t] += partial[t + 8]
+    cuda.syncthreads()
+    if t < 4:
+        partial[t] += partial[t + 4]
+    cuda.syncthreads()
+    if t < 2:
+        partial[t] += partial[t + 2]
+    cuda.syncthreads()
+    total = partial[0] + partial[1]
+    cuda.syncthreads()
+    return total
+
+
+@cuda.jit(device=True)
+def tree_max(v, partial):
+    """The maximum over a block of 32 threads, in every thread."""
+    t = cuda.threadIdx.x
+    partial[t] = v
+    cuda.syncthreads()
+    if t < 16:
+        partial[t] = max(partial[t], partial[t + 16])
+    cuda.syncthreads()
+    if t < 8:
+        partial[t] = max(partial[t], partial[t + 8])
+    cuda.syncthreads()
+    if t < 4:
+        partial[t] = max(partial[t], partial[t + 4])
+    cuda.syncthreads()
+    if t < 2:
+        partial[t] = max(partial[t], partial[t + 2])
+    cuda.syncthreads()
+    top = max(partial[0], partial[1])
+    cuda.syncthreads()
+    return top
