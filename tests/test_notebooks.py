@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -74,6 +75,19 @@ def test_is_stored_to_be_read(path):
     assert "ipykernel_" not in text
     assert len(text) < 1_000_000
     assert any("## Exercises" in cell.source for cell in notebook.cells)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_shapes_of_arrays_in_kernels_are_constants(path):
+    """numba-cuda refuses `cuda.shared.array(N + 1, ...)`, which the CPU's compiler works out."""
+    code = [cell.source for cell in read(path).cells if cell.cell_type == "code"]
+    for node in (node for text in code[1:] for node in ast.walk(ast.parse(text))):
+        if isinstance(node, ast.Call) and re.fullmatch(
+            r"cuda\.(shared|local)\.array", ast.unparse(node.func)
+        ):
+            shape = node.args[0]
+            sizes = shape.elts if isinstance(shape, ast.Tuple) else [shape]
+            assert all(isinstance(size, ast.Name | ast.Constant) for size in sizes)
 
 
 def test_every_notebook_has_its_own_number():
