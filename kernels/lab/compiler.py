@@ -11,13 +11,11 @@ import inspect
 import itertools
 import re
 import struct
-import subprocess
-import tempfile
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from kernels.lab import nvrtc
+from kernels.lab import disassembly, nvrtc
 from kernels.lab.occupancy import Occupancy, capability, occupancy
 from kernels.simt.errors import CompileError
 from kernels.simt.launch import jit
@@ -73,14 +71,7 @@ class Compiled:
 
     def sass(self) -> str:
         """The machine code as text, with comments that name source lines. Needs nvdisasm."""
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(self.cubin)
-            file.flush()
-            command = [_nvdisasm(), "-c", "-g", file.name]
-            done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise CompileError(f"nvdisasm: {done.stderr.strip()}")
-        return done.stdout
+        return disassembly.sass(self.cubin, "-g")
 
     def listing(self, code: str = "ptx") -> str:
         """Each source line, and below it the instructions ("ptx" or "sass") made of it.
@@ -274,20 +265,4 @@ def sass_lines(sass: str) -> dict[tuple[str, int], list[str]]:
         match = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;?\s*(/\*.*)?$", line)
         if match and match[1] != "NOP":  # fills the last line of the instruction cache
             found.setdefault(here, []).append(" ".join(match[1].split()))
-    return found
-
-
-def _nvdisasm() -> str:
-    from shutil import which
-
-    found = which("nvdisasm")
-    if found is None:
-        try:
-            from cuda.pathfinder import find_nvidia_binary_utility
-
-            found = find_nvidia_binary_utility("nvdisasm")
-        except ImportError:
-            pass
-    if found is None:
-        raise CompileError("SASS needs nvdisasm: pip install nvidia-cuda-nvdisasm (PTX does not)")
     return found

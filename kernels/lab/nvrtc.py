@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kernels.lab import disassembly
 from kernels.simt.errors import CompileError
 
 NEEDS = "needs NVIDIA's compilers, not a GPU: pip install 'minigrad[cuda13]'"
@@ -25,7 +26,8 @@ class Facts:
     """What the assembler says of a kernel.
 
     registers and stack, spill_stores and spill_loads (bytes) a thread; shared: static bytes a
-    block; wide_loads: how many load instructions of 16 bytes its PTX has.
+    block; wide_loads: how many load instructions of 16 bytes its PTX has; opcodes: the instructions
+    of its machine code, if they were asked for.
     """
 
     registers: int
@@ -34,6 +36,7 @@ class Facts:
     spill_stores: int
     spill_loads: int
     wide_loads: int
+    opcodes: tuple[str, ...] = ()
 
 
 def available() -> bool:
@@ -58,18 +61,25 @@ def targets(code: str) -> tuple[str, ...]:
 
 
 def build(
-    code: str, names: Iterable[str], target: str, options: tuple[str, ...] = ()
+    code: str,
+    names: Iterable[str],
+    target: str,
+    options: tuple[str, ...] = (),
+    *,
+    disassemble: bool = False,
 ) -> dict[str, Facts]:
     """Compile the kernels `names` of a source for "sm_" + target; Facts by name.
 
-    `names` may be instances of templates. Raises CompileError with NVRTC's messages.
+    `names` may be instances of templates; `disassemble` asks for opcodes. Raises CompileError with
+    NVRTC's messages.
     """
     names = list(dict.fromkeys(names))
     options = ("--ptxas-options=-v", *options)
-    entries, log, ptx, _ = translate(code, names, f"sm_{target}", options)
+    entries, log, ptx, cubin = translate(code, names, f"sm_{target}", options)
+    opcodes = disassembly.opcodes(disassembly.sass(cubin)) if disassemble else {}
     bodies = dict(re.findall(r"\.entry\s+([$\w]+)(.*?)(?=\.entry\s|\Z)", ptx, re.DOTALL))
     return {
-        name: _facts(log, entry, len(_WIDE.findall(bodies[entry])))
+        name: _facts(log, entry, len(_WIDE.findall(bodies[entry])), opcodes.get(entry, ()))
         for name, entry in zip(names, entries)
     }
 
@@ -126,7 +136,7 @@ def _include_folders() -> list[str]:
     return [f"--include-path={folder}" for folder in found if folder]
 
 
-def _facts(log: str, entry: str, wide_loads: int) -> Facts:
+def _facts(log: str, entry: str, wide_loads: int, opcodes: Iterable[str]) -> Facts:
     report = log[log.index(f"Compiling entry function '{entry}'") :]
     frame = re.search(
         r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report
@@ -134,4 +144,5 @@ def _facts(log: str, entry: str, wide_loads: int) -> Facts:
     used = re.search(r"Used (\d+) registers([^\n]*)", report)
     shared = re.search(r"(\d+)(?:\+0)? bytes smem", used[2])
     stack, stores, loads = map(int, frame.groups())
-    return Facts(int(used[1]), int(shared[1]) if shared else 0, stack, stores, loads, wide_loads)
+    static = int(shared[1]) if shared else 0
+    return Facts(int(used[1]), static, stack, stores, loads, wide_loads, tuple(sorted(opcodes)))

@@ -7,6 +7,7 @@ then compiles that. The table is kept in the cache folder, by a digest of the so
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
-from kernels.lab import nvrtc
+from kernels.lab import disassembly, nvrtc
 from kernels.simt.cache import cache_folder
 from kernels.simt.errors import CompileError
 
@@ -202,13 +203,24 @@ class Line:
 
 def measure(target: str) -> list[Line]:
     """Compile the kernels of the catalog for "sm_" + target: all for MAIN_TARGET (or what they need
-    instead), for the others one instance of each template. Raises CompileError."""
+    instead), for the others one instance of each template. Raises CompileError.
+
+    Where nvdisasm is installed, opcodes are known of the versions in MAIN_TARGET that are about
+    instructions: it takes half a second for each source.
+    """
     ops = dispatch.dialect("cupy")
     with noting() as rows:
         for call in examples(ops):
             call()
     jobs: dict[str, list[str]] = {}
     main, templates, instead = target == MAIN_TARGET, set(), {}
+    shown = {
+        raw.code
+        for family, version, idea in ops.CATALOG
+        if family == "matmul" or "16-byte" in idea
+        for raw in rows.get((family, version), ())
+        if main and _can_disassemble()
+    }
     for code, name in {(raw.code, raw.name): raw for noted in rows.values() for raw in noted}:
         template, fit = (code, name.partition("<")[0]), nvrtc.targets(code)
         instead[code] = fit[0] if main and target not in fit else target
@@ -216,7 +228,10 @@ def measure(target: str) -> list[Line]:
             templates.add(template)
             jobs.setdefault(code, []).append(name)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        built = pool.map(lambda code: nvrtc.build(code, jobs[code], instead[code]), jobs)
+        built = pool.map(
+            lambda code: nvrtc.build(code, jobs[code], instead[code], disassemble=code in shown),
+            jobs,
+        )
         facts = dict(zip(jobs, built))
 
     def line(row: Row, raw: Any, dynamic: int) -> Line:
@@ -230,6 +245,14 @@ def measure(target: str) -> list[Line]:
         for raw, dynamic in noted.items()
         if raw.name in facts.get(raw.code, ())
     ]
+
+
+@functools.cache
+def _can_disassemble() -> bool:
+    try:
+        return bool(disassembly.find_nvdisasm())
+    except CompileError:
+        return False
 
 
 def table(target: str = MAIN_TARGET) -> list[Line] | None:
@@ -246,6 +269,8 @@ def table(target: str = MAIN_TARGET) -> list[Line] | None:
         if done.returncode:
             raise CompileError(done.stderr.strip())
     rows = json.loads(path.read_text())
+    for row in rows:
+        row[4]["opcodes"] = tuple(row[4]["opcodes"])
     return [Line(*row[:4], nvrtc.Facts(**row[4])) for row in rows]
 
 
@@ -255,13 +280,15 @@ def will_compile(target: str = MAIN_TARGET) -> bool:
 
 
 def most(lines: list[Line]) -> dict[Row, nvrtc.Facts]:
-    """By row of the catalog, the most that any of its kernels takes."""
+    """By row of the catalog, the most that any of its kernels takes, and all their opcodes."""
     rows: dict[Row, list[nvrtc.Facts]] = {}
     for line in lines:
         rows.setdefault((line.family, line.version), []).append(line.facts)
+    numbers = [field.name for field in fields(nvrtc.Facts) if field.name != "opcodes"]
     return {
         row: nvrtc.Facts(
-            *(max(getattr(f, field.name) for f in facts) for field in fields(facts[0]))
+            *(max(getattr(f, number) for f in facts) for number in numbers),
+            tuple(sorted({opcode for f in facts for opcode in f.opcodes})),
         )
         for row, facts in rows.items()
     }
@@ -271,9 +298,10 @@ def _file(target: str) -> Path:
     """Named by a digest of all that decides what is compiled, and of the compiler."""
     from cuda.bindings import nvrtc as bindings
 
-    digest = hashlib.sha256(str(bindings.nvrtcVersion()).encode())
+    digest = hashlib.sha256(f"{bindings.nvrtcVersion()} {_can_disassemble()}".encode())
     root = Path(__file__).parents[1]
-    files = [*root.glob("*.py"), root / "lab/nvrtc.py", root / "lab/resources.py"]
+    files = [*root.glob("*.py")]
+    files += [root / f"lab/{name}.py" for name in ("disassembly", "nvrtc", "resources")]
     for folder in ("cuda_c", "launchers"):
         files += [path for path in (root / folder).iterdir() if path.is_file()]
     for path in sorted(files):

@@ -10,7 +10,7 @@ import pytest
 
 import kernels
 from kernels import lab
-from kernels.lab import compiler
+from kernels.lab import compiler, disassembly
 from kernels.simt import cuda
 from kernels.simt.errors import CompileError
 
@@ -112,7 +112,7 @@ def test_ptx_of_cuda_c_too():
 def test_sass_or_how_to_get_it():
     found = lab.compiled(tiled, X, X, X)
     try:
-        compiler._nvdisasm()
+        disassembly.find_nvdisasm()
     except CompileError as error:
         assert "pip install nvidia-cuda-nvdisasm" in str(error)
         with pytest.raises(CompileError, match="nvdisasm"):
