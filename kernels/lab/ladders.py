@@ -68,8 +68,12 @@ def problem(family: str, version: str) -> Problem:
 
 def _matmul(version: str):
     a, b = _floats(64, 64), _floats(64, 1 if version == "matvec" else 64)
-    dtype = np.float16 if version.startswith("tensor_core") else np.float32
-    return (a.astype(dtype), b.astype(dtype)), {}
+    halves = [x.astype(np.float16) for x in (a, b)]
+    if version in ("tensor_core", "mma_sync"):
+        return tuple(halves), {}
+    if version == "tensor_core_tf32":  # halves lose nothing in TF32
+        a, b = (x.astype(np.float32) for x in halves)
+    return (a, b), {}
 
 
 def _transpose(version: str):
@@ -181,6 +185,9 @@ _PROBLEMS: dict[str, Callable[[str], tuple[tuple, dict]]] = {
 }
 
 
+_NEED_A_GPU = {("matmul", "wgmma")}
+
+
 class Rung(NamedTuple):
     """A version of a ladder, profiled: most launch one kernel, some several."""
 
@@ -191,10 +198,11 @@ class Rung(NamedTuple):
 
 
 def families(dialect: str = "numba") -> dict[str, list[tuple[str, str]]]:
-    """(version, idea) of every family that the lab has a problem for, in "numba" or "cupy"."""
+    """(version, idea) of every family that the lab has a problem for, in "numba" or "cupy", but for
+    what has no CPU to be recorded on."""
     found: dict[str, list[tuple[str, str]]] = {}
     for family, written_in, version, idea in kernels.catalog():
-        if written_in == dialect and family in _PROBLEMS:
+        if written_in == dialect and family in _PROBLEMS and (family, version) not in _NEED_A_GPU:
             found.setdefault(family, []).append((version, idea))
     return found
 
