@@ -154,6 +154,94 @@ def test_bilinear_and_embedding_as_torch(rng):
     close(table.weight.grad, their_table.weight.grad, 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("options", "masks", "how"),
+    [
+        ({}, (), {}),
+        ({"batch_first": True, "bias": False}, ("padding",), {"average_attn_weights": False}),
+        ({"kdim": 4, "vdim": 6}, ("causal",), {"need_weights": False}),
+        ({"batch_first": True}, ("padding", "heads"), {"need_weights": False}),
+    ],
+)
+def test_multihead_attention_as_torch(options, masks, how, rng):
+    torch = torch_or_skip()
+    mine, theirs = (m.nn.MultiheadAttention(8, 2, **options).double() for m in (minigrad, torch))
+    assert list(mine.state_dict()) == list(theirs.state_dict())
+    theirs.load_state_dict({k: as_torch(v) for k, v in mine.state_dict().items()})
+    n, queries, keys = 3, 4, 5
+    shapes = [(queries, n, 8), (keys, n, options.get("kdim", 8)), (keys, n, options.get("vdim", 8))]
+    if options.get("batch_first"):
+        shapes = [(b, a, c) for a, b, c in shapes]
+    arrays = [rng.normal(size=shape) for shape in shapes]
+    given = {}
+    if "padding" in masks:
+        given["key_padding_mask"] = np.arange(keys) >= np.array([[5], [2], [4]])
+    if "causal" in masks:
+        given["attn_mask"] = np.triu(np.ones((queries, keys), bool), 1)
+    if "heads" in masks:
+        given["attn_mask"] = rng.random((2 * n, queries, keys)) > 0.8
+        given["attn_mask"][..., 0] = False
+    results = []
+    for m, layer in ((minigrad, mine), (torch, theirs)):
+        inputs = [m.tensor(a, requires_grad=True) for a in arrays]
+        out, weights = layer(*inputs, **{k: m.tensor(v) for k, v in given.items()}, **how)
+        (out * out).sum().backward()
+        results.append(
+            (out, weights, *(x.grad for x in inputs), *(p.grad for p in layer.parameters()))
+        )
+    for a, b in zip(*results, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            close(a, b)
+
+
+def test_multihead_attention_errors_and_unbatched(rng):
+    layer = nn.MultiheadAttention(8, 2)
+    x = minigrad.tensor(rng.normal(size=(4, 1, 8)).astype(np.float32))
+    close(layer(x[:, 0], x[:, 0], x[:, 0])[0], layer(x, x, x)[0][:, 0].detach().numpy(), 1e-5)
+    with pytest.raises(AssertionError, match="divisible by num_heads"):
+        nn.MultiheadAttention(7, 2)
+    with pytest.raises(NotImplementedError, match="add_bias_kv"):
+        nn.MultiheadAttention(8, 2, add_bias_kv=True)
+    with pytest.raises(AssertionError, match="embedding dimension of 8, but got 5"):
+        layer(x, x[..., :5], x)
+    with pytest.raises(RuntimeError, match="is_causal hint"):
+        layer(x, x, x, is_causal=True)
+    with pytest.raises(RuntimeError, match=r"attn_mask is \(4, 3\), but should be \(4, 4\)"):
+        layer(x, x, x, attn_mask=minigrad.zeros(4, 3))
+
+
+def test_attention_and_norm_errors_as_torch():
+    torch = torch_or_skip()
+
+    def message(m, call):
+        with pytest.raises((RuntimeError, NotImplementedError)) as caught:
+            call(m, m.nn.functional)
+        return plain(str(caught.value))
+
+    for call in (
+        lambda m, F: F.layer_norm(m.ones(2, 4), (5,)),
+        lambda m, F: F.layer_norm(m.ones(2, 4), ()),
+        lambda m, F: F.layer_norm(m.ones(2, 4), (4,), m.ones(3)),
+        lambda m, F: F.layer_norm(m.ones(2, 4), (4,), None, m.ones(3)),
+        lambda m, F: F.layer_norm(m.ones(2, 4).long(), (4,)),
+        lambda m, F: F.rms_norm(m.ones(2, 4), (4,), m.ones(3)),
+        lambda m, F: F.scaled_dot_product_attention(*[m.ones(3)] * 3),
+        lambda m, F: F.scaled_dot_product_attention(*[m.ones(3, 2)] * 3, dropout_p=1.5),
+    ):
+        assert message(minigrad, call) == message(torch, call)
+    x, F = minigrad.ones(2, 3, 4), minigrad.nn.functional
+    for match, args, named in (
+        ("same dtype", (x, x.double(), x), {}),
+        ("attn_mask dtype to be bool or float", (x, x, x, minigrad.ones(3, 3).long()), {}),
+        ("does not broadcast to the scores", (x, x, x, minigrad.ones(4, 2, 3, 3)), {}),
+        (r"expected query \(..., L, E\)", (x, x[..., :2], x), {}),
+        ("must divide the number of heads", (x, x[:0], x[:0]), {"enable_gqa": True}),
+    ):
+        with pytest.raises(RuntimeError, match=match):
+            F.scaled_dot_product_attention(*args, **named)
+
+
 def test_max_pool_indices(rng):
     torch = torch_or_skip()
     data = rng.normal(size=(2, 3, 6, 7))

@@ -2,6 +2,7 @@
 
 from minigrad.nn.modules import (
     activation,
+    attention,
     batchnorm,
     container,
     conv,
@@ -43,6 +44,7 @@ from minigrad.nn.modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from minigrad.nn.modules.attention import MultiheadAttention
 from minigrad.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, InstanceNorm2d
 from minigrad.nn.modules.container import (
     ModuleDict,
@@ -150,6 +152,7 @@ __all__ = [
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiheadAttention",
     "NLLLoss",
     "PReLU",
     "ParameterDict",
@@ -178,6 +181,7 @@ __all__ = [
     "Unflatten",
     "ZeroPad2d",
     "activation",
+    "attention",
     "batchnorm",
     "container",
     "conv",
