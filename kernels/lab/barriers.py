@@ -66,7 +66,7 @@ def _listed(variables: dict[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in variables.items()) or "no variables"
 
 
-class _Block(interpreter._Block):
+class _Block(interpreter.Block):
     """A block that writes down its state whenever a barrier is complete."""
 
     def __init__(self, launch: _Launch, number: int, index: Dimensions) -> None:
@@ -88,7 +88,7 @@ class _Block(interpreter._Block):
         return next((fill for known, fill in self.fills if np.may_share_memory(known, view)), None)
 
     def arrive(self, thread: interpreter.Thread, kind: str, value: Any) -> Any:
-        frame = interpreter._kernel_frames()[-1]
+        frame = interpreter.kernel_frames()[-1]
         self.variables[thread.number] = self._variables(frame.f_locals)
         if len(self.waiting) + 1 == self.live:
             self.launch.snapshots.append(self.snapshot(frame.f_lineno, self.live))
@@ -125,7 +125,7 @@ class _Block(interpreter._Block):
         return Snapshot(line, waiting, shared, written, launch.changed(), variables, launch.block)
 
 
-class _Launch(interpreter._Launch):
+class _Launch(interpreter.Launch):
     """One block of a grid."""
 
     def __init__(self, *args: Any, at: Dimensions, arrays: dict[str, tuple]) -> None:

@@ -131,31 +131,16 @@ def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int]) -> tuple:
 
     try:
         from cuda.bindings import nvvm
-        from numba import cuda
         from numba.core.errors import NumbaError
         from numba.cuda.cudadrv.error import CCSupportError, NvvmError
     except ImportError as error:
         raise CompileError(f"compiled: {nvrtc.NEEDS}") from error
-    options = getattr(kernel, "targetoptions", {})
-    function = kernel.py_func if options else rebind._Rebinder().function(kernel.py_func)
-    fast = bool(getattr(kernel, "fastmath", options.get("fastmath", False)))
-    bounds = (options or kernel.gpu_options).get("launch_bounds")
-
-    def compile(lineinfo: bool) -> str:
-        with rebind._pretend_device(cc):
-            text, _ = cuda.compile(
-                function, _signature(kernel, arguments), cc=cc, device=False, abi="numba",
-                lineinfo=lineinfo, fastmath=fast, launch_bounds=bounds,
-            )  # fmt: skip
-        return text
-
+    signature = _signature(kernel, arguments)
     try:
         try:
-            text = compile(lineinfo=True)
-        except (
-            nvvm.nvvmError
-        ):  # libNVVM refuses the line numbers that Numba writes for some kernels
-            text = compile(lineinfo=False)
+            text = rebind.ptx(kernel, signature, cc, lineinfo=True)
+        except nvvm.nvvmError:  # libNVVM refuses the line numbers that Numba writes for some
+            text = rebind.ptx(kernel, signature, cc)
     except (NumbaError, CCSupportError, NvvmError, nvvm.nvvmError) as error:
         raise CompileError(f"{kernel.__name__}: {str(error).strip()}") from error
     lines, first = inspect.getsourcelines(kernel.py_func)

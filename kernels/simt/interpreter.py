@@ -48,7 +48,7 @@ def run(
     KernelIndexError for an index outside its array; other exceptions of the function come through
     with a note of the thread.
     """
-    launch = _Launch(function, _triple("grid", grid), _triple("block", block), args, shared_bytes)
+    launch = Launch(function, _triple("grid", grid), _triple("block", block), args, shared_bytes)
     with np.errstate(all="ignore"):
         launch.scheduler.run()
 
@@ -70,7 +70,7 @@ def _positions(size: Triple) -> Iterator[Triple]:
     return ((x, y, z) for z, y, x in itertools.product(*(range(n) for n in reversed(size))))
 
 
-class _Launch:
+class Launch:
     """One grid: its blocks are started in order, and run concurrently once they wait."""
 
     def __init__(
@@ -82,19 +82,19 @@ class _Launch:
         self.grid, self.block, self.shared_bytes = grid, block, shared
         self.function = rebound(function)
         self.args = [value_of(arg) for arg in args]
-        self.live: dict[int, _Block] = {}
+        self.live: dict[int, Block] = {}
         self.grid_waiters: list[Thread] = []
         self.started_all = False
         self.scheduler = Scheduler(self._tasks(), self._stuck)
 
     def _tasks(self) -> Iterator[Task]:
         for number, position in enumerate(_positions(self.grid)):
-            block = self.live[number] = _Block(self, number, position)
+            block = self.live[number] = Block(self, number, position)
             for thread in block.threads:
                 yield thread.task
         self.started_all = True
 
-    def finished(self, block: _Block) -> None:
+    def finished(self, block: Block) -> None:
         del self.live[block.number]
         self.meet_grid()
 
@@ -159,10 +159,10 @@ def _location(site: Site) -> str:
     return code.co_filename
 
 
-class _Block:
+class Block:
     """A block: its shared memory, its barrier and its warps."""
 
-    def __init__(self, launch: _Launch, number: int, index: Triple) -> None:
+    def __init__(self, launch: Launch, number: int, index: Triple) -> None:
         self.launch, self.number, self.index = launch, number, index
         self.static: dict[tuple[CodeType, int], KernelArray] = {}
         self.dynamic = _poisoned(max(launch.shared_bytes, 0))
@@ -240,7 +240,7 @@ def _array(shape: Any, dtype: np.dtype) -> KernelArray:
 class _Warp:
     """32 threads and the meetings between them, keyed by operation, mask and place."""
 
-    def __init__(self, block: _Block, threads: list[Thread]) -> None:
+    def __init__(self, block: Block, threads: list[Thread]) -> None:
         self.block, self.threads = block, threads
         self.meetings: dict[tuple[str, int, Site], dict[int, Thread]] = {}
 
@@ -281,7 +281,7 @@ class _Warp:
 class Thread:
     """A CUDA thread; what the stubs act through while it runs."""
 
-    def __init__(self, block: _Block, number: int, index: Triple) -> None:
+    def __init__(self, block: Block, number: int, index: Triple) -> None:
         self.block, self.number, self.index = block, number, index
         self.lane = number % WARP_SIZE
         self.warp: _Warp = None  # set when the block's warps exist
@@ -328,13 +328,13 @@ class Thread:
 
     def where(self) -> str:
         """This thread and, while it runs, its source line."""
-        frames = _kernel_frames()
+        frames = kernel_frames()
         line = f", {frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else ""
         return f"block {self.block.index}, thread {self.index}{line}"
 
     def name_of(self, array: Any) -> str:
         """The kernel's variable that holds the array."""
-        for frame in _kernel_frames()[:1]:
+        for frame in kernel_frames()[:1]:
             for name, value in frame.f_locals.items():
                 if value is array:
                     return name
@@ -361,7 +361,7 @@ class Thread:
 
     def special(self, name: str) -> Any:
         if self._frame is None:
-            self._frame = _kernel_frames()[-1]
+            self._frame = kernel_frames()[-1]
         launch = self.block.launch
         if name == "laneid":
             return Int(self.lane)
@@ -376,7 +376,7 @@ class Thread:
 
     def call(self, name: str, args: tuple, kwargs: dict) -> Any:
         if self._frame is None:
-            self._frame = _kernel_frames()[-1]
+            self._frame = kernel_frames()[-1]
         method = _CALLS.get(name)
         if method is not None:
             return method(self, *args, **kwargs)
@@ -384,12 +384,12 @@ class Thread:
 
     def at(self) -> Thread:
         """Note the place in the source, before waiting there."""
-        frames = _kernel_frames()
+        frames = kernel_frames()
         self.site = tuple((frame.f_code, frame.f_lasti) for frame in frames)
         return self
 
 
-def _kernel_frames() -> list[FrameType]:
+def kernel_frames() -> list[FrameType]:
     """The kernel's own frames, innermost first."""
     frames = []
     frame = sys._getframe(1)
@@ -429,7 +429,7 @@ def _barrier(name: str, choose: Callable[[tuple], Any]) -> Callable:
 
 
 def _shared_array(thread: Thread, shape: Any, dtype: Any, alignment: Any = None) -> KernelArray:
-    frame = _kernel_frames()[0]
+    frame = kernel_frames()[0]
     return thread.block.shared_array((frame.f_code, frame.f_lasti), shape, as_dtype(dtype))
 
 

@@ -25,7 +25,6 @@ _SYMBOL = struct.Struct("<IBBHQQ")  # of ELF: name, info, other, section, value,
 # Numba's reference counting is linked into each object file and calls this for arrays that Numba
 # owns. Arrays that come from outside have no such owner.
 _NEVER_CALLED = "NRT_MemInfo_call_dtor"
-_kept: list[Any] = []  # what entry points refer to
 
 
 class _Method(ctypes.Structure):
@@ -70,7 +69,8 @@ def load(path: Path) -> Callable | None:
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     method = _Method(b"kernel", engine.get_function_address(symbol), _POSITIONAL, None)
-    _kept.append(method)
+    # Entry points refer to it until the interpreter has ended, longer than any variable lives
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     return make(ctypes.byref(method), None, None)

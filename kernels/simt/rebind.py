@@ -137,11 +137,16 @@ def _pretend_device(cc: tuple[int, int]) -> Iterator[None]:
         module.get_current_device = real
 
 
-def ptx(kernel: Any, signature: Any, cc: tuple[int, int]) -> str:
-    """PTX of `kernel` for compute capability `cc`; `signature` as numba-cuda takes it."""
+def ptx(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool = False) -> str:
+    """PTX of `kernel`, ours or numba-cuda's own, for compute capability `cc`; `signature` as
+    numba-cuda takes it."""
     cuda = _numba_cuda()
-    function = _Rebinder().function(kernel.py_func)
-    options = {"fastmath": kernel.fastmath}
+    options = getattr(kernel, "targetoptions", None)
+    function = kernel.py_func if options else _Rebinder().function(kernel.py_func)
+    options = options or {**kernel.gpu_options, "fastmath": kernel.fastmath}
     with _pretend_device(cc):
-        text, _ = cuda.compile(function, signature, cc=cc, output="ptx", abi="numba", **options)
+        text, _ = cuda.compile(
+            function, signature, cc=cc, device=False, abi="numba", lineinfo=lineinfo,
+            fastmath=bool(options.get("fastmath")), launch_bounds=options.get("launch_bounds"),
+        )  # fmt: skip
     return text
