@@ -29,7 +29,7 @@ from kernels.simt.limits import launch_dimensions
 
 _SHARED_LIMIT = 227 * 1024
 _STATIC_LIMIT = 48 * 1024
-_NOWHERE = -2  # the row that the runtime gives for a null pointer; -1 is an index of a dimension
+_DIMENSION, _NOWHERE = -1, -2  # in the place of a row: an index of an array type, a null pointer
 _SITES = 8192  # places of accesses, told apart by who called whom
 _SPARE = 8  # shared variables of instances of templates: more than their declarations
 _GRAIN = 2  # shared memory is watched in pieces of 4 bytes, until something accesses less
@@ -169,7 +169,13 @@ class _Run(Run):
             super().watch(number, memory, together)
         else:  # memory that is not touched is not there
             size = max(_STATIC_LIMIT, self.shared) * together
-            self.state.watch(number, size >> int(self.grain[number]))
+            try:
+                self.state.watch(number, size >> int(self.grain[number]))
+            except MemoryError:
+                raise LabError(
+                    f"{self.twin.name}: no memory to watch the shared memory of {together} blocks"
+                    " at once; launch fewer"
+                ) from None
 
     def finer(self, row: int) -> int:
         """In which pieces to watch a row that is accessed in smaller ones than now."""
@@ -212,10 +218,12 @@ class _Run(Run):
         if report.status == _TOO_MUCH_SHARED:
             raise LaunchError(f"{self.twin.name}: {message}")
         line = re.match(r"line (\d+): ", message)
-        places = [place or int(line[1] if line else 0) for place in report.where]
+        frames = (self.code.place(at - self.recorder.base) for at in report.frame[: report.frames])
+        place = next(filter(None, frames), (self.main, int(line[1]) if line else self.twin.first))
+        places = [(self.main, line) if line else place for line in report.where]
         waits = "deadlock" in message or "divergent barrier" in message
         accesses = tuple(
-            self.access((self.main, places[i]), "waits" if waits else "is there", report.who[i])
+            self.access(places[i], "waits" if waits else "is there", report.who[i])
             for i in range(report.named)
         )
         hint = "move __syncthreads() out of the condition, so that all threads come to it"
@@ -230,7 +238,10 @@ class _Run(Run):
             kind, hint = "exception", "a GPU stops, and the program can launch nothing more"
         elif "divergent" not in message:
             message = f"divergent barrier: {message}"
-        if report.status == _FAILED or not self.state.head[rec.FOUND]:
+        rows = self.state.findings[: int(self.state.head[rec.FOUND])]
+        outside = (rows[:, rec.WHAT] == rec.BOUNDS) | (rows[:, rec.WHAT] == rec.WRAPPED)
+        known = outside & (rows[:, rec.AXIS] != _DIMENSION)
+        if report.status == _FAILED or report.who[0] not in rows[known, rec.WHO_B]:
             self.errors.append(Finding(kind, message, accesses, hint))
         if report.status != _FAILED:
             self.notes.append("the run ended at an access outside of its array")
@@ -270,14 +281,13 @@ class _Run(Run):
     def outside(self, row: list[int], site: Site) -> Finding:
         memory, offset, size = row[rec.AXIS], row[rec.INDEX], row[rec.LENGTH]
         what = {"load": "reads", "store": "writes", "atomic": "atomically changes"}[site.kind]
-        access = self.access(site.place, what, row[rec.WHO_B])
         array, space, item = "", "", 1
         if memory >= 0:
             kind = self.memories[memory]
             space = kind.space
             array = kind.shared.name if kind.shared else " or ".join(n for n, _ in kind.views)
             item = kind.shared.itemsize if kind.shared else kind.views[0][1].itemsize
-            if memory >= len(self.slots) and not kind.shared:
+            if memory >= len(self.slots) and item == 1:  # of no type that is known
                 item = site.itemsize
             index = offset // item
             text = f"index {index} of {array}, which has {size // item} elements"
@@ -286,8 +296,9 @@ class _Run(Run):
         elif memory == _NOWHERE:
             index, text = 0, "a null pointer (an argument None?)"
         else:
-            index, array = offset, "an array"
+            index, array, what = offset, "an array", "uses the index"
             text = f"index {index} in a dimension of {size}"
+        access = self.access(site.place, what, row[rec.WHO_B])
         return Finding(
             "bounds",
             f"out of bounds: {text}",

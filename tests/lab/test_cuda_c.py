@@ -349,6 +349,21 @@ def test_what_ends_a_kernel_is_in_the_report():
     (error,) = report.errors
     assert error.kind == "exception" and "x[threadIdx.x] < 3" in str(error)
     assert error.accesses[0].thread == (3, 0, 0)
+    code = r"""
+__global__ void wild(float* x) {
+    __shared__ float s[4][4];
+    int t = threadIdx.x;
+    s[t / 4][t % 4 + 1] = 2;
+    if (t == 3)
+        *(float*)0x123456789000 = x[t];
+}"""
+    report = lab.profile(raw_kernel(code, "wild"), 1, 15, floats(16))
+    assert sorted((error.kind, *error.lines) for error in report.errors) == [
+        ("bounds", 5),
+        ("bounds", 7),
+    ]
+    assert "index 4 in a dimension of 4" in str(report) and "outside of all arrays" in str(report)
+    assert all(error.accesses[0].thread == (3, 0, 0) for error in report.errors)
     report = profile("guarded", 1, 32, floats(32), None, 32)
     (error,) = report.errors
     assert error.kind == "bounds" and "null pointer" in str(error) and "2 * x[i]" in str(error)

@@ -64,7 +64,7 @@ struct Turn {  // a loop that a thread is in
     int32_t loop;
 };
 struct Walk {  // where a thread is
-    uint64_t epoch, path;
+    uint64_t epoch, path;  // of which launch and block, and in which rounds of its loops
     unsigned depth;
     Turn turn[NESTED];
 };
@@ -77,6 +77,7 @@ struct Store {  // one that is about to be done: what it changes shows afterward
 
 Walk* walks;
 size_t walk_count;
+uint64_t launches;
 uint64_t* keys;
 int32_t* numbers;
 Store store;
@@ -94,12 +95,12 @@ bool have_walks(size_t threads) {
     return keys && numbers && walk_count >= threads;
 }
 
-// A new kernel: no site is known.
+// A new launch; of a new kernel no site is known.
 bool begin_recording(Recorder* r, size_t threads) {
     if (!have_walks(threads)) return false;
     if (r->site_count == 0) memset(keys, 0, KEYS * sizeof *keys);
     store.due = 0;
-    for (size_t i = 0; i < walk_count; ++i) walks[i].epoch = 0;
+    ++launches;
     return true;
 }
 
@@ -114,8 +115,9 @@ int64_t who(const Runner* w, const Fiber* fiber) {
 Walk& walk_of(const Runner* w, const Fiber* fiber) {
     size_t number = (w->recorder->together ? block_number(w) * MAX_THREADS : 0) + fiber->linear;
     Walk& walk = walks[number];
-    if (walk.epoch != w->epoch) {
-        walk.epoch = w->epoch;
+    uint64_t epoch = launches << 32 | (uint32_t)w->epoch;
+    if (walk.epoch != epoch) {
+        walk.epoch = epoch;
         walk.path = walk.depth = 0;
     }
     return walk;
