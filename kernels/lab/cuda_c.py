@@ -215,7 +215,7 @@ class _Run(Run):
     def _wrong(self, report: Any) -> None:
         """A finding for what ended the run."""
         message = report.message.decode(errors="replace")
-        if report.status == _TOO_MUCH_SHARED:
+        if report.status == _TOO_MUCH_SHARED or "needs a cooperative launch" in message:
             raise LaunchError(f"{self.twin.name}: {message}")
         line = re.match(r"line (\d+): ", message)
         frames = (self.code.place(at - self.recorder.base) for at in report.frame[: report.frames])
@@ -230,6 +230,8 @@ class _Run(Run):
         kind, message = "barrier", message.partition("; every thread")[0]
         if "mask" in message:
             hint = "every lane that the mask names must come to the call: take it out of the branch"
+        elif "this_grid" in message:
+            hint = "every block must come to this_grid().sync(): take it out of the condition"
         elif "spins" in message:
             hint = "threads of other blocks may run later: do not wait for them in a loop"
         elif report.status == _ILLEGAL:
