@@ -24,7 +24,7 @@ SOONER = {
     ("numba", "embedding_backward", "atomic"),
     ("numba", "scatter_add", "lines"),
     ("cupy", "matmul", "double_buffer"),
-    ("cupy", "matmul", "tensor_core"),
+    ("cupy", "matmul", "mma_sync"),
     ("cupy", "cumsum", "blelloch"),
     ("cupy", "softmax", "one_read"),
     ("cupy", "scatter_add", "atomic"),
