@@ -76,7 +76,7 @@ inline auto widen(const T* x) {
         memcpy(&y, &bits, sizeof y);
         return y;
     }
-#if defined(__F16C__)
+#if defined(__F16C__) && !defined(__clang__)
     if constexpr (std::is_same_v<T, __half> && W == 8) {
         typedef short v8 __attribute__((vector_size(16)));
         v8 halves;

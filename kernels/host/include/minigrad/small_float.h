@@ -29,11 +29,13 @@ struct Half {  // 5 bits of exponent, 10 of fraction
     static constexpr unsigned short infinity = 0x7c00;
 
     static float widen(unsigned short h) {
-#if defined(__F16C__)
+#if defined(__F16C__) && !defined(__clang__)
         typedef short v8 __attribute__((vector_size(16)));
         return __builtin_ia32_vcvtph2ps((v8){(short)h})[0];
-#elif defined(__aarch64__)
-        return (float)bit_cast<__fp16>(h);
+#elif defined(__F16C__) || defined(__aarch64__)
+        __fp16 half;  // which no function may return, says clang++
+        memcpy(&half, &h, sizeof half);
+        return (float)half;
 #else
         float f = bit_cast<float>((h & 0x7fffu) << 13) * 0x1p112f;
         unsigned bits = bit_cast<unsigned>(f) | (h & 0x8000u) << 16;
@@ -42,11 +44,14 @@ struct Half {  // 5 bits of exponent, 10 of fraction
     }
 
     static unsigned short narrow(float f) {
-#if defined(__F16C__)
+#if defined(__F16C__) && !defined(__clang__)
         typedef float v4 __attribute__((vector_size(16)));
         return __builtin_ia32_vcvtps2ph((v4){f}, 0)[0];
-#elif defined(__aarch64__)
-        return bit_cast<unsigned short>((__fp16)f);
+#elif defined(__F16C__) || defined(__aarch64__)
+        const __fp16 half = (__fp16)f;
+        unsigned short bits;
+        memcpy(&bits, &half, sizeof bits);
+        return bits;
 #else
         unsigned bits = bit_cast<unsigned>(f), sign = bits >> 16 & 0x8000;
         bits &= 0x7fffffff;
