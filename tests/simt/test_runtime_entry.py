@@ -124,3 +124,21 @@ def test_second_process_loads_without_numba(tmp_path):
 
     assert run().split() == ["962.0", "1.0", "True"]
     assert run().split() == ["962.0", "1.0", "False"]
+
+
+def test_entry_points_outlive_the_modules(tmp_path):
+    """An interpreter that ends clears modules first. What Python reads of an entry point when it
+    frees it must still be there: here freed memory is overwritten."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        PROGRAM + "from kernels.simt import cuda, machine_code\n"
+        "kernels = [k for k in globals().values() if hasattr(k, 'inspect_cpu')]\n"
+        "entries = [s.entry for k in kernels for s in k._specialised.values()]\n"
+        "assert 'built-in' in repr(entries[0])\n"
+        "vars(machine_code).clear()\n"
+        "del kernels, entries\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "MINIGRAD_CACHE_DIR": str(tmp_path / "cache")}
+    env |= {"PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "254"}
+    ended = subprocess.run([sys.executable, str(program)], env=env, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
