@@ -114,7 +114,8 @@ __global__ void shuffle(const S* x, R* out, long long n, long long count) {
     }
 }
 
-// Block b takes a segment of a row: out (rows, segments).
+// Block b takes a segment of a row: out (rows, segments). Its elements come in packs of 16 bytes,
+// where it begins at a multiple of that; the rest one by one.
 __global__ void rows_by_block(const S* x, R* out, long long length, long long segment,
                               long long segments, long long count) {
     __shared__ A partial[32];
@@ -122,8 +123,16 @@ __global__ void rows_by_block(const S* x, R* out, long long length, long long se
     const long long first = blockIdx.x % (unsigned)segments * segment;
     const long long last = first + segment < length ? first + segment : length;
     const S* start = x + row * length;
+    constexpr int W = 16 / sizeof(S);
+    const long long packs = aligned16(start + first) && last > first ? (last - first) / W : 0;
+    const Pack<S, W>* pack = (const Pack<S, W>*)(start + first);
     A value = A(START);
-    for (long long i = first + threadIdx.x; i < last; i += blockDim.x) {
+    for (long long i = threadIdx.x; i < packs; i += blockDim.x) {
+        const Pack<S, W> elements = pack[i];
+        #pragma unroll
+        for (int w = 0; w < W; ++w) value = combine(value, load(elements.at[w]));
+    }
+    for (long long i = first + packs * W + threadIdx.x; i < last; i += blockDim.x) {
         value = combine(value, load(start[i]));
     }
     value = warp_reduce(value);

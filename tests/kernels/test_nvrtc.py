@@ -97,6 +97,7 @@ def claiming_wide_loads() -> list[tuple[str, str]]:
 def test_versions_that_claim_16_byte_loads_have_them():
     facts, claims = resources.most(resources.table()), claiming_wide_loads()
     assert claims
+    claims.append(("reduce", "block"))  # whose idea is told in words of both dialects
     assert {row: facts[row].wide_loads for row in claims if not facts[row].wide_loads} == {}
 
 
