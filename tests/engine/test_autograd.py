@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import autograd
+from minigrad import autograd, backends
+
+
+@pytest.fixture(autouse=True, params=["numpy", "numba", "cupy"])
+def backend(request):
+    with backends.use(request.param):
+        yield
 
 
 def leaf(*values):

@@ -12,13 +12,14 @@ from tests.engine.samples import Sample
 from tests.engine.samples_layers import SAMPLES
 
 # One of each family: the only ones whose kernels are compiled in float64 too. All others are
-# float64 on the reference backend, and float32 on both.
+# float64 on the reference backend, and float32 on all.
 IN_FLOAT64 = (
     "exp mul_zero_dim where pow sum_dim prod_dim_zeros max_dim argmin_dim var_dim logsumexp cumsum"
     " mm linear matmul_batch_broadcast contiguous_copy cat pad gather scatter_add getitem_tensor"
     " embedding softmax log_softmax cross_entropy conv2d conv_transpose2d max_pool2d avg_pool2d"
     " batch_norm layer_norm"
 ).split()
+BACKENDS = ("numpy", "numba", "cupy")
 BY_NAME = [pytest.param(s, id=s.name) for s in SAMPLES]
 WITH_GRAD = [pytest.param(s, id=s.name) for s in SAMPLES if s.grad]
 WITH_GRADGRAD = [pytest.param(s, id=s.name) for s in SAMPLES if s.grad and s.gradgrad]
@@ -28,7 +29,7 @@ def on_backends(samples: list[Sample], *dtypes: str) -> list:
     """(sample, dtype, backend), each sample on each backend."""
     return [
         pytest.param(s, np.dtype(dtype), backend, id=f"{s.name}-{dtype}-{backend}")
-        for backend in ("numpy", "numba")
+        for backend in BACKENDS
         for s in samples
         for dtype in dtypes
         if backend == "numpy" or dtype == "float32" or s.name in IN_FLOAT64
@@ -104,12 +105,13 @@ def test_gradient_matches_finite_differences(sample, dtype, backend):
         assert gradcheck(lambda *xs: sample.call(minigrad, *xs), leaves(sample, dtype))
 
 
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
 @pytest.mark.parametrize("sample", WITH_GRAD)
-def test_gradient_of_the_kernels_matches_the_reference(sample):
+def test_gradient_of_the_kernels_matches_the_reference(sample, backend):
     """In float32, which the kernels are for, beside the reference backend in float64."""
     gradients = []
-    for backend, dtype in (("numba", np.float32), ("numpy", np.float64)):
-        with backends.use(backend):
+    for name, dtype in ((backend, np.float32), ("numpy", np.float64)):
+        with backends.use(name):
             inputs = leaves(sample, dtype, rounded=np.float32)
             result = sample.call(minigrad, *inputs)
             seed = np.random.default_rng(7).standard_normal(result.shape).astype(np.float32)

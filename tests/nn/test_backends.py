@@ -97,23 +97,3 @@ def test_the_loss_curve_in_cuda_c_is_that_of_numba():
     print(f"largest difference {np.abs(cupy / numba - 1).max():.2g}")
     assert numba[-1] < 0.8 * numba[0]
     np.testing.assert_allclose(cupy, numba, rtol=1e-4)
-
-
-GRADIENTS = {
-    "matmul": (lambda a, b: a @ b, (3, 4), (4, 5)),
-    "broadcast": (lambda a, b: (a * b.tanh() + b.exp()).mean(0), (3, 4), (4,)),
-    "conv2d": (lambda x, w: F.conv2d(x, w, stride=2, padding=1), (2, 4, 5, 6), (4, 4, 3, 3)),
-    "max_pool2d": (lambda x: F.max_pool2d(x, 2), (1, 2, 4, 6)),
-    "batch_norm": (lambda x, w: F.batch_norm(x, None, None, w, training=True), (4, 3, 2), (3,)),
-    "log_softmax": (lambda x: F.log_softmax(x, 1), (3, 5)),
-    "index": (lambda x: minigrad.cat([x[:, [0, 2, 0]], x], 1).cumsum(1), (3, 4)),
-}
-
-
-@pytest.mark.parametrize("name", GRADIENTS)
-def test_gradients_in_cuda_c(name, rng):
-    """Finite differences in float64."""
-    function, *shapes = GRADIENTS[name]
-    inputs = [minigrad.tensor(rng.normal(size=s), requires_grad=True) for s in shapes]
-    with backends.use("cupy"):
-        assert minigrad.autograd.gradcheck(function, inputs)
