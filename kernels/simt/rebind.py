@@ -7,6 +7,7 @@ copied with those names bound to numba-cuda's own.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, ModuleType
 from typing import Any
@@ -14,6 +15,10 @@ from typing import Any
 from . import devlib_half, resolve, stubs
 from .errors import CompileError
 from .resolve import DYNAMIC
+
+# numba-cuda's own code asks for the compute capability in two places: for atomic additions of
+# doubles (6.0) and the approximate tanh (7.5). From there on only libNVVM heeds it.
+SAME_LOWERING = (7, 5)
 
 _dispatchers: dict[int, Any] = {}
 
@@ -140,13 +145,21 @@ def _pretend_device(cc: tuple[int, int]) -> Iterator[None]:
 def ptx(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool = False) -> str:
     """PTX of `kernel`, ours or numba-cuda's own, for compute capability `cc`; `signature` as
     numba-cuda takes it."""
-    cuda = _numba_cuda()
+    return _library(kernel, signature, min(cc, SAME_LOWERING), lineinfo).get_asm_str(cc=cc)
+
+
+@functools.lru_cache(maxsize=8)
+def _library(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool) -> Any:
+    """`kernel` as numba-cuda's code library, of which libNVVM makes PTX for `cc` and above."""
+    _numba_cuda()
+    from numba.cuda.compiler import _compile_pyfunc_with_fixup
+
     options = getattr(kernel, "targetoptions", None)
     function = kernel.py_func if options else _Rebinder().function(kernel.py_func)
     options = options or {**kernel.gpu_options, "fastmath": kernel.fastmath}
     with _pretend_device(cc):
-        text, _ = cuda.compile(
+        library, _ = _compile_pyfunc_with_fixup(
             function, signature, cc=cc, device=False, abi="numba", lineinfo=lineinfo,
             fastmath=bool(options.get("fastmath")), launch_bounds=options.get("launch_bounds"),
         )  # fmt: skip
-    return text
+    return library

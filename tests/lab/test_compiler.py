@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import kernels
 from kernels import lab
 from kernels.lab import compiler, disassembly
-from kernels.simt import cuda
+from kernels.simt import cuda, rebind
 from kernels.simt.errors import CompileError
 
 pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
@@ -63,6 +65,28 @@ def test_a_kernel_in_python(cc):
     assert found.cubin[:4] == b"\x7fELF"
     assert found.occupancy(256).registers == found.registers
     assert found.occupancy(256, shared=100).shared == found.shared + 100
+
+
+def test_generations_share_what_does_not_depend_on_them():
+    """A kernel is lowered once for all generations: each one's PTX is that of its own lowering."""
+    from numba import cuda as numba_cuda
+    from numba import float32, float64
+
+    def kernel(x, total):
+        i = numba_cuda.grid(1)
+        numba_cuda.atomic.add(total, 0, float64(math.tanh(x[i]) / x[i - 1]))
+
+    signature = (float32[::1], float64[::1])
+
+    def text(ptx):
+        """Without the numbers that tell one compilation's names from another's."""
+        return re.sub(r"_ZN?\d[\w$]+", "name", ptx)
+
+    made = numba_cuda.jit(fastmath=True)(kernel)
+    for cc in [(7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)]:
+        own, _ = numba_cuda.compile_ptx(kernel, signature, cc=cc, fastmath=True)
+        assert text(rebind.ptx(made, signature, cc)) == text(own)
+        assert "tanh.approx.f32" in own and "add.f64" in own
 
 
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)])
