@@ -67,6 +67,7 @@ from minigrad.random import (
 )
 from minigrad.tensor import FUNCTIONS as _FUNCTIONS
 from minigrad.tensor import Size, Tensor, device
+from minigrad.tensor import tensors_only as _tensors_only
 
 __version__ = "0.1.0"
 
@@ -74,7 +75,7 @@ pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
 strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
 channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
 
-globals().update(_FUNCTIONS)
+globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
 

@@ -40,7 +40,9 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
     while isinstance(first, list | tuple | range) and len(first) and depth < 64:
         first, depth = first[0], depth + 1
     if isinstance(first, str | bytes):
-        raise TypeError(f"new(): invalid data type '{type(first).__name__}'")
+        raise (ValueError if depth else TypeError)(
+            f"tensor(): expected numbers, not {type(first).__name__}"
+        )
     if isinstance(first, Tensor) and depth:
         data = _tensors_to_arrays(data)
     try:
@@ -48,7 +50,7 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
     except ValueError as error:
         raise ValueError(_ragged(data, 0) or str(error)) from None
     if array.dtype == object or array.dtype.kind in "USc":
-        raise TypeError(f"new(): invalid data type '{type(first).__name__}'")
+        raise RuntimeError(f"Could not infer dtype of {type(first).__name__}")
     if dtype is None and not isinstance(first, np.ndarray | np.generic | Tensor):
         dtype = {"f": dtypes.default_numpy(), "u": np.dtype(np.int64)}.get(array.dtype.kind)
         if array.size == 0:

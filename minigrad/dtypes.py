@@ -113,7 +113,7 @@ def to_numpy_dtype(value: Any) -> np.dtype:
     if type(value) is dtype:
         return value._numpy or value.numpy
     if value is float:
-        return default_numpy()
+        return np.dtype(np.float64)
     if value is int:
         return np.dtype(np.int64)
     if value is bool:

@@ -7,6 +7,8 @@ class through the decorators at the end.
 
 from __future__ import annotations
 
+import functools
+import operator
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -576,7 +578,9 @@ class Tensor:
         return id(self)
 
     def __format__(self, spec: str) -> str:
-        return self.item().__format__(spec) if self._array.ndim == 0 else str(self).__format__(spec)
+        if self._array.ndim == 0:
+            return self.item().__format__(spec)
+        return object.__format__(self, spec)
 
     def __repr__(self) -> str:
         from minigrad.printing import format_tensor
@@ -622,9 +626,19 @@ def _deepcopied(attributes: dict, memo: dict) -> dict:
     return {k: deepcopy(v, memo) for k, v in attributes.items() if k not in skipped}
 
 
+def as_int(name: str, value: Any) -> int:
+    """An integer, or what counts as one; TypeError that names the argument for anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}") from None
+
+
 def normalize_dim(dim: int, ndim: int) -> int:
     """A dimension as 0 .. ndim-1; IndexError outside (a 0-dimensional tensor accepts 0 and -1)."""
     n = ndim or 1
+    if type(dim) is not int:
+        dim = as_int("dim", dim)
     if not -n <= dim < n:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
@@ -654,3 +668,23 @@ def export(*names: str, method: bool = True, function: bool = True) -> Callable:
         return fn
 
     return register
+
+
+def tensors_only(fn: Callable) -> Callable:
+    """fn with a TypeError, in place of an AttributeError, for an argument that isn't a tensor."""
+
+    @functools.wraps(fn)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except AttributeError as error:
+            given = [*args, *kwargs.values()]
+            given += [x for a in given if isinstance(a, list | tuple) for x in a]
+            if isinstance(error.obj, Tensor) or not any(error.obj is a for a in given):
+                raise
+            raise TypeError(
+                f"{fn.__name__}(): expected a Tensor, got {type(error.obj).__name__}; "
+                "minigrad.tensor() and minigrad.from_numpy() make one"
+            ) from None
+
+    return checked

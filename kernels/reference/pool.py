@@ -48,6 +48,12 @@ def max_pool2d(
     win = _pool_windows(x, kernel, stride, padding, dilation, ceil_mode, lowest)
     flat = win.reshape(*win.shape[:4], kernel[0] * kernel[1])
     best = flat.astype(compute_dtype(x.dtype), copy=False).argmax(-1)
+    # Padding may tie with a window of -inf, but is never its maximum.
+    plane = np.ones((1, 1, *x.shape[2:]), np.bool_)
+    inside = _pool_windows(plane, kernel, stride, padding, dilation, ceil_mode, False)
+    inside = np.broadcast_to(inside.reshape(1, 1, *flat.shape[2:]), flat.shape)
+    chosen = np.take_along_axis(inside, best[..., None], -1)[..., 0]
+    best = np.where(chosen, best, inside.argmax(-1))
     y = np.take_along_axis(flat, best[..., None], -1)[..., 0]
     oh, ow = win.shape[2:4]
     kh, kw = np.divmod(best, kernel[1])

@@ -96,5 +96,6 @@ def cross_entropy_backward(
     args = (weight, ignore_index, label_smoothing)
     q = _target_distribution(target, z.shape[1], z.dtype, *args)
     p = np.exp(z - lse[:, None].astype(z.dtype, copy=False))
-    d = g[:, None].astype(z.dtype, copy=False) * (p * q.sum(1, keepdims=True) - q)
+    kept = np.where(target == ignore_index, 0, g)  # g is infinite for the mean of no rows
+    d = kept[:, None].astype(z.dtype, copy=False) * (p * q.sum(1, keepdims=True) - q)
     return d.astype(logits.dtype, copy=False)

@@ -156,10 +156,18 @@ def run_hooks(hooks: list, grad: Tensor) -> Tensor:
         replaced = hook(grad)
         if replaced is None:
             continue
+        name = getattr(hook, "__name__", hook)
+        if not isinstance(replaced, Tensor):
+            raise TypeError(f"hook '{name}': expected a tensor or None, got {replaced!r}")
         if replaced._array.shape != grad._array.shape:
             raise RuntimeError(
-                f"hook '{getattr(hook, '__name__', hook)}' has changed the size of value: expected "
+                f"hook '{name}' has changed the size of value: expected "
                 f"{list(grad.shape)}, got {list(replaced.shape)}"
+            )
+        if replaced._array.dtype != grad._array.dtype:
+            raise RuntimeError(
+                f"hook '{name}' has changed the type of value: expected {grad.dtype}, "
+                f"got {replaced.dtype}"
             )
         grad = replaced
     return grad
@@ -285,6 +293,8 @@ def grad(
             "call grad once per row of grad_outputs"
         )
     outputs, inputs = as_tuple(outputs), as_tuple(inputs)
+    if not inputs:
+        raise RuntimeError("grad: expected at least one input, got none")
     gradients = _root_gradients(outputs, grad_outputs)
     run = _Pass(create_graph if retain_graph is None else retain_graph, create_graph)
     run.restrict([t._node for t in outputs if t._node is not None], _keys(inputs))

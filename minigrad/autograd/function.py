@@ -155,6 +155,10 @@ class Function:
         outputs = result if isinstance(result, tuple) else (result,)
         for output in outputs:
             if any(output is d for d in ctx._dirty):
+                if recording and output._requires_grad and output._node is None:
+                    raise RuntimeError(
+                        "a leaf Variable that requires grad has been used in an in-place operation."
+                    )
                 output._counter[0] += 1
         if recording and True in needs:
             outputs = _record(cls, ctx, args, edges, outputs)

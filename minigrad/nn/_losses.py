@@ -244,6 +244,8 @@ def cross_entropy(
             f"cross_entropy: probability targets need the shape of the input {list(input.shape)}, "
             f"got {list(target.shape)}"
         )
+    if not input.is_floating_point():
+        raise NotImplementedError(f"cross_entropy: expected floating logits, got {input.dtype}")
     _check_class_dtype("cross_entropy", target)
     rows, classes = _classes_last(input, target, "cross_entropy")
     loss = soft.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)

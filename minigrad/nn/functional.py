@@ -60,7 +60,7 @@ from minigrad.ops.pool import (
     max_pool1d,
     max_pool2d,
 )
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, tensors_only
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -483,6 +483,9 @@ def _affine(
     if bias is not None:
         x = x + bias.reshape(shape)
     return x
+
+
+globals().update({name: tensors_only(globals()[name]) for name in __all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -119,6 +119,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """First half * sigmoid(second half) along `dim`."""
+    if input.size(dim) % 2:
+        raise RuntimeError(f"glu: expected an even size in dimension {dim}, got {input.size(dim)}")
     a, b = input.chunk(2, dim)
     return a * sigmoid(b)
 

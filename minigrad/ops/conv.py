@@ -105,6 +105,8 @@ def _checked(x: Tensor, w: Tensor, bias: Tensor | None, dims: int, groups: int) 
         raise RuntimeError(
             f"conv{dims}d: expected a {dims + 2}D weight, got weight of size {list(kernel)}"
         )
+    if 0 in kernel[2:]:
+        raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel[2:])}")
     channels = shape[-dims - 1]
     if groups <= 0 or kernel[0] % groups:
         raise RuntimeError(

@@ -23,6 +23,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if where is not None and where.type != self.device.type:
         result = Move.apply(result, where=where, origin=self.device)
     if target is not None and target != self._array.dtype:
+        if target.kind in "bui":  # no gradient passes through integers
+            result = result.detach()
         return Cast.apply(result, dtype=target)
     return Clone.apply(result) if copy and result is self else result
 
@@ -36,6 +38,8 @@ def _destination(args: tuple, kwargs: dict) -> tuple[np.dtype | None, device | N
             target = value.numpy
         elif isinstance(value, np.dtype):
             target = value
+        elif value in (float, int, bool):
+            target = dtypes.to_numpy_dtype(value)
         elif isinstance(value, str | device | int) and not isinstance(value, bool):
             where = device(value)
         elif isinstance(value, Tensor):

@@ -18,7 +18,7 @@ UNARY = {
     name: name
     for name in (
         "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor frac log log10"
-        " log1p log2 neg reciprocal relu rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc"
+        " log1p log2 reciprocal relu rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc"
         " isnan isinf isfinite logical_not bitwise_not"
     ).split()
 }
@@ -30,7 +30,6 @@ UNARY_ALIASES = {
     "asinh": ("arcsinh",),
     "atan": ("arctan",),
     "atanh": ("arctanh",),
-    "neg": ("negative",),
     "trunc": ("fix",),
 }
 BINARY = {
@@ -95,15 +94,24 @@ for _torch_name, _line in BINARY.items():
         inplace(_torch_name)
 
 
-def _without_bool(a: Any, b: Any) -> None:
-    kinds = [
-        x._array.dtype.kind == "b" if isinstance(x, Tensor) else type(x) is bool for x in (a, b)
-    ]
-    if all(kinds):
+@export("negative")
+def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """-input, element by element."""
+    if input._array.dtype.kind == "b":
         raise RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. "
-            "Use the `^` or `logical_xor()` operator instead."
+            "Negation, the `-` operator, on a bool tensor is not supported. To invert a mask use "
+            "`~` or logical_not()."
         )
+    return into(out, POINTWISE["neg"](input))
+
+
+def _without_bool(a: Any, b: Any) -> None:
+    for x in (a, b):
+        if x._array.dtype.kind == "b" if isinstance(x, Tensor) else type(x) is bool:
+            raise RuntimeError(
+                "Subtraction, the `-` operator, with a bool tensor is not supported. To invert a "
+                "mask use `~` or logical_not(), to compare two use `^` or logical_xor()."
+            )
 
 
 @export()
@@ -191,10 +199,10 @@ for _function in (floor_divide, remainder, pow):
 
 
 @export()
-def float_power(input: Tensor, exponent: Any) -> Tensor:
+def float_power(input: Any, exponent: Any) -> Tensor:
     """input ** exponent in float64."""
-    exponent = exponent.double() if isinstance(exponent, Tensor) else float(exponent)
-    return POINTWISE["pow"](input.double(), exponent)
+    base, exponent = (x.double() if isinstance(x, Tensor) else float(x) for x in (input, exponent))
+    return POINTWISE["pow"](base, exponent)
 
 
 @export()
@@ -374,8 +382,8 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 
 for _name in (
-    "add sub div round clamp clip clamp_min clamp_max masked_fill lerp addcmul addcdiv nan_to_num"
-    " logit multiply divide subtract true_divide"
+    "neg add sub div round clamp clip clamp_min clamp_max masked_fill lerp addcmul addcdiv"
+    " nan_to_num logit logical_not multiply divide subtract true_divide"
 ).split():
     inplace(_name)
 

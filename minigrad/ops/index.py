@@ -16,7 +16,7 @@ from minigrad.autograd.node import Op, needs_grad
 from minigrad.backends import array_module
 from minigrad.ops.inplace import assign, check_writable, copy_, inplace
 from minigrad.ops.shape import Slice
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.tensor import Tensor, export, normalize_dim, type_name, wrap
 
 
 class Take(Op):
@@ -252,7 +252,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     target = Slice.apply(self, index=basic) if basic or not tensors else self
     check_writable(target)
     if not tensors:
-        copy_(target, value if isinstance(value, Tensor | int | float) else _like(self, value))
+        values = value if isinstance(value, Tensor | int | float) else _like(self, value)
+        if isinstance(values, Tensor):
+            values = _without_leading_ones(values, target._array.ndim)
+        copy_(target, values)
         return
     flat = flat_positions(target._array.shape, tensors)
     values = value if isinstance(value, Tensor) else _like(self, value)
@@ -264,9 +267,7 @@ def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> No
     if values._array.dtype != target._array.dtype:
         values = values.to(target.dtype)
     if values._array.shape != flat.shape:
-        extra = values._array.ndim - flat.ndim
-        if extra > 0 and values._array.shape[:extra] == (1,) * extra:
-            values = values.reshape(values._array.shape[extra:])
+        values = _without_leading_ones(values, flat.ndim)
         try:
             values = values.expand(flat.shape)
         except RuntimeError:
@@ -283,7 +284,17 @@ def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> No
     target._counter[0] += 1
 
 
+def _without_leading_ones(values: Tensor, ndim: int) -> Tensor:
+    """Values of more than `ndim` dimensions, less those of length 1 in front."""
+    extra = values._array.ndim - ndim
+    if extra > 0 and values._array.shape[:extra] == (1,) * extra:
+        return values.reshape(values._array.shape[extra:])
+    return values
+
+
 def _like(self: Tensor, value: Any) -> Tensor:
+    if value is None or isinstance(value, str | dict):
+        raise TypeError(f"can't assign a {type(value).__name__} to a {type_name(self)}")
     xp = array_module(self._array)
     return wrap(xp.asarray(value, self._array.dtype))
 
@@ -360,14 +371,14 @@ def _item(part: Any) -> Any:
     if not hasattr(array, "dtype"):
         if hasattr(part, "__index__"):
             return part.__index__()
-        raise TypeError(
+        raise (TypeError if isinstance(part, str) else IndexError)(
             "only integers, slices (`:`), ellipsis (`...`), None and long, int, byte or bool "
             f"tensors are valid indices (got {type(part).__name__})"
         )
     if array.dtype.kind not in "biu":
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    if array.ndim == 0 and array.dtype.kind != "b":
-        return int(array)
+    if array.ndim == 0:
+        return bool(array) if array.dtype.kind == "b" else int(array)
     return array.astype(bool) if array.dtype == np.uint8 else array
 
 

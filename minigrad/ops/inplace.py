@@ -13,6 +13,7 @@ from typing import Any
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Node, attach, edge, needs_grad
+from minigrad.ops.pointwise import check_number
 from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
 
 
@@ -55,6 +56,7 @@ def check_writable(tensor: Tensor) -> None:
 def assign(target: Tensor, value: Tensor) -> Tensor:
     """Write a computed value into a tensor's memory, and give the tensor its history."""
     array, new = target._array, value._array
+    check_no_overlap(array)
     if new.shape != array.shape:
         raise RuntimeError(
             f"output with shape {list(array.shape)} doesn't match the broadcast shape "
@@ -76,6 +78,15 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
     if mode.enabled and (value._requires_grad or target._requires_grad):
         rebase(target, value)
     return target
+
+
+def check_no_overlap(array: Any) -> None:
+    """RuntimeError for an expanded array: one element in memory would get several values."""
+    if any(s == 0 and n > 1 for n, s in zip(array.shape, array.strides, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location. Please clone() the tensor before performing the operation."
+        )
 
 
 def write(target: Tensor, array: Any) -> None:
@@ -162,6 +173,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if not isinstance(src, Tensor):
         return fill_(self, src)
     array = self._array
+    check_no_overlap(array)
     if src._array.shape != array.shape:
         src = src.expand(array.shape)
     if mode.enabled and (needs_grad(src) or needs_grad(self)):
@@ -182,6 +194,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
                 f"{value._array.ndim} dimensions."
             )
         return copy_(self, value)
+    check_number("fill_", value)
     write(self, value)
     if mode.enabled and needs_grad(self):
         rebase(self, self.detach().clone())

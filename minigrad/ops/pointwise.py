@@ -119,6 +119,9 @@ class Pointwise:
 
         args: tensors that broadcast together, or numbers. params: the line's parameters.
         """
+        for value in params:
+            if type(value) not in _NUMBERS:
+                check_number(self.name, value)
         dtype, arrays = self._same_kind(args)
         if dtype is None:
             dtype = self.compute_dtype(args)
@@ -231,6 +234,12 @@ def _tensor_namespace() -> dict[str, Any]:
 
 
 POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE.items()}
+
+
+def check_number(name: str, value: Any) -> None:
+    """TypeError for what is not a number (a NumPy one, or a tensor of one element, is)."""
+    if not isinstance(value, (*_NUMBERS, np.generic, Tensor)):
+        raise TypeError(f"{name}(): expected a number, not {type(value).__name__}")
 
 
 def check_broadcast(arrays: list) -> tuple[int, ...]:

@@ -58,6 +58,11 @@ class AvgPool2d(Op):
     saves = ()
 
     @staticmethod
+    def rule(x: Tensor, **setting: Any) -> None:
+        if not x.is_floating_point():
+            raise NotImplementedError(f"avg_pool2d: expected a floating input, got {x.dtype}")
+
+    @staticmethod
     def forward(x: Any, **setting: Any) -> Any:
         return dispatch.active.avg_pool2d(x, **setting)
 

@@ -34,6 +34,8 @@ def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not train or p == 0:
         return input
+    if not input.is_floating_point():
+        raise RuntimeError(f"dropout: expected a floating input, got {input.dtype}")
     if p == 1:
         return input * 0
     seed, offset = default_generator.next_call()

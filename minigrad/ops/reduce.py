@@ -319,16 +319,24 @@ def min(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
     return _extremum("min", _Min, input, args, keepdim, kwargs)
 
 
+def _over_axes(name: str, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    axes = axes_of(dim, x._array.ndim)
+    for axis in range(x._array.ndim) if axes is None else axes:
+        if x._array.shape[axis] == 0:
+            _check_not_empty(f"a{name}", x, axis)
+    return Extremum.apply(x, name=name, axes=axes, keepdim=keepdim)
+
+
 @export()
 def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Maximum over several dimensions; equal winners share the gradient."""
-    return Extremum.apply(input, name="max", axes=axes_of(dim, input._array.ndim), keepdim=keepdim)
+    return _over_axes("max", input, dim, keepdim)
 
 
 @export()
 def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Minimum over several dimensions; equal winners share the gradient."""
-    return Extremum.apply(input, name="min", axes=axes_of(dim, input._array.ndim), keepdim=keepdim)
+    return _over_axes("min", input, dim, keepdim)
 
 
 @export()
@@ -451,9 +459,12 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, shifted by the maximum so that nothing overflows."""
     x = input if input.is_floating_point() else input.to(dtypes.get_default_dtype())
-    shift = amax(x.detach(), dim, keepdim=True)
+    axes = axes_of(dim, x._array.ndim)
+    if not x._array.size:
+        return POINTWISE["log"](sum(x, axes, keepdim))
+    shift = amax(x.detach(), axes, keepdim=True)
     shift = shift.masked_fill(POINTWISE["isinf"](shift), 0)
-    total = sum(POINTWISE["exp"](x - shift), dim, keepdim)
+    total = sum(POINTWISE["exp"](x - shift), axes, keepdim)
     return POINTWISE["log"](total) + (shift if keepdim else shift.reshape(total._array.shape))
 
 
@@ -481,13 +492,3 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements differ from zero."""
     return sum(POINTWISE["ne"](input, 0), dim)
-
-
-@export()
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median: a tensor, or with `dim` (values, indices)."""
-    if dim is None:
-        flat = input.reshape(-1)
-        return flat.kthvalue((flat._array.size + 1) // 2).values
-    count = input._array.shape[normalize_dim(dim, input._array.ndim)]
-    return input.kthvalue((count + 1) // 2, dim, keepdim)

@@ -17,7 +17,17 @@ from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op, needs_grad
 from minigrad.backends import array_module
-from minigrad.tensor import Size, Tensor, View, device, export, move_array, normalize_dim, wrap
+from minigrad.tensor import (
+    Size,
+    Tensor,
+    View,
+    as_int,
+    device,
+    export,
+    move_array,
+    normalize_dim,
+    wrap,
+)
 
 
 class ViewOp(Op, abstract=True):
@@ -245,7 +255,7 @@ def sizes(args: tuple) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence; 0-dimensional tensors count as integers."""
     if len(args) == 1 and isinstance(args[0], tuple | list):
         args = args[0]
-    return tuple([a if type(a) is int else a.__index__() for a in args])
+    return tuple([a if type(a) is int else as_int("size", a) for a in args])
 
 
 def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
@@ -316,8 +326,9 @@ def _dims(args: tuple, ndim: int) -> tuple[int, ...]:
 
 
 @export()
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dimensions in the order given."""
+    dims = order if dims is None else (dims,)
     given = sizes(dims)
     ndim = input._array.ndim
     if len(given) != ndim:
@@ -326,10 +337,10 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
             f"desired ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) "
             f"= {len(given)}"
         )
-    order = _dims(dims, ndim)
-    if len(set(order)) != ndim:
+    wanted = _dims(dims, ndim)
+    if len(set(wanted)) != ndim:
         raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return Permute.apply(input, dims=order)
+    return Permute.apply(input, dims=wanted)
 
 
 @export("swapaxes", "swapdims")

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from minigrad import dtypes
 from minigrad.backends import array_module
+from minigrad.ops.pointwise import POINTWISE
 from minigrad.ops.reduce import values_and_indices
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
@@ -77,14 +79,47 @@ def topk(
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(value, index) of the k-th smallest (from 1) along `dim`."""
     place = normalize_dim(dim, input._array.ndim)
-    n = input._array.shape[place]
+    n = input._array.shape[place] if input._array.ndim else 1
     if not 1 <= k <= n:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
+    if not input._array.ndim:
+        return _KthValue(input.clone(), wrap(np.zeros((), np.int64)))
     indices = _order(input, place, False).narrow(place, k - 1, 1).contiguous()
     values = input.gather(place, indices)
     if keepdim:
         return _KthValue(values, indices)
     return _KthValue(values.squeeze(place), indices.squeeze(place))
+
+
+@export()
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median: a tensor, or with `dim` (values, indices)."""
+    if dim is None:
+        return _median_of_all(input.reshape(-1))
+    place = normalize_dim(dim, input._array.ndim)
+    if not input._array.ndim:
+        return input.kthvalue(1, 0, keepdim)
+    count = input._array.shape[place]
+    middle = input.kthvalue((count + 1) // 2, place, keepdim)
+    absent = POINTWISE["isnan"](input.detach())
+    if not bool(absent.any()):
+        return middle
+    first = absent.to(dtypes.uint8).argmax(place, keepdim=True)  # of a row with a NaN, that one
+    indices = middle.indices if keepdim else middle.indices.unsqueeze(place)
+    indices = POINTWISE["where"](absent.any(place, keepdim=True), first, indices)
+    values = input.gather(place, indices)
+    if keepdim:
+        return type(middle)(values, indices)
+    return type(middle)(values.squeeze(place), indices.squeeze(place))
+
+
+def _median_of_all(x: Tensor) -> Tensor:
+    """NaN where there is one, or nothing; equal elements share the gradient."""
+    values = x.detach()
+    if not values.numel() or bool(POINTWISE["isnan"](values).any()):
+        return x.sum() * float("nan")
+    middle = values.kthvalue((values.numel() + 1) // 2).values
+    return x.masked_select(POINTWISE["eq"](values, middle)).amax()
 
 
 @export()

@@ -37,11 +37,11 @@ def _like(container: Any, values: Any) -> Any:
         return values
 
 
-def default_collate(batch: list[Any]) -> Any:
+def default_collate(batch: Sequence[Any]) -> Any:
     """One batch from samples of equal structure.
 
     Tensors and NumPy arrays are stacked, numbers become a Tensor (float: float64, int: int64),
-    text stays a list; dicts, tuples, named tuples and lists are collated field by field.
+    text stays as it is; dicts, tuples, named tuples and lists are collated field by field.
 
     Raises:
         RuntimeError: arrays of different shapes, or sequences of different lengths.
@@ -68,9 +68,9 @@ def default_collate(batch: list[Any]) -> Any:
         fields = {key: default_collate([sample[key] for sample in batch]) for key in first}
         return _like(first, fields)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(default_collate(list(field)) for field in _columns(batch)))
+        return type(first)(*(default_collate(field) for field in _columns(batch)))
     if isinstance(first, Sequence):
-        columns = [default_collate(list(field)) for field in _columns(batch)]
+        columns = [default_collate(field) for field in _columns(batch)]
         return columns if isinstance(first, tuple) else _like(first, columns)
     raise TypeError(_unknown(type(first)))
 

@@ -1,0 +1,168 @@
+"""Small programs, each run with torch and with minigrad: one value or error type for both."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import backends
+
+torch = pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
+
+# Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `grad(f)`
+# is that of f(x).sum(), `hooked(hook)` the same with a hook on the way.
+PROGRAMS = {
+    "casts": """
+        x.int()
+        x.bool().float()
+        x.long().sum()
+        x.half()
+        m.zeros(2, dtype=float)
+        m.zeros(2, dtype=int)
+        m.zeros(2).to(float)
+        m.tensor(None)
+        m.tensor([None])
+        m.tensor({'a': 1})
+        m.tensor('a')
+        m.tensor(['a'])
+        m.float_power(2, m.tensor([1, 2]))
+    """,
+    "bool": """
+        -m.tensor([True])
+        m.ones(2) - m.tensor([True, False])
+        m.tensor([True, False]) - 1
+        m.tensor([1, 2]) - True
+        m.tensor([True, False]).logical_not_()
+    """,
+    "in_place": """
+        m.zeros(1, 3).expand(2, 3).add_(1)
+        m.zeros(1, 3).expand(2, 3).copy_(m.ones(2, 3))
+        m.zeros(1, 3).expand(2, 3).zero_()
+        m.zeros(2).fill_(None)
+        m.zeros(2).fill_('a')
+        m.zeros(2).masked_fill(m.zeros(2) > 0, None)
+        m.zeros(2).addcmul(m.ones(2), m.ones(2), value=None)
+    """,
+    "index": """
+        x[1.0]
+        x['a']
+        x[m.tensor(True)]
+        x[m.tensor(False)].shape
+        x[None, True, 1]
+        x.detach().clone().__setitem__(0, m.ones(1, 1, 4))
+        x.detach().clone().__setitem__(0, None)
+        x.detach().clone().__setitem__((0, 0), 'a')
+        x.detach().clone().__setitem__(x > 0, 'a')
+    """,
+    "arguments": """
+        x.permute(dims=(1, 0))
+        x.view(2.0, 6)
+        x.view('a')
+        x.reshape(3, 4.0)
+        x.sum(1.0)
+        x.sum('a')
+        x.transpose('a', 0)
+        m.stack([x, 3])
+        m.equal(x, 3)
+        m.nn.Linear(4, 2)(np.ones((1, 4), np.float32))
+        m.nn.Conv2d(1, 2, 3)([1.0])
+        format(x, '.2f')
+        m.autograd.grad(x.sum(), [])
+    """,
+    "nan": """
+        m.tensor([1., nan, 2.]).median()
+        m.tensor([[1., nan, 2.], [3., 1., 2.]]).median(1)
+        m.tensor([[1., nan, 2.], [3., 1., 2.]]).median(1, keepdim=True)
+        m.tensor([3, 1, 2, 2]).median()
+        m.tensor(5.).median(0)
+        grad(lambda x: m.cat([x, x]).median())
+    """,
+    "empty": """
+        m.zeros(0, 3).median()
+        m.zeros(0, 3).amax(0)
+        m.zeros(0, 3).amin((0, 1))
+        m.zeros(0, 3).amax(1)
+        m.zeros(0, 3).logsumexp(0)
+        m.zeros(0, 3).logsumexp(1)
+    """,
+    "layers": """
+        m.nn.Conv2d(1, 2, 0)(m.zeros(1, 1, 5, 5))
+        m.nn.AvgPool2d(2)(m.zeros(1, 1, 4, 4).int())
+        m.nn.functional.dropout(m.ones(3).int(), 0.5)
+        m.nn.functional.cross_entropy(m.ones(2, 3).int(), m.tensor([0, 1]))
+        m.nn.functional.glu(m.ones(2, 3))
+        m.utils.data.default_collate([('a', 1), ('b', 2)])
+    """,
+    "hooks": """
+        hooked(lambda g: 3)
+        hooked(lambda g: g.double())
+        hooked(lambda g: g[:1])
+        hooked(lambda g: g * 2)
+    """,
+}
+
+# The same, on both backends that run here: what kernels do in a corner.
+KERNELS = {
+    "none_counts": """
+        grad(lambda x: m.nn.functional.cross_entropy(x, m.full((3,), -100)))
+        grad(lambda x: m.nn.functional.cross_entropy(x[0], m.tensor(-100)))
+    """,
+    "padded_infinity": """
+        grad(lambda x: m.nn.functional.max_pool2d(x[None] * 0 - inf, 3, 1, 1))
+        m.nn.functional.max_pool2d(x[None] - inf, 3, 2, 1, return_indices=True)
+    """,
+}
+
+
+def outcome(value: Any) -> Any:
+    """What must be equal: dtype, shape, place in the graph and values of every tensor."""
+    if isinstance(value, tuple | list):
+        return [outcome(v) for v in value]
+    if hasattr(value, "requires_grad"):
+        dtype = str(value.dtype).rpartition(".")[2]
+        return dtype, tuple(value.shape), value.requires_grad, value.detach().numpy()
+    return value
+
+
+def evaluate(m: Any, line: str) -> Any:
+    data = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    x = m.tensor(data, requires_grad=True)
+
+    def grad(f: Any) -> Any:
+        return m.autograd.grad(f(x).sum(), x)
+
+    def hooked(hook: Any) -> Any:
+        y = x * 1
+        y.register_hook(hook)
+        return m.autograd.grad(y.sum(), x)
+
+    names = dict(m=m, x=x, grad=grad, hooked=hooked, np=np, nan=np.nan, inf=np.inf)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return outcome(eval(line, names))
+    except Exception as error:
+        return type(error)
+
+
+def check(programs: str) -> None:
+    for line in filter(None, map(str.strip, programs.splitlines())):
+        ours, theirs = evaluate(minigrad, line), evaluate(torch, line)
+        np.testing.assert_equal(ours, theirs, err_msg=line)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_like_torch(name):
+    with backends.use("numpy"):
+        check(PROGRAMS[name])
+
+
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_like_torch(name, backend):
+    with backends.use(backend):
+        check(KERNELS[name])
