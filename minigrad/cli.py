@@ -38,10 +38,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _check_environment() -> None:
+    """Refuse settings that would end a command in a traceback, once it comes to use them."""
+    from kernels import simt
+
+    try:
+        simt.get_num_threads()
+        minigrad.backends.set(minigrad.backends.get())
+    except ValueError as error:
+        raise CommandError(f"environment: {error}") from None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (default: this process's) and return its exit status."""
     args = _parser().parse_args(argv)
     try:
+        _check_environment()
         return COMMANDS[args.command].run(args)
     except CommandError as error:
         print(f"minigrad {args.command}: {error}", file=sys.stderr)

@@ -107,7 +107,11 @@ def test_a_mistake_is_one_kind_line(argv, message, capsys):
 
 @pytest.mark.parametrize(
     ("argv", "environment"),
-    [(["train", "--backend", "cudnn"], {}), (["train"], {"MINIGRAD_BACKEND": "cudnn"})],
+    [
+        (["train", "--backend", "cudnn"], {}),
+        (["train"], {"MINIGRAD_BACKEND": "cudnn"}),
+        (["doctor"], {"MINIGRAD_NUM_THREADS": "'cudnn'"}),
+    ],
 )
 def test_no_traceback_from_a_process(argv, environment):
     done = shell(*argv, **environment)
