@@ -44,6 +44,8 @@ def catalog() -> list[tuple[str, str, str, str]]:
 def _run(name: str, args: tuple, kwargs: dict, backend: str | None, version: str | None):
     module = dispatch.active if backend is None else dispatch.dialect(backend)
     if version is not None:
+        if module.__name__ == dispatch.DIALECTS["numpy"]:
+            raise ValueError(f"{name}: backend 'numpy' has no versions to choose from")
         kwargs["version"] = version
     return getattr(module, name)(*args, **kwargs)
 
@@ -51,7 +53,8 @@ def _run(name: str, args: tuple, kwargs: dict, backend: str | None, version: str
 def _operation(name: str) -> Callable:
     """A function of the dialects, with `backend=` and `version=`; one number serves as a pair."""
     reference = getattr(importlib.import_module("kernels.reference"), name)
-    parameters = inspect.signature(reference).parameters.values()
+    signature = inspect.signature(reference)
+    parameters = signature.parameters.values()
     pairs = {p.name for p in parameters if str(p.annotation).startswith("Pair")}
     names = [p.name for p in parameters]
 
@@ -65,6 +68,14 @@ def _operation(name: str) -> Callable:
             kwargs = {key: twice(key, value) for key, value in kwargs.items()}
         return _run(name, args, kwargs, backend, version)
 
+    choices = [
+        inspect.Parameter(
+            key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None"
+        )
+        for key in ("backend", "version")
+    ]
+    operation.__signature__ = signature.replace(parameters=[*parameters, *choices])
+    operation.__module__ = __name__
     return operation
 
 

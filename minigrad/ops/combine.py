@@ -144,10 +144,10 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @export()
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """Reversed along the dimensions given."""
-    axes = tuple([normalize_dim(d, input._array.ndim) for d in sizes(dims)])
-    return Flip.apply(input, axes=axes)
+    places = tuple([normalize_dim(d, input._array.ndim) for d in sizes(axes, dims)])
+    return Flip.apply(input, axes=places)
 
 
 @export()
@@ -164,9 +164,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 
 @export(function=False)
-def repeat(self: Tensor, *repeats: Any) -> Tensor:
-    """The tensor tiled: repeats[i] times along dimension i."""
-    counts = sizes(repeats)
+def repeat(self: Tensor, *times: Any, repeats: Any = None) -> Tensor:
+    """The tensor tiled: times[i] times along dimension i."""
+    counts = sizes(times, repeats)
     shape = self._array.shape
     extra = len(counts) - len(shape)
     if extra < 0:
@@ -181,9 +181,9 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
 
 
 @export()
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *times: Any, dims: Any = None) -> Tensor:
     """`repeat` that fills in ones in front."""
-    counts = sizes(dims)
+    counts = sizes(times, dims)
     return repeat(input, (1,) * (input._array.ndim - len(counts)) + counts)
 
 

@@ -251,8 +251,11 @@ class Cat(Op):
         return grads
 
 
-def sizes(args: tuple) -> tuple[int, ...]:
-    """Sizes given one by one or as one sequence; 0-dimensional tensors count as integers."""
+def sizes(args: tuple, named: Any = None) -> tuple[int, ...]:
+    """Sizes given one by one, as one sequence, or as the keyword `named`; 0-dimensional tensors
+    count as integers."""
+    if named is not None:
+        args = (named,)
     if len(args) == 1 and isinstance(args[0], tuple | list):
         args = args[0]
     return tuple([a if type(a) is int else as_int("size", a) for a in args])
@@ -280,10 +283,10 @@ def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
 
 
 @export()
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *lengths: Any, shape: Any = None) -> Tensor:
     """The same elements under another shape; one length may be -1. A view where possible."""
     array = input._array
-    new = infer_shape(sizes(shape), array.size)
+    new = infer_shape(sizes(lengths, shape), array.size)
     if array.flags.c_contiguous or _viewable(array, new):
         return Reshape.apply(input, shape=new)
     return Reshape.apply(Clone.apply(input), shape=new)
@@ -301,13 +304,13 @@ def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
     return True
 
 
-def view(self: Tensor, *shape: Any) -> Tensor:
+def view(self: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """`reshape` that never copies; with a dtype, the same bytes read as another type."""
     if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
         out = wrap(self._array.view(shape[0].numpy))
         out._counter = self._counter
         return out
-    new = infer_shape(sizes(shape), self._array.size)
+    new = infer_shape(sizes(shape, size), self._array.size)
     if not (self._array.flags.c_contiguous or _viewable(self._array, new)):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
@@ -328,8 +331,7 @@ def _dims(args: tuple, ndim: int) -> tuple[int, ...]:
 @export()
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dimensions in the order given."""
-    dims = order if dims is None else (dims,)
-    given = sizes(dims)
+    given = sizes(order, dims)
     ndim = input._array.ndim
     if len(given) != ndim:
         raise RuntimeError(
@@ -337,7 +339,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
             f"desired ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) "
             f"= {len(given)}"
         )
-    wanted = _dims(dims, ndim)
+    wanted = _dims(given, ndim)
     if len(set(wanted)) != ndim:
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     return Permute.apply(input, dims=wanted)
@@ -389,9 +391,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 
 @export(function=False)
-def expand(self: Tensor, *size: Any) -> Tensor:
+def expand(self: Tensor, *lengths: Any, size: Any = None) -> Tensor:
     """Dimensions of length 1 repeated without a copy; -1 keeps a length."""
-    new = sizes(size)
+    new = sizes(lengths, size)
     old = self._array.shape
     extra = len(new) - len(old)
     if extra < 0:

@@ -141,9 +141,9 @@ def test_casts():
 def test_unsupported_types_are_named():
     with pytest.raises(TypeError, match="complex128"):
         mg.from_numpy(np.ones(2, complex))
-    with pytest.raises(TypeError, match="invalid data type 'str'"):
+    with pytest.raises(ValueError, match="expected numbers, not str"):
         mg.tensor(["a"])
-    with pytest.raises(RuntimeError, match="two bool tensors is not supported"):
+    with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):
         _ = mg.tensor(True) - mg.tensor(True)
     for call in (lambda x: x & x, lambda x: x << 1, lambda x: x | x):
         with pytest.raises(NotImplementedError, match="not implemented for 'Float'"):

@@ -60,6 +60,12 @@ PROGRAMS = {
     """,
     "arguments": """
         x.permute(dims=(1, 0))
+        x.flip(dims=(0,))
+        m.flip(x, dims=[0, 1])
+        m.tile(x, dims=(2, 1))
+        m.reshape(x, shape=(4, 3))
+        x.view(size=(2, 6)) + x.reshape(shape=(2, 6))
+        x[:, :1].expand(size=(3, 2)) + x[:, :1].repeat(repeats=(1, 2))
         x.view(2.0, 6)
         x.view('a')
         x.reshape(3, 4.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 
 import numpy as np
 import pytest
@@ -151,5 +152,8 @@ def test_errors(device, rng):
             kernels.matmul(*given, backend="numba")
     with pytest.raises(ValueError, match="expected a version"):
         kernels.matmul(b, b.T, backend="numba", version="fast")
+    with pytest.raises(ValueError, match="'numpy' has no versions"):
+        kernels.matmul(b, b.T, backend="numpy", version="naive")
+    assert "backend" in inspect.signature(kernels.matmul).parameters  # as help() shows it
     with pytest.raises(ValueError, match="needs n == 1"):
         kernels.matmul(b, b.T, backend="numba", version="matvec")
