@@ -79,36 +79,48 @@ class Generator:
 
 
 default_generator = Generator()
+_thread = threading.local()
+
+
+def current_generator() -> Generator:
+    """The default generator, or this thread's own."""
+    return getattr(_thread, "generator", default_generator)
+
+
+def give_thread_a_generator(seed: int) -> None:
+    """From now on this thread draws from a generator of its own: workers that run at the same time
+    would take numbers from a shared one in no fixed order."""
+    _thread.generator = Generator().manual_seed(seed)
 
 
 def manual_seed(seed: int) -> Generator:
     """Start the default generator again from `seed`."""
-    return default_generator.manual_seed(seed)
+    return current_generator().manual_seed(seed)
 
 
 def seed() -> int:
     """Start the default generator again from a seed of the operating system."""
-    return default_generator.seed()
+    return current_generator().seed()
 
 
 def initial_seed() -> int:
     """The seed of the default generator."""
-    return default_generator.initial_seed()
+    return current_generator().initial_seed()
 
 
 def get_rng_state() -> Tensor:
     """The default generator's state."""
-    return default_generator.get_state()
+    return current_generator().get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
     """Put the default generator back."""
-    default_generator.set_state(new_state)
+    current_generator().set_state(new_state)
 
 
 def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: device) -> Any:
     """Numbers of the kernel `uniform` or `normal`."""
-    source = generator or default_generator
+    source = generator or current_generator()
     wide = target if target in (np.float32, np.float64) else np.dtype(np.float32)
     array = getattr(dispatch.active, kind)(shape, *source.next_call(), wide)
     array = device_module(where.type).asarray(array)
@@ -117,7 +129,7 @@ def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: devi
 
 def words(count: int, generator: Generator | None) -> np.ndarray:
     """`count` random 32-bit words."""
-    source = generator or default_generator
+    source = generator or current_generator()
     return dispatch.active.philox_uint32(count, *source.next_call())
 
 
@@ -290,7 +302,7 @@ def multinomial(
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if (rows.sum(1) <= 0).any():
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    source = generator or default_generator
+    source = generator or current_generator()
     if replacement:
         u = dispatch.active.uniform((len(rows), num_samples), *source.next_call(), np.float64)
         cumulative = rows.cumsum(1)

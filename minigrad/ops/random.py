@@ -6,7 +6,7 @@ from typing import Any
 
 from kernels import dispatch
 from minigrad.autograd.node import Op
-from minigrad.random import default_generator
+from minigrad.random import current_generator
 from minigrad.tensor import Tensor, export
 
 
@@ -38,5 +38,5 @@ def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
         raise RuntimeError(f"dropout: expected a floating input, got {input.dtype}")
     if p == 1:
         return input * 0
-    seed, offset = default_generator.next_call()
+    seed, offset = current_generator().next_call()
     return Dropout.apply(input, p=float(p), seed=seed, offset=offset)

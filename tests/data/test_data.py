@@ -322,6 +322,23 @@ def test_worker_info_and_init():
         list(DataLoader(Squares(4), num_workers=1, worker_init_fn=failing))
 
 
+def test_random_numbers_of_workers_repeat_with_the_seed():
+    class Noisy(Squares):
+        def __getitem__(self, index):
+            time.sleep(0.002 * (index % 3))  # so that the workers take turns in another order
+            return minigrad.rand(1).item()
+
+    def drawn():
+        minigrad.manual_seed(5)
+        with minigrad.backends.use("numpy"):
+            batches = list(DataLoader(Noisy(12), batch_size=2, num_workers=3))
+        return [b.tolist() for b in batches], minigrad.get_rng_state().tolist()
+
+    first = drawn()
+    assert first == drawn() == drawn()
+    assert len({x for batch in first[0] for x in batch}) == 12
+
+
 def worker_threads():
     return [t for t in threading.enumerate() if t.name.startswith("minigrad-dataloader")]
 

@@ -8,7 +8,8 @@ time as training; a dataset that computes in pure Python gains nothing, here as 
 
 What differs from worker processes: global state is shared (a counter in the dataset is one
 counter), and so are the random generators of `random` and `numpy.random`; for random
-augmentation that repeats with a seed, draw from a generator seeded with `get_worker_info().seed`.
+augmentation that repeats with a seed, draw from minigrad's, of which each worker has one of its
+own, or from one seeded with `get_worker_info().seed`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from minigrad.random import give_thread_a_generator
 
 _local = threading.local()
 _STOP = object()
@@ -136,6 +139,7 @@ def _work(
             return
         if isinstance(task, Epoch):
             _local.info = WorkerInfo(worker, count, task.seeds[worker], task.dataset)
+            give_thread_a_generator(task.seeds[worker])
             if init is not None and not started:
                 try:
                     init(worker)
