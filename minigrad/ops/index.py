@@ -14,7 +14,7 @@ from kernels import dispatch
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op, needs_grad
 from minigrad.backends import array_module
-from minigrad.ops.inplace import assign, check_writable, copy_, inplace
+from minigrad.ops.inplace import assign, check_no_overlap, check_writable, copy_, inplace
 from minigrad.ops.shape import Slice
 from minigrad.tensor import Tensor, export, normalize_dim, type_name, wrap
 
@@ -264,6 +264,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> None:
     """Write values (they broadcast) at flat positions of a tensor, in place."""
+    check_no_overlap(target._array)
     if values._array.dtype != target._array.dtype:
         values = values.to(target.dtype)
     if values._array.shape != flat.shape:

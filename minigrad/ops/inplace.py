@@ -104,9 +104,13 @@ def rebase(target: Tensor, value: Tensor) -> None:
     """Make `value`'s history that of `target`, and of the base that it is a view of."""
     view = target._view
     if view is None:
-        target._requires_grad = value._requires_grad
+        if not value._requires_grad:
+            described = ((target._array.shape, target._array.dtype),)
+            attach(target, Overwritten((edge(target),), described), 0)
+            return
+        target._requires_grad = True
         target._node, target._index = value._node, value._index
-        if value._requires_grad and value._node is None:  # the value is a leaf: one step from it
+        if value._node is None:  # the value is a leaf: one step from it
             attach(target, _identity(value), 0)
         return
     base = view.base
@@ -142,6 +146,18 @@ class Identity(Node):
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         return (grads[0],)
+
+
+class Overwritten(Node):
+    """A tensor whose elements were all replaced: its old value has a gradient of zero."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "CopyBackwards"
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        return (grads[0].detach().clone().zero_(),)
 
 
 class CopySlices(Node):

@@ -396,8 +396,13 @@ def std(
     correction: int | None = None,
     axis: Dims = None,
 ) -> Tensor:
-    """Square root of `var`."""
-    return POINTWISE["sqrt"](var(input, dim, unbiased, keepdim, correction=correction, axis=axis))
+    """Square root of `var`; the gradient where nothing varies is zero."""
+    squared = var(input, dim, unbiased, keepdim, correction=correction, axis=axis)
+    if not (mode.enabled and squared.requires_grad):
+        return POINTWISE["sqrt"](squared)
+    constant = POINTWISE["eq"](squared.detach(), 0)
+    root = POINTWISE["sqrt"](squared.masked_fill(constant, 1))
+    return root.masked_fill(constant, 0)
 
 
 @export(method=False)

@@ -116,7 +116,7 @@ class Slice(ViewOp):
 
     @staticmethod
     def forward(x: Any, index: tuple) -> Any:
-        return x[(*index, ...)] if x.ndim else x[index]
+        return x[(*index, ...)]  # with the dots even one element is a view, not a number
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, index: tuple) -> tuple:

@@ -14,7 +14,8 @@ from minigrad import backends
 torch = pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
 
 # Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `grad(f)`
-# is that of f(x).sum(), `hooked(hook)` the same with a hook on the way.
+# is that of f(x).sum(), `hooked(hook)` the same with a hook on the way, `written(f)` a
+# tensor of one element after f has changed it.
 PROGRAMS = {
     "casts": """
         x.int()
@@ -42,6 +43,13 @@ PROGRAMS = {
         m.zeros(1, 3).expand(2, 3).add_(1)
         m.zeros(1, 3).expand(2, 3).copy_(m.ones(2, 3))
         m.zeros(1, 3).expand(2, 3).zero_()
+        (x * 1).zero_()
+        (x * 1).copy_(m.ones(3, 4))
+        grad(lambda x: (x * 1).zero_())
+        grad(lambda x: (x * 1).fill_(2.) + x)
+        m.zeros(()).__setitem__(..., 5)
+        written(lambda t: t.__setitem__(..., 5))
+        written(lambda t: t[()].add_(1))
         m.zeros(2).fill_(None)
         m.zeros(2).fill_('a')
         m.zeros(2).masked_fill(m.zeros(2) > 0, None)
@@ -86,6 +94,7 @@ PROGRAMS = {
         m.tensor([3, 1, 2, 2]).median()
         m.tensor(5.).median(0)
         grad(lambda x: m.cat([x, x]).median())
+        grad(lambda x: (x * 0 + 1).std(1))
     """,
     "empty": """
         m.zeros(0, 3).median()
@@ -146,7 +155,12 @@ def evaluate(m: Any, line: str) -> Any:
         y.register_hook(hook)
         return m.autograd.grad(y.sum(), x)
 
-    names = dict(m=m, x=x, grad=grad, hooked=hooked, np=np, nan=np.nan, inf=np.inf)
+    def written(f: Any) -> Any:
+        t = m.zeros(())
+        f(t)
+        return t
+
+    names = dict(m=m, written=written, x=x, grad=grad, hooked=hooked, np=np, nan=np.nan, inf=np.inf)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
