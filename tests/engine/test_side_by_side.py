@@ -112,6 +112,10 @@ PROGRAMS = {
         m.nn.functional.glu(m.ones(2, 3))
         m.utils.data.default_collate([('a', 1), ('b', 2)])
     """,
+    "repr": """
+        repr(m.nn.ModuleList([m.nn.ReLU(), m.nn.ReLU(), m.nn.Sequential(m.nn.Tanh()), m.nn.ReLU()]))
+        repr(m.nn.Sequential(m.nn.ModuleList([m.nn.Sequential(m.nn.Tanh()) for _ in range(3)])))
+    """,
     "hooks": """
         hooked(lambda g: 3)
         hooked(lambda g: g.double())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from minigrad.nn.modules.module import Module
@@ -128,6 +129,15 @@ class ModuleList(_Indexed):
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
+
+    def _described_children(self) -> Iterator[tuple[str, str]]:
+        """Equal neighbours share a line."""
+        for text, group in groupby(enumerate(map(repr, self)), key=lambda pair: pair[1]):
+            places = [place for place, _ in group]
+            if len(places) == 1:
+                yield str(places[0]), text
+            else:
+                yield f"{places[0]}-{places[-1]}", f"{len(places)} x {text}"
 
 
 class ModuleDict(Module):

@@ -491,12 +491,15 @@ class Module(StateDictMixin):
         """What `repr` shows between the parentheses; subclasses override it."""
         return ""
 
+    def _described_children(self) -> Iterator[tuple[str, str]]:
+        """Per line of the repr: the name of a child, and what it is."""
+        return ((name, repr(module)) for name, module in self._modules.items())
+
     def __repr__(self) -> str:
         extra = self.extra_repr()
         extra_lines = extra.split("\n") if extra else []
         child_lines = [
-            f"({name}): " + repr(module).replace("\n", "\n  ")
-            for name, module in self._modules.items()
+            f"({name}): " + text.replace("\n", "\n  ") for name, text in self._described_children()
         ]
         if not child_lines and len(extra_lines) <= 1:
             return f"{self._get_name()}({extra})"
