@@ -79,7 +79,7 @@ def test_is_stored_to_be_read(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
 def test_shapes_of_arrays_in_kernels_are_constants(path):
-    """numba-cuda refuses `cuda.shared.array(N + 1, ...)`, which the CPU's compiler works out."""
+    """Both compilers refuse `cuda.shared.array(N + 1, ...)`; no cell must launch it to tell."""
     code = [cell.source for cell in read(path).cells if cell.cell_type == "code"]
     for node in (node for text in code[1:] for node in ast.walk(ast.parse(text))):
         if isinstance(node, ast.Call) and re.fullmatch(

@@ -11,10 +11,10 @@ import numpy as np
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
-from . import library, memory, resolve, stubs
+from . import declare, library, resolve, stubs
 from .errors import CompileError, Unstructured
 from .nodes import assign, binary, call, collective, const, load, located, store, terminates
-from .program import ArrayDecl, Function
+from .program import Function
 from .resolve import DYNAMIC, canonical
 from .source import of as source_of
 from .structure import lower_returns
@@ -29,7 +29,6 @@ VOTES = {"all_sync", "any_sync", "eq_sync", "ballot_sync", "match_any_sync", "ma
 VOTES |= {"activemask", "match_all_pred"}
 COLLECTIVES = BARRIERS | COUNTED | SHUFFLES | VOTES
 FENCES = {"threadfence", "threadfence_block", "threadfence_system"}
-LIMIT_STATIC_SHARED = 48 * 1024
 _INLINE_DEPTH = 40
 _AXES = {"x": 0, "y": 1, "z": 2}
 
@@ -250,7 +249,7 @@ def _plain(norm: Normaliser, node: ast.Call, function: ast.expr) -> ast.expr:
 
 def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
     if name in ("shared.array", "local.array"):
-        return _array(norm, name.partition(".")[0], node)
+        return declare.array(norm, name.partition(".")[0], node)
     if name == "const.array_like":
         value = norm.static(node.args[0])
         if not isinstance(value, np.ndarray):
@@ -292,7 +291,7 @@ def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
 
 
 def _grid(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
-    ndim = norm.constant(node.args[0]) if len(node.args) == 1 else DYNAMIC
+    ndim = declare.literal(norm, node.args[0]) if len(node.args) == 1 else DYNAMIC
     if ndim not in (1, 2, 3):
         raise norm.error(node, f"cuda.{name} takes the constant 1, 2 or 3")
     parts = []
@@ -303,49 +302,6 @@ def _grid(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
         else:
             parts.append(binary(load(f"_g{axis}"), ast.Mult(), const(size)))
     return parts[0] if ndim == 1 else ast.Tuple(parts, ast.Load())
-
-
-def _array(norm: Normaliser, space: str, node: ast.Call) -> ast.expr:
-    given = dict(zip(("shape", "dtype", "alignment"), node.args))
-    given |= {keyword.arg: keyword.value for keyword in node.keywords}
-    if "shape" not in given or "dtype" not in given:
-        raise norm.error(node, f"cuda.{space}.array needs a shape and a dtype")
-    shape = norm.constant(given["shape"])
-    shape = (shape,) if isinstance(shape, int | np.integer) else shape
-    if not isinstance(shape, tuple) or not all(isinstance(n, int | np.integer) for n in shape):
-        raise norm.error(node, f"the shape of cuda.{space}.array must be constant integers")
-    shape = tuple(int(n) for n in shape)
-    dtype = resolve.dtype_of(norm.static(given["dtype"]), norm.where(node))
-    if space == "shared" and shape == (0,):
-        return _declare(norm, ArrayDecl("", "shared", None, dtype, node.lineno), node)
-    if any(n < 1 for n in shape):
-        raise norm.error(node, f"cuda.{space}.array of shape {shape} is empty")
-    return _declare(norm, ArrayDecl("", space, shape, dtype, node.lineno), node)
-
-
-def _declare(norm: Normaliser, array: ArrayDecl, node: ast.Call) -> ast.expr:
-    """A shared array is one variable for each place in the source, however often inlined."""
-    key = (norm.source.filename, node.lineno, node.col_offset, array.shape, str(array.dtype))
-    places = norm.program.places
-    if array.space == "shared" and key in places:
-        return load(places[key])
-    hint = norm.declaring or array.space
-    array.name = places[key] = norm.program.fresh(hint)
-    norm.program.arrays[array.name] = array
-    if array.space == "shared":
-        _check_shared(norm, node)
-    return load(array.name)
-
-
-def _check_shared(norm: Normaliser, node: ast.Call) -> None:
-    arrays = [a for a in norm.program.arrays.values() if a.space == "shared" and a.shape]
-    size = sum(int(np.prod(a.shape)) * memory.itemsize(a.dtype) for a in arrays)
-    if size > LIMIT_STATIC_SHARED:
-        raise norm.error(
-            node,
-            f"static shared memory is {size} bytes; a block has {LIMIT_STATIC_SHARED}"
-            " (use a smaller tile, or dynamic shared memory: shape 0 and the launch's 4th number)",
-        )
 
 
 def _function(norm: Normaliser, func: pytypes.FunctionType) -> str:
@@ -381,8 +337,9 @@ def _inline(norm: Normaliser, func: pytypes.FunctionType, node: ast.Call) -> ast
         bound = norm.expr(value) if isinstance(value, ast.AST) else inner.materialise(value, node)
         if isinstance(bound, ast.Name | ast.Constant) and name not in inner.assigned:
             inner.names[name] = bound
-            if isinstance(bound, ast.Constant) and type(bound.value) is int:
-                inner.integers[name] = bound.value
+            number = declare.literal(norm, value) if isinstance(value, ast.AST) else value
+            if number is not DYNAMIC:
+                inner.integers[name] = number
         else:
             norm.out.append(assign(inner.variable(name), bound, node))
     body = inner.block(inner.source.tree.body)

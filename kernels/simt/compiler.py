@@ -57,9 +57,9 @@ def normal_form(
     func: FunctionType, args: tuple[types.Type, ...], block: tuple[int, int, int], checked: bool
 ) -> tuple[Program, dict[str, types.Type]]:
     """(kernel `func` as one thread runs it, types of the arrays that it declares)."""
-    names = func.__code__.co_varnames[: func.__code__.co_argcount]
-    nones = {name for name, kind in zip(names, args) if isinstance(kind, types.NoneType)}
-    program = frontend.build(func, block, nones, checked)
+    code = func.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    program = frontend.build(func, block, dict(zip(names, args)), checked)
     prepare(program)
     webs.rename(program)
     array_types = {

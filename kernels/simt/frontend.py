@@ -16,8 +16,9 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+from numba.core import types
 
-from . import calls, library, resolve, source
+from . import calls, declare, library, resolve, source
 from .errors import CompileError, Unstructured
 from .nodes import Collective, Loop, assign, call, const, load, located, negate, store, used
 from .program import Program
@@ -55,8 +56,10 @@ _NOT_ON_CUDA = (
 )
 
 
-def build(func: FunctionType, block: tuple[int, int, int], none_params: set[str], checked: bool):
-    """The Program of kernel `func` for threads in a `block`; `none_params` are bound to None."""
+def build(
+    func: FunctionType, block: tuple[int, int, int], kinds: dict[str, types.Type], checked: bool
+) -> Program:
+    """The Program of kernel `func` for threads in a `block`; `kinds` are its parameters' types."""
     text = source.of(func)
     program = Program(func.__name__, text.filename, text.first_line, block, checked)
     normaliser = Normaliser(program, func)
@@ -66,7 +69,10 @@ def build(func: FunctionType, block: tuple[int, int, int], none_params: set[str]
     for arg in arguments.posonlyargs + arguments.args + arguments.kwonlyargs:
         name = program.fresh(arg.arg)
         program.params.append(name)
-        if arg.arg in none_params and arg.arg not in normaliser.assigned:
+        unchanged, kind = arg.arg not in normaliser.assigned, kinds[arg.arg]
+        if unchanged and isinstance(kind, types.Array):
+            program.dtypes[name] = kind.dtype
+        if unchanged and isinstance(kind, types.NoneType):
             normaliser.statics[arg.arg] = None
         else:
             normaliser.names[arg.arg] = load(name)
@@ -177,30 +183,6 @@ class Normaliser:
                     return value[key]
         return DYNAMIC
 
-    def constant(self, node: ast.expr) -> Any:
-        """The number (or tuple of numbers) that `node` is, with local constants, or DYNAMIC."""
-        match node:
-            case ast.Name(id=name) if name in self.integers:
-                return self.integers[name]
-            case ast.Tuple(elts=items) | ast.List(elts=items):
-                values = tuple(self.constant(item) for item in items)
-                return DYNAMIC if DYNAMIC in values else values
-            case ast.BinOp(left=a, op=op, right=b):
-                left, right = self.constant(a), self.constant(b)
-                fold = _FOLD.get(type(op))
-                if DYNAMIC not in (left, right) and fold:
-                    return fold(left, right)
-                return DYNAMIC
-            case ast.UnaryOp(op=ast.USub(), operand=a):
-                value = self.constant(a)
-                return DYNAMIC if value is DYNAMIC else -value
-            case ast.Call(func=f, args=[a]) if self.static(f) in (int, np.int32, np.int64):
-                return self.constant(a)
-        value = self.static(node)
-        if isinstance(value, resolve.Special) or resolve.canonical(value):
-            return calls.constant_special(self.program, resolve.canonical(value))
-        return int(value) if isinstance(value, np.integer) else value
-
     def materialise(self, value: Any, node: ast.expr) -> ast.expr:
         """Syntax for an object known at compile time."""
         literal = resolve.number(value)
@@ -293,6 +275,7 @@ class Normaliser:
             return
         value = self.save(self.expr(stmt.value), stmt)
         for target in stmt.targets:
+            self.note(target, declare.literal(self, stmt.value))
             self.store(target, value, stmt)
 
     def stmt_AugAssign(self, stmt: ast.AugAssign) -> None:
@@ -320,15 +303,12 @@ class Normaliser:
 
     def assign(self, target: ast.expr, value: ast.expr, stmt: ast.stmt) -> None:
         """`target = value`: declarations and aliases of compile-time objects emit nothing."""
+        self.note(target, declare.literal(self, value))
         if isinstance(target, ast.Name):
             known = self.static(value)
-            if self.assigned.get(target.id) == 1 and target.id not in self.names:
-                if calls.is_compile_time(known):
-                    self.statics[target.id] = known
-                    return
-                number = self.constant(value)
-                if type(number) in (int, tuple):
-                    self.integers[target.id] = number
+            if self.once(target) and calls.is_compile_time(known):
+                self.statics[target.id] = known
+                return
             self.bind(target.id, self.declared(target.id, value), stmt)
             return
         if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
@@ -336,6 +316,19 @@ class Normaliser:
             self.unpack(target, items, stmt)
             return
         self.store(target, self.ordered(target, value, stmt), stmt)
+
+    def once(self, target: ast.expr) -> bool:
+        """Whether `target` is a local name that is assigned here only."""
+        name = getattr(target, "id", None)
+        return self.assigned.get(name) == 1 and name not in self.names
+
+    def note(self, target: ast.expr, value: Any) -> None:
+        """Remember a local integer (or tuple of them) that shapes may name."""
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(value, tuple):
+            for item, part in zip(target.elts, value):
+                self.note(item, part)
+        elif self.once(target) and value is not DYNAMIC:
+            self.integers[target.id] = value
 
     def declared(self, name: str, value: ast.expr) -> ast.expr:
         """`value`, where an array declared in it is called `name`."""
@@ -348,7 +341,7 @@ class Normaliser:
         """`name = value`; names of arrays are aliases, and a collective writes to `name` itself."""
         arrays = {*self.program.arrays, *self.program.constants}
         named = value.id if isinstance(value, ast.Name) else None
-        if named in arrays and self.assigned.get(name) == 1 and name not in self.names:
+        if named in arrays and self.once(load(name)):
             self.names[name] = value
             return
         variable = self.variable(name)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from . import devlib_half
+
 
 @dataclass
 class ArrayDecl:
@@ -41,6 +43,7 @@ class Program:
     block: tuple[int, int, int]
     checked: bool = False
     params: list[str] = field(default_factory=list)
+    dtypes: dict[str, types.Type] = field(default_factory=dict)  # of parameters that are arrays
     body: list[ast.stmt] = field(default_factory=list)
     arrays: dict[str, ArrayDecl] = field(default_factory=dict)
     functions: dict[Any, Function] = field(default_factory=dict)
@@ -101,8 +104,10 @@ def importable(value: Any) -> tuple[str, str] | None:
     if isinstance(value, pytypes.ModuleType):
         return (value.__name__, "")
     if isinstance(value, types.Type):
-        name = str(value)
-        return ("numba.core.types", name) if getattr(types, name, None) is value else None
+        for home in (types, devlib_half):
+            if getattr(home, value.name, None) is value:
+                return (home.__name__, value.name)
+        return None
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not module or not name or module == "__main__":
         return None

@@ -98,18 +98,26 @@ def lookup(func: pytypes.FunctionType, name: str) -> Any:
 
 
 def dtype_of(value: Any, where: str) -> types.Type:
-    """The Numba type that a dtype argument (`float32`, `np.int32`, `"f4"`, ...) stands for."""
+    """The Numba type that a dtype argument (`float32`, `np.int32`, `"f4"`, ...) stands for; for
+    16-bit floats one of `devlib_half`, since Numba's CPU target has none."""
     from numba.core import types
     from numba.np import numpy_support
 
     if isinstance(value, types.Type):
-        return value
+        return _half(str(value)) or value
     try:
-        if isinstance(value, type) and value in (float, int, bool, complex):
-            value = {float: "f8", int: "i8", bool: "?", complex: "c16"}[value]
-        return numpy_support.from_dtype(np.dtype(value))
+        dtype = np.dtype(value)
+        return _half(dtype.name) or numpy_support.from_dtype(dtype)
     except Exception as error:
         raise CompileError(f"{where}: {value!r} is not a dtype") from error
+
+
+def _half(name: str) -> types.Type | None:
+    if name not in ("float16", "bfloat16"):
+        return None
+    from . import devlib_half
+
+    return getattr(devlib_half, name)
 
 
 def number(value: Any) -> ast.expr | None:

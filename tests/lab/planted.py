@@ -11,6 +11,7 @@ from numba import float32, int32
 from kernels.simt import cuda
 
 N = 64
+MORE, HALF = N + 1, N // 2
 PLANTED = []
 
 
@@ -118,7 +119,7 @@ def last_warp_without_syncwarp(x, out):
 
 @planted("race", "between", lambda: (x(), zeros(N)))
 def halo_from_a_neighbour(x, out):
-    s = cuda.shared.array(N + 1, float32)
+    s = cuda.shared.array(MORE, float32)
     t = cuda.threadIdx.x
     if t == 0:
         s[N] = 0
@@ -291,7 +292,7 @@ def x_and_y_swapped(a):
 
 @planted("bounds", "s.shape[0]", lambda: (x(), zeros(N)))
 def shared_too_small(x, out):
-    s = cuda.shared.array(N // 2, float32)
+    s = cuda.shared.array(HALF, float32)
     t = cuda.threadIdx.x
     s[t] = x[t]  # <-
 

@@ -333,10 +333,11 @@ def test_padded_transpose(jit, rng, shape):
 @pytest.mark.parametrize("n", [1, 5, 31, 64, 129])
 def test_halo_convolution(jit, rng, n):
     radius, block = 3, 32
+    size = block + 2 * radius
 
     @jit
     def convolve(a, w, out):
-        s = cuda.shared.array(block + 2 * radius, float32)
+        s = cuda.shared.array(size, float32)
         t = cuda.threadIdx.x
         i = cuda.grid(1)
         s[t + radius] = a[i] if i < a.size else float32(0)

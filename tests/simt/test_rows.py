@@ -46,9 +46,10 @@ def test_accumulators_in_the_loop(rng, block):
 def test_accumulators_across_barriers(rng, block):
     """In 16 columns, as many rows as the block has: two outputs a thread, in a local array."""
     width, height = block
+    rows = 2 * height
 
     def matmul(a, b, c):
-        sa = cuda.shared.array((2 * height, 16), float32)
+        sa = cuda.shared.array((rows, 16), float32)
         sb = cuda.shared.array((16, width), float32)
         acc = cuda.local.array(2, float32)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y

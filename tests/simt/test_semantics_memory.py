@@ -16,8 +16,7 @@ SIDE = 8
 def test_shared_shape_from_a_local_constant(jit):
     @jit
     def kernel(out):
-        n = 16
-        half = n // 2
+        n, half = 16, 8
         tile = cuda.shared.array(n, int64)
         pair = cuda.shared.array((half, 2), int64)
         i = cuda.threadIdx.x
@@ -33,11 +32,11 @@ def test_shared_shape_from_a_local_constant(jit):
 
 
 def test_shared_shape_from_globals_and_closures(jit):
-    width = 4
+    width = 5
 
     @jit
     def kernel(out):
-        tile = cuda.shared.array((SIDE, width + 1), dtype=float32)
+        tile = cuda.shared.array((SIDE, width), dtype=float32)
         x, y = cuda.threadIdx.x, cuda.threadIdx.y
         tile[y, x] = y * width + x
         cuda.syncthreads()
