@@ -15,7 +15,7 @@ from numba.np.arrayobj import make_array
 
 from .errors import KernelError, KernelIndexError, SimtError, UninitialisedError
 
-DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED = 1, 2, 3, 4, 5, 6
+DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED, LANES = range(1, 8)
 _I64 = ir.IntType(64)
 
 
@@ -119,6 +119,20 @@ def coordinates(linear: int, dims: tuple[int, int, int]) -> tuple[int, int, int]
     return (linear % x, linear // x % y, linear // (x * y))
 
 
+def _lanes(mask: int, missing: int) -> str:
+    """What is wrong with a member mask, and what to do."""
+    if not missing:
+        return f"has the mask {mask:#010x}, which does not name the lane that executes it"
+    numbers = [lane for lane in range(32) if missing >> lane & 1]
+    run = numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 2
+    named = f"{numbers[0]} to {numbers[-1]}" if run else ", ".join(map(str, numbers))
+    return (
+        f"names lane{'s' if numbers[1:] else ''} {named} in its mask {mask:#010x}, but"
+        f" {'they do' if numbers[1:] else 'it does'} not take part: move it out of the condition,"
+        " or name only the lanes that come"
+    )
+
+
 def explain(
     name: str, error: Any, sites: tuple, block: tuple, grid: tuple, filename: str
 ) -> SimtError:
@@ -137,6 +151,12 @@ def explain(
         return KernelError(
             f"{name}: the barrier at {filename}:{site} was reached by only some of the live threads"
             f" of its block ({who} did not come); move the barrier out of the condition"
+        )
+    if kind == LANES:
+        what = _lanes(mask=int(error[4]), missing=int(error[5]))
+        return KernelError(
+            f"{name}: the warp operation at {filename}:{site} {what}"
+            f" ({who}); hardware hangs or goes on with wrong data"
         )
     array, ndim, line = sites[site]
     where = f"{filename}:{line}"

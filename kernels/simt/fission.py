@@ -79,7 +79,7 @@ class MaskWhile(Item):
 
 @dataclass
 class Meet(Item):
-    """A collective. `live` are the threads that a barrier waits for."""
+    """A collective. `live` are the threads that it waits for."""
 
     stmt: Collective
     live: str | None
@@ -90,7 +90,8 @@ class Context:
     """Where in the block's program we are."""
 
     mask: str | None = None
-    live: str | None = None
+    live: str | None = None  # that a barrier waits for
+    running: str | None = None  # that the other lanes of their warp wait for
     tail: bool = True  # nothing follows what is being split
     in_loop: bool = False
 
@@ -107,8 +108,9 @@ def _is_barrier(stmt: Collective) -> bool:
     return stmt.kind.startswith("syncthreads") or stmt.kind == "cg.GridGroup.sync"
 
 
-def _has_barrier(body: list[ast.stmt]) -> bool:
-    return any(isinstance(s, Collective) and _is_barrier(s) for s in statements(body))
+def _waits(body: list[ast.stmt], barriers_only: bool) -> bool:
+    met = (s for s in statements(body) if isinstance(s, Collective))
+    return any(_is_barrier(s) or not barriers_only for s in met)
 
 
 class Fission:
@@ -165,7 +167,7 @@ class Fission:
         line = line_of(stmt)
         match stmt:
             case Collective():
-                return [Meet(line, at.mask, stmt, at.live)]
+                return [Meet(line, at.mask, stmt, at.live if _is_barrier(stmt) else at.running)]
             case ast.If() if self.facts.at_block_level(stmt.test):
                 body, orelse = self.split(stmt.body, at), self.split(stmt.orelse, at)
                 return [BlockIf(line, at.mask, stmt.test, body, orelse)]
@@ -191,21 +193,23 @@ class Fission:
     def masked_if(self, stmt: ast.If, at: Context) -> MaskIf:
         taken = self.new_mask("active")
         other = self.new_mask("inactive") if stmt.orelse else None
-        # a thread whose side meets no barrier runs to its end: the other side does not wait for it
-        gone_else = at.tail and not _has_barrier(stmt.orelse)
-        gone_body = at.tail and not _has_barrier(stmt.body)
-        inside = at.but(mask=taken, live=taken if gone_else else at.live)
-        body = self.split(stmt.body, inside)
+        body = self.split(stmt.body, self.beside(stmt.orelse, taken, at))
         orelse: list[Item] = []
         if other:
-            outside = at.but(mask=other, live=other if gone_body else at.live)
-            orelse = self.split(stmt.orelse, outside)
+            orelse = self.split(stmt.orelse, self.beside(stmt.body, other, at))
         return MaskIf(line_of(stmt), at.mask, stmt.test, taken, other, body, orelse)
+
+    def beside(self, side: list[ast.stmt], mask: str, at: Context) -> Context:
+        """Where the threads of `mask` are while the others run `side`: those that meet nobody there
+        run to their end, and nobody waits for them."""
+        live = mask if at.tail and not _waits(side, barriers_only=True) else at.live
+        running = mask if at.tail and not _waits(side, barriers_only=False) else at.running
+        return at.but(mask=mask, live=live, running=running)
 
     def masked_while(self, stmt: ast.While, at: Context) -> MaskWhile:
         taken = self.new_mask("looping")
-        live = taken if at.tail else at.live
-        inside = at.but(mask=taken, live=live, tail=False, in_loop=True)
+        left = {"live": taken, "running": taken} if at.tail else {}
+        inside = at.but(mask=taken, tail=False, in_loop=True, **left)
         pre = self.split(getattr(stmt, "pre", []), inside)
         body = self.split(stmt.body, inside)
         return MaskWhile(line_of(stmt), at.mask, taken, pre, stmt.test, body)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from numba.core import types
 
 from . import calls
-from .checks import DIVERGENT
+from .checks import DIVERGENT, LANES
 from .fission import Meet
 from .nodes import Collective, names
 from .stubs import WARP_SIZE
@@ -31,6 +31,8 @@ def write(emitter: Emitter, item: Meet) -> None:
     emitter.writer.line(f"# {kind}, line {item.line}")
     if kind.startswith("syncthreads") or kind == "cg.GridGroup.sync":
         _check_arrivals(emitter, item)
+    elif emitter.program.checked and kind not in ("activemask", "match_all_pred"):
+        _check_lanes(emitter, item)
     if kind in calls.COUNTED:
         _count(emitter, item)
     elif kind in calls.SHUFFLES:
@@ -69,6 +71,35 @@ def _check_arrivals(emitter: Emitter, item: Meet) -> None:
             absent = f"_came and {absent}"
         with writer.block(f"for _t in range({begin}, {end}):"), writer.block(f"if {absent}:"):
             writer.line(f"_record(_error, {DIVERGENT}, {item.line}, _block, _t)")
+            writer.line("return 1")
+
+
+def _check_lanes(emitter: Emitter, item: Meet) -> None:
+    """A lane whose mask does not name it, or names a live lane that is elsewhere, is an error."""
+    stmt, writer, threads = item.stmt, emitter.writer, emitter.program.threads
+    member = stmt.args[0] if stmt.args else ast.Constant(FULL)
+    everyone = isinstance(member, ast.Constant) and member.value in (FULL, -1)
+    if everyone and item.mask == item.live:
+        return
+    alive = _present(emitter, item.live, "_other")
+    returned = emitter.program.returned
+    if returned in emitter.storage.slots:
+        alive += f" and not _s_{returned}[_u(_other)]"
+    begin = f"_block * {threads}" if emitter.whole_grid else "0"
+    writer.line("_warp = -1")
+    with emitter.thread_loop(item.mask, names(member)):
+        with writer.block(f"if _t - (_t - {begin}) % {WARP_SIZE} != _warp:"):
+            writer.line(f"_warp = _t - (_t - {begin}) % {WARP_SIZE}")
+            writer.line("_away = 0")
+            end = f"min(_warp + {WARP_SIZE}, {begin} + {threads})"
+            away = f"{alive} and not {_present(emitter, item.mask, '_other')}"
+            with writer.block(f"for _other in range(_warp, {end}):"), writer.block(f"if {away}:"):
+                writer.line("_away |= 1 << (_other - _warp)")
+        writer.line(f"_member = ({emitter.expressions.text(member)}) & {FULL}")
+        with writer.block("if _member & _away or not _member & (1 << (_t - _warp)):"):
+            writer.line(f"_record(_error, {LANES}, {item.line}, _block, _t)")
+            writer.line("_error[4] = _member")
+            writer.line("_error[5] = _member & _away")
             writer.line("return 1")
 
 
