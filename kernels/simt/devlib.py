@@ -13,9 +13,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernels.simt import devlib_atomic, devlib_bits, devlib_half, devlib_math
+from kernels.simt import (
+    devlib_atomic,
+    devlib_bits,
+    devlib_half,
+    devlib_math,
+    devlib_rounding,
+    devlib_special,
+)
 
-_MODULES = (devlib_math, devlib_bits, devlib_half, devlib_atomic)
+_MODULES = (devlib_math, devlib_bits, devlib_half, devlib_atomic, devlib_rounding, devlib_special)
 _SOURCES = (*_MODULES, sys.modules["kernels.simt.devlib_ir"], devlib_math.vec)
 
 for _module in _MODULES:

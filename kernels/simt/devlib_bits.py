@@ -106,6 +106,7 @@ brevll_int = _integer_unary(
 )
 
 
+# numba-cuda types all integers of libdevice as signed; a `u` in a name says how they are taken
 def _integer_binary(name: str, kind: types.Integer, body: Callable[[V, V], V]) -> Any:
     def typed(typingctx, x, y):
         for arg in (x, y):
@@ -138,18 +139,18 @@ def _signed24(x: V) -> V:
 
 
 mulhi_int = _integer_binary("mulhi", types.int32, _multiply_high(True, 32))
-umulhi_int = _integer_binary("umulhi", types.uint32, _multiply_high(False, 32))
+umulhi_int = _integer_binary("umulhi", types.int32, _multiply_high(False, 32))
 mul64hi_int = _integer_binary("mul64hi", types.int64, _multiply_high(True, 64))
-umul64hi_int = _integer_binary("umul64hi", types.uint64, _multiply_high(False, 64))
+umul64hi_int = _integer_binary("umul64hi", types.int64, _multiply_high(False, 64))
 mul24_int = _integer_binary("mul24", types.int32, lambda x, y: _signed24(x) * _signed24(y))
-umul24_int = _integer_binary("umul24", types.uint32, lambda x, y: _low24(x) * _low24(y))
+umul24_int = _integer_binary("umul24", types.int32, lambda x, y: _low24(x) * _low24(y))
 
 
 for _prefix, _kind, _signed in (
     ("", types.int32, True),
     ("ll", types.int64, True),
-    ("u", types.uint32, False),
-    ("ull", types.uint64, False),
+    ("u", types.int32, False),
+    ("ull", types.int64, False),
 ):
     for _name in ("max", "min"):
 

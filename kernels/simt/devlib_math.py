@@ -242,11 +242,9 @@ def _classify(name: str, keys: str, test: Callable[[V, int], V]) -> Any:
     return named(typed, name, *keys.split())
 
 
-isnan = _classify("isnan", "libdevice.isnanf libdevice.isnand", lambda size, inf: size > inf)
-isinf = _classify("isinf", "libdevice.isinff libdevice.isinfd", lambda size, inf: size == inf)
-isfinite = _classify(
-    "isfinite", "libdevice.finitef libdevice.isfinited", lambda size, inf: size < inf
-)
+isnan = _classify("isnan", "math.isnan", lambda size, inf: size > inf)
+isinf = _classify("isinf", "math.isinf", lambda size, inf: size == inf)
+isfinite = _classify("isfinite", "math.isfinite", lambda size, inf: size < inf)
 
 
 def _round_types(typingctx, x):
@@ -279,7 +277,7 @@ def _modf(typing_context: Any, x: types.Type) -> Any:
     return signature(types.UniTuple(kind, 2), x), generate
 
 
-modf = named(_modf, "modf", "math.modf")
+modf = named(_modf, "modf", *_keys("modf").split())
 
 # NumPy's ufuncs on scalars are the same functions under other names
 _NUMPY = (

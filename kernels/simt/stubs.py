@@ -259,24 +259,31 @@ fp16 = Namespace(
     " hexp2 hexp10 hlog hlog2 hlog10 hsqrt hrsqrt hrcp hfloor hceil htrunc hrint",
 )
 
-# libdevice's functions as far as one CPU instruction or library call answers them. Those with a
-# rounding mode in their name (`fadd_ru`) are left out: the mode cannot be chosen per operation.
+# libdevice's functions
 _BOTH_WIDTHS = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc exp"
     " exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p"
     " log2 nearbyint nextafter pow powi rcbrt remainder rint round rsqrt sin sinh sinpi sqrt tan"
-    " tanh tgamma trunc"
+    " tanh tgamma trunc erfinv erfcinv erfcx normcdf normcdfinv ilogb logb scalbn frexp modf remquo"
+    " sincos sincospi llrint llround j0 j1 jn y0 y1 yn"
 )
 _ONE_WIDTH = (
     "fast_cosf fast_exp10f fast_expf fast_fdividef fast_log10f fast_log2f fast_logf fast_powf"
     " fast_sinf fast_tanf saturatef finitef isfinited isinff isinfd isnanf isnand"
     " float_as_int int_as_float double_as_longlong longlong_as_double"
     " abs llabs max min llmax llmin umax umin ullmax ullmin mul24 umul24 mulhi umulhi mul64hi"
-    " umul64hi popc popcll clz clzll ffs ffsll brev brevll"
+    " umul64hi popc popcll clz clzll ffs ffsll brev brevll fast_sincosf byte_perm double2hiint"
+    " double2loint hiloint2double half2float signbitd signbitf hadd rhadd uhadd urhadd sad usad"
+    " frsqrt_rn int2double_rn uint2double_rn float2half_rn"
 )
-libdevice = Namespace(
-    "libdevice", " ".join(f"{name} {name}f" for name in _BOTH_WIDTHS.split()) + " " + _ONE_WIDTH
+_ROUNDED = (  # with a rounding mode at the end
+    "dadd dmul ddiv drcp dsqrt fadd fsub fmul fdiv frcp fsqrt fma fmaf double2float double2int"
+    " double2uint double2ll double2ull float2int float2uint float2ll float2ull int2float uint2float"
+    " ll2float ull2float ll2double ull2double"
 )
+_libdevice = [_ONE_WIDTH, *(f"{name} {name}f" for name in _BOTH_WIDTHS.split())]
+_libdevice += [f"{name}_{mode}" for name in _ROUNDED.split() for mode in ("rn", "rd", "ru", "rz")]
+libdevice = Namespace("libdevice", " ".join(_libdevice))
 
 _C_NAMES = {
     "int8": ("char",),
