@@ -211,6 +211,8 @@ def statement(norm: Normaliser, node: ast.Call) -> Any:
 
 def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
     """The normal form of a call."""
+    if starred := [arg for arg in node.args if isinstance(arg, ast.Starred)]:
+        raise norm.uncompiled(starred[0])
     function = norm.static(node.func)
     if function is DYNAMIC:
         return _plain(norm, node, norm.expr(node.func))
@@ -228,6 +230,10 @@ def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
         return _plain(norm, node, load(_function(norm, func)))
     if isinstance(function, type) and issubclass(function, np.generic):
         function = resolve.dtype_of(function, norm.where(node))
+    if function in (max, min) and len(node.args) == 1:
+        if not isinstance(node.args[0], ast.Tuple):  # a tuple's name: Numba's own
+            return _plain(norm, node, load(function.__name__))
+        node = located(ast.Call(node.func, node.args[0].elts, []), node)
     if function in (max, min) and len(node.args) > 2:  # two at a time
         nested = located(ast.Call(node.func, node.args[:2], []), node)
         return expression(norm, located(ast.Call(node.func, [nested, *node.args[2:]], []), node))

@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.errors import TypingError
 from numba.core.typing import signature
+from numba.extending import overload_method
 
 from kernels.simt.devlib_ir import I32, V
 from kernels.simt.devlib_math import computed_in, named
@@ -84,6 +85,13 @@ def _reverse(x: V) -> V:
 
 
 popc = _integer_unary("popc", "popc", _same, _popcount)
+
+
+@overload_method(types.Integer, "bit_count")
+def _bit_count(x):
+    return lambda x: popc(x)
+
+
 clz = _integer_unary("clz", "clz", _same, _count_leading_zeros)
 brev = _integer_unary("brev", "brev", _as_unsigned, _reverse)
 ffs = _integer_unary("ffs", "ffs", lambda arg: (arg, types.uint32), _find_first_set)

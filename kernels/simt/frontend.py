@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from . import calls, declare, library, resolve, source
+from . import calls, declare, library, patterns, resolve, source
 from .errors import CompileError, Unstructured
 from .nodes import Collective, Loop, assign, call, const, load, located, negate, store, used
 from .program import Program
@@ -48,12 +48,17 @@ _FOLD = {
     ast.IsNot: operator.is_not,
 }
 # Syntax that numba-cuda rejects, whatever the types.
-_NOT_ON_CUDA = (
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Dict, ast.Set),
-    *(ast.With, ast.AsyncWith, ast.AsyncFor, ast.Try, ast.TryStar, ast.ClassDef, ast.Delete),
-    *(ast.Yield, ast.YieldFrom, ast.Await),
-    *(ast.MatchSequence, ast.MatchMapping, ast.MatchClass),
-)
+_ARRAYS_INSTEAD = "a kernel cannot allocate memory; use a tuple, or a cuda.local.array"
+_NOT_ON_CUDA: dict[type, str] = {
+    **dict.fromkeys((ast.List, ast.Dict, ast.Set), _ARRAYS_INSTEAD),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), "write a loop"),
+    **dict.fromkeys((ast.Try, ast.TryStar), "a kernel cannot catch exceptions"),
+    **dict.fromkeys((ast.MatchSequence, ast.MatchMapping, ast.MatchClass), "match numbers"),
+    **dict.fromkeys((ast.Import, ast.ImportFrom), "import at the top of the file"),
+    **dict.fromkeys((ast.JoinedStr,), "print takes several values: print(i, x)"),
+    **dict.fromkeys((ast.With, ast.AsyncWith, ast.AsyncFor, ast.ClassDef, ast.Delete), ""),
+    **dict.fromkeys((ast.Yield, ast.YieldFrom, ast.Await), ""),
+}
 
 
 def build(
@@ -64,8 +69,6 @@ def build(
     program = Program(func.__name__, text.filename, text.first_line, block, checked)
     normaliser = Normaliser(program, func)
     arguments = text.tree.args
-    if arguments.vararg or arguments.kwarg:
-        raise CompileError(f"kernel {func.__name__!r}: *args and **kwargs have no CUDA equivalent")
     for arg in arguments.posonlyargs + arguments.args + arguments.kwonlyargs:
         name = program.fresh(arg.arg)
         program.params.append(name)
@@ -143,9 +146,12 @@ class Normaliser:
     def uncompiled(self, node: ast.AST) -> CompileError:
         """For syntax that the normal form has not: Unstructured where numba-cuda compiles it (a
         lambda, a function in the kernel, `match`), so that the interpreter may run the kernel."""
-        refused = (n for n in ast.walk(self.source.tree) if isinstance(n, _NOT_ON_CUDA))
+        nodes = (n for n in ast.walk(self.source.tree) if type(n) in _NOT_ON_CUDA)
+        refused = (n for n in nodes if not isinstance(getattr(n, "ctx", None), ast.Store))
         if (found := next(refused, None)) is not None:
-            return self.error(found, f"{type(found).__name__} has no CUDA equivalent")
+            fix = _NOT_ON_CUDA[type(found)]
+            what = f"{type(found).__name__} has no CUDA equivalent"
+            return self.error(found, f"{what}: {fix}" if fix else what)
         return Unstructured(str(self.error(node, f"{type(node).__name__} is not compiled")))
 
     def variable(self, name: str) -> str:
@@ -202,6 +208,11 @@ class Normaliser:
             return located(ast.Tuple([self.materialise(v, node) for v in value], ast.Load()), node)
         if isinstance(getattr(value, "__self__", None), random.Random | np.random.RandomState):
             raise self.error(node, "a kernel draws random numbers with cuda.random's xoroshiro128p")
+        if isinstance(value, list | dict | set):
+            raise self.error(
+                node, f"a global {type(value).__name__} means nothing in a kernel: make it a tuple,"
+                " or an array"
+            )  # fmt: skip
         value = library.replacement(value)
         if getattr(value, "__module__", None) == "builtins":
             return located(load(value.__name__), node)
@@ -239,7 +250,11 @@ class Normaliser:
     def stmt_Pass(self, stmt: ast.Pass) -> None:
         return
 
-    stmt_Import = stmt_ImportFrom = stmt_Global = stmt_Nonlocal = stmt_Pass
+    def stmt_Global(self, stmt: ast.Global) -> None:
+        if changed := [name for name in stmt.names if name in self.assigned]:
+            raise self.error(
+                stmt, f"a kernel cannot assign the global {changed[0]!r}: use an array"
+            )
 
     def stmt_Break(self, stmt: ast.stmt) -> None:
         self.emit(type(stmt)(), stmt)
@@ -311,7 +326,7 @@ class Normaliser:
                 return
             self.bind(target.id, self.declared(target.id, value), stmt)
             return
-        if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple):
             items = self.sequence(value.elts)
             self.unpack(target, items, stmt)
             return
@@ -404,6 +419,9 @@ class Normaliser:
         if not body:
             test, body, orelse = negate(test), orelse, []
         self.emit(ast.If(test, body, orelse), stmt)
+
+    def stmt_Match(self, stmt: ast.Match) -> None:
+        self.out += self.block(patterns.lowered(self, stmt))
 
     def loop_else(self, stmt: ast.For | ast.While) -> None:
         """`else` after a loop runs unless a `break` left it, which a flag tells."""
@@ -658,5 +676,3 @@ class Normaliser:
 
     def expr_Tuple(self, node: ast.Tuple) -> ast.expr:
         return ast.Tuple(self.sequence(node.elts), ast.Load())
-
-    expr_List = expr_Tuple

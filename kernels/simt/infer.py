@@ -7,7 +7,6 @@ parameters, collectives are calls to functions that only have a type.
 from __future__ import annotations
 
 import ast
-import re
 
 from numba import njit
 from numba.core import compiler, types
@@ -24,7 +23,7 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
-from .errors import CompileError
+from . import explain
 from .nodes import BLOCK, GRID, THREAD, Collective, Loop, call, const, located, negate
 from .program import Program
 from .typing_memo import KernelCompiler
@@ -150,28 +149,8 @@ def infer(program: Program, args: list[types.Type], array_types: dict[str, types
     except _Typed as typed:
         return _by_variable(typed.args[0])
     except NumbaError as error:
-        raise CompileError(_explained(program, str(error))) from None
+        raise explain.untyped(program, str(error)) from None
     raise AssertionError("type inference did not reach its last pass")
-
-
-def _explained(program: Program, report: str) -> str:
-    """Numba's report of a type error in two lines: where, and what it is about.
-
-    Its own sources, passes and candidates say nothing to the author of a kernel; but a candidate
-    may have said why it refused.
-    """
-    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", report).splitlines()]
-    where = re.search(rf"at {re.escape(program.filename)} \((\d+)\)", report)
-    line = where[1] if where else program.line
-    refusals = [m[1] for m in _REFUSAL.finditer(report) if not m[1].startswith("Failed in ")]
-    told = [text for text in lines if text and not text.startswith("Failed in ")]
-    end = next((i for i, text in enumerate(told) if text.startswith(_DETAILS)), len(told))
-    reason = refusals or [" ".join(told[:end])]
-    return f"kernel {program.name!r} does not type-check:\n{program.filename}:{line}: {reason[0]}"
-
-
-_REFUSAL = re.compile(r"^\s*(?:Typing|Type|Value)Error: (.+)", re.MULTILINE)
-_DETAILS = ("There are ", 'File "', "During: ")  # how the parts after the reason begin
 
 
 def device_function(function) -> ast.FunctionDef:

@@ -229,6 +229,15 @@ class Vector:
         if len(flat) != stub.count:
             raise TypeError(f"{stub.name} takes {stub.count} numbers, got {len(flat)}")
         dtype = np.dtype(stub.base)
-        self.values = [cast(dtype, part) for part in flat]
-        for field, part in zip("xyzw", self.values):
-            setattr(self, field, part)
+        self.values = tuple(cast(dtype, part) for part in flat)
+
+    def __getattr__(self, field: str) -> Any:
+        place = "xyzw"[: len(self.values)].find(field)
+        if place < 0:
+            raise AttributeError(f"a vector of {len(self.values)} has no field {field!r}")
+        return self.values[place]
+
+    def __setattr__(self, field: str, value: Any) -> None:
+        if field != "values":
+            raise TypeError("a field of a vector cannot be assigned: make a new vector")
+        object.__setattr__(self, field, value)

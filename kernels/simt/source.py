@@ -89,3 +89,8 @@ def _parse(text: str, name: str) -> ast.Module:
 def _stamp(tree: ast.AST, filename: str) -> None:
     for node in ast.walk(tree):
         node.source = filename
+        match node:  # Python's own compiler makes a tuple of a list that is only looked through
+            case ast.For(iter=ast.List(elts=items) as listed):
+                node.iter = ast.copy_location(ast.Tuple(items, ast.Load()), listed)
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.List() as listed]):
+                node.comparators = [ast.copy_location(ast.Tuple(listed.elts, ast.Load()), listed)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import arguments, cache, fingerprint, limits, machine_code, pool
-from .errors import ArgumentError, KernelIndexError, LaunchError, SimtError
+from .errors import ArgumentError, CompileError, KernelIndexError, LaunchError, SimtError
 
 if TYPE_CHECKING:
     from numba.core import types
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 def for_arguments(kernel: Any, block: tuple[int, int, int], args: tuple) -> Specialisation:
     """The specialisation of `kernel` for normalised `args`, compiled now if need be."""
     names = parameter_names(kernel)
+    if kernel.py_func.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        raise CompileError(
+            f"kernel {kernel.__name__!r}: name the parameters; *args and **kwargs are"
+            " not compiled for the CPU"
+        )
     if len(args) != len(names):
         raise ArgumentError(
             f"{kernel.__name__}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}"
@@ -184,7 +190,9 @@ class Specialisation:
         return True
 
     def _compile(self, name: str, kinds: tuple, positive: frozenset[int]) -> None:
-        from . import compiler
+        from numba.core.errors import NumbaError
+
+        from . import compiler, explain
 
         kernel = self.kernel
         with compiler.few_collections():
@@ -193,7 +201,10 @@ class Specialisation:
             )
             frozen = {name: value.copy() for name, value in program.constants.items()}
             self.path, self.constants = cache.save(name, text, frozen), tuple(frozen.values())
-            compiled = self._use(cache.load(self.path, given), kinds)
+            try:
+                compiled = self._use(cache.load(self.path, given), kinds)
+            except NumbaError as error:
+                raise explain.unlowered(kernel, text, str(error)) from None
         if not (self.checked or self.cooperative or given):
             machine_code.store(self.path, compiled)
             self.entry = machine_code.load(self.path) or self.entry

@@ -1,0 +1,151 @@
+"""Syntax that numba-cuda compiles works; what it refuses is refused with the line and a way out."""
+
+from __future__ import annotations
+
+import runpy
+
+import numpy as np
+import pytest
+from numba import types
+
+from kernels.simt import cuda
+from kernels.simt.errors import CompileError
+from kernels.simt.fallback import InterpretedKernelWarning
+
+REFUSED = {
+    "values = [x[0], 2.0]": "List .* a tuple, or a cuda.local.array",
+    "values = {1: 2}": "Dict .* a tuple",
+    "x[0] = sum(j for j in range(3))": "GeneratorExp .* write a loop",
+    "print(f'{x[0]}')": r"JoinedStr .* print\(i, x\)",
+    "import math": "Import .* top of the file",
+    "global COUNT; COUNT = 4": "cannot assign the global 'COUNT'",
+    "x[0] = VALUES[1]": "a global list .* a tuple, or an array",
+    "x[0] = plain(x[0])": r"'plain' is a plain Python function: .* @cuda.jit\(device=True\)",
+    "x[0] = math.factorial(3)": r"math.factorial\(\) has no CUDA equivalent",
+    "x[0] = any((x[0], x[1]))": r"any\(\) has no CUDA equivalent",
+    "y = x + 1; x[0] = y[0]": "cannot allocate memory; loop over the elements",
+}
+TEXT = """
+import math
+COUNT, VALUES = 3, [1, 2]
+def plain(v): return v
+@cuda.jit
+def kernel(x):
+    x[1] = 0
+    {}
+"""
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_a_refusal_names_the_line_and_what_to_write(statement, tmp_path):
+    path = tmp_path / "refused.py"
+    path.write_text(TEXT.format(statement))
+    kernel = runpy.run_path(path, {"cuda": cuda})["kernel"]
+    with pytest.raises(CompileError, match=rf"(?s)refused.py:\d+.*{REFUSED[statement]}"):
+        kernel[1, 1](np.zeros(2))
+
+
+def choose(i, n):
+    match i % 9:
+        case 0:
+            return 10
+        case 1 | 2 | -3:
+            return 20
+        case 3 if n > 5:
+            return 30
+        case other if other > 6:
+            return other
+        case (4 | 5) as found:
+            return 2 * found
+        case _:
+            return 40
+
+
+def test_match_is_compiled():
+    device = cuda.jit(device=True)(choose)
+
+    @cuda.jit
+    def kernel(x, n):
+        shared = cuda.shared.array(32, types.int64)
+        i = cuda.threadIdx.x
+        shared[i] = device(i, n)
+        match n:
+            case 5:
+                cuda.syncthreads()
+                x[i] = shared[31 - i]
+            case larger:
+                x[i] = shared[i] + larger
+
+    for n in (5, 6):
+        x = np.zeros(32, np.int64)
+        kernel[1, 32](x, n)
+        expected = [choose(i, n) for i in range(32)]
+        assert x.tolist() == (expected[::-1] if n == 5 else [v + 6 for v in expected])
+
+
+def test_lists_that_are_only_looked_through_and_builtins():
+    @cuda.jit
+    def kernel(x, n):
+        i = cuda.threadIdx.x
+        pair = (i, n)
+        for value in [1, i]:
+            x[i] += value
+        if i in [2, n]:
+            x[i] += 100
+        x[i] += 1000 * min((i, n)) + 10000 * max(pair) + 100000 * n.bit_count()
+
+    x = np.zeros(8, np.int64)
+    kernel[1, 8](x, 5)
+    i = np.arange(8)
+    expected = 1 + i + 100 * ((i == 2) | (i == 5)) + 200000
+    expected += 1000 * np.minimum(i, 5) + 10000 * np.maximum(i, 5)
+    assert x.tolist() == expected.tolist()
+
+
+def test_inner_functions_starred_calls_and_vectors_run_in_the_interpreter():
+    @cuda.jit(device=True)
+    def add(a, b):
+        return cuda.float2(b, a + b)
+
+    @cuda.jit
+    def kernel(x, n):
+        shared = cuda.shared.array(8, types.float32)
+        i = cuda.threadIdx.x
+
+        def mirrored(value):
+            shared[i] = value
+            cuda.syncthreads()
+            return shared[7 - i] * n
+
+        double = lambda value: 2 * value  # noqa: E731
+        pair = (i, n)
+        vector = add(*pair)
+        x[i] = mirrored(double(x[i])) + vector.y
+
+    x = np.arange(8, dtype=np.float32)
+    with pytest.warns(InterpretedKernelWarning):
+        kernel[1, 8](x, 5)
+    assert x.tolist() == [10 * (7 - i) + i + 5 for i in range(8)]
+
+
+def test_a_vector_is_a_value():
+    @cuda.jit
+    def kernel(x):
+        vector = cuda.float2(x[0], 1)
+        vector.x = 3
+        x[0] = vector.x
+
+    with (
+        pytest.warns(InterpretedKernelWarning),
+        pytest.raises(TypeError, match="make a new vector"),
+    ):
+        kernel[1, 1](np.zeros(1))
+
+
+def test_variadic_kernels_are_refused():
+    @cuda.jit
+    def kernel(x, *rest):
+        x[0] = rest[0]
+
+    with pytest.raises(CompileError, match="name the parameters"):
+        kernel[1, 1](np.zeros(1), 2)
