@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import dtypes
+from minigrad import dlpack, dtypes
 from minigrad.autograd.mode import mode
 from minigrad.backends import device_module
 from minigrad.dtypes import dtype
@@ -508,6 +508,8 @@ class Tensor:
             raise BufferError(
                 "Can't export tensors that require gradient, use tensor.detach() instead"
             )
+        if isinstance(self._array, np.ndarray):
+            return dlpack.capsule_of(self._array, stream=stream, **kwargs)
         return self._array.__dlpack__(stream=stream, **kwargs)
 
     def __dlpack_device__(self) -> tuple:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import dtypes
+from minigrad import dlpack, dtypes
 from minigrad.ops.shape import Cast, Clone, Move
 from minigrad.tensor import Tensor, device, export, wrap
 
@@ -136,6 +136,6 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
         from minigrad.backends import device_module
 
         return wrap(device_module("cuda").from_dlpack(ext_tensor))
-    array = np.from_dlpack(ext_tensor)
+    array = dlpack.array_of(ext_tensor)
     dtypes.from_numpy_dtype(array.dtype)
     return wrap(array)

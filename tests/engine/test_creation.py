@@ -146,6 +146,18 @@ def test_dlpack_both_ways(torch):
         np.from_dlpack(mg.ones(1, requires_grad=True))
 
 
+def test_dlpack_of_bfloat16(torch):
+    t = mg.tensor([[1.0, -2.5], [0.0, 3.0]], dtype=mg.bfloat16)
+    theirs = torch.from_dlpack(t.T)
+    assert theirs.dtype is torch.bfloat16 and theirs.tolist() == [[1, 0], [-2.5, 3]]
+    theirs[0, 0] = 9
+    back = mg.from_dlpack(theirs)
+    assert back.dtype is mg.bfloat16 and t[0, 0].item() == 9
+    back[1, 1] = 7
+    assert t.tolist() == [[9, -2.5], [0, 7]]
+    assert mg.from_dlpack(torch.arange(3, dtype=torch.uint8)).dtype is mg.uint8
+
+
 def test_python_values():
     assert mg.tensor(2.5).item() == 2.5 and isinstance(mg.tensor(2).item(), int)
     assert mg.tensor([[1, 2]]).tolist() == [[1, 2]] and mg.tensor(True).item() is True

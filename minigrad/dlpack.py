@@ -1,0 +1,62 @@
+"""DLPack for tensors on the CPU, bfloat16 among them.
+
+NumPy exchanges no bfloat16. Its elements pass as 16-bit integers, and the capsule's dtype code is
+changed on the way (`DLTensor.dtype.code` of dlpack.h, behind a longer header where the capsule has
+a version).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+_CODE_OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 52}
+_UINT, _BFLOAT = 1, 4
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.argtypes = ctypes.py_object, ctypes.c_char_p
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.argtypes, _pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
+
+
+def _code(capsule: Any) -> ctypes.c_uint8:
+    """The dtype code in a capsule, to read or change."""
+    name = next(name for name in _CODE_OFFSETS if _is_valid(capsule, name))
+    return ctypes.c_uint8.from_address(_pointer(capsule, name) + _CODE_OFFSETS[name])
+
+
+def capsule_of(array: np.ndarray, **kwargs: Any) -> Any:
+    """What `__dlpack__` of a tensor returns."""
+    if array.dtype != _BFLOAT16:
+        return array.__dlpack__(**kwargs)
+    capsule = array.view(np.uint16).__dlpack__(**kwargs)
+    _code(capsule).value = _BFLOAT
+    return capsule
+
+
+def array_of(exporter: Any) -> np.ndarray:
+    """An array that shares memory with an object that has `__dlpack__`."""
+    words = _Words(exporter)
+    array = np.from_dlpack(words)
+    return array.view(_BFLOAT16) if words.is_bfloat else array
+
+
+class _Words:
+    """An exporter whose bfloat16 looks like uint16."""
+
+    def __init__(self, exporter: Any) -> None:
+        self.exporter, self.is_bfloat = exporter, False
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        capsule = self.exporter.__dlpack__(**kwargs)
+        code = _code(capsule)
+        if code.value == _BFLOAT:
+            self.is_bfloat, code.value = True, _UINT
+        return capsule
+
+    def __dlpack_device__(self) -> tuple:
+        return self.exporter.__dlpack_device__()
