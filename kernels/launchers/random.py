@@ -42,6 +42,18 @@ def _float_dtype(name: str, dtype) -> np.dtype:
     return dtype
 
 
+def _numbers(
+    dialect: Dialect, name: str, shape: tuple[int, ...], seed: int, offset: int, dtype, like
+) -> np.ndarray:
+    dtype = _float_dtype(name, dtype)
+    out = namespace(like).empty(shape, dtype)
+    if out.size:
+        counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
+        kernel = getattr(dialect.random, f"{name}_kernel")
+        _launch(name, kernel, counters, dtype)(out.ravel(), *_words(seed, offset))
+    return out
+
+
 def philox_uint32(dialect: Dialect, n: int, seed: int, offset: int, like=None) -> np.ndarray:
     """n random words (uint32).
 
@@ -69,13 +81,7 @@ def uniform(
 
     like: an array of the kind to return (default NumPy).
     """
-    dtype = _float_dtype("uniform", dtype)
-    out = namespace(like).empty(shape, dtype)
-    if out.size:
-        counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
-        launch = _launch("uniform", dialect.random.uniform_kernel, counters, dtype)
-        launch(out.ravel(), *_words(seed, offset))
-    return out
+    return _numbers(dialect, "uniform", shape, seed, offset, dtype, like)
 
 
 def normal(
@@ -90,13 +96,7 @@ def normal(
 
     like: an array of the kind to return (default NumPy).
     """
-    dtype = _float_dtype("normal", dtype)
-    out = namespace(like).empty(shape, dtype)
-    if out.size:
-        counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
-        launch = _launch("normal", dialect.random.normal_kernel, counters, dtype)
-        launch(out.ravel(), *_words(seed, offset))
-    return out
+    return _numbers(dialect, "normal", shape, seed, offset, dtype, like)
 
 
 def dropout(dialect: Dialect, x: np.ndarray, p: float, seed: int, offset: int) -> np.ndarray:
