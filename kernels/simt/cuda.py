@@ -138,6 +138,17 @@ _ABSENT = {
 }
 
 
+def _near(name: str) -> str:
+    """What may have been meant by a name that is not there."""
+    import difflib
+
+    if hasattr(libdevice, name):
+        return f"it has cuda.libdevice.{name}"
+    known = [known for known in (*globals(), *_LAZY) if known[0] != "_"]
+    nearest = difflib.get_close_matches(name, known, 1)
+    return f"did you mean cuda.{nearest[0]}?" if nearest else "numba.cuda documents what it has"
+
+
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         import importlib
@@ -153,9 +164,6 @@ def __getattr__(name: str) -> Any:
 
         value = getattr(types, name, None)
         if value is None:
-            near = "what numba.cuda documents"
-            if hasattr(libdevice, name):
-                near = f"cuda.libdevice.{name}"
-            raise AttributeError(f"cuda has no {name!r}; it has {near}")
+            raise AttributeError(f"cuda has no {name!r}; {_near(name)}")
     globals()[name] = value
     return value

@@ -54,6 +54,8 @@ def _reason(report: str, externs: dict[str, Any]) -> str:
     untyped_name = _UNTYPED.search(report)
     if untyped_name:
         return _not_for_kernels(externs.get(untyped_name[1], untyped_name[1]))
+    if "setitem(readonly" in report:
+        return "the array is read-only: it cannot be written"
     refusals = [m[1] for m in _REFUSAL.finditer(report) if not m[1].startswith("Failed in ")]
     told = [text for text in lines if text and not text.startswith("Failed in ")]
     end = next((i for i, text in enumerate(told) if text.startswith(_DETAILS)), len(told))

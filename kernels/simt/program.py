@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import types as pytypes
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,7 @@ class Program:
         """A variable name that nothing uses yet, close to `base`."""
         base = base.strip("_") or "v"
         name, number = base, 1
-        while name in self.taken:
+        while name in self.taken or hasattr(builtins, name):  # generated code calls range(), min()
             name, number = f"{base}_{number}", number + 1
         self.taken.add(name)
         return name

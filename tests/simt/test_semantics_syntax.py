@@ -149,3 +149,39 @@ def test_variadic_kernels_are_refused():
 
     with pytest.raises(CompileError, match="name the parameters"):
         kernel[1, 1](np.zeros(1), 2)
+
+
+def test_local_names_near_those_of_builtins():
+    @cuda.jit
+    def kernel(x, n):
+        range_, min_, len_ = n, 2, x.size
+        max = 0.0
+        i = cuda.grid(1)
+        for j in range(range_):
+            if x[j] > max:
+                max = x[j]
+        if i < len_:
+            x[i] = max + min(min_, i)
+
+    x = np.arange(4.0)
+    kernel[1, 1](x, 3)
+    assert x[0] == 2
+
+
+def test_messages_for_typing_mistakes():
+    @cuda.jit
+    def misspelt(x):
+        cuda.syncthread()
+        x[0] = 1
+
+    with pytest.raises(CompileError, match=r"did you mean cuda\.syncthreads\?"):
+        misspelt[1, 1](np.zeros(1))
+
+    @cuda.jit
+    def store(x):
+        x[0] = 1
+
+    fixed = np.zeros(1)
+    fixed.flags.writeable = False
+    with pytest.raises(CompileError, match="read-only"):
+        store[1, 1](fixed)
