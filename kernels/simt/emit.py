@@ -254,6 +254,8 @@ class Emitter:
             for parameter, view in self.views.items():
                 as_type = self.program.extern(view, view.__name__)
                 writer.line(f"{parameter} = {as_type}({stored[parameter]})")
+            if self.program.checked:  # what runs once for the block is told of its first thread
+                writer.line("_block = _t = 0")
             self._declare()
             if self.whole_grid:
                 self._clear_marks()

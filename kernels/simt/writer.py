@@ -137,7 +137,8 @@ class Expressions(ast.NodeTransformer):
         return len(self.sites) - 1
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        atomic = isinstance(node.func, ast.Name) and "atomic_" in node.func.id
+        name = getattr(node.func, "id", "")
+        atomic = "atomic_" in name and "compare_and_swap" not in name  # that one takes no index
         if not (atomic and self.program.checked and isinstance(node.args[0], ast.Name)):
             self.generic_visit(node)
             return node

@@ -183,6 +183,21 @@ def test_out_of_bounds_in_an_atomic_and_in_a_device_function(line_of):
         assert part in message, (part, message)
 
 
+def test_out_of_bounds_in_what_runs_once_for_the_block(line_of):
+    def body(x, lock, n):
+        total = 0.0
+        for j in range(n):
+            total += x[j]  # HERE
+        x[cuda.grid(1)] = total
+        cuda.atomic.compare_and_swap(lock, 0, n)
+
+    x, lock = np.ones(2), np.zeros(1, np.int32)
+    cuda.jit(body, debug=True)[1, 2](x, lock, 2)
+    assert (x == 2).all() and lock[0] == 2
+    with pytest.raises(IndexError, match=f"index 2 is out of bounds.*:{line_of(body, '# HERE')}"):
+        cuda.jit(body, debug=True)[1, 2](x, lock, 3)
+
+
 def test_wraparound_is_not_an_error_in_the_checked_mode():
     @cuda.jit(debug=True)
     def kernel(a):
