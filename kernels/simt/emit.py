@@ -168,7 +168,8 @@ class Emitter:
         for name, array in self.program.arrays.items():
             if array.space != "local":
                 continue
-            users = [i for i in walk(self.items) if name in _names_of(i)]
+            known = self._views_of(name)
+            users = [i for i in walk(self.items) if known & _names_of(i)]
             jammed = any(plan.rows > 1 for i in users for plan in self._fast_plans(i))
             if len(users) > 1 or jammed or any(getattr(i, "in_loop", True) for i in users):
                 in_rows = self._has_rows and all(isinstance(i, Region) for i in users)
@@ -182,6 +183,15 @@ class Emitter:
                 ):
                     private[name] = PerThread((), "_tx")
         return private
+
+    def _views_of(self, array: str) -> set[str]:
+        """`array` and the variables that regions compute again from it, before they read them."""
+        known, new = {array}, {array}
+        while new:
+            read = self.storage.rebuilt.items()
+            new = {name for name, stmt in read if names(stmt.value) & new} - known
+            known |= new
+        return known
 
     @property
     def _has_rows(self) -> bool:

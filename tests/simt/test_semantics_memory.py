@@ -168,6 +168,28 @@ def test_local_arrays_are_private_and_survive_barriers(jit):
     np.testing.assert_array_equal(out, b * 4321)
 
 
+def test_a_view_of_a_local_array_across_a_barrier(jit):
+    @cuda.jit(device=True)
+    def fill(part, first):
+        for j in range(part.size):
+            part[j] = first + j
+
+    @jit
+    def kernel(out):
+        own = cuda.local.array(6, float32)
+        i = cuda.threadIdx.x
+        fill(own[:3], i)
+        fill(own[3:], 10 * i)
+        middle = own[1:5]
+        inner = middle[1:3]
+        cuda.syncthreads()
+        out[i] = middle[0] + 100 * inner[1]
+
+    out = np.zeros(4)
+    kernel[1, 4](out)
+    assert out.tolist() == [i + 1 + 1000 * i for i in range(4)]
+
+
 def test_two_dimensional_local_array(jit):
     @jit
     def kernel(out):
