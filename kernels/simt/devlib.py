@@ -8,27 +8,26 @@ Python functions that are in none of the tables need nothing: Numba's own implem
 from __future__ import annotations
 
 import hashlib
+import importlib
 import math
-import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from kernels.simt import (
-    devlib_atomic,
-    devlib_bits,
-    devlib_half,
-    devlib_math,
-    devlib_rounding,
-    devlib_special,
-)
+from kernels.simt import devlib_atomic, devlib_bits, devlib_half, devlib_math
 
-_MODULES = (devlib_math, devlib_bits, devlib_half, devlib_atomic, devlib_rounding, devlib_special)
-_SOURCES = (*_MODULES, sys.modules["kernels.simt.devlib_ir"], devlib_math.vec)
+_MODULES = (devlib_math, devlib_bits, devlib_half, devlib_atomic)
+_RARE = ["devlib_rounding", "devlib_special"]  # of libdevice: loaded by the first kernel that asks
+
+
+def _publish(module: ModuleType) -> None:
+    for name, value in vars(module).items():
+        if type(value).__name__ == "_Intrinsic":
+            globals()[name] = value
+
 
 for _module in _MODULES:
-    for _name, _value in vars(_module).items():
-        if type(_value).__name__ == "_Intrinsic":
-            globals()[_name] = _value
+    _publish(_module)
 
 ldexp = math.ldexp  # typed alike in Numba's CPU target
 
@@ -51,12 +50,29 @@ def lookup(what: Any, space: str = "global") -> Any | None:
         return REPLACEMENTS.get(what) if callable(what) else None
     if space != "global" and what in LOCAL_FUNCTIONS:
         return LOCAL_FUNCTIONS[what]
+    if what not in FUNCTIONS and what.startswith("libdevice."):
+        _load_rare()
     return FUNCTIONS.get(what)
+
+
+def _load_rare() -> None:
+    while _RARE:
+        _publish(importlib.import_module(f"kernels.simt.{_RARE.pop()}"))
+        FUNCTIONS.update(devlib_math.TABLE)
+
+
+def __getattr__(name: str) -> Any:
+    """A rare function, for the generated module that imports it."""
+    if not name.startswith("__"):
+        _load_rare()
+    if name not in globals():
+        raise AttributeError(f"devlib has no {name!r}")
+    return globals()[name]
 
 
 def version() -> str:
     """A digest of the device functions' sources, for the key of whatever caches machine code."""
     digest = hashlib.sha256()
-    for module in _SOURCES:
-        digest.update(Path(module.__file__).read_bytes())
+    for path in sorted(Path(__file__).parent.glob("devlib*.py")):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -40,6 +40,7 @@ def fixed(name: str, result: types.Type, args: tuple, body: Callable, *keys: str
         2: lambda typingctx, a, b: (sig, generate),
         3: lambda typingctx, a, b, c: (sig, generate),
     }[len(args)]
+    typed.__module__ = "kernels.simt.devlib"
     return named(typed, name, *(keys or (f"libdevice.{name}",)))
 
 

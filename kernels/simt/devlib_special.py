@@ -75,6 +75,7 @@ def _compiled(name: str, result: types.Type, args: tuple, function: Callable) ->
         1: lambda typingctx, a: (sig, generate),
         2: lambda typingctx, a, b: (sig, generate),
     }[len(args)]
+    typed.__module__ = "kernels.simt.devlib"
     return named(typed, name, f"libdevice.{name}")
 
 

@@ -157,7 +157,7 @@ def _compiled(name: str) -> Callable:
 
     from kernels.simt import devlib
 
-    function = devlib.FUNCTIONS[name]
+    function = devlib.lookup(name)
     return numba.njit(lambda *args: function(*args))
 
 
