@@ -250,6 +250,8 @@ def arange(
     ]
     if step == 0:
         raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     whole = all(isinstance(v, int) for v in (start, end, step))
@@ -272,6 +274,8 @@ def linspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """`steps` evenly spaced values from start to end, both included."""
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, got {steps}")
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
     xp = device_module(place(device).type)
     array = xp.linspace(float(start), float(end), int(steps)).astype(target)
@@ -297,6 +301,8 @@ def eye(
     requires_grad: bool = False,
 ) -> Tensor:
     """Ones on the diagonal of an n by m matrix (square if m is left out)."""
+    if n < 0 or (m is not None and m < 0):
+        raise RuntimeError(f"eye: expected sizes >= 0, got {n} and {m}")
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
     xp = device_module(place(device).type)
     return finish(xp.eye(n, m, dtype=target), requires_grad)

@@ -237,6 +237,8 @@ def randperm(
     n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """0 .. n-1 in random order (int64): the order that sorts random 64-bit keys."""
+    if n < 0:
+        raise RuntimeError(f"randperm: expected n >= 0, got {n}")
     pairs = words(2 * n, generator).astype(np.uint64)
     order = np.argsort((pairs[:n] << np.uint64(32)) | pairs[n:], kind="stable")
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
@@ -352,6 +354,8 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with exponentially distributed numbers of rate lambd."""
+    if not lambd > 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
     return _fill(self, -array_module(u).log1p(-u) / self._array.dtype.type(lambd))
 
@@ -359,20 +363,24 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fill with ones with probability p (a number or a tensor), else zeros."""
     probability = p._array if isinstance(p, Tensor) else p
+    if isinstance(p, int | float) and not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
     u = _draw("uniform", self._array.shape, np.dtype(np.float64), generator, self.device)
     return _fill(self, u < probability)
 
 
 def random_(
-    self: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None
+    self: Tensor, low: int | None = None, high: int | None = None, *, generator: Any = None
 ) -> Tensor:
     """Fill with integers in [low, high); without bounds over what the dtype holds exactly."""
-    if high is None and low:
+    if high is None:
         low, high = 0, low
     if high is None:
         array = self._array
         floating = dtypes.category(array.dtype) == dtypes.FLOATING
         high = 2 ** (np.finfo(array.dtype).nmant + 1) if floating else np.iinfo(array.dtype).max
+    if high <= low:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', got {low} and {high}")
     values = _integers(low, int(high), self._array.shape, generator)
     return _fill(self, array_module(self._array).asarray(values))
 

@@ -53,6 +53,8 @@ def normalize_axes(name: str, axis: int | Sequence[int] | None, ndim: int) -> tu
 
 def windows(x, kernel: Pair, stride: Pair, dilation: Pair, out: Pair) -> np.ndarray:
     """View of (N, C, H, W) as (N, C, OH, OW, KH, KW); x is padded already."""
+    if min(*stride, *dilation) <= 0:  # the view would reach outside of x
+        raise ValueError(f"stride and dilation must be positive, got {stride} and {dilation}")
     sn, sc, sh, sw = x.strides
     return np.lib.stride_tricks.as_strided(
         x,

@@ -87,6 +87,12 @@ def pair(value: Any, name: str = "value") -> Pair:
     return values
 
 
+def check_positive(name: str, values: Pair) -> None:
+    """RuntimeError for a setting of a window that would read backwards or nothing new."""
+    if min(values) <= 0:
+        raise RuntimeError(f"{name} should be greater than zero, but got {list(values)}")
+
+
 def _row(value: Any, name: str, fill: int) -> Pair:
     """The 2-D form of a 1-D setting: height `fill`, width the value."""
     value = value if isinstance(value, int) else value[0]
@@ -149,6 +155,7 @@ def _padded(x: Tensor, padding: Any, kernel: Pair, stride: Pair, dilation: Pair)
 
 
 def _check_kernel_fits(size: tuple, kernel: Pair, padding: Pair, dilation: Pair, dims: int) -> None:
+    check_positive("dilation", dilation)
     padded = [n + 2 * p for n, p in zip(size, padding, strict=True)][-dims:]
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)][-dims:]
     if any(r > n for r, n in zip(reach, padded, strict=True)):
@@ -218,6 +225,7 @@ def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: 
             f"Given transposed=1, weight of size {list(w.shape)}, expected input{list(x.shape)} to "
             f"have {w._array.shape[0]} channels, but got {x._array.shape[1]} channels instead"
         )
+    check_positive("dilation", dilation)
     for extra, s, d in zip(output_padding, stride, dilation, strict=True):
         if extra >= max(s, d):
             raise RuntimeError("output padding must be smaller than either stride or dilation")

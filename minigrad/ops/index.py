@@ -607,6 +607,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if array.size and array.min() < 0:
         raise RuntimeError("Class values must be non-negative.")
+    if num_classes == -1 and not array.size:
+        raise RuntimeError("Can not infer total number of classes from empty tensor.")
     count = int(array.max()) + 1 if num_classes == -1 else num_classes
     if array.size and array.max() >= count:
         raise RuntimeError("Class values must be smaller than num_classes.")

@@ -11,7 +11,7 @@ from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.combine import stack
-from minigrad.ops.conv import Pair, pair
+from minigrad.ops.conv import Pair, check_positive, pair
 from minigrad.ops.matmul import matmul
 from minigrad.tensor import Tensor, export, wrap
 
@@ -132,6 +132,7 @@ def max_pool2d(
     x = _batched("max_pool2d", input, 2)
     kernel, step, pads = _windows(kernel_size, stride, padding)
     dilation = pair(dilation, "dilation")
+    check_positive("dilation", dilation)
     _check_output("max_pool2d", x, kernel, pads, dilation)
     y, indices = MaxPool2d.apply(
         x, kernel=kernel, stride=step, padding=pads, dilation=dilation, ceil_mode=ceil_mode
@@ -222,7 +223,9 @@ def _target_size(output_size: Any, size: tuple) -> tuple[int, ...]:
     """The output size: None keeps a length."""
     if isinstance(output_size, int) or output_size is None:
         output_size = (output_size,) * len(size)
-    return tuple([n if o is None else int(o) for o, n in zip(output_size, size, strict=True)])
+    sizes = tuple([n if o is None else int(o) for o, n in zip(output_size, size, strict=True)])
+    check_positive("the output size of an adaptive pool", sizes)
+    return sizes
 
 
 def _bounds(n: int, out: int) -> list[tuple[int, int]]:

@@ -104,8 +104,22 @@ PROGRAMS = {
         m.zeros(0, 3).logsumexp(0)
         m.zeros(0, 3).logsumexp(1)
     """,
-    "layers": """
+    "settings": """
         m.nn.Conv2d(1, 2, 0)(m.zeros(1, 1, 5, 5))
+        m.nn.Conv2d(1, 2, 3, dilation=-1)(m.zeros(1, 1, 5, 5))
+        m.nn.Conv1d(1, 2, 3, dilation=0)(m.zeros(1, 1, 5))
+        m.nn.ConvTranspose2d(1, 2, 3, dilation=-1)(m.zeros(1, 1, 5, 5))
+        m.nn.MaxPool2d(2, dilation=-1)(m.zeros(1, 1, 5, 5))
+        m.nn.MaxPool1d(2, dilation=0)(m.zeros(1, 1, 5))
+        m.zeros(2).random_(0)
+        m.zeros(2).random_(3, 3)
+        m.zeros(2).exponential_(-1)
+        m.zeros(2).bernoulli_(2.)
+        m.randperm(-1)
+        m.arange(nan)
+        m.linspace(0, 1, -1)
+        m.eye(-1)
+        m.nn.functional.one_hot(m.tensor([]).long())
         m.nn.AvgPool2d(2)(m.zeros(1, 1, 4, 4).int())
         m.nn.functional.dropout(m.ones(3).int(), 0.5)
         m.nn.functional.cross_entropy(m.ones(2, 3).int(), m.tensor([0, 1]))
