@@ -180,18 +180,24 @@ case(
     (3, 4),
     ref=lambda a, b: ((a - b) ** 2).mean(),
 )
-case("smooth_l1", lambda m, a, b: m.nn.functional.smooth_l1_loss(a, b, beta=0.7), (3, 4), (3, 4))
-case("huber", lambda m, a, b: m.nn.functional.huber_loss(a, b, delta=0.7), (3, 4), (3, 4))
+EACH = {"reduction": "none"}  # so that their gradients' kernels are those of test_edges
+case(
+    "smooth_l1",
+    lambda m, a, b: m.nn.functional.smooth_l1_loss(a, b, beta=0.7, **EACH),
+    (3, 4),
+    (3, 4),
+)
+case("huber", lambda m, a, b: m.nn.functional.huber_loss(a, b, delta=0.7, **EACH), (3, 4), (3, 4))
 case(
     "bce",
-    lambda m, a, b: m.nn.functional.binary_cross_entropy(a, b),
+    lambda m, a, b: m.nn.functional.binary_cross_entropy(a, b, **EACH),
     (3, 4),
     (3, 4),
     domain=(0.1, 0.9),
 )
 case(
     "bce_logits",
-    lambda m, a, b: m.nn.functional.binary_cross_entropy_with_logits(a, b),
+    lambda m, a, b: m.nn.functional.binary_cross_entropy_with_logits(a, b, **EACH),
     (3, 4),
     (3, 4),
     domain=(0.1, 0.9),
@@ -213,7 +219,7 @@ case(
     "conv2d_groups",
     lambda m, x, w: m.nn.functional.conv2d(x, w, groups=2),
     (1, 4, 4, 3),
-    (4, 2, 2, 2),
+    (4, 2, 3, 3),
 )
 case(
     "conv2d_same",
@@ -223,18 +229,17 @@ case(
 )
 case(
     "conv1d",
-    lambda m, x, w, b: m.nn.functional.conv1d(x, w, b, stride=2, padding=1),
+    lambda m, x, w: m.nn.functional.conv1d(x, w, stride=2, padding=1),
     (2, 3, 7),
     (2, 3, 3),
-    (2,),
 )
 case(
     "conv_transpose2d",
     lambda m, x, w, b: m.nn.functional.conv_transpose2d(
-        x, w, b, stride=2, padding=1, output_padding=1
-    ),
+        x, w, b, stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2)
+    ),  # the kernels of conv2d_strided
     (1, 2, 3, 3),
-    (2, 2, 3, 3),
+    (2, 2, 3, 2),
     (2,),
 )
 case(

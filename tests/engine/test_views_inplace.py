@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import backends
 from minigrad.autograd import gradcheck
 
 
@@ -177,22 +178,23 @@ def test_in_place_values_and_gradients_match_torch(name, torch):
     values = [rng.standard_normal((3, 4)) for _ in range(2)]
     results = []
     for m in (mg, torch):
-        x, y = [m.tensor(v, requires_grad=True) for v in values]
+        x, y = [m.tensor(v, dtype=m.float32, requires_grad=True) for v in values]
         out = PROGRAMS[name](m, x, y)
         (out * out).sum().backward()
         results.append((out.detach().numpy(), [g.grad for g in (x, y)]))
-    np.testing.assert_allclose(results[0][0], results[1][0])
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-6)
     for ours, theirs in zip(results[0][1], results[1][1], strict=True):
         ours = np.zeros((3, 4)) if ours is None else ours.numpy()
         theirs = np.zeros((3, 4)) if theirs is None else theirs.numpy()
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_in_place_gradients_match_finite_differences(name):
     rng = np.random.default_rng(12)
     inputs = [mg.tensor(rng.standard_normal((3, 4)), requires_grad=True) for _ in range(2)]
-    assert gradcheck(lambda x, y: PROGRAMS[name](mg, x, y), inputs)
+    with backends.use("numpy"):
+        assert gradcheck(lambda x, y: PROGRAMS[name](mg, x, y), inputs)
 
 
 def test_saved_value_changed_in_place():

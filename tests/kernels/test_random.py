@@ -50,7 +50,7 @@ def test_normal(dtype, device):
         np.testing.assert_allclose(wide(got), wide(want), rtol=32 * step, atol=16 * step)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_dropout(dtype, device, rng):
     for shape in [(1027,), (31, 33), (0,), ()]:
         x = normal(rng, shape, dtype)
