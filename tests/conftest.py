@@ -17,15 +17,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import numpy as np
 import pytest
 
-try:
-    import hypothesis
-except ImportError:  # the GPU machine's `pytest -m gpu` needs none of its tests
-    pass
-else:
-    # No deadline: the first example of a test compiles its kernel.
-    hypothesis.settings.register_profile("minigrad", deadline=None, derandomize=True)
-    hypothesis.settings.load_profile("minigrad")
-
 
 @functools.cache
 def _no_gpu() -> str | None:
@@ -51,7 +42,12 @@ def _no_compiler() -> str | None:
     return None
 
 
+# Of tests that take up to a minute. They start first: parallel workers then end together.
+LONG = re.compile("test_(cli|notebooks|readme|backends|fuzz|nvrtc|ptx)")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not LONG.match(item.path.name))
     for item in items:
         if item.get_closest_marker("gpu") and (reason := _no_gpu()):
             item.add_marker(pytest.mark.skip(reason=f"needs an NVIDIA GPU: {reason}"))
