@@ -129,7 +129,10 @@ def test_a_missing_gpu_is_named(capsys):
 
 
 def test_a_missing_matplotlib_is_named(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(plot.importlib.util, "find_spec", lambda name: None)
+    util, find = plot.importlib.util, plot.importlib.util.find_spec
+    monkeypatch.setattr(
+        util, "find_spec", lambda name: None if name == "matplotlib" else find(name)
+    )
     assert status(["train", "--plot", str(tmp_path / "a.png")]) == 2
     assert "pip install 'minigrad[plot]'" in capsys.readouterr().err
 

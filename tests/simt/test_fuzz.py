@@ -1,6 +1,6 @@
 """Random kernels give what Numba's own simulator gives, bit for bit.
 
-60 kernels by default, 1000 with `-m slow`. Another first seed: MINIGRAD_TEST_SEED=123. A failure
+40 kernels by default, 1000 with `-m slow`. Another first seed: MINIGRAD_TEST_SEED=123. A failure
 prints the whole kernel with its seed.
 """
 
@@ -35,7 +35,7 @@ def compare(seeds: range, folder, jit: Callable, expected: dict[int, list[np.nda
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("chunk", range(6))
+@pytest.mark.parametrize("chunk", range(4))
 def test_random_kernels_against_the_simulator(chunk, tmp_path):
     seeds = range(FIRST + chunk * CHUNK, FIRST + (chunk + 1) * CHUNK)
     compare(seeds, tmp_path, cuda.jit, fuzz.simulate(seeds))
@@ -57,7 +57,7 @@ def test_random_kernels_in_the_checked_mode(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_random_warp_operations_against_the_interpreter(count, tmp_path):
     """The simulator has no shuffles: here the other side is our interpreter, thread by thread."""
     failures = []
