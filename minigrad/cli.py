@@ -40,13 +40,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check_environment() -> None:
     """Refuse settings that would end a command in a traceback, once it comes to use them."""
-    from kernels import simt
+    from kernels import dispatch, simt
 
+    name = minigrad.backends.get()
+    if name not in dispatch.DIALECTS:
+        raise CommandError(
+            f"MINIGRAD_BACKEND: expected one of {sorted(dispatch.DIALECTS)}, got {name!r}"
+        )
     try:
         simt.get_num_threads()
-        minigrad.backends.set(minigrad.backends.get())
     except ValueError as error:
-        raise CommandError(f"environment: {error}") from None
+        raise CommandError(str(error)) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
