@@ -18,6 +18,8 @@ from .module import module_text
 from .prepare import prepare
 from .program import Program
 from .ranges import Ranges
+from .step import keep_step
+from .stepemit import StepEmitter
 from .storage import assign_storage
 
 OBJECTS_A_COLLECTION = 100_000
@@ -61,6 +63,7 @@ def normal_form(
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     program = frontend.build(func, block, dict(zip(names, args)), checked)
     prepare(program)
+    keep_step(program)
     webs.rename(program)
     array_types = {
         name: memory.array_type(array.dtype, len(array.shape or (0,)))
@@ -87,7 +90,10 @@ def emit(
     nonnegative = {program.params[position] for position in signs}
     ranges = Ranges(program, facts, kinds, nonnegative)
     views = {name: view for name, kind in zip(program.params, args) if (view := storage_view(kind))}
-    emitter = Emitter(program, facts, items, storage, kinds, ranges, nonnegative, views)
+    given = program, facts, items, storage, kinds, ranges, nonnegative, views
+    emitter = StepEmitter(*given) if program.in_step else Emitter(*given)
+    if program.in_step and emitter.together == 1:
+        emitter = Emitter(*given)
     text, given = module_text(program, emitter, fastmath)
     return program, text, given
 

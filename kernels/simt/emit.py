@@ -57,6 +57,10 @@ class Emitter:
     nonnegative: set[str]  # integer parameters that are checked to be >= 0 on entry
     views: dict[str, object]  # half-precision arrays come in as uint16
 
+    around = ()  # what counts the blocks whose threads are at work, if not one
+    together = 1  # how many those are
+    apart: frozenset[str] | set[str] = frozenset()  # shared arrays of which each has its own
+
     def __post_init__(self) -> None:
         self.writer = Writer()
         self.expressions = Expressions(self.program, self.kinds, self.ranges)
@@ -173,7 +177,9 @@ class Emitter:
             jammed = any(plan.rows > 1 for i in users for plan in self._fast_plans(i))
             if len(users) > 1 or jammed or any(getattr(i, "in_loop", True) for i in users):
                 in_rows = self._has_rows and all(isinstance(i, Region) for i in users)
-                private[name] = PerThread(("_ty",), "_tx") if in_rows else PerThread((), "_t")
+                private[name] = (
+                    PerThread((*self.around, "_ty"), "_tx") if in_rows else PerThread((), "_t")
+                )
             elif users and id(users[0]) in self.plans:
                 plan = self.plans[id(users[0])][0]
                 if plan.lifted or all(
@@ -271,13 +277,17 @@ class Emitter:
                 self._clear_marks()
                 self.write(self.items)
             else:
-                turn = "_turn" if self._in_panels else "_block"
-                with writer.block(f"for {turn} in range(_first, _last):"):
-                    self._block_coordinates()
-                    self._clear_marks()
-                    self.write(self.items)
+                self.write_blocks()
             writer.line("return 0")
         return writer.text()
+
+    def write_blocks(self) -> None:
+        """The blocks, one after the other."""
+        turn = "_turn" if self._in_panels else "_block"
+        with self.writer.block(f"for {turn} in range(_first, _last):"):
+            self._block_coordinates()
+            self._clear_marks()
+            self.write(self.items)
 
     @property
     def _in_panels(self) -> bool:
@@ -314,7 +324,7 @@ class Emitter:
     ) -> str:
         """An array for this block, or under grid barriers for every block of the grid at once."""
         kind = self.dtype_name(dtype)
-        threads = self.program.threads
+        threads = self.program.threads * self.together
         if not self.whole_grid:
             size = (*shape, threads + extra) if per_thread else shape
             return f"_stack_array({size!r}, {kind})"
@@ -330,13 +340,18 @@ class Emitter:
                 continue
             private = self.expressions.private.get(array.name)
             if private is not None and private.lane == "_tx":
-                rows = program.block[1:2] if private.row else ()
+                sizes = {"_j": self.together, "_ty": program.block[1]}
+                rows = [sizes[name] for name in private.row]
                 shape = (*rows, *array.shape, program.block[0])
                 dtype = self.dtype_name(array.dtype)
                 writer.line(f"{array.name} = _stack_array({shape!r}, {dtype})")
                 continue
-            name = f"_all_{array.name}" if self.whole_grid and not private else array.name
-            memory = self.memory(array.shape, private is not None, array.dtype)
+            apart = array.name in self.apart
+            name = (
+                f"_all_{array.name}" if apart or (self.whole_grid and not private) else array.name
+            )
+            shape = (self.together, *array.shape) if apart else array.shape
+            memory = self.memory(shape, private is not None, array.dtype)
             writer.line(f"{name} = {memory}")
             if array.name in self.expressions.marked:
                 marks = self.memory(array.shape, False, types.boolean)

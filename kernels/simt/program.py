@@ -35,6 +35,14 @@ class Function:
 
 
 @dataclass
+class InStep:
+    """Blocks that differ in `axis` only (`_by` or `_bx`) store the same in the arrays `common`."""
+
+    axis: str
+    common: set[str]
+
+
+@dataclass
 class Program:
     """The normal form of a kernel and what its names mean."""
 
@@ -51,6 +59,7 @@ class Program:
     externs: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     cooperative: bool = False
+    in_step: InStep | None = None  # what neighbouring blocks have in common
     returned: str | None = None  # the flag of threads that have returned
     #: functions that threads of a block must call one after the other
     ordered: set[str] = field(default_factory=set)
@@ -96,7 +105,7 @@ class Program:
 #: names that generated code uses for its own purposes
 RESERVED = frozenset(
     "_tx _ty _tz _bx _by _bz _gx _gy _gz _t _u _block _turn _across _wide _first _last _any _all"
-    " _error _shared".split()
+    " _error _shared _j _joined _begin _in_panel _down _tall".split()
 )
 
 

@@ -1,0 +1,239 @@
+"""Neighbouring blocks in step: what all of them load, the first loads for them.
+
+In a tiled matrix product every block of a column brings the same tiles of b into its shared
+memory. One processor that runs these blocks one after the other loads each tile again and again;
+if it takes them through the loop over tiles together, it loads each once. CUDA promises no order
+between blocks, so keeping step is as good an order as any. Done where the blocks of a line (along
+y, else along x) fill a shared array with the same values, in a loop with barriers.
+
+Here the normal form is searched for such arrays, and the statements that fill them are cut out of
+those around them; `stepemit` writes the loops.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from .analysis import Facts, _collect, _spread, analyse, exposure, has_effects, is_pure_call
+from .nodes import Collective, bodies, collective, defined, expressions, names, statements
+from .program import InStep, Program
+from .structure import is_collective
+from .webs import clone
+from .writer import spins
+
+
+def keep_step(program: Program) -> None:
+    """Note what neighbouring blocks have in common, and cut the stores to it out of the body."""
+    facts = analyse(program)
+    if not _is_simple(program, facts):
+        return
+    mentioned = set().union(*map(names, _all_expressions(program)))
+    for axis in ("_by", "_bx"):
+        if axis not in mentioned:
+            continue
+        common = _common(program, facts, axis)
+        if common:
+            try:
+                body = _cut(clone(program.body), program, common)
+            except _Entangled:
+                continue
+            program.body, program.in_step = body, InStep(axis, common)
+            return
+
+
+def _is_simple(program: Program, facts: Facts) -> bool:
+    """Whether a kernel has barriers that all threads reach, and nothing but loads and stores."""
+    if program.checked or program.cooperative or program.ordered:
+        return False
+    if any(array.shape is None for array in program.arrays.values()):
+        return False
+    if facts.divergent & facts.collective or not facts.collective:
+        return False
+    for stmt in statements(program.body):
+        if isinstance(stmt, Collective) and stmt.kind != "syncthreads":
+            return False
+        if isinstance(stmt, ast.Raise | ast.Expr) or (isinstance(stmt, ast.While) and spins(stmt)):
+            return False
+    calls = (n for e in _all_expressions(program) for n in ast.walk(e) if isinstance(n, ast.Call))
+    return all(is_pure_call(program, call) for call in calls)
+
+
+def _all_expressions(program: Program) -> list[ast.expr]:
+    return [expr for stmt in statements(program.body) for expr in expressions(stmt)]
+
+
+def stored_array(stmt: ast.stmt) -> str | None:
+    """The array to an element of which a statement assigns, if it does."""
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    base = target.value if isinstance(target, ast.Subscript) else None
+    return base.id if isinstance(base, ast.Name) else None
+
+
+def _common(program: Program, facts: Facts, axis: str) -> set[str]:
+    """The shared arrays that blocks along `axis` fill with the same, some of them in a loop."""
+    own = {array.name for array in program.arrays.values() if array.space == "local"}
+    common = {a.name for a in program.arrays.values() if a.space == "shared"}
+    common -= _passed_on(program, common)
+    while True:
+        depends = _dependent_on({axis} | own, program)
+        stores = [(site, stored_array(site.stmt)) for site in depends.sites]
+        differing = {
+            array
+            for site, array in stores
+            if array in common
+            and (
+                any(depends.is_varying(expr) for expr in expressions(site.stmt))
+                or any(id(control) in depends.divergent for control in site.controls)
+            )
+        }
+        if not differing:
+            break
+        common -= differing
+        own |= differing
+    in_loop = {
+        array
+        for site, array in stores
+        if any(
+            isinstance(c, ast.For | ast.While) for c in site.controls if id(c) in facts.collective
+        )
+    }
+    return common & in_loop
+
+
+def _passed_on(program: Program, arrays: set[str]) -> set[str]:
+    """Those of `arrays` that are used other than by element."""
+    found: set[str] = set()
+    for expr in _all_expressions(program):
+        elements = {
+            id(node.value)
+            for node in ast.walk(expr)
+            if isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in arrays
+            and _is_element(node, len(program.arrays[node.value.id].shape))
+        }
+        found |= {
+            node.id
+            for node in ast.walk(expr)
+            if isinstance(node, ast.Name) and node.id in arrays and id(node) not in elements
+        }
+    return found
+
+
+def _is_element(node: ast.Subscript, dimensions: int) -> bool:
+    parts = index_parts(node)
+    return len(parts) == dimensions and not any(isinstance(part, ast.Slice) for part in parts)
+
+
+def index_parts(node: ast.Subscript) -> list[ast.expr]:
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _dependent_on(seed: set[str], program: Program) -> Facts:
+    """Facts in which `varying` and `divergent` mean: depends on `seed`."""
+    facts = Facts(program)
+    _collect(facts, program.body, ())
+    facts.varying = set(seed)
+    while _spread(facts):
+        pass
+    return facts
+
+
+class _Entangled(Exception):
+    """What fills a common array cannot be cut out of the statements around it."""
+
+
+def _cut(body: list[ast.stmt], program: Program, common: set[str]) -> list[ast.stmt]:
+    """`body` with the stores to `common` ahead of what else lies between two barriers."""
+    out: list[ast.stmt] = []
+    between: list[ast.stmt] = []
+    for stmt in body:
+        if not is_collective(stmt):
+            between.append(stmt)
+            continue
+        out += _apart(between, program, common)
+        between = []
+        for name in ("pre", "body", "orelse"):
+            if isinstance(stmt, ast.If | ast.For | ast.While) and getattr(stmt, name, None):
+                setattr(stmt, name, _cut(getattr(stmt, name), program, common))
+        out.append(stmt)
+    return out + _apart(between, program, common)
+
+
+def _apart(body: list[ast.stmt], program: Program, common: set[str]) -> list[ast.stmt]:
+    """The part of `body` that fills `common`, a barrier, and the rest."""
+    stored = {stored_array(stmt) for stmt in statements(body)} - {None}
+    filled = stored & common
+    if not filled:
+        return body
+    fill = _filling(body, filled)
+    rest = _without(body, filled)
+    if not any(has_effects(program, stmt) for stmt in rest):
+        return body
+    _check_apart(fill, rest, stored - filled, filled, program)
+    return [*fill, collective("syncthreads", None, [], body[0]), *rest]
+
+
+def _check_apart(
+    fill: list[ast.stmt], rest: list[ast.stmt], others: set[str], filled: set[str], program: Program
+) -> None:
+    """Raise _Entangled unless `fill` may go first, and what it computes may be computed again."""
+    assigned = {defined(stmt) for stmt in statements(fill)} - {None}
+    again = exposure(fill, assigned)[0]  # a counter would step twice
+    read_by_fill = set().union(*(names(e) for s in statements(fill) for e in expressions(s)))
+    read_by_rest = set().union(*(names(e) for s in statements(rest) for e in expressions(s)))
+    foreign = others - set(program.arrays)  # arguments, which may overlap
+    if again or others & read_by_fill or foreign or filled & read_by_rest:
+        raise _Entangled
+
+
+def _filling(body: list[ast.stmt], filled: set[str]) -> list[ast.stmt]:
+    """What of `body` stores to `filled`, and what that needs."""
+    kept = _only(body, filled)
+    while True:
+        read = set().union(*(names(e) for s in statements(kept) for e in expressions(s)))
+        slim = _drop_assignments(kept, read)
+        if sum(1 for _ in statements(slim)) == sum(1 for _ in statements(kept)):
+            return slim
+        kept = slim
+
+
+def _only(body: list[ast.stmt], filled: set[str]) -> list[ast.stmt]:
+    """`body` without the stores to other arrays."""
+
+    def keep(stmt: ast.stmt) -> bool:
+        if isinstance(stmt, ast.If | ast.For | ast.While):
+            return True
+        return stored_array(stmt) in filled or defined(stmt) is not None
+
+    return _filtered(body, keep)
+
+
+def _without(body: list[ast.stmt], filled: set[str]) -> list[ast.stmt]:
+    return _filtered(body, lambda stmt: stored_array(stmt) not in filled)
+
+
+def _drop_assignments(body: list[ast.stmt], read: set[str]) -> list[ast.stmt]:
+    def keep(stmt: ast.stmt) -> bool:
+        return isinstance(stmt, ast.For) or defined(stmt) is None or defined(stmt) in read
+
+    return _filtered(body, keep)
+
+
+def _filtered(body: list[ast.stmt], keep) -> list[ast.stmt]:
+    """A copy of `body` with the statements to `keep`, and no control flow around nothing."""
+    out: list[ast.stmt] = []
+    for stmt in body:
+        if not keep(stmt):
+            continue
+        new = clone(stmt)
+        if isinstance(stmt, ast.If | ast.For | ast.While):
+            for name in ("pre", "body", "orelse"):
+                if getattr(stmt, name, None):
+                    setattr(new, name, _filtered(getattr(stmt, name), keep))
+            if not any(bodies(new)) or not any(inner for inner in bodies(new)):
+                continue
+            if not new.body:
+                new.body = [ast.Pass()]
+        out.append(new)
+    return out

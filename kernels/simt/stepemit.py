@@ -1,0 +1,244 @@
+"""The block's program for several blocks in step (see `step`).
+
+What fills a common array is written once. The rest goes into loops over the blocks (`_j` counts
+them) that reach from one fill to the next: there a block passes its own barriers alone, and finds
+in the cache what it has just left in its own shared array.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+
+import numpy as np
+
+from .analysis import exposure
+from .emit import PANEL, Emitter
+from .fission import Item, Region, Scalars, walk
+from .memory import itemsize
+from .nodes import expressions, names, statements
+from .ranges import constant
+from .rows import trip_count
+from .step import index_parts, stored_array
+
+MOST = 8  # blocks in step
+MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
+
+
+class StepEmitter(Emitter):
+    """Writes the function for a kernel whose neighbouring blocks keep step."""
+
+    def __post_init__(self) -> None:
+        self.in_step = self.program.in_step
+        self.inside = False  # of a loop over the blocks
+        self.around = ("_j",)
+        super().__post_init__()
+        runs = list(self._runs(self.items))
+        self.apart = {
+            array.name
+            for array in self.program.arrays.values()
+            if array.space == "shared" and array.name not in self.in_step.common
+            if not all(self._begins_anew(array.name, run) for run in runs)
+        }
+        self.together = self._how_many() if self._fills_stand_alone() else 1
+
+    # -- what is possible ------------------------------------------------------------------
+
+    def _is_fill(self, item: Item) -> bool:
+        return isinstance(item, Region) and bool(_stored(item) & self.in_step.common)
+
+    def _is_once(self, item: Item) -> bool:
+        """Whether something in `item` is done once for all blocks."""
+        return any(isinstance(i, Scalars) or self._is_fill(i) for i in walk([item]))
+
+    def _fills_stand_alone(self) -> bool:
+        """Whether regions that fill common arrays do nothing else that is seen outside."""
+        variables = set(self.facts.defs)
+        return all(
+            _stored(item) <= self.in_step.common
+            and not exposure(item.body, variables)[1] & self.storage.slots
+            for item in walk(self.items)
+            if self._is_fill(item)
+        )
+
+    def _runs(self, items: list[Item]):
+        """What a block goes through alone, piece by piece."""
+        run: list[Item] = []
+        for item in items:
+            if not self._is_once(item):
+                run.append(item)
+                continue
+            yield run
+            run = []
+            for inner in vars(item).values():
+                if isinstance(inner, list) and inner and isinstance(inner[0], Item):
+                    yield from self._runs(inner)
+        yield run
+
+    def _begins_anew(self, array: str, run: list[Item]) -> bool:
+        """Whether `run` leaves nothing in a shared array of what was there before."""
+        for item in run:
+            regions = [r for r in walk([item]) if isinstance(r, Region)]
+            if any(array in names(s) for r in regions for s in r.body):
+                return isinstance(item, Region) and self._covers(item, array)
+        return True
+
+    def _covers(self, region: Region, array: str) -> bool:
+        """Whether a region stores to each element of a shared array, and reads none."""
+        stores = [s for s in statements(region.body) if stored_array(s) == array]
+        targets = {id(s.targets[0].value) for s in stores}
+        if any(
+            isinstance(node, ast.Name) and node.id == array and id(node) not in targets
+            for stmt in statements(region.body)
+            for expr in expressions(stmt)
+            for node in ast.walk(expr)
+        ):
+            return False
+        written = np.zeros(self.program.arrays[array].shape, bool)
+        self._mark(region.body, array, _threads(self.program.block), written)
+        return bool(written.all())
+
+    def _mark(self, body: list[ast.stmt], array: str, at: dict, written: np.ndarray) -> None:
+        """Set `written` where `body` surely stores; `at` has the values of thread positions."""
+        for stmt in body:
+            if isinstance(stmt, ast.For) and trip_count(stmt):
+                counter = np.arange(*(constant(arg) for arg in stmt.iter.args))
+                inner = {name: values[..., None] for name, values in at.items()}
+                self._mark(stmt.body, array, {**inner, stmt.target.id: counter}, written)
+            elif stored_array(stmt) == array:
+                index = [self._value(part, at) for part in index_parts(stmt.targets[0])]
+                if not any(part is None for part in index):
+                    index = np.broadcast_arrays(*index)
+                    inside = [(0 <= i) & (i < n) for i, n in zip(index, written.shape)]
+                    if np.logical_and.reduce(inside).all():
+                        written[tuple(index)] = True
+
+    def _value(self, node: ast.expr, at: dict) -> np.ndarray | None:
+        """`node` for every thread, where it is made of thread positions and constants."""
+        match node:
+            case ast.Constant(value=int(value)):
+                return np.asarray(value)
+            case ast.Name(id=name) if name in at:
+                return at[name]
+            case ast.Name(id=name):
+                sites = self.facts.defs.get(name, [])
+                if len(sites) == 1 and isinstance(sites[0].stmt, ast.Assign):
+                    return self._value(sites[0].stmt.value, at)
+            case ast.BinOp(left=a, op=op, right=b) if type(op) in _ARITHMETIC:
+                left, right = self._value(a, at), self._value(b, at)
+                if left is not None and right is not None:
+                    return _ARITHMETIC[type(op)](left, right)
+        return None
+
+    def _how_many(self) -> int:
+        """How many blocks' own variables and arrays the cache has room for."""
+        threads, arrays = self.program.threads, self.program.arrays.values()
+        own = threads * sum(itemsize(self.kinds[name]) for name in self.storage.slots)
+        for array in arrays:
+            size = math.prod(array.shape) * itemsize(array.dtype)
+            if array.name in self.expressions.private:
+                own += threads * size
+            elif array.name in self.apart:
+                own += size
+        return max(1, min(MOST, MEMORY // max(own, 1)))
+
+    # -- the function ----------------------------------------------------------------------
+
+    def write_blocks(self) -> None:
+        line = self.writer.line
+        line("_turn = _first")
+        with self.writer.block("while _turn < _last:"):
+            for text in self._coordinates():
+                line(text)
+            self.write(self.items)
+            line("_turn += _joined")
+
+    def _coordinates(self) -> list[str]:
+        """Where the blocks are that go next; those in step follow each other in the order.
+
+        A panel of the grid is PANEL blocks wide; along y, a band of it is as tall as there are
+        blocks in step.
+        """
+        panel = [
+            "_bz, _in_panel = divmod(_turn, _gx * _gy)",
+            f"_across = _in_panel // ({PANEL} * _gy) * {PANEL}",
+            f"_wide = min({PANEL}, _gx - _across)",
+            "_in_panel -= _across * _gy",
+        ]
+        most = self.together
+        if self.in_step.axis == "_by":
+            return [
+                *panel,
+                f"_down = _in_panel // ({most} * _wide) * {most}",
+                f"_tall = min({most}, _gy - _down)",
+                "_bx, _by = divmod(_in_panel - _down * _wide, _tall)",
+                "_bx += _across",
+                "_joined = min(_tall - _by, _last - _turn)",
+                "_begin = _down + _by",
+            ]
+        return [
+            *panel,
+            "_by, _bx = divmod(_in_panel, _wide)",
+            f"_joined = min({most}, _wide - _bx, _last - _turn)",
+            "_begin = _across + _bx",
+        ]
+
+    def linear(self) -> str:
+        return f"_j * {self.program.threads} + {super().linear()}"
+
+    def write(self, items: list[Item]) -> None:
+        if self.inside:
+            super().write(items)
+            return
+        run: list[Item] = []
+        for item in items:
+            if not self._is_once(item):
+                run.append(item)
+                continue
+            self._write_run(run)
+            run = []
+            if self._is_fill(item):
+                self._write_fill(item)
+            else:
+                super().write([item])
+        self._write_run(run)
+
+    def _write_fill(self, item: Item) -> None:
+        self.writer.line("# the first block, for all in step")
+        self.writer.line("_j = 0")
+        self.writer.line(f"{self.in_step.axis} = _begin")
+        self._write_inside([item])
+
+    def _write_run(self, run: list[Item]) -> None:
+        if not any(isinstance(item, Region) for item in walk(run)):
+            self._write_inside(run)
+            return
+        with self.writer.block("for _j in range(_joined):"):
+            self.writer.line(f"{self.in_step.axis} = _begin + _j")
+            for name in sorted(self.apart):
+                self.writer.line(f"{name} = _all_{name}[_u(_j)]")
+            self._write_inside(run)
+
+    def _write_inside(self, items: list[Item]) -> None:
+        self.inside = True
+        super().write(items)
+        self.inside = False
+
+
+def _stored(region: Region) -> set[str]:
+    return {stored_array(stmt) for stmt in statements(region.body)} - {None}
+
+
+def _threads(block: tuple[int, int, int]) -> dict[str, np.ndarray]:
+    """The coordinates of every thread of a block."""
+    x, y, z = block
+    return dict(zip(("_tz", "_ty", "_tx"), np.indices((z, y, x))))
+
+
+_ARITHMETIC = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.remainder,
+}

@@ -1,0 +1,197 @@
+"""Blocks in step: neighbours share what all of them load, and compute what each would alone."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import numpy as np
+import pytest
+from numba import float32, int64
+
+from kernels.simt import cuda, pool
+
+FIRST = int(os.environ.get("MINIGRAD_TEST_SEED", "0"))
+T = 8
+
+
+def in_step(kernel) -> bool:
+    return "_joined" in kernel.inspect_cpu()
+
+
+@cuda.jit
+def matmul(a, b, c):
+    sa = cuda.shared.array((T, T), float32)
+    sb = cuda.shared.array((T, T), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    total = float32(0)
+    for p in range(0, a.shape[1], T):
+        sa[ty, tx] = a[y, p + tx] if y < a.shape[0] and p + tx < a.shape[1] else float32(0)
+        sb[ty, tx] = b[p + ty, x] if p + ty < b.shape[0] and x < b.shape[1] else float32(0)
+        cuda.syncthreads()
+        for q in range(T):
+            total += sa[ty, q] * sb[q, tx]
+        cuda.syncthreads()
+    if y < c.shape[0] and x < c.shape[1]:
+        c[y, x] = total
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (70, 9, 75), (130, 33, 8), (8, 70, 150), (64, 64, 64)]
+)
+def test_a_tiled_matmul_shares_the_tiles_of_b(shape, threads):
+    n, inner, m = shape
+    rng = np.random.default_rng(n)
+    a = rng.integers(-4, 5, (n, inner)).astype(np.float32)
+    b = rng.integers(-4, 5, (inner, m)).astype(np.float32)
+    c = np.full((n, m), np.nan, np.float32)
+    grid = (-(-m // T), -(-n // T))
+    before = pool.get_num_threads()
+    pool.set_num_threads(threads)
+    try:
+        matmul[grid, (T, T)](a, b, c)  # measures the cost of a block
+        c[:] = np.nan
+        matmul.specialise((T, T, 1), (a, b, c)).run_parallel((*grid, 1), 0, (a, b, c), threads)
+    finally:
+        pool.set_num_threads(before)
+    np.testing.assert_array_equal(c, a @ b)
+    assert in_step(matmul)
+
+
+@cuda.jit
+def forces(positions, out):
+    """n bodies on a line: each block goes through the tiles that all others go through."""
+    tile = cuda.shared.array(16, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    mine = positions[i]
+    force = float32(0)
+    p = 0
+    while p < positions.size:
+        tile[t] = positions[p + t]
+        cuda.syncthreads()
+        for k in range(16):
+            force += abs(tile[k] - mine)
+        cuda.syncthreads()
+        p += 16
+    out[i] = force
+
+
+def test_along_x_where_the_grid_is_a_line():
+    positions = np.random.default_rng(1).integers(-9, 9, 16 * 11).astype(np.float32)
+    out = np.zeros_like(positions)
+    forces[11, 16](positions, out)
+    np.testing.assert_array_equal(out, abs(positions[:, None] - positions).sum(1))
+    assert in_step(forces)
+
+
+def test_a_listing_shows_what_is_done_once():
+    a = np.zeros((8, 8), np.float32)
+    matmul[(1, 1), (T, T)](a, a, a.copy())
+    once = matmul.inspect_cpu((T, T)).split("# the first block, for all in step")[1]
+    fill = once.split("for _j in range(_joined):")[0]
+    assert "sb[" in fill and "sa[" not in fill
+
+
+class Writer:
+    """A random kernel whose blocks may share s0, and keep s1 for themselves.
+
+    Between barriers a thread writes its own elements or reads any; all numbers are integers.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.r = random.Random(seed)
+        self.block = self.r.choice([(4, 4), (8, 2), (5, 3)])
+        self.grid = self.r.choice([(3, 5), (2, 9), (5, 1), (1, 11, 2), (13, 2)])
+        self.loop = self.r.choice(["for p in range(4):", "while p < 4:"])
+
+    def fill(self) -> list[str]:
+        r = self.r
+        shared = ["p", "tx", "ty", "cuda.blockIdx.x", "w", "a[(x + p) % a.size]"]
+        if r.random() < 0.1:
+            shared.append("y")
+        value = lambda among: f"{r.choice(among)} * {r.randint(1, 3)} + {r.choice(among)}"  # noqa: E731
+        own = ["x", "y", "v", "p", "cuda.blockIdx.y", "a[(y + p) % a.size]"]
+        test = r.choice(["tx < 2", "p % 2 == 0", "(ty + p) % 3 < 2", "x % 5 > 1"])
+        if r.random() < 0.1:
+            test = "y % 2 == 0"
+        choices = [
+            [f"s0[ty, tx] = {value(shared)}"],
+            [f"s0[ty, tx] = {value(shared)}"],
+            [f"s1[ty, tx] = {value(own)}"],
+            [f"s1[ty, tx] = {value(own)}"],
+            [f"if {test}:", f"    s0[ty, tx] = {value(shared)}"],
+            [f"if {test}:", f"    s1[ty, tx] = {value(own)}", f"    s0[ty, tx] = {value(shared)}"],
+            [f"s0[ty, tx] += {value(shared)}"],
+            [f"v = (v + {value(own)}) % 1009"],
+            [f"k = {value(['p', 'tx', 'ty'])}", "s0[ty, tx] = k", "s1[ty, tx] = k + y"],
+        ]
+        if r.random() < 0.15:
+            choices.append(["w += 1"])
+        return [line for lines in r.sample(choices, r.randint(2, 4)) for line in lines]
+
+    def read(self) -> list[str]:
+        x, y = self.block
+        choices = [
+            [f"v += s0[(ty + p) % {y}, q] * s1[ty, q]"],
+            [f"v += s1[(ty + 1) % {y}, tx] - s0[q % {y}, tx]"],
+            ["kept[p % 2] += s0[ty, q]", "v += kept[0] * 3 + kept[1]"],
+        ]
+        body = [line for lines in self.r.sample(choices, 2) for line in lines]
+        return [f"for q in range({x}):", *("    " + line for line in body), "v = v % 10007"]
+
+    def text(self) -> str:
+        x, y = self.block
+        inside = [*self.fill(), "cuda.syncthreads()", *self.read(), "cuda.syncthreads()"]
+        if self.r.random() < 0.4:
+            inside += [*self.fill(), "cuda.syncthreads()", *self.read(), "cuda.syncthreads()"]
+        if self.r.random() < 0.3:
+            inside += ["h = 2", "while h > 0:", f"    v += s1[(ty + h) % {y}, tx]"]
+            inside += ["    cuda.syncthreads()", "    h //= 2"]
+        if "while" in self.loop:
+            inside.append("p += 1")
+        lines = [
+            f"s0 = cuda.shared.array(({y}, {x}), int64)",
+            f"s1 = cuda.shared.array(({y}, {x}), int64)",
+            "kept = cuda.local.array(2, int64)",
+            "tx, ty = cuda.threadIdx.x, cuda.threadIdx.y",
+            "x, y = cuda.grid(2)",
+            "p, w, v = 0, tx, x + 3 * y",
+            "kept[0], kept[1] = 0, y",
+            "s0[ty, tx] = 0",
+            "s1[ty, tx] = 0",
+            "cuda.syncthreads()",
+            self.loop,
+            *("    " + line for line in inside),
+            "out[cuda.blockIdx.z, y, x] = v",
+        ]
+        return "@jit\ndef kernel(a, out):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def run(seed: int, folder) -> tuple[str, bool]:
+    """(what differs between blocks in step and blocks one by one, whether any kept step)."""
+    writer = Writer(seed)
+    text, (x, y) = writer.text(), writer.block
+    gx, gy, *gz = writer.grid
+    a = np.random.default_rng(seed).integers(-9, 9, 23)
+    kernels, results = [], []
+    for checked in (False, True):  # in the checked mode blocks run one by one
+        path = folder / f"step_{seed}_{checked}.py"
+        path.write_text(text)
+        scope = {"cuda": cuda, "int64": int64, "jit": lambda f, c=checked: cuda.jit(f, debug=c)}
+        exec(compile(text, str(path), "exec"), scope)
+        out = np.zeros((*(gz or [1]), gy * y, gx * x), np.int64)
+        scope["kernel"][writer.grid, writer.block](a, out)
+        kernels.append(scope["kernel"])
+        results.append(out)
+    same = np.array_equal(*results)
+    return "" if same else f"seed {seed}:\n{text}", in_step(kernels[0])
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(150, marks=pytest.mark.slow)])
+def test_random_kernels_do_the_same_in_step(count, tmp_path):
+    print(f"seeds {FIRST} to {FIRST + count - 1}")
+    failures, stepped = zip(*(run(seed, tmp_path) for seed in range(FIRST, FIRST + count)))
+    assert not any(failures), "\n".join(failures)
+    assert sum(stepped) >= count // 3, f"only {sum(stepped)} of {count} kept step"
