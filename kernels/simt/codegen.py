@@ -119,7 +119,7 @@ class ThreadLoopLower(Lower):
         for loop in self._counted_by(loops, lambda name: name.startswith(UNROLLED)):
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.full")])
         for loop in self._counted_by(loops, lambda name: name.startswith(TWICE)):
-            self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(2))])
+            self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(4))])
         ordered = {loop.header for loop in self._counted_by(loops, ORDERED_LOOP.__eq__)}
         for loop in self._counted_by(loops, THREAD_LOOP.__eq__):
             if loop.header in ordered:

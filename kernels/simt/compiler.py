@@ -14,6 +14,7 @@ from . import arguments, frontend, infer, memory, webs
 from .analysis import analyse
 from .emit import Emitter
 from .fission import fission
+from .forward import forward
 from .module import module_text
 from .prepare import prepare
 from .program import Program
@@ -63,6 +64,7 @@ def normal_form(
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     program = frontend.build(func, block, dict(zip(names, args)), checked)
     prepare(program)
+    forward(program)
     keep_step(program)
     webs.rename(program)
     array_types = {

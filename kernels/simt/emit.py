@@ -8,8 +8,11 @@ arrays `_s_<name>`, one element a thread.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 from numba.core import types
@@ -59,7 +62,7 @@ class Emitter:
 
     around = ()  # what counts the blocks whose threads are at work, if not one
     together = 1  # how many those are
-    apart: frozenset[str] | set[str] = frozenset()  # shared arrays of which each has its own
+    copies: ClassVar[Mapping[str, int]] = MappingProxyType({})  # of shared arrays, if not one
 
     def __post_init__(self) -> None:
         self.writer = Writer()
@@ -173,7 +176,7 @@ class Emitter:
             if array.space != "local":
                 continue
             known = self._views_of(name)
-            users = [i for i in walk(self.items) if known & _names_of(i)]
+            users = [i for i in walk(self.items) if known & names_in(i)]
             jammed = any(plan.rows > 1 for i in users for plan in self._fast_plans(i))
             if len(users) > 1 or jammed or any(getattr(i, "in_loop", True) for i in users):
                 in_rows = self._has_rows and all(isinstance(i, Region) for i in users)
@@ -346,11 +349,10 @@ class Emitter:
                 dtype = self.dtype_name(array.dtype)
                 writer.line(f"{array.name} = _stack_array({shape!r}, {dtype})")
                 continue
-            apart = array.name in self.apart
-            name = (
-                f"_all_{array.name}" if apart or (self.whole_grid and not private) else array.name
-            )
-            shape = (self.together, *array.shape) if apart else array.shape
+            shape, several = array.shape, self.whole_grid and not private
+            if array.name in self.copies:
+                shape, several = (self.copies[array.name], *shape), True
+            name = f"_all_{array.name}" if several else array.name
             memory = self.memory(shape, private is not None, array.dtype)
             writer.line(f"{name} = {memory}")
             if array.name in self.expressions.marked:
@@ -606,7 +608,8 @@ class _ThreadLoop:
         self.emitter.writer.depth = self.depth
 
 
-def _names_of(item: Item) -> set[str]:
+def names_in(item: Item) -> set[str]:
+    """The names that an item mentions itself."""
     match item:
         case Region() | Scalars():
             return {n.id for s in item.body for n in ast.walk(s) if isinstance(n, ast.Name)}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 
-from .analysis import Facts, _collect, _spread, analyse, exposure, has_effects, is_pure_call
+from .analysis import Facts, _collect, _spread, analyse, exposure, is_pure_call
 from .nodes import Collective, bodies, collective, defined, expressions, names, statements
 from .program import InStep, Program
 from .structure import is_collective
@@ -73,9 +73,9 @@ def _common(program: Program, facts: Facts, axis: str) -> set[str]:
     """The shared arrays that blocks along `axis` fill with the same, some of them in a loop."""
     own = {array.name for array in program.arrays.values() if array.space == "local"}
     common = {a.name for a in program.arrays.values() if a.space == "shared"}
-    common -= _passed_on(program, common)
+    common -= passed_on(program, common)
     while True:
-        depends = _dependent_on({axis} | own, program)
+        depends = dependent_on({axis} | own, program)
         stores = [(site, stored_array(site.stmt)) for site in depends.sites]
         differing = {
             array
@@ -100,8 +100,8 @@ def _common(program: Program, facts: Facts, axis: str) -> set[str]:
     return common & in_loop
 
 
-def _passed_on(program: Program, arrays: set[str]) -> set[str]:
-    """Those of `arrays` that are used other than by element."""
+def passed_on(program: Program, arrays: set[str]) -> set[str]:
+    """Those of the declared `arrays` that are used other than by element."""
     found: set[str] = set()
     for expr in _all_expressions(program):
         elements = {
@@ -126,10 +126,11 @@ def _is_element(node: ast.Subscript, dimensions: int) -> bool:
 
 
 def index_parts(node: ast.Subscript) -> list[ast.expr]:
+    """The indices of a subscript, one for each axis."""
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-def _dependent_on(seed: set[str], program: Program) -> Facts:
+def dependent_on(seed: set[str], program: Program) -> Facts:
     """Facts in which `varying` and `divergent` mean: depends on `seed`."""
     facts = Facts(program)
     _collect(facts, program.body, ())
@@ -168,7 +169,7 @@ def _apart(body: list[ast.stmt], program: Program, common: set[str]) -> list[ast
         return body
     fill = _filling(body, filled)
     rest = _without(body, filled)
-    if not any(has_effects(program, stmt) for stmt in rest):
+    if not rest:
         return body
     _check_apart(fill, rest, stored - filled, filled, program)
     return [*fill, collective("syncthreads", None, [], body[0]), *rest]

@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from .analysis import exposure
-from .emit import PANEL, Emitter
-from .fission import Item, Region, Scalars, walk
+from .emit import PANEL, Emitter, names_in
+from .fission import BlockFor, Item, Meet, Region, Scalars, walk
 from .memory import itemsize
 from .nodes import expressions, names, statements
 from .ranges import constant
@@ -23,6 +23,7 @@ from .step import index_parts, stored_array
 
 MOST = 8  # blocks in step
 MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
+AT_HAND = 1 << 14  # bytes of common arrays that a row goes through: half of a first-level cache
 
 
 class StepEmitter(Emitter):
@@ -32,15 +33,19 @@ class StepEmitter(Emitter):
         self.in_step = self.program.in_step
         self.inside = False  # of a loop over the blocks
         self.around = ("_j",)
+        self.in_turn = False  # of several that a row takes one after the other
         super().__post_init__()
         runs = list(self._runs(self.items))
+        self.own = {a.name for a in self.program.arrays.values() if a.space == "shared"}
+        self.own -= self.in_step.common
         self.apart = {
-            array.name
-            for array in self.program.arrays.values()
-            if array.space == "shared" and array.name not in self.in_step.common
-            if not all(self._begins_anew(array.name, run) for run in runs)
+            name for name in self.own if not all(self._begins_anew(name, run) for run in runs)
         }
         self.together = self._how_many() if self._fills_stand_alone() else 1
+        self.turns = self._turns()
+        self.copies = dict.fromkeys(self.apart, self.together)
+        if self.turns > 1:
+            self.copies |= dict.fromkeys(self.in_step.common, self.turns)
 
     # -- what is possible ------------------------------------------------------------------
 
@@ -141,6 +146,71 @@ class StepEmitter(Emitter):
             elif array.name in self.apart:
                 own += size
         return max(1, min(MOST, MEMORY // max(own, 1)))
+
+    # -- several turns of the loop at a time -----------------------------------------------
+
+    def _turns(self) -> int:
+        """How many turns of the loop over tiles are filled at once, each its own copy.
+
+        A row of threads then keeps its accumulators in registers for as many tiles. For loops in
+        which blocks only read what they have in common, and memory.
+        """
+        around = [i for i in self.items if any(self._is_fill(inner) for inner in walk([i]))]
+        if len(around) != 1 or not isinstance(around[0], BlockFor):
+            return 1
+        loop = around[0]
+        pieces = [item for item in loop.body if not isinstance(item, Meet)]
+        fills, last = pieces[:-1], pieces[-1]
+        if not all(map(self._is_fill, fills)) or not isinstance(last, Region):
+            return 1
+        variables = set(self.facts.defs)
+        covered = {a for a in self.in_step.common for f in fills if self._covers(f, a)}
+        carried = exposure(last.body, variables)[1] & self.storage.slots
+        elsewhere = [item for item in walk(self.items) if item not in (loop, *loop.body)]
+        if (
+            covered != self.in_step.common
+            or any(exposure(fill.body, variables)[0] & carried for fill in fills)
+            or not _stored(last) <= set(self.expressions.private)
+            or names_in(last) & self.own
+            or any(names_in(item) & self.in_step.common for item in elsewhere)
+            or id(last) not in self.plans
+            or id(last) in self.interiors
+        ):
+            return 1
+        arrays = [self.program.arrays[name] for name in self.in_step.common]
+        size = sum(math.prod(a.shape) * itemsize(a.dtype) for a in arrays)
+        return max(1, min(MOST, AT_HAND // size))
+
+    def write_BlockFor(self, item: BlockFor) -> None:
+        fills = [inner for inner in item.body if self._is_fill(inner)]
+        if self.turns == 1 or self.inside or not fills:
+            super().write_BlockFor(item)
+            return
+        bounds = [self.expressions.text(arg) for arg in item.iter.args]
+        start, stop, step = [["0", *bounds, "1"], [*bounds, "1"], bounds][len(bounds) - 1]
+        line, block = self.writer.line, self.writer.block
+        with block(f"for _chunk in range({start}, {stop}, {self.turns} * ({step})):"):
+            line(f"_tiles = min({self.turns}, len(range(_chunk, {stop}, {step})))")
+            self.this_turn = [f"{item.target} = _chunk + _w * ({step})"]
+            self.this_turn += [f"{a} = _all_{a}[_u(_w)]" for a in sorted(self.in_step.common)]
+            with block("for _w in range(_tiles):"):
+                self._write_turn()
+                for fill in fills:
+                    self._write_fill(fill)
+            self.in_turn = True
+            self._write_run([inner for inner in item.body if inner not in fills])
+            self.in_turn = False
+
+    def _write_turn(self) -> None:
+        for text in self.this_turn:
+            self.writer.line(text)
+
+    def open_rows(self, together: int = 1) -> None:
+        super().open_rows(together)
+        if self.in_turn:
+            self.writer.line("for _w in range(_tiles):")
+            self.writer.depth += 1
+            self._write_turn()
 
     # -- the function ----------------------------------------------------------------------
 

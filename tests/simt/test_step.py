@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba import float32, int64
 
-from kernels.simt import cuda, pool
+from kernels.simt import cuda, interpreter, pool
 
 FIRST = int(os.environ.get("MINIGRAD_TEST_SEED", "0"))
 T = 8
@@ -105,16 +105,26 @@ class Writer:
         self.block = self.r.choice([(4, 4), (8, 2), (5, 3)])
         self.grid = self.r.choice([(3, 5), (2, 9), (5, 1), (1, 11, 2), (13, 2)])
         self.loop = self.r.choice(["for p in range(4):", "while p < 4:"])
+        self.tiles = self.r.random() < 0.5  # one of memory, one common: filled once a turn
+        if self.tiles:
+            first, step, turns = (self.r.randint(lowest, 12) for lowest in (0, 1, 0))
+            self.loop = f"for p in range({first}, a.size - {23 - first - turns}, {step}):"
 
     def fill(self) -> list[str]:
         r = self.r
+        if self.tiles:
+            index = r.choice(["y + p + tx", "p * 5 + ty + 2 * x", "ty + tx + w"])
+            return [
+                f"s1[ty, tx] = a[({index}) % a.size]",
+                f"s0[ty, tx] = {r.choice(['p', 'x', 'w'])} + a[(x + p) % a.size]",
+            ]
         shared = ["p", "tx", "ty", "cuda.blockIdx.x", "w", "a[(x + p) % a.size]"]
         if r.random() < 0.1:
             shared.append("y")
         value = lambda among: f"{r.choice(among)} * {r.randint(1, 3)} + {r.choice(among)}"  # noqa: E731
         own = ["x", "y", "v", "p", "cuda.blockIdx.y", "a[(y + p) % a.size]"]
         test = r.choice(["tx < 2", "p % 2 == 0", "(ty + p) % 3 < 2", "x % 5 > 1"])
-        if r.random() < 0.1:
+        if r.random() < 0.25:
             test = "y % 2 == 0"
         choices = [
             [f"s0[ty, tx] = {value(shared)}"],
@@ -129,10 +139,15 @@ class Writer:
         ]
         if r.random() < 0.15:
             choices.append(["w += 1"])
+        if r.random() < 0.4:  # what lies in s1 stays from turn to turn
+            del choices[2:4]
         return [line for lines in r.sample(choices, r.randint(2, 4)) for line in lines]
 
     def read(self) -> list[str]:
         x, y = self.block
+        if self.tiles:
+            term = self.r.choice([f"s0[q % {y}, tx]", f"s0[(ty + p) % {y}, q]", "v"])
+            return [f"for q in range({x}):", f"    v = (v + s1[ty, q] * {term}) % 10007"]
         choices = [
             [f"v += s0[(ty + p) % {y}, q] * s1[ty, q]"],
             [f"v += s1[(ty + 1) % {y}, tx] - s0[q % {y}, tx]"],
@@ -144,9 +159,9 @@ class Writer:
     def text(self) -> str:
         x, y = self.block
         inside = [*self.fill(), "cuda.syncthreads()", *self.read(), "cuda.syncthreads()"]
-        if self.r.random() < 0.4:
+        if self.r.random() < 0.4 and not self.tiles:
             inside += [*self.fill(), "cuda.syncthreads()", *self.read(), "cuda.syncthreads()"]
-        if self.r.random() < 0.3:
+        if self.r.random() < 0.3 and not self.tiles:
             inside += ["h = 2", "while h > 0:", f"    v += s1[(ty + h) % {y}, tx]"]
             inside += ["    cuda.syncthreads()", "    h //= 2"]
         if "while" in self.loop:
@@ -159,9 +174,7 @@ class Writer:
             "x, y = cuda.grid(2)",
             "p, w, v = 0, tx, x + 3 * y",
             "kept[0], kept[1] = 0, y",
-            "s0[ty, tx] = 0",
-            "s1[ty, tx] = 0",
-            "cuda.syncthreads()",
+            *(["s0[ty, tx] = 0", "s1[ty, tx] = y", "cuda.syncthreads()"] * (not self.tiles)),
             self.loop,
             *("    " + line for line in inside),
             "out[cuda.blockIdx.z, y, x] = v",
@@ -170,26 +183,137 @@ class Writer:
 
 
 def run(seed: int, folder) -> tuple[str, bool]:
-    """(what differs between blocks in step and blocks one by one, whether any kept step)."""
+    """(what differs from threads that run one by one, whether blocks kept step)."""
     writer = Writer(seed)
     text, (x, y) = writer.text(), writer.block
     gx, gy, *gz = writer.grid
+    path = folder / f"step_{seed}.py"
+    path.write_text(text)
+    scope = {"cuda": cuda, "int64": int64, "jit": cuda.jit}
+    exec(compile(text, str(path), "exec"), scope)
+    shape = (*(gz or [1]), gy * y, gx * x)
+    same = same_as_interpreted(scope["kernel"], writer.grid, writer.block, shape, seed)
+    return "" if same else f"seed {seed}:\n{text}", in_step(scope["kernel"])
+
+
+def same_as_interpreted(kernel, grid, block, shape, seed=0) -> bool:
     a = np.random.default_rng(seed).integers(-9, 9, 23)
-    kernels, results = [], []
-    for checked in (False, True):  # in the checked mode blocks run one by one
-        path = folder / f"step_{seed}_{checked}.py"
-        path.write_text(text)
-        scope = {"cuda": cuda, "int64": int64, "jit": lambda f, c=checked: cuda.jit(f, debug=c)}
-        exec(compile(text, str(path), "exec"), scope)
-        out = np.zeros((*(gz or [1]), gy * y, gx * x), np.int64)
-        scope["kernel"][writer.grid, writer.block](a, out)
-        kernels.append(scope["kernel"])
-        results.append(out)
-    same = np.array_equal(*results)
-    return "" if same else f"seed {seed}:\n{text}", in_step(kernels[0])
+    here, there = (a.copy(), np.zeros(shape, np.int64)), (a.copy(), np.zeros(shape, np.int64))
+    kernel[grid, block](*here)
+    interpreter.run(kernel.py_func, grid, block, there)
+    return all(map(np.array_equal, here, there))
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(150, marks=pytest.mark.slow)])
+@cuda.jit
+def filled_by_some_blocks(a, out):
+    s0 = cuda.shared.array(4, int64)
+    x, y = cuda.grid(2)
+    t, v = cuda.threadIdx.x, 0
+    s0[t] = 0
+    cuda.syncthreads()
+    for p in range(4):
+        if (cuda.blockIdx.x + cuda.blockIdx.y) % 2 == p % 2:
+            s0[t] = p + t
+        cuda.syncthreads()
+        v += s0[3 - t]
+        cuda.syncthreads()
+    out[0, y, x] = v
+
+
+@cuda.jit
+def filled_with_what_was_read(a, out):
+    s0 = cuda.shared.array(4, int64)
+    x, y = cuda.grid(2)
+    t = cuda.threadIdx.x
+    v, w = y, cuda.threadIdx.x
+    for p in range(5):
+        s0[t] = w + p
+        cuda.syncthreads()
+        for q in range(4):
+            v += s0[q] * y
+            w += s0[q]
+        cuda.syncthreads()
+    out[0, y, x] = v + w
+
+
+@cuda.jit
+def read_before_it_is_filled(a, out):
+    s1 = cuda.shared.array((4, 4), int64)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    v = 0
+    for p in range(5):
+        if p > 0:
+            v += s1[ty, 1]
+        cuda.syncthreads()
+        s1[ty, tx] = a[(y + p + tx) % a.size]
+        cuda.syncthreads()
+        v += 10 * s1[ty, 2]
+    out[0, y, x] = v
+
+
+@cuda.jit
+def filled_across(a, out):
+    s1 = cuda.shared.array((4, 4), int64)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    v = 0
+    for p in range(5):
+        s1[tx, ty] = a[(y + p * 3 + 2 * tx) % a.size]
+        cuda.syncthreads()
+        for q in range(4):
+            v = v * 2 + s1[q, ty]
+        cuda.syncthreads()
+    out[0, y, x] = v
+
+
+@cuda.jit
+def memory_changes_meanwhile(a, out):
+    s1 = cuda.shared.array((4, 4), int64)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    v = 0
+    for p in range(3):
+        s1[ty, tx] = a[ty * 4 + tx]
+        cuda.syncthreads()
+        a[ty * 4 + tx] = p
+        for q in range(4):
+            v = v * 2 + s1[ty, q]
+        cuda.syncthreads()
+    out[0, y, x] = v
+
+
+@pytest.mark.parametrize(
+    "kernel, grid, block, sharing",
+    [
+        (filled_by_some_blocks, (2, 3), (4, 1), False),
+        (filled_with_what_was_read, (2, 3), (4, 1), True),
+        (read_before_it_is_filled, (2, 3), (4, 4), True),  # along x
+        (filled_across, (2, 3), (4, 4), False),
+        (memory_changes_meanwhile, (1, 1), (4, 4), True),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_looks_common_or_needless(kernel, grid, block, sharing):
+    shape = (1, grid[1] * block[1], grid[0] * block[0])
+    assert same_as_interpreted(kernel, grid, block, shape)
+    assert in_step(kernel) == sharing
+
+
+def test_a_tile_that_a_row_reads_together_is_not_made():
+    """filled_across reads memory; the two beside it must not."""
+    made = {
+        kernel.__name__: "s1 = " in kernel.inspect_cpu()
+        for kernel in (read_before_it_is_filled, filled_across, memory_changes_meanwhile)
+    }
+    assert made == {
+        "read_before_it_is_filled": True,
+        "filled_across": False,
+        "memory_changes_meanwhile": True,
+    }
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(150, marks=pytest.mark.slow)])
 def test_random_kernels_do_the_same_in_step(count, tmp_path):
     print(f"seeds {FIRST} to {FIRST + count - 1}")
     failures, stepped = zip(*(run(seed, tmp_path) for seed in range(FIRST, FIRST + count)))

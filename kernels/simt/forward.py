@@ -1,0 +1,181 @@
+"""Tiles that need not be made: a thread reads the memory that a tile was filled from.
+
+`sa[ty, tx] = a[y, p + tx]; sync; ... sa[ty, q]` is on a GPU the way to load each element once for
+many threads. Where a row of threads runs together, and all of it reads the same `sa[ty, q]`, the
+row loads that element once anyway: `a[y, p + q]` does, and nothing is copied. Only where every
+thread fills its own element without a guard, and nothing stores to memory meanwhile.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from .analysis import Facts, Site, analyse, has_loads, is_pure_call
+from .nodes import BLOCK, GRID, THREAD, Collective, call, expressions, names, statements
+from .program import Program
+from .step import dependent_on, index_parts, passed_on, stored_array
+from .storage import dominates
+from .webs import clone
+
+
+def forward(program: Program) -> None:
+    """Replace what `program` reads from such tiles, and drop the tiles."""
+    if program.checked or program.cooperative or not program.arrays:
+        return
+    facts = analyse(program)
+    shared = {a.name for a in program.arrays.values() if a.space == "shared" and a.shape}
+    along_row = dependent_on({"_tx"}, program)
+    for name in shared - passed_on(program, shared):
+        tile = _Tile(program, facts, name)
+        if tile.is_plain() and not any(map(along_row.is_varying, tile.reads())):
+            tile.remove()
+
+
+class _Tile:
+    """A shared array and the one statement that fills it."""
+
+    def __init__(self, program: Program, facts: Facts, name: str) -> None:
+        self.program, self.facts, self.name = program, facts, name
+        self.stores = [site for site in facts.sites if stored_array(site.stmt) == name]
+
+    def is_plain(self) -> bool:
+        """Whether each read in the loop finds what one thread has just stored there."""
+        if len(self.stores) != 1 or not self.stores[0].controls:
+            return False
+        store = self.stores[0]
+        self.loop = store.controls[-1]
+        self.store = store.stmt
+        if not isinstance(self.loop, ast.For) or id(self.loop) not in self.facts.collective:
+            return False
+        self.value = self._expanded(self.store.value)
+        self.owner = self._owners()
+        return (
+            self.value is not None
+            and self.owner is not None
+            and self._is_load(self.store.value)
+            and self._is_read_after_a_barrier()
+            and self._leaves_memory_alone()
+        )
+
+    def _is_load(self, value: ast.expr) -> bool:
+        base = value.value if isinstance(value, ast.Subscript) else None
+        return isinstance(base, ast.Name) and base.id in self.program.params
+
+    def _owners(self) -> list[str] | None:
+        """The thread coordinate that each index of the tile is, if threads and elements pair up."""
+        parts = [self._expanded(part) for part in index_parts(self.store.targets[0])]
+        owners = [part.id if isinstance(part, ast.Name) else None for part in parts]
+        sizes = dict(zip(THREAD, self.program.block))
+        shape = self.program.arrays[self.name].shape
+        pairs = all(sizes.get(owner) == size for owner, size in zip(owners, shape))
+        wanted = {name for name, size in sizes.items() if size > 1}
+        return owners if pairs and len(set(owners)) == len(owners) >= len(wanted) else None
+
+    def _is_read_after_a_barrier(self) -> bool:
+        """Whether all reads come later in the same turn of the loop."""
+        body = self.loop.body
+        filled = body.index(self.store)
+        barriers = [i for i, s in enumerate(body) if isinstance(s, Collective) and i > filled]
+        if not barriers:
+            return False
+        later = {id(s) for s in statements(body[barriers[0] :])}
+        return all(id(s) in later for s in self._readers())
+
+    def _leaves_memory_alone(self) -> bool:
+        for stmt in statements(self.loop.body):
+            if isinstance(stmt, ast.Expr | ast.Raise) or stored_array(stmt) in self.program.params:
+                return False
+            for expr in expressions(stmt):
+                calls = (node for node in ast.walk(expr) if isinstance(node, ast.Call))
+                if not all(is_pure_call(self.program, node) for node in calls):
+                    return False
+        return True
+
+    def _readers(self) -> list[ast.stmt]:
+        return [
+            stmt
+            for stmt in statements(self.program.body)
+            if stmt is not self.store and any(self.name in names(e) for e in expressions(stmt))
+        ]
+
+    def reads(self) -> list[ast.expr]:
+        return [
+            node.slice
+            for stmt in self._readers()
+            for expr in expressions(stmt)
+            for node in ast.walk(expr)
+            if isinstance(node, ast.Subscript) and getattr(node.value, "id", None) == self.name
+        ]
+
+    def _expanded(self, expr: ast.expr) -> ast.expr | None:
+        """`expr` in terms of positions, parameters and what keeps its value in the loop."""
+        if isinstance(expr, ast.Name):
+            return self._expanded_name(expr)
+        new = clone(expr)
+        for field, value in ast.iter_fields(new):
+            if isinstance(value, ast.expr):
+                inner = self._expanded(value)
+                if inner is None:
+                    return None
+                setattr(new, field, inner)
+            elif isinstance(value, list) and value and isinstance(value[0], ast.expr):
+                inner = [self._expanded(part) for part in value]
+                if None in inner:
+                    return None
+                setattr(new, field, inner)
+        return new
+
+    def _expanded_name(self, node: ast.Name) -> ast.expr | None:
+        sites = self.facts.defs.get(node.id, [])
+        if not sites:
+            known = {*THREAD, *BLOCK, *GRID, *self.program.params, *self.program.externs}
+            return node if node.id in known else None
+        if len(sites) != 1:
+            return None
+        if isinstance(sites[0].stmt, ast.Assign):
+            value = sites[0].stmt.value
+            fixed = dominates(sites[0], self.stores[0]) and not has_loads(value)
+            return self._expanded(value) if fixed else None
+        return node if self._counts_around(sites[0]) else None
+
+    def _counts_around(self, site: Site) -> bool:
+        """Whether a variable counts this loop or one around it."""
+        return site.stmt is self.loop or site.stmt in self.stores[0].controls
+
+    def remove(self) -> None:
+        """Read the memory instead, and fill nothing."""
+        dtype = self.program.arrays[self.name].dtype
+        cast = self.program.extern(dtype, str(dtype))
+
+        def load_for(index: list[ast.expr]) -> ast.expr:
+            at = _Substitution(dict(zip(self.owner, index)))
+            return call(cast, at.visit(clone(self.value)))
+
+        rewrite = _Reads(self.name, load_for)
+        self.loop.body.remove(self.store)
+        self.program.body = [rewrite.visit(stmt) for stmt in self.program.body]
+        del self.program.arrays[self.name]
+
+
+class _Substitution(ast.NodeTransformer):
+    """Thread coordinates become what they are `at` another thread."""
+
+    def __init__(self, at: dict[str, ast.expr]) -> None:
+        self.at = at
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return clone(self.at[node.id]) if node.id in self.at else node
+
+
+class _Reads(ast.NodeTransformer):
+    """Reads of the array `name` become what `load_for` makes of their indices."""
+
+    def __init__(self, name: str, load_for: Callable[[list[ast.expr]], ast.expr]) -> None:
+        self.name, self.load_for = name, load_for
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and node.value.id == self.name:
+            return self.load_for(index_parts(node))
+        return node
