@@ -8,11 +8,8 @@ arrays `_s_<name>`, one element a thread.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 from numba.core import types
@@ -62,9 +59,9 @@ class Emitter:
 
     around = ()  # what counts the blocks whose threads are at work, if not one
     together = 1  # how many those are
-    copies: ClassVar[Mapping[str, int]] = MappingProxyType({})  # of shared arrays, if not one
 
     def __post_init__(self) -> None:
+        self.copies: dict[str, int] = {}  # of shared arrays, if not one
         self.writer = Writer()
         self.expressions = Expressions(self.program, self.kinds, self.ranges)
         self.statements = Statements(self.writer, self.expressions)

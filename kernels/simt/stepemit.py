@@ -7,19 +7,16 @@ in the cache what it has just left in its own shared array.
 
 from __future__ import annotations
 
-import ast
 import math
-
-import numpy as np
+from collections.abc import Iterator
 
 from .analysis import exposure
+from .coverage import covers
 from .emit import PANEL, Emitter, names_in
 from .fission import BlockFor, Item, Meet, Region, Scalars, walk
 from .memory import itemsize
-from .nodes import expressions, names, statements
-from .ranges import constant
-from .rows import trip_count
-from .step import index_parts, stored_array
+from .nodes import names, statements
+from .step import stored_array
 
 MOST = 8  # blocks in step
 MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
@@ -66,7 +63,7 @@ class StepEmitter(Emitter):
             if self._is_fill(item)
         )
 
-    def _runs(self, items: list[Item]):
+    def _runs(self, items: list[Item]) -> Iterator[list[Item]]:
         """What a block goes through alone, piece by piece."""
         run: list[Item] = []
         for item in items:
@@ -85,55 +82,13 @@ class StepEmitter(Emitter):
         for item in run:
             regions = [r for r in walk([item]) if isinstance(r, Region)]
             if any(array in names(s) for r in regions for s in r.body):
-                return isinstance(item, Region) and self._covers(item, array)
+                return isinstance(item, Region) and covers(
+                    self.program, self.facts, item.body, array
+                )
         return True
 
     def _covers(self, region: Region, array: str) -> bool:
-        """Whether a region stores to each element of a shared array, and reads none."""
-        stores = [s for s in statements(region.body) if stored_array(s) == array]
-        targets = {id(s.targets[0].value) for s in stores}
-        if any(
-            isinstance(node, ast.Name) and node.id == array and id(node) not in targets
-            for stmt in statements(region.body)
-            for expr in expressions(stmt)
-            for node in ast.walk(expr)
-        ):
-            return False
-        written = np.zeros(self.program.arrays[array].shape, bool)
-        self._mark(region.body, array, _threads(self.program.block), written)
-        return bool(written.all())
-
-    def _mark(self, body: list[ast.stmt], array: str, at: dict, written: np.ndarray) -> None:
-        """Set `written` where `body` surely stores; `at` has the values of thread positions."""
-        for stmt in body:
-            if isinstance(stmt, ast.For) and trip_count(stmt):
-                counter = np.arange(*(constant(arg) for arg in stmt.iter.args))
-                inner = {name: values[..., None] for name, values in at.items()}
-                self._mark(stmt.body, array, {**inner, stmt.target.id: counter}, written)
-            elif stored_array(stmt) == array:
-                index = [self._value(part, at) for part in index_parts(stmt.targets[0])]
-                if not any(part is None for part in index):
-                    index = np.broadcast_arrays(*index)
-                    inside = [(0 <= i) & (i < n) for i, n in zip(index, written.shape)]
-                    if np.logical_and.reduce(inside).all():
-                        written[tuple(index)] = True
-
-    def _value(self, node: ast.expr, at: dict) -> np.ndarray | None:
-        """`node` for every thread, where it is made of thread positions and constants."""
-        match node:
-            case ast.Constant(value=int(value)):
-                return np.asarray(value)
-            case ast.Name(id=name) if name in at:
-                return at[name]
-            case ast.Name(id=name):
-                sites = self.facts.defs.get(name, [])
-                if len(sites) == 1 and isinstance(sites[0].stmt, ast.Assign):
-                    return self._value(sites[0].stmt.value, at)
-            case ast.BinOp(left=a, op=op, right=b) if type(op) in _ARITHMETIC:
-                left, right = self._value(a, at), self._value(b, at)
-                if left is not None and right is not None:
-                    return _ARITHMETIC[type(op)](left, right)
-        return None
+        return covers(self.program, self.facts, region.body, array)
 
     def _how_many(self) -> int:
         """How many blocks' own variables and arrays the cache has room for."""
@@ -164,11 +119,17 @@ class StepEmitter(Emitter):
         if not all(map(self._is_fill, fills)) or not isinstance(last, Region):
             return 1
         variables = set(self.facts.defs)
-        covered = {a for a in self.in_step.common for f in fills if self._covers(f, a)}
+        filled = {
+            a
+            for f in fills
+            for a in self.in_step.common
+            if covers(self.program, self.facts, f.body, a)
+        }
         carried = exposure(last.body, variables)[1] & self.storage.slots
-        elsewhere = [item for item in walk(self.items) if item not in (loop, *loop.body)]
+        here = {id(item) for item in (loop, *loop.body)}
+        elsewhere = [item for item in walk(self.items) if id(item) not in here]
         if (
-            covered != self.in_step.common
+            filled != self.in_step.common
             or any(exposure(fill.body, variables)[0] & carried for fill in fills)
             or not _stored(last) <= set(self.expressions.private)
             or names_in(last) & self.own
@@ -198,7 +159,7 @@ class StepEmitter(Emitter):
                 for fill in fills:
                     self._write_fill(fill)
             self.in_turn = True
-            self._write_run([inner for inner in item.body if inner not in fills])
+            self._write_run([inner for inner in item.body if not self._is_fill(inner)])
             self.in_turn = False
 
     def _write_turn(self) -> None:
@@ -297,18 +258,3 @@ class StepEmitter(Emitter):
 
 def _stored(region: Region) -> set[str]:
     return {stored_array(stmt) for stmt in statements(region.body)} - {None}
-
-
-def _threads(block: tuple[int, int, int]) -> dict[str, np.ndarray]:
-    """The coordinates of every thread of a block."""
-    x, y, z = block
-    return dict(zip(("_tz", "_ty", "_tx"), np.indices((z, y, x))))
-
-
-_ARITHMETIC = {
-    ast.Add: np.add,
-    ast.Sub: np.subtract,
-    ast.Mult: np.multiply,
-    ast.FloorDiv: np.floor_divide,
-    ast.Mod: np.remainder,
-}
