@@ -41,7 +41,7 @@ from .typing_memo import KernelCompiler
 THREAD_LOOP = "_tx"  # counts a loop over threads ...
 ORDERED_LOOP = "_sx"  # ... unless it is set from this: threads that must run one by one
 UNROLLED = "_k_"  # begins the counter of a loop that is to be unrolled ...
-TWICE = "_d_"  # ... and of one that is to do two turns at a time
+FOUR_TIMES = "_d_"  # ... and of one that is to do four turns at a time
 # Tuned for older processors, LLVM would use half of AVX-512: half of BLAS's speed.
 WIDEST_VECTORS = '"prefer-vector-width"="512"'
 _POWERS = (operator.pow, operator.ipow)  # by a constant: there is faster code for it
@@ -118,7 +118,7 @@ class ThreadLoopLower(Lower):
         loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
         for loop in self._counted_by(loops, lambda name: name.startswith(UNROLLED)):
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.full")])
-        for loop in self._counted_by(loops, lambda name: name.startswith(TWICE)):
+        for loop in self._counted_by(loops, lambda name: name.startswith(FOUR_TIMES)):
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(4))])
         ordered = {loop.header for loop in self._counted_by(loops, ORDERED_LOOP.__eq__)}
         for loop in self._counted_by(loops, THREAD_LOOP.__eq__):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .affine import Affine
 from .analysis import exposure
-from .codegen import TWICE, UNROLLED
+from .codegen import FOUR_TIMES, UNROLLED
 from .fission import BlockFor, BlockIf, BlockWhile, Item, Region, Scalars
 from .nodes import defined, names, statements
 from .rows import GuardIf, RowPlan, constant_ends
@@ -44,7 +44,7 @@ class RowEmitter:
         self.emitter.statements.write(item.body)
 
     def write_BlockFor(self, item: BlockFor) -> None:
-        counter = TWICE + item.target if self._innermost(item) else item.target
+        counter = FOUR_TIMES + item.target if self._innermost(item) else item.target
         with self.writer.block(f"for {counter} in {self.expressions.text(item.iter)}:"):
             if counter != item.target:
                 self.writer.line(f"{item.target} = {counter}")
