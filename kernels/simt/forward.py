@@ -11,12 +11,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from numba.core import types
+
 from .analysis import Facts, Site, analyse, has_loads, is_pure_call
-from .nodes import BLOCK, GRID, THREAD, Collective, call, expressions, names, statements
+from .nodes import (
+    BLOCK,
+    GRID,
+    THREAD,
+    call,
+    defined,
+    expressions,
+    names,
+    statements,
+)
 from .program import Program
 from .step import dependent_on, index_parts, passed_on, stored_array
 from .storage import dominates
 from .webs import clone
+
+_NUMBERS = {types.float32, types.float64, *types.integer_domain}
 
 
 def forward(program: Program) -> None:
@@ -24,9 +37,13 @@ def forward(program: Program) -> None:
     if program.checked or program.cooperative or not program.arrays:
         return
     facts = analyse(program)
-    shared = {a.name for a in program.arrays.values() if a.space == "shared" and a.shape}
+    shared = {
+        array.name
+        for array in program.arrays.values()
+        if array.space == "shared" and array.shape and array.dtype in _NUMBERS
+    }
     along_row = dependent_on({"_tx"}, program)
-    for name in shared - passed_on(program, shared):
+    for name in sorted(shared - passed_on(program, shared)):
         tile = _Tile(program, facts, name)
         if tile.is_plain() and not any(map(along_row.is_varying, tile.reads())):
             tile.remove()
@@ -43,10 +60,11 @@ class _Tile:
         """Whether each read in the loop finds what one thread has just stored there."""
         if len(self.stores) != 1 or not self.stores[0].controls:
             return False
-        store = self.stores[0]
-        self.loop = store.controls[-1]
-        self.store = store.stmt
+        self.store, around = self.stores[0].stmt, self.stores[0].controls
+        self.loop = around[-1]
         if not isinstance(self.loop, ast.For) or id(self.loop) not in self.facts.collective:
+            return False
+        if any(id(control) in self.facts.divergent for control in around):
             return False
         self.value = self._expanded(self.store.value)
         self.owner = self._owners()
@@ -76,15 +94,17 @@ class _Tile:
         """Whether all reads come later in the same turn of the loop."""
         body = self.loop.body
         filled = body.index(self.store)
-        barriers = [i for i, s in enumerate(body) if isinstance(s, Collective) and i > filled]
-        if not barriers:
-            return False
-        later = {id(s) for s in statements(body[barriers[0] :])}
+        barriers = [i for i, s in enumerate(body) if getattr(s, "kind", "") == "syncthreads"]
+        after = next((i for i in barriers if i > filled), len(body))
+        later = {id(s) for s in statements(body[after:])}
         return all(id(s) in later for s in self._readers())
 
     def _leaves_memory_alone(self) -> bool:
         for stmt in statements(self.loop.body):
-            if isinstance(stmt, ast.Expr | ast.Raise) or stored_array(stmt) in self.program.params:
+            if isinstance(stmt, ast.Expr | ast.Raise):
+                return False
+            stores = isinstance(stmt, ast.Assign) and defined(stmt) is None
+            if stores and stored_array(stmt) not in self.program.arrays:
                 return False
             for expr in expressions(stmt):
                 calls = (node for node in ast.walk(expr) if isinstance(node, ast.Call))

@@ -54,6 +54,8 @@ def _is_simple(program: Program, facts: Facts) -> bool:
             return False
         if isinstance(stmt, ast.Raise | ast.Expr) or (isinstance(stmt, ast.While) and spins(stmt)):
             return False
+        if isinstance(stmt, ast.Assign) and defined(stmt) is None and stored_array(stmt) is None:
+            return False  # a field of a record, an element of a view's element
     calls = (n for e in _all_expressions(program) for n in ast.walk(e) if isinstance(n, ast.Call))
     return all(is_pure_call(program, call) for call in calls)
 

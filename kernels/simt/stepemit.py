@@ -16,7 +16,7 @@ from .emit import PANEL, Emitter, names_in
 from .fission import BlockFor, Item, Meet, Region, Scalars, walk
 from .memory import itemsize
 from .nodes import names, statements
-from .step import stored_array
+from .step import passed_on, stored_array
 
 MOST = 8  # blocks in step
 MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
@@ -35,7 +35,8 @@ class StepEmitter(Emitter):
         runs = list(self._runs(self.items))
         self.own = {a.name for a in self.program.arrays.values() if a.space == "shared"}
         self.own -= self.in_step.common
-        self.apart = {
+        self.seen_as_views = passed_on(self.program, self.own)
+        self.apart = self.seen_as_views | {
             name for name in self.own if not all(self._begins_anew(name, run) for run in runs)
         }
         self.together = self._how_many() if self._fills_stand_alone() else 1
@@ -133,6 +134,7 @@ class StepEmitter(Emitter):
             or any(exposure(fill.body, variables)[0] & carried for fill in fills)
             or not _stored(last) <= set(self.expressions.private)
             or names_in(last) & self.own
+            or self.seen_as_views
             or any(names_in(item) & self.in_step.common for item in elsewhere)
             or id(last) not in self.plans
             or id(last) in self.interiors
