@@ -1,6 +1,6 @@
 """Random kernels give what Numba's own simulator gives, bit for bit.
 
-40 kernels by default, 1000 with `-m slow`. Another first seed: MINIGRAD_TEST_SEED=123. A failure
+60 kernels by default, 1000 with `-m slow`. Another first seed: MINIGRAD_TEST_SEED=123. A failure
 prints the whole kernel with its seed.
 """
 
@@ -35,7 +35,7 @@ def compare(seeds: range, folder, jit: Callable, expected: dict[int, list[np.nda
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", range(6))
 def test_random_kernels_against_the_simulator(chunk, tmp_path):
     seeds = range(FIRST + chunk * CHUNK, FIRST + (chunk + 1) * CHUNK)
     compare(seeds, tmp_path, cuda.jit, fuzz.simulate(seeds))
