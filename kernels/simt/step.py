@@ -13,6 +13,7 @@ those around them; `stepemit` writes the loops.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from .analysis import Facts, _collect, _spread, analyse, exposure, is_pure_call
 from .nodes import Collective, bodies, collective, defined, expressions, names, statements
@@ -34,10 +35,11 @@ def keep_step(program: Program) -> None:
         common = _common(program, facts, axis)
         if common:
             try:
-                body = _cut(clone(program.body), program, common)
+                cutter = _Cutter(program, common)
+                program.body = cutter.cut(cutter.body)
             except _Entangled:
                 continue
-            program.body, program.in_step = body, InStep(axis, common)
+            program.in_step = InStep(axis, common)
             return
 
 
@@ -146,59 +148,73 @@ class _Entangled(Exception):
     """What fills a common array cannot be cut out of the statements around it."""
 
 
-def _cut(body: list[ast.stmt], program: Program, common: set[str]) -> list[ast.stmt]:
-    """`body` with the stores to `common` ahead of what else lies between two barriers."""
-    out: list[ast.stmt] = []
-    between: list[ast.stmt] = []
-    for stmt in body:
-        if not is_collective(stmt):
-            between.append(stmt)
-            continue
-        out += _apart(between, program, common)
-        between = []
-        for name in ("pre", "body", "orelse"):
-            if isinstance(stmt, ast.If | ast.For | ast.While) and getattr(stmt, name, None):
-                setattr(stmt, name, _cut(getattr(stmt, name), program, common))
-        out.append(stmt)
-    return out + _apart(between, program, common)
+class _Cutter:
+    """Cuts the stores to `common` out of a program's body."""
+
+    def __init__(self, program: Program, common: set[str]) -> None:
+        self.arrays, self.common = program.arrays, common
+        self.body = clone(program.body)
+        self.whole = list(statements(self.body))
+
+    def cut(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """`body` with the stores to `common` ahead of what else lies between two barriers."""
+        out: list[ast.stmt] = []
+        between: list[ast.stmt] = []
+        for stmt in body:
+            if not is_collective(stmt):
+                between.append(stmt)
+                continue
+            out += self.apart(between)
+            between = []
+            for name in ("pre", "body", "orelse"):
+                if isinstance(stmt, ast.If | ast.For | ast.While) and getattr(stmt, name, None):
+                    setattr(stmt, name, self.cut(getattr(stmt, name)))
+            out.append(stmt)
+        return out + self.apart(between)
+
+    def apart(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The part of `body` that fills `common`, a barrier, and the rest."""
+        stored = {stored_array(stmt) for stmt in statements(body)} - {None}
+        filled = stored & self.common
+        if not filled:
+            return body
+        inside = {id(stmt) for stmt in statements(body)}
+        outside = [stmt for stmt in self.whole if id(stmt) not in inside]
+        fill = _needed(_only(body, filled), set())
+        rest = _needed(_without(body, filled), _read_by(outside))
+        if not rest:
+            return fill
+        self.check(fill, rest, stored - filled, filled)
+        return [*fill, collective("syncthreads", None, [], body[0]), *rest]
+
+    def check(
+        self, fill: list[ast.stmt], rest: list[ast.stmt], others: set[str], filled: set[str]
+    ) -> None:
+        """Raise _Entangled unless `fill` may go first, and be computed beside `rest`."""
+        assigned = {defined(stmt) for stmt in statements(fill)} - {None}
+        again = exposure(fill, assigned)[0]  # a counter would step twice
+        foreign = others - set(self.arrays)  # arguments, which may overlap
+        read_by_fill, read_by_rest = _read_by(statements(fill)), _read_by(statements(rest))
+        if again or foreign or others & read_by_fill or filled & read_by_rest:
+            raise _Entangled
 
 
-def _apart(body: list[ast.stmt], program: Program, common: set[str]) -> list[ast.stmt]:
-    """The part of `body` that fills `common`, a barrier, and the rest."""
-    stored = {stored_array(stmt) for stmt in statements(body)} - {None}
-    filled = stored & common
-    if not filled:
-        return body
-    fill = _filling(body, filled)
-    rest = _without(body, filled)
-    if not rest:
-        return body
-    _check_apart(fill, rest, stored - filled, filled, program)
-    return [*fill, collective("syncthreads", None, [], body[0]), *rest]
-
-
-def _check_apart(
-    fill: list[ast.stmt], rest: list[ast.stmt], others: set[str], filled: set[str], program: Program
-) -> None:
-    """Raise _Entangled unless `fill` may go first, and what it computes may be computed again."""
-    assigned = {defined(stmt) for stmt in statements(fill)} - {None}
-    again = exposure(fill, assigned)[0]  # a counter would step twice
-    read_by_fill = set().union(*(names(e) for s in statements(fill) for e in expressions(s)))
-    read_by_rest = set().union(*(names(e) for s in statements(rest) for e in expressions(s)))
-    foreign = others - set(program.arrays)  # arguments, which may overlap
-    if again or others & read_by_fill or foreign or filled & read_by_rest:
-        raise _Entangled
-
-
-def _filling(body: list[ast.stmt], filled: set[str]) -> list[ast.stmt]:
-    """What of `body` stores to `filled`, and what that needs."""
-    kept = _only(body, filled)
+def _needed(body: list[ast.stmt], read: set[str]) -> list[ast.stmt]:
+    """`body` without the assignments that neither it needs nor who reads `read`."""
     while True:
-        read = set().union(*(names(e) for s in statements(kept) for e in expressions(s)))
-        slim = _drop_assignments(kept, read)
-        if sum(1 for _ in statements(slim)) == sum(1 for _ in statements(kept)):
+        wanted = read | _read_by(statements(body))
+
+        def keep(stmt: ast.stmt, wanted: set[str] = wanted) -> bool:
+            return isinstance(stmt, ast.For) or defined(stmt) in wanted | {None}
+
+        slim = _filtered(body, keep)
+        if sum(1 for _ in statements(slim)) == sum(1 for _ in statements(body)):
             return slim
-        kept = slim
+        body = slim
+
+
+def _read_by(stmts: Iterable[ast.stmt]) -> set[str]:
+    return set().union(*(names(expr) for stmt in stmts for expr in expressions(stmt)))
 
 
 def _only(body: list[ast.stmt], filled: set[str]) -> list[ast.stmt]:
@@ -214,13 +230,6 @@ def _only(body: list[ast.stmt], filled: set[str]) -> list[ast.stmt]:
 
 def _without(body: list[ast.stmt], filled: set[str]) -> list[ast.stmt]:
     return _filtered(body, lambda stmt: stored_array(stmt) not in filled)
-
-
-def _drop_assignments(body: list[ast.stmt], read: set[str]) -> list[ast.stmt]:
-    def keep(stmt: ast.stmt) -> bool:
-        return isinstance(stmt, ast.For) or defined(stmt) is None or defined(stmt) in read
-
-    return _filtered(body, keep)
 
 
 def _filtered(body: list[ast.stmt], keep) -> list[ast.stmt]:

@@ -12,13 +12,15 @@ from collections.abc import Iterator
 
 from .analysis import exposure
 from .coverage import covers
-from .emit import PANEL, Emitter, names_in
+from .emit import Emitter, names_in
 from .fission import BlockFor, Item, Meet, Region, Scalars, walk
 from .memory import itemsize
 from .nodes import names, statements
+from .program import ArrayDecl
 from .step import passed_on, stored_array
 
 MOST = 8  # blocks in step
+WIDE = 16  # blocks in a row of a panel
 MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
 AT_HAND = 1 << 14  # bytes of common arrays that a row goes through: half of a first-level cache
 
@@ -92,16 +94,22 @@ class StepEmitter(Emitter):
         return covers(self.program, self.facts, region.body, array)
 
     def _how_many(self) -> int:
-        """How many blocks' own variables and arrays the cache has room for."""
-        threads, arrays = self.program.threads, self.program.arrays.values()
-        own = threads * sum(itemsize(self.kinds[name]) for name in self.storage.slots)
-        for array in arrays:
-            size = math.prod(array.shape) * itemsize(array.dtype)
-            if array.name in self.expressions.private:
-                own += threads * size
-            elif array.name in self.apart:
-                own += size
-        return max(1, min(MOST, MEMORY // max(own, 1)))
+        """How many blocks go together: as many as MEMORY has room for what each keeps for itself.
+
+        Where that is more than what they have in common, they go one by one, unless the
+        first-level cache holds it all: it would leave the cache for little.
+        """
+        arrays = self.program.arrays
+        kept = self.program.threads * sum(itemsize(self.kinds[n]) for n in self.storage.slots)
+        for name in self.expressions.private:
+            kept += self.program.threads * _size(arrays[name])
+        kept += sum(_size(arrays[name]) for name in self.apart)
+        most = max(1, min(MOST, MEMORY // max(kept, 1)))
+        worthwhile = kept <= self._common_size() or kept * most <= 2 * AT_HAND
+        return most if worthwhile else 1
+
+    def _common_size(self) -> int:
+        return sum(_size(self.program.arrays[name]) for name in self.in_step.common)
 
     # -- several turns of the loop at a time -----------------------------------------------
 
@@ -140,9 +148,7 @@ class StepEmitter(Emitter):
             or id(last) in self.interiors
         ):
             return 1
-        arrays = [self.program.arrays[name] for name in self.in_step.common]
-        size = sum(math.prod(a.shape) * itemsize(a.dtype) for a in arrays)
-        return max(1, min(MOST, AT_HAND // size))
+        return max(1, min(MOST, AT_HAND // self._common_size()))
 
     def write_BlockFor(self, item: BlockFor) -> None:
         fills = [inner for inner in item.body if self._is_fill(inner)]
@@ -189,13 +195,13 @@ class StepEmitter(Emitter):
     def _coordinates(self) -> list[str]:
         """Where the blocks are that go next; those in step follow each other in the order.
 
-        A panel of the grid is PANEL blocks wide; along y, a band of it is as tall as there are
+        A panel of the grid is WIDE blocks wide; along y, a band of it is as tall as there are
         blocks in step.
         """
         panel = [
             "_bz, _in_panel = divmod(_turn, _gx * _gy)",
-            f"_across = _in_panel // ({PANEL} * _gy) * {PANEL}",
-            f"_wide = min({PANEL}, _gx - _across)",
+            f"_across = _in_panel // ({WIDE} * _gy) * {WIDE}",
+            f"_wide = min({WIDE}, _gx - _across)",
             "_in_panel -= _across * _gy",
         ]
         most = self.together
@@ -256,6 +262,11 @@ class StepEmitter(Emitter):
         self.inside = True
         super().write(items)
         self.inside = False
+
+
+def _size(array: ArrayDecl) -> int:
+    """Bytes of an array, or of one thread's part of it."""
+    return math.prod(array.shape) * itemsize(array.dtype)
 
 
 def _stored(region: Region) -> set[str]:
