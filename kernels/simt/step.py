@@ -13,7 +13,7 @@ those around them; `stepemit` writes the loops.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from .analysis import Facts, _collect, _spread, analyse, exposure, is_pure_call
 from .nodes import Collective, bodies, collective, defined, expressions, names, statements
@@ -232,7 +232,7 @@ def _without(body: list[ast.stmt], filled: set[str]) -> list[ast.stmt]:
     return _filtered(body, lambda stmt: stored_array(stmt) not in filled)
 
 
-def _filtered(body: list[ast.stmt], keep) -> list[ast.stmt]:
+def _filtered(body: list[ast.stmt], keep: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
     """A copy of `body` with the statements to `keep`, and no control flow around nothing."""
     out: list[ast.stmt] = []
     for stmt in body:
@@ -243,7 +243,7 @@ def _filtered(body: list[ast.stmt], keep) -> list[ast.stmt]:
             for name in ("pre", "body", "orelse"):
                 if getattr(stmt, name, None):
                     setattr(new, name, _filtered(getattr(stmt, name), keep))
-            if not any(bodies(new)) or not any(inner for inner in bodies(new)):
+            if not any(bodies(new)):
                 continue
             if not new.body:
                 new.body = [ast.Pass()]

@@ -85,9 +85,7 @@ class StepEmitter(Emitter):
         for item in run:
             regions = [r for r in walk([item]) if isinstance(r, Region)]
             if any(array in names(s) for r in regions for s in r.body):
-                return isinstance(item, Region) and covers(
-                    self.program, self.facts, item.body, array
-                )
+                return isinstance(item, Region) and self._covers(item, array)
         return True
 
     def _covers(self, region: Region, array: str) -> bool:
@@ -128,12 +126,7 @@ class StepEmitter(Emitter):
         if not all(map(self._is_fill, fills)) or not isinstance(last, Region):
             return 1
         variables = set(self.facts.defs)
-        filled = {
-            a
-            for f in fills
-            for a in self.in_step.common
-            if covers(self.program, self.facts, f.body, a)
-        }
+        filled = {a for f in fills for a in self.in_step.common if self._covers(f, a)}
         carried = exposure(last.body, variables)[1] & self.storage.slots
         here = {id(item) for item in (loop, *loop.body)}
         elsewhere = [item for item in walk(self.items) if id(item) not in here]
