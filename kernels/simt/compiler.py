@@ -39,6 +39,10 @@ def few_collections() -> Iterator[None]:
             gc.set_threshold(*usual)
 
 
+class OneByOne(Exception):
+    """Blocks gain nothing from keeping step."""
+
+
 def generate(
     func: FunctionType,
     args: tuple[types.Type, ...],
@@ -53,11 +57,19 @@ def generate(
     are known to be >= 0.
     """
     program, array_types = normal_form(func, args, block, checked)
-    return emit(program, args, array_types, signs, fastmath)
+    try:
+        return emit(program, args, array_types, signs, fastmath)
+    except OneByOne:  # as it was written, then
+        program, array_types = normal_form(func, args, block, checked, in_step=False)
+        return emit(program, args, array_types, signs, fastmath)
 
 
 def normal_form(
-    func: FunctionType, args: tuple[types.Type, ...], block: tuple[int, int, int], checked: bool
+    func: FunctionType,
+    args: tuple[types.Type, ...],
+    block: tuple[int, int, int],
+    checked: bool,
+    in_step: bool = True,
 ) -> tuple[Program, dict[str, types.Type]]:
     """(kernel `func` as one thread runs it, types of the arrays that it declares)."""
     code = func.__code__
@@ -65,7 +77,8 @@ def normal_form(
     program = frontend.build(func, block, dict(zip(names, args)), checked)
     prepare(program)
     forward(program)
-    keep_step(program)
+    if in_step:
+        keep_step(program)
     webs.rename(program)
     array_types = {
         name: memory.array_type(array.dtype, len(array.shape or (0,)))
@@ -95,7 +108,7 @@ def emit(
     given = program, facts, items, storage, kinds, ranges, nonnegative, views
     emitter = StepEmitter(*given) if program.in_step else Emitter(*given)
     if program.in_step and emitter.together == 1:
-        emitter = Emitter(*given)
+        raise OneByOne
     text, given = module_text(program, emitter, fastmath)
     return program, text, given
 
