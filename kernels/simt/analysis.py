@@ -116,6 +116,16 @@ def analyse(program: Program) -> Facts:
     return facts
 
 
+def dependent_on(seed: set[str], program: Program, body: list[ast.stmt]) -> Facts:
+    """Facts in which `varying` and `divergent` mean: depends on `seed`."""
+    facts = Facts(program)
+    _collect(facts, body, ())
+    facts.varying = set(seed)
+    while _spread(facts):
+        pass
+    return facts
+
+
 def _collect(facts: Facts, body: list[ast.stmt], path: tuple) -> bool:
     meets = False
     for position, stmt in enumerate(body):

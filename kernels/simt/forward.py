@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from numba.core import types
 
-from .analysis import Facts, Site, analyse, has_loads, is_pure_call
+from .analysis import Facts, analyse, dependent_on, has_loads, is_pure_call
 from .nodes import (
     BLOCK,
     GRID,
@@ -25,7 +25,7 @@ from .nodes import (
     statements,
 )
 from .program import Program
-from .step import dependent_on, index_parts, passed_on, stored_array
+from .step import index_parts, passed_on, stored_array
 from .storage import dominates
 from .webs import clone
 
@@ -34,15 +34,15 @@ _NUMBERS = {types.float32, types.float64, *types.integer_domain}
 
 def forward(program: Program) -> None:
     """Replace what `program` reads from such tiles, and drop the tiles."""
-    if program.checked or program.cooperative or not program.arrays:
-        return
-    facts = analyse(program)
     shared = {
         array.name
         for array in program.arrays.values()
         if array.space == "shared" and array.shape and array.dtype in _NUMBERS
     }
-    along_row = dependent_on({"_tx"}, program)
+    if program.checked or program.cooperative or not shared:
+        return
+    facts = analyse(program)
+    along_row = dependent_on({"_tx"}, program, program.body)
     for name in sorted(shared - passed_on(program, shared)):
         tile = _Tile(program, facts, name)
         if tile.is_plain() and not any(map(along_row.is_varying, tile.reads())):
@@ -157,11 +157,8 @@ class _Tile:
             value = sites[0].stmt.value
             fixed = dominates(sites[0], self.stores[0]) and not has_loads(value)
             return self._expanded(value) if fixed else None
-        return node if self._counts_around(sites[0]) else None
-
-    def _counts_around(self, site: Site) -> bool:
-        """Whether a variable counts this loop or one around it."""
-        return site.stmt is self.loop or site.stmt in self.stores[0].controls
+        counts_around = sites[0].stmt in self.stores[0].controls
+        return node if counts_around else None
 
     def remove(self) -> None:
         """Read the memory instead, and fill nothing."""

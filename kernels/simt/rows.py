@@ -12,7 +12,7 @@ import ast
 from dataclasses import dataclass, field
 
 from .affine import Affine
-from .analysis import Facts, _choose_scalars, _collect, _spread, has_loads
+from .analysis import Facts, _choose_scalars, dependent_on, has_loads
 from .fission import BlockFor, BlockWhile, Context, Fission, Item, Region, line_of
 from .nodes import (
     BLOCK,
@@ -107,11 +107,7 @@ class RowPlanner:
         return next((n for n in (256, 128, 64, 32, 16, 8) if n <= limit and x % n == 0), 1)
 
     def facts(self, body: list[ast.stmt], varying: set[str] | None = None) -> Facts:
-        facts = Facts(self.program)
-        _collect(facts, body, ())
-        facts.varying = set(self.seed if varying is None else varying)
-        while _spread(facts):
-            pass
+        facts = dependent_on(self.seed if varying is None else varying, self.program, body)
         facts.collective = set()
         return facts
 

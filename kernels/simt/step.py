@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from .analysis import Facts, _collect, _spread, analyse, exposure, is_pure_call
+from .analysis import Facts, analyse, dependent_on, exposure, is_pure_call
 from .nodes import Collective, bodies, collective, defined, expressions, names, statements
 from .program import InStep, Program
 from .structure import is_collective
@@ -25,6 +25,8 @@ from .writer import spins
 
 def keep_step(program: Program) -> None:
     """Note what neighbouring blocks have in common, and cut the stores to it out of the body."""
+    if not any(array.space == "shared" for array in program.arrays.values()):
+        return
     facts = analyse(program)
     if not _is_simple(program, facts):
         return
@@ -79,7 +81,7 @@ def _common(program: Program, facts: Facts, axis: str) -> set[str]:
     common = {a.name for a in program.arrays.values() if a.space == "shared"}
     common -= passed_on(program, common)
     while True:
-        depends = dependent_on({axis} | own, program)
+        depends = dependent_on({axis} | own, program, program.body)
         stores = [(site, stored_array(site.stmt)) for site in depends.sites]
         differing = {
             array
@@ -132,16 +134,6 @@ def _is_element(node: ast.Subscript, dimensions: int) -> bool:
 def index_parts(node: ast.Subscript) -> list[ast.expr]:
     """The indices of a subscript, one for each axis."""
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
-def dependent_on(seed: set[str], program: Program) -> Facts:
-    """Facts in which `varying` and `divergent` mean: depends on `seed`."""
-    facts = Facts(program)
-    _collect(facts, program.body, ())
-    facts.varying = set(seed)
-    while _spread(facts):
-        pass
-    return facts
 
 
 class _Entangled(Exception):

@@ -283,6 +283,25 @@ def memory_changes_meanwhile(a, out):
     out[0, y, x] = v
 
 
+@cuda.jit
+def seen_through_a_view(a, out):
+    s0 = cuda.shared.array((4, 4), int64)
+    s1 = cuda.shared.array((4, 4), int64)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    row = s1[ty]
+    s1[ty, tx] = y
+    cuda.syncthreads()
+    v = 0
+    for p in range(4):
+        s0[ty, tx] = p + x
+        cuda.syncthreads()
+        for q in range(4):
+            v += s0[ty, q] * row[q]
+        cuda.syncthreads()
+    out[0, y, x] = v
+
+
 @pytest.mark.parametrize(
     "kernel, grid, block, sharing",
     [
@@ -291,6 +310,7 @@ def memory_changes_meanwhile(a, out):
         (read_before_it_is_filled, (2, 3), (4, 4), True),  # along x
         (filled_across, (2, 3), (4, 4), False),
         (memory_changes_meanwhile, (1, 1), (4, 4), True),
+        (seen_through_a_view, (2, 3), (4, 4), True),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
