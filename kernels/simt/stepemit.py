@@ -41,7 +41,7 @@ class StepEmitter(Emitter):
         self.apart = self.seen_as_views | {
             name for name in self.own if not all(self._begins_anew(name, run) for run in runs)
         }
-        self.together = self._how_many() if self._fills_stand_alone() else 1
+        self.together = self._how_many()
         self.turns = self._turns()
         self.copies = dict.fromkeys(self.apart, self.together)
         if self.turns > 1:
@@ -55,16 +55,6 @@ class StepEmitter(Emitter):
     def _is_once(self, item: Item) -> bool:
         """Whether something in `item` is done once for all blocks."""
         return any(isinstance(i, Scalars) or self._is_fill(i) for i in walk([item]))
-
-    def _fills_stand_alone(self) -> bool:
-        """Whether regions that fill common arrays do nothing else that is seen outside."""
-        variables = set(self.facts.defs)
-        return all(
-            _stored(item) <= self.in_step.common
-            and not exposure(item.body, variables)[1] & self.storage.slots
-            for item in walk(self.items)
-            if self._is_fill(item)
-        )
 
     def _runs(self, items: list[Item]) -> Iterator[list[Item]]:
         """What a block goes through alone, piece by piece."""
