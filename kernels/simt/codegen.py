@@ -20,23 +20,11 @@ from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.lowering import Lower
-from numba.core.typed_passes import (
-    AnnotateTypes,
-    BaseNativeLowering,
-    IRLegalization,
-    NoPythonBackend,
-    NopythonTypeInference,
-)
-from numba.core.untyped_passes import (
-    FixupArgs,
-    GenericRewrites,
-    IRProcessing,
-    RewriteSemanticConstants,
-    TranslateByteCode,
-)
+from numba.core.typed_passes import BaseNativeLowering, NoPythonBackend, NopythonTypeInference
+from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants, TranslateByteCode
 
 from .entry import add_entry
-from .typing_memo import KernelCompiler
+from .lean import KernelCompiler, Releases, Remembering, Simplify
 
 THREAD_LOOP = "_tx"  # counts a loop over threads ...
 ORDERED_LOOP = "_sx"  # ... unless it is set from this: threads that must run one by one
@@ -72,6 +60,7 @@ class ThreadLoopLower(Lower):
 
     def lower_function_body(self):
         self.owner: dict[str, int] = {}
+        self.implementations: dict[tuple, Callable] = {}
         entry = super().lower_function_body()
         set.add(self.function.attributes, WIDEST_VECTORS)  # past add(), which knows no strings
         self._annotate()
@@ -92,19 +81,38 @@ class ThreadLoopLower(Lower):
         function = self.context.typing_context.resolve_value_type(op)
         if op in _POWERS or signature.args not in getattr(function, "_impl_keys", ()):
             return super().lower_binop(resty, expr, op)
-        values = [
-            self.context.cast(self.builder, self.loadvar(x.name), self.typeof(x.name), wanted)
-            for x, wanted in zip((expr.lhs, expr.rhs), signature.args)
-        ]
-        result = self.context.get_function(function, signature)(self.builder, values)
+        result = self._operation(op, signature, expr.lhs, expr.rhs)
         return self.context.cast(self.builder, result, signature.return_type, resty)
 
-    def delvar(self, name: str) -> None:
-        """Where nothing counts references, nothing is to be released."""
-        if self.context.enable_nrt:
-            super().delvar(name)
-        elif name not in self._blk_local_varmap:
-            self._singly_assigned_vars.discard(name)
+    def lower_getitem(self, resty, expr, value, index, signature):
+        result = self._operation(operator.getitem, signature, value, index)
+        return self.context.cast(self.builder, result, signature.return_type, resty)
+
+    def lower_setitem(self, target_var, index_var, value_var, signature):
+        return self._operation(operator.setitem, signature, target_var, index_var, value_var)
+
+    def _operation(self, op, signature, *operands: numba_ir.Var) -> ir.Value:
+        """Code for an operation; Numba looks for its implementation anew each time."""
+        values = [
+            self.context.cast(self.builder, self.loadvar(x.name), self.typeof(x.name), wanted)
+            for x, wanted in zip(operands, signature.args)
+        ]
+        key = op, signature
+        if key not in self.implementations:
+            context = Remembering(self.context.typing_context)
+            function = context.resolve_value_type(op)
+            called = context.resolve_function_type(function, signature.args, {})
+            self.implementations[key] = self.context.get_function(function, called)
+        return self.implementations[key](self.builder, values)
+
+    def pre_block(self, block) -> None:
+        """Numba's, and at first a place for every variable: Numba makes it where one is released."""
+        super().pre_block(block)
+        if block == self.firstblk:
+            for each in self.blocks.values():
+                for statement in each.find_insts(numba_ir.Assign):
+                    name = statement.target.name
+                    self._alloca_var(name, self.typeof(name))
 
     def lower_block(self, block) -> None:
         already = len(self.function.blocks)
@@ -187,29 +195,34 @@ class KernelLibrary(JITCodeLibrary):
     """
 
     wrap: Callable[[bool], None]
-    _optimised = False
+    quick = False  # to compile rather than to run
+    kernel_done = False  # what comes then is the wrapper
 
     def _optimize_functions(self, ll_module) -> None:
-        super()._optimize_functions(ll_module)
-        if self._optimised:  # this is the wrapper
+        if not self.quick:
+            super()._optimize_functions(ll_module)
+            return
+        ll_module.data_layout = self._codegen._data_layout
+        if self.kernel_done:
             self._optimise(ll_module)
 
     def _optimize_final_module(self) -> None:
         self._optimise(self._final_module)
-        self._optimised = True
+        self.quick = self.kernel_done = True
         # Numba keeps each exception that code may raise as a pickled constant
-        self.wrap(
-            any("pickle" in constant.name for constant in self._final_module.global_variables)
-        )
+        raises = any("pickle" in each.name for each in self._final_module.global_variables)
+        vars(self).pop("wrap")(raises)  # it holds all that lowering made, ten megabytes
 
     def _optimise(self, ll_module) -> None:
-        passes, builder = self._codegen._module_pass_manager()
+        quick = {"opt": 1, "loop_vectorize": False, "slp_vectorize": False}
+        passes, builder = self._codegen._module_pass_manager(**(quick if self.quick else {}))
         passes.run(ll_module, builder)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class ThreadLoopLowering(BaseNativeLowering):
     _name = "simt_native_lowering"
+    quick = False
 
     @property
     def lowering_class(self) -> type:
@@ -218,21 +231,24 @@ class ThreadLoopLowering(BaseNativeLowering):
     def run_pass(self, state) -> bool:
         codegen = state.targetctx.codegen()
         state.library = KernelLibrary(codegen, state.func_id.func_qualname)
+        state.library.quick = self.quick
         state.library.enable_object_caching()
         return super().run_pass(state)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class CheckedLowering(ThreadLoopLowering):
+    _name = "simt_checked_lowering"
+    quick = True
 
 
 PASSES = (
     TranslateByteCode,
     FixupArgs,
-    IRProcessing,
     RewriteSemanticConstants,
-    GenericRewrites,
+    Simplify,
     NopythonTypeInference,
-    IRLegalization,
-    AnnotateTypes,
-    ThreadLoopLowering,
-    NoPythonBackend,
+    Releases,
 )
 
 
@@ -243,9 +259,17 @@ class ThreadLoops(KernelCompiler):
     one type (`webs` sees to that), so that single assignments need not be made.
     """
 
+    lowering: type = ThreadLoopLowering
+
     def define_pipelines(self) -> list:
         passes = PassManager("simt")
-        for step in PASSES:
+        for step in (*PASSES, self.lowering, NoPythonBackend):
             passes.add_pass(step, step.__name__)
         passes.finalize()
         return [passes]
+
+
+class CheckedThreadLoops(ThreadLoops):
+    """The same for the checked mode, in which threads run one by one: nothing to vectorise."""
+
+    lowering = CheckedLowering

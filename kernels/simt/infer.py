@@ -17,8 +17,6 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import (
     DeadBranchPrune,
     FixupArgs,
-    GenericRewrites,
-    IRProcessing,
     RewriteSemanticConstants,
     TranslateByteCode,
 )
@@ -26,7 +24,7 @@ from numba.core.untyped_passes import (
 from . import explain
 from .nodes import BLOCK, GRID, THREAD, Collective, Loop, call, const, located, negate
 from .program import Program
-from .typing_memo import KernelCompiler
+from .lean import KernelCompiler, Simplify
 
 
 class _Typed(BaseException):
@@ -50,10 +48,9 @@ class _TypesOnly(KernelCompiler):
         for step in (
             TranslateByteCode,
             FixupArgs,
-            IRProcessing,
             RewriteSemanticConstants,
             DeadBranchPrune,
-            GenericRewrites,
+            Simplify,
             NopythonTypeInference,
             _Stop,
         ):

@@ -40,6 +40,7 @@ def module_text(
     cached = not _is_recursive(program)  # Numba cannot load recursive functions from its cache
     options = f"nogil=True, cache={cached}, fastmath={flags}, error_model='numpy'"
     options += ", no_cfunc_wrapper=True"
+    pipeline = "CheckedThreadLoops" if program.checked else "ThreadLoops"
     if "_empty" not in program.externs:  # no array of Numba's own, whose owners are counted
         options += ", _nrt=False"
     lines = [
@@ -52,7 +53,7 @@ def module_text(
         "",
         "from numba.core.types import int64 as _int64",
         "from kernels.simt.checks import record as _record",
-        "from kernels.simt.codegen import ThreadLoops as _ThreadLoops",
+        f"from kernels.simt.codegen import {pipeline} as _ThreadLoops",
         *CHECKS[: 3 * program.checked],
         "from kernels.simt.memory import stack_array as _stack_array",
         "from kernels.simt.memory import view_bytes as _view_bytes",

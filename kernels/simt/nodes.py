@@ -135,7 +135,15 @@ def defined(stmt: ast.stmt) -> str | None:
 
 def names(expr: ast.AST) -> set[str]:
     """The names that an expression reads."""
-    return {node.id for node in ast.walk(expr) if isinstance(node, ast.Name)}
+    found = set()
+    nodes = [expr]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        else:
+            nodes += ast.iter_child_nodes(node)
+    return found
 
 
 def used(stmt: ast.stmt) -> set[str]:

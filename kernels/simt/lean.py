@@ -1,0 +1,89 @@
+"""Numba's front end for generated kernels, without what they do not need.
+
+Two things take most of its time. It tries an operation's templates one by one to type it, at every
+place where it is used and in every kernel again: for numbers and arrays the answer is always the
+same, so it is remembered. And it looks for where each variable is last used, three times over, so
+that arrays are released there: only kernels with grid barriers hold any.
+"""
+
+from __future__ import annotations
+
+from operator import getitem, setitem
+from typing import Any
+
+from numba.core import types
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.rewrites import rewrite_registry
+from numba.core.transforms import canonicalize_cfg
+from numba.core.typed_passes import IRLegalization
+
+_REMEMBERED = types.Number | types.Boolean | types.Array
+_signatures: dict[tuple, Any] = {}
+
+
+class Remembering:
+    """Numba's typing context, but for the operations whose signature is known."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, func: Any, args: tuple, kws: dict) -> Any:
+        is_operation = isinstance(func, types.Function | types.NumberClass) or func is getitem
+        if kws or not is_operation:
+            return self._context.resolve_function_type(func, args, kws)
+        flat = [t for arg in args for t in (arg if isinstance(arg, types.BaseTuple) else (arg,))]
+        if not all(isinstance(t, _REMEMBERED) for t in flat):
+            return self._context.resolve_function_type(func, args, kws)
+        key = (self._context, func, tuple(args))
+        found = _signatures.get(key)
+        if found is None:
+            found = self._context.resolve_function_type(func, args, kws)
+            if found is not None:
+                _signatures[key] = found
+        return found
+
+    def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
+        function = self._context.resolve_value_type(setitem)
+        return self.resolve_function_type(function, (target, index, value), {})
+
+
+class KernelCompiler(CompilerBase):
+    """A Numba pipeline whose type inference remembers operations."""
+
+    def __init__(self, typingctx: Any, *args: Any) -> None:
+        super().__init__(typingctx, *args)
+        self.state.typingctx = Remembering(typingctx)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Simplify(FunctionPass):
+    """Numba's IR with one way back to the head of a loop, and operations on constants as such."""
+
+    _name = "simt_simplify"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        func_ir = state.func_ir
+        func_ir.blocks = blocks = canonicalize_cfg(func_ir.blocks)
+        for rewrite_class in rewrite_registry.rewrites["before-inference"]:
+            rewrite = rewrite_class(state)
+            for label in blocks:
+                while rewrite.match(func_ir, blocks[label], state.typemap, state.calltypes):
+                    blocks[label] = rewrite.apply()
+        return True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Releases(IRLegalization):
+    """Numba's `del` for each variable, in kernels that own arrays."""
+
+    _name = "simt_releases"
+
+    def run_pass(self, state: Any) -> bool:
+        return state.flags.nrt and super().run_pass(state)
