@@ -106,7 +106,7 @@ class ThreadLoopLower(Lower):
         return self.implementations[key](self.builder, values)
 
     def pre_block(self, block) -> None:
-        """Numba's, and at first a place for every variable: Numba makes it where one is released."""
+        """Numba's, and at first a place for each variable, which else comes with its release."""
         super().pre_block(block)
         if block == self.firstblk:
             for each in self.blocks.values():

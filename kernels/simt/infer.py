@@ -22,9 +22,9 @@ from numba.core.untyped_passes import (
 )
 
 from . import explain
+from .lean import KernelCompiler, Simplify
 from .nodes import BLOCK, GRID, THREAD, Collective, Loop, call, const, located, negate
 from .program import Program
-from .lean import KernelCompiler, Simplify
 
 
 class _Typed(BaseException):
