@@ -7,11 +7,14 @@ one *request*. The requests of one warp are collected in slots and analysed (`_f
 another warp runs, so memory stays small however long a kernel is.
 
 All functions here are compiled once and kept in Numba's cache. Kernels reach them by name in the
-linker (`symbols`), so that no kernel compiles them again. State is memory that `State` allocates;
+linker (`symbol`), so that no kernel compiles them again. State is memory that `State` allocates;
 `head` is the address of its first array, whose entries are named below.
 """
 
 from __future__ import annotations
+
+import functools
+from typing import Any
 
 import llvmlite.binding
 import numpy as np
@@ -450,7 +453,7 @@ def finish(address):
 
 def address(name: str) -> int:
     """Where the machine code of one of the functions above is."""
-    return _LINKED[name].address
+    return linked()[name].address
 
 
 def symbol(name: str) -> str:
@@ -466,8 +469,12 @@ def _link(function, arguments: int):
 
 
 _SIGNATURES = ((note, 8), (pulse, 4), (arrive, 4), (declare, 5), (outside, 7), (finish, 1))
-# Kept: machine code is freed with the object that owns it
-_LINKED = {function.__name__: _link(function, count) for function, count in _SIGNATURES}
+
+
+@functools.cache  # and kept: machine code is freed with the object that owns it
+def linked() -> dict[str, Any]:
+    """The functions that recorded kernels call, compiled. Kernels can be linked from then on."""
+    return {function.__name__: _link(function, count) for function, count in _SIGNATURES}
 
 
 class State:
@@ -517,4 +524,4 @@ class State:
 
     def finish(self) -> None:
         """Analyse what the last warp left."""
-        _LINKED["finish"].ctypes(self.address)
+        linked()["finish"].ctypes(self.address)

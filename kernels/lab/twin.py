@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core import types
 
+from kernels.lab import recorder
 from kernels.lab.instrument import HEAD, Place, Site, instrument, shared_arrays
 from kernels.simt import (
     arguments,
@@ -94,6 +95,7 @@ class Twin:
         entry = getattr(module, function.__name__)
         passed = [arguments.storage(kind)[0] for kind in kinds]
         passed += [arguments.numba_type(c, "a constant array") for c in self.facts.constants]
+        recorder.linked()  # what its machine code calls by name
         entry.compile((*specialise.header_types(), *passed, types.int64))
         self.entry: Callable[..., int] = entry
         self.sites = module.SITES
