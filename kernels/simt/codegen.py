@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 from llvmlite.ir.values import MDValue
+from numba.core import cgutils
 from numba.core import ir as numba_ir
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.codegen import JITCodeLibrary
@@ -113,6 +114,10 @@ class ThreadLoopLower(Lower):
                 for statement in each.find_insts(numba_ir.Assign):
                     name = statement.target.name
                     self._alloca_var(name, self.typeof(name))
+
+    def alloca_lltype(self, name, lltype, datamodel=None):
+        """Numba's, which for debuggers also asks LLVM for the size."""
+        return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
 
     def lower_block(self, block) -> None:
         already = len(self.function.blocks)

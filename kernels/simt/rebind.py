@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from . import devlib_half, resolve, stubs
 from .errors import CompileError
@@ -19,8 +20,6 @@ from .resolve import DYNAMIC
 # numba-cuda's own code asks for the compute capability in two places: for atomic additions of
 # doubles (6.0) and the approximate tanh (7.5). From there on only libNVVM heeds it.
 SAME_LOWERING = (7, 5)
-
-_dispatchers: dict[int, Any] = {}
 
 
 def _numba_cuda() -> ModuleType:
@@ -33,23 +32,24 @@ def _numba_cuda() -> ModuleType:
     return cuda
 
 
-def dispatcher(kernel: Any, fresh: bool = False) -> Any:
-    """numba-cuda's dispatcher for `kernel`; a `fresh` one shares nothing with earlier ones."""
-    if fresh:
-        return _Rebinder().kernel(kernel)
-    found = _dispatchers.get(id(kernel))
-    if found is None:
-        found = _dispatchers[id(kernel)] = _Rebinder().kernel(kernel)
-    return found
+def dispatcher(kernel: Any) -> Any:
+    """numba-cuda's dispatcher for `kernel`."""
+    return _rebinder(None).kernel(kernel)
+
+
+@functools.cache
+def _rebinder(cc: tuple[int, int] | None) -> _Rebinder:
+    """The one for a capability (None: that of the GPU): device functions are compiled for it."""
+    return _Rebinder()
 
 
 class _Rebinder:
     def __init__(self) -> None:
         self.cuda = _numba_cuda()
-        self.made: dict[int, Any] = {}
+        self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def kernel(self, kernel: Any) -> Any:
-        if id(kernel) not in self.made:
+        if kernel not in self.made:
             options = dict(kernel.gpu_options)
             options |= {"device": kernel.device, "fastmath": kernel.fastmath}
             if kernel.debug:
@@ -58,9 +58,9 @@ class _Rebinder:
             arguments = () if kernel.signature is None or kernel.device else (kernel.signature,)
             if arguments:  # an explicit signature compiles at once
                 bind()
-            self.made[id(kernel)] = self.cuda.jit(*arguments, **options)(function)
+            self.made[kernel] = self.cuda.jit(*arguments, **options)(function)
             bind()
-        return self.made[id(kernel)]
+        return self.made[kernel]
 
     def function(self, func: FunctionType) -> FunctionType:
         """A copy of `func` whose globals and closure are numba-cuda's."""
@@ -155,7 +155,7 @@ def _library(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool) -
     from numba.cuda.compiler import _compile_pyfunc_with_fixup
 
     options = getattr(kernel, "targetoptions", None)
-    function = kernel.py_func if options else _Rebinder().function(kernel.py_func)
+    function = kernel.py_func if options else _rebinder(cc).function(kernel.py_func)
     options = options or {**kernel.gpu_options, "fastmath": kernel.fastmath}
     with _pretend_device(cc):
         library, _ = _compile_pyfunc_with_fixup(
