@@ -60,7 +60,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     nor as often at the rest. In processes as large as these that is a quarter of the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(1_000_000, 20, 20)
 
 
 @pytest.fixture

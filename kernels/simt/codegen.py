@@ -11,11 +11,12 @@ once.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable
 
 from llvmlite import ir
 from llvmlite.ir.values import MDValue
-from numba.core import cgutils
+from numba.core import cgutils, types
 from numba.core import ir as numba_ir
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.codegen import JITCodeLibrary
@@ -24,6 +25,7 @@ from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants, TranslateByteCode
 
+from . import elements
 from .entry import add_entry
 from .lean import KernelCompiler, Releases, Remembering, Simplify
 
@@ -86,11 +88,24 @@ class ThreadLoopLower(Lower):
         return self.context.cast(self.builder, result, signature.return_type, resty)
 
     def lower_getitem(self, resty, expr, value, index, signature):
-        result = self._operation(operator.getitem, signature, value, index)
-        return self.context.cast(self.builder, result, signature.return_type, resty)
+        array, place = self._typed(value), self._typed(index)
+        if elements.is_element(array[0], place[0]):
+            found, kind = elements.load(self.context, self.builder, array, place), array[0].dtype
+        else:
+            found = self._operation(operator.getitem, signature, value, index)
+            kind = signature.return_type
+        return self.context.cast(self.builder, found, kind, resty)
 
     def lower_setitem(self, target_var, index_var, value_var, signature):
-        return self._operation(operator.setitem, signature, target_var, index_var, value_var)
+        array, place = self._typed(target_var), self._typed(index_var)
+        if not elements.is_element(array[0], place[0]):
+            return self._operation(operator.setitem, signature, target_var, index_var, value_var)
+        kind, given = self._typed(value_var)
+        value = self.context.cast(self.builder, given, kind, array[0].dtype)
+        return elements.store(self.context, self.builder, array, place, value)
+
+    def _typed(self, variable: numba_ir.Var) -> tuple[types.Type, ir.Value]:
+        return self.typeof(variable.name), self.loadvar(variable.name)
 
     def _operation(self, op, signature, *operands: numba_ir.Var) -> ir.Value:
         """Code for an operation; Numba looks for its implementation anew each time."""
@@ -106,14 +121,29 @@ class ThreadLoopLower(Lower):
             self.implementations[key] = self.context.get_function(function, called)
         return self.implementations[key](self.builder, values)
 
-    def pre_block(self, block) -> None:
-        """Numba's, and at first a place for each variable, which else comes with its release."""
-        super().pre_block(block)
-        if block == self.firstblk:
-            for each in self.blocks.values():
-                for statement in each.find_insts(numba_ir.Assign):
-                    name = statement.target.name
-                    self._alloca_var(name, self.typeof(name))
+    def _find_singly_assigned_variable(self) -> None:
+        """Numba's, which need no place in memory, and those that are assigned at first for good."""
+        super()._find_singly_assigned_variable()
+        targets = Counter(
+            statement.target.name
+            for block in self.blocks.values()
+            for statement in block.find_insts(numba_ir.Assign)
+        )
+        for statement in self.blocks[min(self.blocks)].find_insts(numba_ir.Assign):
+            if targets[statement.target.name] == 1:
+                self._singly_assigned_vars.add(statement.target.name)
+
+    def storevar(self, value, name, argidx=None):
+        """Numba's, without a look at the value before, which may own memory."""
+        super_knows = self.context.enable_nrt or name in self._singly_assigned_vars
+        if super_knows:
+            super().storevar(value, name, argidx)
+        else:
+            self.builder.store(value, self.getvar(name))
+            self.stored[name] = value
+
+    def loadvar(self, name):
+        return self.stored.get(name) or super().loadvar(name)
 
     def alloca_lltype(self, name, lltype, datamodel=None):
         """Numba's, which for debuggers also asks LLVM for the size."""
@@ -121,6 +151,7 @@ class ThreadLoopLower(Lower):
 
     def lower_block(self, block) -> None:
         already = len(self.function.blocks)
+        self.stored: dict[str, ir.Value] = {}  # in this block, so that it need not be loaded
         label = next(k for k, b in self.blocks.items() if b is block)
         super().lower_block(block)
         self.owner[self.blkmap[label].name] = label
