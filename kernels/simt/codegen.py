@@ -10,24 +10,20 @@ once.
 
 from __future__ import annotations
 
-import operator
-from collections import Counter
 from collections.abc import Callable
 
 from llvmlite import ir
 from llvmlite.ir.values import MDValue
-from numba.core import cgutils, types
 from numba.core import ir as numba_ir
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants, TranslateByteCode
 
-from . import elements
 from .entry import add_entry
-from .lean import KernelCompiler, Releases, Remembering, Simplify
+from .lean import KernelCompiler, Releases, Simplify
+from .lowering import KernelLower
 
 THREAD_LOOP = "_tx"  # counts a loop over threads ...
 ORDERED_LOOP = "_sx"  # ... unless it is set from this: threads that must run one by one
@@ -35,7 +31,6 @@ UNROLLED = "_k_"  # begins the counter of a loop that is to be unrolled ...
 FOUR_TIMES = "_d_"  # ... and of one that is to do four turns at a time
 # Tuned for older processors, LLVM would use half of AVX-512: half of BLAS's speed.
 WIDEST_VECTORS = '"prefer-vector-width"="512"'
-_POWERS = (operator.pow, operator.ipow)  # by a constant: there is faster code for it
 _I32 = ir.IntType(32)
 
 
@@ -58,12 +53,11 @@ def _property(module: ir.Module, name: str, *values: ir.Constant) -> MDValue:
     return module.add_metadata([ir.MetaDataString(module, name), *values])
 
 
-class ThreadLoopLower(Lower):
-    """Numba's lowering, then metadata on the loops over threads."""
+class ThreadLoopLower(KernelLower):
+    """Lowering, then metadata on the loops over threads."""
 
     def lower_function_body(self):
         self.owner: dict[str, int] = {}
-        self.implementations: dict[tuple, Callable] = {}
         entry = super().lower_function_body()
         set.add(self.function.attributes, WIDEST_VECTORS)  # past add(), which knows no strings
         self._annotate()
@@ -78,80 +72,8 @@ class ThreadLoopLower(Lower):
 
         self.library.wrap = wrap
 
-    def lower_binop(self, resty, expr, op):
-        """Numba's, without its three attempts to find code for constant operands."""
-        signature = self.fndesc.calltypes[expr]
-        function = self.context.typing_context.resolve_value_type(op)
-        if op in _POWERS or signature.args not in getattr(function, "_impl_keys", ()):
-            return super().lower_binop(resty, expr, op)
-        result = self._operation(op, signature, expr.lhs, expr.rhs)
-        return self.context.cast(self.builder, result, signature.return_type, resty)
-
-    def lower_getitem(self, resty, expr, value, index, signature):
-        array, place = self._typed(value), self._typed(index)
-        if elements.is_element(array[0], place[0]):
-            found, kind = elements.load(self.context, self.builder, array, place), array[0].dtype
-        else:
-            found = self._operation(operator.getitem, signature, value, index)
-            kind = signature.return_type
-        return self.context.cast(self.builder, found, kind, resty)
-
-    def lower_setitem(self, target_var, index_var, value_var, signature):
-        array, place = self._typed(target_var), self._typed(index_var)
-        if not elements.is_element(array[0], place[0]):
-            return self._operation(operator.setitem, signature, target_var, index_var, value_var)
-        kind, given = self._typed(value_var)
-        value = self.context.cast(self.builder, given, kind, array[0].dtype)
-        return elements.store(self.context, self.builder, array, place, value)
-
-    def _typed(self, variable: numba_ir.Var) -> tuple[types.Type, ir.Value]:
-        return self.typeof(variable.name), self.loadvar(variable.name)
-
-    def _operation(self, op, signature, *operands: numba_ir.Var) -> ir.Value:
-        """Code for an operation; Numba looks for its implementation anew each time."""
-        values = [
-            self.context.cast(self.builder, self.loadvar(x.name), self.typeof(x.name), wanted)
-            for x, wanted in zip(operands, signature.args)
-        ]
-        key = op, signature
-        if key not in self.implementations:
-            context = Remembering(self.context.typing_context)
-            function = context.resolve_value_type(op)
-            called = context.resolve_function_type(function, signature.args, {})
-            self.implementations[key] = self.context.get_function(function, called)
-        return self.implementations[key](self.builder, values)
-
-    def _find_singly_assigned_variable(self) -> None:
-        """Numba's, which need no place in memory, and those that are assigned at first for good."""
-        super()._find_singly_assigned_variable()
-        targets = Counter(
-            statement.target.name
-            for block in self.blocks.values()
-            for statement in block.find_insts(numba_ir.Assign)
-        )
-        for statement in self.blocks[min(self.blocks)].find_insts(numba_ir.Assign):
-            if targets[statement.target.name] == 1:
-                self._singly_assigned_vars.add(statement.target.name)
-
-    def storevar(self, value, name, argidx=None):
-        """Numba's, without a look at the value before, which may own memory."""
-        super_knows = self.context.enable_nrt or name in self._singly_assigned_vars
-        if super_knows:
-            super().storevar(value, name, argidx)
-        else:
-            self.builder.store(value, self.getvar(name))
-            self.stored[name] = value
-
-    def loadvar(self, name):
-        return self.stored.get(name) or super().loadvar(name)
-
-    def alloca_lltype(self, name, lltype, datamodel=None):
-        """Numba's, which for debuggers also asks LLVM for the size."""
-        return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
-
     def lower_block(self, block) -> None:
         already = len(self.function.blocks)
-        self.stored: dict[str, ir.Value] = {}  # in this block, so that it need not be loaded
         label = next(k for k, b in self.blocks.items() if b is block)
         super().lower_block(block)
         self.owner[self.blkmap[label].name] = label

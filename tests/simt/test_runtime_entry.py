@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
-import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numba.core.runtime import _nrt_python as allocations
-from numba.core.runtime import rtsys
 
-from kernels.simt import codegen, cuda
+from kernels.simt import cuda
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -115,45 +111,6 @@ def test_kernel_that_raises():
     np.testing.assert_array_equal(out, [0, 0, 2, 0])
     with pytest.raises(ValueError, match="zero"):
         steps[1, 1](out, 0)
-
-
-def test_what_compiling_made_is_let_go(monkeypatch):
-    made = []
-    init = codegen.ThreadLoopLower.init
-
-    def remember(lowering) -> None:
-        made.append(weakref.ref(lowering))
-        init(lowering)
-
-    monkeypatch.setattr(codegen.ThreadLoopLower, "init", remember)
-
-    @cuda.jit
-    def halve(a):
-        a[cuda.grid(1)] /= 2
-
-    a = np.ones(32)
-    halve[1, 32](a)
-    gc.collect()
-    assert [reference() for reference in made] == [None]
-
-
-def test_what_lives_across_grid_barriers_is_released():
-    @cuda.jit
-    def shift(a):
-        i = cuda.grid(1)
-        value = a[(i + 1) % a.size]
-        cuda.cg.this_grid().sync()
-        a[i] = value
-
-    a = np.arange(64)
-    shift[2, 32](a)
-    allocations.memsys_enable_stats()
-    before = rtsys.get_allocation_stats()
-    shift[2, 32](a)
-    after = rtsys.get_allocation_stats()
-    allocations.memsys_disable_stats()
-    assert after.alloc - before.alloc == after.free - before.free > 0
-    np.testing.assert_array_equal(a, (np.arange(64) + 2) % 64)
 
 
 def test_second_process_loads_without_numba(tmp_path):

@@ -1,0 +1,132 @@
+"""From Numba's IR to LLVM's, for generated kernels: what Numba does, in less code.
+
+Numba copies an array's fields to the stack at each access, to read from there those that it needs,
+and keeps nearly every variable on the stack: most of the code of a kernel, until optimisation
+removes it. Here fields are values, and so is a variable that is assigned once, at first.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core import ir as numba_ir
+from numba.core.lowering import Lower
+from numba.np.arrayobj import fix_integer_index, load_item, store_item
+
+from .lean import Remembering
+
+_POWERS = (operator.pow, operator.ipow)  # by a constant: there is faster code for it
+
+
+class KernelLower(Lower):
+    """Numba's lowering, but for operations, elements of arrays and variables."""
+
+    def lower_function_body(self):
+        self.implementations: dict[tuple, Callable] = {}
+        return super().lower_function_body()
+
+    def lower_block(self, block) -> None:
+        self.stored: dict[str, ir.Value] = {}  # in this block: they need not be loaded
+        super().lower_block(block)
+
+    def lower_binop(self, resty, expr, op):
+        """Numba's, without its three attempts to find code for constant operands."""
+        signature = self.fndesc.calltypes[expr]
+        function = self.context.typing_context.resolve_value_type(op)
+        if op in _POWERS or signature.args not in getattr(function, "_impl_keys", ()):
+            return super().lower_binop(resty, expr, op)
+        result = self._operation(op, signature, expr.lhs, expr.rhs)
+        return self.context.cast(self.builder, result, signature.return_type, resty)
+
+    def lower_getitem(self, resty, expr, value, index, signature):
+        array, pointer = self.typeof(value.name), self._element(value, index)
+        if pointer is None:
+            found = self._operation(operator.getitem, signature, value, index)
+            kind = signature.return_type
+        else:
+            found, kind = load_item(self.context, self.builder, array, pointer), array.dtype
+        return self.context.cast(self.builder, found, kind, resty)
+
+    def lower_setitem(self, target_var, index_var, value_var, signature):
+        array, pointer = self.typeof(target_var.name), self._element(target_var, index_var)
+        if pointer is None:
+            return self._operation(operator.setitem, signature, target_var, index_var, value_var)
+        given, kind = self.loadvar(value_var.name), self.typeof(value_var.name)
+        value = self.context.cast(self.builder, given, kind, array.dtype)
+        return store_item(self.context, self.builder, array, value, pointer)
+
+    def _element(self, array: numba_ir.Var, index: numba_ir.Var) -> ir.Value | None:
+        """A pointer to the number that `index` names in `array`, if it names one."""
+        kind, place = self.typeof(array.name), self.typeof(index.name)
+        kinds = place.types if isinstance(place, types.BaseTuple) else (place,)
+        if not _is_element(kind, kinds):
+            return None
+        context, builder = self.context, self.builder
+        value, given = self.loadvar(array.name), self.loadvar(index.name)
+        indices = [given]
+        if isinstance(place, types.BaseTuple):
+            indices = cgutils.unpack_tuple(builder, given, len(kinds))
+
+        def field(name: str, *axis: int) -> ir.Value:
+            position = context.data_model_manager[kind].get_field_position(name)
+            return builder.extract_value(value, (position, *axis))
+
+        shape = [field("shape", axis) for axis in range(kind.ndim)]
+        strides = [field("strides", axis) for axis in range(kind.ndim)]
+        places = [fix_integer_index(context, builder, *x) for x in zip(kinds, indices, shape)]
+        data, layout = field("data"), kind.layout
+        return cgutils.get_item_pointer2(context, builder, data, shape, strides, layout, places)
+
+    def _operation(self, op, signature, *operands: numba_ir.Var) -> ir.Value:
+        """Code for an operation; Numba looks for its implementation anew each time."""
+        values = [
+            self.context.cast(self.builder, self.loadvar(x.name), self.typeof(x.name), wanted)
+            for x, wanted in zip(operands, signature.args)
+        ]
+        key = op, signature
+        if key not in self.implementations:
+            context = Remembering(self.context.typing_context)
+            function = context.resolve_value_type(op)
+            called = context.resolve_function_type(function, signature.args, {})
+            self.implementations[key] = self.context.get_function(function, called)
+        return self.implementations[key](self.builder, values)
+
+    def _find_singly_assigned_variable(self) -> None:
+        """Numba's, which need no place in memory, and those that are assigned at first for good."""
+        super()._find_singly_assigned_variable()
+        targets = Counter(
+            statement.target.name
+            for block in self.blocks.values()
+            for statement in block.find_insts(numba_ir.Assign)
+        )
+        for statement in self.blocks[min(self.blocks)].find_insts(numba_ir.Assign):
+            if targets[statement.target.name] == 1:
+                self._singly_assigned_vars.add(statement.target.name)
+
+    def storevar(self, value, name, argidx=None):
+        """Numba's, without a look at the value before, which may own memory."""
+        if self.context.enable_nrt or name in self._singly_assigned_vars:
+            super().storevar(value, name, argidx)
+            return
+        self.builder.store(value, self.getvar(name))
+        self.stored[name] = value
+
+    def loadvar(self, name):
+        return self.stored.get(name) or super().loadvar(name)
+
+    def alloca_lltype(self, name, lltype, datamodel=None):
+        """Numba's, which for debuggers also asks LLVM for the size."""
+        return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
+
+
+def _is_element(array: types.Type, indices: tuple[types.Type, ...]) -> bool:
+    return (
+        isinstance(array, types.Array)
+        and isinstance(array.dtype, types.Number | types.Boolean)
+        and len(indices) == array.ndim
+        and all(isinstance(index, types.Integer) for index in indices)
+    )
