@@ -13,6 +13,11 @@ from numba.core.runtime import rtsys
 from kernels.simt import codegen, cuda
 
 
+@pytest.fixture(autouse=True)
+def compile_anew(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("MINIGRAD_CACHE_DIR", str(tmp_path))
+
+
 @pytest.fixture
 def optimised(monkeypatch) -> list[str]:
     """The LLVM code of what is compiled meanwhile, once it is optimised."""
