@@ -55,8 +55,7 @@ class KernelLower(Lower):
         array, pointer = self.typeof(target_var.name), self._element(target_var, index_var)
         if pointer is None:
             return self._operation(operator.setitem, signature, target_var, index_var, value_var)
-        given, kind = self.loadvar(value_var.name), self.typeof(value_var.name)
-        value = self.context.cast(self.builder, given, kind, array.dtype)
+        value = self._as(value_var, array.dtype)
         return store_item(self.context, self.builder, array, value, pointer)
 
     def _element(self, array: numba_ir.Var, index: numba_ir.Var) -> ir.Value | None:
@@ -83,10 +82,7 @@ class KernelLower(Lower):
 
     def _operation(self, op, signature, *operands: numba_ir.Var) -> ir.Value:
         """Code for an operation; Numba looks for its implementation anew each time."""
-        values = [
-            self.context.cast(self.builder, self.loadvar(x.name), self.typeof(x.name), wanted)
-            for x, wanted in zip(operands, signature.args)
-        ]
+        values = [self._as(x, wanted) for x, wanted in zip(operands, signature.args)]
         key = op, signature
         if key not in self.implementations:
             context = Remembering(self.context.typing_context)
@@ -94,6 +90,52 @@ class KernelLower(Lower):
             called = context.resolve_function_type(function, signature.args, {})
             self.implementations[key] = self.context.get_function(function, called)
         return self.implementations[key](self.builder, values)
+
+    def lower_expr(self, resty, expr):
+        if expr.op == "pair_first":
+            return self.builder.extract_value(self.loadvar(expr.value.name), 0)
+        if expr.op == "pair_second":
+            return self.builder.extract_value(self.loadvar(expr.value.name), 1)
+        kind = self.typeof(expr.value.name) if expr.op in ("getiter", "iternext") else None
+        if isinstance(kind, types.RangeType) and (ends := self._ends(expr.value.name, kind)):
+            return self._counter(resty, *ends)
+        if isinstance(kind, types.RangeIteratorType):
+            return self._count(resty, self.loadvar(expr.value.name))
+        return super().lower_expr(resty, expr)
+
+    def _ends(self, name: str, kind: types.RangeType) -> tuple[ir.Value, ir.Value] | None:
+        """(start, stop) of a range of signed integers in steps of one."""
+        given = self.func_ir.get_definition(name).args
+        if len(given) > 2 or not kind.dtype.signed:
+            return None
+        ends = [self._as(arg, kind.dtype) for arg in given]
+        return (*ends,) if len(ends) == 2 else (ends[0].type(0), ends[0])
+
+    def _as(self, variable: numba_ir.Var, kind: types.Type) -> ir.Value:
+        value = self.loadvar(variable.name)
+        return self.context.cast(self.builder, value, self.typeof(variable.name), kind)
+
+    def _counter(self, kind: types.Type, start: ir.Value, stop: ir.Value) -> ir.Value:
+        """Numba's iterator: where the next number is, the stop, the step, and how many remain."""
+        builder = self.builder
+        place, left = (cgutils.alloca_once(builder, start.type) for _ in range(2))
+        builder.store(start, place)
+        builder.store(builder.sub(stop, start), left)
+        iterator = self.context.get_value_type(kind)(ir.Undefined)
+        for i, field in enumerate((place, stop, start.type(1), left)):
+            iterator = builder.insert_value(iterator, field, i)
+        return iterator
+
+    def _count(self, kind: types.Type, iterator: ir.Value) -> ir.Value:
+        """The pair of an iterator's next number and whether there is one."""
+        builder = self.builder
+        place, step, left = (builder.extract_value(iterator, i) for i in (0, 2, 3))
+        number, remaining = builder.load(place), builder.load(left)
+        builder.store(builder.add(number, step, flags=["nsw"]), place)
+        builder.store(builder.sub(remaining, remaining.type(1), flags=["nsw"]), left)
+        pair = self.context.get_value_type(kind)(ir.Undefined)
+        pair = builder.insert_value(pair, number, 0)
+        return builder.insert_value(pair, builder.icmp_signed(">", remaining, remaining.type(0)), 1)
 
     def _find_singly_assigned_variable(self) -> None:
         """Numba's, which need no place in memory, and those that are assigned at first for good."""
