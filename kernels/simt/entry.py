@@ -13,7 +13,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.np.arrayobj import populate_array
 
 _POINTER = ir.IntType(8).as_pointer()
 _INT, _INT64, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
@@ -117,14 +116,22 @@ class _Entry:
             self._require(builder.icmp_signed("!=", derived, _INT(0)))
         ndim = self._field(obj, _NDIM, _INT)
         self._require(builder.icmp_signed("==", ndim, _INT(kind.ndim)))
-        array = cgutils.create_struct_proxy(kind)(self.context, builder)
         lengths = ir.ArrayType(_INT64, kind.ndim).as_pointer()
-        populate_array(
-            array,
-            data=builder.bitcast(self._field(obj, _DATA, _POINTER), array.data.type),
-            shape=builder.load(self._field(obj, _SHAPE, lengths)),
-            strides=builder.load(self._field(obj, _STRIDES, lengths)),
-            itemsize=_INT64(self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))),
-            meminfo=None,
-        )
-        return array._getvalue()
+        model = self.context.data_model_manager[kind]
+        shape = builder.load(self._field(obj, _SHAPE, lengths))
+        size = _INT64(1)
+        for axis in range(kind.ndim):
+            size = builder.mul(size, builder.extract_value(shape, axis))
+        width = self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))
+        struct, numbers = self.context.get_value_type(kind), model.get_field_position("data")
+        fields = {
+            "nitems": size,
+            "itemsize": _INT64(width),
+            "data": self._field(obj, _DATA, struct.elements[numbers]),
+            "shape": shape,
+            "strides": builder.load(self._field(obj, _STRIDES, lengths)),
+        }
+        array = struct(None)  # no owner of the memory
+        for name, value in fields.items():
+            array = builder.insert_value(array, value, model.get_field_position(name))
+        return array
