@@ -106,8 +106,8 @@ class KernelLower(Lower):
     def _ends(self, name: str, kind: types.RangeType) -> tuple[ir.Value, ir.Value] | None:
         """(start, stop) of a range of signed integers in steps of one."""
         given = self.func_ir.get_definition(name).args
-        if len(given) > 2 or not kind.dtype.signed:
-            return None
+        if len(given) > 2 or not kind.dtype.signed or self.context.enable_nrt:
+            return None  # the last, since Numba may have released a variable given to `range`
         ends = [self._as(arg, kind.dtype) for arg in given]
         return (*ends,) if len(ends) == 2 else (ends[0].type(0), ends[0])
 
