@@ -140,7 +140,10 @@ def _touches_an_array(instruction: ir.Instruction) -> bool:
         return False
     while isinstance(pointer, ir.GEPInstr | ir.CastInstr):
         pointer = pointer.operands[0]
-    return isinstance(pointer, ir.instructions.ExtractValue)
+    if not isinstance(pointer, ir.instructions.ExtractValue):
+        return False
+    fields = getattr(pointer.operands[0].type, "elements", (None,))
+    return isinstance(fields[-1], ir.ArrayType)  # strides; iterators hold pointers too
 
 
 class KernelLibrary(JITCodeLibrary):
