@@ -152,11 +152,12 @@ class KernelLibrary(JITCodeLibrary):
     Numba optimises it twice, so that reference counts of Python objects meet and cancel. Kernels
     have none. Without the first step some loops are not vectorised: the weight gradient of small
     images takes ten times as long, and a short list of passes in its place does not help. The
-    wrapper for Python comes last: which one depends on what optimisation leaves.
+    wrapper for Python comes last: which one depends on what optimisation leaves. Where there is
+    nothing to vectorise, in the wrapper and the checked mode, a quick optimisation is enough.
     """
 
     wrap: Callable[[bool], None]
-    quick = False  # to compile rather than to run
+    quick = False
     kernel_done = False  # what comes then is the wrapper
 
     def _optimize_functions(self, ll_module) -> None:
