@@ -2,7 +2,8 @@
 
 Numba copies an array's fields to the stack at each access, to read from there those that it needs,
 and keeps nearly every variable on the stack: most of the code of a kernel, until optimisation
-removes it. Here fields are values, and so is a variable that is assigned once, at first.
+removes it. Here fields are values, and so is a variable that is assigned once, at first; and loops
+over ranges in steps of one count without Numba's arithmetic for any other step.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _POWERS = (operator.pow, operator.ipow)  # by a constant: there is faster code f
 
 
 class KernelLower(Lower):
-    """Numba's lowering, but for operations, elements of arrays and variables."""
+    """Numba's lowering, but for operations, elements of arrays, ranges and variables."""
 
     def lower_function_body(self):
         self.implementations: dict[tuple, Callable] = {}
