@@ -17,7 +17,10 @@ from .fission import BlockFor, Item, Meet, Region, Scalars, walk
 from .memory import itemsize
 from .nodes import names, statements
 from .program import ArrayDecl
+from .rowemit import RowEmitter
+from .rows import RowPlan
 from .step import passed_on, stored_array
+from .storage import Storage
 
 MOST = 8  # blocks in step
 WIDE = 16  # blocks in a row of a panel
@@ -43,6 +46,7 @@ class StepEmitter(Emitter):
         }
         self.together = self._how_many()
         self.turns = self._turns()
+        self.first = self._first() if self.turns > 1 else None
         self.copies = dict.fromkeys(self.apart, self.together)
         if self.turns > 1:
             self.copies |= dict.fromkeys(self.in_step.common, self.turns)
@@ -107,7 +111,7 @@ class StepEmitter(Emitter):
         A row of threads then keeps its accumulators in registers for as many tiles. For loops in
         which blocks only read what they have in common, and memory.
         """
-        around = [i for i in self.items if any(self._is_fill(inner) for inner in walk([i]))]
+        around = self._around_fills()
         if len(around) != 1 or not isinstance(around[0], BlockFor):
             return 1
         loop = around[0]
@@ -133,6 +137,47 @@ class StepEmitter(Emitter):
             return 1
         return max(1, min(MOST, AT_HAND // self._common_size()))
 
+    def _around_fills(self) -> list[Item]:
+        return [i for i in self.items if any(self._is_fill(inner) for inner in walk([i]))]
+
+    def _first(self) -> Region | None:
+        """What stands right before that loop, if it only sets what its threads keep.
+
+        A row does that in the loop's first turn: what it sets need not go through memory.
+        """
+        loop = self._around_fills()[0]
+        place = next(i for i, item in enumerate(self.items) if item is loop)
+        region = self.items[place - 1] if place else None
+        if not isinstance(region, Region) or region.mask or not region.body:
+            return None
+        plan = self._plan_of(region)[0]
+        keeps = set(self.expressions.private)
+        others = set(self.program.arrays) | set(self.program.params)
+        written = exposure(region.body, set(self.facts.defs))[1]
+        fills = [item for item in walk([loop]) if self._is_fill(item)]
+        if (
+            plan.rows > 1
+            or plan.lanes < self.program.block[0]
+            or id(region) in self.interiors
+            or names_in(region) & (others - keeps)
+            or any(names_in(fill) & (written | _stored(region)) for fill in fills)
+        ):
+            return None
+        return region
+
+    def _plan_of(self, region: Region) -> tuple[RowPlan, Storage]:
+        return self.plans.get(id(region)) or self.plain[id(region)]
+
+    def _write_first(self, together: int) -> None:
+        writer, depth = self.writer, self.writer.depth
+        with writer.block("if _chunk == _start:"):
+            if together > 1:
+                writer.line(f"for _ty in range(_y0, _y0 + {together}):")
+                writer.depth += 1
+            plan, storage = self._plan_of(self.first)
+            RowEmitter(self, plan, storage, None, checks=False).write(plan.items)
+        writer.depth = depth
+
     def write_BlockFor(self, item: BlockFor) -> None:
         fills = [inner for inner in item.body if self._is_fill(inner)]
         if self.turns == 1 or self.inside or not fills:
@@ -141,6 +186,10 @@ class StepEmitter(Emitter):
         bounds = [self.expressions.text(arg) for arg in item.iter.args]
         start, stop, step = [["0", *bounds, "1"], [*bounds, "1"], bounds][len(bounds) - 1]
         line, block = self.writer.line, self.writer.block
+        if self.first is not None:
+            line(f"_start = {start}")
+            with block(f"if len(range(_start, {stop}, {step})) == 0:"):
+                self._write_run([self.first])
         with block(f"for _chunk in range({start}, {stop}, {self.turns} * ({step})):"):
             line(f"_tiles = min({self.turns}, len(range(_chunk, {stop}, {step})))")
             self.this_turn = [f"{item.target} = _chunk + _w * ({step})"]
@@ -160,6 +209,8 @@ class StepEmitter(Emitter):
     def open_rows(self, together: int = 1) -> None:
         super().open_rows(together)
         if self.in_turn:
+            if self.first is not None:
+                self._write_first(together)
             self.writer.line("for _w in range(_tiles):")
             self.writer.depth += 1
             self._write_turn()
@@ -217,7 +268,7 @@ class StepEmitter(Emitter):
             if not self._is_once(item):
                 run.append(item)
                 continue
-            self._write_run(run)
+            self._write_run([each for each in run if each is not self.first])
             run = []
             if self._is_fill(item):
                 self._write_fill(item)
