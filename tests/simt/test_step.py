@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from numba import float32, int64
+from numba import float32, float64, int64
 
 from kernels.simt import cuda, interpreter, pool
 
@@ -302,6 +302,20 @@ def seen_through_a_view(a, out):
     out[0, y, x] = v
 
 
+@cuda.jit
+def sums(a, out):
+    tile = cuda.shared.array((2, 4), float64)
+    x, y = cuda.grid(2)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    total = float64(x + 3 * y)
+    for p in range(0, a.size, 4):
+        tile[ty, tx] = a[p + tx]
+        cuda.syncthreads()
+        total += tile[ty, tx]
+        cuda.syncthreads()
+    out[y, x] = total
+
+
 @pytest.mark.parametrize(
     "kernel, grid, block, sharing",
     [
@@ -318,19 +332,21 @@ def test_what_looks_common_or_needless(kernel, grid, block, sharing):
     shape = (1, grid[1] * block[1], grid[0] * block[0])
     assert same_as_interpreted(kernel, grid, block, shape)
     assert in_step(kernel) == sharing
+    # s1 is read by rows that read together; the two kernels beside this one must not use memory
+    beside = (read_before_it_is_filled, memory_changes_meanwhile)
+    if kernel is filled_across or kernel in beside:
+        assert ("s1 = " in kernel.inspect_cpu()) == (kernel in beside)
 
 
-def test_a_tile_that_a_row_reads_together_is_not_made():
-    """filled_across reads memory; the two beside it must not."""
-    made = {
-        kernel.__name__: "s1 = " in kernel.inspect_cpu()
-        for kernel in (read_before_it_is_filled, filled_across, memory_changes_meanwhile)
-    }
-    assert made == {
-        "read_before_it_is_filled": True,
-        "filled_across": False,
-        "memory_changes_meanwhile": True,
-    }
+def test_what_threads_start_with_is_set_in_the_first_turn():
+    """Each row sets it there, or all before the loop where that has no turn."""
+    for tiles in (0, 1, 9):
+        a, out = np.arange(4.0 * tiles), np.zeros((6, 4))
+        sums[(1, 3), (4, 2)](a, out)
+        x, y = np.arange(4), np.arange(6)[:, None]
+        np.testing.assert_array_equal(out, x + 3 * y + a.reshape(-1, 4).sum(0))
+    assert in_step(sums)
+    assert "if _chunk == _start:" in sums.inspect_cpu()
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(150, marks=pytest.mark.slow)])
