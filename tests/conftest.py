@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The modules and tests loaded by now stay: garbage collections need not look at them again,
-    nor as often at the rest. In processes as large as these that is a quarter of the time."""
+    nor as often at the rest."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(1_000_000, 20, 20)

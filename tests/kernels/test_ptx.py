@@ -171,3 +171,19 @@ def test_the_gate_sees_a_double():
         x[cuda.grid(1)] += 0.1
 
     assert "(8, 0): .f64" in problems(cuda.jit("void(float32[::1])")(doubled))
+
+
+def test_a_kernel_has_a_copy_of_its_own():
+    """Even where it lies in memory where another one lay."""
+    from kernels.simt import cuda, rebind
+
+    def made(number):
+        @cuda.jit
+        def store(x):
+            x[0] = number
+
+        return store
+
+    for number in range(20):
+        copy = rebind.dispatcher(made(number)).py_func
+        assert copy.__closure__[0].cell_contents == number
