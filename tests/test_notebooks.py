@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import multiprocessing
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 nbformat = pytest.importorskip("nbformat", reason="notebooks are run by nbclient and ipykernel")
 nbclient = pytest.importorskip("nbclient", reason="notebooks are run by nbclient and ipykernel")
 pytest.importorskip("ipykernel", reason="notebooks are run by nbclient and ipykernel")
+jupyter_client = pytest.importorskip("jupyter_client", reason="it comes with ipykernel")
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -20,6 +23,45 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+
+
+# What every notebook imports of others takes two seconds: it is imported once, in a process that
+# then forks for each notebook.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [__name__, "ipykernel.kernelapp", "matplotlib.pyplot", "PIL.Image", "numba.np.arraymath"]
+)
+
+
+class ForkedKernel(jupyter_client.AsyncKernelManager):
+    """Has its kernel in a fork, where Jupyter's own starts a program."""
+
+    process: multiprocessing.Process | None = None
+
+    @property
+    def has_kernel(self) -> bool:
+        return self.process is not None
+
+    async def start_kernel(self, *, extra_arguments: list[str], cwd: str) -> None:
+        self.write_connection_file()
+        arguments = [f"--f={self.connection_file}", *extra_arguments]
+        self.process = FORKS.Process(target=serve, args=(arguments, cwd))
+        self.process.start()
+
+    async def is_alive(self) -> bool:
+        return self.process.is_alive()
+
+    async def shutdown_kernel(self, now: bool = False) -> None:
+        self.process.kill()
+        self.process.join()
+
+
+def serve(arguments: list[str], folder: str) -> None:
+    """Be the kernel, until it is killed or its parent ends."""
+    from ipykernel.kernelapp import IPKernelApp
+
+    os.chdir(folder)
+    IPKernelApp.launch_instance(argv=arguments, parent_handle=os.getppid())
 
 
 def read(path: Path):
@@ -46,12 +88,15 @@ def shown(notebook) -> list[str]:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
 def test_runs_top_to_bottom(path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as ipykernel
     stored, fresh = read(path), read(path)
     for cell in fresh.cells:
         if cell.cell_type == "code":
             cell.outputs = []
     where = {"metadata": {"path": str(path.parent)}}
-    nbclient.NotebookClient(fresh, timeout=CELL_SECONDS, resources=where).execute()
+    nbclient.NotebookClient(
+        fresh, timeout=CELL_SECONDS, resources=where, kernel_manager_class=ForkedKernel
+    ).execute()
     assert shown(fresh) == shown(stored)
 
 
