@@ -3,7 +3,8 @@
 `sa[ty, tx] = a[y, p + tx]; sync; ... sa[ty, q]` is on a GPU the way to load each element once for
 many threads. Where a row of threads runs together, and all of it reads the same `sa[ty, q]`, the
 row loads that element once anyway: `a[y, p + q]` does, and nothing is copied. Only where every
-thread fills its own element without a guard, and nothing stores to memory meanwhile.
+thread fills its own element, and nothing stores to memory meanwhile. Without a guard, the tile is
+never made; with one, blocks that keep step do without it away from the edges (see `stepemit`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 from numba.core import types
 
-from .analysis import Facts, analyse, dependent_on, has_loads, is_pure_call
+from .analysis import Facts, Site, analyse, dependent_on, has_loads, is_pure_call
 from .nodes import (
     BLOCK,
     GRID,
@@ -66,29 +67,10 @@ class _Tile:
             return False
         if any(id(control) in self.facts.divergent for control in around):
             return False
-        self.value = self._expanded(self.store.value)
-        self.owner = self._owners()
+        self.source = Source(self.program, self.facts, self.stores[0], self.store)
         return (
-            self.value is not None
-            and self.owner is not None
-            and self._is_load(self.store.value)
-            and self._is_read_after_a_barrier()
-            and self._leaves_memory_alone()
+            self.source.is_known and self._is_read_after_a_barrier() and self._leaves_memory_alone()
         )
-
-    def _is_load(self, value: ast.expr) -> bool:
-        base = value.value if isinstance(value, ast.Subscript) else None
-        return isinstance(base, ast.Name) and base.id in self.program.params
-
-    def _owners(self) -> list[str] | None:
-        """The thread coordinate that each index of the tile is, if threads and elements pair up."""
-        parts = [self._expanded(part) for part in index_parts(self.store.targets[0])]
-        owners = [part.id if isinstance(part, ast.Name) else None for part in parts]
-        sizes = dict(zip(THREAD, self.program.block))
-        shape = self.program.arrays[self.name].shape
-        pairs = all(sizes.get(owner) == size for owner, size in zip(owners, shape))
-        wanted = {name for name, size in sizes.items() if size > 1}
-        return owners if pairs and len(set(owners)) == len(owners) >= len(wanted) else None
 
     def _is_read_after_a_barrier(self) -> bool:
         """Whether all reads come later in the same turn of the loop."""
@@ -120,13 +102,53 @@ class _Tile:
         ]
 
     def reads(self) -> list[ast.expr]:
-        return [
-            node.slice
-            for stmt in self._readers()
-            for expr in expressions(stmt)
-            for node in ast.walk(expr)
-            if isinstance(node, ast.Subscript) and getattr(node.value, "id", None) == self.name
-        ]
+        return reads_of(self.name, self._readers())
+
+    def remove(self) -> None:
+        """Read the memory instead, and fill nothing."""
+        self.loop.body.remove(self.store)
+        self.program.body = self.source.instead_of_tile(self.program.body)
+        del self.program.arrays[self.name]
+
+
+def reads_of(tile: str, body: list[ast.stmt]) -> list[ast.expr]:
+    """The indices at which `body` mentions elements of `tile`."""
+    return [
+        node.slice
+        for stmt in statements(body)
+        for expr in expressions(stmt)
+        for node in ast.walk(expr)
+        if isinstance(node, ast.Subscript) and getattr(node.value, "id", None) == tile
+    ]
+
+
+class Source:
+    """The memory behind a tile that `store`, which stands at `site`, fills, each thread its own
+    element: `value`, for the thread whose coordinates `owner` are the indices of the element.
+    """
+
+    def __init__(self, program: Program, facts: Facts, site: Site, store: ast.Assign) -> None:
+        self.program, self.facts, self.site = program, facts, site
+        self.tile = program.arrays[stored_array(store)]
+        self.value = self._expanded(store.value) if self._is_load(store.value) else None
+        self.owner = self._owners(store.targets[0])
+
+    @property
+    def is_known(self) -> bool:
+        return self.value is not None and self.owner is not None
+
+    def _is_load(self, value: ast.expr) -> bool:
+        base = value.value if isinstance(value, ast.Subscript) else None
+        return isinstance(base, ast.Name) and base.id in self.program.params
+
+    def _owners(self, element: ast.Subscript) -> list[str] | None:
+        """The thread coordinate that each index of the tile is, if threads and elements pair up."""
+        parts = [self._expanded(part) for part in index_parts(element)]
+        owners = [part.id if isinstance(part, ast.Name) else None for part in parts]
+        sizes = dict(zip(THREAD, self.program.block))
+        pairs = all(sizes.get(owner) == size for owner, size in zip(owners, self.tile.shape))
+        wanted = {name for name, size in sizes.items() if size > 1}
+        return owners if pairs and len(set(owners)) == len(owners) >= len(wanted) else None
 
     def _expanded(self, expr: ast.expr) -> ast.expr | None:
         """`expr` in terms of positions, parameters and what keeps its value in the loop."""
@@ -155,24 +177,22 @@ class _Tile:
             return None
         if isinstance(sites[0].stmt, ast.Assign):
             value = sites[0].stmt.value
-            fixed = dominates(sites[0], self.stores[0]) and not has_loads(value)
+            fixed = dominates(sites[0], self.site) and not has_loads(value)
             return self._expanded(value) if fixed else None
-        counts_around = sites[0].stmt in self.stores[0].controls
+        counts_around = sites[0].stmt in self.site.controls
         return node if counts_around else None
 
-    def remove(self) -> None:
-        """Read the memory instead, and fill nothing."""
-        dtype = self.program.arrays[self.name].dtype
+    def instead_of_tile(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """`body` with the memory read, where it reads the tile."""
+        dtype = self.tile.dtype
         cast = self.program.extern(dtype, str(dtype))
 
         def load_for(index: list[ast.expr]) -> ast.expr:
             at = _Substitution(dict(zip(self.owner, index)))
             return call(cast, at.visit(clone(self.value)))
 
-        rewrite = _Reads(self.name, load_for)
-        self.loop.body.remove(self.store)
-        self.program.body = [rewrite.visit(stmt) for stmt in self.program.body]
-        del self.program.arrays[self.name]
+        rewrite = _Reads(self.tile.name, load_for)
+        return [rewrite.visit(stmt) for stmt in body]
 
 
 class _Substitution(ast.NodeTransformer):

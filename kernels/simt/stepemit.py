@@ -7,13 +7,17 @@ in the cache what it has just left in its own shared array.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from .analysis import exposure
+from .analysis import dependent_on, exposure
 from .coverage import covers
 from .emit import Emitter, names_in
 from .fission import BlockFor, Item, Meet, Region, Scalars, walk
+from .forward import Source, reads_of
 from .memory import itemsize
 from .nodes import names, statements
 from .program import ArrayDecl
@@ -21,11 +25,23 @@ from .rowemit import RowEmitter
 from .rows import RowPlan
 from .step import passed_on, stored_array
 from .storage import Storage
+from .webs import clone
 
 MOST = 8  # blocks in step
 WIDE = 16  # blocks in a row of a panel
 MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
 AT_HAND = 1 << 14  # bytes of common arrays that a row goes through: half of a first-level cache
+
+
+@dataclass
+class Turns:
+    """Turns of the loop over tiles that go together."""
+
+    count: int
+    fills: list[Region]  # of what blocks have in common
+    last: Region  # what a block does with its tiles
+    checks: list[str] = field(default_factory=list)  # where these hold, a block does without
+    directly: Region | None = None  # its own tiles: `last`, but reads memory
 
 
 class StepEmitter(Emitter):
@@ -46,10 +62,10 @@ class StepEmitter(Emitter):
         }
         self.together = self._how_many()
         self.turns = self._turns()
-        self.first = self._first() if self.turns > 1 else None
+        self.first = self._first() if self.turns else None
         self.copies = dict.fromkeys(self.apart, self.together)
-        if self.turns > 1:
-            self.copies |= dict.fromkeys(self.in_step.common, self.turns)
+        if self.turns:
+            self.copies |= dict.fromkeys(self.in_step.common, self.turns.count)
 
     # -- what is possible ------------------------------------------------------------------
 
@@ -105,37 +121,82 @@ class StepEmitter(Emitter):
 
     # -- several turns of the loop at a time -----------------------------------------------
 
-    def _turns(self) -> int:
-        """How many turns of the loop over tiles are filled at once, each its own copy.
+    def _turns(self) -> Turns | None:
+        """The turns of the loop over tiles that are filled at once, each its own copy.
 
         A row of threads then keeps its accumulators in registers for as many tiles. For loops in
         which blocks only read what they have in common, and memory.
         """
         around = self._around_fills()
         if len(around) != 1 or not isinstance(around[0], BlockFor):
-            return 1
+            return None
         loop = around[0]
         pieces = [item for item in loop.body if not isinstance(item, Meet)]
-        fills, last = pieces[:-1], pieces[-1]
-        if not all(map(self._is_fill, fills)) or not isinstance(last, Region):
-            return 1
+        if not all(isinstance(piece, Region) for piece in pieces):
+            return None
+        *fills, last = pieces
+        common = [fill for fill in fills if self._is_fill(fill)]
+        own = [fill for fill in fills if not self._is_fill(fill)]
         variables = set(self.facts.defs)
-        filled = {a for f in fills for a in self.in_step.common if self._covers(f, a)}
+        filled = {a for f in common for a in self.in_step.common if self._covers(f, a)}
         carried = exposure(last.body, variables)[1] & self.storage.slots
         here = {id(item) for item in (loop, *loop.body)}
         elsewhere = [item for item in walk(self.items) if id(item) not in here]
+        tiles = {tile for fill in own for tile in _stored(fill)}
+        count = max(1, min(MOST, AT_HAND // self._common_size()))
         if (
             filled != self.in_step.common
             or any(exposure(fill.body, variables)[0] & carried for fill in fills)
             or not _stored(last) <= set(self.expressions.private)
-            or names_in(last) & self.own
+            or names_in(last) & self.own - tiles
             or self.seen_as_views
-            or any(names_in(item) & self.in_step.common for item in elsewhere)
+            or not tiles <= self.own - self.apart
+            or any(names_in(item) & (self.in_step.common | tiles) for item in elsewhere)
             or id(last) not in self.plans
             or id(last) in self.interiors
+            or count == 1
         ):
-            return 1
-        return max(1, min(MOST, AT_HAND // self._common_size()))
+            return None
+        turns = Turns(count, common, last)
+        return turns if not own or self._do_without(turns, own, tiles) else None
+
+    def _do_without(self, turns: Turns, own: list[Region], tiles: set[str]) -> bool:
+        """Whether, in blocks away from the edges, rows can read memory in the place of `tiles`,
+        which the regions `own` fill; notes how."""
+        body = clone(turns.last.body)
+        along_row = dependent_on({"_tx"}, self.program, self.program.body)
+        for fill in own:
+            interior = self.interiors.get(id(fill))
+            written = exposure(fill.body, set(self.facts.defs))[1]
+            others = [each for each in (*turns.fills, *own) if each is not fill]
+            if (
+                interior is None
+                or written & self.storage.slots
+                or any(names_in(other) & _stored(fill) for other in others)
+                or names_in(fill) & self.in_step.common
+            ):
+                return False
+            turns.checks += interior[-1]
+            for tile in _stored(fill):
+                source = self._source(interior[0].body, tile)
+                if source is None or any(map(along_row.is_varying, reads_of(tile, body))):
+                    return False
+                body = source.instead_of_tile(body)
+        plan = self._best([*self._rebuilt_before(body), *body])
+        if plan is None:
+            return False
+        turns.directly = Region(turns.last.line, None, body)
+        self.plans[id(turns.directly)] = plan
+        return True
+
+    def _source(self, fill: list[ast.stmt], tile: str) -> Source | None:
+        """The memory that `fill`, which has no guards, fills `tile` from."""
+        *_, last = [stmt for stmt in fill if tile in {stored_array(s) for s in statements([stmt])}]
+        if stored_array(last) != tile:  # but something with such a store in it
+            return None
+        *_, site = [site for site in self.facts.sites if stored_array(site.stmt) == tile]
+        source = Source(self.program, self.facts, site, last)
+        return source if source.is_known else None
 
     def _around_fills(self) -> list[Item]:
         return [i for i in self.items if any(self._is_fill(inner) for inner in walk([i]))]
@@ -179,8 +240,8 @@ class StepEmitter(Emitter):
         writer.depth = depth
 
     def write_BlockFor(self, item: BlockFor) -> None:
-        fills = [inner for inner in item.body if self._is_fill(inner)]
-        if self.turns == 1 or self.inside or not fills:
+        turns = self.turns
+        if turns is None or self.inside or turns.last not in item.body:
             super().write_BlockFor(item)
             return
         bounds = [self.expressions.text(arg) for arg in item.iter.args]
@@ -190,17 +251,42 @@ class StepEmitter(Emitter):
             line(f"_start = {start}")
             with block(f"if len(range(_start, {stop}, {step})) == 0:"):
                 self._write_run([self.first])
-        with block(f"for _chunk in range({start}, {stop}, {self.turns} * ({step})):"):
-            line(f"_tiles = min({self.turns}, len(range(_chunk, {stop}, {step})))")
+        with block(f"for _chunk in range({start}, {stop}, {turns.count} * ({step})):"):
+            line(f"_tiles = min({turns.count}, len(range(_chunk, {stop}, {step})))")
             self.this_turn = [f"{item.target} = _chunk + _w * ({step})"]
             self.this_turn += [f"{a} = _all_{a}[_u(_w)]" for a in sorted(self.in_step.common)]
             with block("for _w in range(_tiles):"):
                 self._write_turn()
-                for fill in fills:
+                for fill in turns.fills:
                     self._write_fill(fill)
-            self.in_turn = True
-            self._write_run([inner for inner in item.body if not self._is_fill(inner)])
-            self.in_turn = False
+            with self._each_block():
+                self._write_turns([inner for inner in item.body if inner not in turns.fills])
+
+    def _write_turns(self, items: list[Item]) -> None:
+        """What a block does with tiles that are filled: `items`, turn by turn, or all at once."""
+        turns, line, block = self.turns, self.writer.line, self.writer.block
+        if not turns.checks:
+            self._write_rows_in_turn(items)
+            return
+        line("_inside = True")
+        with block("for _w in range(_tiles):"):
+            line(self.this_turn[0])
+            with block(f"if not ({' and '.join(turns.checks)}):"):
+                line("_inside = False")
+        with block("if _inside:  # no thread of the block is at an edge"):
+            self._write_rows_in_turn([turns.directly])
+        with block("else:"):
+            if self.first is not None:
+                with block("if _chunk == _start:"):
+                    self._write_inside([self.first])
+            with block("for _w in range(_tiles):"):
+                self._write_turn()
+                self._write_inside(items)
+
+    def _write_rows_in_turn(self, items: list[Item]) -> None:
+        self.in_turn = True
+        self._write_inside(items)
+        self.in_turn = False
 
     def _write_turn(self) -> None:
         for text in self.this_turn:
@@ -286,11 +372,16 @@ class StepEmitter(Emitter):
         if not any(isinstance(item, Region) for item in walk(run)):
             self._write_inside(run)
             return
+        with self._each_block():
+            self._write_inside(run)
+
+    @contextlib.contextmanager
+    def _each_block(self) -> Iterator[None]:
         with self.writer.block("for _j in range(_joined):"):
             self.writer.line(f"{self.in_step.axis} = _begin + _j")
             for name in sorted(self.apart):
                 self.writer.line(f"{name} = _all_{name}[_u(_j)]")
-            self._write_inside(run)
+            yield
 
     def _write_inside(self, items: list[Item]) -> None:
         self.inside = True
