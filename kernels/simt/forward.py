@@ -36,9 +36,7 @@ _NUMBERS = {types.float32, types.float64, *types.integer_domain}
 def forward(program: Program) -> None:
     """Replace what `program` reads from such tiles, and drop the tiles."""
     shared = {
-        array.name
-        for array in program.arrays.values()
-        if array.space == "shared" and array.shape and array.dtype in _NUMBERS
+        array.name for array in program.arrays.values() if array.space == "shared" and array.shape
     }
     if program.checked or program.cooperative or not shared:
         return
@@ -135,7 +133,8 @@ class Source:
 
     @property
     def is_known(self) -> bool:
-        return self.value is not None and self.owner is not None
+        is_number = self.tile.dtype in _NUMBERS
+        return is_number and self.value is not None and self.owner is not None
 
     def _is_load(self, value: ast.expr) -> bool:
         base = value.value if isinstance(value, ast.Subscript) else None

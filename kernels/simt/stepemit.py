@@ -12,6 +12,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from .analysis import dependent_on, exposure
 from .coverage import covers
@@ -40,6 +41,8 @@ class Turns:
     count: int
     fills: list[Region]  # of what blocks have in common
     last: Region  # what a block does with its tiles
+    first: Region | None  # sets what its threads start with, right before the loop
+    after: list[Item]  # what it does right after the loop, while its accumulators are at hand
     checks: list[str] = field(default_factory=list)  # where these hold, a block does without
     directly: Region | None = None  # its own tiles: `last`, but reads memory
 
@@ -62,7 +65,6 @@ class StepEmitter(Emitter):
         }
         self.together = self._how_many()
         self.turns = self._turns()
-        self.first = self._first() if self.turns else None
         self.copies = dict.fromkeys(self.apart, self.together)
         if self.turns:
             self.copies |= dict.fromkeys(self.in_step.common, self.turns.count)
@@ -71,6 +73,9 @@ class StepEmitter(Emitter):
 
     def _is_fill(self, item: Item) -> bool:
         return isinstance(item, Region) and bool(_stored(item) & self.in_step.common)
+
+    def _fills_in(self, item: Item) -> bool:
+        return any(map(self._is_fill, walk([item])))
 
     def _is_once(self, item: Item) -> bool:
         """Whether something in `item` is done once for all blocks."""
@@ -127,10 +132,10 @@ class StepEmitter(Emitter):
         A row of threads then keeps its accumulators in registers for as many tiles. For loops in
         which blocks only read what they have in common, and memory.
         """
-        around = self._around_fills()
-        if len(around) != 1 or not isinstance(around[0], BlockFor):
+        around = [i for i, item in enumerate(self.items) if self._fills_in(item)]
+        loop = self.items[around[0]]
+        if len(around) != 1 or not isinstance(loop, BlockFor):
             return None
-        loop = around[0]
         pieces = [item for item in loop.body if not isinstance(item, Meet)]
         if not all(isinstance(piece, Region) for piece in pieces):
             return None
@@ -151,13 +156,14 @@ class StepEmitter(Emitter):
             or names_in(last) & self.own - tiles
             or self.seen_as_views
             or not tiles <= self.own - self.apart
-            or any(names_in(item) & (self.in_step.common | tiles) for item in elsewhere)
+            or any(names_in(item) & self.in_step.common for item in elsewhere)
             or id(last) not in self.plans
             or id(last) in self.interiors
             or count == 1
         ):
             return None
-        turns = Turns(count, common, last)
+        after = takewhile(lambda item: not self._is_once(item), self.items[around[0] + 1 :])
+        turns = Turns(count, common, last, self._first(around[0], common), list(after))
         return turns if not own or self._do_without(turns, own, tiles) else None
 
     def _do_without(self, turns: Turns, own: list[Region], tiles: set[str]) -> bool:
@@ -168,13 +174,7 @@ class StepEmitter(Emitter):
         for fill in own:
             interior = self.interiors.get(id(fill))
             written = exposure(fill.body, set(self.facts.defs))[1]
-            others = [each for each in (*turns.fills, *own) if each is not fill]
-            if (
-                interior is None
-                or written & self.storage.slots
-                or any(names_in(other) & _stored(fill) for other in others)
-                or names_in(fill) & self.in_step.common
-            ):
+            if interior is None or written & self.storage.slots:
                 return False
             turns.checks += interior[-1]
             for tile in _stored(fill):
@@ -191,31 +191,25 @@ class StepEmitter(Emitter):
 
     def _source(self, fill: list[ast.stmt], tile: str) -> Source | None:
         """The memory that `fill`, which has no guards, fills `tile` from."""
-        *_, last = [stmt for stmt in fill if tile in {stored_array(s) for s in statements([stmt])}]
-        if stored_array(last) != tile:  # but something with such a store in it
+        last = [stmt for stmt in fill if tile in map(stored_array, statements([stmt]))][-1:]
+        if not last or stored_array(last[0]) != tile:  # none, or in a loop
             return None
-        *_, site = [site for site in self.facts.sites if stored_array(site.stmt) == tile]
-        source = Source(self.program, self.facts, site, last)
+        *_, site = (site for site in self.facts.sites if stored_array(site.stmt) == tile)
+        source = Source(self.program, self.facts, site, last[0])
         return source if source.is_known else None
 
-    def _around_fills(self) -> list[Item]:
-        return [i for i in self.items if any(self._is_fill(inner) for inner in walk([i]))]
-
-    def _first(self) -> Region | None:
-        """What stands right before that loop, if it only sets what its threads keep.
+    def _first(self, loop: int, fills: list[Region]) -> Region | None:
+        """What stands right before the `loop` in the items, if it only sets what threads keep.
 
         A row does that in the loop's first turn: what it sets need not go through memory.
         """
-        loop = self._around_fills()[0]
-        place = next(i for i, item in enumerate(self.items) if item is loop)
-        region = self.items[place - 1] if place else None
+        region = self.items[loop - 1] if loop else None
         if not isinstance(region, Region) or region.mask or not region.body:
             return None
         plan = self._plan_of(region)[0]
         keeps = set(self.expressions.private)
         others = set(self.program.arrays) | set(self.program.params)
         written = exposure(region.body, set(self.facts.defs))[1]
-        fills = [item for item in walk([loop]) if self._is_fill(item)]
         if (
             plan.rows > 1
             or plan.lanes < self.program.block[0]
@@ -231,11 +225,11 @@ class StepEmitter(Emitter):
 
     def _write_first(self, together: int) -> None:
         writer, depth = self.writer, self.writer.depth
-        with writer.block("if _chunk == _start:"):
+        with writer.block("if _chunk == 0:"):
             if together > 1:
                 writer.line(f"for _ty in range(_y0, _y0 + {together}):")
                 writer.depth += 1
-            plan, storage = self._plan_of(self.first)
+            plan, storage = self._plan_of(self.turns.first)
             RowEmitter(self, plan, storage, None, checks=False).write(plan.items)
         writer.depth = depth
 
@@ -247,13 +241,11 @@ class StepEmitter(Emitter):
         bounds = [self.expressions.text(arg) for arg in item.iter.args]
         start, stop, step = [["0", *bounds, "1"], [*bounds, "1"], bounds][len(bounds) - 1]
         line, block = self.writer.line, self.writer.block
-        if self.first is not None:
-            line(f"_start = {start}")
-            with block(f"if len(range(_start, {stop}, {step})) == 0:"):
-                self._write_run([self.first])
-        with block(f"for _chunk in range({start}, {stop}, {turns.count} * ({step})):"):
-            line(f"_tiles = min({turns.count}, len(range(_chunk, {stop}, {step})))")
-            self.this_turn = [f"{item.target} = _chunk + _w * ({step})"]
+        line(f"_turns = len(range({start}, {stop}, {step}))")
+        with block(f"for _chunk in range(0, max(_turns, 1), {turns.count}):"):
+            line(f"_tiles = min({turns.count}, _turns - _chunk)")
+            begin = "" if start == "0" else f"({start}) + "
+            self.this_turn = [f"{item.target} = {begin}(_chunk + _w) * ({step})"]
             self.this_turn += [f"{a} = _all_{a}[_u(_w)]" for a in sorted(self.in_step.common)]
             with block("for _w in range(_tiles):"):
                 self._write_turn()
@@ -261,6 +253,9 @@ class StepEmitter(Emitter):
                     self._write_fill(fill)
             with self._each_block():
                 self._write_turns([inner for inner in item.body if inner not in turns.fills])
+                if turns.after:
+                    with block(f"if _chunk + {turns.count} >= _turns:"):
+                        self._write_inside(turns.after)
 
     def _write_turns(self, items: list[Item]) -> None:
         """What a block does with tiles that are filled: `items`, turn by turn, or all at once."""
@@ -276,9 +271,9 @@ class StepEmitter(Emitter):
         with block("if _inside:  # no thread of the block is at an edge"):
             self._write_rows_in_turn([turns.directly])
         with block("else:"):
-            if self.first is not None:
-                with block("if _chunk == _start:"):
-                    self._write_inside([self.first])
+            if turns.first is not None:
+                with block("if _chunk == 0:"):
+                    self._write_inside([turns.first])
             with block("for _w in range(_tiles):"):
                 self._write_turn()
                 self._write_inside(items)
@@ -295,7 +290,7 @@ class StepEmitter(Emitter):
     def open_rows(self, together: int = 1) -> None:
         super().open_rows(together)
         if self.in_turn:
-            if self.first is not None:
+            if self.turns.first is not None:
                 self._write_first(together)
             self.writer.line("for _w in range(_tiles):")
             self.writer.depth += 1
@@ -349,12 +344,15 @@ class StepEmitter(Emitter):
         if self.inside:
             super().write(items)
             return
+        if self.turns:
+            moved = {id(item) for item in (self.turns.first, *self.turns.after)}
+            items = [item for item in items if id(item) not in moved]
         run: list[Item] = []
         for item in items:
             if not self._is_once(item):
                 run.append(item)
                 continue
-            self._write_run([each for each in run if each is not self.first])
+            self._write_run(run)
             run = []
             if self._is_fill(item):
                 self._write_fill(item)

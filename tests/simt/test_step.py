@@ -39,7 +39,8 @@ def matmul(a, b, c):
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (70, 9, 75), (130, 33, 8), (8, 70, 150), (64, 64, 64)]
+    "shape",
+    [(1, 1, 1), (9, 0, 11), (70, 9, 75), (130, 33, 8), (8, 70, 150), (64, 64, 64), (70, 133, 20)],
 )
 def test_a_tiled_matmul_shares_the_tiles_of_b(shape, threads):
     n, inner, m = shape
@@ -58,6 +59,7 @@ def test_a_tiled_matmul_shares_the_tiles_of_b(shape, threads):
         pool.set_num_threads(before)
     np.testing.assert_array_equal(c, a @ b)
     assert in_step(matmul)
+    assert "if _inside:" in matmul.inspect_cpu((T, T))
 
 
 @cuda.jit
@@ -101,12 +103,13 @@ class Writer:
     """
 
     def __init__(self, seed: int) -> None:
-        self.r = random.Random(seed)
+        self.r, self.seed = random.Random(seed), seed
         self.block = self.r.choice([(4, 4), (8, 2), (5, 3)])
         self.grid = self.r.choice([(3, 5), (2, 9), (5, 1), (1, 11, 2), (13, 2)])
         self.loop = self.r.choice(["for p in range(4):", "while p < 4:"])
         self.tiles = self.r.random() < 0.5  # one of memory, one common: filled once a turn
         if self.tiles:
+            self.edge = self.r.randint(1, 20)
             first, step, turns = (self.r.randint(lowest, 12) for lowest in (0, 1, 0))
             self.loop = f"for p in range({first}, a.size - {23 - first - turns}, {step}):"
 
@@ -114,8 +117,15 @@ class Writer:
         r = self.r
         if self.tiles:
             index = r.choice(["y + p + tx", "p * 5 + ty + 2 * x", "ty + tx + w"])
+            guard = f"{index} < a.size - {r.randint(0, 5)} and {r.choice(['y', 'p'])} < {self.edge}"
+            other = r.choice(["0", "p", "w"])
+            own = [
+                [f"s1[ty, tx] = a[({index}) % a.size]"],
+                [f"s1[ty, tx] = a[{index}] if {guard} else {other}"],
+                [f"s1[ty, tx] = {other}", f"if {guard}:", f"    s1[ty, tx] = a[{index}]"],
+            ]
             return [
-                f"s1[ty, tx] = a[({index}) % a.size]",
+                *own[self.seed % 3],
                 f"s0[ty, tx] = {r.choice(['p', 'x', 'w'])} + a[(x + p) % a.size]",
             ]
         shared = ["p", "tx", "ty", "cuda.blockIdx.x", "w", "a[(x + p) % a.size]"]
@@ -303,6 +313,60 @@ def seen_through_a_view(a, out):
 
 
 @cuda.jit
+def set_beside_a_guarded_fill(a, out):
+    s0 = cuda.shared.array((4, 4), int64)
+    s1 = cuda.shared.array((4, 4), int64)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    v = 0
+    for p in range(5):
+        s1[ty, tx] = a[y + p + tx] if y + p + tx < 18 else 0
+        s0[ty, tx] = p + x
+        w = a[y + p]
+        cuda.syncthreads()
+        for q in range(4):
+            v += s1[ty, q] * s0[q, tx] + w
+        cuda.syncthreads()
+    out[0, y, x] = v
+
+
+@cuda.jit
+def guarded_and_kept(a, out):
+    """Beyond the edge, s1 is as in the turn before; the first edge comes with the ninth turn."""
+    s0 = cuda.shared.array((4, 4), int64)
+    s1 = cuda.shared.array((4, 4), int64)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    v = 0
+    for p in range(16):
+        if y + p + tx < 14:
+            s1[ty, tx] = a[y + p + tx]
+        s0[ty, tx] = p + x
+        cuda.syncthreads()
+        for q in range(4):
+            v += s1[ty, q] * s0[q, tx]
+        cuda.syncthreads()
+    out[0, y, x] = v
+
+
+@cuda.jit
+def guarded_and_read_later(a, out):
+    s0 = cuda.shared.array((4, 4), int64)
+    s1 = cuda.shared.array((4, 4), int64)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    v = 0
+    for p in range(16):
+        s1[ty, tx] = a[y + p + tx] if y + p + tx < 23 else 0
+        s0[ty, tx] = p + x
+        cuda.syncthreads()
+        for q in range(4):
+            v += s1[ty, q] * s0[q, tx]
+        cuda.syncthreads()
+    out[0, y, x] = v + s1[ty, 1]
+
+
+@cuda.jit
 def sums(a, out):
     tile = cuda.shared.array((2, 4), float64)
     x, y = cuda.grid(2)
@@ -313,7 +377,7 @@ def sums(a, out):
         cuda.syncthreads()
         total += tile[ty, tx]
         cuda.syncthreads()
-    out[y, x] = total
+    out[y, x] += total
 
 
 @pytest.mark.parametrize(
@@ -325,6 +389,9 @@ def sums(a, out):
         (filled_across, (2, 3), (4, 4), False),
         (memory_changes_meanwhile, (1, 1), (4, 4), True),
         (seen_through_a_view, (2, 3), (4, 4), True),
+        (set_beside_a_guarded_fill, (2, 3), (4, 4), True),
+        (guarded_and_kept, (2, 1), (4, 4), True),
+        (guarded_and_read_later, (2, 1), (4, 4), True),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -338,15 +405,15 @@ def test_what_looks_common_or_needless(kernel, grid, block, sharing):
         assert ("s1 = " in kernel.inspect_cpu()) == (kernel in beside)
 
 
-def test_what_threads_start_with_is_set_in_the_first_turn():
-    """Each row sets it there, or all before the loop where that has no turn."""
+def test_what_comes_before_and_after_the_loop_is_done_once():
+    """Where the loop has no turn, too."""
     for tiles in (0, 1, 9):
         a, out = np.arange(4.0 * tiles), np.zeros((6, 4))
         sums[(1, 3), (4, 2)](a, out)
         x, y = np.arange(4), np.arange(6)[:, None]
         np.testing.assert_array_equal(out, x + 3 * y + a.reshape(-1, 4).sum(0))
     assert in_step(sums)
-    assert "if _chunk == _start:" in sums.inspect_cpu()
+    assert "if _chunk == 0:" in sums.inspect_cpu()
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(150, marks=pytest.mark.slow)])
