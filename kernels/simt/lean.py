@@ -23,10 +23,13 @@ _signatures: dict[tuple, Any] = {}
 
 
 class Remembering:
-    """Numba's typing context, but for the operations whose signature is known."""
+    """Numba's typing context, but for the operations whose signature is known.
 
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    To know some, Numba compiles what it writes in Python: a signature holds for its `flags`.
+    """
+
+    def __init__(self, context: Any, flags: Any = None) -> None:
+        self._context, self._flags = context, flags
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
@@ -38,7 +41,7 @@ class Remembering:
         flat = [t for arg in args for t in (arg if isinstance(arg, types.BaseTuple) else (arg,))]
         if not all(isinstance(t, _REMEMBERED) for t in flat):
             return self._context.resolve_function_type(func, args, kws)
-        key = (self._context, func, tuple(args))
+        key = (self._context, self._flags, func, tuple(args))
         found = _signatures.get(key)
         if found is None:
             found = self._context.resolve_function_type(func, args, kws)

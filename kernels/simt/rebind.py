@@ -127,19 +127,23 @@ def _names_in(code: Any) -> set[str]:
 
 
 @contextlib.contextmanager
-def _pretend_device(cc: tuple[int, int]) -> Iterator[None]:
-    """numba-cuda types device functions for the current GPU; without one, for capability `cc`."""
+def _compiling(cc: tuple[int, int], flags: tuple) -> Iterator[None]:
+    """numba-cuda types device functions for the current GPU; without one, for capability `cc`.
+    What it has typed it remembers (for the same `flags`), as our own front end does."""
     from numba.cuda import dispatcher as module
+    from numba.cuda.descriptor import cuda_target
+
+    from .lean import Remembering
 
     class Device:
         compute_capability = cc
 
-    real = module.get_current_device
-    module.get_current_device = Device
+    real, context = module.get_current_device, cuda_target.target_context.typing_context
+    module.get_current_device, cuda_target._typingctx = Device, Remembering(context, flags)
     try:
         yield
     finally:
-        module.get_current_device = real
+        module.get_current_device, cuda_target._typingctx = real, context
 
 
 def ptx(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool = False) -> str:
@@ -157,9 +161,10 @@ def _library(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool) -
     options = getattr(kernel, "targetoptions", None)
     function = kernel.py_func if options else _rebinder(cc).function(kernel.py_func)
     options = options or {**kernel.gpu_options, "fastmath": kernel.fastmath}
-    with _pretend_device(cc):
+    fastmath = bool(options.get("fastmath"))
+    with _compiling(cc, (cc, lineinfo, fastmath)):
         library, _ = _compile_pyfunc_with_fixup(
             function, signature, cc=cc, device=False, abi="numba", lineinfo=lineinfo,
-            fastmath=bool(options.get("fastmath")), launch_bounds=options.get("launch_bounds"),
+            fastmath=fastmath, launch_bounds=options.get("launch_bounds"),
         )  # fmt: skip
     return library
