@@ -48,10 +48,10 @@ def _check(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float) 
             "but none of the them have requires_grad=True."
         )
     outputs = _differentiable(func(*inputs))
+    numerical = _numerical(func, inputs, chosen, outputs, eps)
     for o, output in enumerate(outputs):
         analytical = _analytical(output, [inputs[i] for i in chosen])
-        numerical = _numerical(func, inputs, chosen, o, eps)
-        for i, exact, measured in zip(chosen, analytical, numerical, strict=True):
+        for i, exact, measured in zip(chosen, analytical, numerical[o], strict=True):
             if not np.allclose(exact, measured, rtol=rtol, atol=atol):
                 worst = np.unravel_index(np.argmax(np.abs(exact - measured)), exact.shape)
                 raise GradcheckError(
@@ -81,27 +81,26 @@ def _analytical(output: Tensor, inputs: list[Tensor]) -> list[np.ndarray]:
 
 
 def _numerical(
-    func: Callable, inputs: tuple, chosen: list[int], output: int, eps: float
-) -> list[np.ndarray]:
-    """The same Jacobians by (f(x + eps) - f(x - eps)) / 2 eps."""
+    func: Callable, inputs: tuple, chosen: list[int], outputs: list[Tensor], eps: float
+) -> list[list[np.ndarray]]:
+    """The same Jacobians, of each output, by (f(x + eps) - f(x - eps)) / 2 eps."""
 
-    def run() -> np.ndarray:
+    def run() -> list[np.ndarray]:
         with enable_grad():  # the function may itself differentiate
-            return _differentiable(func(*inputs))[output].detach().numpy().reshape(-1).copy()
+            return [t.detach().numpy().reshape(-1).copy() for t in _differentiable(func(*inputs))]
 
-    jacobians = []
-    for i in chosen:
-        array = inputs[i]._array
-        rows = []
-        for position in np.ndindex(array.shape):
+    arrays = [inputs[i]._array for i in chosen]
+    jacobians = [[np.zeros((a.size, o._array.size)) for a in arrays] for o in outputs]
+    for i, array in enumerate(arrays):
+        for row, position in enumerate(np.ndindex(array.shape)):
             original = array[position].copy()
             array[position] = original + eps
             above = run()
             array[position] = original - eps
             below = run()
             array[position] = original
-            rows.append((above - below) / (2 * eps))
-        jacobians.append(np.asarray(rows, np.float64).reshape(array.size, run().size))
+            for jacobian, high, low in zip(jacobians, above, below, strict=True):
+                jacobian[i][row] = (high - low) / (2 * eps)
     return jacobians
 
 
