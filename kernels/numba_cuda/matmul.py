@@ -11,9 +11,11 @@ below does the same operations; what changes is how often an element comes from 
 6. warp_tile      threads of a warp form a compact tile too: fewer distinct shared addresses a warp
 7. matvec         N == 1: a warp reads a row of a, shuffles add up
 
-register_2d is what ships: it serves the GPU with 128 x 128 tiles and, on the CPU, its inner loop
-becomes the outer product of a BLAS kernel. An operand that is transposed in memory is read as it
-is: `trans_a` and `trans_b` are constants of the kernel. float16 and bfloat16 are summed in float32.
+register_2d serves GPUs, with tiles of 128 x 128. On the CPU, tiled is as good as a BLAS: the
+compiler gives a thread's result a register, lets rows of threads run together and neighbouring
+blocks share their tiles of b (`kernels.simt.step`). An operand that is transposed in memory is read
+as it is: `trans_a` and `trans_b` are constants of the kernel. float16 and bfloat16 are summed in
+float32.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ from numba import int64
 from kernels.launchers.common import ceil_div
 from kernels.numba_cuda.common import scalar_type
 from kernels.simt import cuda
-from kernels.simt.processor import MANY_REGISTERS, register_floats
 
 CATALOG = [
     ("matmul", "naive", "one thread an element, neighbours down a column"),
@@ -57,11 +58,8 @@ class Tile(NamedTuple):
     pad: int = 0
 
 
-GPU_LARGE = Tile(16, 16, 8, 8, 16, pad=1)
-GPU_SMALL = Tile(16, 16, 4, 4, 16, pad=1)
-CPU_TALL = Tile(16, 16, 8, 2, 32)
-CPU_FLAT = Tile(16, 4, 8, 2, 32)
-CPU_FEW_REGISTERS = Tile(8, 8, 4, 3, 32)
+LARGE = Tile(16, 16, 8, 8, 16, pad=1)
+SMALL = Tile(16, 16, 4, 4, 16, pad=1)
 
 
 @functools.cache
@@ -106,20 +104,23 @@ def coalesced(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
     return matmul_coalesced
 
 
-TILE = 16
+TILE = 32
 
 
 @functools.cache
 def tiled(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
-    """Block (TILE, TILE): the classic shared tile, one result a thread."""
+    """Block (TILE, TILE): the classic shared tile, one result a thread.
+
+    A tile of a transposed `a` lies as `a` does, so that a warp loads what is contiguous.
+    """
 
     @cuda.jit
     def matmul_tiled(a, b, bias, c):
         a_tile = cuda.shared.array((TILE, TILE), acc_t)
         b_tile = cuda.shared.array((TILE, TILE), acc_t)
         tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
-        row = cuda.blockIdx.y * TILE + ty
-        col = cuda.blockIdx.x * TILE + tx
+        row0 = cuda.blockIdx.y * TILE
+        row, col = row0 + ty, cuda.blockIdx.x * TILE + tx
         m, n = c.shape[1], c.shape[2]
         k = a.shape[1] if trans_a else a.shape[2]
         za = z if a.shape[0] > 1 else 0
@@ -128,13 +129,17 @@ def tiled(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         for k0 in range(0, k, TILE):
             a_tile[ty, tx] = acc_t(0)
             b_tile[ty, tx] = acc_t(0)
-            if row < m and k0 + tx < k:
-                a_tile[ty, tx] = acc_t(a[za, k0 + tx, row] if trans_a else a[za, row, k0 + tx])
+            if trans_a:
+                if k0 + ty < k and row0 + tx < m:
+                    a_tile[ty, tx] = acc_t(a[za, k0 + ty, row0 + tx])
+            elif row < m and k0 + tx < k:
+                a_tile[ty, tx] = acc_t(a[za, row, k0 + tx])
             if k0 + ty < k and col < n:
                 b_tile[ty, tx] = acc_t(b[zb, col, k0 + ty] if trans_b else b[zb, k0 + ty, col])
             cuda.syncthreads()
             for kk in range(TILE):
-                acc += a_tile[ty, kk] * b_tile[kk, tx]
+                av = a_tile[kk, ty] if trans_a else a_tile[ty, kk]
+                acc += av * b_tile[kk, tx]
             cuda.syncthreads()
         if row < m and col < n:
             c[z, row, col] = acc + acc_t(bias[col]) if has_bias else acc
@@ -354,14 +359,6 @@ def accumulator(dtype: np.dtype):
     return int64 if dtype.kind in "iu" else scalar_type(dtype)
 
 
-def _pick_tile(m: int, n: int, gpu: bool) -> Tile:
-    if gpu:
-        return GPU_LARGE if m >= 512 and n >= 512 else GPU_SMALL
-    if register_floats() < MANY_REGISTERS:
-        return CPU_FEW_REGISTERS
-    return CPU_TALL if m > 64 else CPU_FLAT
-
-
 def check(version: str, product) -> None:
     """Every version takes every product."""
 
@@ -371,7 +368,9 @@ def pick(product) -> str:
     m, n, k = product.m, product.n, product.k
     if n == 1 and k >= 64:
         return "matvec"
-    return "coalesced" if m * n < 256 or k < 4 or n < 4 else "register_2d"
+    if m * n < 256 or k < 4 or n < 4:
+        return "coalesced"
+    return "tiled" if product.cc is None else "register_2d"
 
 
 def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
@@ -390,6 +389,6 @@ def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
         return warp_tile(acc_t, *flags), grid, WARP_BLOCK
     if version == "matvec":
         return matvec(acc_t, *flags), (ceil_div(m, 4), 1, z), (32, 4)
-    tile = _pick_tile(m, n, gpu)
+    tile = LARGE if gpu and m >= 512 and n >= 512 else SMALL
     grid = (ceil_div(n, tile.bx * tile.rn), ceil_div(m, tile.by * tile.rm), z)
     return register_2d(acc_t, tile, *flags), grid, (tile.bx, tile.by)

@@ -137,8 +137,14 @@ class Source:
         return is_number and self.value is not None and self.owner is not None
 
     def _is_load(self, value: ast.expr) -> bool:
+        if isinstance(value, ast.Call) and self._is_cast(value.func):
+            return self._is_load(value.args[0])
         base = value.value if isinstance(value, ast.Subscript) else None
-        return isinstance(base, ast.Name) and base.id in self.program.params
+        same = getattr(base, "id", None) in self.program.params
+        return same and self.program.dtypes.get(base.id) == self.tile.dtype  # or cast once, if not
+
+    def _is_cast(self, func: ast.expr) -> bool:
+        return isinstance(func, ast.Name) and self.program.externs.get(func.id) in _NUMBERS
 
     def _owners(self, element: ast.Subscript) -> list[str] | None:
         """The thread coordinate that each index of the tile is, if threads and elements pair up."""
@@ -175,9 +181,12 @@ class Source:
         if len(sites) != 1:
             return None
         if isinstance(sites[0].stmt, ast.Assign):
+            if not dominates(sites[0], self.site):
+                return None
+            if node.id in self.facts.scalars:
+                return node
             value = sites[0].stmt.value
-            fixed = dominates(sites[0], self.site) and not has_loads(value)
-            return self._expanded(value) if fixed else None
+            return None if has_loads(value) else self._expanded(value)
         counts_around = sites[0].stmt in self.site.controls
         return node if counts_around else None
 

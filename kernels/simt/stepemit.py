@@ -43,7 +43,7 @@ class Turns:
     last: Region  # what a block does with its tiles
     first: Region | None  # sets what its threads start with, right before the loop
     after: list[Item]  # what it does right after the loop, while its accumulators are at hand
-    checks: list[str] = field(default_factory=list)  # where these hold, a block does without
+    checks: list[str] = field(default_factory=list)  # when these hold, a block does without
     directly: Region | None = None  # its own tiles: `last`, but reads memory
 
 
@@ -54,7 +54,7 @@ class StepEmitter(Emitter):
         self.in_step = self.program.in_step
         self.inside = False  # of a loop over the blocks
         self.around = ("_j",)
-        self.in_turn = False  # of several that a row takes one after the other
+        self.in_turn = ""  # how many turns a row takes one after the other, if it does
         super().__post_init__()
         runs = list(self._runs(self.items))
         self.own = {a.name for a in self.program.arrays.values() if a.space == "shared"}
@@ -261,27 +261,27 @@ class StepEmitter(Emitter):
         """What a block does with tiles that are filled: `items`, turn by turn, or all at once."""
         turns, line, block = self.turns, self.writer.line, self.writer.block
         if not turns.checks:
-            self._write_rows_in_turn(items)
+            self._write_rows_in_turn(items, "_tiles")
             return
-        line("_inside = True")
+        line("_inside = 0  # turns in which no thread of the block is at an edge")
         with block("for _w in range(_tiles):"):
             line(self.this_turn[0])
             with block(f"if not ({' and '.join(turns.checks)}):"):
-                line("_inside = False")
-        with block("if _inside:  # no thread of the block is at an edge"):
-            self._write_rows_in_turn([turns.directly])
-        with block("else:"):
-            if turns.first is not None:
-                with block("if _chunk == 0:"):
-                    self._write_inside([turns.first])
-            with block("for _w in range(_tiles):"):
-                self._write_turn()
-                self._write_inside(items)
+                line("break")
+            line("_inside += 1")
+        with block("if _inside > 0:"):
+            self._write_rows_in_turn([turns.directly], "_inside")
+        if turns.first is not None:
+            with block("elif _chunk == 0:"):
+                self._write_inside([turns.first])
+        with block("for _w in range(_inside, _tiles):"):
+            self._write_turn()
+            self._write_inside(items)
 
-    def _write_rows_in_turn(self, items: list[Item]) -> None:
-        self.in_turn = True
+    def _write_rows_in_turn(self, items: list[Item], turns: str) -> None:
+        self.in_turn = turns
         self._write_inside(items)
-        self.in_turn = False
+        self.in_turn = ""
 
     def _write_turn(self) -> None:
         for text in self.this_turn:
@@ -292,7 +292,7 @@ class StepEmitter(Emitter):
         if self.in_turn:
             if self.turns.first is not None:
                 self._write_first(together)
-            self.writer.line("for _w in range(_tiles):")
+            self.writer.line(f"for _w in range({self.in_turn}):")
             self.writer.depth += 1
             self._write_turn()
 

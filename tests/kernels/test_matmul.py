@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 
 import numpy as np
@@ -53,17 +52,6 @@ def test_shipped_layouts(device, trans_a, trans_b, rng):
     check(device, a, b)
     if trans_a == trans_b:
         check(device, a, b, normal(rng, n))
-
-
-@pytest.mark.parametrize("floats", [128, 512], ids=["avx2", "avx512"])
-def test_tiles_of_other_processors(device, floats, rng, monkeypatch):
-    module = importlib.import_module("kernels.numba_cuda.matmul")
-    monkeypatch.setattr(module, "register_floats", lambda: floats)
-    launchers = importlib.import_module("kernels.launchers.matmul")
-    monkeypatch.setattr(launchers, "_plans", {})
-    for m, k, n in [(129, 100, 61), (31, 33, 25)]:
-        check(device, normal(rng, (m, k)), normal(rng, (k, n)))
-        check(device, normal(rng, (k, m)).T, normal(rng, (n, k)).T, normal(rng, n))
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (33, 255, 1), (32, 10, 1), (257, 1025, 1)])

@@ -43,11 +43,11 @@ def matmul_rows():
         for make in ("naive", "coalesced", "tiled", "register_1d", "warp_tile", "matvec"):
             if not flags[0] or make in ("tiled", "warp_tile"):
                 yield f"matmul-{make}-{name}", getattr(matmul, make)(F32, *flags), signature
-        for tile in (matmul.GPU_LARGE, matmul.GPU_SMALL):
+        for tile in (matmul.LARGE, matmul.SMALL):
             kernel = matmul.register_2d(F32, tile, *flags)
             yield f"matmul-register_2d-{tile.rm}-{name}", kernel, signature
     half = tuple(array(a.ndim, types.float16) for a in signature)
-    kernel = matmul.register_2d(F32, matmul.GPU_SMALL, False, True, True)
+    kernel = matmul.register_2d(F32, matmul.SMALL, False, True, True)
     yield "matmul-register_2d-float16", kernel, half
 
 

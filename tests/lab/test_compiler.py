@@ -172,7 +172,7 @@ def test_a_kernel_whose_line_numbers_the_compiler_refuses():
 
     module = importlib.import_module("kernels.numba_cuda.matmul")
     array, row = types.Array(types.float32, 3, "C"), types.Array(types.float32, 1, "C")
-    kernel = module.register_2d(types.float32, module.GPU_SMALL, False, False, False)
+    kernel = module.register_2d(types.float32, module.SMALL, False, False, False)
     found = lab.compiled(kernel, array, array, row, array)
     assert 32 < found.registers < 128
     assert found.spill_stores == 0

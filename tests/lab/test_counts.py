@@ -250,17 +250,18 @@ def test_matmul_coalesced():
 
 
 def test_matmul_tiled():
-    """16 x 16 tiles: K / 16 times less from global memory, no bank conflicts."""
-    report = matmul("tiled", 32, 32, 32)
-    loads = 4 * 8 * 2  # blocks, warps, tiles
+    """32 x 32 tiles: K / 32 times less from global memory, no bank conflicts."""
+    report = matmul("tiled", 64, 64, 64)
+    loads = 4 * 32 * 2  # blocks, warps, tiles
     for text in ("a_tile[ty, tx] = acc_t(a[", "b_tile[ty, tx] = acc_t(b["):
         line = report.at(text)
         assert (line.requests, line.sectors, line.ideal_sectors) == (loads, 4 * loads, 4 * loads)
         assert line.shared_requests == line.wavefronts == loads
-    inner = report.at("acc += a_tile")
-    assert inner.executions == loads * 16 and inner.flops == 2 * 32**3
-    assert inner.shared_requests == inner.wavefronts == inner.ideal_wavefronts == 2 * 16 * loads
-    assert report.shared_bytes == 2 * 16 * 16 * 4
+    for text, flops in (("av = a_tile", 0), ("acc += av * b_tile", 2 * 64**3)):
+        inner = report.at(text)
+        assert inner.executions == loads * 32 and inner.flops == flops
+        assert inner.shared_requests == inner.wavefronts == inner.ideal_wavefronts == 32 * loads
+    assert report.shared_bytes == 2 * 32 * 32 * 4
 
 
 @pytest.mark.parametrize(

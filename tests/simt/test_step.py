@@ -59,7 +59,7 @@ def test_a_tiled_matmul_shares_the_tiles_of_b(shape, threads):
         pool.set_num_threads(before)
     np.testing.assert_array_equal(c, a @ b)
     assert in_step(matmul)
-    assert "if _inside:" in matmul.inspect_cpu((T, T))
+    assert "if _inside > 0:" in matmul.inspect_cpu((T, T))
 
 
 @cuda.jit
