@@ -77,15 +77,15 @@ class Compiled:
         """Each source line, and below it the instructions ("ptx" or "sass") made of it.
 
         What a line becomes may stand in several places and out of order: the compiler moves
-        instructions. Those of other files (inlined functions) come last. For a kernel whose line
-        numbers libNVVM refuses, all instructions follow the source, in their own order.
+        instructions. Those of other files (inlined functions) come last. Without line numbers,
+        which libNVVM refuses for some kernels, all instructions follow the source, in order.
         """
         if code not in ("ptx", "sass"):
             raise ValueError(f'listing: expected "ptx" or "sass", got {code!r}')
         path, first, text = self.source
         lines = ptx_lines(self.ptx) if code == "ptx" else sass_lines(self.sass())
         if not self.has_lines:
-            lines = {("libNVVM refused its line numbers", 0): [*itertools.chain(*lines.values())]}
+            lines = {("without line numbers", 0): [*itertools.chain(*lines.values())]}
         own = {number: made for (where, number), made in lines.items() if where.endswith(path)}
         rows = []
         for number, line in enumerate(text.splitlines(), first):
@@ -97,23 +97,26 @@ class Compiled:
         return "\n".join(rows).replace(self.entry, self.name)
 
 
-def compiled(kernel: Any, *arguments: Any, cc: tuple[int, int] | float | str = (8, 0)) -> Compiled:
+def compiled(
+    kernel: Any, *arguments: Any, cc: tuple[int, int] | float | str = (8, 0), lines: bool = True
+) -> Compiled:
     """Compile a kernel for compute capability `cc`, with no GPU needed.
 
     kernel: `@cuda.jit`, its Python function, or `raw_kernel(...)` of CUDA C. `arguments`
     tell the types of a Numba kernel that has no signature: examples (arrays, numbers), or Numba
-    types. Raises CompileError where the compilers are not installed, or refuse the source.
+    types. lines: keep the source line of each instruction, for listings; a sixth of the time goes
+    to that. Raises CompileError where the compilers are not installed, or refuse the source.
     """
     cc = capability(cc)
     if isinstance(kernel, FunctionType):
         kernel = jit(kernel)
     if hasattr(kernel, "py_func"):
-        ptx, source = _from_numba(kernel, arguments, cc)
+        ptx, source = _from_numba(kernel, arguments, cc, lines)
         entry = re.search(r"\.entry\s+([$\w]+)", ptx)[1]
         options = getattr(kernel, "gpu_options", None) or getattr(kernel, "targetoptions", {})
         cubin, log = _assembled(ptx, cc, options.get("max_registers"))
     elif hasattr(kernel, "code"):
-        entry, log, ptx, cubin = _from_cuda_c(kernel, cc)
+        entry, log, ptx, cubin = _from_cuda_c(kernel, cc, lines)
         source = (nvrtc.FILE, 1, kernel.code)
     else:
         raise TypeError(f"compiled: expected a kernel (cuda.jit or raw_kernel), got {kernel!r}")
@@ -125,7 +128,7 @@ def compiled(kernel: Any, *arguments: Any, cc: tuple[int, int] | float | str = (
     )
 
 
-def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int]) -> tuple:
+def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int], lines: bool) -> tuple:
     """(PTX, source) of a kernel in Python."""
     from kernels.simt import rebind
 
@@ -138,13 +141,15 @@ def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int]) -> tuple:
     signature = _signature(kernel, arguments)
     try:
         try:
-            text = rebind.ptx(kernel, signature, cc, lineinfo=True)
+            text = rebind.ptx(kernel, signature, cc, lineinfo=lines)
         except nvvm.nvvmError:  # libNVVM refuses the line numbers that Numba writes for some
+            if not lines:
+                raise
             text = rebind.ptx(kernel, signature, cc)
     except (NumbaError, CCSupportError, NvvmError, nvvm.nvvmError) as error:
         raise CompileError(f"{kernel.__name__}: {str(error).strip()}") from error
-    lines, first = inspect.getsourcelines(kernel.py_func)
-    return text, (inspect.getfile(kernel.py_func), first, "".join(lines))
+    own, first = inspect.getsourcelines(kernel.py_func)
+    return text, (inspect.getfile(kernel.py_func), first, "".join(own))
 
 
 def _signature(kernel: Any, arguments: tuple) -> Any:
@@ -162,11 +167,11 @@ def _signature(kernel: Any, arguments: tuple) -> Any:
     return tuple([a if isinstance(a, types.Type) else typeof(a) for a in arguments])
 
 
-def _from_cuda_c(kernel: Any, cc: tuple[int, int]) -> tuple[str, str, str, bytes]:
+def _from_cuda_c(kernel: Any, cc: tuple[int, int], lines: bool) -> tuple[str, str, str, bytes]:
     """(the name in the PTX, the assembler's report, PTX, machine code) of a kernel in CUDA C."""
     own = f"{cc[0]}{cc[1]}a"  # with what GPUs of this compute capability alone have
     target = own if own in nvrtc.targets(kernel.code) else own[:-1]
-    options = ("-lineinfo", "--ptxas-options=-v", *kernel.options)
+    options = ("--ptxas-options=-v", *(["-lineinfo"] if lines else []), *kernel.options)
     (name,), *rest = nvrtc.translate(kernel.code, [kernel.name], f"sm_{target}", options)
     return name, *rest
 

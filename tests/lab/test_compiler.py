@@ -179,7 +179,18 @@ def test_a_kernel_whose_line_numbers_the_compiler_refuses():
     listing = found.listing()
     assert "fma.rn.f32" in listing
     if not found.has_lines:
-        assert "(libNVVM refused its line numbers)" in listing
+        assert "(without line numbers)" in listing
+
+
+@pytest.mark.parametrize(
+    "kernel", [tiled, kernels.raw_kernel(REVERSED, "reversed<float, 32>")], ids=["python", "cuda c"]
+)
+def test_line_numbers_are_kept_or_not_and_change_nothing(kernel):
+    given = (X, X, X) if kernel is tiled else ()
+    with_lines, without = (lab.compiled(kernel, *given, lines=lines) for lines in (True, False))
+    assert (with_lines.has_lines, without.has_lines) == (True, False)
+    assert (with_lines.registers, with_lines.shared) == (without.registers, without.shared)
+    assert "bar.sync" in without.listing().partition("(without line numbers)")[2]
 
 
 def test_mistakes_are_named():
