@@ -286,8 +286,11 @@ class Emitter:
         turn = "_turn" if self._in_panels else "_block"
         with self.writer.block(f"for {turn} in range(_first, _last):"):
             self._block_coordinates()
+            begun = len(self.writer.lines)
             self._clear_marks()
             self.write(self.items)
+            if len(self.writer.lines) == begun:  # coordinates that nothing reads are not written
+                self.writer.line("pass")
 
     @property
     def _in_panels(self) -> bool:
@@ -302,11 +305,13 @@ class Emitter:
         lines = ["_bx = _block % _gx", "_by = _block // _gx % _gy", "_bz = _block // (_gx * _gy)"]
         if self._in_panels:
             lines = [
-                "_bz, _turn = divmod(_turn, _gx * _gy)",
+                "_bz = _turn // (_gx * _gy)",
+                "_turn = _turn % (_gx * _gy)",
                 f"_across = _turn // ({PANEL} * _gy) * {PANEL}",
-                f"_wide = min({PANEL}, _gx - _across)",
-                "_by, _bx = divmod(_turn - _across * _gy, _wide)",
-                "_bx += _across",
+                f"_wide = _min({PANEL}, _gx - _across)",
+                "_turn = _turn - _across * _gy",
+                "_by = _turn // _wide",
+                "_bx = _turn % _wide + _across",
                 "_block = _bx + _gx * (_by + _gy * _bz)",
             ]
         for line in lines:
@@ -513,9 +518,16 @@ class Emitter:
             self._rows(plan, storage, None, checks=False)
         with self.writer.block("else:"):
             edge, storage = self.plans[id(item)]
-            self._rows(edge, storage, None, checks=edge.lifted)
+            self._rows(edge, storage, None, checks=edge.lifted, at_edge=True)
 
-    def _rows(self, plan: RowPlan, storage: Storage, mask: str | None, checks: bool = True) -> None:
+    def _rows(
+        self,
+        plan: RowPlan,
+        storage: Storage,
+        mask: str | None,
+        checks: bool = True,
+        at_edge: bool = False,
+    ) -> None:
         """Loops over the rows of a block, each run as `plan` says; none where nothing is left."""
         writer, depth, before = self.writer, self.writer.depth, len(self.writer.lines)
         self.open_rows(plan.rows)
@@ -524,7 +536,7 @@ class Emitter:
             writer.line(f"for _x0 in range(0, {x}, {plan.lanes}):")
             writer.depth += 1
         begun = len(writer.lines)
-        RowEmitter(self, plan, storage, mask, checks).write(plan.items)
+        RowEmitter(self, plan, storage, mask, checks, at_edge).write(plan.items)
         if len(writer.lines) == begun:
             del writer.lines[before:]
         writer.depth = depth

@@ -2,8 +2,9 @@
 
 Numba copies an array's fields to the stack at each access, to read from there those that it needs,
 and keeps nearly every variable on the stack: most of the code of a kernel, until optimisation
-removes it. Here fields are values, and so is a variable that is assigned once, at first; and loops
-over ranges in steps of one count without Numba's arithmetic for any other step.
+removes it. Here fields are values, and so is a variable that is assigned once, at first; loops over
+ranges in steps of one count without Numba's arithmetic for any other step and without its iterator;
+and whole numbers are divided without a branch.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from numba.np.arrayobj import fix_integer_index, load_item, store_item
 from .lean import Remembering
 
 _POWERS = (operator.pow, operator.ipow)  # by a constant: there is faster code for it
+_QUOTIENTS = (operator.floordiv, operator.ifloordiv)
+_DIVISIONS = (*_QUOTIENTS, operator.mod, operator.imod)
 
 
 class KernelLower(Lower):
@@ -28,20 +31,63 @@ class KernelLower(Lower):
 
     def lower_function_body(self):
         self.implementations: dict[tuple, Callable] = {}
+        self.counters: dict[numba_ir.Expr, tuple[ir.Value, ir.Value]] = {}
+        self.without_value = self._ranges_and_iterators()
         return super().lower_function_body()
 
     def lower_block(self, block) -> None:
         self.stored: dict[str, ir.Value] = {}  # in this block: they need not be loaded
         super().lower_block(block)
 
+    def lower_inst(self, inst):
+        """Numba's, which writes each instruction as text for its debugger."""
+        if not isinstance(inst, numba_ir.Assign):
+            return super().lower_inst(inst)
+        name, value = inst.target.name, inst.value
+        if name in self.without_value:
+            if isinstance(value, numba_ir.Expr) and value.op == "getiter":
+                self.counters[value] = self._counter(value)
+            return None
+        place = value.index + 1 if isinstance(value, numba_ir.Arg) else None
+        return self.storevar(self.lower_assign(self.typeof(name), inst), name, argidx=place)
+
     def lower_binop(self, resty, expr, op):
         """Numba's, without its three attempts to find code for constant operands."""
         signature = self.fndesc.calltypes[expr]
         function = self.context.typing_context.resolve_value_type(op)
-        if op in _POWERS or signature.args not in getattr(function, "_impl_keys", ()):
+        kind = signature.return_type
+        if op in _DIVISIONS and isinstance(kind, types.Integer):
+            result = self._division(op, kind, self._as(expr.lhs, kind), self._as(expr.rhs, kind))
+        elif op in _POWERS or signature.args not in getattr(function, "_impl_keys", ()):
             return super().lower_binop(resty, expr, op)
-        result = self._operation(op, signature, expr.lhs, expr.rhs)
+        else:
+            result = self._operation(op, signature, expr.lhs, expr.rhs)
         return self.context.cast(self.builder, result, signature.return_type, resty)
+
+    def _division(self, op, kind: types.Integer, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The quotient, rounded down, or what remains; 0 of a division that has no result."""
+        builder, zero = self.builder, a.type(0)
+        undefined = None
+        if not (isinstance(b, ir.Constant) and b.constant not in (0, -1)):
+            undefined = builder.icmp_signed("==", b, zero)
+            if kind.signed:
+                lowest = builder.icmp_signed("==", a, a.type(kind.minval))
+                overflows = builder.and_(lowest, builder.icmp_signed("==", b, a.type(-1)))
+                undefined = builder.or_(undefined, overflows)
+            b = builder.select(undefined, a.type(1), b)
+        remains = (builder.srem if kind.signed else builder.urem)(a, b)
+        if op in _QUOTIENTS:
+            result = (builder.sdiv if kind.signed else builder.udiv)(a, b)
+        else:
+            result = remains
+        if kind.signed:
+            differs = builder.icmp_signed("<", builder.xor(remains, b), zero)
+            above = builder.and_(builder.icmp_signed("!=", remains, zero), differs)
+            if op in _QUOTIENTS:
+                result = builder.sub(result, builder.zext(above, a.type))
+            else:
+                result = builder.add(result, builder.select(above, b, zero))
+        return result if undefined is None else builder.select(undefined, zero, result)
 
     def lower_getitem(self, resty, expr, value, index, signature):
         array, pointer = self.typeof(value.name), self._element(value, index)
@@ -97,46 +143,56 @@ class KernelLower(Lower):
             return self.builder.extract_value(self.loadvar(expr.value.name), 0)
         if expr.op == "pair_second":
             return self.builder.extract_value(self.loadvar(expr.value.name), 1)
-        kind = self.typeof(expr.value.name) if expr.op in ("getiter", "iternext") else None
-        if isinstance(kind, types.RangeType) and (ends := self._ends(expr.value.name, kind)):
-            return self._counter(resty, *ends)
-        if isinstance(kind, types.RangeIteratorType):
-            return self._count(resty, self.loadvar(expr.value.name))
+        if expr.op == "iternext" and expr.value.name in self.without_value:
+            return self._count(resty, self.func_ir.get_definition(expr.value.name))
         return super().lower_expr(resty, expr)
 
-    def _ends(self, name: str, kind: types.RangeType) -> tuple[ir.Value, ir.Value] | None:
-        """(start, stop) of a range of signed integers in steps of one."""
-        given = self.func_ir.get_definition(name).args
-        if len(given) > 2 or not kind.dtype.signed or self.context.enable_nrt:
-            return None  # the last, since Numba may have released a variable given to `range`
-        ends = [self._as(arg, kind.dtype) for arg in given]
-        return (*ends,) if len(ends) == 2 else (ends[0].type(0), ends[0])
+    def _ranges_and_iterators(self) -> set[str]:
+        """The variables of loops over ranges of signed integers in steps of one."""
+        found: set[str] = set()
+        if self.context.enable_nrt:  # Numba may have released a variable given to `range`
+            return found
+        for _, block in sorted(self.blocks.items()):
+            for assign in block.find_insts(numba_ir.Assign):
+                value, target = assign.value, assign.target.name
+                if isinstance(value, numba_ir.Var) and value.name in found:
+                    found.add(target)
+                elif isinstance(value, numba_ir.Expr) and self._counts_by_one(value):
+                    found |= {value.value.name, target}
+        return found
+
+    def _counts_by_one(self, value: numba_ir.Expr) -> bool:
+        if value.op != "getiter":
+            return False
+        iterable = value.value.name
+        kind = self.typeof(iterable)
+        if not isinstance(kind, types.RangeType) or not kind.dtype.signed:
+            return False
+        return len(self.func_ir.get_definition(iterable).args) < 3
 
     def _as(self, variable: numba_ir.Var, kind: types.Type) -> ir.Value:
         value = self.loadvar(variable.name)
         return self.context.cast(self.builder, value, self.typeof(variable.name), kind)
 
-    def _counter(self, kind: types.Type, start: ir.Value, stop: ir.Value) -> ir.Value:
-        """Numba's iterator: where the next number is, the stop, the step, and how many remain."""
-        builder = self.builder
-        place, left = (cgutils.alloca_once(builder, start.type) for _ in range(2))
-        builder.store(start, place)
-        builder.store(builder.sub(stop, start), left)
-        iterator = self.context.get_value_type(kind)(ir.Undefined)
-        for i, field in enumerate((place, stop, start.type(1), left)):
-            iterator = builder.insert_value(iterator, field, i)
-        return iterator
+    def _counter(self, loop: numba_ir.Expr) -> tuple[ir.Value, ir.Value]:
+        """Where the number before the next one is kept, and where a loop stops."""
+        builder, name = self.builder, loop.value.name
+        kind = self.typeof(name).dtype
+        ends = [self._as(arg, kind) for arg in self.func_ir.get_definition(name).args]
+        start, stop = ends if len(ends) == 2 else (ends[0].type(0), ends[0])
+        with builder.goto_entry_block():
+            place = builder.alloca(start.type)
+        builder.store(builder.sub(start, start.type(1)), place)
+        return place, stop
 
-    def _count(self, kind: types.Type, iterator: ir.Value) -> ir.Value:
-        """The pair of an iterator's next number and whether there is one."""
-        builder = self.builder
-        place, step, left = (builder.extract_value(iterator, i) for i in (0, 2, 3))
-        number, remaining = builder.load(place), builder.load(left)
-        builder.store(builder.add(number, step, flags=["nsw"]), place)
-        builder.store(builder.sub(remaining, remaining.type(1), flags=["nsw"]), left)
+    def _count(self, kind: types.Type, loop: numba_ir.Expr) -> ir.Value:
+        """The pair of a loop's next number and whether there is one."""
+        builder, (place, stop) = self.builder, self.counters[loop]
+        number = builder.add(builder.load(place), stop.type(1), flags=["nsw"])
+        builder.store(number, place)
         pair = self.context.get_value_type(kind)(ir.Undefined)
         pair = builder.insert_value(pair, number, 0)
-        return builder.insert_value(pair, builder.icmp_signed(">", remaining, remaining.type(0)), 1)
+        return builder.insert_value(pair, builder.icmp_signed("<", number, stop), 1)
 
     def _find_singly_assigned_variable(self) -> None:
         """Numba's, which need no place in memory, and those that are assigned at first for good."""

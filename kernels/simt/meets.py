@@ -91,7 +91,7 @@ def _check_lanes(emitter: Emitter, item: Meet) -> None:
         with writer.block(f"if _t - (_t - {begin}) % {WARP_SIZE} != _warp:"):
             writer.line(f"_warp = _t - (_t - {begin}) % {WARP_SIZE}")
             writer.line("_away = 0")
-            end = f"min(_warp + {WARP_SIZE}, {begin} + {threads})"
+            end = f"_min(_warp + {WARP_SIZE}, {begin} + {threads})"
             away = f"{alive} and not {_present(emitter, item.mask, '_other')}"
             with writer.block(f"for _other in range(_warp, {end}):"), writer.block(f"if {away}:"):
                 writer.line("_away |= 1 << (_other - _warp)")
@@ -191,7 +191,7 @@ def _shuffle_down(emitter: Emitter, item: Meet) -> None:
     """
     writer, stmt = emitter.writer, item.stmt
     value = stmt.args[1].id
-    writer.line(f"_delta = min(max({emitter.expressions.text(stmt.args[2])}, 0), {WARP_SIZE})")
+    writer.line(f"_delta = _min(_max({emitter.expressions.text(stmt.args[2])}, 0), {WARP_SIZE})")
     with writer.block(f"for _warp in range(0, {emitter.program.threads}, {WARP_SIZE}):"):
         for lanes, source in (
             (f"{WARP_SIZE} - _delta", "_warp + _tx + _delta"),
@@ -213,7 +213,7 @@ def _each_warp(emitter: Emitter) -> Iterator[None]:
         _each_block(emitter) as (begin, end),
         writer.block(f"for _warp in range({begin}, {end}, {WARP_SIZE}):"),
     ):
-        writer.line(f"_end = min(_warp + {WARP_SIZE}, {end})")
+        writer.line(f"_end = _min(_warp + {WARP_SIZE}, {end})")
         yield
 
 

@@ -55,6 +55,8 @@ def module_text(
         "from kernels.simt.checks import record as _record",
         f"from kernels.simt.codegen import {pipeline} as _ThreadLoops",
         *CHECKS[: 3 * program.checked],
+        "from kernels.simt.devlib_math import maximum as _max",
+        "from kernels.simt.devlib_math import minimum as _min",
         "from kernels.simt.memory import stack_array as _stack_array",
         "from kernels.simt.memory import view_bytes as _view_bytes",
         *imports,

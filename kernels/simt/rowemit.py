@@ -27,10 +27,17 @@ class RowEmitter:
     """Writes the pieces of a RowPlan. `mask` names the block's threads that take part."""
 
     def __init__(
-        self, emitter: Emitter, plan: RowPlan, storage: Storage, mask: str | None, checks: bool
+        self,
+        emitter: Emitter,
+        plan: RowPlan,
+        storage: Storage,
+        mask: str | None,
+        checks: bool,
+        at_edge: bool = False,
     ) -> None:
         self.emitter, self.plan, self.storage, self.mask = emitter, plan, storage, mask
         self.checks = checks  # whether rows may have a version without guards
+        self.at_edge = at_edge  # some guard keeps some thread of the block out
         self.writer, self.expressions = emitter.writer, emitter.expressions
         self.variables = set(plan.facts.defs) - plan.facts.scalars
         self.known = self.variables | emitter.storage.slots
@@ -114,12 +121,9 @@ class RowEmitter:
         if not clip.low and not clip.high:
             self.threads(item, inside)
         else:
-            low = ", ".join([first, *map(ast.unparse, clip.low)])
-            high = ", ".join([end, *map(ast.unparse, clip.high)])
-            writer.line(f"_lo = max({low})" if clip.low else f"_lo = {first}")
-            writer.line(f"_hi = min({high})" if clip.high else f"_hi = {end}")
-            single = isinstance(last.test, ast.Compare) and isinstance(last.test.ops[0], ast.Eq)
-            if not single:
+            writer.line(f"_lo = {extreme('_max', first, clip.low)}")
+            writer.line(f"_hi = {extreme('_min', end, clip.high)}")
+            if self._may_be_whole(last, inside):
                 with writer.block(f"if _lo == {first} and _hi == {end}:"):
                     self.threads(item, inside)
                 writer.line("else:")
@@ -127,6 +131,15 @@ class RowEmitter:
             self.threads(item, inside, ("_lo", "_hi"))
         writer.depth = depth
         return True
+
+    def _may_be_whole(self, guard: ast.If, body: list[ast.stmt]) -> bool:
+        """Whether all threads of a row may pass the guard of `body`, as far as is known."""
+        if isinstance(guard.test, ast.Compare) and isinstance(guard.test.ops[0], ast.Eq):
+            return False
+        one_row = self.plan.lanes >= self.emitter.program.threads
+        nodes = (node for stmt in body for node in ast.walk(stmt))
+        only = not any(isinstance(node, ast.If | ast.IfExp) for node in nodes)
+        return not (self.at_edge and one_row and only)  # or this guard does not keep any out
 
     def without_unread(self, item: Region) -> list[ast.stmt]:
         """The region's statements but for those that only other regions need, and compute again."""
@@ -216,6 +229,13 @@ class RowEmitter:
             self.writer.line(f"{name} = {self.slot(name)}")
         for name in order:
             self.emitter.statements.write([rebuilt[name]])
+
+
+def extreme(function: str, first: str, others: list[ast.expr]) -> str:
+    """The largest or smallest of several numbers, two at a time."""
+    for other in others:
+        first = f"{function}({first}, {ast.unparse(other)})"
+    return first
 
 
 def _read(stmt: ast.stmt) -> list[ast.expr]:

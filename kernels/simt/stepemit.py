@@ -242,8 +242,8 @@ class StepEmitter(Emitter):
         start, stop, step = [["0", *bounds, "1"], [*bounds, "1"], bounds][len(bounds) - 1]
         line, block = self.writer.line, self.writer.block
         line(f"_turns = len(range({start}, {stop}, {step}))")
-        with block(f"for _chunk in range(0, max(_turns, 1), {turns.count}):"):
-            line(f"_tiles = min({turns.count}, _turns - _chunk)")
+        with block(f"for _chunk in range(0, _max(_turns, 1), {turns.count}):"):
+            line(f"_tiles = _min({turns.count}, _turns - _chunk)")
             begin = "" if start == "0" else f"({start}) + "
             self.this_turn = [f"{item.target} = {begin}(_chunk + _w) * ({step})"]
             self.this_turn += [f"{a} = _all_{a}[_u(_w)]" for a in sorted(self.in_step.common)]
@@ -316,7 +316,7 @@ class StepEmitter(Emitter):
         panel = [
             "_bz, _in_panel = divmod(_turn, _gx * _gy)",
             f"_across = _in_panel // ({WIDE} * _gy) * {WIDE}",
-            f"_wide = min({WIDE}, _gx - _across)",
+            f"_wide = _min({WIDE}, _gx - _across)",
             "_in_panel -= _across * _gy",
         ]
         most = self.together
@@ -324,16 +324,16 @@ class StepEmitter(Emitter):
             return [
                 *panel,
                 f"_down = _in_panel // ({most} * _wide) * {most}",
-                f"_tall = min({most}, _gy - _down)",
+                f"_tall = _min({most}, _gy - _down)",
                 "_bx, _by = divmod(_in_panel - _down * _wide, _tall)",
                 "_bx += _across",
-                "_joined = min(_tall - _by, _last - _turn)",
+                "_joined = _min(_tall - _by, _last - _turn)",
                 "_begin = _down + _by",
             ]
         return [
             *panel,
             "_by, _bx = divmod(_in_panel, _wide)",
-            f"_joined = min({most}, _wide - _bx, _last - _turn)",
+            f"_joined = _min(_min({most}, _wide - _bx), _last - _turn)",
             "_begin = _across + _bx",
         ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -15,6 +16,9 @@ from .nodes import Loop, call, const, load, names
 from .program import Program
 from .ranges import Ranges
 from .webs import clone
+
+# Where a thread is: the first ones are computed from others
+POSITIONS = ("_t", "_ty", "_tz", "_block", "_bx", "_by", "_bz")
 
 
 class Writer:
@@ -38,7 +42,13 @@ class Writer:
         self.depth -= 1
 
     def text(self) -> str:
-        return "\n".join(self.lines) + "\n"
+        """All lines but those that compute what nothing reads of where a thread is."""
+        lines = self.lines
+        for name in POSITIONS:
+            computes = re.compile(rf"\s*{name} = (?!.*\b{name}\b)").match
+            if not any(re.search(rf"\b{name}\b", line) for line in lines if not computes(line)):
+                lines = [line for line in lines if not computes(line)]
+        return "\n".join(lines) + "\n"
 
 
 class PerThread(NamedTuple):

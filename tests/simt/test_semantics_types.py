@@ -78,6 +78,29 @@ def test_division_and_modulo(jit):
     assert out.tolist() == [-3.5, -4, 1, -4, 0.5, -3.75, -399]
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint64])
+def test_quotients_of_integers_are_rounded_down(dtype):
+    @cuda.jit
+    def kernel(a, b, out):
+        i = cuda.grid(1)
+        if i < a.size:
+            out[0, i] = a[i] // b[i]
+            out[1, i] = a[i] % b[i]
+            out[2, i] = a[i] // dtype(7)
+            out[3, i] = a[i] % dtype(7)
+
+    ends = np.iinfo(dtype)
+    values = [0, 1, 2, 3, 7, 8, ends.max] + [-1, -2, -7, -8, ends.min + 1] * (ends.min < 0)
+    pairs = [(x, y) for x in values for y in values]
+    a, b = np.array(pairs, dtype).T.copy()
+    out = np.zeros((4, a.size), dtype)
+    kernel[1, 256](a, b, out)
+    assert out[0].tolist() == [x // y if y else 0 for x, y in pairs]
+    assert out[1].tolist() == [x % y if y else 0 for x, y in pairs]
+    assert out[2].tolist() == [x // 7 for x, _ in pairs]
+    assert out[3].tolist() == [x % 7 for x, _ in pairs]
+
+
 def test_division_by_zero_is_infinite():
     @cuda.jit
     def kernel(x, out):
