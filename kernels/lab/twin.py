@@ -19,6 +19,7 @@ from kernels.simt import (
     arguments,
     cache,
     compiler,
+    entry,
     fingerprint,
     infer,
     memory,
@@ -92,12 +93,13 @@ class Twin:
             facts = path.with_suffix(".pickle")
         self.facts: Facts = pickle.loads(facts.read_bytes())
         module = cache.load(path, given)
-        entry = getattr(module, function.__name__)
+        twin = getattr(module, function.__name__)
         passed = [arguments.storage(kind)[0] for kind in kinds]
         passed += [arguments.numba_type(c, "a constant array") for c in self.facts.constants]
         recorder.linked()  # what its machine code calls by name
-        entry.compile((*specialise.header_types(), *passed, types.int64))
-        self.entry: Callable[..., int] = entry
+        signature = (*specialise.header_types(), *passed, types.int64)
+        twin.compile(signature)
+        self.entry: Callable[..., int] = entry.of(twin.overloads[signature])
         self.sites = module.SITES
 
     def run(

@@ -21,7 +21,7 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import BaseNativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants, TranslateByteCode
 
-from .entry import add_entry
+from . import entry
 from .lean import KernelCompiler, Releases, Simplify
 from .lowering import KernelLower
 
@@ -31,7 +31,7 @@ UNROLLED = "_k_"  # begins the counter of a loop that is to be unrolled ...
 FOUR_TIMES = "_d_"  # ... and of one that is to do four turns at a time
 # Tuned for older processors, LLVM would use half of AVX-512: half of BLAS's speed.
 WIDEST_VECTORS = '"prefer-vector-width"="512"'
-_I32 = ir.IntType(32)
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
 class _Distinct(MDValue):
@@ -58,16 +58,32 @@ class ThreadLoopLower(KernelLower):
 
     def lower_function_body(self):
         self.owner: dict[str, int] = {}
-        entry = super().lower_function_body()
+        end = super().lower_function_body()
         set.add(self.function.attributes, WIDEST_VECTORS)  # past add(), which knows no strings
         self._annotate()
-        return entry
+        self.fits = entry.layout(self.context, self.fndesc.argtypes) is not None
+        if self.fits:
+            self._add_runner()
+        return end
+
+    def _add_runner(self) -> None:
+        """Add what runs the kernel with its arguments from a row of words."""
+        kind = ir.FunctionType(_I64, [_I64.as_pointer()])
+        runner = ir.Function(self.module, kind, entry.runner(self.fndesc))
+        builder = ir.IRBuilder(runner.append_basic_block("entry"))
+        result, exception, *params = self.function.args
+        given = [builder.alloca(place.type.pointee) for place in (result, exception)]
+        for position, param in enumerate(params):
+            word = builder.gep(runner.args[0], [_I64(position)])
+            given.append(builder.load(builder.bitcast(word, param.type.as_pointer())))
+        builder.call(self.function, given, attrs=("noinline",))
+        builder.ret(builder.load(given[0]))
 
     def create_cpython_wrapper(self, release_gil: bool = False) -> None:
         numbas = super().create_cpython_wrapper
 
         def wrap(raises: bool) -> None:
-            if raises or not add_entry(self.context, self.library, self.fndesc):
+            if raises or not self.fits:
                 numbas(release_gil)
 
         self.library.wrap = wrap

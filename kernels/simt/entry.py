@@ -1,137 +1,281 @@
 """How Python calls the machine code of a kernel.
 
-In the place of Numba's own wrapper comes `entry(first, last, gx, gy, gz, shared, error, *args)`,
-which reads arrays and numbers out of the Python objects and runs the kernel with the GIL released.
-It needs no part of Numba when it runs, so another process can load what `machine_code` stores of it
-without importing Numba. Kernels that may raise, and unusual arguments, keep Numba's wrapper.
+Numba compiles a wrapper for each kernel, which takes as long as a small kernel itself. Here one
+function serves all: `entry(first, last, gx, gy, gz, shared, error, *args)` reads numbers and arrays
+out of the Python objects into a row of words, as the kernel's layout says, and runs the kernel with
+the GIL released; `codegen` gives kernels a function that takes such a row. It needs no part of
+Numba, so another process can run what `machine_code` stores without importing it. Kernels that may
+raise, and unusual arguments, keep Numba's wrapper.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import hashlib
+import struct
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from llvmlite import ir
-from numba.core import cgutils, types
+import llvmlite.binding as llvm
 
-_POINTER = ir.IntType(8).as_pointer()
-_INT, _INT64, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
-# Where the fields of Python objects are: of all objects, of tuples, of NumPy's arrays
-_HEAD = object.__basicsize__
-_TYPE = _HEAD - 8
-_COUNT, _ITEMS = _HEAD, tuple.__basicsize__
-_DATA, _NDIM, _SHAPE, _STRIDES = _HEAD, _HEAD + 8, _HEAD + 16, _HEAD + 24
+from .cache import cache_folder, toolchain, write
+
 REFUSED = 7  # a status, beside those of `checks`: not the arguments it was compiled for
-_ERROR = 6  # the argument that is always an array, and of no derived type
+# What an argument is, where it is no array of so many dimensions
+_SIGNED, _UNSIGNED, _TRUTH, _DOUBLE, _FLOAT = -1, -2, -3, -4, -5
+_OF_ARRAY = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")  # words
+_FASTCALL = 0x80  # METH_FASTCALL: arguments come as a C array
+_HEAD = object.__basicsize__
+
+# `self` is a bytes object: the kernel's function, how many arguments and how many words it takes,
+# then for each argument what it is and the size of an element. Argument 6 is always an array, and
+# of no derived type.
+_ENTRY = f"""
+declare i64 @PyLong_AsLongLong(ptr)
+declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
+declare i32 @PyObject_IsTrue(ptr)
+declare double @PyFloat_AsDouble(ptr)
+declare i32 @PyType_IsSubtype(ptr, ptr)
+declare ptr @PyErr_Occurred()
+declare void @PyErr_Clear()
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+
+define ptr @entry(ptr %self, ptr %objects, i64 %given) {{
+  %run.at = getelementptr i8, ptr %self, i64 {bytes.__basicsize__ - 1}
+  %run = load ptr, ptr %run.at
+  %count.at = getelementptr i64, ptr %run.at, i64 1
+  %count = load i64, ptr %count.at
+  %size.at = getelementptr i64, ptr %run.at, i64 2
+  %size = load i64, ptr %size.at
+  %enough = icmp eq i64 %given, %count
+  br i1 %enough, label %begin, label %refused
+begin:
+  %words = alloca i64, i64 %size
+  %error.at = getelementptr ptr, ptr %objects, i64 6
+  %error = load ptr, ptr %error.at
+  %ndarray.at = getelementptr i8, ptr %error, i64 {_HEAD - 8}
+  %ndarray = load ptr, ptr %ndarray.at
+  br label %next
+next:
+  %i = phi i64 [0, %begin], [%i.next, %done]
+  %word = phi ptr [%words, %begin], [%word.next, %done]
+  %kind.at = phi ptr [%size.at, %begin], [%itemsize.at, %done]
+  %more = icmp ult i64 %i, %count
+  br i1 %more, label %read, label %call
+read:
+  %object.at = getelementptr ptr, ptr %objects, i64 %i
+  %object = load ptr, ptr %object.at
+  %kind.here = getelementptr i64, ptr %kind.at, i64 1
+  %kind = load i64, ptr %kind.here
+  %itemsize.at = getelementptr i64, ptr %kind.at, i64 2
+  switch i64 %kind, label %array [
+    i64 {_SIGNED}, label %signed
+    i64 {_UNSIGNED}, label %unsigned
+    i64 {_TRUTH}, label %truth
+    i64 {_DOUBLE}, label %double
+    i64 {_FLOAT}, label %float
+  ]
+signed:
+  %as.signed = call i64 @PyLong_AsLongLong(ptr %object)
+  br label %number
+unsigned:
+  %as.unsigned = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
+  br label %number
+truth:
+  %is.true = call i32 @PyObject_IsTrue(ptr %object)
+  %as.truth = zext i32 %is.true to i64
+  br label %number
+double:
+  %wide = call double @PyFloat_AsDouble(ptr %object)
+  %as.double = bitcast double %wide to i64
+  br label %number
+float:
+  %rounded = call double @PyFloat_AsDouble(ptr %object)
+  %narrow = fptrunc double %rounded to float
+  %bits = bitcast float %narrow to i32
+  %as.float = zext i32 %bits to i64
+  br label %number
+number:
+  %value = phi i64 [%as.signed, %signed], [%as.unsigned, %unsigned], [%as.truth, %truth],
+                   [%as.double, %double], [%as.float, %float]
+  store i64 %value, ptr %word
+  %word.after = getelementptr i64, ptr %word, i64 1
+  br label %done
+array:
+  %type.at = getelementptr i8, ptr %object, i64 {_HEAD - 8}
+  %type = load ptr, ptr %type.at
+  %exact = icmp eq ptr %type, %ndarray
+  br i1 %exact, label %is.array, label %other
+other:
+  %is.subtype = call i32 @PyType_IsSubtype(ptr %type, ptr %ndarray)
+  %derived = icmp ne i32 %is.subtype, 0
+  br i1 %derived, label %is.array, label %refused
+is.array:
+  %ndim.at = getelementptr i8, ptr %object, i64 {_HEAD + 8}
+  %ndim32 = load i32, ptr %ndim.at
+  %ndim = zext i32 %ndim32 to i64
+  %fits = icmp eq i64 %ndim, %kind
+  br i1 %fits, label %fields, label %refused
+fields:
+  %data.at = getelementptr i8, ptr %object, i64 {_HEAD}
+  %data = load ptr, ptr %data.at
+  %lengths.at = getelementptr i8, ptr %object, i64 {_HEAD + 16}
+  %lengths = load ptr, ptr %lengths.at
+  %steps.at = getelementptr i8, ptr %object, i64 {_HEAD + 24}
+  %steps = load ptr, ptr %steps.at
+  %itemsize = load i64, ptr %itemsize.at
+  %parent.to = getelementptr i64, ptr %word, i64 1
+  %nitems.to = getelementptr i64, ptr %word, i64 2
+  %itemsize.to = getelementptr i64, ptr %word, i64 3
+  %data.to = getelementptr i64, ptr %word, i64 4
+  %shape.to = getelementptr i64, ptr %word, i64 5
+  %strides.to = getelementptr i64, ptr %shape.to, i64 %ndim
+  %array.end = getelementptr i64, ptr %strides.to, i64 %ndim
+  store i64 0, ptr %word
+  store i64 0, ptr %parent.to
+  store i64 %itemsize, ptr %itemsize.to
+  store ptr %data, ptr %data.to
+  br label %axes
+axes:
+  %axis = phi i64 [0, %fields], [%axis.next, %copy]
+  %nitems = phi i64 [1, %fields], [%nitems.next, %copy]
+  %left = icmp ult i64 %axis, %ndim
+  br i1 %left, label %copy, label %counted
+copy:
+  %length.at = getelementptr i64, ptr %lengths, i64 %axis
+  %length = load i64, ptr %length.at
+  %length.to = getelementptr i64, ptr %shape.to, i64 %axis
+  store i64 %length, ptr %length.to
+  %step.at = getelementptr i64, ptr %steps, i64 %axis
+  %step = load i64, ptr %step.at
+  %step.to = getelementptr i64, ptr %strides.to, i64 %axis
+  store i64 %step, ptr %step.to
+  %nitems.next = mul i64 %nitems, %length
+  %axis.next = add i64 %axis, 1
+  br label %axes
+counted:
+  store i64 %nitems, ptr %nitems.to
+  br label %done
+done:
+  %word.next = phi ptr [%word.after, %number], [%array.end, %counted]
+  %i.next = add i64 %i, 1
+  br label %next
+call:
+  %exception = call ptr @PyErr_Occurred()
+  %failed = icmp ne ptr %exception, null
+  br i1 %failed, label %raise, label %go
+go:
+  %thread = call ptr @PyEval_SaveThread()
+  %status = call i64 %run(ptr %words)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %return
+refused:
+  call void @PyErr_Clear()
+  br label %return
+return:
+  %code = phi i64 [%status, %go], [{REFUSED}, %refused]
+  %result = call ptr @PyLong_FromLongLong(i64 %code)
+  ret ptr %result
+raise:
+  ret ptr null
+}}
+"""
 
 
-def add_entry(context: Any, library: Any, fndesc: Any) -> bool:
-    """Add the wrapper to the library of a kernel; False for arguments that only Numba's can take.
+class _Method(ctypes.Structure):
+    """Python's PyMethodDef."""
 
-    The kernel must not raise.
-    """
-    fits = all(_is_simple(kind) for kind in fndesc.argtypes)
-    if fits:
-        module = context.create_module("entry")
-        _Entry(context, module, fndesc).build()
-        library.add_ir_module(module)
-    return fits
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
 
 
-def _is_simple(kind: types.Type) -> bool:
-    if isinstance(kind, types.Integer):
-        return kind.bitwidth <= 64
-    return isinstance(kind, types.Array | types.Boolean) or kind in (types.float32, types.float64)
+def layout(context: Any, argtypes: tuple) -> tuple[int, ...] | None:
+    """What each argument is and the size of its elements; None if only Numba can take them."""
+    found: list[int] = []
+    for kind in argtypes:
+        what = _what(context, kind)
+        if what is None:
+            return None
+        found += what
+    return tuple(found)
 
 
-class _Entry:
-    """Builds PyObject *entry(PyObject *self, PyObject *args, PyObject *keywords)."""
+def _what(context: Any, kind: Any) -> tuple[int, int] | None:
+    from numba.core import types
 
-    def __init__(self, context: Any, module: ir.Module, fndesc: Any) -> None:
-        self.context, self.module, self.fndesc = context, module, fndesc
-        signature = ir.FunctionType(_POINTER, [_POINTER] * 3)
-        function = ir.Function(module, signature, fndesc.llvm_cpython_wrapper_name)
-        self.given = function.args[1]
-        self.builder = ir.IRBuilder(function.append_basic_block("entry"))
-        self.refused = function.append_basic_block("refused")
+    if isinstance(kind, types.Array):
+        model = context.data_model_manager[kind]
+        assert tuple(model._fields) == _OF_ARRAY
+        return kind.ndim, context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    if isinstance(kind, types.Integer) and kind.bitwidth <= 64:
+        return (_SIGNED if kind.signed else _UNSIGNED), 0
+    numbers = {types.boolean: _TRUTH, types.float64: _DOUBLE, types.float32: _FLOAT}
+    return (numbers[kind], 0) if kind in numbers else None
 
-    def build(self) -> None:
-        builder, argtypes, convention = self.builder, self.fndesc.argtypes, self.context.call_conv
-        count = self._field(self.given, _COUNT, _INT64)
-        self._require(builder.icmp_signed("==", count, _INT64(len(argtypes))))
-        objects = [self._item(i) for i in range(len(argtypes))]
-        self.ndarray = self._field(objects[_ERROR], _TYPE, _POINTER)
-        args = [
-            (self._array if isinstance(kind, types.Array) else self._number)(kind, obj)
-            for kind, obj in zip(argtypes, objects)
-        ]
-        failed = cgutils.is_not_null(builder, self._call("PyErr_Occurred", _POINTER))
-        with builder.if_then(failed, likely=False):
-            builder.ret(_POINTER(None))
-        native_type = convention.get_function_type(self.fndesc.restype, argtypes)
-        native = ir.Function(self.module, native_type, self.fndesc.llvm_func_name)
-        thread = self._call("PyEval_SaveThread", _POINTER)
-        _, status = convention.call_function(
-            builder, native, self.fndesc.restype, argtypes, args, attrs=("noinline",)
-        )
-        self._call("PyEval_RestoreThread", ir.VoidType(), thread)
-        builder.ret(self._call("PyLong_FromLongLong", _POINTER, status))
-        builder.position_at_end(self.refused)
-        builder.ret(self._call("PyLong_FromLongLong", _POINTER, _INT64(REFUSED)))
 
-    def _call(self, name: str, returns: ir.Type, *args: ir.Value) -> ir.Value:
-        signature = ir.FunctionType(returns, [arg.type for arg in args])
-        function = cgutils.get_or_insert_function(self.module, signature, name)
-        return self.builder.call(function, args)
+def runner(described: Any) -> str:
+    """The name of the function that runs a kernel with arguments from a row of words."""
+    return described.llvm_func_name + ".run"
 
-    def _require(self, condition: ir.Value) -> None:
-        going_on = self.builder.append_basic_block("going_on")
-        self.builder.cbranch(condition, going_on, self.refused)
-        self.builder.position_at_end(going_on)
 
-    def _field(self, obj: ir.Value, offset: int, kind: ir.Type) -> ir.Value:
-        place = self.builder.gep(obj, [_INT64(offset)])
-        return self.builder.load(self.builder.bitcast(place, kind.as_pointer()))
+def of(compiled: Any) -> Callable[..., int]:
+    """The entry point of a kernel that Numba has compiled."""
+    library, described = compiled.library, compiled.fndesc
+    if library.get_pointer_to_function(described.llvm_cpython_wrapper_name):
+        return compiled.entry_point
+    address = library.get_pointer_to_function(runner(described))
+    return make(address, layout(compiled.target_context, described.argtypes))
 
-    def _item(self, i: int) -> ir.Value:
-        return self._field(self.given, _ITEMS + i * ctypes.sizeof(ctypes.c_void_p), _POINTER)
 
-    def _number(self, kind: types.Type, obj: ir.Value) -> ir.Value:
-        builder, wanted = self.builder, self.context.get_value_type(kind)
-        if isinstance(kind, types.Float):
-            value = self._call("PyFloat_AsDouble", _DOUBLE, obj)
-            return value if wanted == _DOUBLE else builder.fptrunc(value, wanted)
-        if isinstance(kind, types.Boolean):
-            value = self._call("PyObject_IsTrue", _INT, obj)
-            return builder.icmp_signed("!=", value, _INT(0))
-        reader = "PyLong_AsLongLong" if kind.signed else "PyLong_AsUnsignedLongLongMask"
-        value = self._call(reader, _INT64, obj)
-        return value if wanted == _INT64 else builder.trunc(value, wanted)
+def make(address: int, layout: tuple[int, ...]) -> Callable[..., int]:
+    """The entry point of a kernel that is run by the function at `address`."""
+    kinds = layout[::2]
+    size = sum(1 if kind < 0 else len(_OF_ARRAY) - 2 + 2 * kind for kind in kinds)
+    facts = struct.pack(f"=QQQ{len(layout)}q", address, len(kinds), size, *layout)
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    new.restype = ctypes.py_object
+    return new(ctypes.byref(_method()), facts, None)
 
-    def _array(self, kind: types.Array, obj: ir.Value) -> ir.Value:
-        builder = self.builder
-        given = self._field(obj, _TYPE, _POINTER)
-        with builder.if_then(builder.icmp_unsigned("!=", given, self.ndarray), likely=False):
-            derived = self._call("PyType_IsSubtype", _INT, given, self.ndarray)
-            self._require(builder.icmp_signed("!=", derived, _INT(0)))
-        ndim = self._field(obj, _NDIM, _INT)
-        self._require(builder.icmp_signed("==", ndim, _INT(kind.ndim)))
-        lengths = ir.ArrayType(_INT64, kind.ndim).as_pointer()
-        model = self.context.data_model_manager[kind]
-        shape = builder.load(self._field(obj, _SHAPE, lengths))
-        size = _INT64(1)
-        for axis in range(kind.ndim):
-            size = builder.mul(size, builder.extract_value(shape, axis))
-        width = self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))
-        struct, numbers = self.context.get_value_type(kind), model.get_field_position("data")
-        fields = {
-            "nitems": size,
-            "itemsize": _INT64(width),
-            "data": self._field(obj, _DATA, struct.elements[numbers]),
-            "shape": shape,
-            "strides": builder.load(self._field(obj, _STRIDES, lengths)),
-        }
-        array = struct(None)  # no owner of the memory
-        for name, value in fields.items():
-            array = builder.insert_value(array, value, model.get_field_position(name))
-        return array
+
+@cache
+def _method() -> _Method:
+    address = engine().get_function_address("entry")
+    method = _Method(b"kernel", address, _FASTCALL, None)
+    # Entry points refer to it until the interpreter has ended, longer than any variable lives
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
+    return method
+
+
+@cache
+def engine() -> llvm.ExecutionEngine:
+    """What links `entry` and the kernels that were stored into this process."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(jit=True)
+    made = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    made.add_object_file(llvm.ObjectFileRef.from_data(_code(machine)))
+    made.finalize_object()
+    return made
+
+
+def _code(machine: llvm.TargetMachine) -> bytes:
+    """An object file with `entry`, which is compiled once as kernels are."""
+    path = cache_folder() / f"entry_{toolchain()[:20]}.o"
+    with contextlib.suppress(FileNotFoundError):
+        digest, _, code = path.read_bytes().partition(b"\n")
+        if hashlib.sha256(code).hexdigest().encode() == digest:
+            return code
+        path.unlink(missing_ok=True)
+    code = machine.emit_object(llvm.parse_assembly(_ENTRY))
+    write(path, hashlib.sha256(code).hexdigest().encode() + b"\n" + code)
+    return code

@@ -2,8 +2,8 @@
 
 Importing Numba takes longer than all else that a process does before its first launch. A kernel
 whose object file needs nothing but Python, C and its maths library is therefore stored as that file
-as well (`<name>.o` beside the generated module), with the name of its entry point (`entry.py`) and
-a digest, so that a damaged file is never run. All others load through Numba's own cache.
+as well (`<name>.o` beside the generated module), with what `entry` needs to call it and a digest,
+so that a damaged file is never run. All others load through Numba's own cache.
 """
 
 from __future__ import annotations
@@ -12,45 +12,38 @@ import ctypes
 import hashlib
 import struct
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from . import entry
 from .cache import write
 
-_POSITIONAL = 1  # METH_VARARGS
 _SYMBOL = struct.Struct("<IBBHQQ")  # of ELF: name, info, other, section, value, size
 # Numba's reference counting is linked into each object file and calls this for arrays that Numba
 # owns. Arrays that come from outside have no such owner.
 _NEVER_CALLED = "NRT_MemInfo_call_dtor"
 
 
-class _Method(ctypes.Structure):
-    """Python's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
 def store(path: Path, compiled: Any) -> None:
     """Keep the code of a kernel that Numba has compiled, if it can run without Numba."""
-    symbol = compiled.fndesc.llvm_cpython_wrapper_name
+    described = compiled.fndesc
+    symbol = entry.runner(described)
     try:
         code = compiled.library._get_compiled_object()
     except RuntimeError:  # another process compiled it meanwhile: Numba loaded its code
         return
     undefined, defined = _symbols(code)
-    if symbol in defined and all(
-        name == _NEVER_CALLED or hasattr(ctypes.pythonapi, name) for name in undefined
+    raises = described.llvm_cpython_wrapper_name in defined
+    if (
+        symbol in defined
+        and not raises
+        and all(name == _NEVER_CALLED or hasattr(ctypes.pythonapi, name) for name in undefined)
     ):
-        header = f"{symbol} {hashlib.sha256(code).hexdigest()}\n"
-        write(path.with_suffix(".o"), header.encode() + code)
+        layout = entry.layout(compiled.target_context, described.argtypes)
+        header = (symbol, hashlib.sha256(code).hexdigest(), *map(str, layout))
+        write(path.with_suffix(".o"), " ".join(header).encode() + b"\n" + code)
 
 
 def load(path: Path) -> Callable | None:
@@ -62,30 +55,16 @@ def load(path: Path) -> Callable | None:
         header, _, code = path.with_suffix(".o").read_bytes().partition(b"\n")
     except FileNotFoundError:
         return None
-    symbol, digest = header.decode().split(" ")
+    symbol, digest, *layout = header.decode().split(" ")
     if hashlib.sha256(code).hexdigest() != digest:
         raise ValueError(f"{path.with_suffix('.o')} is damaged")
-    engine = _engine()
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    method = _Method(b"kernel", engine.get_function_address(symbol), _POSITIONAL, None)
-    # Entry points refer to it until the interpreter has ended, longer than any variable lives
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype = ctypes.py_object
-    return make(ctypes.byref(method), None, None)
-
-
-@cache
-def _engine() -> llvm.ExecutionEngine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    engine = entry.engine()
     if llvm.address_of_symbol(_NEVER_CALLED) is None:  # Numba has not been imported
         abort = ctypes.cast(ctypes.pythonapi.abort, ctypes.c_void_p).value
         llvm.add_symbol(_NEVER_CALLED, abort)
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(jit=True)
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return entry.make(engine.get_function_address(symbol), tuple(map(int, layout)))
 
 
 def _symbols(code: bytes) -> tuple[set[str], set[str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import arguments, cache, fingerprint, limits, machine_code, pool
+from . import arguments, cache, entry, fingerprint, limits, machine_code, pool
 from .errors import ArgumentError, CompileError, KernelIndexError, LaunchError, SimtError
 
 if TYPE_CHECKING:
@@ -217,7 +217,8 @@ class Specialisation:
         signature = (*header_types(), *passed)
         function.compile(signature)
         compiled = function.overloads[signature]
-        self.entry = self.guarded(compiled.entry_point) if self.checked else compiled.entry_point
+        point = entry.of(compiled)
+        self.entry = self.guarded(point) if self.checked else point
         self.cooperative = self.one_thread = bool(module.COOPERATIVE)
         self.sites = module.SITES
         return compiled
@@ -280,7 +281,7 @@ class Specialisation:
 
     def failed(self, status: int, grid, first: int, last: int, shared: int, args: tuple) -> None:
         """Raise what a status other than 0 means; go on in the general code after a sign."""
-        from . import checks, entry
+        from . import checks
 
         if status == entry.REFUSED:
             names = ", ".join(parameter_names(self.kernel))
