@@ -32,19 +32,21 @@ def max_forward(acc_t, window: Window, inside_always: bool):
         oh = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
         ow = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
         if oh < y.shape[1] and ow < y.shape[2]:
-            best, at = acc_t(0), -1
+            top = oh * sh - (0 if inside_always else pad_h)
+            left = ow * sw - (0 if inside_always else pad_w)
+            best, at = acc_t(0), -1  # `at`: from the window's first element
             for i in range(kh):
-                h = oh * sh + i * dh - pad_h
+                h = top + i * dh
                 for j in range(kw):
-                    v = ow * sw + j * dw - pad_w
+                    v = left + j * dw
                     if inside_always or (0 <= h < x.shape[1] and 0 <= v < x.shape[2]):
                         value = acc_t(x[p, h, v])
-                        nan_first = value != value and best == best
-                        if at < 0 or value > best or nan_first:
-                            best = value
-                            at = h * x.shape[2] + v
+                        # no branch, so that neighbours run together on a CPU; the first NaN stays
+                        better = (at < 0) | ((not (value <= best)) & (best == best))
+                        best = value if better else best
+                        at = i * dh * x.shape[2] + j * dw if better else at
             y[p, oh, ow] = best
-            index[p, oh, ow] = at
+            index[p, oh, ow] = top * x.shape[2] + left + at
 
     return max_pool2d_window
 
