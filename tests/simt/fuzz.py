@@ -603,9 +603,6 @@ def difference(case: Case, expected: list[np.ndarray], actual: list[np.ndarray])
 def main(target: str, seeds: list[int]) -> None:
     from numba import cuda
 
-    # The simulator's main thread asks again and again whether a thread of the block is done, and
-    # each time the others wait for it to give way: 5 ms unless it is told otherwise.
-    sys.setswitchinterval(1e-4)
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for seed in seeds:
