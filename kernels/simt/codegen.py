@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import llvmlite.binding as llvm
 from llvmlite import ir
 from llvmlite.ir.values import MDValue
 from numba.core import ir as numba_ir
@@ -85,6 +86,8 @@ class ThreadLoopLower(KernelLower):
         def wrap(raises: bool) -> None:
             if raises or not self.fits:
                 numbas(release_gil)
+            else:
+                self.library.link(entry.refusing(self.fndesc))
 
         self.library.wrap = wrap
 
@@ -190,6 +193,10 @@ class KernelLibrary(JITCodeLibrary):
         # Numba keeps each exception that code may raise as a pickled constant
         raises = any("pickle" in each.name for each in self._final_module.global_variables)
         vars(self).pop("wrap")(raises)  # it holds all that lowering made, ten megabytes
+
+    def link(self, module: llvm.ModuleRef) -> None:
+        """Take a module in as it is."""
+        self._final_module.link_in(module)
 
     def _optimise(self, ll_module) -> None:
         quick = {"opt": 1, "loop_vectorize": False, "slp_vectorize": False}

@@ -185,6 +185,25 @@ raise:
 }}
 """
 
+# In the place of Numba's wrapper, for who runs the listing of a kernel: an error and no crash
+_REFUSING = """
+declare i32 @PyErr_BadArgument()
+declare ptr @PyErr_Occurred()
+declare void @PyErr_SetString(ptr, ptr)
+@text = private constant [{length} x i8] c"{text}\\00"
+
+define ptr @"{wrapper}"(ptr, ptr, ptr) {{
+  %set = call i32 @PyErr_BadArgument()
+  %type = call ptr @PyErr_Occurred()
+  call void @PyErr_SetString(ptr %type, ptr @text)
+  ret ptr null
+}}
+define void @"{wrapper}.refuses"() {{
+  ret void
+}}
+"""
+_REFUSAL = "the listing of a kernel cannot be called: launch the kernel, kernel[grid, block](...)"
+
 
 class _Method(ctypes.Structure):
     """Python's PyMethodDef."""
@@ -226,10 +245,18 @@ def runner(described: Any) -> str:
     return described.llvm_func_name + ".run"
 
 
+def refusing(described: Any) -> llvm.ModuleRef:
+    """What is called when a kernel's machine code is taken for a function of Numba's: TypeError."""
+    wrapper = described.llvm_cpython_wrapper_name
+    return llvm.parse_assembly(
+        _REFUSING.format(wrapper=wrapper, text=_REFUSAL, length=len(_REFUSAL) + 1)
+    )
+
+
 def of(compiled: Any) -> Callable[..., int]:
     """The entry point of a kernel that Numba has compiled."""
     library, described = compiled.library, compiled.fndesc
-    if library.get_pointer_to_function(described.llvm_cpython_wrapper_name):
+    if not library.get_pointer_to_function(described.llvm_cpython_wrapper_name + ".refuses"):
         return compiled.entry_point
     address = library.get_pointer_to_function(runner(described))
     return make(address, layout(compiled.target_context, described.argtypes))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.simt import cuda
+from kernels.simt import cache, cuda
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -145,3 +145,11 @@ def test_entry_points_outlive_the_modules(tmp_path):
     env |= {"PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "254"}
     ended = subprocess.run([sys.executable, str(program)], env=env, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_listing_that_is_called_says_that_it_cannot_be():
+    """It has no wrapper of Numba's: not a crash."""
+    a = np.ones((2, 2))
+    module = cache.load(double.specialise((1, 1, 1), (a,)).path, {})
+    with pytest.raises(TypeError, match="launch the kernel"):
+        module.double(0, 1, 1, 1, 1, 0, np.zeros(16, np.int64), a)
