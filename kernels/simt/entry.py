@@ -198,7 +198,7 @@ define ptr @"{wrapper}"(ptr, ptr, ptr) {{
   call void @PyErr_SetString(ptr %type, ptr @text)
   ret ptr null
 }}
-define void @"{wrapper}.refuses"() {{
+define void @"{mark}"() {{
   ret void
 }}
 """
@@ -245,18 +245,22 @@ def runner(described: Any) -> str:
     return described.llvm_func_name + ".run"
 
 
+def mark(described: Any) -> str:
+    """The name of what only kernels define that do without Numba's wrapper."""
+    return described.llvm_cpython_wrapper_name + ".refuses"
+
+
 def refusing(described: Any) -> llvm.ModuleRef:
     """What is called when a kernel's machine code is taken for a function of Numba's: TypeError."""
-    wrapper = described.llvm_cpython_wrapper_name
-    return llvm.parse_assembly(
-        _REFUSING.format(wrapper=wrapper, text=_REFUSAL, length=len(_REFUSAL) + 1)
-    )
+    names = {"wrapper": described.llvm_cpython_wrapper_name, "mark": mark(described)}
+    text = _REFUSING.format(**names, text=_REFUSAL, length=len(_REFUSAL) + 1)
+    return llvm.parse_assembly(text)
 
 
 def of(compiled: Any) -> Callable[..., int]:
     """The entry point of a kernel that Numba has compiled."""
     library, described = compiled.library, compiled.fndesc
-    if not library.get_pointer_to_function(described.llvm_cpython_wrapper_name + ".refuses"):
+    if not library.get_pointer_to_function(mark(described)):
         return compiled.entry_point
     address = library.get_pointer_to_function(runner(described))
     return make(address, layout(compiled.target_context, described.argtypes))

@@ -29,20 +29,16 @@ _NEVER_CALLED = "NRT_MemInfo_call_dtor"
 def store(path: Path, compiled: Any) -> None:
     """Keep the code of a kernel that Numba has compiled, if it can run without Numba."""
     described = compiled.fndesc
-    symbol = entry.runner(described)
     try:
         code = compiled.library._get_compiled_object()
     except RuntimeError:  # another process compiled it meanwhile: Numba loaded its code
         return
     undefined, defined = _symbols(code)
-    raises = described.llvm_cpython_wrapper_name in defined
-    if (
-        symbol in defined
-        and not raises
-        and all(name == _NEVER_CALLED or hasattr(ctypes.pythonapi, name) for name in undefined)
+    if entry.mark(described) in defined and all(
+        name == _NEVER_CALLED or hasattr(ctypes.pythonapi, name) for name in undefined
     ):
         layout = entry.layout(compiled.target_context, described.argtypes)
-        header = (symbol, hashlib.sha256(code).hexdigest(), *map(str, layout))
+        header = (entry.runner(described), hashlib.sha256(code).hexdigest(), *map(str, layout))
         write(path.with_suffix(".o"), " ".join(header).encode() + b"\n" + code)
 
 
