@@ -72,6 +72,28 @@ def view_bytes(typingctx, buffer, dtype):
     return result(buffer, dtype), codegen
 
 
+@intrinsic
+def fetch(typingctx, array, index):
+    """Bring the cache line of an element, which is to be stored soon, ahead of time."""
+
+    def codegen(context, builder, sig, args):
+        view = make_array(sig.args[0])(context, builder, args[0])
+        place = builder.bitcast(view.data, ir.IntType(8).as_pointer())
+        strides, parts = (cgutils.unpack_tuple(builder, each) for each in (view.strides, args[1]))
+        for kind, part, stride in zip(sig.args[1], parts, strides, strict=True):
+            at = context.cast(builder, part, kind, types.intp)
+            place = builder.gep(place, [builder.mul(at, stride)])
+        number = ir.IntType(32)
+        signature = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+        builder.call(
+            prefetch, [place, number(1), number(3), number(1)]
+        )  # to write, all levels, data
+        return context.get_dummy_value()
+
+    return types.void(array, index), codegen
+
+
 def _wrap(context, builder, kind, data, dims):
     array = make_array(kind)(context, builder)
     size = context.get_abi_sizeof(context.get_data_type(kind.dtype))

@@ -172,8 +172,8 @@ class _Cutter:
             return body
         inside = {id(stmt) for stmt in statements(body)}
         outside = [stmt for stmt in self.whole if id(stmt) not in inside]
-        fill = _needed(_only(body, filled), set())
-        rest = _needed(_without(body, filled), _read_by(outside))
+        fill = needed(_only(body, filled), set())
+        rest = needed(_without(body, filled), _read_by(outside))
         if not rest:
             return fill
         self.check(fill, rest, stored - filled, filled)
@@ -191,7 +191,7 @@ class _Cutter:
             raise _Entangled
 
 
-def _needed(body: list[ast.stmt], read: set[str]) -> list[ast.stmt]:
+def needed(body: list[ast.stmt], read: set[str]) -> list[ast.stmt]:
     """`body` without the assignments that neither it needs nor who reads `read`."""
     while True:
         wanted = read | _read_by(statements(body))

@@ -14,17 +14,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from .analysis import dependent_on, exposure
+from . import memory
+from .analysis import dependent_on, exposure, has_loads
 from .coverage import covers
 from .emit import Emitter, names_in
 from .fission import BlockFor, Item, Meet, Region, Scalars, walk
 from .forward import Source, reads_of
-from .memory import itemsize
-from .nodes import names, statements
+from .memory import ALIGNMENT, itemsize
+from .nodes import call, expressions, load, located, names, statements
 from .program import ArrayDecl
 from .rowemit import RowEmitter
 from .rows import RowPlan
-from .step import passed_on, stored_array
+from .step import index_parts, needed, passed_on, stored_array
 from .storage import Storage
 from .webs import clone
 
@@ -43,6 +44,7 @@ class Turns:
     last: Region  # what a block does with its tiles
     first: Region | None  # sets what its threads start with, right before the loop
     after: list[Item]  # what it does right after the loop, while its accumulators are at hand
+    ahead: list[ast.stmt]  # brings what that stores to, at threads a cache line apart
     checks: list[str] = field(default_factory=list)  # when these hold, a block does without
     directly: Region | None = None  # its own tiles: `last`, but reads memory
 
@@ -162,8 +164,9 @@ class StepEmitter(Emitter):
             or count == 1
         ):
             return None
-        after = takewhile(lambda item: not self._is_once(item), self.items[around[0] + 1 :])
-        turns = Turns(count, common, last, self._first(around[0], common), list(after))
+        first = self._first(around[0], common)
+        after = list(takewhile(lambda i: not self._is_once(i), self.items[around[0] + 1 :]))
+        turns = Turns(count, common, last, first, after, self._ahead(after))
         return turns if not own or self._do_without(turns, own, tiles) else None
 
     def _do_without(self, turns: Turns, own: list[Region], tiles: set[str]) -> bool:
@@ -197,6 +200,18 @@ class StepEmitter(Emitter):
         *_, site = (site for site in self.facts.sites if stored_array(site.stmt) == tile)
         source = Source(self.program, self.facts, site, last[0])
         return source if source.is_known else None
+
+    def _ahead(self, after: list[Item]) -> list[ast.stmt]:
+        """What brings the memory that `after` stores to: it comes while rows still compute."""
+        body: list[ast.stmt] = []
+        for item in after:
+            if isinstance(item, Region):
+                body += [*self._rebuilt_before(item.body), *item.body]
+        fetched = self.program.extern(memory.fetch, "fetch")
+        body = needed(_fetches(clone(body), set(self.program.params), fetched), set())
+        read = [expr for stmt in statements(body) for expr in expressions(stmt)]
+        known_later = exposure(body, set(self.facts.defs))[0] - self.facts.scalars
+        return [] if known_later or any(map(has_loads, read)) else body
 
     def _first(self, loop: int, fills: list[Region]) -> Region | None:
         """What stands right before the `loop` in the items, if it only sets what threads keep.
@@ -251,11 +266,26 @@ class StepEmitter(Emitter):
                 self._write_turn()
                 for fill in turns.fills:
                     self._write_fill(fill)
+            at_last = f"if _chunk + {turns.count} >= _turns:"
             with self._each_block():
+                if turns.ahead:
+                    with block(at_last):
+                        self._write_ahead()
                 self._write_turns([inner for inner in item.body if inner not in turns.fills])
                 if turns.after:
-                    with block(f"if _chunk + {turns.count} >= _turns:"):
+                    with block(at_last):
                         self._write_inside(turns.after)
+
+    def _write_ahead(self) -> None:
+        """Loops over one thread of each cache line, where rows go along memory."""
+        depth = self.writer.depth
+        self.open_rows()
+        dtypes = self.program.dtypes.values()
+        apart = ALIGNMENT // max(map(itemsize, dtypes))
+        self.writer.line(f"for _tx in range(0, {self.program.block[0]}, {apart}):")
+        self.writer.depth += 1
+        self.statements.write(self.turns.ahead)
+        self.writer.depth = depth
 
     def _write_turns(self, items: list[Item]) -> None:
         """What a block does with tiles that are filled: `items`, turn by turn, or all at once."""
@@ -385,6 +415,24 @@ class StepEmitter(Emitter):
         self.inside = True
         super().write(items)
         self.inside = False
+
+
+def _fetches(body: list[ast.stmt], params: set[str], fetched: str) -> list[ast.stmt]:
+    """`body` with a call of `fetched` in the place of each store to one of `params`, and without
+    other stores."""
+    out: list[ast.stmt] = []
+    for stmt in body:
+        stored = stored_array(stmt)
+        if stored is not None and stored not in params:
+            continue
+        for name in ("body", "orelse"):
+            if isinstance(stmt, ast.If | ast.For):
+                setattr(stmt, name, _fetches(getattr(stmt, name), params, fetched))
+        if stored in params:
+            place = ast.Tuple(index_parts(stmt.targets[0]), ast.Load())
+            stmt = located(ast.Expr(call(fetched, load(stored), place)), stmt)
+        out.append(stmt)
+    return out
 
 
 def _size(array: ArrayDecl) -> int:

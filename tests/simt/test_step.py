@@ -372,12 +372,15 @@ def sums(a, out):
     x, y = cuda.grid(2)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     total = float64(x + 3 * y)
+    kept = cuda.local.array(1, float64)
+    kept[0] = 1
     for p in range(0, a.size, 4):
         tile[ty, tx] = a[p + tx]
         cuda.syncthreads()
         total += tile[ty, tx]
         cuda.syncthreads()
-    out[y, x] += total
+    kept[0] += total
+    out[y, x] += kept[0] - 1
 
 
 @pytest.mark.parametrize(
