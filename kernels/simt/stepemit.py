@@ -280,8 +280,8 @@ class StepEmitter(Emitter):
         """Loops over one thread of each cache line, where rows go along memory."""
         depth = self.writer.depth
         self.open_rows()
-        dtypes = self.program.dtypes.values()
-        apart = ALIGNMENT // max(map(itemsize, dtypes))
+        widest = max(map(itemsize, self.program.dtypes.values()), default=ALIGNMENT)
+        apart = max(1, ALIGNMENT // widest)
         self.writer.line(f"for _tx in range(0, {self.program.block[0]}, {apart}):")
         self.writer.depth += 1
         self.statements.write(self.turns.ahead)
