@@ -86,9 +86,8 @@ def fetch(typingctx, array, index):
         number = ir.IntType(32)
         signature = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
         prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
-        builder.call(
-            prefetch, [place, number(1), number(3), number(1)]
-        )  # to write, all levels, data
+        to_write, near, data = number(1), number(3), number(1)
+        builder.call(prefetch, [place, to_write, near, data])
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
