@@ -44,7 +44,7 @@ class Turns:
     last: Region  # what a block does with its tiles
     first: Region | None  # sets what its threads start with, right before the loop
     after: list[Item]  # what it does right after the loop, while its accumulators are at hand
-    ahead: list[ast.stmt]  # brings what that stores to, at threads a cache line apart
+    ahead: list[ast.stmt] = field(default_factory=list)  # brings what that stores to
     checks: list[str] = field(default_factory=list)  # when these hold, a block does without
     directly: Region | None = None  # its own tiles: `last`, but reads memory
 
@@ -166,12 +166,15 @@ class StepEmitter(Emitter):
             return None
         first = self._first(around[0], common)
         after = list(takewhile(lambda i: not self._is_once(i), self.items[around[0] + 1 :]))
-        turns = Turns(count, common, last, first, after, self._ahead(after))
-        return turns if not own or self._do_without(turns, own, tiles) else None
+        turns = Turns(count, common, last, first, after)
+        if own and not self._do_without(turns, own):
+            return None
+        turns.ahead = self._ahead(after)
+        return turns
 
-    def _do_without(self, turns: Turns, own: list[Region], tiles: set[str]) -> bool:
-        """Whether, in blocks away from the edges, rows can read memory in the place of `tiles`,
-        which the regions `own` fill; notes how."""
+    def _do_without(self, turns: Turns, own: list[Region]) -> bool:
+        """Whether, in blocks away from the edges, rows can read memory in the place of the tiles
+        that the regions `own` fill; notes how."""
         body = clone(turns.last.body)
         along_row = dependent_on({"_tx"}, self.program, self.program.body)
         for fill in own:
@@ -344,7 +347,8 @@ class StepEmitter(Emitter):
         blocks in step.
         """
         panel = [
-            "_bz, _in_panel = divmod(_turn, _gx * _gy)",
+            "_bz = _turn // (_gx * _gy)",
+            "_in_panel = _turn % (_gx * _gy)",
             f"_across = _in_panel // ({WIDE} * _gy) * {WIDE}",
             f"_wide = _min({WIDE}, _gx - _across)",
             "_in_panel -= _across * _gy",
@@ -355,14 +359,16 @@ class StepEmitter(Emitter):
                 *panel,
                 f"_down = _in_panel // ({most} * _wide) * {most}",
                 f"_tall = _min({most}, _gy - _down)",
-                "_bx, _by = divmod(_in_panel - _down * _wide, _tall)",
-                "_bx += _across",
+                "_in_panel -= _down * _wide",
+                "_bx = _in_panel // _tall + _across",
+                "_by = _in_panel % _tall",
                 "_joined = _min(_tall - _by, _last - _turn)",
                 "_begin = _down + _by",
             ]
         return [
             *panel,
-            "_by, _bx = divmod(_in_panel, _wide)",
+            "_by = _in_panel // _wide",
+            "_bx = _in_panel % _wide",
             f"_joined = _min(_min({most}, _wide - _bx), _last - _turn)",
             "_begin = _across + _bx",
         ]
@@ -419,11 +425,11 @@ class StepEmitter(Emitter):
 
 def _fetches(body: list[ast.stmt], params: set[str], fetched: str) -> list[ast.stmt]:
     """`body` with a call of `fetched` in the place of each store to one of `params`, and without
-    other stores."""
+    other stores and `while` loops."""
     out: list[ast.stmt] = []
     for stmt in body:
         stored = stored_array(stmt)
-        if stored is not None and stored not in params:
+        if isinstance(stmt, ast.While) or (stored is not None and stored not in params):
             continue
         for name in ("body", "orelse"):
             if isinstance(stmt, ast.If | ast.For):
