@@ -330,40 +330,31 @@ def set_beside_a_guarded_fill(a, out):
     out[0, y, x] = v
 
 
-@cuda.jit
-def guarded_and_kept(a, out):
-    """Beyond the edge, s1 is as in the turn before; the first edge comes with the ninth turn."""
-    s0 = cuda.shared.array((4, 4), int64)
-    s1 = cuda.shared.array((4, 4), int64)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    x, y = cuda.grid(2)
-    v = 0
-    for p in range(16):
-        if y + p + tx < 14:
-            s1[ty, tx] = a[y + p + tx]
-        s0[ty, tx] = p + x
-        cuda.syncthreads()
-        for q in range(4):
-            v += s1[ty, q] * s0[q, tx]
-        cuda.syncthreads()
-    out[0, y, x] = v
+def guarded(kept):
+    """Beyond the edge, which comes with the ninth turn at first, s1 is as in the turn before; or it
+    is read after the loop."""
+    limit = 14 if kept else 23
 
+    @cuda.jit
+    def kernel(a, out):
+        s0 = cuda.shared.array((4, 4), int64)
+        s1 = cuda.shared.array((4, 4), int64)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        x, y = cuda.grid(2)
+        v = 0
+        for p in range(16):
+            if y + p + tx < limit:
+                s1[ty, tx] = a[y + p + tx]
+            elif not kept:
+                s1[ty, tx] = 0
+            s0[ty, tx] = p + x
+            cuda.syncthreads()
+            for q in range(4):
+                v += s1[ty, q] * s0[q, tx]
+            cuda.syncthreads()
+        out[0, y, x] = v if kept else v + s1[ty, 1]
 
-@cuda.jit
-def guarded_and_read_later(a, out):
-    s0 = cuda.shared.array((4, 4), int64)
-    s1 = cuda.shared.array((4, 4), int64)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    x, y = cuda.grid(2)
-    v = 0
-    for p in range(16):
-        s1[ty, tx] = a[y + p + tx] if y + p + tx < 23 else 0
-        s0[ty, tx] = p + x
-        cuda.syncthreads()
-        for q in range(4):
-            v += s1[ty, q] * s0[q, tx]
-        cuda.syncthreads()
-    out[0, y, x] = v + s1[ty, 1]
+    return kernel
 
 
 @cuda.jit
@@ -393,8 +384,8 @@ def sums(a, out):
         (memory_changes_meanwhile, (1, 1), (4, 4), True),
         (seen_through_a_view, (2, 3), (4, 4), True),
         (set_beside_a_guarded_fill, (2, 3), (4, 4), True),
-        (guarded_and_kept, (2, 1), (4, 4), True),
-        (guarded_and_read_later, (2, 1), (4, 4), True),
+        (guarded(kept=True), (2, 1), (4, 4), True),
+        (guarded(kept=False), (2, 1), (4, 4), True),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
