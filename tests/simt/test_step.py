@@ -331,8 +331,8 @@ def set_beside_a_guarded_fill(a, out):
 
 
 def guarded(kept):
-    """Beyond the edge, which comes with the ninth turn at first, s1 is as in the turn before; or it
-    is read after the loop."""
+    """Beyond the edge, which comes with the fourth turn at first, s1 is as in the turn before; or
+    it is read after the loop."""
     limit = 14 if kept else 23
 
     @cuda.jit
@@ -342,7 +342,7 @@ def guarded(kept):
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         x, y = cuda.grid(2)
         v = 0
-        for p in range(16):
+        for p in range(0, 16, 3):
             if y + p + tx < limit:
                 s1[ty, tx] = a[y + p + tx]
             elif not kept:
