@@ -20,15 +20,16 @@ from .resolve import DYNAMIC
 # numba-cuda's own code asks for the compute capability in two places: for atomic additions of
 # doubles (6.0) and the approximate tanh (7.5). From there on only libNVVM heeds it.
 SAME_LOWERING = (7, 5)
+NOT_INSTALLED = (
+    "numba-cuda is not installed; install the extra `cuda13` (or `cuda12`) of this project"
+)
 
 
 def _numba_cuda() -> ModuleType:
     try:
         from numba import cuda
     except ImportError as error:
-        raise CompileError(
-            "numba-cuda is not installed; install the extra `cuda13` (or `cuda12`) of this project"
-        ) from error
+        raise CompileError(NOT_INSTALLED) from error
     return cuda
 
 
@@ -156,7 +157,10 @@ def ptx(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool = False
 def _library(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool) -> Any:
     """`kernel` as numba-cuda's code library, of which libNVVM makes PTX for `cc` and above."""
     _numba_cuda()
-    from numba.cuda.compiler import _compile_pyfunc_with_fixup
+    try:
+        from numba.cuda.compiler import _compile_pyfunc_with_fixup
+    except ImportError as error:  # the CUDA target that Numba itself came with
+        raise CompileError(NOT_INSTALLED) from error
 
     options = getattr(kernel, "targetoptions", None)
     function = kernel.py_func if options else _rebinder(cc).function(kernel.py_func)

@@ -43,6 +43,7 @@ ACCEPTED = [
     "(P, Q), np.float16",
     "SIDE if SIDE > 4 else 3, float32, 16",
 ]
+KINDS = (types.float32[::1], types.int64)  # of the parameters x and n
 TEXT = """
 import numpy as np
 from numba import float32
@@ -67,17 +68,24 @@ def _kernel(tmp_path: Path, spelling: str):
 
 
 @pytest.mark.parametrize("spelling", REFUSED + ACCEPTED)
-def test_declarations_are_accepted_as_by_numba_cuda(spelling, tmp_path):
-    pytest.importorskip("numba.cuda", exc_type=ImportError)
-    kernel, kinds = _kernel(tmp_path, spelling), (types.float32[::1], types.int64)
+def test_declarations_are_accepted_or_refused(spelling, tmp_path):
+    kernel = _kernel(tmp_path, spelling)
     if spelling in ACCEPTED:
-        kernel.ptx(kinds)
-        compiler.normal_form(kernel.py_func, kinds, (32, 1, 1), False)
+        compiler.normal_form(kernel.py_func, KINDS, (32, 1, 1), False)
+        return
+    with pytest.raises(CompileError, match=r"spelled.py:13: the (shape|dtype|alignment) of"):
+        compiler.normal_form(kernel.py_func, KINDS, (32, 1, 1), False)
+
+
+@pytest.mark.parametrize("spelling", REFUSED + ACCEPTED)
+def test_numba_cuda_accepts_and_refuses_the_same(spelling, tmp_path):
+    pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
+    kernel = _kernel(tmp_path, spelling)
+    if spelling in ACCEPTED:
+        assert "ld.param" in kernel.ptx(KINDS)
         return
     with pytest.raises((NumbaError, ValueError)):
-        kernel.ptx(kinds)
-    with pytest.raises(CompileError, match=r"spelled.py:13: the (shape|dtype|alignment) of"):
-        compiler.normal_form(kernel.py_func, kinds, (32, 1, 1), False)
+        kernel.ptx(KINDS)
 
 
 def test_the_message_says_what_to_write(tmp_path):
