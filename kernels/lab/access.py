@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from kernels.lab import recorder
-from kernels.simt.checks import CheckFailed
+from kernels.simt.ir.checks import CheckFailed
 
 _I64 = ir.IntType(64)
 _INT = types.int64

@@ -15,9 +15,9 @@ import numpy as np
 
 from kernels.lab.frames import Frames
 from kernels.lab.picture import BLUE, GRID, INK, MUTED, PASTELS, Picture, fitted, plain
-from kernels.simt import interpreter
-from kernels.simt.interpreter_schedule import Task
-from kernels.simt.limits import Dimensions, launch_dimensions
+from kernels.simt.interpreter import interpreter
+from kernels.simt.interpreter.schedule import Task
+from kernels.support.limits import Dimensions, launch_dimensions
 
 MOST_VALUES = 16  # a shared array shows at most so many rows and columns
 MOST_LINES = 26

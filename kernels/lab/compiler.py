@@ -17,8 +17,8 @@ from typing import Any
 
 from kernels.lab import disassembly, nvrtc
 from kernels.lab.occupancy import Occupancy, capability, occupancy
-from kernels.simt.errors import CompileError
-from kernels.simt.launch import jit
+from kernels.simt.api.launch import jit
+from kernels.support.errors import CompileError
 
 RESERVED_SHARED = 1024  # bytes that a cubin for 9.0 and later counts on top of the kernel's own
 
@@ -130,7 +130,7 @@ def compiled(
 
 def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int], lines: bool) -> tuple:
     """(PTX, source) of a kernel in Python."""
-    from kernels.simt import rebind
+    from kernels.simt.api import to_numba_cuda
 
     try:
         from cuda.bindings import nvvm
@@ -141,11 +141,11 @@ def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int], lines: bool)
     signature = _signature(kernel, arguments)
     try:
         try:
-            text = rebind.ptx(kernel, signature, cc, lineinfo=lines)
+            text = to_numba_cuda.ptx(kernel, signature, cc, lineinfo=lines)
         except nvvm.nvvmError:  # libNVVM refuses the line numbers that Numba writes for some
             if not lines:
                 raise
-            text = rebind.ptx(kernel, signature, cc)
+            text = to_numba_cuda.ptx(kernel, signature, cc)
     except (NumbaError, CCSupportError, NvvmError, nvvm.nvvmError) as error:
         raise CompileError(f"{kernel.__name__}: {str(error).strip()}") from error
     own, first = inspect.getsourcelines(kernel.py_func)

@@ -24,8 +24,8 @@ from kernels.lab.instrument import Place, Site
 from kernels.lab.profiler import LabError, Memory, Run, grain_of, owner_of, traffic
 from kernels.lab.report import Counts, Line, Report
 from kernels.lab.twin import Facts, Shared
-from kernels.simt.errors import LaunchError
-from kernels.simt.limits import launch_dimensions
+from kernels.support.errors import LaunchError
+from kernels.support.limits import launch_dimensions
 
 _SHARED_LIMIT = 227 * 1024
 _STATIC_LIMIT = 48 * 1024

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from shutil import which
 
-from kernels.simt.errors import CompileError
+from kernels.support.errors import CompileError
 
 
 def find_nvdisasm() -> str:

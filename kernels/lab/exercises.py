@@ -26,7 +26,7 @@ import numpy as np
 from kernels.lab.findings import Finding
 from kernels.lab.profiler import LabError, profile
 from kernels.lab.report import Report
-from kernels.simt.errors import SimtError
+from kernels.support.errors import SimtError
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ import numpy as np
 from numba.core import types
 
 from kernels.lab import access, recorder
-from kernels.simt import calls, library
-from kernels.simt.memory import itemsize
-from kernels.simt.nodes import (
+from kernels.simt.devlib import library
+from kernels.simt.frontend import calls
+from kernels.simt.ir.memory import itemsize
+from kernels.simt.ir.nodes import (
     BLOCK,
     GRID,
     Collective,
@@ -32,7 +33,7 @@ from kernels.simt.nodes import (
     located,
     statements,
 )
-from kernels.simt.program import Program
+from kernels.simt.ir.program import Program
 
 HEAD = "_lab"  # the hidden argument that carries the recorder's head
 _MIX = 0x1E3779B97F4A7C15

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernels.lab import disassembly
-from kernels.simt.errors import CompileError
+from kernels.support.errors import CompileError
 
 NEEDS = "needs NVIDIA's compilers, not a GPU: pip install 'minigrad[cuda13]'"
 FILE = "kernel.cu"  # the file name that a source gets

@@ -29,7 +29,7 @@ from kernels.lab.picture import (
     plain,
     shade,
 )
-from kernels.simt.limits import launch_dimensions
+from kernels.support.limits import launch_dimensions
 
 WARP = 32
 SECTOR, LINE, BANKS = 32, 128, 32

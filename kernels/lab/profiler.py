@@ -16,9 +16,11 @@ from kernels.lab.findings import Access, Finding, Triple, race_hint
 from kernels.lab.instrument import Place, Site
 from kernels.lab.report import Counts, Line, Report
 from kernels.lab.twin import Shared, Twin
-from kernels.simt import arguments, checks, limits
-from kernels.simt.errors import LaunchError, SimtError, Unstructured
-from kernels.simt.limits import launch_dimensions
+from kernels.simt.driver import arguments
+from kernels.simt.ir import checks
+from kernels.support import limits
+from kernels.support.errors import LaunchError, SimtError, Unstructured
+from kernels.support.limits import launch_dimensions
 
 MAX_RECORDS = 500_000_000  # of a run whose blocks were not chosen: some 20 seconds
 MAX_WATCHED = 1 << 26  # elements of an array: a shadow takes 64 bytes of those that are touched

@@ -24,8 +24,8 @@ import numpy as np
 
 from kernels import dispatch
 from kernels.lab import disassembly, nvrtc
-from kernels.simt.cache import cache_folder
-from kernels.simt.errors import CompileError
+from kernels.support.cache import cache_folder
+from kernels.support.errors import CompileError
 
 Row = tuple[str, str]  # family, version
 MAIN_TARGET = "80"

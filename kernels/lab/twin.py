@@ -15,21 +15,17 @@ from numba.core import types
 
 from kernels.lab import recorder
 from kernels.lab.instrument import HEAD, Place, Site, instrument, shared_arrays
-from kernels.simt import (
-    arguments,
-    cache,
-    compiler,
-    entry,
-    fingerprint,
-    infer,
-    memory,
-    prepare,
-    source,
-    specialise,
-)
-from kernels.simt.errors import ArgumentError
-from kernels.simt.module import SPIN_LIMIT
-from kernels.simt.program import ArrayDecl, Program
+from kernels.simt.analysis import infer
+from kernels.simt.backend import entry
+from kernels.simt.driver import arguments, pipeline, specialise
+from kernels.simt.emit.module import SPIN_LIMIT
+from kernels.simt.frontend import source
+from kernels.simt.ir import memory
+from kernels.simt.ir.program import ArrayDecl, Program
+from kernels.simt.store import fingerprint, modules
+from kernels.simt.transforms import canonicalise
+from kernels.support.cache import write
+from kernels.support.errors import ArgumentError
 
 Dimensions = tuple[int, int, int]
 MAX_ROUNDS = 1 << 21  # of a loop whose end depends on memory: some seconds under the recorder
@@ -86,13 +82,13 @@ class Twin:
             (_tools(), fingerprint.of(function), told, repr((block, kinds, described)))
         )
         stem = f"lab_{function.__name__}_{hashlib.sha256(digest.encode()).hexdigest()[:20]}"
-        path, given = cache.find(stem), {}
+        path, given = modules.find(stem), {}
         facts = None if path is None else path.with_suffix(".pickle")
         if facts is None or not facts.exists() or "NEEDS_OBJECTS = True" in path.read_text():
             path, given = _generate(function, kinds, block, stem)
             facts = path.with_suffix(".pickle")
         self.facts: Facts = pickle.loads(facts.read_bytes())
-        module = cache.load(path, given)
+        module = modules.load(path, given)
         twin = getattr(module, function.__name__)
         passed = [arguments.storage(kind)[0] for kind in kinds]
         passed += [arguments.numba_type(c, "a constant array") for c in self.facts.constants]
@@ -114,7 +110,7 @@ class Twin:
 @lru_cache(maxsize=1)
 def _tools() -> str:
     """A digest of what makes twins: the compiler and this package."""
-    digest = hashlib.sha256(cache.toolchain().encode())
+    digest = hashlib.sha256(modules.toolchain().encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -122,7 +118,7 @@ def _tools() -> str:
 
 def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: str):
     """Write the twin's module and facts; (the module's path, objects it cannot import)."""
-    program, array_types = compiler.normal_form(function, kinds, block, checked=True)
+    program, array_types = pipeline.normal_form(function, kinds, block, checked=True)
     typed = infer.infer(program, list(kinds), array_types)
     constants = [value.copy() for value in program.constants.values()]
     shared = [
@@ -130,9 +126,9 @@ def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: 
         for a in (program.arrays[name] for name in shared_arrays(program))
     ]
     sites, missed = instrument(program, typed)
-    prepare.prepare(program)  # what is loaded may differ between threads now
+    canonicalise.prepare(program)  # what is loaded may differ between threads now
     array_types[HEAD] = types.int64
-    _, text, given = compiler.emit(program, kinds, array_types)
+    _, text, given = pipeline.emit(program, kinds, array_types)
     text = text.replace(f"_SPIN_LIMIT = {SPIN_LIMIT}", f"_SPIN_LIMIT = {MAX_ROUNDS}")
     facts = Facts(
         sites,
@@ -144,8 +140,8 @@ def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: 
         constants,
         [n.lineno for n in ast.walk(source.of(function).tree) if isinstance(n, ast.Return)],
     )
-    path = cache.save(stem, text, {})
-    cache.write(path.with_suffix(".pickle"), pickle.dumps(facts))
+    path = modules.save(stem, text, {})
+    write(path.with_suffix(".pickle"), pickle.dumps(facts))
     return path, given
 
 

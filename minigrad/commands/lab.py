@@ -104,7 +104,7 @@ def _ladder(args: argparse.Namespace) -> None:
 
 def _own_kernel(args: argparse.Namespace) -> int:
     from kernels.lab.profiler import profile
-    from kernels.simt.errors import SimtError
+    from kernels.support.errors import SimtError
 
     if args.version is not None:
         raise CommandError("--version is for a family of the catalog")

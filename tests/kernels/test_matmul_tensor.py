@@ -21,7 +21,7 @@ import minigrad
 from kernels import raw_module
 from kernels.cuda_c.common import source
 from kernels.launchers.matmul import Product
-from kernels.simt.errors import CompileError
+from kernels.support.errors import CompileError
 from tests.kernels.helpers import BFLOAT16, assert_close, normal, put, wide
 
 cuda_c = importlib.import_module("kernels.cuda_c.matmul")

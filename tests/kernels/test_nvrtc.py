@@ -13,7 +13,7 @@ import kernels
 from kernels import dispatch
 from kernels.lab import nvrtc, resources
 from kernels.pointwise import TABLE
-from kernels.simt.errors import CompileError
+from kernels.support.errors import CompileError
 
 pytestmark = [
     pytest.mark.skipif(not nvrtc.available(), reason="needs the extra cuda13 (NVRTC)"),

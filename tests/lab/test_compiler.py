@@ -13,8 +13,9 @@ import pytest
 import kernels
 from kernels import lab
 from kernels.lab import compiler, disassembly
-from kernels.simt import cuda, rebind
-from kernels.simt.errors import CompileError
+from kernels.simt import cuda
+from kernels.simt.api import to_numba_cuda
+from kernels.support.errors import CompileError
 
 pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
 X = np.zeros((16, 16), np.float32)
@@ -85,7 +86,7 @@ def test_generations_share_what_does_not_depend_on_them():
     made = numba_cuda.jit(fastmath=True)(kernel)
     for cc in [(7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)]:
         own, _ = numba_cuda.compile_ptx(kernel, signature, cc=cc, fastmath=True)
-        assert text(rebind.ptx(made, signature, cc)) == text(own)
+        assert text(to_numba_cuda.ptx(made, signature, cc)) == text(own)
         assert "tanh.approx.f32" in own and "add.f64" in own
 
 

@@ -15,7 +15,7 @@ from kernels.lab.frames import Frames
 from kernels.lab.picture import INK, MUTED, PAPER, PASTELS, RAMP, Picture, fitted, shade
 from kernels.lab.pictures import wavefronts
 from kernels.simt import cuda
-from kernels.simt.errors import KernelError
+from kernels.support.errors import KernelError
 from minigrad import nn, viz
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.simt import cache, cuda, fingerprint
+from kernels.simt import cuda
+from kernels.simt.store import fingerprint, modules
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -115,7 +116,7 @@ def test_a_kernel_that_another_process_compiled_meanwhile(tmp_path, monkeypatch)
     monkeypatch.setenv("MINIGRAD_CACHE_DIR", str(tmp_path))
     a = np.arange(8.0)
     make()[1, 8](a)
-    monkeypatch.setattr(cache, "find", lambda name: None)  # looked for before it was there
+    monkeypatch.setattr(modules, "find", lambda name: None)  # looked for before it was there
     make()[1, 8](a)
     np.testing.assert_array_equal(a, 4 * np.arange(8.0))
 
