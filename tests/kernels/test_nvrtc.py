@@ -1,7 +1,8 @@
 """What NVRTC makes of the CUDA C kernels, with no GPU: every source for every target, no spills.
 
 The launchers choose the kernels as for arrays on a GPU (`kernels.lab.gpu_model.resources`); each
-instance is compiled for sm_80, or what its source says it needs, and one of each template for sm_75 and sm_90.
+instance is compiled for sm_80, or what its source says it needs, and one of each template for sm_75
+and sm_90.
 """
 
 from __future__ import annotations
