@@ -125,12 +125,12 @@ def reference_page(name: str) -> str:
 
 def members(owner: Any) -> Iterator[tuple[str, Any]]:
     """The public functions and classes of a module, or the methods of a class."""
-    names = getattr(owner, "__all__", None) if owner.__name__ != "kernels" else dir(owner)
-    for key in sorted(names or dir(owner)):
-        value = inspect.getattr_static(owner, key) if inspect.isclass(owner) else getattr(owner, key)
+    find = inspect.getattr_static if inspect.isclass(owner) else getattr
+    names = dir(owner) if owner.__name__ == "kernels" else getattr(owner, "__all__", dir(owner))
+    for key in sorted(names):
+        value = find(owner, key)
         value = getattr(value, "__func__", getattr(value, "fget", value))
-        module = getattr(value, "__module__", None) or ""
-        ours = module.startswith(("minigrad", "kernels"))
+        ours = str(getattr(value, "__module__", "")).startswith(("minigrad", "kernels"))
         if callable(value) and ours and not key.startswith("_") and inspect.getdoc(value):
             yield key, value
 
