@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import (
     Dialect,
@@ -21,6 +22,7 @@ from kernels.launchers.common import (
     on_gpu,
 )
 from kernels.launchers.matmul import matmul
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import cast
 
 VERSIONS = ("three_step", "tiled")
@@ -231,17 +233,17 @@ def _plan_backward(plan: _Plan) -> Callable:
     return three_step
 
 
-_plans: dict[tuple, tuple[_Plan, Callable]] = {}
+_plans = Plans()
 
 
 def _planned(dialect: Dialect, name: str, q, k, v, mask, version: str | None):
-    key = (dialect, name, type(q), version, mask is not None)
+    key = (dialect, name, type(q) is ndarray or place(q), version, mask is not None)
     key += tuple((a.shape, a.dtype) for a in (q, k, v, mask) if a is not None)
     found = _plans.get(key)
     if found is None:
         plan = _Plan(dialect, name, q, k, v, mask, version)
         make = _plan_backward if name.endswith("backward") else _plan_forward
-        found = _plans[key] = (plan, make(plan))
+        found = _plans.keep(key, (plan, make(plan)))
     return found
 
 

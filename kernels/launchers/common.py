@@ -81,7 +81,8 @@ def ceil_div(a: int, b: int) -> int:
 def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
     """A callable that launches `kernel` on arrays, always of the types of its first call.
 
-    Every call is one launch of (family, version) in the trace that is on.
+    Every call is one launch of (family, version) in the trace that is on. A call that fails, such
+    as one with arrays on two devices, decides nothing for later ones.
     """
     bound = None
 
@@ -90,14 +91,16 @@ def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., No
         tracer = dispatch.tracer
         if tracer is not None and tracer.takes(family, version, kernel, grid, block, args):
             return
-        if bound is None:
+        run = bound
+        if run is None:
             there = any(on_gpu(arg) for arg in args)
-            bound = kernel.on_gpu()[grid, block] if there else kernel.bind(grid, block, *args)
+            run = kernel.on_gpu()[grid, block] if there else kernel.bind(grid, block, *args)
         if tracer is None:
-            bound(*args)
+            run(*args)
         else:
             with dispatch.timed(family, version):
-                bound(*args)
+                run(*args)
+        bound = run
 
     return launch
 

@@ -14,10 +14,10 @@ is a product of the gradient with the same offset-table operand. All sums have a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import (
     Dialect,
@@ -31,6 +31,7 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast
 
@@ -384,11 +385,12 @@ def _check_backward(name: str, g, geo: Geometry) -> None:
         raise ValueError(f"{name}: expected a gradient of shape {expected}, got {g.shape}")
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 
 
 def _key(dialect: Dialect, kind: str, a, b, version: str | None, *options) -> tuple:
-    return dialect, kind, type(a), a.shape, a.dtype, b.shape, b.dtype, version, *options
+    where = type(a) is ndarray or place(a)
+    return dialect, kind, where, a.shape, a.dtype, b.shape, b.dtype, version, *options
 
 
 def conv2d(
@@ -412,7 +414,7 @@ def conv2d(
     plan = _plans.get(key)
     if plan is None:
         geo = Geometry(x.shape, w.shape, tuple(stride), tuple(padding), tuple(dilation), groups)
-        plan = _plans[key] = _plan_forward(dialect, x, w, bias, geo, version)
+        plan = _plans.keep(key, _plan_forward(dialect, x, w, bias, geo, version))
     return plan(x, w, bias)
 
 
@@ -433,7 +435,7 @@ def conv2d_backward_data(
     if plan is None:
         options = (tuple(stride), tuple(padding), tuple(dilation), groups)
         geo = Geometry(tuple(x_shape), w.shape, *options)
-        plan = _plans[key] = _plan_data(dialect, g, w, geo, version)
+        plan = _plans.keep(key, _plan_data(dialect, g, w, geo, version))
     return plan(g, w)
 
 
@@ -454,5 +456,5 @@ def conv2d_backward_weight(
     if plan is None:
         options = (tuple(stride), tuple(padding), tuple(dilation), groups)
         geo = Geometry(x.shape, tuple(w_shape), *options)
-        plan = _plans[key] = _plan_weight(dialect, g, x, geo, version)
+        plan = _plans.keep(key, _plan_weight(dialect, g, x, geo, version))
     return plan(g, x)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from numpy import ndarray
+
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -14,6 +16,7 @@ from kernels.launchers.common import (
     launcher,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 
 CATALOG = [
     ("cross_entropy", "warp", "a warp a row, no softmax stored"),
@@ -49,7 +52,7 @@ def _check_targets(name: str, target, classes: int, ignore_index: int) -> None:
         raise IndexError(f"{name}: target {bad[0]} is out of bounds for {classes} classes")
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 
 
 def _plan(dialect: Dialect, name: str, make: Callable, logits, target, weight, smooth: bool):
@@ -62,21 +65,14 @@ def _plan(dialect: Dialect, name: str, make: Callable, logits, target, weight, s
 
 def _planned(dialect: Dialect, name: str, make: Callable, logits, target, weight, smooth: bool):
     key = (
-        dialect,
-        name,
-        type(logits),
-        logits.shape,
-        logits.dtype,
-        target.shape,
-        target.dtype,
-        smooth,
-    )
+        dialect, name, type(logits) is ndarray or place(logits), logits.shape, logits.dtype,
+        target.shape, target.dtype, smooth,
+    )  # fmt: skip
     if weight is not None:
         key += (weight.shape, weight.dtype)
-    plan = _plans.get(key)
-    if plan is None:
-        plan = _plans[key] = _plan(dialect, name, make, logits, target, weight, smooth)
-    return plan
+    return _plans.get(key) or _plans.keep(
+        key, _plan(dialect, name, make, logits, target, weight, smooth)
+    )
 
 
 def cross_entropy(

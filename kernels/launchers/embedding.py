@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import (
     Dialect,
@@ -18,6 +18,7 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.transpose import cast, copy
 from kernels.pointwise import TABLE
@@ -51,11 +52,17 @@ def _tiles(rows: int, width: int) -> tuple[int, int]:
     return tiles, tiles * ceil_div(rows, ROW_BLOCK[1])
 
 
-@functools.lru_cache(maxsize=4096)
+_plans = Plans()
+
+
 def _launch(
-    dialect: Dialect, name: str, version: str, factory: Callable, key: tuple, grid, block
+    name: str, version: str, factory: Callable, constants: tuple, grid, block, like
 ) -> Callable:
-    return launcher(name, version, factory(*key), grid, block)
+    """A launch of the kernel `factory(*constants)` where `like` lies."""
+    key = (name, factory, constants, grid, block, type(like) is ndarray or place(like))
+    return _plans.get(key) or _plans.keep(
+        key, launcher(name, version, factory(*constants), grid, block)
+    )
 
 
 def _chosen(name: str, version: str | None, like) -> str:
@@ -69,10 +76,9 @@ def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.nda
     rows, width = index.size, weight.shape[1]
     out = namespace(weight).empty((*index.shape, width), weight.dtype)
     if out.size:
-        key, (tiles, grid) = (weight.dtype, index.dtype), _tiles(rows, width)
-        launch = _launch(
-            dialect, "embedding", "rows", dialect.embedding.embedding_kernel, key, grid, ROW_BLOCK
-        )
+        dtypes, (tiles, grid) = (weight.dtype, index.dtype), _tiles(rows, width)
+        factory = dialect.embedding.embedding_kernel
+        launch = _launch("embedding", "rows", factory, dtypes, grid, ROW_BLOCK, out)
         launch(contiguous(weight).ravel(), contiguous(index).ravel(), out.ravel(), width, tiles)
     return out
 
@@ -92,9 +98,9 @@ def embedding_backward(
         (tiles, grid), block = _tiles(rows, width), ROW_BLOCK
         if version == "lines":
             grid, block = tiles, ROW_BLOCK[0]
-        key = (version, g.dtype, index.dtype)
+        constants = (version, g.dtype, index.dtype)
         factory = dialect.embedding.embedding_backward_kernel
-        launch = _launch(dialect, "embedding_backward", version, factory, key, grid, block)
+        launch = _launch("embedding_backward", version, factory, constants, grid, block, dw)
         launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), width, tiles)
     return dw if dw.dtype == g.dtype else cast(dialect, dw, g.dtype)
 
@@ -132,10 +138,9 @@ def gather(dialect: Dialect, x: np.ndarray, axis: int, index: np.ndarray) -> np.
 def _gather(dialect: Dialect, x, index, size: int, length: int, inner: int):
     out = namespace(x).empty(index.shape, x.dtype)
     if out.size:
-        key, grid = (x.dtype, index.dtype), ceil_div(index.size, THREADS)
-        launch = _launch(
-            dialect, "gather", "elements", dialect.embedding.gather_kernel, key, grid, THREADS
-        )
+        dtypes, grid = (x.dtype, index.dtype), ceil_div(index.size, THREADS)
+        factory = dialect.embedding.gather_kernel
+        launch = _launch("gather", "elements", factory, dtypes, grid, THREADS, out)
         launch(x.ravel(), contiguous(index).ravel(), out.ravel(), size, length, inner)
     return out
 
@@ -175,12 +180,11 @@ def scatter_add(
 def _scatter(
     dialect: Dialect, out, index, src, size: int, length: int, inner: int, version: str
 ) -> None:
-    key = (version, src.dtype, index.dtype)
+    constants = (version, src.dtype, index.dtype)
     count = index.size if version == "atomic" else index.size // length
     grid = ceil_div(count, THREADS)
-    launch = _launch(
-        dialect, "scatter_add", version, dialect.embedding.scatter_kernel, key, grid, THREADS
-    )
+    factory = dialect.embedding.scatter_kernel
+    launch = _launch("scatter_add", version, factory, constants, grid, THREADS, out)
     launch(src.ravel(), contiguous(index).ravel(), out.ravel(), size, length, inner)
 
 

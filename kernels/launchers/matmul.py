@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import (
     Dialect,
@@ -19,6 +19,7 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 
 MAX_GRID_Z = 65535
 
@@ -36,7 +37,7 @@ class Product(NamedTuple):
     tf32: bool = False  # whether float32 may be rounded to TF32
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 _precision = "highest"
 
 
@@ -45,14 +46,13 @@ def set_float32_matmul_precision(precision: str) -> None:
     "medium": the kernels in CUDA C may round the factors to TF32 (10 bits of mantissa), which GPUs
     of compute capability 8.0 and later multiply on tensor cores. ValueError for anything else.
     """
-    global _precision
+    global _precision, _plans
     if precision not in ("highest", "high", "medium"):
         raise ValueError(
             "set_float32_matmul_precision: expected 'highest', 'high' or 'medium', got"
             f" {precision!r}"
         )
-    _precision = precision
-    _plans.clear()
+    _precision, _plans = precision, Plans()  # a call under way adds its plan to the old ones
 
 
 def get_float32_matmul_precision() -> str:
@@ -158,7 +158,8 @@ def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
     numbers. The ladder follows S. Boehm, "How to optimize a CUDA matmul kernel" (2022).
     """
     try:
-        key = (dialect, type(a), a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
+        where = type(a) is ndarray or place(a)
+        key = (dialect, where, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
         if bias is not None:
             key += (bias.shape, bias.dtype)
     except AttributeError:
@@ -166,7 +167,5 @@ def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
         raise TypeError(
             f"matmul: expected arrays of NumPy or CuPy, got {given}; pass numpy.asarray(x)"
         ) from None
-    plan = _plans.get(key)
-    if plan is None:
-        plan = _plans[key] = _plan(dialect, a, b, bias, version)
+    plan = _plans.get(key) or _plans.keep(key, _plan(dialect, a, b, bias, version))
     return plan(a, b, bias)

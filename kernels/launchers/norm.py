@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+
+from numpy import ndarray
 
 from kernels.launchers.common import (
     CPU_BLOCK,
@@ -17,6 +18,7 @@ from kernels.launchers.common import (
     launcher,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 
 CATALOG = [
     ("batch_norm", "planes", "a block a channel, two passes"),
@@ -66,13 +68,13 @@ def _reduction_tiling(version: str, channels: int, block: int):
     return channels, block
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 
 
 def _key(dialect: Dialect, name: str, *arrays) -> tuple:
     """What the plan of a call depends on."""
-    parts = (None if a is None else (a.shape, a.dtype) for a in arrays)
-    return dialect, name, type(arrays[0]), *parts
+    where = type(arrays[0]) is ndarray or place(arrays[0])
+    return dialect, name, where, *(None if a is None else (a.shape, a.dtype) for a in arrays)
 
 
 def _plan_statistics(dialect: Dialect, x):
@@ -99,7 +101,7 @@ def batch_norm(dialect: Dialect, x, weight, bias, eps: float):
     plan = _plans.get(key)
     if plan is None:
         _check("batch_norm", x, weight, bias)
-        plan = _plans[key] = _plan_statistics(dialect, x)
+        plan = _plans.keep(key, _plan_statistics(dialect, x))
     run, view = plan
     dtype = compute_dtype(x.dtype)
     mean, invstd = (empty(x.shape[1:2], dtype, x) for _ in range(2))
@@ -126,7 +128,7 @@ def batch_norm_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     key = _key(dialect, "apply", x, mean, invstd, weight, bias)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans[key] = _plan_apply(dialect, x, mean, invstd, weight, bias)
+        plan = _plans.keep(key, _plan_apply(dialect, x, mean, invstd, weight, bias))
     run, view, none = plan
     y = empty(x.shape, x.dtype, x)
     if y.size:
@@ -161,7 +163,7 @@ def batch_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
     key = _key(dialect, "backward", g, x, mean, invstd, weight)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans[key] = _plan_backward(dialect, g, x, mean, invstd, weight)
+        plan = _plans.keep(key, _plan_backward(dialect, g, x, mean, invstd, weight))
     run_sums, run_gradient, channels_view, view, dtype, count, none = plan
     g, x, mean, invstd = (contiguous(a) for a in (g, x, mean, invstd))
     dx = empty(x.shape, x.dtype, x)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import Dialect, ceil_div, compute_dtype, launcher
+from kernels.launchers.plans import Plans, place
 
 CATALOG = [
     ("sgd_", "fused", "weight decay, momentum and update in one pass over the arena"),
@@ -33,9 +34,12 @@ def _check(name: str, p, *others) -> None:
         raise TypeError(f"{name}: expected a floating dtype, got {p.dtype}")
 
 
-@functools.lru_cache(maxsize=1024)
-def _launch(name: str, n: int, factory: Callable, *flags) -> Callable:
-    return launcher(name, "fused", factory(*flags), ceil_div(n, THREADS), THREADS)
+_plans = Plans()
+
+
+def _plan(name: str, p, factory: Callable, flags: tuple) -> Callable:
+    grid = ceil_div(p.size, THREADS)
+    return launcher(name, "fused", factory(p.dtype, *flags), grid, THREADS)
 
 
 def sgd_(
@@ -60,8 +64,10 @@ def sgd_(
     if momentum and buf is None:
         raise ValueError("sgd_: momentum needs a buffer, got buf=None")
     if p.size:
-        flags = (p.dtype, bool(momentum), bool(nesterov), bool(first), bool(maximize))
-        launch = _launch("sgd_", p.size, dialect.optim.sgd_kernel, *flags)
+        flags = (bool(momentum), bool(nesterov), bool(first), bool(maximize))
+        factory = dialect.optim.sgd_kernel
+        key = (factory, type(p) is ndarray or place(p), p.size, p.dtype, flags)
+        launch = _plans.get(key) or _plans.keep(key, _plan("sgd_", p, factory, flags))
         launch(p, g, p if buf is None else buf, lr, momentum, 1 - dampening, weight_decay)
 
 
@@ -92,8 +98,10 @@ def adam_(
         raise ValueError(f"adam_: step counts from 1, got {step}")
     if not p.size:
         return
-    flags = (p.dtype, vmax is not None, bool(decoupled), bool(maximize))
-    launch = _launch("adam_", p.size, dialect.optim.adam_kernel, *flags)
+    flags = (vmax is not None, bool(decoupled), bool(maximize))
+    factory = dialect.optim.adam_kernel
+    key = (factory, type(p) is ndarray or place(p), p.size, p.dtype, flags)
+    launch = _plans.get(key) or _plans.keep(key, _plan("adam_", p, factory, flags))
     decay = 1 - lr * weight_decay if decoupled else weight_decay
     rate, root = lr / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
     top = v if vmax is None else vmax

@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
 from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
+from kernels.launchers.plans import Plans, place
 from kernels.pointwise import Expr
-
-MAX_PLANS = 8192
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Form:
         return names
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans(8192)
 _SCALARS = frozenset((float, int, bool))
 
 
@@ -94,18 +94,19 @@ def pointwise(
     key = [dialect, expr, dtype, out_dtype]
     for a in arrays:
         kind = type(a)
-        if kind in _SCALARS:
+        if kind is ndarray:
+            key += (True, a.dtype, a.shape, a.strides)
+        elif kind in _SCALARS:
             key.append(kind)
         else:
-            key += (kind, a.dtype, a.shape, a.strides)
+            key += (place(a), a.dtype, a.shape, a.strides)
     if out is not None:
-        key += (out.dtype, out.shape, out.strides)
+        key += (type(out) is ndarray or place(out), out.dtype, out.shape, out.strides)
     key = tuple(key)
     plan = _plans.get(key)
     if plan is None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(dialect, expr, arrays, len(params), dtype, out, out_dtype)
+        plan = _plan(dialect, expr, arrays, len(params), dtype, out, out_dtype)
+        plan = _plans.keep(key, plan)
     return plan(arrays, params, out)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import (
     Dialect,
@@ -17,6 +17,7 @@ from kernels.launchers.common import (
     empty,
     launcher,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import cast
 
 CATALOG = [
@@ -108,14 +109,7 @@ def _planes(a):
     return contiguous(a).reshape(a.shape[0] * a.shape[1], *a.shape[2:])
 
 
-_plans: dict[tuple, Callable] = {}
-
-
-def _planned(key: tuple, make: Callable, *args) -> Callable:
-    plan = _plans.get(key)
-    if plan is None:
-        plan = _plans[key] = make(*args)
-    return plan
+_plans = Plans()
 
 
 def _plan_max(dialect: Dialect, x, window: Window, padding: Pair, ceil_mode: bool):
@@ -148,9 +142,10 @@ def max_pool2d(
 
     The first maximum wins, and a NaN wins over everything. Raises ValueError where no window fits.
     """
-    key = (dialect, "max", type(x), x.shape, x.dtype, kernel, stride, padding, dilation, ceil_mode)
-    window = Window(tuple(kernel), tuple(stride), tuple(dilation))
-    return _planned(key, _plan_max, dialect, x, window, tuple(padding), ceil_mode)(x)
+    options = (Window(tuple(kernel), tuple(stride), tuple(dilation)), tuple(padding), ceil_mode)
+    key = (dialect, "max", type(x) is ndarray or place(x), x.shape, x.dtype, options)
+    plan = _plans.get(key) or _plans.keep(key, _plan_max(dialect, x, *options))
+    return plan(x)
 
 
 def _plan_max_backward(
@@ -215,10 +210,10 @@ def max_pool2d_backward(
     window = None
     if kernel is not None:
         window = Window(tuple(kernel), tuple(stride or kernel), tuple(dilation))
-    x_shape = tuple(x_shape)
-    key = (dialect, "max_backward", type(g), g.shape, g.dtype, x_shape, window, padding, version)
-    make = (dialect, g, indices, x_shape, window, tuple(padding), version)
-    return _planned(key, _plan_max_backward, *make)(g, indices)
+    options = (tuple(x_shape), window, tuple(padding), version)
+    key = (dialect, "max_backward", type(g) is ndarray or place(g), g.shape, g.dtype, options)
+    plan = _plans.get(key) or _plans.keep(key, _plan_max_backward(dialect, g, indices, *options))
+    return plan(g, indices)
 
 
 def _plan_avg(
@@ -255,10 +250,11 @@ def avg_pool2d(
 
     Raises ValueError where no window fits.
     """
-    options = (ceil_mode, count_include_pad, divisor_override)
-    key = (dialect, "avg", type(x), x.shape, x.dtype, kernel, stride, padding, options)
-    window = Window(tuple(kernel), tuple(stride))
-    return _planned(key, _plan_avg, dialect, x, window, tuple(padding), *options)(x)
+    options = (Window(tuple(kernel), tuple(stride)), tuple(padding), ceil_mode)
+    options += (count_include_pad, divisor_override)
+    key = (dialect, "avg", type(x) is ndarray or place(x), x.shape, x.dtype, options)
+    plan = _plans.get(key) or _plans.keep(key, _plan_avg(dialect, x, *options))
+    return plan(x)
 
 
 def _plan_avg_backward(
@@ -294,21 +290,8 @@ def avg_pool2d_backward(
     divisor_override: int | None = None,
 ):
     """Gradient of avg_pool2d with respect to x, for g (N, C, OH, OW): shares of g, gathered."""
-    x_shape = tuple(x_shape)
-    options = (ceil_mode, count_include_pad, divisor_override)
-    key = (
-        dialect,
-        "avg_backward",
-        type(g),
-        g.shape,
-        g.dtype,
-        x_shape,
-        kernel,
-        stride,
-        padding,
-        options,
-    )
-    window = Window(tuple(kernel), tuple(stride))
-    return _planned(key, _plan_avg_backward, dialect, g, x_shape, window, tuple(padding), *options)(
-        g
-    )
+    options = (tuple(x_shape), Window(tuple(kernel), tuple(stride)), tuple(padding), ceil_mode)
+    options += (count_include_pad, divisor_override)
+    key = (dialect, "avg_backward", type(g) is ndarray or place(g), g.shape, g.dtype, options)
+    plan = _plans.get(key) or _plans.keep(key, _plan_avg_backward(dialect, g, *options))
+    return plan(g)

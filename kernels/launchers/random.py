@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import (
     Dialect,
@@ -15,6 +15,7 @@ from kernels.launchers.common import (
     launcher,
     namespace,
 )
+from kernels.launchers.plans import Plans, place
 
 CATALOG = [
     ("philox_uint32", "counter", "Philox4x32-10: a thread turns one counter into four words"),
@@ -26,9 +27,11 @@ CATALOG = [
 THREADS = 256
 
 
-@functools.lru_cache(maxsize=1024)
-def _launch(name: str, factory: Callable, counters: int, *key) -> Callable:
-    return launcher(name, "counter", factory(*key), ceil_div(counters, THREADS), THREADS)
+_plans = Plans()
+
+
+def _plan(name: str, counters: int, kernel) -> Callable:
+    return launcher(name, "counter", kernel, ceil_div(counters, THREADS), THREADS)
 
 
 def _words(seed: int, offset: int) -> tuple[int, int]:
@@ -49,8 +52,12 @@ def _numbers(
     out = namespace(like).empty(shape, dtype)
     if out.size:
         counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
-        kernel = getattr(dialect.random, f"{name}_kernel")
-        _launch(name, kernel, counters, dtype)(out.ravel(), *_words(seed, offset))
+        key = (dialect, name, type(out) is ndarray or place(out), counters, dtype)
+        launch = _plans.get(key)
+        if launch is None:
+            kernel = getattr(dialect.random, f"{name}_kernel")(dtype)
+            launch = _plans.keep(key, _plan(name, counters, kernel))
+        launch(out.ravel(), *_words(seed, offset))
     return out
 
 
@@ -63,9 +70,13 @@ def philox_uint32(dialect: Dialect, n: int, seed: int, offset: int, like=None) -
         raise ValueError(f"philox_uint32: expected n >= 0, got {n}")
     out = namespace(like).empty(n, np.uint32)
     if n:
-        _launch("philox_uint32", dialect.random.philox_kernel, ceil_div(n, 4))(
-            out, *_words(seed, offset)
-        )
+        counters = ceil_div(n, 4)
+        key = (dialect, type(out) is ndarray or place(out), counters)
+        launch = _plans.get(key)
+        if launch is None:
+            plan = _plan("philox_uint32", counters, dialect.random.philox_kernel())
+            launch = _plans.keep(key, plan)
+        launch(out, *_words(seed, offset))
     return out
 
 
@@ -113,7 +124,12 @@ def dropout(dialect: Dialect, x: np.ndarray, p: float, seed: int, offset: int) -
         return namespace(x).zeros(x.shape, x.dtype)
     out = namespace(x).empty(x.shape, x.dtype)
     if out.size:
-        launch = _launch("dropout", dialect.random.dropout_kernel, ceil_div(out.size, 4), x.dtype)
+        counters = ceil_div(out.size, 4)
+        key = (dialect, "dropout", type(out) is ndarray or place(out), counters, x.dtype)
+        launch = _plans.get(key)
+        if launch is None:
+            plan = _plan("dropout", counters, dialect.random.dropout_kernel(x.dtype))
+            launch = _plans.keep(key, plan)
         flat = contiguous(x).ravel()
         launch(flat, out.ravel(), p, 1 / (1 - p), *_words(seed, offset))
     return out

@@ -28,6 +28,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import (
     Dialect,
@@ -39,6 +40,7 @@ from kernels.launchers.common import (
     on_gpu,
 )
 from kernels.launchers.layout import is_dense
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import copy
 from kernels.reduction import TABLE
 
@@ -70,8 +72,7 @@ SHORT = 16  # rows up to this length take one thread each; on the CPU, where thr
 SHORT_ON_CPU = 128  # far apart cost little and shuffles are not free, longer ones do too
 WARP_ROW = 1024  # rows up to this length take one warp each
 
-_plans: dict[tuple, Callable] = {}
-MAX_PLANS = 4096
+_plans = Plans()
 
 
 def accumulator_dtype(name: str, dtype: np.dtype) -> np.dtype:
@@ -115,12 +116,11 @@ def reduce(
     axis) and for a version that does not fit, IndexError for an axis that is not there.
     """
     axes = tuple(axis) if isinstance(axis, list) else axis
-    key = (dialect, name, type(a), a.dtype, a.shape, a.strides, axes, keepdims, dtype, version)
+    where = type(a) is ndarray or place(a)
+    key = (dialect, name, where, a.dtype, a.shape, a.strides, axes, keepdims, dtype, version)
     plan = _plans.get(key)
     if plan is None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(dialect, name, a, axes, keepdims, dtype, version)
+        plan = _plans.keep(key, _plan(dialect, name, a, axes, keepdims, dtype, version))
     return plan(a)
 
 

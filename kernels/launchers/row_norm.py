@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+
+from numpy import ndarray
 
 from kernels.launchers.common import (
     GPU_BLOCK,
@@ -18,6 +19,7 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
 
 FORWARD = ("online", "one_read", "warp")
@@ -44,13 +46,14 @@ ROW_IN_REGISTERS = 1024
 GPU_COLUMNS, CPU_COLUMNS = (32, 8), (256, 1)  # blocks of the sums over rows
 ROWS_A_PART = 64  # that a column of threads adds up on a GPU
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 
 
 def _key(dialect: Dialect, name: str, *parts) -> tuple:
     """What the plan of a call depends on."""
-    seen = ((type(p), p.shape, p.dtype) if hasattr(p, "shape") else p for p in parts)
-    return dialect, name, *seen
+    where = type(parts[0]) is ndarray or place(parts[0])
+    seen = ((p.shape, p.dtype) if hasattr(p, "shape") else p for p in parts)
+    return dialect, name, where, *seen
 
 
 def _check(name: str, x, dims: int, *parameters) -> tuple[int, int]:
@@ -120,7 +123,7 @@ def _forward(dialect: Dialect, name: str, x, weight, bias, eps, dims, version):
     key = _key(dialect, name, x, weight, bias, dims, version)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans[key] = _plan_forward(dialect, name, x, weight, bias, dims, version)
+        plan = _plans.keep(key, _plan_forward(dialect, name, x, weight, bias, dims, version))
     return plan(x, weight, bias, eps)
 
 
@@ -203,7 +206,7 @@ def _backward(dialect, name, g, x, mean, invstd, weight, dims, affine, version):
     plan = _plans.get(key)
     if plan is None:
         plan = _plan_backward(dialect, name, g, x, mean, invstd, weight, dims, version)
-        _plans[key] = plan
+        plan = _plans.keep(key, plan)
     return plan(g, x, mean, invstd, weight, affine)
 
 

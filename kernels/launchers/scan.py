@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy import ndarray
 
 from kernels.launchers.common import (
     Dialect,
@@ -17,6 +17,7 @@ from kernels.launchers.common import (
     empty,
     launcher,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import cast
 
 VERSIONS = ("hillis_steele", "blelloch", "shuffle")
@@ -35,9 +36,15 @@ def accumulator(dtype: np.dtype) -> np.dtype:
     return dtype if dtype.kind == "f" else np.dtype(np.int64)
 
 
-@functools.lru_cache(maxsize=1024)
-def _launch(version: str, factory: Callable, key: tuple, grid: int) -> Callable:
-    return launcher("cumsum", version, factory(*key), grid, THREADS)
+_plans = Plans()
+
+
+def _launch(version: str, factory: Callable, constants: tuple, grid: int, x) -> Callable:
+    """A launch of the kernel `factory(*constants)` where x lies."""
+    key = (version, factory, constants, grid, type(x) is ndarray or place(x))
+    return _plans.get(key) or _plans.keep(
+        key, launcher("cumsum", version, factory(*constants), grid, THREADS)
+    )
 
 
 def cumsum(
@@ -67,9 +74,8 @@ def cumsum(
         raise ValueError(f"cumsum: version {version!r} scans along the last axis, not {axis}")
     else:
         grid = ceil_div(x.size // length, THREADS)
-        _launch("columns", dialect.scan.columns_kernel, (x.dtype,), grid)(
-            flat, out.ravel(), length, inner
-        )
+        launch = _launch("columns", dialect.scan.columns_kernel, (x.dtype,), grid, x)
+        launch(flat, out.ravel(), length, inner)
     return out
 
 
@@ -78,10 +84,10 @@ def _scan_rows(dialect: Dialect, x, out, length: int, version: str) -> None:
     segments = ceil_div(length, SEGMENT)
     blocks = x.size // length * segments
     totals = empty((blocks,), accumulator(x.dtype), x)
-    scan = _launch(version, dialect.scan.rows_kernel, (version, x.dtype), blocks)
+    scan = _launch(version, dialect.scan.rows_kernel, (version, x.dtype), blocks, x)
     scan(x, out, totals, length, SEGMENT, segments)
     if segments > 1:
         sums = empty((blocks,), totals.dtype, x)
         _scan_rows(dialect, totals, sums, segments, version)
-        add = _launch(version, dialect.scan.offsets_kernel, (x.dtype,), blocks)
+        add = _launch(version, dialect.scan.offsets_kernel, (x.dtype,), blocks, x)
         add(out, sums, length, SEGMENT, segments)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+
+from numpy import ndarray
 
 from kernels.launchers.common import (
     CPU_BLOCK,
@@ -17,6 +18,7 @@ from kernels.launchers.common import (
     launcher,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 
 FORWARD = ("three_pass", "online", "one_read", "warp", "strided")
 IDEAS = (
@@ -121,7 +123,7 @@ def _backward(
     return version, dialect.softmax.block_backward(acc_t, log, block), block
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 _PICK = {
     "softmax": (_forward, False),
     "log_softmax": (_forward, True),
@@ -131,11 +133,10 @@ _PICK = {
 
 
 def _run(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | None):
-    first = arrays[0]
-    key = (dialect, name, type(first), *((a.shape, a.dtype) for a in arrays), axis, version)
-    plan = _plans.get(key)
-    if plan is None:
-        plan = _plans[key] = _plan(dialect, name, arrays, axis, version)
+    x = arrays[0]
+    where = type(x) is ndarray or place(x)
+    key = (dialect, name, where, *((a.shape, a.dtype) for a in arrays), axis, version)
+    plan = _plans.get(key) or _plans.keep(key, _plan(dialect, name, arrays, axis, version))
     return plan(*arrays)
 
 
