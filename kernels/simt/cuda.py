@@ -115,7 +115,7 @@ globals().update(stubs.CACHE_HINTS, **stubs.VECTOR_TYPES)
 _LAZY = {
     "Reduce": "kernels.simt.api.reduce",
     "reduce": "kernels.simt.api.reduce",
-    "random": "kernels.simt.api.random",
+    "random": "kernels.simt.api.xoroshiro",
     "vectorize": "kernels.simt.api.vectorize",
     "bfloat16": "kernels.simt.devlib.half",
     "types": "numba",

@@ -169,7 +169,7 @@ def test_versions_say_what_they_take(rng):
 
 def test_tf32_is_for_those_who_ask_for_it(rng):
     """The launcher chooses as on a GPU, where nothing is launched."""
-    from kernels.lab.resources import noting
+    from kernels.lab.gpu_model.resources import noting
 
     a, chosen = normal(rng, (64, 64)), []
     try:

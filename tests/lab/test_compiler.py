@@ -12,7 +12,7 @@ import pytest
 
 import kernels
 from kernels import lab
-from kernels.lab import compiler, disassembly
+from kernels.lab.gpu_model import compiled, sass
 from kernels.simt import cuda
 from kernels.simt.api import to_numba_cuda
 from kernels.support.errors import CompileError
@@ -116,7 +116,7 @@ def test_ptx_stands_below_the_line_it_was_made_of():
     source = dict(enumerate(text.splitlines(), first))
     made = {
         source[line].strip(): " ".join(instructions)
-        for (where, line), instructions in compiler.ptx_lines(found.ptx).items()
+        for (where, line), instructions in compiled.ptx_lines(found.ptx).items()
         if where == path
     }
     assert "st.shared.f32" in made["tile[cuda.threadIdx.y, cuda.threadIdx.x] = a[i, j]"]
@@ -137,7 +137,7 @@ def test_ptx_of_cuda_c_too():
 def test_sass_or_how_to_get_it():
     found = lab.compiled(tiled, X, X, X)
     try:
-        disassembly.find_nvdisasm()
+        sass.find_nvdisasm()
     except CompileError as error:
         assert "pip install nvidia-cuda-nvdisasm" in str(error)
         with pytest.raises(CompileError, match="nvdisasm"):
@@ -161,7 +161,7 @@ SASS = """
 
 
 def test_reading_sass():
-    assert compiler.sass_lines(SASS) == {
+    assert compiled.sass_lines(SASS) == {
         ("/a/kernel.py", 12): ["S2R R18, SR_TID.X", "LDG.E R14, [R14.64]"],
         ("/b/inner.py", 3): ["@!P0 BRA `(.L_x_0)"],
     }

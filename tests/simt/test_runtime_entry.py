@@ -135,7 +135,7 @@ def test_entry_points_outlive_the_modules(tmp_path):
     frees it must still be there: here freed memory is overwritten."""
     program = tmp_path / "program.py"
     program.write_text(
-        PROGRAM + "from kernels.simt import cuda, machine_code\n"
+        PROGRAM + "from kernels.simt.backend import machine_code\n"
         "kernels = [k for k in globals().values() if hasattr(k, 'inspect_cpu')]\n"
         "entries = [s.entry for k in kernels for s in k._specialised.values()]\n"
         "assert 'built-in' in repr(entries[0])\n"

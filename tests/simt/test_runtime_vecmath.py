@@ -212,13 +212,7 @@ def test_types_follow_cuda():
 
     @numba.njit
     def kinds(f, d, i):
-        return (
-            registry.floor(f),
-            registry.exp(f),
-            registry.exp(d),
-            registry.exp(i),
-            registry.atan2(f, d),
-        )
+        return floor(f), exp(f), exp(d), exp(i), registry.atan2(f, d)
 
     kinds.compile("(float32, float64, int32)")
     signature = kinds.overloads[kinds.signatures[0]].signature.return_type

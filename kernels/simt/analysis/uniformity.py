@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from kernels.simt.devlib import library
+from kernels.simt.devlib import lookup
 from kernels.simt.ir.nodes import (
     BLOCK,
     THREAD,
@@ -41,7 +41,7 @@ def is_pure_call(program: Program, node: ast.Call) -> bool:
     if "atomic" in name or "atomic" in label or "atomic" in module:
         return False
     return module.startswith(("numba.core.types", "math", "numpy", "kernels.simt.devlib")) or (
-        library.replacement(value) is not value or module == "builtins"
+        lookup.replacement(value) is not value or module == "builtins"
     )
 
 

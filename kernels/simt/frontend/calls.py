@@ -11,7 +11,7 @@ import numpy as np
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
-from kernels.simt.devlib import library
+from kernels.simt.devlib import lookup
 from kernels.simt.frontend import declare, resolve
 from kernels.simt.frontend.resolve import DYNAMIC, canonical
 from kernels.simt.frontend.source import of as source_of
@@ -109,9 +109,9 @@ def special(norm: Normaliser, name: str, node: ast.expr) -> ast.expr:
     if name == "laneid":
         return lane(norm.program)
     if (
-        library.function(name) is not None
+        lookup.function(name) is not None
     ):  # a device function passed as an argument that is not folded
-        return load(norm.program.extern(library.function(name), name))
+        return load(norm.program.extern(lookup.function(name), name))
     raise norm.error(node, f"cuda.{name} cannot be used as a value; call it")
 
 
@@ -181,7 +181,7 @@ def _calls_of(func: pytypes.FunctionType):
 def _meets_threads(func: pytypes.FunctionType) -> bool:
     for value in _calls_of(func):
         name = canonical(value)
-        if name and library.function(name) is None and not isinstance(value, stubs.VectorType):
+        if name and lookup.function(name) is None and not isinstance(value, stubs.VectorType):
             return True
         inner = device_source(value)
         if inner is not None and inner is not func and inlines(inner) and _meets_threads(inner):
@@ -294,14 +294,14 @@ def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
         return load(dest)
     if name in FENCES:
         return const(None)
-    if library.function(name) is None:
+    if lookup.function(name) is None:
         raise norm.error(node, f"cuda.{name} is not supported")
     space = "global"
     if node.args and name.startswith("atomic."):
         array = norm.expr(node.args[0])
         if isinstance(array, ast.Name) and array.id in norm.program.arrays:
             space = "shared"
-    function = library.function(name, space)
+    function = lookup.function(name, space)
     label = norm.program.extern(function, name if space == "global" else f"own_{name}")
     if space == "shared":
         norm.program.ordered.add(label)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from kernels.simt.devlib import library
+from kernels.simt.devlib import lookup
 from kernels.simt.frontend import calls, declare, patterns, resolve, source
 from kernels.simt.frontend.resolve import DYNAMIC
 from kernels.simt.frontend.structure import lower_returns
@@ -225,7 +225,7 @@ class Normaliser:
                 node, f"a global {type(value).__name__} means nothing in a kernel: make it a tuple,"
                 " or an array"
             )  # fmt: skip
-        value = library.replacement(value)
+        value = lookup.replacement(value)
         if getattr(value, "__module__", None) == "builtins":
             return located(load(value.__name__), node)
         hint = getattr(value, "__name__", None) or str(value)

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import PurePath
 from typing import NamedTuple
 
-from kernels.lab.report import Line, Report
+from kernels.lab.report.report import Line, Report
 
 HEADINGS = ("line", "warps", "lanes", "source", "traffic", "sectors", "banks", "flops")
 LEGEND = (

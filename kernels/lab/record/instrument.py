@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from kernels.lab import access, recorder
-from kernels.simt.devlib import library
+from kernels.lab.record import access, recorder
+from kernels.simt.devlib import lookup
 from kernels.simt.frontend import calls
 from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import (
@@ -275,7 +275,7 @@ class _Instrumenter(ast.NodeTransformer):
         array, *rest = node.args
         if name.endswith("compare_and_swap"):  # works on the first element
             space = "shared" if "own_" in name else "global"
-            swap = library.function("atomic.cas", space)
+            swap = lookup.function("atomic.cas", space)
             name = self.program.extern(swap, f"{'own_' if space == 'shared' else ''}atomic_cas")
             zero = [const(0)] * self.array_type(array).ndim
             rest = [ast.Tuple(zero, ast.Load()), *rest]

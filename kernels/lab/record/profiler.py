@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernels.host import RawKernel
-from kernels.lab import recorder as rec
-from kernels.lab.findings import Access, Finding, Triple, race_hint
-from kernels.lab.instrument import Place, Site
-from kernels.lab.report import Counts, Line, Report
-from kernels.lab.twin import Shared, Twin
+from kernels.lab.record import recorder as rec
+from kernels.lab.record.clone import Shared, Twin
+from kernels.lab.record.instrument import Place, Site
+from kernels.lab.report.findings import Access, Finding, Triple, race_hint
+from kernels.lab.report.report import Counts, Line, Report
 from kernels.simt.driver import arguments
 from kernels.simt.ir import checks
 from kernels.support import limits
@@ -54,9 +54,9 @@ def profile(
     outside, a race, a divergent barrier) is in the report.
     """
     if isinstance(kernel, RawKernel):
-        from kernels.lab import cuda_c
+        from kernels.lab.record import cuda_c_profiler
 
-        return cuda_c.profile(kernel, grid, block, args, shared, blocks, records)
+        return cuda_c_profiler.profile(kernel, grid, block, args, shared, blocks, records)
     if not isinstance(getattr(kernel, "py_func", kernel), FunctionType):
         raise LabError(
             f"profile: expected a cuda.jit kernel or its function, or a raw_kernel, got {kernel!r}"
@@ -91,7 +91,7 @@ class Memory(NamedTuple):
 class Run:
     """One profile: the twin, the recorder's state, and what came of it.
 
-    What is here serves any dialect, but for the twin itself: `kernels.lab.cuda_c` has its own.
+    What is here serves any dialect, but for the twin itself: `cuda_c_profiler` has its own.
     """
 
     def __init__(

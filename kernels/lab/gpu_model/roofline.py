@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.lab.gpus import GPU, gpu
-from kernels.lab.picture import BLUE, GRID, INK, MUTED, ORANGE, PURPLE, Picture, plain
+from kernels.lab.draw.canvas import BLUE, GRID, INK, MUTED, ORANGE, PURPLE, Picture, plain
+from kernels.lab.gpu_model.gpus import GPU, gpu
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from kernels import dispatch
-from kernels.lab.picture import GRID, INK, MUTED, PASTELS, Picture, fitted
+from kernels.lab.draw.canvas import GRID, INK, MUTED, PASTELS, Picture, fitted
 
 MOST_ROWS = 12
 MOST_BARS = 2000

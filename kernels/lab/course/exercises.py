@@ -12,7 +12,7 @@
 
 `check` runs the kernel on several sizes (odd ones, more than one warp and block), on random data,
 and looks at its races, bounds and barriers before it compares values. A kernel that is right is
-told how much of the ideal memory traffic it reaches. Solutions are in `kernels.lab.solutions`.
+told how much of the ideal memory traffic it reaches. Solutions: `kernels.lab.solutions`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from kernels.lab.findings import Finding
-from kernels.lab.profiler import LabError, profile
-from kernels.lab.report import Report
+from kernels.lab.record.profiler import LabError, profile
+from kernels.lab.report.findings import Finding
+from kernels.lab.report.report import Report
 from kernels.support.errors import SimtError
 
 
@@ -105,7 +105,7 @@ def check(solution: Any, name: str | None = None, seed: int = 0) -> Result:
 
 
 def _table() -> dict[str, Exercise]:
-    from kernels.lab.tasks import EXERCISES
+    from kernels.lab.course.tasks import EXERCISES
 
     return {exercise.name: exercise for exercise in EXERCISES}
 

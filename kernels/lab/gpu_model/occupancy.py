@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kernels.lab.picture import BLUE, GRID, INK, MUTED, ORANGE, Picture, plain
+from kernels.lab.draw.canvas import BLUE, GRID, INK, MUTED, ORANGE, Picture, plain
 
 WARP = 32
 MAX_THREADS = 1024  # a block

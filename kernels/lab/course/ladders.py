@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kernels
-from kernels.lab.capture import Launch, profiled
-from kernels.lab.listing import ratio, short
-from kernels.lab.report import Counts
+from kernels.lab.record.capture import Launch, profiled
+from kernels.lab.report.listing import ratio, short
+from kernels.lab.report.report import Counts
 
 VERSIONED = (  # operations that take `version=`; others choose by the shape of what they are given
     "attention attention_backward conv2d conv2d_backward_data conv2d_backward_weight cumsum"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.lab import disassembly
+from kernels.lab.gpu_model import sass
 from kernels.support.errors import CompileError
 
 NEEDS = "needs NVIDIA's compilers, not a GPU: pip install 'minigrad[cuda13]'"
@@ -76,7 +76,7 @@ def build(
     names = list(dict.fromkeys(names))
     options = ("--ptxas-options=-v", *options)
     entries, log, ptx, cubin = translate(code, names, f"sm_{target}", options)
-    opcodes = disassembly.opcodes(disassembly.sass(cubin)) if disassemble else {}
+    opcodes = sass.opcodes(sass.sass(cubin)) if disassemble else {}
     bodies = dict(re.findall(r"\.entry\s+([$\w]+)(.*?)(?=\.entry\s|\Z)", ptx, re.DOTALL))
     return {
         name: _facts(log, entry, len(_WIDE.findall(bodies[entry])), opcodes.get(entry, ()))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from kernels.lab.picture import Picture
-from kernels.lab.pictures import BANKS, WARP, banks_picture, heat_map, sectors_picture
-from kernels.lab.report import Report
+from kernels.lab.draw.canvas import Picture
+from kernels.lab.draw.pictures import BANKS, WARP, banks_picture, heat_map, sectors_picture
+from kernels.lab.report.report import Report
 
 _OPS = {"load": "reads", "store": "writes", "atomic": "atomics"}
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core import types
 
-from kernels.lab import recorder
-from kernels.lab.instrument import HEAD, Place, Site, instrument, shared_arrays
+from kernels.lab.record import recorder
+from kernels.lab.record.instrument import HEAD, Place, Site, instrument, shared_arrays
 from kernels.simt.analysis import infer
 from kernels.simt.backend import entry
 from kernels.simt.driver import arguments, pipeline, specialise

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from kernels.lab import disassembly, nvrtc
-from kernels.lab.occupancy import Occupancy, capability, occupancy
+from kernels.lab.gpu_model import nvrtc, sass
+from kernels.lab.gpu_model.occupancy import Occupancy, capability, occupancy
 from kernels.simt.api.launch import jit
 from kernels.support.errors import CompileError
 
@@ -71,7 +71,7 @@ class Compiled:
 
     def sass(self) -> str:
         """The machine code as text, with comments that name source lines. Needs nvdisasm."""
-        return disassembly.sass(self.cubin, "-g")
+        return sass.sass(self.cubin, "-g")
 
     def listing(self, code: str = "ptx") -> str:
         """Each source line, and below it the instructions ("ptx" or "sass") made of it.

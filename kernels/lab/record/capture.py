@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from kernels import dispatch
-from kernels.lab.profiler import profile
-from kernels.lab.report import Report
+from kernels.lab.record.profiler import profile
+from kernels.lab.report.report import Report
 
 
 class Launch(NamedTuple):

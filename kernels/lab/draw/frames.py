@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from kernels.lab.picture import PAPER, Picture
+from kernels.lab.draw.canvas import PAPER, Picture
 
 _SLIDER = (
     "for (const [i, frame] of [...this.parentNode.nextElementSibling.children].entries()) "

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.lab.findings import Finding, Triple
+from kernels.lab.report.findings import Finding, Triple
 
 if TYPE_CHECKING:
-    from kernels.lab.compiler import Compiled
-    from kernels.lab.gpus import GPU
-    from kernels.lab.occupancy import Occupancy
-    from kernels.lab.picture import Picture
-    from kernels.lab.roof import Roofline
+    from kernels.lab.draw.canvas import Picture
+    from kernels.lab.gpu_model.compiled import Compiled
+    from kernels.lab.gpu_model.gpus import GPU
+    from kernels.lab.gpu_model.occupancy import Occupancy
+    from kernels.lab.gpu_model.roofline import Roofline
 
 SECTOR = 32  # bytes
 
@@ -172,25 +172,25 @@ class Report:
         return found[0]
 
     def __str__(self) -> str:
-        from kernels.lab.listing import listing
+        from kernels.lab.report.listing import listing
 
         return listing(self)
 
     def _repr_html_(self) -> str:
-        from kernels.lab.html import page
+        from kernels.lab.report.html import page
 
         return page(self)
 
     def compiled(self, cc: tuple[int, int] | float | str = (8, 0)) -> Compiled:
         """What NVIDIA's compilers make of the kernel for compute capability `cc`: registers, PTX,
         machine code. Needs their wheels (the extra `cuda13`), not a GPU."""
-        from kernels.lab.compiler import compiled
+        from kernels.lab.gpu_model.compiled import compiled
 
         return compiled(self.kernel, *self.types, cc=cc)
 
     def occupancy(self, cc: tuple[int, int] | float | str) -> Occupancy:
         """How full this launch makes an SM of compute capability `cc`; see `compiled`."""
-        from kernels.lab.occupancy import occupancy
+        from kernels.lab.gpu_model.occupancy import occupancy
 
         return occupancy(self.compiled(cc).registers, self.shared_bytes, self.threads, cc)
 
@@ -202,7 +202,7 @@ class Report:
         Its bytes are those of the sectors that warps ask for: what caches serve is among them, so
         that the kernel can be faster than this roof.
         """
-        from kernels.lab.roof import roofline
+        from kernels.lab.gpu_model.roofline import roofline
 
         if seconds is None:
             return roofline(self, gpu, precision)
@@ -211,7 +211,7 @@ class Report:
 
     def picture(self) -> Picture:
         """The listing as a picture: SVG, PNG (needs matplotlib, the extra `plot`) or text."""
-        from kernels.lab.sheet import sheet
+        from kernels.lab.report.sheet import sheet
 
         return sheet(self)
 

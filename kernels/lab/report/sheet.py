@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
-from kernels.lab.listing import HEADINGS, LEGEND, conclusions, heading, rows, totals
-from kernels.lab.picture import INK, MUTED, Picture, width_of
-from kernels.lab.report import Report
+from kernels.lab.draw.canvas import INK, MUTED, Picture, width_of
+from kernels.lab.report.listing import HEADINGS, LEGEND, conclusions, heading, rows, totals
+from kernels.lab.report.report import Report
 
 _POOR, _WRONG = "#fbe3b3", "#f8d0d0"
 _SIZE, _STEP, _LEFT, _TOP = 12, 18, 16, 44

@@ -15,7 +15,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from kernels.lab import recorder
+from kernels.lab.record import recorder
 from kernels.simt.ir.checks import CheckFailed
 
 _I64 = ir.IntType(64)

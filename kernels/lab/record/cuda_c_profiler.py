@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from kernels.host import checked, recording, source
-from kernels.lab import recorder as rec
-from kernels.lab.findings import Access, Finding, Triple
-from kernels.lab.instrument import Place, Site
-from kernels.lab.profiler import LabError, Memory, Run, grain_of, owner_of, traffic
-from kernels.lab.report import Counts, Line, Report
-from kernels.lab.twin import Facts, Shared
+from kernels.lab.record import recorder as rec
+from kernels.lab.record.clone import Facts, Shared
+from kernels.lab.record.instrument import Place, Site
+from kernels.lab.record.profiler import LabError, Memory, Run, grain_of, owner_of, traffic
+from kernels.lab.report.findings import Access, Finding, Triple
+from kernels.lab.report.report import Counts, Line, Report
 from kernels.support.errors import LaunchError
 from kernels.support.limits import launch_dimensions
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from kernels.lab.listing import HEADINGS, LEGEND, Row, conclusions, heading, rows, totals
-from kernels.lab.report import Report
+from kernels.lab.report.listing import HEADINGS, LEGEND, Row, conclusions, heading, rows, totals
+from kernels.lab.report.report import Report
 
 # Half-transparent colours: they tint whatever background the page has.
 _POOR, _WRONG, _RULE = "rgba(230,150,0,0.30)", "rgba(220,40,40,0.25)", "rgba(128,128,128,0.4)"

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.lab.frames import Frames
-from kernels.lab.picture import (
+from kernels.lab.draw.canvas import (
     BLUE,
     GREEN,
     GRID,
@@ -29,6 +28,7 @@ from kernels.lab.picture import (
     plain,
     shade,
 )
+from kernels.lab.draw.frames import Frames
 from kernels.support.limits import launch_dimensions
 
 WARP = 32

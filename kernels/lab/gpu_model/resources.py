@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
-from kernels.lab import disassembly, nvrtc
+from kernels.lab.gpu_model import nvrtc, sass
 from kernels.support.cache import cache_folder
 from kernels.support.errors import CompileError
 
@@ -252,7 +252,7 @@ def measure(target: str) -> list[Line]:
 @functools.cache
 def _can_disassemble() -> bool:
     try:
-        return bool(disassembly.find_nvdisasm())
+        return bool(sass.find_nvdisasm())
     except CompileError:
         return False
 
@@ -264,8 +264,8 @@ def table(target: str = MAIN_TARGET) -> list[Line] | None:
         return None
     path = _file(target)
     if not path.exists():
-        command = [sys.executable, "-m", "kernels.lab.resources", target, str(path)]
-        folders = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        command = [sys.executable, "-m", "kernels.lab.gpu_model.resources", target, str(path)]
+        folders = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
@@ -301,9 +301,9 @@ def _file(target: str) -> Path:
     from cuda.bindings import nvrtc as bindings
 
     digest = hashlib.sha256(f"{bindings.nvrtcVersion()} {_can_disassemble()}".encode())
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     files = [*root.glob("*.py")]
-    files += [root / f"lab/{name}.py" for name in ("disassembly", "nvrtc", "resources")]
+    files += [root / f"lab/gpu_model/{name}.py" for name in ("sass", "nvrtc", "resources")]
     for folder in ("cuda_c", "launchers"):
         files += [path for path in (root / folder).iterdir() if path.is_file()]
     for path in sorted(files):

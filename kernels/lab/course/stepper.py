@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernels.lab.frames import Frames
-from kernels.lab.picture import BLUE, GRID, INK, MUTED, PASTELS, Picture, fitted, plain
+from kernels.lab.draw.canvas import BLUE, GRID, INK, MUTED, PASTELS, Picture, fitted, plain
+from kernels.lab.draw.frames import Frames
 from kernels.simt.interpreter import interpreter
 from kernels.simt.interpreter.schedule import Task
 from kernels.support.limits import Dimensions, launch_dimensions
