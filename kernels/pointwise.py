@@ -29,6 +29,15 @@ FUNCTIONS = frozenset(
 )
 
 
+@cache
+def flops(text: str) -> int:
+    """The floating-point operations of an expression: operators, comparisons and calls."""
+    counted = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
+    nodes = list(ast.walk(ast.parse(text, mode="eval")))
+    signs = sum(isinstance(n, ast.UnaryOp) and isinstance(n.operand, ast.Constant) for n in nodes)
+    return sum(isinstance(node, counted) for node in nodes) - signs  # -1 is a number
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Expr:
     """A pointwise operation.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from numpy import ndarray
 
+import kernels
+from kernels.families import Family, Operation, floats, index, normal, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -17,11 +20,6 @@ from kernels.launchers.common import (
     on_gpu,
 )
 from kernels.launchers.plans import Plans, place
-
-CATALOG = [
-    ("cross_entropy", "warp", "a warp a row, no softmax stored"),
-    ("cross_entropy_backward", "warp", "a warp a row"),
-]
 
 ROWS = 8  # warps, each with a row, of a block
 
@@ -129,3 +127,50 @@ def cross_entropy_backward(
         arrays = (contiguous(a) for a in (g, logits, lse, target))
         run(*arrays, weight, *options, d)
     return d
+
+
+def _cost(logits, *_, **__):
+    row = (logits.shape[:1], logits.dtype)
+    return [row, row], 5 * logits.size
+
+
+def _cost_backward(g, logits, *_, **__):
+    return [(logits.shape, logits.dtype)], 4 * logits.size
+
+
+def _cases(rng, versions):
+    logits, target = normal(rng, (65, 33)), rng.integers(0, 33, 65)
+    target[::5] = -100
+    weight, g = rng.random(33).astype(np.float32), normal(rng, 65)
+    for extra in ((), (weight, -100, 0.1)):
+        yield "cross_entropy", (logits, target, *extra), {}, 20
+        lse = kernels.cross_entropy(logits, target, backend="numpy")[1]
+        yield "cross_entropy_backward", (g, logits, lse, target, *extra), {}, 20
+
+
+def _compiled(versions):
+    logits, target = ones(29, 43), np.zeros(29, np.int64)
+    for extra in ((), (ones(43), -100, 0.1)):
+        yield "cross_entropy", (logits, target, *extra), {}
+        yield "cross_entropy_backward", (ones(29), logits, ones(29), target, *extra), {}
+
+
+FAMILY = Family(
+    "cross_entropy",
+    (
+        Operation(
+            cross_entropy,
+            _cost,
+            lambda version: ((floats(30, 50), index(30, 50)), {}),
+            {"warp": "a warp a row, no softmax stored"},
+        ),
+        Operation(
+            cross_entropy_backward,
+            _cost_backward,
+            lambda version: ((floats(30), floats(30, 50), floats(30), index(30, 50)), {}),
+            {"warp": "a warp a row"},
+        ),
+    ),
+    _cases,
+    _compiled,
+)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
+    BFLOAT16,
     Dialect,
     check_version,
     compute_capability,
@@ -21,6 +24,29 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.plans import Plans, place
 
+SIMPLE = {
+    "naive": "one thread an element, neighbours down a column",
+    "coalesced": "neighbours along a row: one segment a warp",
+    "tiled": "shared tiles: each element is loaded TILE times less",
+    "register_1d": "a column of results in registers",
+    "register_2d": "an RM x RN tile of results in registers",
+}
+WARP_TILE = {"warp_tile": "the threads of a warp form a compact tile too"}
+MATVEC = {"matvec": "N == 1: a warp a row, summed by shuffles"}
+VERSIONS = {
+    "numba": {**SIMPLE, **WARP_TILE, **MATVEC},
+    "cupy": {
+        **SIMPLE,
+        "vectorised": "16-byte loads, from far and from shared memory",
+        **WARP_TILE,
+        "double_buffer": "cp.async: the next tiles come while these are multiplied",
+        "tensor_core": "16-bit elements: a warp multiplies 16 x 16 fragments (WMMA)",
+        "tensor_core_tf32": "float32 rounded to TF32, 10 bits of mantissa (WMMA)",
+        "mma_sync": "16-bit: mma.sync, ldmatrix, XOR swizzle, three cp.async stages",
+        "wgmma": "16-bit on Hopper: a producer with TMA feeds two warpgroups (wgmma)",
+        **MATVEC,
+    },
+}
 MAX_GRID_Z = 65535
 
 
@@ -82,7 +108,7 @@ def _is_transposed(x) -> bool:
 
 
 def _check(dialect: Dialect, a, b, bias, version: str | None) -> None:
-    check_version("matmul", version, dialect.matmul.VERSIONS)
+    check_version("matmul", version, VERSIONS[dialect.name])
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(
             f"matmul: expected (..., m, k) @ (..., k, n), got {a.shape} @ {b.shape};"
@@ -169,3 +195,74 @@ def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
         ) from None
     plan = _plans.get(key) or _plans.keep(key, _plan(dialect, a, b, bias, version))
     return plan(a, b, bias)
+
+
+def _cost(a, b, bias=None):
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    each = 2 * a.shape[-1] + (bias is not None)
+    return [(shape, a.dtype)], each * math.prod(shape)
+
+
+_HALVES, _SINGLES = ("tensor_core", "mma_sync", "wgmma"), ("double_buffer", "tensor_core_tf32")
+
+
+def _problem(version: str):
+    a, b = floats(64, 64), floats(64, 1 if version == "matvec" else 64)
+    halves = tuple(x.astype(np.float16) for x in (a, b))
+    if version == "tensor_core_tf32":  # halves lose nothing in TF32
+        return tuple(x.astype(np.float32) for x in halves), {}
+    return halves if version in _HALVES else (a, b), {}
+
+
+def _cases(rng, versions):
+    m, k, n = 70, 33, 131
+    for version in versions("matmul"):
+        how = {"version": version}
+        if version in ("matvec", "wgmma"):
+            continue
+        if version in (*_HALVES, "tensor_core_tf32"):
+            half = [normal(rng, s).astype(np.float16) for s in [(k, m), (n, k), (n,)]]
+            if version == "tensor_core_tf32":  # halves lose nothing in TF32
+                half = [x.astype(np.float32) for x in half]
+            else:
+                pair = [normal(rng, s).astype(BFLOAT16) for s in [(m, k), (k, n)]]
+                yield "matmul", pair, how, k
+            yield "matmul", (half[0].T, half[1].T, half[2]), how, k
+            continue
+        yield "matmul", (normal(rng, (m, k)), normal(rng, (k, n))), how, k
+        transposed = (normal(rng, (k, m)).T, normal(rng, (n, k)).T, normal(rng, n))
+        if version not in ("naive", "coalesced", "register_1d"):
+            yield "matmul", transposed, how, k
+    yield "matmul", (normal(rng, (33, 100)), normal(rng, (100, 1))), {"version": "matvec"}, 100
+    yield "matmul", (normal(rng, (3, 33, 20)), normal(rng, (20, 9))), {}, 20
+    yield "matmul", (normal(rng, (3, 8, 32)), normal(rng, (3, 32, 64))), {}, 32  # all aligned
+    yield "matmul", tuple(normal(rng, (9, 9), np.int32) for _ in range(2)), {}, 1
+
+
+def _compiled(versions):
+    def call(version: str, m: int, n: int, dtype: type, layout: str, bias: bool):
+        a, b, c = (ones(*shape).astype(dtype) for shape in [(m, 72), (72, n), (n,)])
+        a = a if layout[0] == "n" else a.T.copy().T
+        b = b if layout[1] == "n" else b.T.copy().T
+        return "matmul", (a, b, c if bias else None), {"version": version}
+
+    for version in versions("matmul"):
+        sizes = (1,) if version == "matvec" else (600, 60)
+        for n in sizes if version not in _HALVES else ():
+            for layout, bias in itertools.product(("nn", "tt"), (False, True)):
+                yield call(version, 600, n, np.float32, layout, bias)
+        if version not in _SINGLES:
+            yield call(version, 600, sizes[0], np.float16, "nn", True)
+            yield call(version, 600, sizes[0], np.float16, "tt", False)
+            yield call(version, 600, sizes[-1], np.float16, "nt", True)
+        if version in _HALVES[1:]:  # their large tiles
+            yield call(version, 1200, 3328, np.float16, "nn", True)
+
+
+FAMILY = Family(
+    "matmul",
+    (Operation(matmul, _cost, _problem, dialects=VERSIONS, matrix=True, gpu_only=("wgmma",)),),
+    _cases,
+    _compiled,
+)

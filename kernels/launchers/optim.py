@@ -8,13 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import Dialect, ceil_div, compute_dtype, launcher
 from kernels.launchers.plans import Plans, place
-
-CATALOG = [
-    ("sgd_", "fused", "weight decay, momentum and update in one pass over the arena"),
-    ("adam_", "fused", "moments, bias correction, decay and update in one pass over the arena"),
-]
 
 THREADS = 256
 
@@ -106,3 +102,53 @@ def adam_(
     rate, root = lr / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
     top = v if vmax is None else vmax
     launch(p, g, m, v, top, 1 - beta1, beta2, 1 - beta2, decay, rate, root, eps)
+
+
+def _cost_of_sgd(p, g, buf, lr, momentum=0.0, *_, **__):
+    return None, (4 if momentum else 2) * p.size
+
+
+def _cost_of_adam(p, *_, **__):
+    return None, 13 * p.size
+
+
+def _cases(rng, versions):
+    p, g, m = (normal(rng, 1027) for _ in range(3))
+    v, top = normal(rng, 1027) ** 2, normal(rng, 1027) ** 2
+    yield "sgd_", (p, g, None, 0.1, 0.0, 0.0, 0.01), {}, 2
+    yield "sgd_", (p, g, m, 0.1, 0.9, 0.3, 0.01), {"nesterov": True, "maximize": True}, 2
+    yield "adam_", (p, g, m, v, None, 0.01, 0.9, 0.999, 1e-8, 0.1, 3), {}, 2
+    yield "adam_", (p, g, m, v, top, 0.01, 0.9, 0.999, 1e-8, 0.1, 3), {"decoupled": True}, 2
+
+
+def _compiled(versions):
+    p, g, m, v = (ones(1237) for _ in range(4))
+    for momentum, first in [(0.0, False), (0.9, False), (0.9, True)]:
+        how = dict(momentum=momentum, first=first, nesterov=first)
+        yield "sgd_", (p, g, m, 0.1), how
+    for top, decoupled in [(None, False), (None, True), (ones(1237), True)]:
+        how = (0.1, 0.9, 0.999, 1e-8, 0.1, 1)
+        yield "adam_", (p, g, m, v, top, *how), {"decoupled": decoupled}
+
+
+FAMILY = Family(
+    "optim",
+    (
+        Operation(
+            sgd_,
+            _cost_of_sgd,
+            lambda version: ((*floats(3, 1000), 0.1, 0.9), {}),
+            {"fused": "weight decay, momentum and update in one pass over the arena"},
+            written=lambda p, g, buf, *_: (p, buf),
+        ),
+        Operation(
+            adam_,
+            _cost_of_adam,
+            lambda v: ((*abs(floats(4, 1000)), None, 1e-3, 0.9, 0.999, 1e-8, 0.0, 1), {}),
+            {"fused": "moments, bias correction, decay and update in one pass over the arena"},
+            written=lambda p, g, m, v, vmax, *_: (p, m, v, vmax),
+        ),
+    ),
+    _cases,
+    _compiled,
+)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, like_first, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -16,13 +18,6 @@ from kernels.launchers.common import (
     namespace,
 )
 from kernels.launchers.plans import Plans, place
-
-CATALOG = [
-    ("philox_uint32", "counter", "Philox4x32-10: a thread turns one counter into four words"),
-    ("uniform", "counter", "24 or 53 of the random bits as a number in [0, 1)"),
-    ("normal", "counter", "Box and Muller's transform of pairs of uniform numbers"),
-    ("dropout", "counter", "draws, compares and scales in one pass; no mask is stored"),
-]
 
 THREADS = 256
 
@@ -133,3 +128,60 @@ def dropout(dialect: Dialect, x: np.ndarray, p: float, seed: int, offset: int) -
         flat = contiguous(x).ravel()
         launch(flat, out.ravel(), p, 1 / (1 - p), *_words(seed, offset))
     return out
+
+
+def _cost(shape, seed, offset, dtype=np.float32):
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    return [(shape, np.dtype(dtype))], math.prod(shape)
+
+
+def _cost_of_words(n, seed, offset):
+    return [((n,), np.dtype(np.uint32))], 0
+
+
+def _cases(rng, versions):
+    yield "philox_uint32", (1027, 2**63 + 5, 2**40 + 1), {}, 0
+    for dtype in (np.float32, np.float64):
+        yield "uniform", ((33, 31), 11, 5, np.dtype(dtype)), {}, 0
+        yield "normal", ((33, 31), 11, 5, np.dtype(dtype)), {}, 8
+    yield "dropout", (rng.standard_normal(1027, dtype=np.float32), 0.25, 3, 9), {}, 1
+
+
+def _compiled(versions):
+    yield "uniform", ((1237,), 1, 2), {"like": ones(1)}
+    yield "normal", ((1237,), 1, 2), {"like": ones(1)}
+    yield "philox_uint32", (1237, 1, 2), {"like": ones(1)}
+    yield "dropout", (ones(1237), 0.5, 1, 2), {}
+
+
+FAMILY = Family(
+    "random",
+    (
+        Operation(
+            philox_uint32,
+            _cost_of_words,
+            lambda version: ((1000, 1, 0), {}),
+            {"counter": "Philox4x32-10: a thread turns one counter into four words"},
+        ),
+        Operation(
+            uniform,
+            _cost,
+            lambda version: (((1000,), 1, 0), {}),
+            {"counter": "24 or 53 of the random bits as a number in [0, 1)"},
+        ),
+        Operation(
+            normal,
+            _cost,
+            lambda version: (((1000,), 1, 0), {}),
+            {"counter": "Box and Muller's transform of pairs of uniform numbers"},
+        ),
+        Operation(
+            dropout,
+            like_first(2),
+            lambda version: ((floats(1000), 0.5, 1, 0), {}),
+            {"counter": "draws, compares and scales in one pass; no mask is stored"},
+        ),
+    ),
+    _cases,
+    _compiled,
+)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, like_first, normal, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -20,13 +21,11 @@ from kernels.launchers.common import (
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import cast
 
-VERSIONS = ("hillis_steele", "blelloch", "shuffle")
-CATALOG = [
-    ("cumsum", "hillis_steele", "every element adds the one `stride` before it, stride doubling"),
-    ("cumsum", "blelloch", "sums up a tree and back down: work of order n"),
-    ("cumsum", "shuffle", "warps scan in registers, one warp scans the warps' sums"),
-    ("cumsum", "columns", "a thread per column, for an axis that is not the last"),
-]
+VERSIONS = {
+    "hillis_steele": "every element adds the one `stride` before it, stride doubling",
+    "blelloch": "sums up a tree and back down: work of order n",
+    "shuffle": "warps scan in registers, one warp scans the warps' sums",
+}
 THREADS = 256
 SEGMENT = 16384
 
@@ -91,3 +90,35 @@ def _scan_rows(dialect: Dialect, x, out, length: int, version: str) -> None:
         _scan_rows(dialect, totals, sums, segments, version)
         add = _launch(version, dialect.scan.offsets_kernel, (x.dtype,), blocks, x)
         add(out, sums, length, SEGMENT, segments)
+
+
+def _problem(version: str):
+    return (floats(60, 50), 0) if version == "columns" else (floats(3, 700), 1), {}
+
+
+def _cases(rng, versions):
+    for version in VERSIONS:
+        yield "cumsum", (normal(rng, (2, 17_001)),), {"version": version}, 1000
+    yield "cumsum", (normal(rng, (5, 33, 2)), 1), {}, 33
+
+
+def _compiled(versions):
+    for version in versions("cumsum"):
+        yield "cumsum", (ones(2, 33_001),), {"version": version}
+    yield "cumsum", (ones(3, 29, 43), 1), {}
+
+
+FAMILY = Family(
+    "scan",
+    (
+        Operation(
+            cumsum,
+            like_first(1),
+            _problem,
+            VERSIONS,
+            by_shape={"columns": "a thread per column, for an axis that is not the last"},
+        ),
+    ),
+    _cases,
+    _compiled,
+)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numpy import ndarray
 
+import kernels
+from kernels.families import Family, Operation, floats, like_first, normal, ones
 from kernels.launchers.common import (
     CPU_BLOCK,
     GPU_BLOCK,
@@ -20,23 +23,14 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.plans import Plans, place
 
-FORWARD = ("three_pass", "online", "one_read", "warp", "strided")
-IDEAS = (
-    "a block a row, read three times",
-    "maximum and sum in one pass, read twice",
-    "the row waits in shared memory, read once",
-    "a warp a row, elements in registers",
-    "other axes: a thread a row",
-)
-BACKWARD = ("block", "warp", "strided")
-CATALOG = [
-    *((name, v, idea) for name in ("softmax", "log_softmax") for v, idea in zip(FORWARD, IDEAS)),
-    *(
-        (f"{name}_backward", version, idea)
-        for name in ("softmax", "log_softmax")
-        for version, idea in zip(BACKWARD, ("a block a row", "a warp a row", "a thread a row"))
-    ),
-]
+FORWARD = {
+    "three_pass": "a block a row, read three times",
+    "online": "maximum and sum in one pass, read twice",
+    "one_read": "the row waits in shared memory, read once",
+    "warp": "a warp a row, elements in registers",
+    "strided": "other axes: a thread a row",
+}
+BACKWARD = {"block": "a block a row", "warp": "a warp a row", "strided": "a thread a row"}
 ROW_IN_SHARED = 4096
 ROW_IN_REGISTERS = 256
 
@@ -161,3 +155,51 @@ def softmax_backward(dialect: Dialect, g, y, axis: int = -1, version: str | None
 def log_softmax_backward(dialect: Dialect, g, y, axis: int = -1, version: str | None = None):
     """Gradient of log_softmax given its result y: g - exp(y) * sum(g)."""
     return _run(dialect, "log_softmax_backward", (g, y), axis, version)
+
+
+def _problem(version: str):
+    return (floats(*((5, 70, 3) if version == "strided" else (9, 250))), 1), {}
+
+
+def _problem_backward(version: str):
+    shape = (5, 70, 3) if version == "strided" else (9, 300)
+    return (floats(*shape), floats(*shape), 1), {}
+
+
+def _cases(rng, versions):
+    for version in FORWARD:
+        x = 4 * normal(rng, (5, 201))
+        x[1, 3], x[2] = np.nan, -np.inf
+        axis = 0 if version == "strided" else 1
+        x = np.ascontiguousarray(x.T) if axis == 0 else x
+        yield "softmax", (x, axis), {"version": version}, 20
+        if version in ("warp", "strided"):
+            yield "log_softmax", (x, axis), {"version": version}, 40
+    for version in BACKWARD:
+        axis = 1 if version == "strided" else -1
+        g, y = normal(rng, (7, 33, 5)), normal(rng, (7, 33, 5))
+        y = kernels.softmax(y, axis, backend="numpy")
+        yield "softmax_backward", (g, y, axis), {"version": version}, 8
+        if version == "warp":
+            yield "log_softmax_backward", (g, y, axis), {"version": version}, 33
+
+
+def _compiled(versions):
+    for name in _PICK:
+        for version in versions(name):
+            x, axis = (ones(3, 29, 43), 1) if version == "strided" else (ones(29, 203), -1)
+            arrays = (x, x) if name.endswith("backward") else (x,)
+            yield name, (*arrays, axis), {"version": version}
+
+
+FAMILY = Family(
+    "softmax",
+    (
+        Operation(softmax, like_first(5), _problem, FORWARD),
+        Operation(log_softmax, like_first(5), _problem, FORWARD),
+        Operation(softmax_backward, like_first(4), _problem_backward, BACKWARD),
+        Operation(log_softmax_backward, like_first(4), _problem_backward, BACKWARD),
+    ),
+    _cases,
+    _compiled,
+)

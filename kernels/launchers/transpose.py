@@ -8,19 +8,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, like_first, normal, ones
 from kernels.launchers.common import Dialect, ceil_div, check_version, empty, launcher
 from kernels.launchers.layout import contiguous_strides, is_dense, merge
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.pointwise import TABLE
 
-VERSIONS = ("naive", "tile", "padded")
-CATALOG = [
-    ("transpose", "naive", "reads rows, writes columns: uncoalesced"),
-    ("transpose", "tile", "through a tile of shared memory: both sides coalesced"),
-    ("transpose", "padded", "one more column in the tile: no bank conflicts"),
-    ("concat", "rows", "each part as columns of the result, a block per tile"),
-]
+VERSIONS = {
+    "naive": "reads rows, writes columns: uncoalesced",
+    "tile": "through a tile of shared memory: both sides coalesced",
+    "padded": "one more column in the tile: no bank conflicts",
+}
 TILE = 32
 ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
 
@@ -147,3 +146,51 @@ def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
         return out
 
     return run
+
+
+def _cost_of_cast(x, dtype):
+    return [(x.shape, np.dtype(dtype))], 0
+
+
+def _cost_of_transpose(x, axes):
+    return [(tuple(x.shape[a] for a in axes), x.dtype)], 0
+
+
+def _cost_of_concat(arrays, axis=0):
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(a.shape[axis] for a in arrays)
+    return [(tuple(shape), arrays[0].dtype)], 0
+
+
+def _cases(rng, versions):
+    for version in VERSIONS:
+        yield "transpose", (normal(rng, (3, 33, 40)), (0, 2, 1)), {"version": version}, 1
+    yield "copy", (normal(rng, (9, 8, 7))[::2, ::-1],), {}, 1
+    yield "cast", (np.abs(normal(rng, 257)) * 9, np.dtype(np.int64)), {}, 1
+    yield "concat", ([normal(rng, (3, 33)), normal(rng, (3, 5))], 1), {}, 1
+
+
+def _compiled(versions):
+    for version in versions("transpose"):
+        yield "transpose", (ones(3, 29, 43), (0, 2, 1)), {"version": version}
+    yield "concat", ([ones(29, 43), ones(29, 11)], 1), {}
+
+
+FAMILY = Family(
+    "transpose",
+    (
+        Operation(
+            transpose, _cost_of_transpose, lambda version: ((floats(70, 66), (1, 0)), {}), VERSIONS
+        ),
+        Operation(
+            concat,
+            _cost_of_concat,
+            lambda version: (([floats(9, 40), floats(9, 30)], 1), {}),
+            {"rows": "each part as columns of the result, a block per tile"},
+        ),
+        Operation(copy, like_first(0)),
+        Operation(cast, _cost_of_cast),
+    ),
+    _cases,
+    _compiled,
+)
