@@ -74,6 +74,8 @@ def twice(dialect, x, version=None):
 @pytest.fixture
 def doubling(monkeypatch):
     """A declared family with no kernels and no reference."""
+    for dialect in dispatch.DIALECTS:  # they read the declarations when they are imported
+        dispatch.dialect(dialect)
     operation = Operation(twice, like_first(1), lambda v: ((np.ones(3),), {}), {"simple": "one"})
     family = Family("doubling", (operation,), lambda *_: iter(()), lambda *_: iter(()))
     monkeypatch.setattr(families, "declared", lambda: {"doubling": family})
