@@ -40,8 +40,8 @@ def sha256(path: Path) -> str:
 def fetch(urls: Sequence[str], folder: Path, checksum: str) -> Path:
     """The file that `urls` (mirrors of one file) name, downloaded into `folder` if it isn't there.
 
-    The bytes go to `NAME.part`, which a later call resumes, and become `NAME` only when their SHA-256
-    is `checksum`. Raises DatasetError if no mirror answers or what came has another checksum.
+    The bytes go to `NAME.part`, which a later call resumes, and become `NAME` only when their
+    SHA-256 is `checksum`. Raises DatasetError if no mirror answers or what came has another one.
     """
     name = urls[0].rpartition("/")[2]
     target = folder / name

@@ -281,7 +281,7 @@ def test_mnist_and_fashion_mnist(server, tmp_path, monkeypatch, rng, name, train
     for file, array in (("images-idx3", images), ("labels-idx1", labels)):
         content = gzip.compress(idx_bytes(array))
         server.files[f"{prefix}-{file}-ubyte.gz"] = content
-        sums[f"{prefix}-{file}-ubyte.gz"] = sha256(content)
+        sums[f"{prefix}-{file}"] = sha256(content)
     upper = "MNIST" if name == "mnist" else "FASHION"
     monkeypatch.setattr(datasets, f"{upper}_MIRRORS", (server.url,))
     monkeypatch.setattr(datasets, f"{upper}_SHA256", sums)
@@ -294,11 +294,11 @@ def test_mnist_and_fashion_mnist(server, tmp_path, monkeypatch, rng, name, train
 def test_images_and_labels_must_agree(server, tmp_path, monkeypatch):
     sums = {}
     for file, array in (
-        ("train-images-idx3-ubyte.gz", np.zeros((3, 28, 28), np.uint8)),
-        ("train-labels-idx1-ubyte.gz", np.zeros(4, np.uint8)),
+        ("train-images-idx3", np.zeros((3, 28, 28), np.uint8)),
+        ("train-labels-idx1", np.zeros(4, np.uint8)),
     ):
-        server.files[file] = gzip.compress(idx_bytes(array))
-        sums[file] = sha256(server.files[file])
+        content = server.files[f"{file}-ubyte.gz"] = gzip.compress(idx_bytes(array))
+        sums[file] = sha256(content)
     monkeypatch.setattr(datasets, "MNIST_MIRRORS", (server.url,))
     monkeypatch.setattr(datasets, "MNIST_SHA256", sums)
     with pytest.raises(datasets.DatasetError, match="3 images and 4 labels"):
