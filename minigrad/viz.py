@@ -15,7 +15,6 @@ from kernels.lab.picture import BLUE, GREEN, INK, MUTED, PASTELS, fitted
 from minigrad.autograd.engine import fit
 from minigrad.autograd.function import FunctionNode
 from minigrad.autograd.node import Node, OpNode
-from minigrad.ops.pointwise import PointwiseNode
 from minigrad.tensor import Tensor, wrap
 
 __all__ = ["graph", "timeline"]
@@ -155,8 +154,6 @@ def _places(nodes: list[Node], rank: dict[Node, int]) -> tuple[dict[Node, int], 
 def _title(node: Node) -> str:
     """The operation's name."""
     if isinstance(node, OpNode):
-        return node.op.__name__
-    if isinstance(node, PointwiseNode):
         return node.op.name
     return node.name().removesuffix("Backward0").removesuffix("Backward")
 
@@ -171,7 +168,7 @@ def families(node: Node) -> tuple[list[str], list[str]]:
     Found by running both with `kernels.lab.counting`, which computes nothing. Empty for views, for
     a `Function` of the user's (which is not run) and for the gradient of a graph already freed.
     """
-    if not isinstance(node, OpNode | PointwiseNode):
+    if not isinstance(node, OpNode):
         return [], []
     with counting() as count, minigrad.no_grad():
         _forward(node, count)
@@ -193,16 +190,13 @@ def _spec(edge: tuple) -> tuple[tuple[int, ...], Any]:
     return source._array.shape, source._array.dtype
 
 
-def _forward(node: Node, count: Any) -> None:
+def _forward(node: OpNode, count: Any) -> None:
     """Run the operation of a node on arrays without content."""
     shape, dtype = node.outs[0]
-    if isinstance(node, PointwiseNode):
-        expr = node.op.expr
-        count.pointwise(expr, *[count.empty(shape, dtype) for _ in expr.args], dtype=dtype)
-        return
+    shapes = node.shapes or (shape,) * len(node.edges)
     for other in (dtype, np.int64):  # what takes no gradient may be data, or an index
         kinds = [dtype if need else other for need in node.needs]
-        arrays = [None if s is None else count.empty(s, d) for s, d in zip(node.shapes, kinds)]
+        arrays = [None if s is None else count.empty(s, d) for s, d in zip(shapes, kinds)]
         try:
             node.op.forward(*arrays, **node.attrs)
             return

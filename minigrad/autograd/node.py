@@ -1,8 +1,9 @@
-"""The graph: nodes that remember an operation, and the registry of operations.
+"""The graph: nodes that record operations, and `Op`, the base class of operations.
 
-An operation is a subclass of `Op` with three parts: `rule` (raises before anything is launched),
-`forward` (arrays in, arrays out, through `kernels.dispatch`) and `vjp` (the gradient, written in
-operations on tensors, so that it can itself be differentiated).
+An operation has three parts: `rule` (raises before anything is launched), `forward` (arrays in,
+arrays out, through `kernels.dispatch`) and `vjp` (the gradient, written in operations on tensors,
+so that it can itself be differentiated). `record` is the only place where a call of an operation
+enters the graph: for subclasses of `Op` and for the lines of the pointwise table alike.
 """
 
 from __future__ import annotations
@@ -167,11 +168,15 @@ def alias(tensor: Tensor) -> Tensor:
 
 
 class OpNode(Node):
-    """A recorded call of an `Op`: attrs are its keyword arguments, needs says which inputs count,
-    shapes are the inputs' shapes.
+    """A recorded call of an operation.
 
-    `outputs` are the numbers of the outputs that follow the inputs in `saved`: they are kept
-    without the graph, and output 0 gets it back where the gradient is recorded.
+    op: an `Op` class or a `Pointwise` line; both have `name`, `grad_name`, `forward` and `vjp`.
+    attrs: the keyword arguments of `forward` and `vjp`.
+    needs: per input, whether it requires a gradient.
+    outputs: numbers of the outputs that follow the inputs in `saved`. They are kept without their
+        graph (a reference cycle otherwise); output 0 gets it back where gradients are recorded.
+    shapes: the shapes of the inputs, or None for a pointwise operation, which doesn't need them:
+        the engine undoes broadcasting.
     """
 
     __slots__ = ("attrs", "needs", "op", "outputs", "shapes")
@@ -180,7 +185,7 @@ class OpNode(Node):
         return self.op.grad_name
 
     def tensors(self) -> tuple:
-        """What `vjp` gets as saved values."""
+        """The saved values, for `vjp`."""
         saved = self.unpack()
         if 0 not in self.outputs or not mode.enabled:
             return saved
@@ -199,7 +204,36 @@ def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
     return tensor
 
 
-OPS: dict[str, type[Op]] = {}
+def record(
+    op: Any,
+    inputs: tuple,
+    attrs: dict,
+    needs: tuple[bool, ...],
+    outputs: tuple[Tensor, ...],
+    saved: tuple,
+    saved_outputs: tuple[int, ...],
+    shapes: tuple | None = None,
+) -> None:
+    """Add a call of an operation to the graph: output 0 becomes the output of a new node.
+
+    saved: the inputs to keep for `vjp`. saved_outputs: numbers of the outputs to keep after them.
+    """
+    first = outputs[0]
+    array = first._array
+    node = OpNode(
+        tuple([edge(t) if need else None for t, need in zip(inputs, needs, strict=True)]),
+        ((array.shape, array.dtype),),
+    )
+    node.op = op
+    node.attrs = attrs
+    node.needs = needs
+    node.outputs = saved_outputs
+    node.shapes = shapes
+    if saved_outputs:
+        saved += tuple([alias(outputs[i]) for i in saved_outputs])
+    if saved:
+        node.save(saved)
+    attach(first, node, 0)
 
 
 class Op:
@@ -212,17 +246,16 @@ class Op:
     saves: ClassVar[tuple[int, ...] | None] = None  # inputs kept for vjp; None keeps all
     bilinear: ClassVar[bool] = False  # inputs 0 and 1 are only kept for each other's gradient
     saves_outputs: ClassVar[tuple[int, ...]] = ()  # outputs kept for vjp
-    grad_name: ClassVar[str] = ""
+    name: ClassVar[str] = ""  # default: the name of the class
+    grad_name: ClassVar[str] = ""  # torch's name of the node; default: from the class's name
 
-    def __init_subclass__(cls, abstract: bool = False) -> None:
-        if not cls.__dict__.get("grad_name"):
-            cls.grad_name = cls.__name__ + "Backward0"
-        if not abstract:
-            OPS[cls.__name__] = cls
+    def __init_subclass__(cls) -> None:
+        own = cls.__dict__
+        cls.name = own.get("name") or cls.__name__
+        cls.grad_name = own.get("grad_name") or f"{cls.name}Backward0"
 
-    @staticmethod
-    def rule(*inputs: Tensor | None, **attrs: Any) -> None:
-        """Raise if these inputs don't fit; runs before any kernel."""
+    rule: ClassVar[Callable | None] = None
+    """`rule(*inputs, **attrs)` raises if the inputs don't fit; it runs before any kernel."""
 
     @staticmethod
     def forward(*arrays: Any, **attrs: Any) -> Any:
@@ -231,7 +264,8 @@ class Op:
 
     @staticmethod
     def vjp(ctx: OpNode, g: Tensor, **attrs: Any) -> Sequence[Tensor | None]:
-        """Gradients of the inputs; `ctx.tensors()` are the saved ones, `ctx.needs` which count.
+        """Gradients of the inputs; `ctx.tensors()` are the saved values, `ctx.needs` says which
+        inputs require a gradient.
 
         A gradient is `g` itself, a view of it, or a new tensor: never a saved one.
         """
@@ -240,35 +274,23 @@ class Op:
     @classmethod
     def apply(cls, *inputs: Tensor | None, **attrs: Any) -> Any:
         """Check, compute, and record if the mode and an input ask for it."""
-        cls.rule(*inputs, **attrs)
+        if cls.rule is not None:
+            cls.rule(*inputs, **attrs)
         result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)
-        outputs = (
-            tuple([wrap(array) for array in result]) if type(result) is tuple else (wrap(result),)
-        )
+        several = type(result) is tuple
+        outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)
         if mode.enabled:
             needs = tuple([t is not None and needs_grad(t) for t in inputs])
             if True in needs:
                 cls.record(inputs, attrs, needs, outputs)
-        return outputs if type(result) is tuple else outputs[0]
+        return outputs if several else outputs[0]
 
     @classmethod
     def record(cls, inputs: tuple, attrs: dict, needs: tuple, outputs: tuple) -> None:
-        """Make the node of a call, and its first output the node's."""
-        first = outputs[0]
-        node = OpNode(
-            tuple([edge(t) if need else None for t, need in zip(inputs, needs, strict=True)]),
-            ((first._array.shape, first._array.dtype),),
-        )
-        node.op = cls
-        node.attrs = attrs
-        node.needs = needs
-        node.shapes = tuple([None if t is None else t._array.shape for t in inputs])
-        node.outputs = cls.saves_outputs
+        """Add a call to the graph, with the inputs that `saves` and `bilinear` name."""
         if cls.bilinear:
-            kept: tuple = (inputs[0] if needs[1] else None, inputs[1] if needs[0] else None)
+            saved: tuple = (inputs[0] if needs[1] else None, inputs[1] if needs[0] else None)
         else:
-            kept = inputs if cls.saves is None else tuple([inputs[i] for i in cls.saves])
-        if cls.saves_outputs:
-            kept += tuple([alias(outputs[i]) for i in cls.saves_outputs])
-        node.save(kept)
-        attach(first, node, 0)
+            saved = inputs if cls.saves is None else tuple([inputs[i] for i in cls.saves])
+        shapes = tuple([None if t is None else t._array.shape for t in inputs])
+        record(cls, inputs, attrs, needs, outputs, saved, cls.saves_outputs, shapes)

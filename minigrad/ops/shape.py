@@ -30,14 +30,13 @@ from minigrad.tensor import (
 )
 
 
-class ViewOp(Op, abstract=True):
+class ViewOp(Op):
     """An operation whose result shares memory with its input."""
 
     saves = ()
 
     @classmethod
     def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
-        cls.rule(x, **attrs)
         out = wrap(cls.forward(x._array, **attrs))
         out._counter = x._counter
         needs = needs_grad(x)
