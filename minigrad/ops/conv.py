@@ -23,6 +23,31 @@ class Conv2d(Op):
     grad_name = "ConvolutionBackward0"
 
     @staticmethod
+    def rule(
+        x: Tensor,
+        w: Tensor,
+        bias: Tensor | None,
+        stride: Pair,
+        padding: Pair,
+        dilation: Pair,
+        groups: int,
+    ) -> None:
+        """Also for one dimension, x (N, C, L) and w (O, C / groups, K), so that `conv1d` names the
+        sizes that it was given."""
+        _check_channels(x, w, bias, groups)
+        for other in (w, bias):
+            if other is not None and other._array.dtype != x._array.dtype:
+                raise RuntimeError(
+                    f"Input type ({x.dtype}) and weight type ({other.dtype}) should be the same"
+                )
+        if min(stride) <= 0:
+            raise RuntimeError("non-positive stride is not supported")
+        if min(padding) < 0:
+            raise RuntimeError("negative padding is not supported")
+        check_positive("dilation", dilation)
+        _check_kernel_fits(x._array.shape[2:], w._array.shape[2:], padding, dilation)
+
+    @staticmethod
     def forward(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
         return dispatch.active.conv2d(x, w, bias, **geometry)
 
@@ -37,11 +62,54 @@ class Conv2d(Op):
         )
 
 
+def _check_channels(x: Tensor, w: Tensor, bias: Tensor | None, groups: int) -> None:
+    shape, kernel = x._array.shape, w._array.shape
+    if 0 in kernel[2:]:
+        raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel[2:])}")
+    if groups <= 0 or kernel[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            f"but got weight of size {list(kernel)} instead"
+        )
+    if shape[1] != kernel[1] * groups:
+        raise RuntimeError(
+            f"Given groups={groups}, weight of size {list(kernel)}, expected input{list(shape)} to "
+            f"have {kernel[1] * groups} channels, but got {shape[1]} channels instead"
+        )
+    if bias is not None and bias._array.shape != (kernel[0],):
+        raise RuntimeError(
+            f"Given weight of size {list(kernel)}, expected bias to be 1-dimensional with "
+            f"{kernel[0]} elements, but got bias of size {list(bias.shape)} instead"
+        )
+
+
+def _check_kernel_fits(size: tuple, kernel: tuple, padding: Pair, dilation: Pair) -> None:
+    dims = len(size)
+    padded = [n + 2 * p for n, p in zip(size, padding[-dims:], strict=True)]
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation[-dims:], kernel, strict=True)]
+    if any(r > n for r, n in zip(reach, padded, strict=True)):
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel "
+            f"size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual "
+            "input size"
+        )
+
+
 class ConvData(Op):
     """The gradient of Conv2d with respect to x, of `shape`; linear in g and in w."""
 
     bilinear = True
     grad_name = "ConvolutionBackward0"
+
+    @staticmethod
+    def rule(g: Tensor, w: Tensor, shape: tuple, **geometry: Any) -> None:
+        if g._array.shape[1] != w._array.shape[0]:
+            raise RuntimeError(
+                f"Given transposed=1, weight of size {list(w.shape)}, expected "
+                f"input{list(g.shape)} to have {w._array.shape[0]} channels, but got "
+                f"{g._array.shape[1]} channels instead"
+            )
+        check_positive("dilation", geometry["dilation"])
 
     @staticmethod
     def forward(g: Any, w: Any, shape: tuple, **geometry: Any) -> Any:
@@ -99,8 +167,8 @@ def _row(value: Any, name: str, fill: int) -> Pair:
     return (fill, value)
 
 
-def _checked(x: Tensor, w: Tensor, bias: Tensor | None, dims: int, groups: int) -> Tensor:
-    """Errors of shapes; x with a batch dimension."""
+def _with_batch(dims: int, x: Tensor, w: Tensor) -> Tensor:
+    """x with a batch dimension; RuntimeError for a wrong number of dimensions."""
     shape, kernel = x._array.shape, w._array.shape
     if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(
@@ -111,33 +179,10 @@ def _checked(x: Tensor, w: Tensor, bias: Tensor | None, dims: int, groups: int) 
         raise RuntimeError(
             f"conv{dims}d: expected a {dims + 2}D weight, got weight of size {list(kernel)}"
         )
-    if 0 in kernel[2:]:
-        raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel[2:])}")
-    channels = shape[-dims - 1]
-    if groups <= 0 or kernel[0] % groups:
-        raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
-            f"but got weight of size {list(kernel)} instead"
-        )
-    if channels != kernel[1] * groups:
-        raise RuntimeError(
-            f"Given groups={groups}, weight of size {list(kernel)}, expected input{list(shape)} to "
-            f"have {kernel[1] * groups} channels, but got {channels} channels instead"
-        )
-    if bias is not None and bias._array.shape != (kernel[0],):
-        raise RuntimeError(
-            f"Given weight of size {list(kernel)}, expected bias to be 1-dimensional with "
-            f"{kernel[0]} elements, but got bias of size {list(bias.shape)} instead"
-        )
-    for other in (w, bias):
-        if other is not None and other._array.dtype != x._array.dtype:
-            raise RuntimeError(
-                f"Input type ({x.dtype}) and weight type ({other.dtype}) should be the same"
-            )
     return x if len(shape) == dims + 2 else x.unsqueeze(0)
 
 
-def _padded(x: Tensor, padding: Any, kernel: Pair, stride: Pair, dilation: Pair) -> tuple:
+def _padded(x: Tensor, padding: Any, kernel: tuple, stride: Pair, dilation: Pair) -> tuple:
     """(x, padding as a pair); "same" that is not symmetric pads x itself."""
     if padding == "valid":
         return x, (0, 0)
@@ -147,23 +192,11 @@ def _padded(x: Tensor, padding: Any, kernel: Pair, stride: Pair, dilation: Pair)
         return x, pair(padding, "padding")
     if stride != (1, 1):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
-    totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    totals = [d * (k - 1) for d, k in zip(dilation, (1, *kernel)[-2:], strict=True)]
     if all(t % 2 == 0 for t in totals):
         return x, (totals[0] // 2, totals[1] // 2)
     pads = [p for t in reversed(totals) for p in (t // 2, t - t // 2)]
-    return pad_constant(x, pads), (0, 0)
-
-
-def _check_kernel_fits(size: tuple, kernel: Pair, padding: Pair, dilation: Pair, dims: int) -> None:
-    check_positive("dilation", dilation)
-    padded = [n + 2 * p for n, p in zip(size, padding, strict=True)][-dims:]
-    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)][-dims:]
-    if any(r > n for r, n in zip(reach, padded, strict=True)):
-        raise RuntimeError(
-            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel "
-            f"size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual "
-            "input size"
-        )
+    return pad_constant(x, pads[: 2 * len(kernel)]), (0, 0)
 
 
 @export(method=False)
@@ -180,15 +213,9 @@ def conv2d(
 
     padding is a number, a pair, "valid" or "same".
     """
-    x = _checked(input, weight, bias, 2, groups)
+    x = _with_batch(2, input, weight)
     stride, dilation = pair(stride, "stride"), pair(dilation, "dilation")
-    if min(stride) <= 0:
-        raise RuntimeError("non-positive stride is not supported")
-    kernel = weight._array.shape[2:]
-    x, pads = _padded(x, padding, kernel, stride, dilation)
-    if min(pads) < 0:
-        raise RuntimeError("negative padding is not supported")
-    _check_kernel_fits(x._array.shape[2:], kernel, pads, dilation, 2)
+    x, pads = _padded(x, padding, weight._array.shape[2:], stride, dilation)
     y = Conv2d.apply(x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups)
     return y if input._array.ndim == 4 else y.squeeze(0)
 
@@ -204,28 +231,19 @@ def conv1d(
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of input (N, C, L) or (C, L) with weight (O, C / groups, K)."""
-    x = _checked(input, weight, bias, 1, groups)
+    x = _with_batch(1, input, weight)
     stride, dilation = _row(stride, "stride", 1), _row(dilation, "dilation", 1)
-    kernel = (1, weight._array.shape[2])
-    x = x.unsqueeze(2)
     padding = padding if isinstance(padding, str) else _row(padding, "padding", 0)
-    x, pads = _padded(x, padding, kernel, stride, dilation)
-    _check_kernel_fits(x._array.shape[2:], kernel, pads, dilation, 1)
-    y = Conv2d.apply(
-        x, weight.unsqueeze(2), bias, stride=stride, padding=pads, dilation=dilation, groups=groups
-    ).squeeze(2)
+    x, pads = _padded(x, padding, weight._array.shape[2:], stride, dilation)
+    geometry = {"stride": stride, "padding": pads, "dilation": dilation, "groups": groups}
+    Conv2d.rule(x, weight, bias, **geometry)  # of the sizes as given, before there is a height
+    y = Conv2d.apply(x.unsqueeze(2), weight.unsqueeze(2), bias, **geometry).squeeze(2)
     return y if input._array.ndim == 3 else y.squeeze(0)
 
 
 def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: Pair) -> Tensor:
     """x (N, C, H, W), w (C, O / groups, KH, KW): the gradient of a convolution, used forward."""
     stride, padding, dilation, groups = setting.values()
-    if x._array.shape[1] != w._array.shape[0]:
-        raise RuntimeError(
-            f"Given transposed=1, weight of size {list(w.shape)}, expected input{list(x.shape)} to "
-            f"have {w._array.shape[0]} channels, but got {x._array.shape[1]} channels instead"
-        )
-    check_positive("dilation", dilation)
     for extra, s, d in zip(output_padding, stride, dilation, strict=True):
         if extra >= max(s, d):
             raise RuntimeError("output padding must be smaller than either stride or dilation")
