@@ -1,7 +1,8 @@
 """Functions of layers: what `minigrad.nn` modules call, with torch's names and arguments.
 
-What is one operation of `minigrad.ops` is offered here as it is; the rest is composed from Tensor
-operations, so that gradients of every order exist.
+Single operations of `minigrad.ops` are imported as they are; so is every activation function of the
+pointwise table that has no parameters. The rest is composed of Tensor operations, so gradients of
+every order exist.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from minigrad.ops.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from minigrad.ops.index import one_hot
 from minigrad.ops.matmul import linear
 from minigrad.ops.norm import group_norm, layer_norm, rms_norm
+from minigrad.ops.pointwise import POINTWISE, Pointwise
 from minigrad.ops.pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -91,8 +93,6 @@ __all__ = [
     "group_norm",
     "gumbel_softmax",
     "hardshrink",
-    "hardsigmoid",
-    "hardswish",
     "hardtanh",
     "huber_loss",
     "instance_norm",
@@ -123,7 +123,6 @@ __all__ = [
     "scaled_dot_product_attention",
     "selu",
     "sigmoid",
-    "silu",
     "smooth_l1_loss",
     "softmax",
     "softmin",
@@ -147,6 +146,23 @@ def _activate(fn: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> T
     if not inplace:
         return fn(input)
     return input.copy_(fn(input.clone()))
+
+
+def _offer(op: Pointwise) -> None:
+    """Define `op.name(input, inplace=False)` here."""
+
+    def function(input: Tensor, inplace: bool = False) -> Tensor:
+        return _activate(op, input, inplace)
+
+    function.__name__ = function.__qualname__ = op.name
+    function.__doc__ = f"{op.expr.text}, per element"
+    globals()[op.name] = function
+    __all__.append(op.name)
+
+
+for _op in POINTWISE.values():
+    if _op.expr.activation and _op.name not in __all__:
+        _offer(_op)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -189,11 +205,6 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _activate(lambda x: act.celu(x, alpha), input, inplace)
 
 
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * sigmoid(input)"""
-    return _activate(act.silu, input, inplace)
-
-
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input))"""
     return _activate(act.mish, input, inplace)
@@ -206,16 +217,6 @@ def hardtanh(
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     return _activate(lambda x: act.hardtanh(x, min_val, max_val), input, inplace)
-
-
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """clamp(input / 6 + 1 / 2, 0, 1)"""
-    return _activate(act.hardsigmoid, input, inplace)
-
-
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * hardsigmoid(input)"""
-    return _activate(act.hardswish, input, inplace)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:

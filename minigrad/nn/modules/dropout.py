@@ -6,6 +6,8 @@ from minigrad.nn import functional as F
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
 
+__all__ = ["Dropout", "Dropout1d", "Dropout2d"]
+
 
 class _DropoutNd(Module):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:

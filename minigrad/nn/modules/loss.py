@@ -7,6 +7,21 @@ from minigrad.nn._losses import legacy_reduction
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
 
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineEmbeddingLoss",
+    "CrossEntropyLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "MarginRankingLoss",
+    "NLLLoss",
+    "SmoothL1Loss",
+    "TripletMarginLoss",
+]
+
 
 class _Loss(Module):
     """`reduction`: 'mean', 'sum' or 'none'; `size_average` and `reduce` are its old spelling."""

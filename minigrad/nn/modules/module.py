@@ -18,6 +18,8 @@ from minigrad.nn.parameter import Buffer, Parameter
 from minigrad.tensor import Tensor
 from minigrad.utils.hooks import RemovableHandle, add_hook
 
+__all__ = ["Module"]
+
 
 def typename(value: Any) -> str:
     """Qualified type name for error messages: ``int``, ``minigrad.nn.modules.linear.Linear``."""

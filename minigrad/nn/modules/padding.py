@@ -9,6 +9,18 @@ from minigrad.nn.modules._sizes import ntuple
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
 
+__all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ZeroPad2d",
+]
+
 
 class _PadNd(Module):
     """`padding`: one width for all sides, or (left, right) and for 2-D (top, bottom)."""

@@ -11,6 +11,8 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
+__all__ = ["Embedding"]
+
 
 class Embedding(Module):
     """``y[...] = weight[input[...]]``.
