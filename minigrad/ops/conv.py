@@ -23,29 +23,9 @@ class Conv2d(Op):
     grad_name = "ConvolutionBackward0"
 
     @staticmethod
-    def rule(
-        x: Tensor,
-        w: Tensor,
-        bias: Tensor | None,
-        stride: Pair,
-        padding: Pair,
-        dilation: Pair,
-        groups: int,
-    ) -> None:
-        """Also for one dimension, x (N, C, L) and w (O, C / groups, K), so that `conv1d` names the
-        sizes that it was given."""
-        _check_channels(x, w, bias, groups)
-        for other in (w, bias):
-            if other is not None and other._array.dtype != x._array.dtype:
-                raise RuntimeError(
-                    f"Input type ({x.dtype}) and weight type ({other.dtype}) should be the same"
-                )
-        if min(stride) <= 0:
-            raise RuntimeError("non-positive stride is not supported")
-        if min(padding) < 0:
-            raise RuntimeError("negative padding is not supported")
-        check_positive("dilation", dilation)
-        _check_kernel_fits(x._array.shape[2:], w._array.shape[2:], padding, dilation)
+    def rule(x: Tensor, w: Tensor, bias: Tensor | None, **geometry: Any) -> None:
+        _check_dtypes(x, w, bias)
+        _check_sizes(x._array.shape, w._array.shape, bias, **geometry)
 
     @staticmethod
     def forward(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
@@ -62,8 +42,38 @@ class Conv2d(Op):
         )
 
 
-def _check_channels(x: Tensor, w: Tensor, bias: Tensor | None, groups: int) -> None:
-    shape, kernel = x._array.shape, w._array.shape
+class Conv1d(Conv2d):
+    """Conv2d of height 1; its errors name the sizes without the height."""
+
+    grad_name = "ConvolutionBackward0"
+
+    @staticmethod
+    def rule(x: Tensor, w: Tensor, bias: Tensor | None, **geometry: Any) -> None:
+        n, c, _, length = x._array.shape
+        o, group, _, k = w._array.shape
+        _check_dtypes(x, w, bias)
+        _check_sizes((n, c, length), (o, group, k), bias, **geometry)
+
+
+def _check_dtypes(x: Tensor, w: Tensor, bias: Tensor | None) -> None:
+    dtype = x._array.dtype
+    for other in (w, bias):
+        if other is not None and other._array.dtype != dtype:
+            raise RuntimeError(
+                f"Input type ({x.dtype}) and weight type ({other.dtype}) should be the same"
+            )
+
+
+def _check_sizes(
+    shape: tuple,
+    kernel: tuple,
+    bias: Tensor | None,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> None:
+    """Errors of an input (N, C, ...) and a weight (O, C / groups, ...) of one or two dimensions."""
     if 0 in kernel[2:]:
         raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel[2:])}")
     if groups <= 0 or kernel[0] % groups:
@@ -76,23 +86,31 @@ def _check_channels(x: Tensor, w: Tensor, bias: Tensor | None, groups: int) -> N
             f"Given groups={groups}, weight of size {list(kernel)}, expected input{list(shape)} to "
             f"have {kernel[1] * groups} channels, but got {shape[1]} channels instead"
         )
-    if bias is not None and bias._array.shape != (kernel[0],):
+    if bias is not None and bias._array.shape != kernel[:1]:
         raise RuntimeError(
             f"Given weight of size {list(kernel)}, expected bias to be 1-dimensional with "
             f"{kernel[0]} elements, but got bias of size {list(bias.shape)} instead"
         )
+    if min(stride) <= 0:
+        raise RuntimeError("non-positive stride is not supported")
+    if min(padding) < 0:
+        raise RuntimeError("negative padding is not supported")
+    check_positive("dilation", dilation)
+    _check_kernel_fits(shape[2:], kernel[2:], padding[4 - len(shape) :], dilation[4 - len(shape) :])
 
 
-def _check_kernel_fits(size: tuple, kernel: tuple, padding: Pair, dilation: Pair) -> None:
-    dims = len(size)
-    padded = [n + 2 * p for n, p in zip(size, padding[-dims:], strict=True)]
-    reach = [d * (k - 1) + 1 for d, k in zip(dilation[-dims:], kernel, strict=True)]
-    if any(r > n for r, n in zip(reach, padded, strict=True)):
-        raise RuntimeError(
-            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel "
-            f"size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual "
-            "input size"
-        )
+def _check_kernel_fits(size: tuple, kernel: tuple, padding: tuple, dilation: tuple) -> None:
+    for n, k, p, d in zip(size, kernel, padding, dilation, strict=True):
+        if d * (k - 1) + 1 > n + 2 * p:
+            break
+    else:
+        return
+    padded = [n + 2 * p for n, p in zip(size, padding, strict=True)]
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    raise RuntimeError(
+        f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: "
+        f"({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input size"
+    )
 
 
 class ConvData(Op):
@@ -235,9 +253,10 @@ def conv1d(
     stride, dilation = _row(stride, "stride", 1), _row(dilation, "dilation", 1)
     padding = padding if isinstance(padding, str) else _row(padding, "padding", 0)
     x, pads = _padded(x, padding, weight._array.shape[2:], stride, dilation)
-    geometry = {"stride": stride, "padding": pads, "dilation": dilation, "groups": groups}
-    Conv2d.rule(x, weight, bias, **geometry)  # of the sizes as given, before there is a height
-    y = Conv2d.apply(x.unsqueeze(2), weight.unsqueeze(2), bias, **geometry).squeeze(2)
+    x, weight = x.unsqueeze(2), weight.unsqueeze(2)
+    y = Conv1d.apply(
+        x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups
+    ).squeeze(2)
     return y if input._array.ndim == 3 else y.squeeze(0)
 
 
