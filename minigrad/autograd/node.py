@@ -31,11 +31,11 @@ class Node:
     edges: per input, where its gradient goes: (node, output index), (leaf tensor, 0), or None.
     outs: per output, (shape, NumPy dtype); gradients are summed and cast to these.
     number: creation order. An input's node always has a smaller number than the node itself,
-        which is what lets the backward pass use a heap instead of a search.
-    saved, versions: tensors kept for backward and their version counters at that time; `saved`
+        so the backward pass can use a heap instead of a search.
+    saved, versions: tensors saved for backward and their version counters at that time; `saved`
         is None once freed.
-    hooks: per output index, functions that see (and may replace) the gradient.
-    retained: per output index, a weak reference to the tensor whose `.grad` should be kept.
+    hooks: per output index, functions that get (and may replace) the gradient.
+    retained: per output index, a weak reference to a tensor with `retain_grad()`.
     """
 
     __slots__ = ("__weakref__", "edges", "hooks", "number", "outs", "retained", "saved", "versions")
@@ -50,11 +50,11 @@ class Node:
         self.retained: dict[int, Any] | None = None
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        """The gradients of the inputs, for those of the outputs."""
+        """The gradients of the inputs from those of the outputs."""
         raise NotImplementedError
 
     def save(self, tensors: tuple) -> None:
-        """Keep tensors (or None, or Python scalars) for backward, with their versions."""
+        """Save tensors (or None, or Python scalars) for backward, with their versions."""
         self.saved = tensors
         self.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in tensors])
 
@@ -69,7 +69,7 @@ class Node:
         return saved
 
     def release(self) -> None:
-        """Free what was saved; a node that saved nothing can run again."""
+        """Free the saved tensors; a node without any can run again."""
         if self.saved:
             self.saved = None
 
@@ -113,7 +113,7 @@ class AccumulateGrad:
 
 
 class RemovableHandle:
-    """What registering a hook returns: `remove()` takes the hook off again."""
+    """The handle of a registered hook: `remove()` removes it."""
 
     def __init__(self, hooks: list, hook: Callable) -> None:
         self._hooks, self._hook = hooks, hook
@@ -146,7 +146,7 @@ def _changed_in_place(tensor: Tensor, version: int) -> str:
 
 
 def needs_grad(tensor: Tensor) -> bool:
-    """Whether a tensor takes part in the graph; a view looks at what happened to its base."""
+    """Whether a tensor requires a gradient; a view first checks for changes of its base."""
     if tensor._view is not None:
         tensor._view.refresh(tensor)
     return tensor._requires_grad
@@ -161,10 +161,11 @@ def edge(tensor: Tensor) -> tuple | None:
 
 
 def alias(tensor: Tensor) -> Tensor:
-    """The same array and version counter without a graph (so that saving makes no cycle)."""
-    twin = wrap(tensor._array)
-    twin._counter = tensor._counter
-    return twin
+    """A tensor of the same array and version counter without a graph, so that saving it in its own
+    node makes no reference cycle."""
+    result = wrap(tensor._array)
+    result._counter = tensor._counter
+    return result
 
 
 class OpNode(Node):
@@ -173,10 +174,10 @@ class OpNode(Node):
     op: an `Op` class or a `Pointwise` line; both have `name`, `grad_name`, `forward` and `vjp`.
     attrs: the keyword arguments of `forward` and `vjp`.
     needs: per input, whether it requires a gradient.
-    outputs: numbers of the outputs that follow the inputs in `saved`. They are kept without their
-        graph (a reference cycle otherwise); output 0 gets it back where gradients are recorded.
-    shapes: the shapes of the inputs, or None for a pointwise operation, which doesn't need them:
-        the engine undoes broadcasting.
+    outputs: numbers of the outputs that follow the inputs in `saved`. They are saved without
+        their graph (it would be a reference cycle); `tensors` restores that of output 0.
+    shapes: the shapes of the inputs, or None for a pointwise operation: the engine undoes
+        broadcasting.
     """
 
     __slots__ = ("attrs", "needs", "op", "outputs", "shapes")
@@ -216,7 +217,7 @@ def record(
 ) -> None:
     """Add a call of an operation to the graph: output 0 becomes the output of a new node.
 
-    saved: the inputs to keep for `vjp`. saved_outputs: numbers of the outputs to keep after them.
+    saved: the inputs to save for `vjp`. saved_outputs: numbers of the outputs to save after them.
     """
     first = outputs[0]
     array = first._array
@@ -243,9 +244,9 @@ class Op:
     others (indices, statistics) never require a gradient.
     """
 
-    saves: ClassVar[tuple[int, ...] | None] = None  # inputs kept for vjp; None keeps all
-    bilinear: ClassVar[bool] = False  # inputs 0 and 1 are only kept for each other's gradient
-    saves_outputs: ClassVar[tuple[int, ...]] = ()  # outputs kept for vjp
+    saves: ClassVar[tuple[int, ...] | None] = None  # inputs saved for vjp; None: all
+    bilinear: ClassVar[bool] = False  # inputs 0 and 1 are only saved for each other's gradient
+    saves_outputs: ClassVar[tuple[int, ...]] = ()  # outputs saved for vjp
     name: ClassVar[str] = ""  # default: the name of the class
     grad_name: ClassVar[str] = ""  # torch's name of the node; default: from the class's name
 
@@ -273,7 +274,7 @@ class Op:
 
     @classmethod
     def apply(cls, *inputs: Tensor | None, **attrs: Any) -> Any:
-        """Check, compute, and record if the mode and an input ask for it."""
+        """Check, compute, and record if grad mode is on and an input requires a gradient."""
         if cls.rule is not None:
             cls.rule(*inputs, **attrs)
         result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)

@@ -1,8 +1,8 @@
-"""Functions of layers: what `minigrad.nn` modules call, with torch's names and arguments.
+"""The functions behind the modules of `minigrad.nn`, with torch's names and arguments.
 
-Single operations of `minigrad.ops` are imported as they are; so is every activation function of the
-pointwise table that has no parameters. The rest is composed of Tensor operations, so gradients of
-every order exist.
+Single operations are imported from `minigrad.ops`; activation functions without parameters are
+generated from the pointwise table. The rest is composed of Tensor operations, so gradients of every
+order exist.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ __all__ = [
 def _activate(fn: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
     """``fn(input)``, written back into `input` if `inplace`.
 
-    The gradient of `fn` may need its input, so it gets a copy of what is about to be overwritten.
+    The gradient of `fn` may need its input, which is overwritten, so `fn` gets a copy.
     """
     if not inplace:
         return fn(input)
@@ -149,7 +149,7 @@ def _activate(fn: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> T
 
 
 def _offer(op: Pointwise) -> None:
-    """Define `op.name(input, inplace=False)` here."""
+    """Define the function `op.name(input, inplace=False)` in this module."""
 
     def function(input: Tensor, inplace: bool = False) -> Tensor:
         return _activate(op, input, inplace)
@@ -262,8 +262,8 @@ def log_softmax(
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """Sample from the Gumbel-softmax distribution (Jang et al. 2017); `hard` gives one-hot
-    values with the soft gradient."""
+    """Sample from the Gumbel-softmax distribution (Jang et al. 2017); with `hard`, one-hot
+    values with the gradient of the soft ones."""
     uniform = minigrad.rand_like(logits.detach())
     gumbels = -((-(uniform + eps).log()) + eps).log()
     soft = softmax((logits + gumbels) / tau, dim)
@@ -371,7 +371,7 @@ def _channel_dropout(input: Tensor, p: float, inplace: bool, channels: tuple[int
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zero entire channels of (N, C, L) or (C, L)"""
+    """Set entire channels of (N, C, L) or (C, L) to zero"""
     _check_probability(p)
     if input.dim() not in (2, 3):
         raise RuntimeError(
@@ -388,7 +388,7 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zero entire channels of (N, C, H, W); a 3-D input is (N, C, L), as in torch"""
+    """Set entire channels of (N, C, H, W) to zero; a 3-D input is (N, C, L), as in torch"""
     _check_probability(p)
     if input.dim() not in (3, 4):
         warnings.warn(
@@ -419,8 +419,8 @@ def batch_norm(
 ) -> Tensor:
     """Normalise each channel (dimension 1) of input (N, C, ...).
 
-    In training with the statistics of the batch, which also move the running ones (the variance
-    unbiased); otherwise with the running statistics.
+    In training, uses the statistics of the batch and updates the running statistics (with the
+    unbiased variance); otherwise uses the running statistics.
     """
     if running_mean is not None and running_mean.numel() != input.shape[1]:
         raise RuntimeError(
@@ -455,7 +455,7 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise each channel of each sample of input (N, C, ...) by itself"""
+    """Normalise each channel of each sample of input (N, C, ...) separately"""
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     samples, channels = input.shape[:2]

@@ -88,7 +88,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved towards zero by lambd, zero within it."""
+    """x - lambd for x > lambd, x + lambd for x < -lambd, else 0."""
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return input - clamp(input, -lambd, lambd)

@@ -1,4 +1,4 @@
-"""Scaled dot product attention, fused; composed of plain operations where that is asked for."""
+"""Scaled dot product attention, fused, or composed of plain operations."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Attention(Op):
 
 
 def _probabilities(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """softmax(q @ k.T * scale + mask) as tensors that can be differentiated; rows of 0 where a
-    query sees no key."""
+    """softmax(q @ k.T * scale + mask) as tensors that can be differentiated; rows of 0 for a
+    query without keys."""
     s = (q @ k.mT) * scale
     if mask is not None:
         s = s.masked_fill(~mask, -math.inf) if mask.dtype == dtypes.bool_ else s + mask
@@ -54,7 +54,7 @@ def _probabilities(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scal
 
 
 def _repeated(x: Tensor, heads: int) -> Tensor:
-    """x (N, HK, S, E) with each head repeated for those of the queries that share it."""
+    """x (N, HK, S, E) with each head repeated for the query heads that share it."""
     n, shared, length, width = x._array.shape
     if shared == heads:
         return x
@@ -109,8 +109,8 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> No
 
 
 def _lead(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> tuple[tuple, tuple]:
-    """The batch dimensions of q, and of k and v: the same, but that the last, the heads, differ
-    where they are grouped."""
+    """The batch dimensions of q, and of k and v. Only the last, the heads, may differ (grouped
+    heads)."""
     shapes = [tuple(x._array.shape[:-2]) for x in (q, k, v)]
     if not grouped:
         lead = functools.reduce(broadcast_shape, shapes)
@@ -131,7 +131,8 @@ def _lead(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> tuple[tuple, tuple]
 
 
 def _four(x: Tensor, lead: tuple) -> Tensor:
-    """x (..., rows, columns), its batch dimensions brought to `lead`, as (N, H, rows, columns)."""
+    """x (..., rows, columns) with its batch dimensions broadcast to `lead`, as (N, H, rows,
+    columns)."""
     last = x._array.shape[-2:]
     if tuple(x._array.shape[:-2]) != lead:
         x = x.expand(*lead, *last)
@@ -165,11 +166,11 @@ def scaled_dot_product_attention(
     """softmax(query @ key.T * scale + attn_mask) @ value: (..., L, Ev) from query (..., L, E), key
     (..., S, E) and value (..., S, Ev).
 
-    attn_mask broadcasts to (..., L, S): numbers to add, or bool, where False is not attended to.
-    is_causal: query i sees keys 0 .. i. A query that sees no key gives 0. scale: by default
-    1 / sqrt(E). enable_gqa: key and value have a divisor of the query's heads, in dimension -3.
-    With dropout_p, or a mask that requires a gradient, this is composed of plain operations, which
-    keep the (..., L, S) probabilities.
+    attn_mask broadcasts to (..., L, S): numbers to add, or bool: False excludes a key. is_causal:
+    query i attends to keys 0 .. i. The result of a query without keys is 0. scale: by default 1 /
+    sqrt(E). enable_gqa: the number of heads (dimension -3) of key and value divides that of query.
+    With dropout_p, or with a mask that requires a gradient, plain operations are used, which store
+    the (..., L, S) probabilities.
     """
     _check(query, key, value, attn_mask, dropout_p)
     lead, shared = _lead(query, key, value, enable_gqa)

@@ -1,7 +1,7 @@
 """Convolutions: one operation and its two gradients, each the gradient of the others.
 
-1-D convolution is a 2-D one of height 1; transposed convolution is the gradient with respect to
-the input, used forward.
+A 1-D convolution is a 2-D one of height 1. A transposed convolution computes the gradient of a
+convolution with respect to its input.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def pair(value: Any, name: str = "value") -> Pair:
 
 
 def check_positive(name: str, values: Pair) -> None:
-    """RuntimeError for a setting of a window that would read backwards or nothing new."""
+    """RuntimeError for a value below one."""
     if min(values) <= 0:
         raise RuntimeError(f"{name} should be greater than zero, but got {list(values)}")
 
@@ -201,7 +201,7 @@ def _with_batch(dims: int, x: Tensor, w: Tensor) -> Tensor:
 
 
 def _padded(x: Tensor, padding: Any, kernel: tuple, stride: Pair, dilation: Pair) -> tuple:
-    """(x, padding as a pair); "same" that is not symmetric pads x itself."""
+    """(x, padding as a pair); x is padded here if "same" is not symmetric."""
     if padding == "valid":
         return x, (0, 0)
     if padding != "same":
@@ -261,7 +261,7 @@ def conv1d(
 
 
 def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: Pair) -> Tensor:
-    """x (N, C, H, W), w (C, O / groups, KH, KW): the gradient of a convolution, used forward."""
+    """Transposed convolution of x (N, C, H, W) with w (C, O / groups, KH, KW)."""
     stride, padding, dilation, groups = setting.values()
     for extra, s, d in zip(output_padding, stride, dilation, strict=True):
         if extra >= max(s, d):

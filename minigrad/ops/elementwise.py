@@ -84,13 +84,13 @@ for _name in UNARY:
         inplace(_name)
 for _name in BINARY:
     export(*BINARY_ALIASES.get(_name, ()))(_binary(POINTWISE[_name]))
-    if _name not in ("maximum", "minimum", "logaddexp"):  # torch has these out of place only
+    if _name not in ("maximum", "minimum", "logaddexp"):  # torch has no in-place form of these
         inplace(_name)
 
 
 @export("negative")
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-input, element by element."""
+    """-input, per element."""
     if input._array.dtype.kind == "b":
         raise RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported. To invert a mask use "
@@ -158,7 +158,7 @@ def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any
 
 
 def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:
-    """floor(input / other); integers raise ZeroDivisionError's RuntimeError on zero."""
+    """floor(input / other); RuntimeError for an integer division by zero."""
     other = _number_or_tensor("floor_divide", other)
     _check_integer_division(input, other)
     return into(out, POINTWISE["floor_divide"](input, other))
@@ -210,11 +210,11 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
 
 @export("clip")
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
-    """Limit to [min, max]; either may be None, a number or a tensor that broadcasts."""
+    """Clamp to [min, max]; either may be None, a number or a tensor that broadcasts."""
     if min is None and max is None:
         raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
     if isinstance(min, Tensor) or isinstance(max, Tensor):
-        result = input  # at a bound itself the gradient is the input's
+        result = input  # at a bound, the input gets the gradient
         if min is not None:
             result = POINTWISE["where"](POINTWISE["lt"](result, min), min, result)
         if max is not None:
@@ -343,7 +343,7 @@ def isclose(
     atol: float = 1e-08,
     equal_nan: bool = False,
 ) -> Tensor:
-    """|input - other| <= atol + rtol * |other|, element by element."""
+    """|input - other| <= atol + rtol * |other|, per element."""
     if input._array.dtype != other._array.dtype:
         raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
     close = POINTWISE["eq"](input, other)
@@ -383,7 +383,7 @@ for _name in (
 
 
 def _operator(op: Callable, swapped: bool = False) -> Callable:
-    """An operator: NotImplemented for operands that are not numbers, arrays or tensors."""
+    """An operator method; NotImplemented for operands that are not numbers, arrays or tensors."""
 
     def method(self: Tensor, other: Any) -> Any:
         if not isinstance(other, Tensor):

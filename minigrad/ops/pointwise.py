@@ -1,8 +1,8 @@
 """Pointwise operations: the table of `kernels.pointwise`, with torch's names and promotion.
 
-Forward and gradient are lines of that table, each run as one kernel. Where the gradient itself is
-recorded (`create_graph=True`), the same derivative text is evaluated on tensors instead, so every
-order of derivative exists.
+The forward pass and each gradient are lines of that table, one kernel each. If the gradient itself
+is recorded (`create_graph=True`), the same derivative text is evaluated on tensors instead, so
+derivatives of every order exist.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Pointwise:
         self._plans: dict[tuple, tuple] = {}
 
     def __call__(self, *args: Tensor | Number, params: tuple = ()) -> Tensor:
-        """Compute, and record where an input asks for it.
+        """Compute, and record if an input requires a gradient.
 
         args: tensors that broadcast together, or numbers. params: the line's parameters.
         """
@@ -79,7 +79,8 @@ class Pointwise:
         return dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype)
 
     def vjp(self, ctx: OpNode, g: Tensor, params: tuple, dtype: np.dtype) -> list[Tensor | None]:
-        """The gradients of the inputs, one kernel each; on tensors where they are recorded."""
+        """The gradients of the inputs, one kernel each; evaluated on tensors if they are
+        recorded."""
         derivatives, kept, _ = self._plans[ctx.needs]
         values = ctx.tensors()
         if mode.enabled:
@@ -123,8 +124,8 @@ class Pointwise:
         return wrap(array_module(like._array).asarray(value, dtype))
 
     def _same_kind(self, args: tuple) -> tuple[np.dtype | None, list]:
-        """(dtype, arrays) where all tensors have one floating dtype and one shape: the common case,
-        which needs no promotion and no broadcasting. Else (None, arrays)."""
+        """(dtype, arrays) if all tensors have the same floating dtype and shape: the common case,
+        without promotion or broadcasting. Otherwise (None, arrays)."""
         arrays: list[Any] = []
         dtype = shape = None
         plain = self.domain != "int" and not self.masks
@@ -142,7 +143,7 @@ class Pointwise:
         return (dtype if plain and dtype is not None and dtype.kind == "f" else None), arrays
 
     def compute_dtype(self, args: tuple) -> np.dtype:
-        """The NumPy type to compute in: torch's promotion, then the line's domain."""
+        """The NumPy type to compute in, by torch's promotion and the domain of the line."""
         found = None
         for i, a in enumerate(args):
             if i in self.masks or type(a) in _NUMBERS:
@@ -154,7 +155,7 @@ class Pointwise:
             elif a._array.dtype != found:
                 return self._promoted(args)
         if found is not None and found.kind == "f" and self.domain != "int":
-            return found  # numbers never change a floating type
+            return found  # numbers don't change a floating type
         return self._promoted(args)
 
     def _promoted(self, args: tuple) -> np.dtype:
@@ -184,8 +185,8 @@ class Pointwise:
             record(self, args, attrs, needs, (out,), saved, kept_outputs)
 
     def _plan(self, needs: tuple) -> tuple:
-        """(derivatives, the inputs and the outputs that they use), made once per `needs`; no
-        derivatives where nothing has one."""
+        """(derivatives, the inputs they use, the outputs they use), cached per `needs`; derivatives
+        is empty if no input has one."""
         exprs = [self.expr.vjp(i) if need else None for i, need in enumerate(needs)]
         used = {name for expr in exprs if expr for name in expr.args}
         kept = [i for i, name in enumerate(self.expr.args) if name in used]
@@ -222,13 +223,13 @@ POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE
 
 
 def check_number(name: str, value: Any) -> None:
-    """TypeError for what is not a number (a NumPy one, or a tensor of one element, is)."""
+    """TypeError unless the value is a Python or NumPy number or a tensor."""
     if not isinstance(value, (*_NUMBERS, np.generic, Tensor)):
         raise TypeError(f"{name}(): expected a number, not {type(value).__name__}")
 
 
 def check_broadcast(arrays: list) -> tuple[int, ...]:
-    """The common shape of arrays (numbers have none); RuntimeError where there isn't one."""
+    """The common shape of arrays (numbers have none); RuntimeError if there is none."""
     shape: tuple[int, ...] | None = None
     for array in arrays:
         if type(array) in _NUMBERS:
@@ -256,7 +257,7 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def operand(value: Any) -> Any:
-    """A value as an operand: a tensor, a number, an array made a tensor; None if it is neither."""
+    """A value as an operand: a tensor or a number; arrays become tensors. None for other types."""
     if isinstance(value, Tensor) or type(value) in _NUMBERS:
         return value
     if isinstance(value, np.generic):
@@ -268,5 +269,5 @@ def operand(value: Any) -> Any:
 
 
 def into(out: Tensor | None, result: Tensor) -> Tensor:
-    """torch's `out=`: the result written there."""
+    """Implements torch's `out=`: copy the result there if given."""
     return result if out is None else out.copy_(result.detach())

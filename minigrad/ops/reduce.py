@@ -1,4 +1,4 @@
-"""Reductions: sums, means, extrema, norms, and what is composed of them."""
+"""Reductions: sums, means, extrema, norms, and compositions of them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Dims = int | Sequence[int] | None
 
 
 class Reduce(Op):
-    """A line of the table over axes (None: all); `REDUCTIONS` has one subclass per line with a
+    """A reduction of the table over axes (None: all). `REDUCTIONS` has one subclass per line with a
     gradient.
 
-    key: the line's name. names: of the values that the gradient is made of.
+    key: the name of the line. names: the variables of its gradient.
     """
 
     key: ClassVar[str] = ""
@@ -57,7 +57,7 @@ class Reduce(Op):
 
 
 def _operation(line: Reduction) -> type[Reduce]:
-    """A line of the table as an operation."""
+    """The operation of a line of the table."""
     own: dict[str, Any] = {"__doc__": f"{line.name} over axes.", "key": line.name, "saves": ()}
     if line.name.startswith("norm"):
         own["grad_name"] = "LinalgVectorNormBackward0"
@@ -84,7 +84,7 @@ def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) ->
 
 
 def _count(key: str, values: dict, shape: tuple, axes: tuple | None) -> int:
-    """n: the number of elements per result (1 where there are none: nothing is divided)."""
+    """n: the number of elements per result; 1 for none, so that nothing divides by 0."""
     return math.prod(shape if axes is None else [shape[i] for i in axes]) or 1
 
 
@@ -96,10 +96,10 @@ def _ties(key: str, values: dict, shape: tuple, axes: tuple | None) -> Tensor:
 
 
 def _others(key: str, values: dict, shape: tuple, axes: tuple | None) -> Tensor:
-    """others: per element, the product of the others of its group; exact where some are zero.
+    """others: per element, the product of the other elements of its result, exact also with zeros.
 
-    With zeros the group becomes the rows of an n by n matrix with ones on the diagonal: O(n^2)
-    memory.
+    With zeros, the n elements of a result become the rows of an n by n matrix with ones on the
+    diagonal, whose row products are computed: O(n^2) memory.
     """
     x = values["x"]
     if x._array.all():
@@ -149,7 +149,7 @@ def _with_reduced(g: Tensor, shape: tuple, axes: tuple | None) -> Tensor:
 
 
 def _expanded(g: Tensor, shape: tuple) -> Tensor:
-    """g expanded to a shape; without the bookkeeping of views where nothing is recorded."""
+    """g expanded to a shape; without a view record if nothing is recorded."""
     if g._array.shape == shape:
         return g
     return g.expand(shape) if mode.enabled else wrap(expand_array(g._array, shape))
@@ -168,7 +168,7 @@ def axes_of(dim: Any, ndim: int) -> tuple[int, ...] | None:
 
 
 def one_dim(dim: Any, axis: Any) -> Any:
-    """torch takes NumPy's spelling `axis=` everywhere."""
+    """`dim`, or its NumPy spelling `axis`, which torch accepts everywhere."""
     return axis if dim is None else dim
 
 
@@ -307,14 +307,14 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
 @export()
 def max(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
     """max(input): the largest element. max(input, dim, keepdim): (values, indices).
-    max(input, other): element by element."""
+    max(input, other): per element."""
     return _extremum("max", _Max, input, args, keepdim, kwargs)
 
 
 @export()
 def min(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
     """min(input): the smallest element. min(input, dim, keepdim): (values, indices).
-    min(input, other): element by element."""
+    min(input, other): per element."""
     return _extremum("min", _Min, input, args, keepdim, kwargs)
 
 
@@ -328,13 +328,13 @@ def _over_axes(name: str, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 
 @export()
 def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Maximum over several dimensions; equal winners share the gradient."""
+    """Maximum over several dimensions; equal elements share the gradient."""
     return _over_axes("max", input, dim, keepdim)
 
 
 @export()
 def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Minimum over several dimensions; equal winners share the gradient."""
+    """Minimum over several dimensions; equal elements share the gradient."""
     return _over_axes("min", input, dim, keepdim)
 
 
@@ -395,7 +395,7 @@ def std(
     correction: int | None = None,
     axis: Dims = None,
 ) -> Tensor:
-    """Square root of `var`; the gradient where nothing varies is zero."""
+    """Square root of `var`; the gradient is zero if all elements are equal."""
     squared = var(input, dim, unbiased, keepdim, correction=correction, axis=axis)
     if not (mode.enabled and squared.requires_grad):
         return POINTWISE["sqrt"](squared)
@@ -461,7 +461,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 @export()
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `dim`, shifted by the maximum so that nothing overflows."""
+    """log(sum(exp(x))) over `dim`, shifted by the maximum to avoid overflow."""
     x = input if input.is_floating_point() else input.to(dtypes.get_default_dtype())
     axes = axes_of(dim, x._array.ndim)
     if not x._array.size:

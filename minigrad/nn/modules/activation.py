@@ -1,4 +1,4 @@
-"""Activation layers: each holds the options of the function of the same name in `functional`."""
+"""Activation layers: each stores the options of the function of the same name in `functional`."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ class Softplus(Module):
 
 
 class Softshrink(Module):
-    """x moved towards zero by `lambd`, zero within it"""
+    """x - lambd for x > lambd, x + lambd for x < -lambd, else 0"""
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -288,7 +288,7 @@ class Threshold(Module):
 
 
 class PReLU(Module):
-    """Leaky ReLU with a trained slope per channel (dimension 1) or one for all."""
+    """Leaky ReLU with a trained slope, one per channel (dimension 1) or one for all channels."""
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
@@ -300,7 +300,7 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Every slope as given by `init`."""
+        """Set every slope to `init`."""
         init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -325,7 +325,8 @@ class GLU(Module):
 
 
 class _OverDim(Module):
-    """An activation over one dimension; None lets `functional` choose, with torch's warning."""
+    """An activation over one dimension; for None, `functional` chooses it and warns, as in
+    torch."""
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
