@@ -73,7 +73,7 @@ def _cupy() -> ModuleType:
     return cupy
 
 
-class _Switches:
+class _Flags:
     """`backends.cudnn`, `backends.mps`: libraries that minigrad does not use.
 
     Programs set flags on them (`benchmark`, `deterministic`, `enabled`). The flags are stored and
@@ -89,5 +89,5 @@ class _Switches:
     is_built = is_available
 
 
-cudnn = _Switches(benchmark=False, deterministic=True, enabled=False, allow_tf32=False)
-mps = _Switches()
+cudnn = _Flags(benchmark=False, deterministic=True, enabled=False, allow_tf32=False)
+mps = _Flags()

@@ -40,12 +40,12 @@ def capsule_of(array: np.ndarray, **kwargs: Any) -> Any:
 
 def array_of(exporter: Any) -> np.ndarray:
     """An array that shares memory with an object that has `__dlpack__`."""
-    words = _Words(exporter)
+    words = _AsUint16(exporter)
     array = np.from_dlpack(words)
     return array.view(_BFLOAT16) if words.is_bfloat else array
 
 
-class _Words:
+class _AsUint16:
     """An exporter that presents bfloat16 as uint16."""
 
     def __init__(self, exporter: Any) -> None:

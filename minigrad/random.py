@@ -87,7 +87,7 @@ def current_generator() -> Generator:
     return getattr(_thread, "generator", default_generator)
 
 
-def give_thread_a_generator(seed: int) -> None:
+def use_thread_generator(seed: int) -> None:
     """Let this thread use a generator of its own from now on: threads that run at the same time
     would draw from a shared one in no fixed order."""
     _thread.generator = Generator().manual_seed(seed)

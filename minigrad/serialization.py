@@ -69,7 +69,7 @@ def save(obj: Any, f: File) -> None:
     if not isinstance(f, (str, os.PathLike)):
         _write_archive(f, structure, writer.arrays)
         return
-    with _replacing(os.fspath(f)) as file:
+    with _atomic_file(os.fspath(f)) as file:
         _write_archive(file, structure, writer.arrays)
 
 
@@ -84,7 +84,7 @@ def _write_archive(file: IO[bytes], structure: str, arrays: list[np.ndarray]) ->
 
 
 @contextlib.contextmanager
-def _replacing(path: str) -> Iterator[IO[bytes]]:
+def _atomic_file(path: str) -> Iterator[IO[bytes]]:
     """A new file that replaces `path` when the block ends; deleted if the block fails."""
     path = os.path.realpath(path)  # a symbolic link stays, and names the new file
     folder, name = os.path.split(path)

@@ -107,7 +107,7 @@ class _Pass:
     def restrict(self, roots: list[Node], wanted: set) -> None:
         """Run only the nodes on a path to the requested tensors."""
         self.wanted = wanted
-        self.needed_below, self.needed = _leading_to(roots, wanted)
+        self.needed_below, self.needed = _nodes_to(roots, wanted)
 
     def store(self, tensor: Tensor, grad: Tensor) -> None:
         """Add to `.grad`; in place unless the gradient is recorded, as torch does."""
@@ -173,7 +173,7 @@ def run_hooks(hooks: list, grad: Tensor) -> Tensor:
     return grad
 
 
-def _leading_to(roots: list[Node], wanted: set) -> tuple[set, set]:
+def _nodes_to(roots: list[Node], wanted: set) -> tuple[set, set]:
     """(nodes that must run, nodes that need a gradient) to reach the requested tensors."""
     order, seen, stack = [], set(roots), list(roots)
     while stack:

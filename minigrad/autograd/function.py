@@ -219,7 +219,7 @@ def once_differentiable(function: Callable) -> Callable:
     return wrapper
 
 
-class _Refusal(Node):
+class _NotDifferentiable(Node):
     """The node of a gradient without a derivative; its backward raises."""
 
     __slots__ = ()
@@ -236,5 +236,5 @@ class _Refusal(Node):
 def _undifferentiable(tensor: Tensor | None) -> Tensor | None:
     if tensor is None:
         return None
-    node = _Refusal((), ((tensor._array.shape, tensor._array.dtype),))
+    node = _NotDifferentiable((), ((tensor._array.shape, tensor._array.dtype),))
     return attach(alias(tensor), node, 0)

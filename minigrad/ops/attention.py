@@ -108,7 +108,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> No
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _lead(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> tuple[tuple, tuple]:
+def _batch_dims(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> tuple[tuple, tuple]:
     """The batch dimensions of q, and of k and v. Only the last, the heads, may differ (grouped
     heads)."""
     shapes = [tuple(x._array.shape[:-2]) for x in (q, k, v)]
@@ -130,7 +130,7 @@ def _lead(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> tuple[tuple, tuple]
     return (*lead, heads), (*lead, shared)
 
 
-def _four(x: Tensor, lead: tuple) -> Tensor:
+def _as_4d(x: Tensor, lead: tuple) -> Tensor:
     """x (..., rows, columns) with its batch dimensions broadcast to `lead`, as (N, H, rows,
     columns)."""
     last = x._array.shape[-2:]
@@ -140,7 +140,7 @@ def _four(x: Tensor, lead: tuple) -> Tensor:
     return x if x._array.ndim == 4 else x.reshape(n, h, *last)
 
 
-def _four_mask(mask: Tensor, lead: tuple, scores: tuple) -> Tensor:
+def _mask_as_4d(mask: Tensor, lead: tuple, scores: tuple) -> Tensor:
     """A mask that broadcasts to (*lead, *scores) as (N or 1, H or 1, L or 1, S or 1)."""
     if broadcast_shape(tuple(mask._array.shape), (*lead, *scores)) != (*lead, *scores):
         raise RuntimeError(
@@ -173,10 +173,10 @@ def scaled_dot_product_attention(
     the (..., L, S) probabilities.
     """
     _check(query, key, value, attn_mask, dropout_p)
-    lead, shared = _lead(query, key, value, enable_gqa)
+    lead, shared = _batch_dims(query, key, value, enable_gqa)
     scores = (query._array.shape[-2], key._array.shape[-2])
-    q, k, v = _four(query, lead), _four(key, shared), _four(value, shared)
-    mask = None if attn_mask is None else _four_mask(attn_mask, lead, scores)
+    q, k, v = _as_4d(query, lead), _as_4d(key, shared), _as_4d(value, shared)
+    mask = None if attn_mask is None else _mask_as_4d(attn_mask, lead, scores)
     if scale is None:
         scale = 1 / math.sqrt(max(q._array.shape[-1], 1))
     if dropout_p > 0 or (mask is not None and mode.enabled and needs_grad(mask)):

@@ -236,7 +236,7 @@ def prod(
     return reduce("prod", input, dim, keepdim, _sum_dtype(input, dtype))
 
 
-def _truth(name: str) -> None:
+def _define_test(name: str) -> None:
     def function(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
         return reduce(name, input, dim, keepdim)
 
@@ -245,8 +245,8 @@ def _truth(name: str) -> None:
     export()(function)
 
 
-_truth("any")
-_truth("all")
+_define_test("any")
+_define_test("all")
 
 
 def values_and_indices(name: str) -> type:

@@ -88,7 +88,7 @@ class DataLoader:
             )
         if sampler is None:
             if iterable:
-                sampler = _Forever()
+                sampler = _InfiniteSampler()
             elif shuffle:
                 sampler = RandomSampler(dataset, generator=generator)
             else:
@@ -213,7 +213,7 @@ def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
         )
 
 
-class _Forever:
+class _InfiniteSampler:
     """The sampler of an iterable dataset: infinite; the dataset determines the end."""
 
     def __iter__(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minigrad.random import give_thread_a_generator
+from minigrad.random import use_thread_generator
 
 _local = threading.local()
 _STOP = object()
@@ -140,7 +140,7 @@ def _work(
             return
         if isinstance(task, Epoch):
             _local.info = WorkerInfo(worker, count, task.seeds[worker], task.dataset)
-            give_thread_a_generator(task.seeds[worker])
+            use_thread_generator(task.seeds[worker])
             if init is not None and not started:
                 try:
                     init(worker)
