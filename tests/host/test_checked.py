@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernels import raw_kernel, raw_module
-from kernels.simt.errors import KernelError, KernelIndexError
+from kernels.support.errors import KernelError, KernelIndexError
 
 MODULE = raw_module(
     r"""
