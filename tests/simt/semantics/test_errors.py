@@ -16,7 +16,7 @@ from numba import float32, float64, int64
 from kernels.simt import cuda
 from kernels.support.errors import CompileError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @cuda.jit
