@@ -24,7 +24,7 @@ from kernels.pointwise import TABLE
 from kernels.reduction import TABLE as REDUCTIONS
 from kernels.simt.api.launch import Kernel
 
-numba_cuda = pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
+pytestmark = pytest.mark.needs("numba_cuda")
 GENERATIONS = [(7, 5), (8, 0), (9, 0)]
 PARTS = 6  # of the kernels, for parallel workers; all generations of a kernel in one part
 # libdevice reduces large arguments of these with doubles and a table in local memory, as nvcc's

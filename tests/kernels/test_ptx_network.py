@@ -6,7 +6,6 @@ A float32 kernel must not compute in float64, and no kernel may keep an array in
 from __future__ import annotations
 
 import importlib
-import importlib.util
 
 import numpy as np
 import pytest
@@ -14,9 +13,7 @@ from numba import types
 
 from kernels.launchers.attention import _tile as attention_tile
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed"
-)
+pytestmark = pytest.mark.needs("numba_cuda")
 # modules, which functions of the same name hide in the package
 NAMES = "attention conv_direct conv_gemm cross_entropy matmul norm pool row_norm softmax".split()
 attention, conv_direct, conv_gemm, cross_entropy, matmul, norm, pool, row_norm, softmax = (
