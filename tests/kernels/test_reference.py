@@ -81,7 +81,7 @@ def test_avg_pool2d(rng, kernel, stride, padding, ceil_mode, include, divisor, F
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_softmax_and_log_softmax(rng, axis, torch):
+def test_softmax_and_log_softmax(rng, axis, F):
     x, g = rng.standard_normal((2, 3, 4, 5)) * 20
     for name in ("softmax", "log_softmax"):
         tx = t(x, True)
