@@ -16,7 +16,7 @@ from kernels.simt import cuda
 from kernels.simt.store import fingerprint, modules
 from kernels.support import cache
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 HELPER = """
 from kernels.simt import cuda
