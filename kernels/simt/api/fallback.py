@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from kernels.simt.interpreter import interpreter
 from kernels.support.errors import Unstructured
 
 
@@ -30,6 +31,4 @@ class Interpreted:
 
     def run(self, grid, first: int, last: int, shared_bytes: int, args: tuple) -> None:
         """Run the whole grid."""
-        from kernels.simt.interpreter import interpreter
-
         interpreter.run(self.kernel.py_func, grid, self.block, args, shared_bytes)

@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from kernels.simt.driver import arguments
+from kernels.simt.ir.jitted import Jitted
 from kernels.support import pool
 from kernels.support.errors import LaunchError, Unstructured
 from kernels.support.limits import launch_dimensions
@@ -56,27 +57,11 @@ def _debug_by_environment() -> bool:
     return os.environ.get("MINIGRAD_CUDA_DEBUG", "0") not in ("", "0")
 
 
-class Kernel:
+class Kernel(Jitted):
     """A `@cuda.jit` function. `kernel[grid, block, stream, shared_bytes](*args)` launches it."""
 
-    def __init__(
-        self,
-        func: FunctionType,
-        signature: Any,
-        device: bool = False,
-        debug: bool | None = None,
-        fastmath: bool = False,
-        gpu: dict[str, Any] | None = None,
-    ) -> None:
-        self.py_func = func
-        self.signature = signature
-        self.device = device
-        self.debug = debug
-        self.fastmath = fastmath
-        self.gpu_options = gpu or {}
-        self.__name__, self.__doc__ = func.__name__, func.__doc__
-        self.__qualname__, self.__module__ = func.__qualname__, func.__module__
-        self.__wrapped__ = func
+    def __init__(self, func: FunctionType, signature: Any, **options: Any) -> None:
+        super().__init__(func, signature, **options)
         self._launchers: dict[Any, Launcher] = {}
         self._specialised: dict[Any, Any] = {}
         self._lock = threading.RLock()

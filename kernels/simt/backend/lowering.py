@@ -19,7 +19,7 @@ from numba.core import ir as numba_ir
 from numba.core.lowering import Lower
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
 
-from kernels.simt.backend.numba_frontend import Remembering
+from kernels.simt.backend.numba_frontend import CachedTyping
 
 _POWERS = (operator.pow, operator.ipow)  # by a constant: there is faster code for it
 _QUOTIENTS = (operator.floordiv, operator.ifloordiv)
@@ -132,7 +132,7 @@ class KernelLower(Lower):
         values = [self._as(x, wanted) for x, wanted in zip(operands, signature.args)]
         key = op, signature
         if key not in self.implementations:
-            context = Remembering(self.context.typing_context)
+            context = CachedTyping(self.context.typing_context)
             function = context.resolve_value_type(op)
             called = context.resolve_function_type(function, signature.args, {})
             self.implementations[key] = self.context.get_function(function, called)

@@ -22,7 +22,7 @@ _REMEMBERED = types.Number | types.Boolean | types.Array
 _signatures: dict[tuple, Any] = {}
 
 
-class Remembering:
+class CachedTyping:
     """Numba's typing context, but for the operations whose signature is known.
 
     To know some, Numba compiles what it writes in Python: a signature holds for its `flags`.
@@ -59,7 +59,7 @@ class KernelCompiler(CompilerBase):
 
     def __init__(self, typingctx: Any, *args: Any) -> None:
         super().__init__(typingctx, *args)
-        self.state.typingctx = Remembering(typingctx)
+        self.state.typingctx = CachedTyping(typingctx)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

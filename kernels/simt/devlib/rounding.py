@@ -14,7 +14,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.core.typing import signature
 
 from kernels.simt.devlib.llvm_ir import F32, F64, I32, I64, V
 from kernels.simt.devlib.maths import named
@@ -34,7 +33,7 @@ def fixed(name: str, result: types.Type, args: tuple, body: Callable, *keys: str
             return context.make_tuple(builder, result, [part.value for part in made])
         return made.value
 
-    sig = signature(result, *args)
+    sig = result(*args)
     typed = {
         1: lambda typingctx, a: (sig, generate),
         2: lambda typingctx, a, b: (sig, generate),

@@ -79,13 +79,15 @@ def parameter_names(kernel: Any) -> tuple[str, ...]:
 
 def signatures(kernel: Any) -> list[tuple[types.Type, ...]]:
     """The explicit signatures of a kernel as tuples of Numba types."""
-    from numba.core import sigutils, types
+    from numba.core import types
+
+    from kernels.simt.backend import inference
 
     given = kernel.signature
     several = isinstance(given, list)
     result = []
     for one in given if several else [given]:
-        args, returns = sigutils.normalize_signature(one)
+        args, returns = inference.declared_types(one)
         if returns not in (None, types.void):
             raise TypeError(
                 f"{kernel.__name__}: CUDA kernels must have void return type, not {returns}"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import itertools
 import types as pytypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.core.dispatcher import Dispatcher
+from numba.extending import is_jitted
 
 from kernels.simt.devlib import lookup
 from kernels.simt.frontend import declare, resolve
 from kernels.simt.frontend.resolve import DYNAMIC, canonical
+from kernels.simt.frontend.scope import Scope, Translator
 from kernels.simt.frontend.source import of as source_of
 from kernels.simt.frontend.structure import lower_returns
 from kernels.simt.ir import stubs
@@ -28,11 +29,8 @@ from kernels.simt.ir.nodes import (
     store,
     terminates,
 )
-from kernels.simt.ir.program import Function
+from kernels.simt.ir.program import Function, Program
 from kernels.support.errors import CompileError, Unstructured
-
-if TYPE_CHECKING:
-    from kernels.simt.frontend.frontend import Normaliser
 
 BARRIERS = {"syncthreads", "syncwarp", "cg.GridGroup.sync"}
 COUNTED = {"syncthreads_count", "syncthreads_and", "syncthreads_or"}
@@ -45,19 +43,6 @@ _INLINE_DEPTH = 40
 _AXES = {"x": 0, "y": 1, "z": 2}
 
 DONE = object()
-
-
-def assigned_names(tree: ast.FunctionDef) -> dict[str, int]:
-    """How often each local name of a function is assigned; loop variables count as two."""
-    counts: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
-        if isinstance(node, ast.For):
-            for name in ast.walk(node.target):
-                if isinstance(name, ast.Name):
-                    counts[name.id] = counts.get(name.id, 0) + 1
-    return counts
 
 
 def is_compile_time(value: Any) -> bool:
@@ -98,7 +83,7 @@ def lane(program) -> ast.expr:
     return binary(base, ast.BitAnd(), const(stubs.WARP_SIZE - 1))
 
 
-def special(norm: Normaliser, name: str, node: ast.expr) -> ast.expr:
+def special(norm: Translator, name: str, node: ast.expr) -> ast.expr:
     """Syntax for a CUDA name that is a value: `threadIdx.x`, `laneid`, ..."""
     kind, _, axis = name.partition(".")
     known = constant_special(norm.program, name)
@@ -115,7 +100,7 @@ def special(norm: Normaliser, name: str, node: ast.expr) -> ast.expr:
     raise norm.error(node, f"cuda.{name} cannot be used as a value; call it")
 
 
-def target_name(norm: Normaliser, node: ast.AST) -> str | None:
+def target_name(norm: Translator, node: ast.AST) -> str | None:
     """The CUDA name that a call refers to, or None."""
     if not isinstance(node, ast.Call):
         return None
@@ -132,10 +117,11 @@ def device_source(value: Any) -> pytypes.FunctionType | None:
 
 
 def _is_cpu(value: Any) -> bool:
-    return isinstance(value, Dispatcher) and type(value).__module__.startswith("numba.core")
+    """Whether `value` is a function that Numba compiles for the CPU, made by `numba.njit`."""
+    return is_jitted(value) and type(value).__module__.startswith("numba.core")
 
 
-def needs_statement(norm: Normaliser, node: ast.AST) -> bool:
+def needs_statement(norm: Translator, node: ast.AST) -> bool:
     """Whether evaluating `node` itself takes statements."""
     if isinstance(node, ast.NamedExpr):
         return True
@@ -164,14 +150,11 @@ def inlines(func: pytypes.FunctionType) -> bool:
 
 
 def _calls_of(func: pytypes.FunctionType):
-    from kernels.simt.frontend.frontend import Normaliser
-    from kernels.simt.ir.program import Program
-
-    norm = Normaliser(Program(func.__name__, "", 0, (1, 1, 1)), func)
-    for node in ast.walk(norm.source.tree):
+    scope = Scope(Program(func.__name__, "", 0, (1, 1, 1)), func)
+    for node in ast.walk(scope.source.tree):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             try:
-                value = norm.static(node)
+                value = scope.static(node)
             except CompileError:
                 continue
             if value is not DYNAMIC:
@@ -207,7 +190,7 @@ def _is_simple(func: pytypes.FunctionType) -> bool:
 # -- translation ---------------------------------------------------------------------------
 
 
-def statement(norm: Normaliser, node: ast.Call) -> Any:
+def statement(norm: Translator, node: ast.Call) -> Any:
     """A call as a statement of its own: DONE, or the expression that is left to evaluate."""
     name = target_name(norm, node)
     if name in BARRIERS:
@@ -221,7 +204,7 @@ def statement(norm: Normaliser, node: ast.Call) -> Any:
     return None
 
 
-def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
+def expression(norm: Translator, node: ast.Call) -> ast.expr:
     """The normal form of a call."""
     if starred := [arg for arg in node.args if isinstance(arg, ast.Starred)]:
         raise norm.uncompiled(starred[0])
@@ -258,14 +241,14 @@ def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
     return _plain(norm, node, norm.materialise(function, node.func))
 
 
-def _plain(norm: Normaliser, node: ast.Call, function: ast.expr) -> ast.expr:
+def _plain(norm: Translator, node: ast.Call, function: ast.expr) -> ast.expr:
     values = norm.sequence([*node.args, *(k.value for k in node.keywords)])
     positional, named = values[: len(node.args)], values[len(node.args) :]
     keywords = [ast.keyword(k.arg, v) for k, v in zip(node.keywords, named)]
     return ast.Call(function, positional, keywords)
 
 
-def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
+def _cuda(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     if name in ("shared.array", "local.array"):
         return declare.array(norm, name.partition(".")[0], node)
     if name == "const.array_like":
@@ -308,7 +291,7 @@ def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
     return _plain(norm, node, load(label))
 
 
-def _grid(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
+def _grid(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     ndim = declare.literal(norm, node.args[0]) if len(node.args) == 1 else DYNAMIC
     if ndim not in (1, 2, 3):
         raise norm.error(node, f"cuda.{name} takes the constant 1, 2 or 3")
@@ -322,14 +305,12 @@ def _grid(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
     return parts[0] if ndim == 1 else ast.Tuple(parts, ast.Load())
 
 
-def _function(norm: Normaliser, func: pytypes.FunctionType) -> str:
+def _function(norm: Translator, func: pytypes.FunctionType) -> str:
     """The name of a device function that is compiled on its own."""
-    from kernels.simt.frontend.frontend import Normaliser
-
     known = norm.program.functions.get(func)
     if known is not None:
         return known.name
-    inner = Normaliser(norm.program, func)
+    inner = norm.inner(func)
     if inner.source.tree.args.defaults or inner.source.tree.args.kwonlyargs:
         raise norm.error(inner.source.tree, "defaults need a device function that can be inlined")
     params = []
@@ -342,11 +323,9 @@ def _function(norm: Normaliser, func: pytypes.FunctionType) -> str:
     return name
 
 
-def _inline(norm: Normaliser, func: pytypes.FunctionType, node: ast.Call) -> ast.expr:
+def _inline(norm: Translator, func: pytypes.FunctionType, node: ast.Call) -> ast.expr:
     """The body of a device function in place of its call; returns the value's expression."""
-    from kernels.simt.frontend.frontend import Normaliser
-
-    inner = Normaliser(norm.program, func, norm.stack)
+    inner = norm.inner(func, norm.stack)
     for name, value in _bind(norm, inner, node):
         static = norm.static(value) if isinstance(value, ast.AST) else value
         if is_compile_time(static) and not _is_value(static):
@@ -368,7 +347,7 @@ def _is_value(static: Any) -> bool:
     return isinstance(static, resolve.Special) and static is not resolve.GRID_GROUP
 
 
-def _bind(norm: Normaliser, inner: Normaliser, node: ast.Call):
+def _bind(norm: Translator, inner: Translator, node: ast.Call):
     """(parameter, argument) pairs: syntax for what is given, the object itself for defaults."""
     signature = inner.source.tree.args
     names = [a.arg for a in signature.posonlyargs + signature.args + signature.kwonlyargs]
@@ -399,7 +378,7 @@ def _bind(norm: Normaliser, inner: Normaliser, node: ast.Call):
 class _Saved:
     """An argument evaluated now, into a variable of the caller's that has a source name."""
 
-    def __init__(self, norm: Normaliser, value: ast.expr, node: ast.AST) -> None:
+    def __init__(self, norm: Translator, value: ast.expr, node: ast.AST) -> None:
         saved = norm.save(norm.expr(value), node)
         name = f" {next(_serial)}"  # no identifier of the source can be this
         norm.names[name] = saved
@@ -409,7 +388,7 @@ class _Saved:
 _serial = itertools.count()
 
 
-def _result(norm: Normaliser, func, body: list[ast.stmt], node: ast.Call) -> ast.expr:
+def _result(norm: Translator, func, body: list[ast.stmt], node: ast.Call) -> ast.expr:
     returns = [s for s in ast.walk(ast.Module(body, [])) if isinstance(s, ast.Return)]
     valued = [s for s in returns if s.value is not None]
     if not returns:

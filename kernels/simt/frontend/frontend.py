@@ -21,6 +21,7 @@ from numba.core import types
 from kernels.simt.devlib import lookup
 from kernels.simt.frontend import calls, declare, patterns, resolve, source
 from kernels.simt.frontend.resolve import DYNAMIC
+from kernels.simt.frontend.scope import Translator
 from kernels.simt.frontend.structure import lower_returns
 from kernels.simt.ir.nodes import (
     Collective,
@@ -35,7 +36,7 @@ from kernels.simt.ir.nodes import (
     used,
 )
 from kernels.simt.ir.program import Program
-from kernels.support.errors import CompileError, Unstructured
+from kernels.support.errors import CompileError
 
 _FOLD = {
     ast.Add: operator.add,
@@ -58,18 +59,6 @@ _FOLD = {
     ast.GtE: operator.ge,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-}
-# Syntax that numba-cuda rejects, whatever the types.
-_ARRAYS_INSTEAD = "a kernel cannot allocate memory; use a tuple, or a cuda.local.array"
-_NOT_ON_CUDA: dict[type, str] = {
-    **dict.fromkeys((ast.List, ast.Dict, ast.Set), _ARRAYS_INSTEAD),
-    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), "write a loop"),
-    **dict.fromkeys((ast.Try, ast.TryStar), "a kernel cannot catch exceptions"),
-    **dict.fromkeys((ast.MatchSequence, ast.MatchMapping, ast.MatchClass), "match numbers"),
-    **dict.fromkeys((ast.Import, ast.ImportFrom), "import at the top of the file"),
-    **dict.fromkeys((ast.JoinedStr,), "print takes several values: print(i, x)"),
-    **dict.fromkeys((ast.With, ast.AsyncWith, ast.AsyncFor, ast.ClassDef, ast.Delete), ""),
-    **dict.fromkeys((ast.Yield, ast.YieldFrom, ast.Await), ""),
 }
 
 
@@ -130,79 +119,16 @@ def _as_list(result) -> list[ast.stmt]:
     return result if isinstance(result, list) else [result]
 
 
-class Normaliser:
+class Normaliser(Translator):
     """Rewrites one function's body; inlined functions get a Normaliser of their own."""
 
     def __init__(self, program: Program, func: FunctionType, stack: tuple = ()) -> None:
-        self.program = program
-        self.func = func
-        self.source = source.of(func)
-        self.stack = (*stack, func)
-        self.names: dict[str, ast.expr] = {}
-        self.statics: dict[str, Any] = {}
-        self.integers: dict[str, Any] = {}  # locals assigned once, to a constant
+        super().__init__(program, func, stack)
         self.out: list[ast.stmt] = []
         self.declaring = ""
-        self.assigned = calls.assigned_names(self.source.tree)
         self._hoists: dict[int, bool] = {}
 
-    # -- names -----------------------------------------------------------------------------
-
-    def where(self, node: ast.AST) -> str:
-        return f"{self.source.filename}:{getattr(node, 'lineno', '?')}"
-
-    def error(self, node: ast.AST, message: str) -> CompileError:
-        line = self.source.line(getattr(node, "lineno", 0))
-        return CompileError(f"{self.where(node)}: {message}\n    {line}")
-
-    def uncompiled(self, node: ast.AST) -> CompileError:
-        """For syntax that the normal form has not: Unstructured where numba-cuda compiles it (a
-        lambda, a function in the kernel, `match`), so that the interpreter may run the kernel."""
-        nodes = (n for n in ast.walk(self.source.tree) if type(n) in _NOT_ON_CUDA)
-        refused = (n for n in nodes if not isinstance(getattr(n, "ctx", None), ast.Store))
-        if (found := next(refused, None)) is not None:
-            fix = _NOT_ON_CUDA[type(found)]
-            what = f"{type(found).__name__} has no CUDA equivalent"
-            return self.error(found, f"{what}: {fix}" if fix else what)
-        return Unstructured(str(self.error(node, f"{type(node).__name__} is not compiled")))
-
-    def variable(self, name: str) -> str:
-        """The normal form's name of the local variable `name`."""
-        known = self.names.get(name)
-        if known is None:
-            known = self.names[name] = load(self.program.fresh(name))
-        if not isinstance(known, ast.Name):
-            raise CompileError(f"{self.source.filename}: {name!r} is a constant and is assigned")
-        return known.id
-
-    def static(self, node: ast.expr) -> Any:
-        """The object that `node` denotes at compile time, or DYNAMIC."""
-        match node:
-            case ast.Constant():
-                return node.value
-            case ast.Name(id=name):
-                if name in self.statics:
-                    return self.statics[name]
-                if name in self.names or name in self.assigned:
-                    return DYNAMIC
-                return resolve.lookup(self.func, name)
-            case ast.Attribute(value=base, attr=attr):
-                value = self.static(base)
-                if value is DYNAMIC:
-                    return DYNAMIC
-                return resolve.attribute(value, attr, self.where(node))
-            case ast.Call(func=function, args=[]):
-                made = self.static(function)
-                if made is not DYNAMIC and resolve.canonical(made) == "cg.this_grid":
-                    return resolve.GRID_GROUP
-            case ast.Subscript(value=base, slice=index):
-                value, key = self.static(base), self.static(index)
-                if isinstance(value, tuple) and isinstance(key, int):
-                    return value[key]
-        return DYNAMIC
-
     def materialise(self, value: Any, node: ast.expr) -> ast.expr:
-        """Syntax for an object known at compile time."""
         literal = resolve.number(value)
         if literal is not None:
             return located(literal, node)
@@ -234,7 +160,6 @@ class Normaliser:
     # -- statements ------------------------------------------------------------------------
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The normal form of a statement list."""
         outer, self.out = self.out, []
         for stmt in body:
             handler = getattr(self, "stmt_" + type(stmt).__name__, None)
@@ -519,7 +444,6 @@ class Normaliser:
     # -- expressions -----------------------------------------------------------------------
 
     def save(self, value: ast.expr, at: ast.AST) -> ast.expr:
-        """`value` in a variable of its own."""
         if isinstance(value, ast.Name | ast.Constant):
             return value
         name = self.program.fresh("value")
@@ -527,7 +451,6 @@ class Normaliser:
         return load(name)
 
     def stable(self, value: ast.expr, at: ast.AST, names: bool = False) -> ast.expr:
-        """`value` such that evaluating it twice, or later, gives the same."""
         if isinstance(value, ast.Constant):
             return value
         if isinstance(value, ast.Name):
@@ -546,7 +469,6 @@ class Normaliser:
         return self.save(value, at)
 
     def hoists(self, node: ast.AST) -> bool:
-        """Whether evaluating `node` needs statements of its own (a collective, an inlined call)."""
         found = self._hoists.get(id(node))
         if found is None:
             found = any(calls.needs_statement(self, n) for n in ast.walk(node))
@@ -554,7 +476,6 @@ class Normaliser:
         return found
 
     def sequence(self, nodes: list[ast.expr]) -> list[ast.expr]:
-        """Expressions evaluated left to right, around the statements that some of them need."""
         last = max((i for i, node in enumerate(nodes) if self.hoists(node)), default=-1)
         result = []
         for position, node in enumerate(nodes):
@@ -563,7 +484,6 @@ class Normaliser:
         return result
 
     def expr(self, node: ast.expr) -> ast.expr:
-        """The normal form of an expression; what must run before it goes to `self.out`."""
         if isinstance(node, ast.Name) and node.id in self.names:
             return self.names[node.id]
         value = self.static(node)

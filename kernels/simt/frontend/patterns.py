@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from kernels.simt.frontend.scope import Translator
 from kernels.simt.ir.nodes import load, located, store
 
-if TYPE_CHECKING:
-    from kernels.simt.frontend.frontend import Normaliser
 
-
-def lowered(norm: Normaliser, stmt: ast.Match) -> list[ast.stmt]:
+def lowered(norm: Translator, stmt: ast.Match) -> list[ast.stmt]:
     """Statements of the source language that do what `stmt` does."""
     subject = f"{id(stmt)} subject"  # no identifier of the source can be this
     norm.assigned[subject] = 2
@@ -23,7 +20,7 @@ def lowered(norm: Normaliser, stmt: ast.Match) -> list[ast.stmt]:
     return [located(ast.Assign([store(subject)], stmt.subject), stmt), *chain]
 
 
-def _case(norm: Normaliser, case, test, captured, subject: str, otherwise: list) -> list[ast.stmt]:
+def _case(norm: Translator, case, test, captured, subject: str, otherwise: list) -> list[ast.stmt]:
     bind: list[ast.stmt] = []
     if captured is not None:
         norm.assigned[captured] = 2
@@ -39,7 +36,7 @@ def _case(norm: Normaliser, case, test, captured, subject: str, otherwise: list)
     return [located(ast.If(both, case.body, otherwise), case.pattern)]
 
 
-def _test(norm: Normaliser, pattern: ast.pattern, subject: str):
+def _test(norm: Translator, pattern: ast.pattern, subject: str):
     """(what must hold, or None if anything matches; the name that the subject is bound to)."""
     test = None
     match pattern:

@@ -6,7 +6,6 @@ import ast
 import builtins
 import enum
 import math
-import sys
 import types as pytypes
 from typing import TYPE_CHECKING, Any
 
@@ -34,28 +33,7 @@ GRID_GROUP = Special("grid_group")
 
 def canonical(value: Any) -> str | None:
     """The dotted CUDA name of `value` ("atomic.add"), whether ours or numba-cuda's own."""
-    if isinstance(value, stubs.Stub | Special):
-        return value.name
-    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
-    if not isinstance(module, str) or not module.startswith("numba.cuda"):
-        return None
-    return _real_names().get(id(value))
-
-
-_real: dict[int, str] = {}
-
-
-def _real_names() -> dict[int, str]:
-    """Identities of numba-cuda's stubs, once that package has been imported by the user."""
-    cuda = sys.modules.get("numba.cuda")
-    if not _real and cuda is not None:
-        for name in stubs.all_stubs():
-            value: Any = cuda
-            for part in name.split("."):
-                value = getattr(value, part, None)
-            if value is not None:
-                _real[id(value)] = name
-    return _real
+    return value.name if isinstance(value, Special) else stubs.canonical(value)
 
 
 def attribute(base: Any, name: str, where: str) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 
 from kernels.support.errors import KernelError, KernelIndexError, SimtError, UninitialisedError
 
@@ -43,7 +42,7 @@ def place(typingctx, array, index, error, site, block, thread):
     """`index` (a tuple of integers), proven to be inside `array`."""
 
     def codegen(context, builder, signature, args):
-        memory = make_array(array)(context, builder, args[0])
+        memory = context.make_array(array)(context, builder, args[0])
         parts = _as_int64(context, builder, index, args[1])
         shape = cgutils.unpack_tuple(builder, memory.shape)
         inside = ir.Constant(ir.IntType(1), 1)
@@ -89,7 +88,7 @@ def _as_int64(context, builder, index: types.BaseTuple, value) -> list[ir.Value]
 
 
 def _element(context, builder, kind: types.Array, value, parts: list[ir.Value]) -> ir.Value:
-    array = make_array(kind)(context, builder, value)
+    array = context.make_array(kind)(context, builder, value)
     return cgutils.get_item_pointer(context, builder, kind, array, parts, wraparound=True)
 
 
@@ -107,7 +106,7 @@ def _stop_unless(
 
 def _note(context, builder, kinds: tuple, args: tuple, more: list[ir.Value] = ()) -> None:
     """Write kind, site, block, thread and `more` into the buffer."""
-    buffer = make_array(kinds[0])(context, builder, args[0]).data
+    buffer = context.make_array(kinds[0])(context, builder, args[0]).data
     numbers = [context.cast(builder, x, t, types.int64) for x, t in zip(args[1:], kinds[1:])]
     for i, number in enumerate((*numbers, *more)):
         builder.store(number, cgutils.gep_inbounds(builder, buffer, i))
