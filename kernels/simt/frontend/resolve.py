@@ -79,13 +79,13 @@ def dtype_of(value: Any, where: str) -> types.Type:
     """The Numba type that a dtype argument (`float32`, `np.int32`, `"f4"`, ...) stands for; for
     16-bit floats one of `devlib.half`, since Numba's CPU target has none."""
     from numba.core import types
-    from numba.np import numpy_support
+    from numba.np.numpy_support import from_dtype
 
     if isinstance(value, types.Type):
         return _half(str(value)) or value
     try:
         dtype = np.dtype(value)
-        return _half(dtype.name) or numpy_support.from_dtype(dtype)
+        return _half(dtype.name) or from_dtype(dtype)
     except Exception as error:
         raise CompileError(f"{where}: {value!r} is not a dtype") from error
 

@@ -8,14 +8,14 @@ from functools import reduce
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np import numpy_support
+from numba.np.numpy_support import as_dtype
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 
 
 def itemsize(dtype: types.Type) -> int:
     """Bytes of one element of an array of `dtype`."""
-    return numpy_support.as_dtype(dtype).itemsize
+    return as_dtype(dtype).itemsize
 
 
 def array_type(dtype: types.Type, ndim: int) -> types.Array:
