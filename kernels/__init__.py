@@ -43,7 +43,7 @@ OPERATIONS = frozenset(
 
 
 def catalog() -> list[tuple[str, str, str, str]]:
-    """Every kernel there is: rows of (family, dialect, version, the one idea it adds)."""
+    """All kernels: rows of (family, dialect, version, the one idea that it adds)."""
     rows = []
     for name in dispatch.DIALECTS:
         if dispatch.installed(name):

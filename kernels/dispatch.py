@@ -78,7 +78,7 @@ class Trace:
         row[1] += seconds
 
     def takes(self, family: str, version: str, kernel, grid, block, args: tuple) -> bool:
-        """Asked before each launch: whether it has been dealt with, and is not to be run."""
+        """Called before each launch; True if the trace has handled it, so that it is not run."""
         return False
 
     def table(self) -> str:

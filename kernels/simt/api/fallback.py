@@ -10,11 +10,11 @@ from kernels.support.errors import Unstructured
 
 
 class InterpretedKernelWarning(UserWarning):
-    """A kernel runs thread by thread in Python: right, and thousands of times slower."""
+    """A kernel runs thread by thread in Python: correct, and thousands of times slower."""
 
 
 class Interpreted:
-    """Stands for a specialisation; runs the kernel's Python function as it is."""
+    """In place of a specialisation: interprets the kernel's Python function."""
 
     one_thread = True
     cost = 0.0

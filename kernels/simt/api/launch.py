@@ -143,7 +143,7 @@ class Kernel(Jitted):
         return self
 
     def interpreted(self, block: tuple[int, int, int], reason: Unstructured) -> Any:
-        """What runs the kernel thread by thread, slowly, where it cannot be compiled."""
+        """The interpreted kernel, for one that cannot be compiled."""
         from kernels.simt.api.fallback import Interpreted
 
         return Interpreted(self, block, reason)
@@ -153,7 +153,7 @@ class Kernel(Jitted):
         return _debug_by_environment() if self.debug is None else bool(self.debug)
 
     def inspect_cpu(self, block: Any = None) -> str:
-        """The Python that was generated for the CPU, one module for each specialisation so far."""
+        """The Python generated for the CPU, one module per specialisation so far."""
         found = dict.fromkeys(s for s in self._specialised.values())
         texts = [s.text for s in found if block is None or s.block[: len(block)] == tuple(block)]
         if not texts:
@@ -206,7 +206,7 @@ class Launcher:
         self(*(arguments.normalise(arg, where) for arg in args))
 
     def run(self, compiled: Any, args: tuple) -> None:
-        """Run all blocks, on several OS threads where that pays."""
+        """Run all blocks, on several OS threads where that is faster."""
         if compiled.one_thread:  # a grid barrier, or the interpreter: all blocks together
             compiled.run(self.grid, 0, self.blocks, self.shared_bytes, args)
             return

@@ -62,7 +62,7 @@ class _Lowering:
         return copy
 
     def copied(self, func: FunctionType) -> tuple[FunctionType, Callable[[], None]]:
-        """A copy of `func`, and what binds its names (later: a function may call itself)."""
+        """A copy of `func`, and what binds its names (later: `func` may be recursive)."""
         scope = dict(func.__globals__)
         free = resolve.free_variables(func)
         names = func.__code__.co_freevars

@@ -1,4 +1,4 @@
-"""float16 and bfloat16: storage formats, 16 bits in memory and float32 in arithmetic.
+"""float16 and bfloat16: storage formats, 16 bits in memory, float32 in arithmetic.
 
 Conversions round to nearest, ties to even, as CUDA's `__float2half_rn` and `__float2bfloat16_rn`;
 float64 values round once. They are branch-free, so loops over them vectorise; where the CPU has
@@ -89,7 +89,7 @@ def _to_odd(x: V) -> V:
 
 
 class Storage(types.Float):
-    """A 16-bit float in memory. Loaded it turns into float32; any number converts to it."""
+    """A 16-bit float in memory. A load converts it to float32; any number converts to it."""
 
     def __init__(self, name: str, load: Any, store: Any) -> None:
         types.Number.__init__(self, name=name)
@@ -98,7 +98,7 @@ class Storage(types.Float):
 
     def __str__(self) -> str:
         # Numba looks up NumPy's rules for scalars by this string; it cannot look up bfloat16, and
-        # what the two formats turn into is the same.
+        # both formats convert to the same types.
         return "float16"
 
     def unify(self, typingctx: Any, other: types.Type) -> types.Type | None:

@@ -43,7 +43,7 @@ def computed_in(name: str, *args: types.Type) -> types.Type:
     for arg in plain:
         if not isinstance(arg, types.Number | types.Boolean) or isinstance(arg, types.Complex):
             raise TypingError(f"{name} takes integers and floats, not {arg}")
-    # the half-precision storage types (devlib_half) compute in float32
+    # the half-precision storage types (devlib.half) compute in float32
     wide = any(
         arg == types.float64 or isinstance(arg, types.Integer | types.Boolean) for arg in plain
     )

@@ -164,7 +164,7 @@ class Specialisation:
     ):
         self.kernel, self.block, self.checked = kernel, block, checked
         self.described = described
-        self.cost = 0.0  # seconds a block, as last measured
+        self.cost = 0.0  # seconds per block, as last measured
         self.halves = tuple(i for i, kind in enumerate(described) if arguments.is_half(kind))
         self.error = np.zeros(limits.REPORT, np.int64)
         self.grid: tuple[int, int, int] = (1, 1, 1)

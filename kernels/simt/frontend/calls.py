@@ -141,11 +141,11 @@ _inlines: dict[pytypes.FunctionType, bool] = {}
 
 
 def inlines(func: pytypes.FunctionType) -> bool:
-    """Whether a device function is inlined: it meets other threads, or it is simple."""
+    """Whether a device function is inlined: it has collectives or thread indices, or is simple."""
     known = _inlines.get(func)
     if known is None:
-        _inlines[func] = False  # while looking: a recursive function is not inlined
-        known = _inlines[func] = _meets_threads(func) or _is_simple(func)
+        _inlines[func] = False  # meanwhile: a recursive function is not inlined
+        known = _inlines[func] = _depends_on_thread(func) or _is_simple(func)
     return known
 
 
@@ -161,19 +161,20 @@ def _calls_of(func: pytypes.FunctionType):
                 yield value
 
 
-def _meets_threads(func: pytypes.FunctionType) -> bool:
+def _depends_on_thread(func: pytypes.FunctionType) -> bool:
+    """Whether a function, or one that is inlined in it, needs the thread it is called by."""
     for value in _calls_of(func):
         name = canonical(value)
         if name and lookup.function(name) is None and not isinstance(value, stubs.VectorType):
             return True
         inner = device_source(value)
-        if inner is not None and inner is not func and inlines(inner) and _meets_threads(inner):
+        if inner is not None and inner is not func and inlines(inner) and _depends_on_thread(inner):
             return True
     return False
 
 
 def _is_simple(func: pytypes.FunctionType) -> bool:
-    """No recursion, and no `return` inside a loop (which would cost a flag)."""
+    """No recursion, and no `return` inside a loop (which would take a flag)."""
     seen, todo = set(), [func]
     while todo:
         for value in _calls_of(todo.pop()):
@@ -226,13 +227,13 @@ def expression(norm: Translator, node: ast.Call) -> ast.expr:
     if isinstance(function, type) and issubclass(function, np.generic):
         function = resolve.dtype_of(function, norm.where(node))
     if function in (max, min) and len(node.args) == 1:
-        if not isinstance(node.args[0], ast.Tuple):  # a tuple's name: Numba's own
+        if not isinstance(node.args[0], ast.Tuple):  # a variable: Numba unpacks it
             return _plain(norm, node, load(function.__name__))
         node = located(ast.Call(node.func, node.args[0].elts, []), node)
-    if function in (max, min) and len(node.args) > 2:  # two at a time
+    if function in (max, min) and len(node.args) > 2:  # pairwise
         nested = located(ast.Call(node.func, node.args[:2], []), node)
         return expression(norm, located(ast.Call(node.func, [nested, *node.args[2:]], []), node))
-    if function is round and len(node.args) == 2:  # to decimals; to an integer is a device function
+    if function is round and len(node.args) == 2:  # to decimals: Numba has it
         return _plain(norm, node, load("round"))
     if function is len or function is isinstance:
         static = [norm.static(arg) for arg in node.args]
@@ -265,11 +266,11 @@ def _cuda(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     if name in COLLECTIVES:
         if name in BARRIERS:
             raise norm.error(node, f"cuda.{name}() returns nothing")
-        dest = norm.program.fresh("met")
+        dest = norm.program.fresh("received")
         args = norm.sequence([*node.args, *(k.value for k in node.keywords)])
         if name == "match_all_sync":  # returns (mask, predicate)
             args = [norm.stable(arg, node) for arg in args]
-            second = norm.program.fresh("met")
+            second = norm.program.fresh("received")
             norm.out.append(collective(name, store(dest), args, node))
             norm.out.append(collective("match_all_pred", store(second), args, node))
             return ast.Tuple([load(dest), load(second)], ast.Load())
@@ -364,7 +365,7 @@ def _bind(norm: Translator, inner: Translator, node: ast.Call):
         if name not in given:
             yield name, defaults[name]
         elif hoisting and name != hoisting[-1] and not isinstance(given[name], ast.Constant):
-            # something later needs statements: keep the order of evaluation
+            # a later argument needs statements: keep the order of evaluation
             yield (
                 name,
                 given[name]
@@ -376,7 +377,7 @@ def _bind(norm: Translator, inner: Translator, node: ast.Call):
 
 
 class _Saved:
-    """An argument evaluated now, into a variable of the caller's that has a source name."""
+    """An argument evaluated at once, kept in a variable of the caller under a source name."""
 
     def __init__(self, norm: Translator, value: ast.expr, node: ast.AST) -> None:
         saved = norm.save(norm.expr(value), node)

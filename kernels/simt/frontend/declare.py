@@ -1,8 +1,8 @@
 """Arrays that a kernel declares: `shared.array` and `local.array`, and what they are made of.
 
-numba-cuda types a shape as a literal or not at all: a number, a name bound to one, a tuple of
-these. It works out no `N + 1`, no `int(N)` and no `module.N`, so neither is accepted here: a kernel
-that runs here must run there.
+numba-cuda accepts a shape only as a literal: a number, a name bound to one, or a tuple of these. It
+does not evaluate `N + 1`, `int(N)` or `module.N`. Neither does this compiler, so that a kernel that
+runs here also runs on a GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LIMIT_STATIC_SHARED = 48 * 1024
 _PYTHON_TYPES = {float: "float64", int: "int64", bool: "boolean", complex: "complex128"}
-# Python's own compiler folds arithmetic on written numbers; what else it folds is not meant
+# Python's compiler folds arithmetic on literals, so numba-cuda sees the result
 _ARITHMETIC = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Tuple, ast.Load)
 
 
@@ -84,7 +84,7 @@ def array(norm: Translator, space: str, node: ast.Call) -> ast.expr:
 
 
 def _unknown(norm: Translator, space: str, node: ast.expr) -> CompileError:
-    """For a shape that numba-cuda's typing refuses, with what to write instead."""
+    """The error for a shape that numba-cuda rejects, with the fix."""
     text = ast.unparse(node)
     names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
     fix = f"write SIZE = {text} outside of the kernel, and SIZE here"
@@ -99,7 +99,7 @@ def _unknown(norm: Translator, space: str, node: ast.expr) -> CompileError:
             )
     return norm.error(
         node, f"the shape of cuda.{space}.array must be constant integers: numbers, names bound to"
-        f" one, or a tuple of these; numba-cuda does not work out {text!r}: {fix}"
+        f" one, or a tuple of these; numba-cuda does not evaluate {text!r}: {fix}"
     )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def _element(norm: Translator, space: str, node: ast.expr) -> types.Type:
 
 
 def _declared(norm: Translator, array: ArrayDecl, node: ast.Call) -> ast.expr:
-    """A shared array is one variable for each place in the source, however often inlined."""
+    """Declares an array; a shared one is one variable per source location, even if inlined."""
     key = (norm.source.filename, node.lineno, node.col_offset, array.shape, str(array.dtype))
     places = norm.program.places
     if array.space == "shared" and key in places:

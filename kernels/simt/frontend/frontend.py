@@ -1,9 +1,9 @@
 """From a Python function to the normal form.
 
 In the normal form every name is either a variable of the kernel (renamed, so that inlined
-functions do not collide) or an underscore name of the compiler; device functions that meet other
-threads are inlined; collectives, and whatever must be evaluated before them, are statements of
-their own; tuple assignments are taken apart. Types are not known yet.
+functions do not collide) or an underscore name of the compiler; device functions with collectives
+are inlined; a collective, and whatever must be evaluated before it, is a statement of its own;
+tuple assignments are split. Types are not known yet.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Normaliser(Translator):
         self.emit(ast.Return(value), stmt)
 
     def stmt_Raise(self, stmt: ast.Raise) -> None:
-        """Without debug, CUDA's exceptions only end the thread; with it they reach the host."""
+        """On CUDA an exception only ends its thread; with debug it reaches the host."""
         if not self.program.checked:
             self.emit(ast.Return(None), stmt)
             return
@@ -297,15 +297,15 @@ class Normaliser(Translator):
             self.names[name] = value
             return
         variable = self.variable(name)
-        met = self.out[-1] if self.out else None
-        just_met = isinstance(met, Collective) and met.dest is not None and met.dest.id == named
-        if just_met and variable not in used(met):
-            met.dest = store(variable)
+        last = self.out[-1] if self.out else None
+        received = isinstance(last, Collective) and last.dest is not None and last.dest.id == named
+        if received and variable not in used(last):
+            last.dest = store(variable)
             return
         self.emit(assign(variable, value, stmt), stmt)
 
     def ordered(self, target: ast.expr, value: ast.expr, stmt: ast.stmt) -> ast.expr:
-        """The value of `target = value`; it is evaluated before the target's own hoists."""
+        """The value of `target = value`, evaluated before what is hoisted out of the target."""
         result = self.expr(value)
         return self.save(result, stmt) if self.hoists(target) else result
 
@@ -331,7 +331,7 @@ class Normaliser(Translator):
                 raise self.error(stmt, f"{type(target).__name__} is not a target on CUDA")
 
     def unpack(self, target: ast.Tuple, items: list[ast.expr], stmt: ast.stmt) -> None:
-        """`a, b = x, y`: all of the right side is read before anything is written."""
+        """`a, b = x, y`: the whole right side is evaluated before the first assignment."""
         if len(target.elts) != len(items):
             raise self.error(stmt, f"cannot unpack {len(items)} values into {len(target.elts)}")
         for position, element in enumerate(target.elts[:-1]):
@@ -361,7 +361,7 @@ class Normaliser(Translator):
         self.out += self.block(patterns.lowered(self, stmt))
 
     def loop_else(self, stmt: ast.For | ast.While) -> None:
-        """`else` after a loop runs unless a `break` left it, which a flag tells."""
+        """`else` after a loop runs unless a `break` left the loop, which a flag records."""
         left = f"{id(stmt)} left"  # no identifier of the source can be this
         self.assigned[left] = 2
         new = _FlaggedBreaks(left).visit(copy.deepcopy(stmt))
@@ -504,7 +504,7 @@ class Normaliser(Translator):
         return self.fold(node.op, left, right) or ast.BinOp(left, node.op, right)
 
     def fold(self, op: ast.AST, left: ast.expr, right: ast.expr) -> ast.expr | None:
-        """Arithmetic on two Python constants, done now."""
+        """Constant folding of arithmetic on two Python constants."""
         function = _FOLD.get(type(op))
         if (
             function is None
@@ -544,7 +544,7 @@ class Normaliser(Translator):
             if isinstance(value, ast.Constant) and isinstance(value.value, bool):
                 if value.value != is_and:
                     values.append(value)
-                    break  # decided: nothing after it is evaluated
+                    break  # short-circuit: the rest is not evaluated
                 continue
             values.append(value)
         if not values:

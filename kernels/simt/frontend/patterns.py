@@ -9,7 +9,7 @@ from kernels.simt.ir.nodes import load, located, store
 
 
 def lowered(norm: Translator, stmt: ast.Match) -> list[ast.stmt]:
-    """Statements of the source language that do what `stmt` does."""
+    """Equivalent statements without `match`, in the source language."""
     subject = f"{id(stmt)} subject"  # no identifier of the source can be this
     norm.assigned[subject] = 2
     norm.names[subject] = load(norm.program.fresh("subject"))
@@ -37,7 +37,7 @@ def _case(norm: Translator, case, test, captured, subject: str, otherwise: list)
 
 
 def _test(norm: Translator, pattern: ast.pattern, subject: str):
-    """(what must hold, or None if anything matches; the name that the subject is bound to)."""
+    """(the test, or None if anything matches; the name that the subject is bound to)."""
     test = None
     match pattern:
         case ast.MatchValue(value=value):

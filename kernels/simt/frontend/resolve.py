@@ -1,4 +1,4 @@
-"""What a name in a kernel means, decided by the identity of the object it is bound to."""
+"""Name resolution: what a name in a kernel means, by the identity of the object it is bound to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernels.support.errors import CompileError
 if TYPE_CHECKING:
     from numba.core import types
 
-DYNAMIC = object()  # a value only known when the kernel runs
+DYNAMIC = object()  # a value that is not known at compile time
 _DIMENSIONS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 
 

@@ -1,4 +1,4 @@
-"""A function while it is translated: what its names stand for, and what its parts may ask of it."""
+"""The scope of a function that is being translated, and the interface of its translator."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Scope:
         return CompileError(f"{self.where(node)}: {message}\n    {line}")
 
     def uncompiled(self, node: ast.AST) -> CompileError:
-        """For syntax that the normal form has not: Unstructured where numba-cuda compiles it (a
-        lambda, a function in the kernel, `match`), so that the interpreter may run the kernel."""
+        """The error for syntax that the normal form lacks: Unstructured where numba-cuda compiles
+        it (a lambda, a nested function), so that the interpreter may run the kernel."""
         nodes = (n for n in ast.walk(self.source.tree) if type(n) in _NOT_ON_CUDA)
         refused = (n for n in nodes if not isinstance(getattr(n, "ctx", None), ast.Store))
         if (found := next(refused, None)) is not None:

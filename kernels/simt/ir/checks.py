@@ -1,4 +1,4 @@
-"""What kernels in checked mode call: bounds of every index, reads of unwritten shared memory.
+"""Checks of the checked mode: bounds of every index, reads of unwritten shared memory.
 
 A violation is recorded in the launch's `error` buffer and ends the launch by an exception;
 `explain` turns the record into a message.
@@ -22,13 +22,13 @@ class CheckFailed(Exception):
     """Ends a compiled kernel in checked mode; never reaches the user."""
 
 
-# These are LLVM code and not functions for Numba to compile: a kernel has one for each access, and
-# functions made a checked kernel take twice as long to compile.
+# Intrinsics, not functions that Numba compiles: a kernel has one per access, and with functions a
+# checked kernel took twice as long to compile.
 
 
 @intrinsic
 def record(typingctx, error, kind, site, block, thread):
-    """Note what happened, where in the source, and to which thread."""
+    """Record the kind of violation, its place in the source, and the thread."""
 
     def codegen(context, builder, signature, args):
         _note(context, builder, signature.args, args)
@@ -97,10 +97,10 @@ def _stop_unless(
 ) -> None:
     """Record the index and end the kernel, unless `fine`."""
     _, _, error, site, block, thread = signature.args
-    told = types.void(error, types.int64, site, block, thread)
+    reported = types.void(error, types.int64, site, block, thread)
     with builder.if_then(builder.not_(fine), likely=False):
         more = [_I64(len(index)), *index, *shape]
-        _note(context, builder, told.args, (args[2], _I64(kind), *args[3:]), more)
+        _note(context, builder, reported.args, (args[2], _I64(kind), *args[3:]), more)
         context.call_conv.return_user_exc(builder, CheckFailed, ())
 
 

@@ -1,4 +1,4 @@
-"""Memory of a block: stack arrays for shared, local and per-thread storage, as Numba intrinsics."""
+"""Stack arrays for a block's shared, local and per-thread storage, as Numba intrinsics."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def view_bytes(typingctx, buffer, dtype):
 
 @intrinsic
 def fetch(typingctx, array, index):
-    """Bring the cache line of an element, which is to be stored soon, ahead of time."""
+    """Prefetch the cache line of an element that will be stored soon."""
 
     def codegen(context, builder, sig, args):
         view = context.make_array(sig.args[0])(context, builder, args[0])
