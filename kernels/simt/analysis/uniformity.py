@@ -1,7 +1,7 @@
 """Uniformity analysis of a kernel in normal form, and the choice of block-level scalars.
 
-Uniform means equal in every live thread of the block. A uniform variable whose
-assignments can all be made once per block is a *scalar*; every other variable belongs to a thread.
+Uniform means equal in every live thread of the block. A uniform variable whose assignments can all
+be made once per block is a *scalar*; every other variable belongs to a thread.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def analyse(program: Program) -> Facts:
     facts.varying = set(THREAD) | {a.name for a in program.arrays.values() if a.space == "local"}
     if program.cooperative:
         facts.varying |= set(BLOCK) | set(program.arrays)
-    if program.in_step is not None:  # what differs between blocks is not for all of them at once
+    if program.in_step is not None:  # interleaved blocks: what differs between them is not uniform
         facts.varying.add(program.in_step.axis)
     changed = True
     while changed:
@@ -187,7 +187,7 @@ def _spread(facts: Facts) -> bool:
 
 
 def _diverge_by_jump(facts: Facts, site: Site) -> None:
-    """A jump taken by some threads only makes its loop divergent."""
+    """A divergent jump makes its loop divergent."""
     for control in reversed(site.controls):
         if isinstance(control, ast.For | ast.While):
             inside = site.controls[site.controls.index(control) + 1 :]

@@ -2,8 +2,8 @@
 
 (`math.floor(float32)` is a float32 on CUDA and an int64 in Numba's CPU target; `math.exp` of a
 float32 is vectorised code here and a call into libm there.) Each name below is a Numba intrinsic,
-callable from any `numba.njit` function; `registry.lookup` finds them by the function
-that a kernel names.
+callable from any `numba.njit` function; `registry.lookup` finds it by the function that a kernel
+names.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ TABLE |= dict.fromkeys(("libdevice.ldexp", "libdevice.ldexpf"), math.ldexp)
 
 
 def _extreme(name: str, ordered: str) -> Any:
-    """`max` and `min`: as C's fmax and fmin where a float takes part, the other one beside NaN."""
+    """`max` and `min`; where an operand is a float, as C's fmax and fmin, which ignore a NaN."""
 
     def typed(typingctx, x, y):
         x, y = types.unliteral(x), types.unliteral(y)

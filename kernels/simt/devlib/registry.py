@@ -1,8 +1,8 @@
-"""What compiled kernels call: one registry over the modules beside it.
+"""The registry of the device functions that compiled kernels call.
 
 Every function is a Numba intrinsic written as LLVM IR (so it is part of the loop that calls it and
-does not stop LLVM from vectorising) and importable from this module under its `__name__`. Names and
-Python functions that are in none of the tables need nothing: Numba's own implementation is right.
+does not stop LLVM from vectorising) and importable from this module under its `__name__`. For names
+and Python functions in none of the tables, Numba's own implementation is right.
 """
 
 from __future__ import annotations

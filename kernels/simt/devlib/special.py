@@ -1,4 +1,4 @@
-"""The rest of libdevice: special functions, functions with two results, halves and bit pieces.
+"""The rest of libdevice: special functions, functions with two results, bit manipulation.
 
 Special functions are Python that Numba compiles, in float64 for both widths; their float32 forms
 round once. Methods: Wichura's AS 241 (1988) for the inverse of the normal distribution, the
