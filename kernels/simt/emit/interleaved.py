@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from kernels.simt.analysis.ssa import clone
 from kernels.simt.analysis.uniformity import dependent_on, exposure, has_loads
 from kernels.simt.emit.emitter import Emitter, names_in
 from kernels.simt.emit.rows import RowEmitter
 from kernels.simt.ir import memory
 from kernels.simt.ir.memory import ALIGNMENT, itemsize
-from kernels.simt.ir.nodes import call, expressions, load, located, names, statements
+from kernels.simt.ir.nodes import call, clone, expressions, load, located, names, statements
 from kernels.simt.ir.program import ArrayDecl
 from kernels.simt.transforms.block_interleave import index_parts, needed, passed_on, stored_array
 from kernels.simt.transforms.coverage import covers

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 
 from kernels.simt.analysis.infer import device_function
-from kernels.simt.analysis.ssa import clone
 from kernels.simt.emit.emitter import Emitter
-from kernels.simt.ir.nodes import Loop
+from kernels.simt.ir.nodes import Loop, clone
 from kernels.simt.ir.program import Program, importable
 
 SPIN_LIMIT = 1 << 28

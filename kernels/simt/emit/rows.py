@@ -8,10 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kernels.simt.analysis.affine import Affine
-from kernels.simt.analysis.ssa import clone
 from kernels.simt.analysis.uniformity import exposure
 from kernels.simt.backend.codegen import FOUR_TIMES, UNROLLED
-from kernels.simt.ir.nodes import defined, names, statements
+from kernels.simt.ir.nodes import clone, defined, expressions, names, statements
 from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Region, Scalars
 from kernels.simt.transforms.row_vectorise import GuardIf, RowPlan, constant_ends
 from kernels.simt.transforms.storage import Storage
@@ -146,7 +145,7 @@ class RowEmitter:
         rebuilt = {**self.storage.rebuilt, **self.emitter.storage.rebuilt}
         body = item.body
         while True:
-            read = set().union(*(names(e) for s in statements(body) for e in _read(s)))
+            read = set().union(*(names(e) for s in statements(body) for e in expressions(s)))
             kept = [
                 s
                 for s in body
@@ -236,12 +235,6 @@ def extreme(function: str, first: str, others: list[ast.expr]) -> str:
     for other in others:
         first = f"{function}({first}, {ast.unparse(other)})"
     return first
-
-
-def _read(stmt: ast.stmt) -> list[ast.expr]:
-    from kernels.simt.ir.nodes import expressions
-
-    return expressions(stmt)
 
 
 def strip_guards(

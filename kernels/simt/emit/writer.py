@@ -11,10 +11,9 @@ from typing import NamedTuple
 from numba.core import types
 
 from kernels.simt.analysis.ranges import Ranges
-from kernels.simt.analysis.ssa import clone
 from kernels.simt.backend.codegen import UNROLLED
 from kernels.simt.ir.checks import ENDLESS, RAISED
-from kernels.simt.ir.nodes import Loop, call, const, load, names
+from kernels.simt.ir.nodes import Loop, call, clone, const, load, names
 from kernels.simt.ir.program import Program
 
 # Where a thread is: the first ones are computed from others

@@ -84,6 +84,20 @@ def collective(kind: str, dest: ast.Name | None, args: list[ast.expr], at: ast.A
     return located(node, at)
 
 
+def clone(node):
+    """A copy in which no node is shared, so that names can be changed one by one."""
+    if isinstance(node, list):
+        return [clone(item) for item in node]
+    if not isinstance(node, ast.AST):
+        return node
+    new = node.__class__.__new__(node.__class__)
+    new.__dict__.update(node.__dict__)
+    for field in node._fields:
+        if field not in ("ctx", "op", "ops") and hasattr(node, field):
+            setattr(new, field, clone(getattr(node, field)))
+    return new
+
+
 def bodies(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:
     """The statement lists directly inside a compound statement."""
     for field in ("pre", "body", "orelse"):

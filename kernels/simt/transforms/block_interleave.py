@@ -15,13 +15,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from kernels.simt.analysis.ssa import clone
 from kernels.simt.analysis.uniformity import Facts, analyse, dependent_on, exposure, is_pure_call
 from kernels.simt.emit.writer import spins
 from kernels.simt.frontend.structure import is_collective
 from kernels.simt.ir.nodes import (
     Collective,
     bodies,
+    clone,
     collective,
     defined,
     expressions,

@@ -21,6 +21,7 @@ from kernels.simt.ir.nodes import (
     assign,
     binary,
     bodies,
+    clone,
     const,
     load,
     located,
@@ -320,8 +321,6 @@ class RowPlanner:
             stmt,
         )
         common.pre = []
-        from kernels.simt.analysis.ssa import clone
-
         if self.ranges.at_least(step, slope * (lanes - 1) + 1):  # at most one step is left
             mine = clone(mine)
             inside = ast.Compare(load(name), [ast.Lt()], [clone(stop)])
@@ -362,7 +361,7 @@ class RowFission(Fission):
                 ]
             case ast.If() if not self.facts.at_block_level(stmt.test) or has_loads(stmt.test):
                 everywhere = self.planner.guard(stmt, self.facts, self.lanes)
-                otherwise = Region(line_of(stmt), None, [_unsplit(stmt)], at.in_loop)
+                otherwise = Region(line_of(stmt), None, [clone(stmt)], at.in_loop)
                 body = self.split(stmt.body, at)
                 return [GuardIf(line_of(stmt), None, everywhere, body, otherwise)]
         return super().meeting(stmt, at)
@@ -373,12 +372,6 @@ def clone_shallow(stmt: ast.stmt) -> ast.stmt:
     new = stmt.__class__.__new__(stmt.__class__)
     new.__dict__.update(stmt.__dict__)
     return new
-
-
-def _unsplit(stmt: ast.stmt) -> ast.stmt:
-    from kernels.simt.analysis.ssa import clone
-
-    return clone(stmt)
 
 
 def has_calls(expr: ast.expr) -> bool:
