@@ -116,8 +116,10 @@ def analyse(program: Program) -> Facts:
     facts.varying = set(THREAD) | {a.name for a in program.arrays.values() if a.space == "local"}
     if program.cooperative:
         facts.varying |= set(BLOCK) | set(program.arrays)
-    if program.in_step is not None:  # what differs between blocks is not for all of them at once
-        facts.varying.add(program.in_step.axis)
+    if (
+        program.interleaving is not None
+    ):  # what differs between blocks is not for all of them at once
+        facts.varying.add(program.interleaving.axis)
     changed = True
     while changed:
         changed = _spread(facts)

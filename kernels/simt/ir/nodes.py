@@ -1,4 +1,4 @@
-"""The normal form of a kernel: Python's own AST, two extra nodes, and helpers to build and walk it.
+"""The normal form of a kernel: Python's own AST, three nodes more, and helpers.
 
 Names that start with an underscore belong to the compiler (`_tx`, `_bx`, `_float32`, ...); the
 variables of the kernel never do, so the two cannot collide.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+
+from kernels.simt.ir.hints import Hint
 
 #: thread and block coordinates as they appear in the normal form
 THREAD = ("_tx", "_ty", "_tz")
@@ -33,6 +35,12 @@ class Loop(ast.While):
 
     _fields = ("test", "body", "orelse", "pre")
     pre: list[ast.stmt]
+
+
+class HintedFor(ast.For):
+    """A counted loop with a hint for the generator of machine code."""
+
+    hint: Hint
 
 
 def load(name: str) -> ast.Name:
