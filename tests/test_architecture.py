@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "keras", "flax", "mxnet", "paddle", "theano"}
 FRAMEWORKS |= {"sklearn", "tinygrad", "chainer", "autograd", "mindspore", "lightning"}
 VENDOR_KERNELS = {"cublas", "cudnn", "cutlass", "cupy_backends", "cupyx"}
+# What the marker `needs` is for (PACKAGES in tests/conftest.py).
+OPTIONAL = {"torch", "cupy", "cuda", "numba_cuda", "nvidia"}
 MAX_LINES = 700
 IMPORT_SECONDS = 0.9  # three times the budget of 0.3 s: a busy machine must not fail this
 
@@ -118,6 +120,46 @@ def test_the_checks_above_see_a_planted_import(tmp_path, monkeypatch):
         assert name in imported(planted)
     assert tops(("kernels",), {"kernels"})
     assert offenders(("kernels",), {"cublas"})
+
+
+def asks_itself(path: Path) -> list[str]:
+    """Where a test file imports an optional package as it is collected, or looks for it itself."""
+    tree, found = ast.parse(path.read_text()), []
+    for node in tree.body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found += [node for name in names if name.split(".")[0] in OPTIONAL]
+        found += [node for name in names if name.startswith("numba.cuda")]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("importorskip", "find_spec")
+        ):
+            package = getattr(node.args[0], "value", None) if node.args else None
+            if str(package).startswith("numba.cuda") or str(package).split(".")[0] in OPTIONAL:
+                found.append(node)
+    return [f"{path.name}:{node.lineno}" for node in found]
+
+
+def test_tests_say_by_a_marker_what_they_need():
+    """`-m needs` runs all tests that need an optional package: no test skips in another way."""
+    files = [path for path in sources("tests") if path.name != "conftest.py"]
+    assert [place for path in files for place in asks_itself(path)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch",
+        "from numba.cuda import libdevice",
+        "from cuda.bindings import driver",
+        "def test_it():\n    pytest.importorskip('torch')",
+        "@pytest.mark.skipif(importlib.util.find_spec('cupy') is None)\ndef test_it(): ...",
+    ],
+)
+def test_the_check_of_markers_can_fail(tmp_path, line):
+    planted = tmp_path / "test_planted.py"
+    planted.write_text(line)
+    assert asks_itself(planted)
 
 
 @pytest.mark.parametrize("folder", ["minigrad", "kernels", "tests", "benchmarks"])

@@ -30,16 +30,6 @@ from kernels.launchers.common import ceil_div
 from kernels.numba_cuda.common import scalar_type
 from kernels.simt import cuda
 
-CATALOG = [
-    ("matmul", "naive", "one thread an element, neighbours down a column"),
-    ("matmul", "coalesced", "neighbours along a row: one segment a warp"),
-    ("matmul", "tiled", "shared tiles: each element is loaded TILE times less"),
-    ("matmul", "register_1d", "a column of results in registers"),
-    ("matmul", "register_2d", "an RM x RN tile of results in registers"),
-    ("matmul", "warp_tile", "the threads of a warp form a compact tile too"),
-    ("matmul", "matvec", "N == 1: a warp a row, summed by shuffles"),
-]
-VERSIONS = tuple(version for _, version, _ in CATALOG)
 FULL_WARP = 0xFFFFFFFF
 
 

@@ -34,14 +34,6 @@ from kernels.numba_cuda.common import scalar_type, storage_type
 from kernels.pointwise import Expr
 from kernels.simt import cuda
 
-CATALOG = [
-    ("pointwise", "contiguous", "one thread an element of flat arrays, generated from the table"),
-    (
-        "pointwise",
-        "strided",
-        "merged dimensions, tiles of the inner two, outer indices once a block",
-    ),
-]
 _MATH = (
     "acos acosh asin asinh atan atan2 atanh ceil cos cosh erf exp exp2 expm1 floor fmod isinf isnan"
     " log log10 log1p log2 pow sin sinh sqrt tan tanh trunc"

@@ -83,11 +83,10 @@ class Twin:
         )
         stem = f"lab_{function.__name__}_{hashlib.sha256(digest.encode()).hexdigest()[:20]}"
         path, given = modules.find(stem), {}
-        facts = None if path is None else path.with_suffix(".pickle")
-        if facts is None or not facts.exists() or "NEEDS_OBJECTS = True" in path.read_text():
+        found = path is not None
+        if not found:
             path, given = _generate(function, kinds, block, stem)
-            facts = path.with_suffix(".pickle")
-        self.facts: Facts = pickle.loads(facts.read_bytes())
+        self.facts: Facts = pickle.loads(path.with_suffix(".pickle").read_bytes())
         module = modules.load(path, given)
         twin = getattr(module, function.__name__)
         passed = [arguments.storage(kind)[0] for kind in kinds]
@@ -95,6 +94,8 @@ class Twin:
         recorder.linked()  # what its machine code calls by name
         signature = (*specialise.header_types(), *passed, types.int64)
         twin.compile(signature)
+        if not (found or given):
+            modules.seal(path)
         self.entry: Callable[..., int] = entry.of(twin.overloads[signature])
         self.sites = module.SITES
 

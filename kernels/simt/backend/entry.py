@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import struct
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +20,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from kernels.simt.store.modules import toolchain
-from kernels.support.cache import cache_folder, write
+from kernels.support.cache import cache_folder, is_intact, seal, write
 
 REFUSED = 7  # a status, beside those of `checks`: not the arguments it was compiled for
 # What an argument is, where it is no array of so many dimensions
@@ -303,11 +302,10 @@ def engine() -> llvm.ExecutionEngine:
 def _code(machine: llvm.TargetMachine) -> bytes:
     """An object file with `entry`, which is compiled once as kernels are."""
     path = cache_folder() / f"entry_{toolchain()[:20]}.o"
-    with contextlib.suppress(FileNotFoundError):
-        digest, _, code = path.read_bytes().partition(b"\n")
-        if hashlib.sha256(code).hexdigest().encode() == digest:
-            return code
-        path.unlink(missing_ok=True)
+    if is_intact(path):
+        return path.read_bytes()
     code = machine.emit_object(llvm.parse_assembly(_ENTRY))
-    write(path, hashlib.sha256(code).hexdigest().encode() + b"\n" + code)
+    with contextlib.suppress(OSError):  # a full disk: it is made again each time
+        write(path, code)
+        seal(path, [path])
     return code

@@ -14,7 +14,7 @@ import numpy as np
 from kernels.simt.backend import entry, machine_code
 from kernels.simt.driver import arguments
 from kernels.simt.store import fingerprint, modules
-from kernels.support import limits, pool
+from kernels.support import cache, limits, pool
 from kernels.support.errors import (
     ArgumentError,
     CompileError,
@@ -186,22 +186,19 @@ class Specialisation:
 
     def _load(self, path: Path | None, kinds: Callable[[], tuple]) -> bool:
         """Take the code from the cache; whether it was there."""
-        if path is None or _needs_objects(path):
+        if path is None:
             return False
         try:
             self.path, self.constants = path, tuple(modules.constants_of(path).values())
             self.entry = machine_code.load(path)
             if self.entry is None:
                 self._use(modules.load(path, {}), kinds())
-        except Exception:  # whatever a damaged file leads to; a real error comes again later
+        except Exception:  # code that another system made; a real error comes again later
             modules.discard(path)
             return False
         return True
 
     def _compile(self, name: str, kinds: tuple, positive: frozenset[int]) -> None:
-        from numba.core.errors import NumbaError
-
-        from kernels.simt.backend import explain
         from kernels.simt.driver import pipeline
 
         kernel = self.kernel
@@ -210,14 +207,29 @@ class Specialisation:
                 kernel.py_func, kinds, self.block, positive, self.checked, kernel.fastmath
             )
             frozen = {name: value.copy() for name, value in program.constants.items()}
-            self.path, self.constants = modules.save(name, text, frozen), tuple(frozen.values())
             try:
-                compiled = self._use(modules.load(self.path, given), kinds)
-            except NumbaError as error:
-                raise explain.unlowered(kernel, text, str(error)) from None
-        if not (self.checked or self.cooperative or given):
+                self._make(name, text, frozen, given, kinds)
+            except OSError as error:  # a full disk
+                cache.fall_back(error)
+                self._make(name, text, frozen, given, kinds)
+
+    def _make(self, name: str, text: str, frozen: dict, given: dict, kinds: tuple) -> None:
+        """Compile the generated module `text` and keep what was made in the cache."""
+        from numba.core.errors import NumbaError
+
+        from kernels.simt.backend import explain
+
+        self.path, self.constants = modules.save(name, text, frozen), tuple(frozen.values())
+        try:
+            compiled = self._use(modules.load(self.path, given), kinds)
+        except NumbaError as error:
+            raise explain.unlowered(self.kernel, text, str(error)) from None
+        if given:  # another process could not load it
+            return
+        if not (self.checked or self.cooperative):
             machine_code.store(self.path, compiled)
             self.entry = machine_code.load(self.path) or self.entry
+        modules.seal(self.path)
 
     def _use(self, module: ModuleType, kinds: tuple) -> Any:
         """Take the machine code of a generated module, from Numba's cache or compiled now."""
@@ -355,8 +367,3 @@ def header_types() -> tuple[types.Type, ...]:
     from numba.core import types
 
     return (types.intp,) * 6 + (types.Array(types.intp, 1, "C"),)
-
-
-def _needs_objects(path: Path) -> bool:
-    with path.open() as file:
-        return any(line.startswith("NEEDS_OBJECTS = True") for line in file)

@@ -102,8 +102,8 @@ def test_the_roofline_of_a_report_is_that_of_the_whole_grid():
     assert "took 1 ms" in str(profiled(1).roofline("A100 SXM", seconds=1e-3))
 
 
+@pytest.mark.needs("numba_cuda")
 def test_the_occupancy_of_a_report(transposed):
-    pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
     found = transposed.occupancy(8.0)
     assert (found.block, found.shared) == (1024, 4096)
     assert found == transposed.compiled(8.0).occupancy(1024)

@@ -17,7 +17,7 @@ from kernels.simt import cuda
 from kernels.simt.api import to_numba_cuda
 from kernels.support.errors import CompileError
 
-pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
+pytestmark = pytest.mark.needs("numba_cuda")
 X = np.zeros((16, 16), np.float32)
 
 

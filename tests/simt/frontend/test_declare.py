@@ -78,9 +78,9 @@ def test_declarations_are_accepted_or_refused(spelling, tmp_path):
         pipeline.normal_form(kernel.py_func, KINDS, (32, 1, 1), False)
 
 
+@pytest.mark.needs("numba_cuda")
 @pytest.mark.parametrize("spelling", REFUSED + ACCEPTED)
 def test_numba_cuda_accepts_and_refuses_the_same(spelling, tmp_path):
-    pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
     kernel = _kernel(tmp_path, spelling)
     if spelling in ACCEPTED:
         assert ".entry" in kernel.ptx(KINDS)

@@ -136,8 +136,9 @@ def test_parts_are_imported_as_those_of_numba_cuda():
         from kernels.cuda.random import tausworthe  # noqa: F401
 
 
+@pytest.mark.needs("numba.cuda")
 def test_the_real_numba_cuda_names_are_understood(jit):
-    numba_cuda = pytest.importorskip("numba.cuda")
+    from numba import cuda as numba_cuda
 
     @jit
     def kernel(a):

@@ -73,9 +73,11 @@ UNIFORM = ["xoroshiro128p_uniform_float32", "xoroshiro128p_uniform_float64"]
 NORMAL = ["xoroshiro128p_normal_float32", "xoroshiro128p_normal_float64"]
 
 
+@pytest.mark.needs("numba.cuda")
 @pytest.mark.parametrize("name", UNIFORM + NORMAL)
 def test_random_numbers_are_numba_cudas(name):
-    real = pytest.importorskip("numba.cuda.random", exc_type=ImportError)
+    from numba.cuda import random as real
+
     states = np.empty(6, real.xoroshiro128p_dtype)
     real.init_xoroshiro128p_states_cpu(states, SEED, 2)
     function = getattr(real, name)

@@ -10,7 +10,7 @@ from numba import float32
 
 from kernels import lab
 from kernels.simt import cuda
-from tests.lab.planted import PLANTED, x, zeros
+from tests.lab.report.planted import PLANTED, x, zeros
 
 
 @pytest.mark.parametrize("case", PLANTED, ids=lambda case: case[0].__name__)

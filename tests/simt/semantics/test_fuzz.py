@@ -14,7 +14,7 @@ import pytest
 
 from kernels.simt import cuda
 from kernels.simt.interpreter import interpreter
-from tests.simt import fuzz
+from tests.simt.semantics import fuzz
 
 FIRST = int(os.environ.get("MINIGRAD_TEST_SEED", "0"))
 CHUNK = 10

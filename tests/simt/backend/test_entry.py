@@ -13,7 +13,7 @@ import pytest
 from kernels.simt import cuda
 from kernels.simt.store import modules
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 PROGRAM = """
 import math

@@ -430,8 +430,9 @@ def test_constant_arrays_are_read_only():
     assert TABLE[0] == 1.5
 
 
+@pytest.mark.needs("numba.cuda")
 def test_kernels_written_for_numba_cuda():
-    real = pytest.importorskip("numba.cuda", exc_type=ImportError)
+    from numba import cuda as real
 
     def kernel(out):
         tile = real.shared.array(4, real.float32)

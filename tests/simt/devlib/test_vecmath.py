@@ -193,7 +193,7 @@ def vector_instructions(name: str) -> bool:
     run = loop(name)
     x = np.ones(8, np.float32)
     run(x, np.empty_like(x))
-    ((_, text),) = run.inspect_llvm().items()
+    text = run.inspect_llvm((numba.typeof(x), numba.typeof(x)))
     scalar_calls = re.search(r"call [^@]*float @(?!llvm\.)", text)
     return scalar_calls is None and any(f"<{lanes} x float>" in text for lanes in (4, 8, 16))
 
