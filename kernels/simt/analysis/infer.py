@@ -20,6 +20,7 @@ from kernels.simt.ir.nodes import (
     Collective,
     Loop,
     call,
+    clone,
     const,
     located,
     negate,
@@ -85,8 +86,6 @@ def infer(program: Program, args: list[types.Type], array_types: dict[str, types
     `args` are the types of the parameters and `array_types` those of declared and constant arrays.
     Raises CompileError with Numba's explanation where the kernel does not type.
     """
-    from kernels.simt.analysis.ssa import clone
-
     model = _ScalarModel()
     body = [model.visit(stmt) for stmt in clone(program.body)] or [ast.Pass()]
     coordinates = [*THREAD, *BLOCK, *GRID]

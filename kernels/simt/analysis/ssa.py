@@ -9,24 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from kernels.simt.ir.nodes import Collective, assign, defined, load
+from kernels.simt.ir.nodes import Collective, assign, clone, defined, load
 from kernels.simt.ir.program import Program
 
 Env = dict[str, frozenset[int]]
-
-
-def clone(node):
-    """A copy in which no node is shared, so that names can be changed one by one."""
-    if isinstance(node, list):
-        return [clone(item) for item in node]
-    if not isinstance(node, ast.AST):
-        return node
-    new = node.__class__.__new__(node.__class__)
-    new.__dict__.update(node.__dict__)
-    for field in node._fields:
-        if field not in ("ctx", "op", "ops") and hasattr(node, field):
-            setattr(new, field, clone(getattr(node, field)))
-    return new
 
 
 def _merge(*envs: Env | None) -> Env | None:

@@ -116,8 +116,8 @@ def analyse(program: Program) -> Facts:
     facts.varying = set(THREAD) | {a.name for a in program.arrays.values() if a.space == "local"}
     if program.cooperative:
         facts.varying |= set(BLOCK) | set(program.arrays)
-    if program.in_step is not None:  # interleaved blocks: what differs between them is not uniform
-        facts.varying.add(program.in_step.axis)
+    if program.interleaving is not None:  # what differs between interleaved blocks is not uniform
+        facts.varying.add(program.interleaving.axis)
     changed = True
     while changed:
         changed = _spread(facts)

@@ -155,10 +155,20 @@ class Kernel(Jitted):
     def inspect_cpu(self, block: Any = None) -> str:
         """The Python generated for the CPU, one module per specialisation so far."""
         found = dict.fromkeys(s for s in self._specialised.values())
-        texts = [s.text for s in found if block is None or s.block[: len(block)] == tuple(block)]
+        texts = [s.text for s in found if _fits(s, block)]
         if not texts:
             raise LaunchError(f"{self.__name__}: launch the kernel first; nothing is compiled yet")
         return "\n\n".join(texts)
+
+    def inspect_passes(self, block: Any = None) -> Any:
+        """The kernel after each pass of the compiler: names of passes with texts, `print` it.
+
+        Of the last specialisation so far, or the last one for `block`.
+        """
+        found = [s for s in dict.fromkeys(self._specialised.values()) if _fits(s, block)]
+        if not found:
+            raise LaunchError(f"{self.__name__}: launch the kernel first; nothing is compiled yet")
+        return found[-1].passes()
 
     def ptx(self, signature: Any, cc: tuple[int, int] = (8, 0)) -> str:
         """The PTX that numba-cuda makes of this kernel, with no GPU needed."""
@@ -171,6 +181,11 @@ class Kernel(Jitted):
         from kernels.simt.api import to_numba_cuda
 
         return to_numba_cuda.dispatcher(self)
+
+
+def _fits(specialisation: Any, block: Any) -> bool:
+    """Whether a specialisation is for `block`, of which trailing ones may be left out."""
+    return block is None or specialisation.block[: len(block)] == tuple(block)
 
 
 class Launcher:

@@ -25,11 +25,8 @@ from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants, Trans
 from kernels.simt.backend import entry
 from kernels.simt.backend.lowering import KernelLower
 from kernels.simt.backend.numba_frontend import KernelCompiler, Releases, Simplify
+from kernels.simt.ir.hints import Hint, decode
 
-THREAD_LOOP = "_tx"  # counts a loop over threads ...
-ORDERED_LOOP = "_sx"  # ... unless it is assigned from this: threads that run sequentially
-UNROLLED = "_k_"  # prefix of the counter of a loop to unroll fully ...
-FOUR_TIMES = "_d_"  # ... and of one to unroll by four
 # LLVM's default for AVX-512 is 256 bits, which halves the speed of a matrix product.
 WIDEST_VECTORS = '"prefer-vector-width"="512"'
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
@@ -103,12 +100,12 @@ class ThreadLoopLower(KernelLower):
 
     def _annotate(self) -> None:
         loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
-        for loop in self._counted_by(loops, lambda name: name.startswith(UNROLLED)):
+        for loop in self._hinted(loops, Hint.UNROLL):
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.full")])
-        for loop in self._counted_by(loops, lambda name: name.startswith(FOUR_TIMES)):
+        for loop in self._hinted(loops, Hint.UNROLL_4):
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(4))])
-        ordered = {loop.header for loop in self._counted_by(loops, ORDERED_LOOP.__eq__)}
-        for loop in self._counted_by(loops, THREAD_LOOP.__eq__):
+        ordered = {loop.header for loop in self._hinted(loops, Hint.ORDERED_THREADS)}
+        for loop in self._hinted(loops, Hint.THREADS):
             if loop.header in ordered:
                 continue
             group = _node(self.module)
@@ -136,12 +133,12 @@ class ThreadLoopLower(KernelLower):
             if isinstance(end, ir.Branch) and end.operands[0] is self.blkmap[loop.header]:
                 end.set_metadata("llvm.loop", loop_id)
 
-    def _counted_by(self, loops: list, wanted: Callable[[str], bool]) -> list:
-        """The innermost loop around each assignment to a counter that `wanted` selects."""
+    def _hinted(self, loops: list, hint: Hint) -> list:
+        """The innermost loop around each assignment to a counter whose name encodes `hint`."""
         found = {}
         for label, block in self.blocks.items():
             counts = any(
-                isinstance(s, numba_ir.Assign) and wanted(s.target.name.split(".")[0])
+                isinstance(s, numba_ir.Assign) and decode(s.target.name.split(".")[0]) is hint
                 for s in block.body
             )
             around = [loop for loop in loops if label in loop.body]

@@ -113,6 +113,27 @@ def numba_type(arg: Any, where: str):
         raise ArgumentError(f"{where}: {error}") from error
 
 
+def type_of(described: Any):
+    """The Numba type of an argument that is known by its description, or by that type."""
+    from numba import typeof
+    from numba.core import types
+
+    if isinstance(described, ArrayKind):
+        dtype, ndim, layout, writeable = described
+        example = np.empty((0,) * max(ndim, 1), dtype)
+        element = numba_type(example, "").dtype
+        return types.Array(element, ndim, layout, readonly=not writeable)
+    if isinstance(described, tuple) and not (described and isinstance(described[0], str)):
+        return types.BaseTuple.from_types(list(map(type_of, described)))
+    if isinstance(described, tuple):
+        raise ArgumentError(f"{described[0]}: the type of an enumeration is not kept")
+    if isinstance(described, types.Type):
+        return described
+    if described is None:
+        return types.none
+    return types.float32 if described == np.float16 else typeof(np.zeros((), described)[()])
+
+
 def storage(kind: Any):
     """(what the generated function takes, intrinsic that views it as `kind`) for half arrays."""
     from numba.core import types

@@ -163,7 +163,7 @@ class Specialisation:
         kinds: Callable[[], tuple],
     ):
         self.kernel, self.block, self.checked = kernel, block, checked
-        self.described = described
+        self.described, self.positive = described, positive
         self.cost = 0.0  # seconds per block, as last measured
         self.halves = tuple(i for i, kind in enumerate(described) if arguments.is_half(kind))
         self.error = np.zeros(limits.REPORT, np.int64)
@@ -251,6 +251,14 @@ class Specialisation:
     def text(self) -> str:
         """The generated module's source."""
         return self.path.read_text()
+
+    def passes(self) -> Any:
+        """The kernel after each pass, compiled once more."""
+        from kernels.simt.driver import listing, pipeline
+
+        func, kinds = self.kernel.py_func, tuple(map(arguments.type_of, self.described))
+        given = func, kinds, self.block, self.positive, self.checked, self.kernel.fastmath
+        return listing.passes(pipeline.Compilation(*given))
 
     # -- running ---------------------------------------------------------------------------
 
