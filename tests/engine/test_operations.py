@@ -37,11 +37,6 @@ def on_backends(samples: list[Sample], *dtypes: str) -> list:
     ]
 
 
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
-
-
 def leaves(sample: Sample, dtype=np.float64, rounded=np.float64) -> list[minigrad.Tensor]:
     """The inputs, of numbers that the dtype `rounded` holds."""
     arrays = sample.arrays(rounded)
