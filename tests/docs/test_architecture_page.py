@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import pkgutil
 import re
+import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
+from numba import float32
 
 import kernels
 import kernels.lab
 import kernels.simt
 import minigrad
-from kernels.simt.api.launch import Kernel
 from tests.docs import pages
 from tests.test_architecture import ORDERS
 
@@ -19,9 +23,24 @@ PAGE = (pages.ROOT / "docs" / "architecture.md").read_text()
 
 
 def test_the_programs_print_what_the_page_says(tmp_path):
-    if not hasattr(Kernel, "inspect_passes"):
-        pytest.skip("kernels have no inspect_passes() yet")
     pages.check_programs(pages.programs(pages.blocks(PAGE)), pages.ROOT, tmp_path)
+
+
+def test_the_machine_code_has_the_instructions_of_the_excerpt(tmp_path):
+    cpu = Path("/proc/cpuinfo")
+    if not (shutil.which("objdump") and cpu.exists() and "avx512f" in cpu.read_text()):
+        pytest.skip("the excerpt is of a processor with AVX-512, listed by objdump")
+    module = importlib.import_module("kernels.numba_cuda.matmul")
+    x = np.zeros((1, 64, 64), np.float32)
+    kernel = module.tiled(float32, False, False, False)
+    stored = kernel.specialise((32, 32, 1), (x, x, x[0, 0, :0], x)).path.with_suffix(".o")
+    code = stored.read_bytes()
+    (tmp_path / "kernel.o").write_bytes(code[code.index(b"\x7fELF") :])
+    listing = pages.run(["objdump", "-d", "kernel.o"], pages.ROOT, tmp_path)
+    excerpt = next(block.text for block in pages.blocks(PAGE) if block.language == "asm")
+    for line in excerpt.splitlines():
+        assert line.split()[0] in listing
+    assert "%zmm" in listing
 
 
 @pytest.mark.parametrize("package", [kernels, kernels.simt, kernels.lab, minigrad])
