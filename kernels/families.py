@@ -91,11 +91,12 @@ class Family:
     files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        where = f"kernels/launchers/{self.name}.py"
         for operation in self.operations:
             if operation.problem is None and (operation.versions or operation.dialects):
-                raise TypeError(f"{where}: the operation {operation.name} has versions: give it a"
-                                " problem, on which they are profiled")  # fmt: skip
+                raise TypeError(
+                    f"kernels/launchers/{self.name}.py: the operation {operation.name} has"
+                    " versions: give it a problem, on which they are profiled"
+                )
 
     def lacks(self, dialect: str) -> list[str]:
         """The files that the dialect would need for it, and has not."""
@@ -182,9 +183,9 @@ def reason(dialect: str, family: Family, name: str) -> str:
     ]
     folder = dispatch.DIALECTS[dialect].replace(".", "/")
     files = " and ".join(f"{folder}/{file}.py" for file in family.lacks(dialect) or [family.name])
+    instead = f"use backend={' or '.join(others)}, or " if others else ""
     return (
-        f"{name}: the dialect {dialect!r} lacks it (family {family.name!r}); use"
-        f" backend={' or '.join(others)}, or write {files}"
+        f"{name}: the dialect {dialect!r} lacks it (family {family.name!r}); {instead}write {files}"
     )
 
 
