@@ -272,8 +272,10 @@ def test_what_cupy_is_told_of_a_launch_of_wgmma(monkeypatch):
     assert [type(x) for x in args[4:]] == [np.int32] * 3 + [np.bool_] * 2
 
 
+@pytest.mark.needs("cuda.bindings")
 def test_numbers_of_the_driver():
-    driver = pytest.importorskip("cuda.bindings.driver", reason="needs the extra cuda13")
+    from cuda.bindings import driver
+
     tensor_map = importlib.import_module("kernels.cuda_c.tensor_map")
     for name in ("float16", "bfloat16"):
         known = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name.upper()}")

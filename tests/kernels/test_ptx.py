@@ -20,7 +20,7 @@ from kernels.launchers.pointwise import Form, Operand
 from kernels.numba_cuda.pointwise import kernel
 from kernels.pointwise import TABLE
 
-numba_cuda = pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
+pytestmark = pytest.mark.needs("numba_cuda")
 GENERATIONS = [(7, 5), (8, 0), (9, 0)]
 PARTS = 6  # of the kernels, for parallel workers; all generations of a kernel in one part
 # libdevice reduces large arguments of these with doubles and a table in local memory, as nvcc's
