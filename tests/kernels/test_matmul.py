@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels.families import versions
+from kernels.launchers import versions
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
