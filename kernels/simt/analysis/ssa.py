@@ -1,4 +1,4 @@
-"""Def-use webs: a variable re-used for something else becomes another variable.
+"""SSA renaming by def-use webs: a variable re-used for something else becomes another variable.
 
 `x = a[i]; ...; x = a` gives `x` two unrelated lives, maybe of two types. Two definitions belong to
 one web if some use can see both; each web gets a name of its own.

@@ -238,7 +238,7 @@ class ThreadLoops(KernelCompiler):
     """Numba's nopython pipeline without the passes that change nothing in generated code.
 
     It has no closures, no array expressions and no branch on a constant; and a variable of it has
-    one type (`webs` sees to that), so that single assignments need not be made.
+    one type (SSA renaming sees to that), so that single assignments need not be made.
     """
 
     lowering: type = ThreadLoopLowering
