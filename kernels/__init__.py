@@ -2,7 +2,7 @@
 
 `kernels.matmul(a, b)` and the other operations take and return NumPy arrays (on a GPU machine also
 CuPy arrays); so do the lines of the tables, `kernels.exp(x)` and `kernels.sum(x, axis=0)`.
-`backend=` picks a dialect and `version=` a rung of its ladder; `kernels.catalog()` lists them.
+`backend=` picks a dialect and `version=` a version of its ladder; `kernels.catalog()` lists them.
 
 `from kernels import cuda` is `numba.cuda` where there is a GPU, and the SIMT compiler behind the
 same names where there is none. `kernels.raw_kernel(code, name)` runs CUDA C in the same two ways.
@@ -13,16 +13,27 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 from kernels import dispatch, families, pointwise, reduction
 from kernels.dispatch import trace
+
+if any(Path(__file__).parents[1].glob("kernels-*.dist-info")):
+    warnings.warn(
+        "Hugging Face's package `kernels` is installed in the same folder as minigrad's package of"
+        " that name, and each overwrites files of the other: make an environment for minigrad"
+        " (python3 -m venv), or remove the other (pip uninstall kernels) and then install minigrad"
+        " again",
+        stacklevel=2,
+    )
 
 __all__ = ["catalog", "dispatch", "families", "pointwise", "reduction", "trace"]
 
 
 def catalog() -> list[tuple[str, str, str, str]]:
-    """Every kernel there is: rows of (family, dialect, version, the one idea it adds)."""
+    """All kernels: rows of (family, dialect, version, the one idea that it adds)."""
     return [
         (family, name, version, idea)
         for name in dispatch.DIALECTS

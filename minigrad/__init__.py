@@ -13,7 +13,8 @@ import math as _math
 from typing import Any as _Any
 
 from minigrad import (
-    autograd,  # first: it imports tensor and the graph in the right order
+    _kernels,  # first: it tells whether another package is imported as `kernels`
+    autograd,  # then this: it brings tensor and the graph in the right order
     backends,
     creation,
     dtypes,

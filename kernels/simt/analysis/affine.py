@@ -1,4 +1,4 @@
-"""Conditions that are linear in a thread's position, and what they are at the ends of a range.
+"""Affine analysis: conditions that are linear in a thread's position, decided at corners.
 
 `x < width and y < height` with `x = blockIdx.x * 16 + threadIdx.x` holds for a whole row of threads
 exactly if it holds for the first and the last: each comparison is a half-space, and a half-space
@@ -80,7 +80,7 @@ class Affine:
         return self.fixed_arithmetic(expr)
 
     def fixed_arithmetic(self, expr: ast.expr) -> ast.expr | None:
-        """Division, minimum and the like, where nothing in them ranges."""
+        """Division and remainder of terms that are constant over the box."""
         match expr:
             case ast.BinOp(left=a, op=op, right=b) if isinstance(op, ast.FloorDiv | ast.Mod):
                 parts = [self.expanded(a), self.expanded(b)]
@@ -89,7 +89,7 @@ class Affine:
         return None
 
     def atoms(self, test: ast.expr, holds: bool = True) -> list[ast.expr] | None:
-        """Comparisons whose conjunction is `test` (or its negation); None if it is no box test."""
+        """Comparisons whose conjunction is `test` (or its negation); None if not affine."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.atoms(test.operand, not holds)
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == holds:

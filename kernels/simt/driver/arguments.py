@@ -15,7 +15,7 @@ _SCALARS = {int: "int", float: "float", bool: "bool", complex: "complex"}
 
 
 def token(arg: Any) -> Any:
-    """Something hashable and cheap that decides the type of `arg`."""
+    """A hashable value, cheap to compute, that determines the type of `arg`."""
     kind = type(arg)
     if kind is np.ndarray:
         return arg.dtype, arg.ndim, arg.flags.num & _LAYOUT
@@ -31,7 +31,7 @@ def token(arg: Any) -> Any:
 
 
 class ArrayKind(NamedTuple):
-    """What decides the Numba type of an array."""
+    """What determines the Numba type of an array."""
 
     dtype: np.dtype
     ndim: int
@@ -44,7 +44,7 @@ class ArrayKind(NamedTuple):
 
 
 def describe(arg: Any) -> Any:
-    """What decides the Numba type of a normalised argument; its repr is the same everywhere."""
+    """What determines the Numba type of a normalised argument, with a repr that is stable."""
     if isinstance(arg, np.ndarray):
         flags = arg.flags
         layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"

@@ -18,7 +18,7 @@ GRID = ("_gx", "_gy", "_gz")
 
 
 class Collective(ast.stmt):
-    """A point where the threads of a block or warp meet: barrier, shuffle, vote, grid barrier.
+    """A collective operation of the threads of a block or warp: a barrier, shuffle or vote.
 
     `kind` is the CUDA name ("syncthreads", "shfl_down_sync", ...), `dest` the variable that
     receives the result in each thread, or None, and `args` what each thread contributes.

@@ -1,4 +1,4 @@
-"""What the front end hands to the back end: one kernel in normal form, for one block shape."""
+"""The program: one kernel in normal form, for one block shape."""
 
 from __future__ import annotations
 
