@@ -12,6 +12,7 @@ from numba.core import types
 
 from kernels.simt import cuda
 from kernels.simt.driver import listing, pipeline
+from kernels.simt.emit.module import module_text
 from kernels.simt.ir.hints import Hint, decode, encode
 from kernels.simt.transforms.block_interleave import interleaved
 from kernels.simt.transforms.canonicalise import prepare
@@ -141,6 +142,16 @@ PASSES = (
     "normal form, canonicalisation, tile forwarding, interleaved blocks, SSA renaming, types,"
     " uniformity, fission, storage, plan, module"
 ).split(", ")
+
+
+def test_printing_leaves_the_plan_as_it_is():
+    """Twice the same text, and nothing added to what the program imports."""
+    given = (MATRIX,) * 3, (8, 4, 1)
+    done = pipeline.Compilation(sums_of_columns, *given).run(pipeline.PASSES[:-1])
+    externs = dict(done.program.externs)
+    first = module_text(done.plan, fastmath=False)
+    assert module_text(done.plan, fastmath=False) == first
+    assert done.program.externs == externs
 
 
 def test_the_kernel_after_each_pass():
