@@ -185,7 +185,7 @@ def test_a_module_of_ones_own(capsys, tmp_path, monkeypatch):
         (["--model", "resnet"], "expected cnn, mlp, vgg16 or package.module:Class: resnet"),
         (["--model", "no_such_package:Net", "--shape", "3"], "No module named 'no_such_package'"),
         (["--model", "minigrad.nn:Nothing", "--shape", "3"], "Nothing"),
-        (["--model", "minigrad.nn:ReLU"], "--shape: a Module of yours needs the shape"),
+        (["--model", "minigrad.nn:ReLU"], "--shape: a Module needs the shape"),
         (["--shape", "3,x"], "expected sizes above 0, such as 3,224,224, got '3,x'"),
         (["--shape", "32"], "cnn takes channels,height,width"),
         (["--gpu", "GTX 285"], "--gpu: expected a name of the table, got 'GTX 285'"),

@@ -137,7 +137,7 @@ def test_a_kernel_in_cuda_c(capsys, tmp_path):
     status, _, err = lab(capsys, path)
     assert status == 2 and "its kernels are turn, shift" in err
     status, _, err = lab(capsys, f"{path}::shift")
-    assert status == 2 and "how is shift(x) launched? Say it, for example" in err
+    assert status == 2 and "shift(x) has no launch configuration: pass options, for example" in err
 
 
 def test_a_ladder_in_cuda_c(capsys):
@@ -159,7 +159,7 @@ def test_findings_make_the_status_one(capsys, kernel_file):
         (["nothing.py::k"], "there is no file nothing.py"),
         (["{file}::other"], "has no kernel 'other'; its kernels are scale, shift"),
         (["{file}"], "which kernel of"),
-        (["{file}::scale"], "how is scale(x, out, factor) launched?"),
+        (["{file}::scale"], "scale(x, out, factor) has no launch configuration"),
         (["{file}::scale", "--grid", "1"], "--grid, --block and --args go together"),
         (["{file}::scale", "--grid", "a", "--block", "1", "--args", "1"], "--grid: expected 256"),
         (["{file}::scale", "--grid", "1", "--block", "1", "--args", "f32[3]"], "--args: expected"),

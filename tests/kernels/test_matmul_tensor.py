@@ -180,7 +180,7 @@ def test_tf32_is_for_those_who_ask_for_it(rng):
                 kernels.matmul(a, a, backend="cupy")
             chosen += [version for _, version in rows]
     finally:
-        minigrad.set_float32_matmul_precision("highest")  # and forget what was not launched
+        minigrad.set_float32_matmul_precision("highest")
     assert chosen == ["vectorised", "tensor_core_tf32", "tensor_core_tf32", "vectorised"]
     with pytest.raises(ValueError, match="expected 'highest', 'high' or 'medium', got 'tf32'"):
         minigrad.set_float32_matmul_precision("tf32")

@@ -1,6 +1,6 @@
 """What NVRTC makes of the CUDA C kernels, with no GPU: every source for every target, no spills.
 
-The launchers choose the kernels as for arrays on a GPU (`kernels.lab.gpu_model.resources`); each
+The launchers choose the kernels as for arrays on a GPU, in the calls that families declare; each
 instance is compiled for sm_80, or what its source says it needs, and one of each template for sm_75
 and sm_90.
 """
@@ -78,7 +78,7 @@ def test_every_kernel_compiles_and_stays_in_registers(target):
     # one instance of a template may serve several rows
     if target == resources.MAIN_TARGET:
         missing = rows - compiled
-        assert missing == set(), f"kernels.lab.gpu_model.resources.examples lacks {sorted(missing)}"
+        assert missing == set(), f"`compiled` of a family does not launch {sorted(missing)}"
         assert {line.version for line in lines if line.target != target} == {"wgmma"}
 
 

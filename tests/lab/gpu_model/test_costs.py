@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+
 import numpy as np
 import pytest
 
 import kernels
 import minigrad
 from kernels import dispatch, reference
-from kernels.lab.gpu_model.costs import RULES, counting, operations
+from kernels.families import declared, operations, versions
+from kernels.lab.gpu_model.costs import counting
+from kernels.pointwise import flops
 from minigrad import backends, nn
 from tests.engine.samples_layers import SAMPLES
-
-SEEN: set[str] = set()
 
 
 class Compared:
@@ -22,15 +25,14 @@ class Compared:
         real = getattr(reference, name)
 
         def operation(*args, **kwargs):
-            specs, flops = RULES[name](*args, **kwargs)
+            specs, count = operations()[name].cost(*args, **kwargs)
             found = real(*args, **kwargs)
             if specs is not None:
                 results = found if isinstance(found, tuple) else (found,)
                 where = (name, [getattr(a, "shape", a) for a in args], kwargs)
                 said = [spec and (tuple(spec[0]), np.dtype(spec[1])) for spec in specs]
                 assert said == [r if r is None else (r.shape, r.dtype) for r in results], where
-            assert flops >= 0
-            SEEN.add(name)
+            assert count >= 0
             return found
 
         return operation
@@ -44,12 +46,6 @@ def compared():
     dispatch.active = before
 
 
-def test_there_is_a_rule_for_each_operation():
-    missing = set(reference.__all__) - set(RULES)
-    assert not missing, f"give {missing} a rule in kernels/lab/costs.py: its shapes and operations"
-    assert set(RULES) <= set(reference.__all__)
-
-
 def test_results_have_the_shape_and_dtype_that_the_rules_say(compared):
     """Every sample operation of the engine's tests, forward and backward."""
     for dtype in (np.float32, np.float64):
@@ -61,8 +57,18 @@ def test_results_have_the_shape_and_dtype_that_the_rules_say(compared):
             if sample.grad:
                 result.sum().backward()
     dispatch.active.transpose(np.zeros((2, 3, 5)), (2, 0, 1))
-    SEEN.update(("adam_", "sgd_", "normal", "uniform", "philox_uint32", "dropout"))
-    assert set(RULES) == SEEN
+
+
+@pytest.mark.parametrize("family", declared().values(), ids=lambda family: family.name)
+def test_costs_of_the_cases_that_families_declare(family, compared, rng):
+    called = set()
+    for name, args, keywords, _ in family.cases(rng, functools.partial(versions, "numba")):
+        keywords = {key: value for key, value in keywords.items() if key != "version"}
+        with np.errstate(all="ignore"):
+            getattr(dispatch.active, name)(*copy.deepcopy(args), **keywords)
+        called.add(name)
+    missing = {operation.name for operation in family.operations} - called
+    assert not missing, f"kernels/launchers/{family.name}.py: no case of {sorted(missing)}"
 
 
 def test_random_numbers_and_half_precision(compared):
@@ -77,7 +83,7 @@ def test_random_numbers_and_half_precision(compared):
     [("x", 0), ("a * b", 1), ("where(x > 0, x, 0)", 2), ("g * y * (1 - y)", 3), ("max(x, -1)", 1)],
 )
 def test_operations_of_an_expression(text, count):
-    assert operations(text) == count
+    assert flops(text) == count
 
 
 def test_flops_and_bytes_of_single_operations():

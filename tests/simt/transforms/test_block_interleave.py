@@ -93,7 +93,7 @@ def test_along_x_where_the_grid_is_a_line():
 def test_a_listing_shows_what_is_done_once():
     a = np.zeros((8, 8), np.float32)
     matmul[(1, 1), (T, T)](a, a, a.copy())
-    once = matmul.inspect_cpu((T, T)).split("# the first block, for all in step")[1]
+    once = matmul.inspect_cpu((T, T)).split("# the first block, for all that are interleaved")[1]
     fill = once.split("for _j in range(_joined):")[0]
     assert "sb[" in fill and "sa[" not in fill
 
