@@ -199,11 +199,11 @@ class Block:
     def thread(self, number: int, reads: set[str], zeroed: set[str] = frozenset()) -> dict:
         """What thread `number` has before it runs what reads these variables."""
         env = {**self.shared, **self.threads[number], **dict.fromkeys(zeroed, 0)}
-        env |= {name: v for name, v in self.kept[number].items() if name in self.storage.slots}
+        env |= {name: v for name, v in self.kept[number].items() if name in self.storage.spilled}
         done: set[str] = set()
 
         def compute(name: str) -> None:
-            stmt = self.storage.rebuilt.get(name)
+            stmt = self.storage.rematerialised.get(name)
             if stmt is not None and name not in done:
                 done.add(name)
                 for other in sorted(names(stmt.value) & self.variables):
@@ -215,7 +215,7 @@ class Block:
         return env
 
     def keep(self, number: int, env: dict) -> None:
-        self.kept[number] |= {name: env[name] for name in self.storage.slots if name in env}
+        self.kept[number] |= {name: env[name] for name in self.storage.spilled if name in env}
 
     def straight(self, body: list, env: dict) -> None:
         """Run statements without barriers."""
@@ -225,7 +225,7 @@ class Block:
     def run_Region(self, item) -> None:
         reads = exposure(item.body, self.variables)[0]
         for number in self.present(item.mask):
-            env = self.thread(number, reads, self.storage.zeroed.get(id(item), set()))
+            env = self.thread(number, reads, self.storage.zeroed.get(item, set()))
             self.straight(item.body, env)
             self.keep(number, env)
 
@@ -276,7 +276,7 @@ class Block:
             self.run(item.body)
         raise AssertionError("this loop does not end")
 
-    def run_Meet(self, item) -> None:
+    def run_CollectivePoint(self, item) -> None:
         here = self.present(item.mask)
         assert here == self.present(item.live), "divergent"
         reads = set().union(*(names(arg) for arg in item.stmt.args)) & self.variables

@@ -51,11 +51,11 @@ def kernel(x, out, n, q):
     out[t, 0] = a + i
 """
     _, _, plan = planned(programs.normal_form(text))
-    assert plan.slots == {"a"}
-    assert "i" in plan.rebuilt
+    assert plan.spilled == {"a"}
+    assert "i" in plan.rematerialised
 
 
-@pytest.mark.parametrize("kind", ["slots", "rebuilt"])
+@pytest.mark.parametrize("kind", ["spilled", "rematerialised"])
 def test_a_variable_left_out_of_the_plan_is_found(kind, monkeypatch):
     def leave_out(*args):
         found = assign_storage(*args)
