@@ -21,7 +21,7 @@ from .arguments import Packer, Parameter
 _LIMIT_DYNAMIC_SHARED = 227 * 1024  # what an H100 lets a block have
 _LIMIT_COOPERATIVE = 16384  # threads: each has two of the 65530 mappings that Linux lets us have
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
-_TOO_MUCH_SHARED, _ILLEGAL_ACCESS, _OUT_OF_BOUNDS = 2, 3, 4
+_TOO_MUCH_SHARED, _ILLEGAL_ACCESS = 2, 3  # Status in runtime/report.h
 # Not -ffast-math: with it g++ links what flushes subnormals to zero in all of the process.
 _FAST_MATH = ["-fassociative-math", "-freciprocal-math", "-fno-signed-zeros"]
 _PASSED_ON = re.compile(r"-(?:D|I|U|std=|include).*")
@@ -172,22 +172,29 @@ class Compiled:
                 )
             if self.library.mode == compiler.CHECKED:
                 with checked.placed(self.pack, args) as (packed, slots):
-                    self._run(orders[order], packed, 0, total, slots)
+                    self._launch(orders[order], packed, total, one_thread, slots)
             else:
                 self._launch(orders[order], self.pack(args), total, one_thread)
 
         return launch
 
-    def _launch(self, launch: Launch, packed: bytes, blocks: int, one_thread: bool) -> None:
+    def _launch(
+        self,
+        launch: Launch,
+        packed: bytes,
+        blocks: int,
+        one_thread: bool,
+        slots: list[checked.Slot] | None = None,
+    ) -> None:
         """Run all blocks, on several OS threads where that pays."""
         threads = 1 if one_thread else pool.get_num_threads()
         if threads > 1 and self.seconds_a_block * blocks < _PARALLEL_SECONDS:
             threads = 1
         start = time.perf_counter()
         if threads == 1:
-            self._run(launch, packed, 0, blocks)
+            self._run(launch, packed, 0, blocks, slots)
         else:
-            pool.run(lambda a, b: self._run(launch, packed, a, b), blocks, threads)
+            pool.run(lambda a, b: self._run(launch, packed, a, b, slots), blocks, threads)
         self.seconds_a_block = (time.perf_counter() - start) * threads / blocks
 
     def _run(
@@ -199,7 +206,7 @@ class Compiled:
             ctypes.addressof(launch), packed, first, last, ctypes.addressof(report)
         )
         self.print_output()
-        if status in (_ILLEGAL_ACCESS, _OUT_OF_BOUNDS) and slots is not None:
+        if status in (_ILLEGAL_ACCESS, checked.OUT_OF_BOUNDS) and slots is not None:
             path, code = self.library.loaded._name, self.library.code
             raise checked.explain(self.name, report, slots, path, code)
         if status:

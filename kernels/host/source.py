@@ -188,12 +188,11 @@ def _shared(
     ]
     names = [_declared(piece) for piece in _split(after)]
     macro = "MGH_SHARED" if local else "MGH_FILE_SHARED"
-    if local:  # what is declared becomes the type of the variable
-        edits.append((*word, "typedef"))
-        at = 0
-        for name in filter(None, names):
-            at = re.compile(rf"\b{name}\b(?=\s*(?:\[|=|,|\Z|\{{))").search(after, at).start()
-            edits.append((word[1] + at, word[1] + at, "mgh_d_"))
+    edits.append((*word, "typedef"))  # what is declared becomes the type of the variable
+    at = 0
+    for name in filter(None, names):
+        at = re.compile(rf"\b{name}\b(?=\s*(?:\[|=|,|\Z|\{{))").search(after, at).start()
+        edits.append((word[1] + at, word[1] + at, "mgh_d_"))
     announced = " ".join(f"{macro}({name})" for name in names if name)
     edits.append((last + 1, last + 1, " " + announced))
     return edits

@@ -123,8 +123,12 @@ void begin(Runner* w) {
 void start_afresh(Runner* w) {
     w->free_count = 0;
     for (unsigned i = 0; i < w->fiber_count; ++i) {
-        renew(w->fibers[i]);
-        w->free[w->free_count++] = w->fibers[i];
+        Fiber* fiber = w->fibers[i];
+        uintptr_t top = (uintptr_t)fiber, bottom = top & ~(uintptr_t)(STACK_BYTES - 1);
+        if (w->checked && fiber->busy) allow(bottom, top);  // what lay around local variables
+        fiber->worker = w;
+        renew(fiber);
+        w->free[w->free_count++] = fiber;
     }
     w->ready.first = w->ready.last = w->active.first = w->active.last = 0;
     w->barrier.arrived = 0;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "report.h"
+#include "shadow.h"
 #include "switch.h"
 
 namespace {
@@ -29,9 +30,10 @@ struct Variable {
 };
 constexpr unsigned MAX_VARIABLES = 256;
 
-struct Span {  // memory that may be touched
+struct Span {  // memory that may be accessed
     uintptr_t begin, end;
     const char* name;
+    size_t room, margin;  // what is open of its slot, and how much of that lies before `begin`
 };
 constexpr unsigned SHARED_SLOTS = 64, SHARED_BITS = 26;
 
