@@ -18,8 +18,10 @@ import io
 import json
 import math
 import os
+import re
 import secrets
 import shutil
+import time
 import zipfile
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
@@ -34,9 +36,15 @@ from minigrad.nn.parameter import Parameter
 from minigrad.optim.optimizer import Optimizer
 from minigrad.tensor import Size, Tensor, wrap
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 _VERSION = 1
 _STRUCTURE = "minigrad.json"
 _MAX_DEPTH = 200  # of nested containers; far below Python's recursion limit
+_SECONDS = 60  # after which a temporary file that is not locked is a leftover
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal content gives equal files
 
 # What `load` may raise inside on a damaged or hostile file; all become one clear RuntimeError.
@@ -98,9 +106,11 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
         with open(path, "wb") as file:
             file.write(buffer.getbuffer())
         return
+    _remove_leftovers(folder, name)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
     try:
         with open(temporary, "xb") as file:
+            _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -112,6 +122,28 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
             os.unlink(temporary)
         raise
     _flush_folder(folder)
+
+
+def _remove_leftovers(folder: str, name: str) -> None:
+    """Remove the temporary files of saves to `name` whose process was killed.
+
+    A save holds a lock on its file, which ends with its process. The youngest files are left: a
+    save that has just begun may not hold its lock yet.
+    """
+    leftover = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{12}}\.tmp")
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if leftover.fullmatch(entry.name) and time.time() - entry.stat().st_mtime > _SECONDS:
+                with contextlib.suppress(OSError), open(entry.path, "rb+") as file:
+                    _lock(file)
+                    os.unlink(entry.path)
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Lock a file for this process; OSError where another holds it. Nothing on Windows, which does
+    not remove a file that is open."""
+    if fcntl is not None:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _flush_folder(folder: str) -> None:

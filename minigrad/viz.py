@@ -11,7 +11,7 @@ import numpy as np
 
 import minigrad
 from kernels.lab import Picture, counting, timeline
-from kernels.lab.picture import BLUE, GREEN, INK, MUTED, PASTELS, fitted
+from kernels.lab.draw.canvas import BLUE, GREEN, INK, MUTED, PASTELS, fitted
 from minigrad.autograd.engine import fit
 from minigrad.autograd.function import FunctionNode
 from minigrad.autograd.node import Node, OpNode

@@ -33,7 +33,7 @@ def _no_gpu() -> str | None:
 def _no_compiler() -> str | None:
     """Why kernels in CUDA C can't run on this machine's CPU, or None."""
     from kernels.host import compiler
-    from kernels.simt.errors import CompileError
+    from kernels.support.errors import CompileError
 
     try:
         compiler.find_compiler()

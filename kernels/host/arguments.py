@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..simt.errors import ArgumentError
+from kernels.support.errors import ArgumentError
 
 _SLOT = 16  # arguments lie at multiples of this (include/minigrad/entry.h)
 _KIND_NAMES = {"i": "int", "u": "uint", "f": "float", "b": "bool", "B": "bfloat"}

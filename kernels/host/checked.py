@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..simt.errors import KernelError, KernelIndexError, LaunchError, SimtError
+from kernels.support.errors import KernelError, KernelIndexError, LaunchError, SimtError
+
 from . import compiler
 from .arguments import Packer
 

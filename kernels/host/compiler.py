@@ -19,8 +19,8 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from ..simt.cache import cache_folder
-from ..simt.errors import CompileError
+from kernels.support.cache import cache_folder
+from kernels.support.errors import CompileError
 
 _HERE = Path(__file__).parent
 _INCLUDE = _HERE / "include"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..simt.errors import CompileError
+from kernels.support.errors import CompileError
 
 PLAIN, ENTRY, SILENT = -1, -2, -3  # mirrored by `Code` in runtime/record.h
 Place = tuple[str, int]  # file and line

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..simt.errors import ArgumentError, CompileError
+from kernels.support.errors import ArgumentError, CompileError
+
 from . import compiler, source
 from .library import Library, settings
 from .on_gpu import OnGpu, is_on_gpu

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..simt import pool
-from ..simt.errors import CompileError, KernelError, LaunchError
-from ..simt.limits import launch_dimensions
+from kernels.support import pool
+from kernels.support.errors import CompileError, KernelError, LaunchError
+from kernels.support.limits import launch_dimensions
+
 from . import checked, compiler, source
 from .arguments import Packer, Parameter
 

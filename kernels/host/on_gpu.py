@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..simt.errors import ArgumentError
+from kernels.support.errors import ArgumentError
+
 from . import source
 from .library import parameters
 

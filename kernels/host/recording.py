@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..simt.errors import CompileError
-from ..simt.limits import Dimensions
+from kernels.support.errors import CompileError
+from kernels.support.limits import Dimensions
+
 from . import compiler
 from .disassembly import Code, disassemble
 from .library import Compiled, Launch, Report

@@ -28,46 +28,46 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from kernels.lab.occupancy import Occupancy, occupancy, occupancy_picture
-
-__all__ = ["Occupancy", "occupancy", "occupancy_picture"]
-
 #: imported at their first use, so that importing the lab stays fast
 _LAZY = {
-    "Counts": "report",
-    "Finding": "findings",
-    "GPU": "gpus",
-    "GPUS": "gpus",
-    "LabError": "profiler",
-    "Line": "report",
-    "Picture": "picture",
-    "Report": "report",
-    "access_map": "maps",
-    "banks_picture": "pictures",
-    "barrier_frames": "barriers",
-    "compiled": "compiler",
-    "counting": "costs",
-    "gpu": "gpus",
-    "heat_map": "pictures",
-    "launch_picture": "pictures",
-    "profile": "profiler",
-    "profiled": "capture",
-    "request_picture": "maps",
-    "roofline": "roof",
-    "sectors_picture": "pictures",
-    "step": "barriers",
-    "tile_walk": "pictures",
-    "timeline": "timelines",
+    "Counts": "report.report",
+    "Finding": "report.findings",
+    "GPU": "gpu_model.gpus",
+    "GPUS": "gpu_model.gpus",
+    "LabError": "record.profiler",
+    "Line": "report.report",
+    "Occupancy": "gpu_model.occupancy",
+    "Picture": "draw.canvas",
+    "Report": "report.report",
+    "access_map": "draw.maps",
+    "banks_picture": "draw.pictures",
+    "barrier_frames": "course.stepper",
+    "compiled": "gpu_model.compiled",
+    "counting": "gpu_model.costs",
+    "gpu": "gpu_model.gpus",
+    "heat_map": "draw.pictures",
+    "launch_picture": "draw.pictures",
+    "occupancy": "gpu_model.occupancy",
+    "occupancy_picture": "gpu_model.occupancy",
+    "profile": "record.profiler",
+    "profiled": "record.capture",
+    "request_picture": "draw.maps",
+    "roofline": "gpu_model.roofline",
+    "sectors_picture": "draw.pictures",
+    "step": "course.stepper",
+    "tile_walk": "draw.pictures",
+    "timeline": "draw.timelines",
+    "wavefronts": "draw.pictures",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in ("exercises", "solutions"):
-        return importlib.import_module(f"kernels.lab.{name}")
+        return importlib.import_module(f"kernels.lab.course.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'kernels.lab' has no attribute {name!r}")
     return getattr(importlib.import_module(f"kernels.lab.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_LAZY, "exercises", "solutions"])
+    return sorted([*_LAZY, "exercises", "solutions"])

@@ -25,7 +25,7 @@ import functools
 from kernels.launchers.common import ceil_div
 from kernels.launchers.conv import GemmTile, GradTile
 from kernels.simt import cuda
-from kernels.simt.processor import MANY_REGISTERS, register_floats
+from kernels.support.processor import MANY_REGISTERS, register_floats
 
 
 @functools.cache

@@ -13,9 +13,9 @@ below does the same operations; what changes is how often an element comes from 
 
 register_2d serves GPUs, with tiles of 128 x 128. On the CPU, tiled is as good as a BLAS: the
 compiler gives a thread's result a register, lets rows of threads run together and neighbouring
-blocks share their tiles of b (`kernels.simt.step`). An operand that is transposed in memory is read
-as it is: `trans_a` and `trans_b` are constants of the kernel. float16 and bfloat16 are summed in
-float32.
+blocks share their tiles of b (`kernels.simt.transforms.block_interleave`). An operand that is
+transposed in memory is read as it is: `trans_a` and `trans_b` are constants of the kernel. float16
+and bfloat16 are summed in float32.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels.simt import stubs
-from kernels.simt.hostapi import (
+from kernels.simt.api.launch import jit
+from kernels.simt.device.arrays import (
     CudaAPIError,
     DeviceNDArray,
     In,
@@ -35,7 +35,7 @@ from kernels.simt.hostapi import (
     pinned_array_like,
     to_device,
 )
-from kernels.simt.hostdevice import (
+from kernels.simt.device.context import (
     Event,
     Stream,
     close,
@@ -62,8 +62,8 @@ from kernels.simt.hostdevice import (
     stream,
     synchronize,
 )
-from kernels.simt.launch import jit
-from kernels.simt.stubs import (
+from kernels.simt.ir import stubs
+from kernels.simt.ir.stubs import (
     activemask,
     all_sync,
     any_sync,
@@ -113,11 +113,11 @@ globals().update(stubs.CACHE_HINTS, **stubs.VECTOR_TYPES)
 
 # names from a module that loads Numba, and that module
 _LAZY = {
-    "Reduce": "kernels.simt.reduce",
-    "reduce": "kernels.simt.reduce",
-    "random": "kernels.simt.random",
-    "vectorize": "kernels.simt.vectorize",
-    "bfloat16": "kernels.simt.devlib_half",
+    "Reduce": "kernels.simt.api.reduce",
+    "reduce": "kernels.simt.api.reduce",
+    "random": "kernels.simt.api.xoroshiro",
+    "vectorize": "kernels.simt.api.vectorize",
+    "bfloat16": "kernels.simt.devlib.half",
     "types": "numba",
     "literally": "numba",
     "literal_unroll": "numba",

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 def resources() -> dict[tuple[str, str], tuple[str, ...]]:
     """Registers, shared memory, stack and spills of the CUDA C kernels, by family and version;
     empty where NVIDIA's compiler is not installed."""
-    from kernels.lab import resources
+    from kernels.lab.gpu_model import resources
 
     if resources.will_compile():
         print("compiling the CUDA C kernels for sm_80, once ...", file=sys.stderr, flush=True)

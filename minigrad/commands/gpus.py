@@ -164,7 +164,7 @@ def table(found: list) -> str:
 
 def picture(found: list, title: str) -> Any:
     """The estimated times as bars, the GPUs that it does not fit on in grey."""
-    from kernels.lab.picture import BLUE, GREEN, GRID, INK, MUTED, Picture
+    from kernels.lab.draw.canvas import BLUE, GREEN, GRID, INK, MUTED, Picture
 
     tall, left, width = 20, 170, 360
     drawing = Picture(680, 74 + tall * len(found), f"Estimated step: {title}", table(found))

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    from kernels.lab import ladders
+    from kernels.lab.course import ladders
 
     print("minigrad lab FAMILY, or minigrad lab FILE.py::KERNEL, or minigrad lab FILE.cu::KERNEL.")
     print("The families and their versions:")
@@ -71,8 +71,8 @@ def _list() -> None:
 
 
 def _ladder(args: argparse.Namespace) -> None:
-    from kernels.lab import ladders
-    from kernels.lab.listing import LEGEND, listing
+    from kernels.lab.course import ladders
+    from kernels.lab.report.listing import LEGEND, listing
 
     if args.grid or args.block or args.args or args.shared is not None:
         raise CommandError("--grid, --block, --args and --shared are for file.py::kernel")
@@ -103,8 +103,8 @@ def _ladder(args: argparse.Namespace) -> None:
 
 
 def _own_kernel(args: argparse.Namespace) -> int:
-    from kernels.lab.profiler import profile
-    from kernels.simt.errors import SimtError
+    from kernels.lab.record.profiler import profile
+    from kernels.support.errors import SimtError
 
     if args.version is not None:
         raise CommandError("--version is for a family of the catalog")

@@ -31,25 +31,22 @@ def cache_folder(root: str | os.PathLike | None = None) -> Path:
     return Path(base).expanduser() / "datasets"
 
 
-def md5(path: Path) -> str:
-    """The MD5 of a file, in hexadecimal: the checksum that these data sets' authors publish."""
-    digest = hashlib.md5(usedforsecurity=False)
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
-        while block := file.read(CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fetch(urls: Sequence[str], folder: Path, checksum: str) -> Path:
     """The file that `urls` (mirrors of one file) name, downloaded into `folder` if it isn't there.
 
-    The bytes go to `NAME.part`, which a later call resumes, and become `NAME` only when their MD5
-    is `checksum`. Raises DatasetError if no mirror answers or what came has another checksum.
+    The bytes go to `NAME.part`, which a later call resumes, and become `NAME` only when their
+    SHA-256 is `checksum`. Raises DatasetError if no mirror answers or what came has another one.
     """
     name = urls[0].rpartition("/")[2]
     target = folder / name
     if target.exists():
-        if md5(target) == checksum:
+        if sha256(target) == checksum:
             return target
         raise DatasetError(
             f"{target}: the checksum differs from the published one ({checksum}), so the file is "
@@ -64,7 +61,7 @@ def fetch(urls: Sequence[str], folder: Path, checksum: str) -> Path:
         except OSError as error:  # urllib's URLError and time-outs are OSErrors too
             failures.append(f"{url}: {_reason(error)}")
             continue
-        if md5(part) == checksum:
+        if sha256(part) == checksum:
             os.replace(part, target)
             return target
         part.unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernels.host import compiler
-from kernels.simt.errors import CompileError
+from kernels.support.errors import CompileError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

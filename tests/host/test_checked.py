@@ -10,7 +10,7 @@ import pytest
 
 from kernels import raw_kernel, raw_module
 from kernels.host import compiler
-from kernels.simt.errors import KernelError, KernelIndexError
+from kernels.support.errors import KernelError, KernelIndexError
 
 MODULE = raw_module(
     r"""
@@ -237,7 +237,7 @@ def test_mistakes_of_every_size_leave_python_as_it_was():
 
 
 def test_checked_launches_use_several_os_threads(monkeypatch):
-    from kernels.simt import pool
+    from kernels.support import pool
 
     monkeypatch.setattr(pool, "_threads", 4)
     code = """__global__ void sum(const int* x, int* y, int bad) {

@@ -12,7 +12,7 @@ import pytest
 
 from kernels import raw_kernel
 from kernels.host import compiler
-from kernels.simt.errors import ArgumentError, CompileError, KernelError, LaunchError
+from kernels.support.errors import ArgumentError, CompileError, KernelError, LaunchError
 
 TAKES = """
 __global__ void takes(const float* a, double* b, int n, float f, unsigned char c,
@@ -223,7 +223,7 @@ def test_memory_that_is_not_there():
 
 
 def test_errors_on_several_os_threads():
-    from kernels.simt import pool
+    from kernels.support import pool
 
     before = pool.get_num_threads()
     try:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernels import raw_kernel, raw_module
-from kernels.simt.errors import CompileError, KernelError, LaunchError
+from kernels.support.errors import CompileError, KernelError, LaunchError
 
 pytestmark = pytest.mark.usefixtures("order")
 

@@ -11,7 +11,7 @@ import pytest
 
 from kernels import raw_kernel, raw_module
 from kernels.host import source
-from kernels.simt.errors import CompileError, LaunchError
+from kernels.support.errors import CompileError, LaunchError
 
 
 @pytest.mark.parametrize("grid, block", [((5,), (33,)), ((3, 2), (4, 8)), ((2, 3, 2), (3, 2, 5))])
@@ -265,7 +265,7 @@ def test_a_structure_by_value():
 
 def test_many_os_threads_give_the_same(monkeypatch):
     """Each OS thread has its own block state; global atomics are safe between them."""
-    from kernels.simt import pool
+    from kernels.support import pool
 
     kernel = raw_kernel(
         """

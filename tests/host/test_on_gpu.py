@@ -13,7 +13,7 @@ from kernels import cuda_c, raw_kernel
 from kernels.cuda_c.common import source
 from kernels.host.on_gpu import _kind
 from kernels.host.source import kernels
-from kernels.simt.errors import ArgumentError
+from kernels.support.errors import ArgumentError
 
 
 class Array(np.ndarray):

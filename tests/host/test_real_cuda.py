@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.lab import nvrtc
+from kernels.lab.gpu_model import nvrtc
 from tests.host import test_groups, test_language, test_programs, test_small_floats
 from tests.host import test_tensor_cores as tensor_cores
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kernels import raw_module
-from kernels.simt.errors import ArgumentError
+from kernels.support.errors import ArgumentError
 
 # For both types: T, T2 and what CUDA calls them are filled in.
 CODE = r"""

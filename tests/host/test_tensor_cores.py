@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernels import raw_kernel, raw_module
-from kernels.simt.errors import CompileError, KernelError
+from kernels.support.errors import CompileError, KernelError
 
 pytestmark = pytest.mark.usefixtures("order")
 

@@ -21,7 +21,7 @@ import minigrad
 from kernels import raw_module
 from kernels.cuda_c.common import source
 from kernels.launchers.matmul import Product
-from kernels.simt.errors import CompileError
+from kernels.support.errors import CompileError
 from tests.kernels.helpers import BFLOAT16, assert_close, normal, put, wide
 
 cuda_c = importlib.import_module("kernels.cuda_c.matmul")
@@ -169,7 +169,7 @@ def test_versions_say_what_they_take(rng):
 
 def test_tf32_is_for_those_who_ask_for_it(rng):
     """The launcher chooses as on a GPU, where nothing is launched."""
-    from kernels.lab.resources import noting
+    from kernels.lab.gpu_model.resources import noting
 
     a, chosen = normal(rng, (64, 64)), []
     try:

@@ -1,7 +1,8 @@
 """What NVRTC makes of the CUDA C kernels, with no GPU: every source for every target, no spills.
 
-The launchers choose the kernels as for arrays on a GPU (`kernels.lab.resources`); each instance is
-compiled for sm_80, or what its source says it needs, and one of each template for sm_75 and sm_90.
+The launchers choose the kernels as for arrays on a GPU (`kernels.lab.gpu_model.resources`); each
+instance is compiled for sm_80, or what its source says it needs, and one of each template for sm_75
+and sm_90.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import pytest
 
 import kernels
 from kernels import dispatch
-from kernels.lab import nvrtc, resources
+from kernels.lab.gpu_model import nvrtc, resources
 from kernels.pointwise import TABLE
-from kernels.simt.errors import CompileError
+from kernels.support.errors import CompileError
 
 pytestmark = [
     pytest.mark.skipif(not nvrtc.available(), reason="needs the extra cuda13 (NVRTC)"),
@@ -84,7 +85,7 @@ def test_every_kernel_compiles_and_stays_in_registers(target):
     # one instance of a template may serve several rows
     if target == resources.MAIN_TARGET:
         missing = rows - compiled
-        assert missing == set(), f"kernels.lab.resources.examples lacks {sorted(missing)}"
+        assert missing == set(), f"kernels.lab.gpu_model.resources.examples lacks {sorted(missing)}"
         assert {line.version for line in lines if line.target != target} == {"wgmma"}
 
 

@@ -22,7 +22,7 @@ from kernels.launchers.transpose import VERSIONS as TRANSPOSES
 from kernels.numba_cuda.pointwise import kernel
 from kernels.pointwise import TABLE
 from kernels.reduction import TABLE as REDUCTIONS
-from kernels.simt.launch import Kernel
+from kernels.simt.api.launch import Kernel
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
 GENERATIONS = [(7, 5), (8, 0), (9, 0)]
@@ -175,7 +175,8 @@ def test_the_gate_sees_a_double():
 
 def test_a_kernel_has_a_copy_of_its_own():
     """Even where it lies in memory where another one lay."""
-    from kernels.simt import cuda, rebind
+    from kernels.simt import cuda
+    from kernels.simt.api import to_numba_cuda
 
     def made(number):
         @cuda.jit
@@ -185,5 +186,5 @@ def test_a_kernel_has_a_copy_of_its_own():
         return store
 
     for number in range(20):
-        copy = rebind.dispatcher(made(number)).py_func
+        copy = to_numba_cuda.dispatcher(made(number)).py_func
         assert copy.__closure__[0].cell_contents == number

@@ -12,9 +12,10 @@ import pytest
 
 import kernels
 from kernels import lab
-from kernels.lab import compiler, disassembly
-from kernels.simt import cuda, rebind
-from kernels.simt.errors import CompileError
+from kernels.lab.gpu_model import compiled, sass
+from kernels.simt import cuda
+from kernels.simt.api import to_numba_cuda
+from kernels.support.errors import CompileError
 
 pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
 X = np.zeros((16, 16), np.float32)
@@ -85,7 +86,7 @@ def test_generations_share_what_does_not_depend_on_them():
     made = numba_cuda.jit(fastmath=True)(kernel)
     for cc in [(7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)]:
         own, _ = numba_cuda.compile_ptx(kernel, signature, cc=cc, fastmath=True)
-        assert text(rebind.ptx(made, signature, cc)) == text(own)
+        assert text(to_numba_cuda.ptx(made, signature, cc)) == text(own)
         assert "tanh.approx.f32" in own and "add.f64" in own
 
 
@@ -115,7 +116,7 @@ def test_ptx_stands_below_the_line_it_was_made_of():
     source = dict(enumerate(text.splitlines(), first))
     made = {
         source[line].strip(): " ".join(instructions)
-        for (where, line), instructions in compiler.ptx_lines(found.ptx).items()
+        for (where, line), instructions in compiled.ptx_lines(found.ptx).items()
         if where == path
     }
     assert "st.shared.f32" in made["tile[cuda.threadIdx.y, cuda.threadIdx.x] = a[i, j]"]
@@ -136,7 +137,7 @@ def test_ptx_of_cuda_c_too():
 def test_sass_or_how_to_get_it():
     found = lab.compiled(tiled, X, X, X)
     try:
-        disassembly.find_nvdisasm()
+        sass.find_nvdisasm()
     except CompileError as error:
         assert "pip install nvidia-cuda-nvdisasm" in str(error)
         with pytest.raises(CompileError, match="nvdisasm"):
@@ -160,7 +161,7 @@ SASS = """
 
 
 def test_reading_sass():
-    assert compiler.sass_lines(SASS) == {
+    assert compiled.sass_lines(SASS) == {
         ("/a/kernel.py", 12): ["S2R R18, SR_TID.X", "LDG.E R14, [R14.64]"],
         ("/b/inner.py", 3): ["@!P0 BRA `(.L_x_0)"],
     }

@@ -8,7 +8,7 @@ import pytest
 import kernels
 import minigrad
 from kernels import dispatch, reference
-from kernels.lab.costs import RULES, counting, operations
+from kernels.lab.gpu_model.costs import RULES, counting, operations
 from minigrad import backends, nn
 from tests.engine.samples_layers import SAMPLES
 

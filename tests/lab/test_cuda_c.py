@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kernels import lab, raw_kernel, raw_module
-from kernels.lab import ladders
-from kernels.lab.report import Counts
+from kernels.lab.course import ladders
+from kernels.lab.report.report import Counts
 
 CODE = r"""
 #include <cooperative_groups.h>

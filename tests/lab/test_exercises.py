@@ -7,7 +7,7 @@ import pytest
 from numba import float32
 
 from kernels import lab
-from kernels.lab import exercises, solutions
+from kernels.lab.course import exercises, solutions
 from kernels.simt import cuda
 
 

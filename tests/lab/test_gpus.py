@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from kernels.lab.gpus import GPUS, PRECISIONS, SOURCES, gpu
-from kernels.lab.occupancy import LIMITS
-from kernels.lab.roof import roofline
+from kernels.lab.gpu_model.gpus import GPUS, PRECISIONS, SOURCES, gpu
+from kernels.lab.gpu_model.occupancy import LIMITS
+from kernels.lab.gpu_model.roofline import roofline
 
 #: multiply-adds a clock of an SM: float32, then float16 on tensor cores that add up in float32
 FP32 = {(7, 0): 64, (7, 5): 64, (8, 0): 64}  # 128 on all others

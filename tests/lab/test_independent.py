@@ -13,9 +13,11 @@ import pytest
 from numba import float32
 
 from kernels import lab
-from kernels.simt import cuda, interpreter, stubs
-from kernels.simt.interpreter_functions import KERNEL_MARK
-from kernels.simt.interpreter_values import KernelArray
+from kernels.simt import cuda
+from kernels.simt.interpreter import interpreter
+from kernels.simt.interpreter.functions import KERNEL_MARK
+from kernels.simt.interpreter.values import KernelArray
+from kernels.simt.ir import stubs
 
 
 @cuda.jit(device=True)

@@ -10,7 +10,7 @@ from numba import float32
 
 from kernels import lab
 from kernels.simt import cuda
-from kernels.simt.errors import ArgumentError, LaunchError
+from kernels.support.errors import ArgumentError, LaunchError
 
 POINT = np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4"), ("id", "i4")])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernels import lab
-from kernels.lab.occupancy import LIMITS, MAX_THREADS
+from kernels.lab.gpu_model.occupancy import LIMITS, MAX_THREADS
 
 REGISTERS = (0, 1, 8, 24, 32, 33, 40, 64, 65, 96, 128, 168, 200, 255)
 BLOCKS = (1, 31, 32, 33, 64, 96, 128, 192, 250, 256, 384, 512, 640, 768, 1000, 1024, 1025)

@@ -11,11 +11,11 @@ import pytest
 
 import minigrad
 from kernels import lab
-from kernels.lab.frames import Frames
-from kernels.lab.picture import INK, MUTED, PAPER, PASTELS, RAMP, Picture, fitted, shade
-from kernels.lab.pictures import wavefronts
+from kernels.lab.draw.canvas import INK, MUTED, PAPER, PASTELS, RAMP, Picture, fitted, shade
+from kernels.lab.draw.frames import Frames
+from kernels.lab.draw.pictures import wavefronts
 from kernels.simt import cuda
-from kernels.simt.errors import KernelError
+from kernels.support.errors import KernelError
 from minigrad import nn, viz
 
 SVG = "{http://www.w3.org/2000/svg}"

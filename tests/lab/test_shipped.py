@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels.lab import ladders
+from kernels.lab.course import ladders
 
 EVERY = [
     (dialect, family, version)

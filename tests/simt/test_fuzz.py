@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kernels.simt import cuda, interpreter
+from kernels.simt import cuda
+from kernels.simt.interpreter import interpreter
 from tests.simt import fuzz
 
 FIRST = int(os.environ.get("MINIGRAD_TEST_SEED", "0"))

@@ -10,7 +10,8 @@ import pytest
 from numba.core.runtime import _nrt_python as allocations
 from numba.core.runtime import rtsys
 
-from kernels.simt import codegen, cuda
+from kernels.simt import cuda
+from kernels.simt.backend import codegen
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from kernels.simt import devlib, devlib_half, stubs
+from kernels.simt.devlib import half, registry
+from kernels.simt.ir import stubs
 
 SEED = 20261120
 NUMBERS = [np.float32, np.float64, np.int32, np.uint32, np.int64, np.uint64]
@@ -22,7 +23,7 @@ INTEGERS = NUMBERS[2:]
 @functools.cache
 def compiled(name: str, own: bool, returns: bool = True):
     """An njit caller of one atomic: operation(array, index, *values) -> old."""
-    function = (devlib.LOCAL_FUNCTIONS if own else devlib.FUNCTIONS)[name]
+    function = (registry.LOCAL_FUNCTIONS if own else registry.FUNCTIONS)[name]
     if name == "atomic.cas":
         return numba.njit(lambda array, index, old, value: function(array, index, old, value))
     if name == "atomic.compare_and_swap":
@@ -34,7 +35,7 @@ def compiled(name: str, own: bool, returns: bool = True):
 def several(names: tuple[str, ...], own: bool):
     """An njit caller of any of these atomics, quicker to compile than one for each:
     several(names, own)(number, array, index, value) -> old."""
-    functions = devlib.LOCAL_FUNCTIONS if own else devlib.FUNCTIONS
+    functions = registry.LOCAL_FUNCTIONS if own else registry.FUNCTIONS
     space = {f"atomic_{i}": functions[f"atomic.{name}"] for i, name in enumerate(names)}
     lines = ["def call(number, array, index, value):"]
     lines += [f"    if number == {i}: return {f}(array, index, value)" for i, f in enumerate(space)]
@@ -139,7 +140,7 @@ def test_atomics_that_cuda_lacks_are_refused(name, array, message):
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("operation", ["add", "sub", "max", "nanmax"])
 def test_global_atomics_hold_between_threads(dtype, operation):
-    atomic = devlib.FUNCTIONS[f"atomic.{operation}"]
+    atomic = registry.FUNCTIONS[f"atomic.{operation}"]
 
     @numba.njit(nogil=True)
     def work(array, count, sign, base):
@@ -169,7 +170,7 @@ def test_global_atomics_hold_between_threads(dtype, operation):
 
 @numba.njit
 def bits_of(x):
-    return devlib.popc(x), devlib.clz(x), devlib.ffs(x)
+    return registry.popc(x), registry.clz(x), registry.ffs(x)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
@@ -187,7 +188,7 @@ def test_bit_counts(dtype):
 def test_bit_reverse_and_library_integers():
     @numba.njit
     def run(a, b, c, d):
-        f = devlib
+        f = registry
         return f.brev(a), f.brev(b), f.mulhi_int(c, d), f.umul64hi_int(b, b), f.mul24_int(c, d)
 
     a, b, c, d = np.uint32(0x12345678), np.uint64(0xF0F0_0000_0000_0001), -123456789, 987654321
@@ -207,7 +208,7 @@ def test_bit_reverse_and_library_integers():
 def test_fma_rounds_once():
     @numba.njit
     def run(a, b, c):
-        return devlib.fma(a, b, c)
+        return registry.fma(a, b, c)
 
     a = np.float32(1 + 2**-12)
     exact = float(a) * float(a) - 1
@@ -220,7 +221,7 @@ def test_fma_rounds_once():
 def test_selp_and_its_types():
     @numba.njit
     def run(test, a, b):
-        return devlib.selp(test, a, b)
+        return registry.selp(test, a, b)
 
     assert run(True, 3, 4) == 3
     assert run(0, 3.5, 4.5) == 4.5
@@ -231,14 +232,14 @@ def test_selp_and_its_types():
 def test_reinterpreting_casts():
     @numba.njit
     def run(x):
-        return devlib.float_as_int(x), devlib.int_as_float(devlib.float_as_int(x))
+        return registry.float_as_int(x), registry.int_as_float(registry.float_as_int(x))
 
     assert run(np.float32(-1.5)) == (np.float32(-1.5).view(np.int32), -1.5)
 
 
 @numba.njit
 def minmax(a, b):
-    return devlib.maximum(a, b), devlib.minimum(a, b)
+    return registry.maximum(a, b), registry.minimum(a, b)
 
 
 def test_max_and_min_follow_fmax_and_fmin():
@@ -251,7 +252,7 @@ def test_max_and_min_follow_fmax_and_fmin():
 
 
 def test_round_is_to_even_and_an_integer():
-    run = numba.njit(lambda x: devlib.round_even(x))
+    run = numba.njit(lambda x: registry.round_even(x))
     assert [run(np.float32(x)) for x in (0.5, 1.5, 2.5, -0.5)] == [0, 2, 2, 0]
     assert isinstance(run(2.5), int)
 
@@ -261,10 +262,10 @@ def test_all_half_patterns_load_exactly():
 
     @numba.njit
     def load(stored, out, alike):
-        half = devlib.as_half(stored)
+        half = registry.as_half(stored)
         for i in range(stored.size):
             out[i] = half[i]
-            alike[i] = devlib.half_load_portable(stored[i])
+            alike[i] = registry.half_load_portable(stored[i])
 
     out, alike = np.empty((2, stored.size), np.float32)
     load(stored, out, alike)
@@ -272,7 +273,7 @@ def test_all_half_patterns_load_exactly():
     np.testing.assert_array_equal(out, truth)
     np.testing.assert_array_equal(alike, truth)
 
-    bfloat = numba.njit(lambda stored, i: np.float32(devlib.as_bfloat16(stored)[i]))
+    bfloat = numba.njit(lambda stored, i: np.float32(registry.as_bfloat16(stored)[i]))
     picks = np.random.default_rng(SEED).integers(0, 2**16, 500)
     truth = stored.view(ml_dtypes.bfloat16).astype(np.float32)
     np.testing.assert_array_equal([bfloat(stored, i) for i in picks], truth[picks])
@@ -290,11 +291,11 @@ def _awkward_floats() -> np.ndarray:
 
 @numba.njit
 def store_all(values, half, bfloat, portable):
-    halves, bfloats = devlib.as_half(half), devlib.as_bfloat16(bfloat)
+    halves, bfloats = registry.as_half(half), registry.as_bfloat16(bfloat)
     for i in range(values.size):
         halves[i] = values[i]
         bfloats[i] = values[i]
-        portable[i] = devlib.half_store_portable(np.float32(values[i]))
+        portable[i] = registry.half_store_portable(np.float32(values[i]))
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
@@ -329,13 +330,13 @@ def test_float64_and_integer_stores_round_once():
 def test_half_arithmetic_is_float32():
     @numba.njit
     def run(stored):
-        a = devlib.as_half(stored)
+        a = registry.as_half(stored)
         total = a[0] + a[1]
         scaled = a[0] * np.float32(3)
         grown = a[0]
         for i in range(1, a.size):
             grown = grown + a[i]
-        return total, scaled, grown, a[0] < a[1], -a[1], devlib.exp(a[0])
+        return total, scaled, grown, a[0] < a[1], -a[1], registry.exp(a[0])
 
     stored = np.array([2048, 1, 1, 0.5], np.float16).view(np.uint16)
     total, scaled, grown, less, negative, grown_exp = run(stored)
@@ -345,19 +346,19 @@ def test_half_arithmetic_is_float32():
     assert kind[0] == kind[1] == kind[2] == numba.float32
 
 
-@pytest.mark.parametrize("view", [devlib.as_half, devlib.as_bfloat16])
+@pytest.mark.parametrize("view", [registry.as_half, registry.as_bfloat16])
 def test_half_scalars_take_part_in_every_operator(view):
     @numba.njit
     def run(stored, out):
         a = view(stored)
         x = a[0]
         out[0], out[1], out[2] = x * x + 1, x**2, x / a[1]
-        out[3], out[4], out[5] = x % 2, devlib.maximum(x, a[1]), abs(-x)
+        out[3], out[4], out[5] = x % 2, registry.maximum(x, a[1]), abs(-x)
         if a[2]:
             x = a[1]
         out[6], out[7], out[8] = x, x == a[1], int(x)
 
-    dtype = np.float16 if view is devlib.as_half else ml_dtypes.bfloat16
+    dtype = np.float16 if view is registry.as_half else ml_dtypes.bfloat16
     out = np.zeros(9)
     run(np.array([3, 4, 1], dtype).view(np.uint16), out)
     assert out.tolist() == [10, 9, 0.75, 1, 4, 3, 4, 1, 4]
@@ -366,7 +367,7 @@ def test_half_scalars_take_part_in_every_operator(view):
 def test_half_functions_round_their_results():
     @numba.njit
     def run(a, b):
-        return devlib.fp16_hadd(a, b), devlib.fp16_hfma(a, b, b), devlib.fp16_hexp(b)
+        return registry.fp16_hadd(a, b), registry.fp16_hfma(a, b, b), registry.fp16_hexp(b)
 
     a, b = np.float16(2048), np.float16(1)
     summed, fused, exponential = run(np.float32(a), np.float32(b))
@@ -378,8 +379,8 @@ def test_half_functions_round_their_results():
 def test_every_device_stub_has_a_function_that_can_be_imported():
     for name in stubs.all_stubs():
         if name.startswith(("atomic.", "fp16.", "libdevice.")):
-            function = devlib.lookup(name)
-            assert getattr(devlib, function.__name__) is function
-    for function in (*devlib.LOCAL_FUNCTIONS.values(), *devlib.REPLACEMENTS.values()):
-        assert getattr(devlib, function.__name__) is function
-    assert devlib_half.STORAGE[np.dtype(np.float16)][0] is devlib_half.float16
+            function = registry.lookup(name)
+            assert getattr(registry, function.__name__) is function
+    for function in (*registry.LOCAL_FUNCTIONS.values(), *registry.REPLACEMENTS.values()):
+        assert getattr(registry, function.__name__) is function
+    assert half.STORAGE[np.dtype(np.float16)][0] is half.float16

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.simt import cache, cuda
+from kernels.simt import cuda
+from kernels.simt.store import modules
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -134,7 +135,7 @@ def test_entry_points_outlive_the_modules(tmp_path):
     frees it must still be there: here freed memory is overwritten."""
     program = tmp_path / "program.py"
     program.write_text(
-        PROGRAM + "from kernels.simt import cuda, machine_code\n"
+        PROGRAM + "from kernels.simt.backend import machine_code\n"
         "kernels = [k for k in globals().values() if hasattr(k, 'inspect_cpu')]\n"
         "entries = [s.entry for k in kernels for s in k._specialised.values()]\n"
         "assert 'built-in' in repr(entries[0])\n"
@@ -150,6 +151,6 @@ def test_entry_points_outlive_the_modules(tmp_path):
 def test_a_listing_that_is_called_says_that_it_cannot_be():
     """It has no wrapper of Numba's: not a crash."""
     a = np.ones((2, 2))
-    module = cache.load(double.specialise((1, 1, 1), (a,)).path, {})
+    module = modules.load(double.specialise((1, 1, 1), (a,)).path, {})
     with pytest.raises(TypeError, match="launch the kernel"):
         module.double(0, 1, 1, 1, 1, 0, np.zeros(16, np.int64), a)

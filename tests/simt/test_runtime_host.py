@@ -11,7 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from kernels.simt import cuda, hostapi, stubs
+from kernels.simt import cuda
+from kernels.simt.device import arrays
+from kernels.simt.ir import stubs
 
 SEED = 20261122
 
@@ -80,7 +82,7 @@ def test_views_share_memory(array):
     array[1:3, 2:4] = 0
     array[0, 0], array[3, 5], array[0, 1], array[0, 3] = 5, 6, 4, 3
     np.testing.assert_array_equal(device.copy_to_host(), array)
-    assert isinstance(device[0], hostapi.DeviceNDArray)
+    assert isinstance(device[0], arrays.DeviceNDArray)
     assert device[0, 0] == 5
     assert isinstance(device[0, 0], np.float32)
     np.testing.assert_array_equal(np.asarray(device[::2]), array[::2])
@@ -155,12 +157,12 @@ def test_as_cuda_array():
 
 
 def test_argument_hints(array):
-    assert hostapi.kernel_argument(cuda.InOut(array)) is array
-    assert hostapi.kernel_argument(cuda.Out(array)) is array
-    assert not np.shares_memory(hostapi.kernel_argument(cuda.In(array)), array)
+    assert arrays.kernel_argument(cuda.InOut(array)) is array
+    assert arrays.kernel_argument(cuda.Out(array)) is array
+    assert not np.shares_memory(arrays.kernel_argument(cuda.In(array)), array)
     device = cuda.to_device(array)
-    assert hostapi.kernel_argument(device) is device.memory
-    assert hostapi.kernel_argument(3) == 3
+    assert arrays.kernel_argument(device) is device.memory
+    assert arrays.kernel_argument(3) == 3
 
 
 @cuda.jit

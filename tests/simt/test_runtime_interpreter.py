@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numba import float32, int32, uint32, uint64
 
-from kernels.simt import cuda, interpreter
-from kernels.simt.errors import CompileError, KernelError, KernelIndexError, LaunchError
-from kernels.simt.interpreter_values import Int, KernelArray, value_of
+from kernels.simt import cuda
+from kernels.simt.interpreter import interpreter
+from kernels.simt.interpreter.values import Int, KernelArray, value_of
+from kernels.support.errors import CompileError, KernelError, KernelIndexError, LaunchError
 
 SEED = 20261123
 FULL = 0xFFFFFFFF

@@ -12,7 +12,9 @@ import pytest
 from numba.core.registry import cpu_target
 from scipy import special
 
-from kernels.simt import cuda, devlib, stubs
+from kernels.simt import cuda
+from kernels.simt.devlib import registry
+from kernels.simt.ir import stubs
 
 MODES = ("rd", "ru", "rz")
 
@@ -26,7 +28,7 @@ def test_names_and_types_are_those_of_numba_cuda():
         name = name.removeprefix("__nv_")
         theirs = funcs.create_signature(*described)
         args = tuple(getattr(numba.types, str(kind)) for kind in theirs.args)
-        function = devlib.lookup(getattr(stubs.libdevice, name).name)
+        function = registry.lookup(getattr(stubs.libdevice, name).name)
         ours = typing.resolve_function_type(typing.resolve_value_type(function), args, {})
         if str(ours.return_type) != str(theirs.return_type):
             differ.append((name, ours.return_type, theirs.return_type))
@@ -67,8 +69,8 @@ def awkward(rng, kind: type, count: int) -> np.ndarray:
 def test_arithmetic_in_every_rounding_mode(rng, kind):
     letter, fma = ("f", "fmaf") if kind is np.float32 else ("d", "fma")
     names = [f"{letter}add", f"{letter}mul", f"{letter}div", f"{letter}rcp", fma]
-    calls = [devlib.lookup(f"libdevice.{name}_{mode}") for name in names for mode in MODES]
-    roots = [devlib.lookup(f"libdevice.{letter}sqrt_{mode}") for mode in MODES]
+    calls = [registry.lookup(f"libdevice.{name}_{mode}") for name in names for mode in MODES]
+    roots = [registry.lookup(f"libdevice.{letter}sqrt_{mode}") for mode in MODES]
     a0, a1, a2, m0, m1, m2, d0, d1, d2, r0, r1, r2, f0, f1, f2 = calls
     s0, s1, s2 = roots
 
@@ -104,7 +106,7 @@ def test_arithmetic_in_every_rounding_mode(rng, kind):
 
 
 def test_an_exact_zero_rounded_down_is_negative():
-    add, fma = devlib.lookup("libdevice.fadd_rd"), devlib.lookup("libdevice.fma_rd")
+    add, fma = registry.lookup("libdevice.fadd_rd"), registry.lookup("libdevice.fma_rd")
     run = numba.njit(lambda x: (add(x, -x), add(x - x, x - x), fma(x, x, -x * x)))
     assert [math.copysign(1, zero) for zero in run(np.float32(3))] == [-1, 1, -1]
 
@@ -115,8 +117,8 @@ INTEGERS = {"int": (32, True), "uint": (32, False), "ll": (64, True), "ull": (64
 @pytest.mark.parametrize("mode", ["rn", *MODES])
 def test_conversions_in_every_rounding_mode(rng, mode):
     """A float is limited to the range; NaN is 0, or the smallest where an operand has 64 bits."""
-    to = {n: devlib.lookup(f"libdevice.float2{n}_{mode}") for n in INTEGERS}
-    back = {n: devlib.lookup(f"libdevice.{n}2float_{mode}") for n in INTEGERS}
+    to = {n: registry.lookup(f"libdevice.float2{n}_{mode}") for n in INTEGERS}
+    back = {n: registry.lookup(f"libdevice.{n}2float_{mode}") for n in INTEGERS}
     t0, t1, t2, t3 = to.values()
     b0, b1, b2, b3 = back.values()
 
@@ -144,7 +146,7 @@ def test_conversions_in_every_rounding_mode(rng, mode):
 
 def test_special_functions(rng):
     names = "erfinv erfcinv normcdfinv normcdf erfcx j0 y1 logb".split()
-    f0, f1, f2, f3, f4, f5, f6, f7 = (devlib.lookup(f"libdevice.{name}") for name in names)
+    f0, f1, f2, f3, f4, f5, f6, f7 = (registry.lookup(f"libdevice.{name}") for name in names)
 
     @numba.njit
     def run(u, x, out):
@@ -167,7 +169,7 @@ def test_special_functions(rng):
 
 def test_the_tails_of_special_functions():
     """Where the error of x * x counts, which SciPy leaves in: compared in 60 digits."""
-    normcdf, erfcx = (devlib.lookup(f"libdevice.{name}") for name in ("normcdf", "erfcx"))
+    normcdf, erfcx = (registry.lookup(f"libdevice.{name}") for name in ("normcdf", "erfcx"))
     run = numba.njit(lambda x: (normcdf(x), erfcx(x)))
     for x in (-35.856174486007774, -24.44111158188874):
         with localcontext(prec=60):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels.simt import cuda, interpreter
+from kernels.simt import cuda
+from kernels.simt.interpreter import interpreter
 
 SEED = 20261124
 

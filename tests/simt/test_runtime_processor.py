@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.simt import processor
+from kernels.support import processor
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from kernels.simt import devlib
+from kernels.simt.devlib import registry
 
 SEED = 20261121
 STRIDE = 65_537  # of the 2^32 float32 patterns: about 65 000, each exponent and sign many times
@@ -40,7 +40,7 @@ ULP = 2.0
 
 @functools.cache
 def loop(name: str, fastmath: bool = False):
-    function = getattr(devlib, name)
+    function = getattr(registry, name)
 
     @numba.njit(fastmath=fastmath)
     def run(x, out):
@@ -125,7 +125,7 @@ def test_signed_zero_is_kept(name):
 @numba.njit
 def power_loop(x, y, out):
     for i in range(x.size):
-        out[i] = devlib.pow(x[i], y[i])
+        out[i] = registry.pow(x[i], y[i])
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -152,7 +152,7 @@ def test_remainders_are_exact(dtype):
     x = np.concatenate([rng.normal(0, 100, 200), [5, -5, 3, 7, 0.0, -0.0, 1e30, 4.5, -7.5]])
     y = np.concatenate([rng.normal(0, 3, 200), [2, 2, -2, 2, 3, 3, 7, 3, 3]])
     for name in ("fmod", "remainder"):
-        function = getattr(devlib, name)
+        function = getattr(registry, name)
         run = numba.njit(lambda a, b, function=function: function(a, b))
         for a, b in zip(x.astype(dtype), y.astype(dtype)):
             result, exact = run(a, b), getattr(math, name)(float(a), float(b))
@@ -165,7 +165,7 @@ def test_remainders_are_exact(dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sine_and_cosine_of_pi_x(dtype):
     rng = np.random.default_rng(SEED)
-    run = numba.njit(lambda x: (devlib.sinpi(x), devlib.cospi(x)))
+    run = numba.njit(lambda x: (registry.sinpi(x), registry.cospi(x)))
     bound = 4 * np.finfo(dtype).eps
     for x in rng.uniform(-1000, 1000, 500).astype(dtype):
         turns = math.remainder(float(x), 2)
@@ -181,7 +181,7 @@ def test_sine_and_cosine_of_pi_x(dtype):
 
 
 def test_integer_powers():
-    run = numba.njit(lambda x, n: devlib.pow(x, n))
+    run = numba.njit(lambda x, n: registry.pow(x, n))
     for n in (-3, 0, 1, 7, 31):
         assert run(np.float32(-1.5), n) == np.float32((-1.5) ** n)
 
@@ -208,9 +208,11 @@ def test_a_library_call_does_not_vectorise():
 
 
 def test_types_follow_cuda():
+    floor, exp = registry.floor, registry.exp
+
     @numba.njit
     def kinds(f, d, i):
-        return devlib.floor(f), devlib.exp(f), devlib.exp(d), devlib.exp(i), devlib.atan2(f, d)
+        return floor(f), exp(f), exp(d), exp(i), registry.atan2(f, d)
 
     kinds.compile("(float32, float64, int32)")
     signature = kinds.overloads[kinds.signatures[0]].signature.return_type
@@ -232,7 +234,7 @@ def test_functions_from_the_c_library(name, dtype):
 def test_saturate_and_directed_rounding():
     @numba.njit
     def run(x):
-        f = devlib
+        f = registry
         part = f.fdim(x, f.floor(x))
         return f.saturate(x), f.rint(x), f.round_away(x), f.trunc(x), f.ceil(x), part
 

@@ -14,7 +14,7 @@ import pytest
 from numba import float32, float64, int64
 
 from kernels.simt import cuda
-from kernels.simt.errors import CompileError
+from kernels.support.errors import CompileError
 
 ROOT = Path(__file__).resolve().parents[2]
 

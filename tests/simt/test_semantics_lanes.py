@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernels.simt import cuda
-from kernels.simt.errors import KernelError
+from kernels.support.errors import KernelError
 
 FULL = 0xFFFFFFFF
 

@@ -11,8 +11,9 @@ import pytest
 from numba import float32, types
 from numba.core.errors import NumbaError
 
-from kernels.simt import compiler, cuda
-from kernels.simt.errors import CompileError
+from kernels.simt import cuda
+from kernels.simt.driver import pipeline
+from kernels.support.errors import CompileError
 
 SIDE = 6
 REFUSED = [
@@ -71,10 +72,10 @@ def _kernel(tmp_path: Path, spelling: str):
 def test_declarations_are_accepted_or_refused(spelling, tmp_path):
     kernel = _kernel(tmp_path, spelling)
     if spelling in ACCEPTED:
-        compiler.normal_form(kernel.py_func, KINDS, (32, 1, 1), False)
+        pipeline.normal_form(kernel.py_func, KINDS, (32, 1, 1), False)
         return
     with pytest.raises(CompileError, match=r"spelled.py:13: the (shape|dtype|alignment) of"):
-        compiler.normal_form(kernel.py_func, KINDS, (32, 1, 1), False)
+        pipeline.normal_form(kernel.py_func, KINDS, (32, 1, 1), False)
 
 
 @pytest.mark.parametrize("spelling", REFUSED + ACCEPTED)
@@ -82,7 +83,7 @@ def test_numba_cuda_accepts_and_refuses_the_same(spelling, tmp_path):
     pytest.importorskip("numba_cuda", reason="needs the extra cuda13 (numba-cuda)")
     kernel = _kernel(tmp_path, spelling)
     if spelling in ACCEPTED:
-        assert "ld.param" in kernel.ptx(KINDS)
+        assert ".entry" in kernel.ptx(KINDS)
         return
     with pytest.raises((NumbaError, ValueError)):
         kernel.ptx(KINDS)

@@ -11,7 +11,7 @@ import pytest
 from numba import int64
 
 from kernels.simt import cuda
-from kernels.simt.fallback import InterpretedKernelWarning
+from kernels.simt.api.fallback import InterpretedKernelWarning
 
 
 def from_text(text, filename, register):

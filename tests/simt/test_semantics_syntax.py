@@ -9,8 +9,8 @@ import pytest
 from numba import types
 
 from kernels.simt import cuda
-from kernels.simt.errors import CompileError
-from kernels.simt.fallback import InterpretedKernelWarning
+from kernels.simt.api.fallback import InterpretedKernelWarning
+from kernels.support.errors import CompileError
 
 REFUSED = {
     "values = [x[0], 2.0]": "List .* a tuple, or a cuda.local.array",

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numba import float32, float64, int64
 
-from kernels.simt import cuda, interpreter, pool
+from kernels.simt import cuda
+from kernels.simt.interpreter import interpreter
+from kernels.support import pool
 
 FIRST = int(os.environ.get("MINIGRAD_TEST_SEED", "0"))
 T = 8

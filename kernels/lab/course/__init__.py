@@ -1,0 +1,1 @@
+"""Exercises with their judge and solutions, the ladders to compare, and the stepper."""

@@ -1,0 +1,429 @@
+"""The lab for CUDA C: a raw kernel, compiled for recording, under the same recorder.
+
+What is counted and how a race is found is kernels/lab/recorder.py's, as for the other dialect.
+Here is what differs: the memory that the runtime lays out, sites that are known by their place in
+machine code, and what the runtime says when a kernel goes wrong.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import linecache
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kernels.host import checked, recording, source
+from kernels.lab.record import recorder as rec
+from kernels.lab.record.clone import Facts, Shared
+from kernels.lab.record.instrument import Place, Site
+from kernels.lab.record.profiler import LabError, Memory, Run, grain_of, owner_of, traffic
+from kernels.lab.report.findings import Access, Finding, Triple
+from kernels.lab.report.report import Counts, Line, Report
+from kernels.support.errors import LaunchError
+from kernels.support.limits import launch_dimensions
+
+_SHARED_LIMIT = 227 * 1024
+_STATIC_LIMIT = 48 * 1024
+_DIMENSION, _NOWHERE = -1, -2  # in the place of a row: an index of an array type, a null pointer
+_SITES = 8192  # places of accesses, told apart by who called whom
+_SPARE = 8  # shared variables of instances of templates: more than their declarations
+_GRAIN = 2  # shared memory is watched in pieces of 4 bytes, until something accesses less
+_KINDS = ("load", "store", "atomic", "barrier")
+_BARRIERS = ("__syncthreads", "__syncwarp", "this_grid().sync()")
+_WORDS = {
+    "cuda.syncthreads()": "__syncthreads()",
+    "cuda.syncwarp()": "__syncwarp()",
+    "cuda.atomic.add": "atomicAdd",
+    "cuda.atomic": "an atomic function",
+}
+_FAILED, _TOO_MUCH_SHARED, _ILLEGAL = 1, 2, 3  # as in kernels/host/runtime/report.h
+
+
+def profile(
+    kernel: Any,
+    grid: Any,
+    block: Any,
+    args: tuple,
+    shared: int,
+    blocks: int | Sequence[int] | None,
+    records: int,
+) -> Report:
+    """`kernels.lab.profile` for a raw kernel."""
+    name = kernel.name
+    grid, block = launch_dimensions(name, grid, block)
+    if not 0 <= shared <= _SHARED_LIMIT:
+        raise LaunchError(f"{name}: {shared} bytes of dynamic shared memory; at most 232448")
+    for arg in args:
+        if type(arg).__module__.partition(".")[0] == "cupy":
+            raise LabError(f"{name}: the lab runs kernels on NumPy arrays; pass cupy.asnumpy(...)")
+    recorded = recording.Recorded(kernel)
+    finer: dict[int, int] = {}
+    saved = [ctypes.string_at(address, size) for _, address, size in recorded.variables]
+    with checked.placed(recorded.compiled.pack, args, recorded=True) as (packed, slots):
+        while True:
+            run = _Run(recorded, grid, block, packed, slots, args, shared, records, finer)
+            chosen = run.choose(blocks)
+            started = time.perf_counter()
+            run.start(chosen, sampled=blocks is not None)
+            if run.coarse is None:
+                return run.report(time.perf_counter() - started)
+            finer[run.coarse] = run.finer(run.coarse)
+            for slot in slots:
+                ctypes.memmove(slot.placed, slot.begin, slot.end - slot.begin)
+            for (_, address, size), before in zip(recorded.variables, saved):
+                ctypes.memmove(address, before, size)
+
+
+class _Twin:
+    """What a `Run` knows of its kernel."""
+
+    def __init__(self, recorded: recording.Recorded, main: str) -> None:
+        self.kernel, self.kinds, self.name = recorded.kernel, (), recorded.name
+        text = recorded.kernel.code
+        self.first, self.last = source.extent(text, recorded.name)
+        masked = source.masked(text).splitlines()
+        returns = [
+            number
+            for number in range(self.first, self.last + 1)
+            if re.search(r"\breturn\b", masked[number - 1])
+        ]
+        names = recorded.compiled.pack.names
+        self.facts = Facts([], [], names, recorded.cooperative, [], {}, [], returns)
+        self.lines = text.splitlines()
+
+
+class _Run(Run):
+    """One profile of a raw kernel. `coarse` is a row of memory that must be watched more finely."""
+
+    def __init__(
+        self,
+        recorded: recording.Recorded,
+        grid: Triple,
+        block: Triple,
+        packed: bytes,
+        slots: list[checked.Slot],
+        args: tuple,
+        shared: int,
+        records: int,
+        finer: dict[int, int],
+    ) -> None:
+        self.recorded, self.code, self.packed, self.slots = recorded, recorded.code, packed, slots
+        self.main = recorded.library.file
+        self.grains, self.coarse = finer, None
+        super().__init__(_Twin(recorded, self.main), grid, block, args, shared, records)
+        self.state.head[rec.PATIENT] = 1
+        self._tell_runtime()
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def site_room(self) -> int:
+        return len(self.code.blocks) + _SITES
+
+    def rows(self) -> np.ndarray:
+        """A row for each slot of arrays, device variable and shared variable there can be."""
+        rows: list[tuple[int, int, int, int, int]] = []
+        virtual: dict[int, int] = {}
+        end = 0
+        for slot in self.slots:
+            views = [(self._name(label), _placed(slot, array)) for label, array in slot.arrays]
+            owner = owner_of(slot.arrays[0][1])
+            low, high = np.lib.array_utils.byte_bounds(owner)
+            if low not in virtual:
+                virtual[low], end = end, end + (high - low + 511) // 256 * 256
+            offsets = [array.ctypes.data - slot.begin for _, array in slot.arrays]
+            grain = np.gcd.reduce([grain_of(view.dtype) for _, view in views] + offsets)
+            size = slot.end - slot.begin
+            at = virtual[low] + slot.begin - low
+            rows.append((rec.GLOBAL, slot.placed, size, int(grain & -grain).bit_length() - 1, at))
+            self.memories.append(Memory("global", None, views))
+        for name, address, size in self.recorded.variables:
+            memory = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+            rows.append((rec.GLOBAL, address, size, _GRAIN, end))
+            end += (size + 511) // 256 * 256
+            self.memories.append(Memory("global", None, [(name, memory)]))
+        self.first_shared = len(rows)
+        declared = len(re.findall(r"\b__shared__\b", source.masked(self.recorded.kernel.code)))
+        for _ in range(declared + _SPARE + 1):
+            rows.append((rec.SHARED, 0, 0, _GRAIN, 0))
+            self.memories.append(Memory("shared", Shared("", 0, 4, 4, ()), []))
+        table = np.zeros((len(rows), rec.MEMORY_COLUMNS), np.int64)
+        self.grain = np.zeros(len(rows), np.uint8)
+        for number, (row, (kind, low, size, grain, at)) in enumerate(zip(table, rows)):
+            self.grain[number] = grain = self.grains.get(number, grain)
+            row[rec.START], row[rec.END], row[rec.KIND] = low, low + size, kind
+            row[rec.GRANULE], row[rec.VIRTUAL] = grain, at
+            row[rec.BLOCK_BYTES] = kind == rec.SHARED and self.recorded.cooperative
+        return table
+
+    def _name(self, label: str) -> str:
+        """The parameter's name in checked mode's "argument 2 (out)"."""
+        return label.partition("(")[2].rstrip(")")
+
+    def watch(self, number: int, memory: Memory, together: int) -> None:
+        if memory.shared is None:
+            super().watch(number, memory, together)
+        else:  # memory that is not touched is not there
+            size = max(_STATIC_LIMIT, self.shared) * together
+            try:
+                self.state.watch(number, size >> int(self.grain[number]))
+            except MemoryError:
+                raise LabError(
+                    f"{self.twin.name}: no memory to watch the shared memory of {together} blocks"
+                    " at once; launch fewer"
+                ) from None
+
+    def finer(self, row: int) -> int:
+        """In which pieces to watch a row that is accessed in smaller ones than now."""
+        item = self.memories[row].shared.itemsize if self.memories[row].shared else 1
+        grain = (item & -item).bit_length() - 1
+        return grain if grain < self.grain[row] else 0
+
+    def _tell_runtime(self) -> None:
+        recorder = self.recorder = self.recorded.recorder()
+        recorder.head = self.state.address
+        for name in ("note", "pulse", "arrive", "declare", "outside", "finish"):
+            setattr(recorder, name, rec.address(name))
+        self.places = (recording.Site * _SITES)()
+        recorder.sites = self.places
+        recorder.first_site, recorder.site_room = len(self.code.blocks), _SITES
+        self.held = (recording.Held * (len(self.memories) - len(self.slots)))()
+        recorder.held, recorder.held_room = self.held, len(self.held)
+        recorder.first_held = len(self.slots)
+        for held, (_, address, size) in zip(self.held, self.recorded.variables):
+            held.begin, held.bytes = address, size
+            recorder.held_count += 1
+        recorder.grain = self.grain.ctypes.data
+
+    # -- running -------------------------------------------------------------------------------
+
+    def execute(self, blocks: range) -> None:
+        report = self.recorded.run(
+            self.packed, blocks, self.grid, self.block, self.shared, self.recorder
+        )
+        if self.recorder.misfit >= 0:
+            self.coarse, self.ended = self.recorder.misfit, True
+            self._name_shared()
+        elif report.status:
+            self.ended = True
+            self._wrong(report)
+
+    def _wrong(self, report: Any) -> None:
+        """A finding for what ended the run."""
+        message = report.message.decode(errors="replace")
+        if report.status == _TOO_MUCH_SHARED or "needs a cooperative launch" in message:
+            raise LaunchError(f"{self.twin.name}: {message}")
+        line = re.match(r"line (\d+): ", message)
+        frames = (self.code.place(at - self.recorder.base) for at in report.frame[: report.frames])
+        place = next(filter(None, frames), (self.main, int(line[1]) if line else self.twin.first))
+        places = [(self.main, line) if line else place for line in report.where]
+        waits = "deadlock" in message or "divergent barrier" in message
+        accesses = tuple(
+            self.access(places[i], "waits" if waits else "is there", report.who[i])
+            for i in range(report.named)
+        )
+        hint = "move __syncthreads() out of the condition, so that all threads come to it"
+        kind, message = "barrier", message.partition("; every thread")[0]
+        if "mask" in message:
+            hint = "every lane that the mask names must come to the call: take it out of the branch"
+        elif "this_grid" in message:
+            hint = "every block must come to this_grid().sync(): take it out of the condition"
+        elif "spins" in message:
+            hint = "threads of other blocks may run later: do not wait for them in a loop"
+        elif report.status == _ILLEGAL:
+            kind, hint = "bounds", "guard the access, or make the array larger"
+        elif not waits:
+            kind, hint = "exception", "a GPU stops, and the program can launch nothing more"
+        elif "divergent" not in message:
+            message = f"divergent barrier: {message}"
+        rows = self.state.findings[: int(self.state.head[rec.FOUND])]
+        outside = (rows[:, rec.WHAT] == rec.BOUNDS) | (rows[:, rec.WHAT] == rec.WRAPPED)
+        known = outside & (rows[:, rec.AXIS] != _DIMENSION)
+        if report.status == _FAILED or report.who[0] not in rows[known, rec.WHO_B]:
+            self.errors.append(Finding(kind, message, accesses, hint))
+        if report.status != _FAILED:
+            self.notes.append("the run ended at an access outside of its array")
+
+    # -- findings ------------------------------------------------------------------------------
+
+    def access(self, place: Place, what: str, who: int) -> Access:
+        found = super().access(place, what, who)
+        return replace(found, source=self._text(place))
+
+    def _text(self, place: Place) -> str:
+        file, line = place
+        if file != self.main:
+            return linecache.getline(file, line).rstrip("\n")
+        return self.twin.lines[line - 1] if 0 < line <= len(self.twin.lines) else ""
+
+    def element(self, memory: int, offset: int, site: Site) -> tuple[str, tuple[int, ...] | None]:
+        name, index = super().element(memory, offset, site)
+        if len(self.slots) <= memory < self.first_shared:
+            index = (offset // max(site.itemsize, 1),)
+        return name, index
+
+    def found(self) -> tuple[list[Finding], list[Finding], list[Finding]]:
+        """Those of the recorder, in C's words; of a wrong index each line's first."""
+        lists = []
+        for findings in super().found():
+            kept: dict[Any, Finding] = {}
+            for number, finding in enumerate(findings):
+                hint = finding.hint
+                for word, ours in _WORDS.items():
+                    hint = hint.replace(word, ours)
+                key = finding.lines if finding.kind == "bounds" else number
+                kept.setdefault(key, replace(finding, hint=hint))
+            lists.append(list(kept.values()))
+        return lists[0], lists[1], lists[2]
+
+    def outside(self, row: list[int], site: Site) -> Finding:
+        memory, offset, size = row[rec.AXIS], row[rec.INDEX], row[rec.LENGTH]
+        what = {"load": "reads", "store": "writes", "atomic": "atomically changes"}[site.kind]
+        array, space, item = "", "", 1
+        if memory >= 0:
+            kind = self.memories[memory]
+            space = kind.space
+            array = kind.shared.name if kind.shared else " or ".join(n for n, _ in kind.views)
+            item = kind.shared.itemsize if kind.shared else kind.views[0][1].itemsize
+            if memory >= len(self.slots) and item == 1:  # of no type that is known
+                item = site.itemsize
+            index = offset // item
+            text = f"index {index} of {array}, which has {size // item} elements"
+            if offset % item:
+                text = f"byte {offset} of {array}, which has {size} bytes"
+        elif memory == _NOWHERE:
+            index, text = 0, "a null pointer (an argument None?)"
+        else:
+            index, array, what = offset, "an array", "uses the index"
+            text = f"index {index} in a dimension of {size}"
+        access = self.access(site.place, what, row[rec.WHO_B])
+        return Finding(
+            "bounds",
+            f"out of bounds: {text}",
+            (access,),
+            "guard the access with the array's size (`if (i < n)`), or make the array larger",
+            array,
+            (index,),
+            space,
+            offset,
+            row[rec.COUNT],
+        )
+
+    # -- the report ----------------------------------------------------------------------------
+
+    def report(self, seconds: float) -> Report:
+        self._name_shared()
+        self._name_sites()
+        self._name_lines()
+        return super().report(seconds)
+
+    def _name_shared(self) -> None:
+        """What the runtime has met of shared variables."""
+        first = len(self.slots)
+        for number in range(self.recorder.held_count):
+            held, row = self.held[number], first + number
+            if not held.key:
+                continue
+            item, dimensions = held.shape[0], held.shape[1]
+            shape = tuple(held.shape[2 + i] for i in range(dimensions)) if item > 1 else ()
+            if not dimensions and item > 1:
+                shape = (1,)
+            grain = 1 << int(self.grain[row])
+            shared = Shared(held.name.decode(), held.bytes, item, grain, shape)
+            self.memories[row] = Memory("shared", shared, [])
+        unmet = self.recorder.held_count + first
+        del self.memories[unmet:]
+        dynamic = "dynamic shared memory"
+        self.twin.facts.shared[:] = [
+            m.shared for m in self.memories if m.shared and m.shared.name != dynamic
+        ]
+
+    def _name_sites(self) -> None:
+        """Blocks of code, then the places of accesses, as the recorder numbers them."""
+        code, stats = self.code, self.state.stats
+        self.sites = [Site("lines", next(iter(b.lines)), lines=b.lines) for b in code.blocks]
+        self.unmodelled: set[int] = set()
+        missed = set()
+        for number in range(self.recorder.site_count):
+            site = self.places[number]
+            frames = site.frame[: site.frames]
+            places = [(self.main, site.line)] if site.line else map(code.place, frames)
+            place = next(filter(None, places), (self.main, self.twin.first))
+            row = int(stats[len(self.sites), rec.PLACE]) - 1
+            kind, array = _KINDS[site.op], ""
+            if site.op == recording.BARRIER:
+                array = _BARRIERS[site.size]
+            elif row >= 0:
+                memory = self.memories[row]
+                array = memory.shared.name if memory.shared else memory.views[0][0]
+            if frames and code.is_from(frames[0], "mma.h"):
+                self.unmodelled.add(len(self.sites))
+                missed.add(
+                    "the traffic of WMMA's loads and stores (which lane moves what is not"
+                    " documented); races are looked for"
+                )
+            self.sites.append(Site(kind, place, array, site.size))
+        if self.recorder.site_count == _SITES:
+            missed.add(f"more than {_SITES} places of accesses: some lines' counts are mixed up")
+        if self.recorded.library.trivial:
+            missed.add(
+                "structures passed by value straight from memory (this source has a union"
+                " or constant of them)"
+            )
+        if code.tensor:
+            missed.add("the operations of tensor cores (mma)")
+        self.twin.facts.missed[:] = sorted(missed)
+
+    def _name_lines(self) -> None:
+        """The kernel's lines, and those of other functions that were run."""
+        ran = {
+            place
+            for site, stat in zip(self.sites, self.state.stats[:, rec.REQUESTS])
+            if stat
+            for place in (site.place, *site.lines)
+        }
+        ran |= {(self.main, line) for line in range(self.twin.first, self.twin.last + 1)}
+        for file, line in sorted(ran):  # a line or two between them belong there too
+            for gap in (2, 3):
+                if (file, line + gap) in ran:
+                    ran |= {(file, line + i) for i in range(1, gap)}
+        order = sorted(ran, key=lambda place: (place[0] != self.main, *place))
+        self.twin.facts.sources.update((place, self._text(place)) for place in order)
+
+    def lines(self) -> list[Line]:
+        """A line is executed as often as the block of its code that is run most: the parts of a
+        loop's head are blocks of their own."""
+        lines = {
+            place: Line(lineno=place[1], source=text, filename=place[0])
+            for place, text in self.twin.facts.sources.items()
+        }
+        executions: dict[tuple[int, Place], tuple[int, int]] = {}
+        stats = self.state.stats.tolist()
+        for number, (site, stat) in enumerate(zip(self.sites, stats)):
+            if not stat[rec.REQUESTS] or number in self.unmodelled:
+                continue
+            if site.kind == "lines":
+                function = self.code.blocks[number].function
+                ran = stat[rec.REQUESTS], stat[rec.LANES]
+                for place, operations in site.lines.items():
+                    lines[place].flops += operations * stat[rec.LANES]
+                    key = function, place
+                    executions[key] = max(executions.get(key, (0, 0)), ran)
+            elif site.kind != "barrier":
+                lines[site.place].add(traffic(site, stat, self.memories[stat[rec.PLACE] - 1]))
+        for (_, place), (warps, lanes) in executions.items():
+            lines[place].add(Counts(warps, lanes))
+        return list(lines.values())
+
+
+def _placed(slot: checked.Slot, array: np.ndarray) -> np.ndarray:
+    """An argument where it lies during the run."""
+    address = slot.placed + array.ctypes.data - slot.begin
+    if not array.size:
+        return array
+    memory = (ctypes.c_uint8 * array.nbytes).from_address(address)
+    return np.frombuffer(memory, array.dtype).reshape(array.shape)

@@ -1,0 +1,246 @@
+"""Which integers are never negative.
+
+Numba lets an index count from the end, and the select that this takes on every access keeps LLVM
+from vectorising. Where an index is proven non-negative the generated code says so by a cast to
+uint64. Sums of 64-bit integers are taken not to overflow; products only outside of recurrences.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from numba.core import types
+
+from kernels.simt.ir.nodes import BLOCK, GRID, THREAD, names
+from kernels.simt.ir.program import Program
+
+
+class Ranges:
+    """Decides `nonnegative(expr)`. `signs` are the integer parameters known to be >= 0."""
+
+    def __init__(self, program: Program, facts, kinds: dict[str, types.Type], signs: set[str]):
+        self.program, self.facts, self.kinds = program, facts, kinds
+        self.known = set(THREAD) | set(BLOCK) | set(GRID) | signs
+        self.assumed: list[set[str]] = []  # facts from the conditions around an expression
+        self._solve()
+
+    def _solve(self) -> None:
+        """Start from every variable being non-negative and drop what some assignment denies."""
+        hopeful = {
+            name
+            for name in self.facts.defs
+            if isinstance(self.kinds.get(name), types.Integer | types.Boolean)
+        }
+        for name in set(hopeful):
+            if self._multiplies_itself(name, hopeful):
+                hopeful.discard(name)
+        base = set(self.known)
+        while True:
+            self.known = base | hopeful
+            denied = {name for name in hopeful if not self._all_defs(name)}
+            if not denied:
+                return
+            hopeful -= denied
+
+    def _multiplies_itself(self, name: str, hopeful: set[str]) -> bool:
+        """Whether `name` feeds a product that it is computed from (a hash, a power)."""
+        seen: set[str] = set()
+        todo = [name]
+        growing = False
+        while todo:
+            current = todo.pop()
+            for site in self.facts.defs.get(current, []):
+                if not isinstance(site.stmt, ast.Assign):
+                    continue
+                value = site.stmt.value
+                grows = any(
+                    isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult | ast.LShift | ast.Pow)
+                    for n in ast.walk(value)
+                )
+                for other in names(value) & hopeful:
+                    if other == name:
+                        return growing or grows
+                    if other not in seen:
+                        seen.add(other)
+                        growing = growing or grows
+                        todo.append(other)
+        return False
+
+    def _all_defs(self, name: str) -> bool:
+        for site in self.facts.defs[name]:
+            stmt = site.stmt
+            if isinstance(stmt, ast.Assign):
+                guards = self._guards(site)
+                self.assumed.append(guards)
+                fine = self.nonnegative(stmt.value)
+                self.assumed.pop()
+                if not fine:
+                    return False
+            elif isinstance(stmt, ast.For):
+                if not self._counts_up_from_zero(stmt.iter):
+                    return False
+            elif getattr(stmt, "kind", "") not in ("syncthreads_count",):
+                return False
+        return True
+
+    def _guards(self, site) -> set[str]:
+        """Variables that the `if`s around a place show to be non-negative there."""
+        found: set[str] = set()
+        for control, side, _ in site.path:
+            if isinstance(control, ast.If):
+                found |= self.shown(control.test, side == "body")
+        return found
+
+    def _counts_up_from_zero(self, call: ast.Call) -> bool:
+        args = call.args
+        if len(args) == 1:
+            return True
+        if len(args) == 2:
+            return self.nonnegative(args[0])
+        step = constant(args[2])
+        if step is not None and step < 0:
+            stop = constant(args[1])
+            return self.nonnegative(args[1]) or (stop is not None and stop >= -1)
+        return self.nonnegative(args[0]) and (step is not None or self.nonnegative(args[2]))
+
+    def shown(self, test: ast.expr, holds: bool = True) -> set[str]:
+        """Variables (assigned once) that are >= 0 wherever `test` is true (or false)."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self.shown(test.operand, not holds)
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == holds:
+            return set().union(*(self.shown(value, holds) for value in test.values))
+        if not isinstance(test, ast.Compare) or (not holds and len(test.ops) > 1):
+            return set()
+        found = set()
+        terms = [test.left, *test.comparators]
+        for left, op, right in zip(terms, test.ops, terms[1:]):
+            if not holds:
+                op = _OPPOSITE.get(type(op), ast.Is)()
+            if isinstance(op, ast.Lt | ast.LtE):
+                left, right = right, left
+            elif not isinstance(op, ast.Gt | ast.GtE | ast.Eq):
+                continue
+            if self._is_single_integer(left) and self._at_least(
+                right, isinstance(op, ast.Gt | ast.Lt)
+            ):
+                found.add(left.id)
+        return found
+
+    def _is_single_integer(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Name) or not isinstance(self.kinds.get(node.id), types.Integer):
+            return False
+        return len(self.facts.defs.get(node.id, ())) <= 1
+
+    def _at_least(self, bound: ast.expr, strict: bool) -> bool:
+        value = constant(bound)
+        if value is not None:
+            return value >= (-1 if strict else 0)
+        return self.nonnegative(bound)
+
+    def nonnegative(self, node: ast.expr) -> bool:
+        """Whether `node`, an integer expression, is proven to be >= 0."""
+        match node:
+            case ast.Constant(value=value):
+                return isinstance(value, int) and value >= 0
+            case ast.Name(id=name):
+                kind = self.kinds.get(name)
+                if isinstance(kind, types.Integer) and not kind.signed:
+                    return True
+                return name in self.known or any(name in guard for guard in self.assumed)
+            case ast.BinOp(left=a, op=op, right=b):
+                return self._arithmetic(a, op, b)
+            case ast.IfExp(test=test, body=a, orelse=b):
+                return self._under(test, True, a) and self._under(test, False, b)
+            case ast.Compare() | ast.BoolOp():
+                return True
+            case ast.UnaryOp(op=ast.Not()):
+                return True
+            case ast.UnaryOp(op=ast.UAdd(), operand=a):
+                return self.nonnegative(a)
+            case ast.Subscript(value=ast.Attribute(attr="shape" | "strides")):
+                return True
+            case ast.Subscript(value=ast.Name(id=array)):
+                kind = self.kinds.get(array)
+                element = kind.dtype if isinstance(kind, types.Array) else None
+                return isinstance(element, types.Integer) and not element.signed
+            case ast.Attribute(attr="size" | "ndim" | "nbytes"):
+                return True
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return self._call(name, args)
+        return False
+
+    def positive(self, node: ast.expr) -> bool:
+        """Whether `node`, an integer expression, is proven to be >= 1."""
+        return self.at_least(node, 1)
+
+    def at_least(self, node: ast.expr, bound: int) -> bool:
+        """Whether `node`, an integer expression, is proven to be >= `bound` (which is >= 1)."""
+        match node:
+            case ast.Constant(value=value):
+                return type(value) is int and value >= bound
+            case ast.Name(id=name):
+                if name in GRID:
+                    return bound <= 1
+                sites = self.facts.defs.get(name, [])
+                return (
+                    len(sites) == 1
+                    and isinstance(sites[0].stmt, ast.Assign)
+                    and self.at_least(sites[0].stmt.value, bound)
+                )
+            case ast.BinOp(left=a, op=ast.Mult(), right=b):
+                for one, other in ((a, b), (b, a)):
+                    if self.at_least(one, bound) and self.at_least(other, 1):
+                        return True
+                return False
+            case ast.BinOp(left=a, op=ast.Add(), right=b):
+                for one, other in ((a, b), (b, a)):
+                    if self.at_least(one, bound) and self.nonnegative(other):
+                        return True
+                return False
+        return False
+
+    def _under(self, test: ast.expr, holds: bool, node: ast.expr) -> bool:
+        self.assumed.append(self.shown(test, holds))
+        fine = self.nonnegative(node)
+        self.assumed.pop()
+        return fine
+
+    def _arithmetic(self, a: ast.expr, op: ast.operator, b: ast.expr) -> bool:
+        match op:
+            case ast.Add() | ast.Mult() | ast.FloorDiv() | ast.BitOr() | ast.BitXor():
+                return self.nonnegative(a) and self.nonnegative(b)
+            case ast.LShift():
+                return self.nonnegative(a)
+            case ast.RShift():
+                return self.nonnegative(a)
+            case ast.Mod():
+                return self.nonnegative(b)
+            case ast.BitAnd():
+                return self.nonnegative(a) or self.nonnegative(b)
+        return False
+
+    def _call(self, name: str, args: list[ast.expr]) -> bool:
+        if name in ("len", "abs", "bool"):
+            return True
+        if name == "max":
+            return any(self.nonnegative(a) for a in args)
+        value = self.program.externs.get(name)
+        label = getattr(value, "__name__", "")
+        if name == "min" or label in ("minimum", "maximum", "builtin_min", "builtin_max"):
+            return all(self.nonnegative(a) for a in args)
+        if isinstance(value, types.Integer):
+            return not value.signed or (value.bitwidth >= 32 and all(map(self.nonnegative, args)))
+        return name == "int" and all(self.nonnegative(a) for a in args)
+
+
+_OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt}
+
+
+def constant(node: ast.expr) -> int | None:
+    """The integer that `node` spells, or None."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = constant(node.operand)
+        return None if inner is None else -inner
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    return None

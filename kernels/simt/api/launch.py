@@ -1,0 +1,251 @@
+"""`cuda.jit`, kernels and their launches on the CPU. Numba is imported by the first launch."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from kernels.simt.driver import arguments
+from kernels.support import pool
+from kernels.support.errors import LaunchError, Unstructured
+from kernels.support.limits import launch_dimensions
+
+_LIMIT_SHARED = 48 * 1024  # bytes of dynamic shared memory
+_PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
+_UNEXPECTED_SIGN = 3
+_OF_A_GPU = (
+    "overloads inspect_asm inspect_llvm inspect_sass inspect_types get_regs_per_thread"
+    " get_shared_mem_per_block get_const_mem_size get_local_mem_per_thread"
+    " get_max_threads_per_block"
+).split()
+
+
+def jit(
+    func_or_sig: Any = None,
+    *,
+    device: bool = False,
+    debug: bool | None = None,
+    fastmath: bool = False,
+    **ignored: Any,
+) -> Any:
+    """Decorate a kernel, or with `device=True` a function that kernels call.
+
+    `func_or_sig` may be an explicit signature ("void(float32[::1], int32)", a Numba signature, a
+    tuple of types). `debug=True` compiles in checked mode. `inline`, `opt`, `lineinfo`,
+    `max_registers`, `link` and the like only matter to a GPU's compiler.
+    """
+    options = {"device": device, "debug": debug, "fastmath": fastmath, "gpu": ignored}
+    if isinstance(func_or_sig, FunctionType):
+        return Kernel(func_or_sig, None, **options)
+    if isinstance(func_or_sig, Kernel):
+        return func_or_sig
+    if (
+        callable(func_or_sig)
+        and not hasattr(func_or_sig, "args")
+        and not isinstance(func_or_sig, type)
+    ):
+        raise TypeError(f"cuda.jit decorates functions written in Python, not {func_or_sig!r}")
+    return lambda func: Kernel(func, func_or_sig, **options)
+
+
+def _debug_by_environment() -> bool:
+    return os.environ.get("MINIGRAD_CUDA_DEBUG", "0") not in ("", "0")
+
+
+class Kernel:
+    """A `@cuda.jit` function. `kernel[grid, block, stream, shared_bytes](*args)` launches it."""
+
+    def __init__(
+        self,
+        func: FunctionType,
+        signature: Any,
+        device: bool = False,
+        debug: bool | None = None,
+        fastmath: bool = False,
+        gpu: dict[str, Any] | None = None,
+    ) -> None:
+        self.py_func = func
+        self.signature = signature
+        self.device = device
+        self.debug = debug
+        self.fastmath = fastmath
+        self.gpu_options = gpu or {}
+        self.__name__, self.__doc__ = func.__name__, func.__doc__
+        self.__qualname__, self.__module__ = func.__qualname__, func.__module__
+        self.__wrapped__ = func
+        self._launchers: dict[Any, Launcher] = {}
+        self._specialised: dict[Any, Any] = {}
+        self._lock = threading.RLock()
+
+    def __getattr__(self, name: str) -> Any:
+        hint = ""
+        if name in _OF_A_GPU:
+            hint = "; a GPU's compiler would tell: see inspect_cpu(), or ptx(signature, cc)"
+        mine = self.__dict__.get("__name__")  # not there while the kernel is copied
+        raise AttributeError(f"the kernel {mine} has no {name!r} on the CPU{hint}")
+
+    def __repr__(self) -> str:
+        return f"<cuda.jit {'device function' if self.device else 'kernel'} {self.__qualname__}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.device:
+            return self.py_func(*args, **kwargs)
+        raise LaunchError(
+            f"{self.__name__}: a kernel needs a launch configuration:"
+            f" {self.__name__}[grid, block](...)"
+        )
+
+    def __getitem__(self, config: Any) -> Launcher:
+        try:
+            return self._launchers[config]
+        except (KeyError, TypeError):
+            if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
+                raise LaunchError(
+                    f"{self.__name__}: launch as kernel[grid, block, stream, shared_bytes](...),"
+                    f" not kernel[{config!r}]"
+                ) from None
+            launcher = self.configure(*config)
+            try:
+                if len(self._launchers) > 1000:
+                    self._launchers.clear()
+                self._launchers[config] = launcher
+            except TypeError:  # a list as grid: not hashable
+                pass
+            return launcher
+
+    def configure(self, grid: Any, block: Any, stream: Any = 0, shared_bytes: int = 0) -> Launcher:
+        """A launcher for these dimensions. Raises LaunchError where the hardware would refuse."""
+        name = self.__name__
+        if self.device:
+            raise LaunchError(f"{name} is a device function; call it from a kernel")
+        grid, block = launch_dimensions(name, grid, block)
+        if not 0 <= shared_bytes <= _LIMIT_SHARED:
+            raise LaunchError(
+                f"{name}: {shared_bytes} bytes of dynamic shared memory; at most {_LIMIT_SHARED}"
+            )
+        return Launcher(self, grid, block, stream, int(shared_bytes))
+
+    def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Callable:
+        """A launcher of one thread for each of `ntasks` tasks; the kernel checks its bounds."""
+        if ntasks < 0:
+            raise LaunchError(f"{self.__name__}: forall({ntasks}) needs a count of tasks")
+        if ntasks == 0:
+            return lambda *args: None
+        block = tpb or 256
+        return self[-(-ntasks // block), block, stream, sharedmem]
+
+    def bind(self, grid: Any, block: Any, *args: Any, shared_bytes: int = 0) -> Callable:
+        """A callable for hot paths: `bind(...)(*args)` launches with next to no overhead.
+
+        Types come from the explicit signature or from the example `args`; later arguments must
+        have the same types and layouts, which is not checked again.
+        """
+        launcher = self.configure(grid, block, 0, shared_bytes)
+        return launcher.bind(args)
+
+    def specialise(self, block: tuple[int, int, int], args: tuple) -> Any:
+        """The compiled kernel for these (normalised) arguments and block dimensions."""
+        from kernels.simt.driver import specialise
+
+        return specialise.for_arguments(self, block, args)
+
+    def specialize(self, *args: Any) -> Kernel:
+        """numba-cuda's kernel for the types of `args` only; here each launch finds its own."""
+        return self
+
+    def interpreted(self, block: tuple[int, int, int], reason: Unstructured) -> Any:
+        """What runs the kernel thread by thread, slowly, where it cannot be compiled."""
+        from kernels.simt.api.fallback import Interpreted
+
+        return Interpreted(self, block, reason)
+
+    @property
+    def checked(self) -> bool:
+        return _debug_by_environment() if self.debug is None else bool(self.debug)
+
+    def inspect_cpu(self, block: Any = None) -> str:
+        """The Python that was generated for the CPU, one module for each specialisation so far."""
+        found = dict.fromkeys(s for s in self._specialised.values())
+        texts = [s.text for s in found if block is None or s.block[: len(block)] == tuple(block)]
+        if not texts:
+            raise LaunchError(f"{self.__name__}: launch the kernel first; nothing is compiled yet")
+        return "\n\n".join(texts)
+
+    def ptx(self, signature: Any, cc: tuple[int, int] = (8, 0)) -> str:
+        """The PTX that numba-cuda makes of this kernel, with no GPU needed."""
+        from kernels.simt.api import to_numba_cuda
+
+        return to_numba_cuda.ptx(self, signature, cc)
+
+    def on_gpu(self) -> Any:
+        """This kernel as one of numba-cuda's own, for launches on a GPU."""
+        from kernels.simt.api import to_numba_cuda
+
+        return to_numba_cuda.dispatcher(self)
+
+
+class Launcher:
+    """A kernel with its launch configuration."""
+
+    __slots__ = ("_cost", "_known", "block", "blocks", "grid", "kernel", "shared_bytes", "stream")
+
+    def __init__(self, kernel: Kernel, grid, block, stream: Any, shared_bytes: int) -> None:
+        self.kernel, self.grid, self.block = kernel, grid, block
+        self.stream, self.shared_bytes = stream, shared_bytes
+        self.blocks = grid[0] * grid[1] * grid[2]
+        self._known: dict[Any, Any] = {}
+
+    def __call__(self, *args: Any) -> None:
+        key = tuple([arguments.token(arg) for arg in args])
+        compiled = self._known.get(key)
+        if compiled is None:
+            if any(part is None for part in key):  # `in` would find None equal to float64's dtype
+                return self._unusual(args)
+            try:
+                compiled = self.kernel.specialise(self.block, args)
+            except Unstructured as reason:
+                compiled = self.kernel.interpreted(self.block, reason)
+            self._known[key] = compiled
+        self.run(compiled, args)
+
+    def _unusual(self, args: tuple) -> None:
+        """Arguments that are not plain NumPy: device arrays, wrappers, arrays on a GPU."""
+        if any(arguments.is_on_gpu(arg) for arg in args):
+            self.kernel.on_gpu()[self.grid, self.block, self.stream, self.shared_bytes](*args)
+            return
+        where = self.kernel.__name__
+        self(*(arguments.normalise(arg, where) for arg in args))
+
+    def run(self, compiled: Any, args: tuple) -> None:
+        """Run all blocks, on several OS threads where that pays."""
+        if compiled.one_thread:  # a grid barrier, or the interpreter: all blocks together
+            compiled.run(self.grid, 0, self.blocks, self.shared_bytes, args)
+            return
+        blocks = self.blocks
+        threads = 1 if blocks == 1 else pool.get_num_threads()
+        start = time.perf_counter()
+        if threads > 1 and compiled.cost * blocks > _PARALLEL_SECONDS:
+            compiled.run_parallel(self.grid, self.shared_bytes, args, threads)
+        else:
+            threads = 1
+            compiled.run(self.grid, 0, blocks, self.shared_bytes, args)
+        compiled.cost = (time.perf_counter() - start) * threads / blocks
+
+    def bind(self, args: tuple) -> Callable:
+        """See Kernel.bind."""
+        if args:
+            args = tuple(arguments.normalise(arg, self.kernel.__name__) for arg in args)
+            try:
+                compiled = self.kernel.specialise(self.block, args)
+            except Unstructured as reason:
+                compiled = self.kernel.interpreted(self.block, reason)
+                return lambda *args: self.run(compiled, args)
+        else:
+            from kernels.simt.driver import specialise
+
+            compiled = specialise.for_signature(self.kernel, self.block)
+        return compiled.bound(self)

@@ -1,0 +1,1 @@
+"""From a generated Python module to machine code, through Numba and LLVM."""

@@ -1,0 +1,260 @@
+"""From generated Python to machine code: Numba, with what kernels need and without the rest.
+
+The threads of a block are independent between two barriers, so a loop over them may be vectorised
+without looking for aliases; it must not be unrolled before the vectoriser has seen it, but may be
+after it; and vectors may be as wide as the processor has them. Numba has no way to say so, so
+`ThreadLoopLower` adds the metadata that says it to loops that count with `_tx`. And a kernel
+compiles faster: `PASSES` are those of Numba that it needs, and `KernelLibrary` optimises a module
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from llvmlite.ir.values import MDValue
+from numba.core import ir as numba_ir
+from numba.core.analysis import compute_cfg_from_blocks
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.typed_passes import BaseNativeLowering, NoPythonBackend, NopythonTypeInference
+from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants, TranslateByteCode
+
+from kernels.simt.backend import entry
+from kernels.simt.backend.lowering import KernelLower
+from kernels.simt.backend.numba_frontend import KernelCompiler, Releases, Simplify
+
+THREAD_LOOP = "_tx"  # counts a loop over threads ...
+ORDERED_LOOP = "_sx"  # ... unless it is set from this: threads that must run one by one
+UNROLLED = "_k_"  # begins the counter of a loop that is to be unrolled ...
+FOUR_TIMES = "_d_"  # ... and of one that is to do four turns at a time
+# Tuned for older processors, LLVM would use half of AVX-512: half of BLAS's speed.
+WIDEST_VECTORS = '"prefer-vector-width"="512"'
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+
+
+class _Distinct(MDValue):
+    """A metadata node of its own identity, which may refer to itself."""
+
+    def descr(self, buf: list[str]) -> None:
+        operands = ", ".join(
+            op.get_reference() if isinstance(op, MDValue | ir.MetaDataString) else str(op)
+            for op in self.operands
+        )
+        buf += ["distinct !{ ", operands, " }", "\n"]
+
+
+def _node(module: ir.Module, *operands: object) -> _Distinct:
+    return _Distinct(module, operands, name=str(len(module.metadata)))
+
+
+def _property(module: ir.Module, name: str, *values: ir.Constant) -> MDValue:
+    return module.add_metadata([ir.MetaDataString(module, name), *values])
+
+
+class ThreadLoopLower(KernelLower):
+    """Lowering, then metadata on the loops over threads."""
+
+    def lower_function_body(self):
+        self.owner: dict[str, int] = {}
+        end = super().lower_function_body()
+        set.add(self.function.attributes, WIDEST_VECTORS)  # past add(), which knows no strings
+        self._annotate()
+        self.fits = entry.layout(self.context, self.fndesc.argtypes) is not None
+        if self.fits:
+            self._add_runner()
+        return end
+
+    def _add_runner(self) -> None:
+        """Add what runs the kernel with its arguments from a row of words."""
+        kind = ir.FunctionType(_I64, [_I64.as_pointer()])
+        runner = ir.Function(self.module, kind, entry.runner(self.fndesc))
+        builder = ir.IRBuilder(runner.append_basic_block("entry"))
+        result, exception, *params = self.function.args
+        given = [builder.alloca(place.type.pointee) for place in (result, exception)]
+        for position, param in enumerate(params):
+            word = builder.gep(runner.args[0], [_I64(position)])
+            given.append(builder.load(builder.bitcast(word, param.type.as_pointer())))
+        builder.call(self.function, given, attrs=("noinline",))
+        builder.ret(builder.load(given[0]))
+
+    def create_cpython_wrapper(self, release_gil: bool = False) -> None:
+        numbas = super().create_cpython_wrapper
+
+        def wrap(raises: bool) -> None:
+            if raises or not self.fits:
+                numbas(release_gil)
+            else:
+                self.library.link(entry.refusing(self.fndesc))
+
+        self.library.wrap = wrap
+
+    def lower_block(self, block) -> None:
+        already = len(self.function.blocks)
+        label = next(k for k, b in self.blocks.items() if b is block)
+        super().lower_block(block)
+        self.owner[self.blkmap[label].name] = label
+        for made in self.function.blocks[already:]:
+            self.owner[made.name] = label
+
+    def _annotate(self) -> None:
+        loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
+        for loop in self._counted_by(loops, lambda name: name.startswith(UNROLLED)):
+            self._describe(loop, [_property(self.module, "llvm.loop.unroll.full")])
+        for loop in self._counted_by(loops, lambda name: name.startswith(FOUR_TIMES)):
+            self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(4))])
+        ordered = {loop.header for loop in self._counted_by(loops, ORDERED_LOOP.__eq__)}
+        for loop in self._counted_by(loops, THREAD_LOOP.__eq__):
+            if loop.header in ordered:
+                continue
+            group = _node(self.module)
+            vectorised = _property(self.module, "llvm.loop.isvectorized", _I32(1))
+            properties = [
+                _property(self.module, "llvm.loop.unroll.disable"),
+                _property(self.module, "llvm.loop.parallel_accesses", group),
+                _property(self.module, "llvm.loop.vectorize.followup_vectorized", vectorised),
+            ]
+            self._describe(loop, properties)
+            for block in self._blocks_of(loop):
+                for instruction in block.instructions:
+                    if _touches_an_array(instruction):
+                        instruction.set_metadata("llvm.access.group", group)
+
+    def _blocks_of(self, loop) -> list[ir.Block]:
+        return [b for b in self.function.blocks if self.owner.get(b.name) in loop.body]
+
+    def _describe(self, loop, properties: list[MDValue]) -> None:
+        """Attach properties to the branches that lead back to the loop's header."""
+        loop_id = _node(self.module)
+        loop_id.operands = (loop_id, *properties)
+        for block in self._blocks_of(loop):
+            end = block.terminator
+            if isinstance(end, ir.Branch) and end.operands[0] is self.blkmap[loop.header]:
+                end.set_metadata("llvm.loop", loop_id)
+
+    def _counted_by(self, loops: list, wanted: Callable[[str], bool]) -> list:
+        """The innermost loop around each assignment to a counter that is `wanted`."""
+        found = {}
+        for label, block in self.blocks.items():
+            counts = any(
+                isinstance(s, numba_ir.Assign) and wanted(s.target.name.split(".")[0])
+                for s in block.body
+            )
+            around = [loop for loop in loops if label in loop.body]
+            if counts and around:
+                loop = min(around, key=lambda loop: len(loop.body))
+                found[loop.header] = loop
+        return list(found.values())
+
+
+def _touches_an_array(instruction: ir.Instruction) -> bool:
+    """Whether this is a load or store of array data, and not of one of Numba's own variables."""
+    if isinstance(instruction, ir.LoadInstr):
+        pointer = instruction.operands[0]
+    elif isinstance(instruction, ir.StoreInstr):
+        pointer = instruction.operands[1]
+    else:
+        return False
+    while isinstance(pointer, ir.GEPInstr | ir.CastInstr):
+        pointer = pointer.operands[0]
+    if not isinstance(pointer, ir.instructions.ExtractValue):
+        return False
+    fields = getattr(pointer.operands[0].type, "elements", (None,))
+    return isinstance(fields[-1], ir.ArrayType)  # strides; iterators hold pointers too
+
+
+class KernelLibrary(JITCodeLibrary):
+    """Machine code of a kernel: functions are simplified, then the module is optimised once.
+
+    Numba optimises it twice, so that reference counts of Python objects meet and cancel. Kernels
+    have none. Without the first step some loops are not vectorised: the weight gradient of small
+    images takes ten times as long, and a short list of passes in its place does not help. The
+    wrapper for Python comes last: which one depends on what optimisation leaves. Where there is
+    nothing to vectorise, in the wrapper and the checked mode, a quick optimisation is enough.
+    """
+
+    wrap: Callable[[bool], None]
+    quick = False
+    kernel_done = False  # what comes then is the wrapper
+
+    def _optimize_functions(self, ll_module) -> None:
+        if not self.quick:
+            super()._optimize_functions(ll_module)
+            return
+        ll_module.data_layout = self._codegen._data_layout
+        if self.kernel_done:
+            self._optimise(ll_module)
+
+    def _optimize_final_module(self) -> None:
+        self._optimise(self._final_module)
+        self.quick = self.kernel_done = True
+        # Numba keeps each exception that code may raise as a pickled constant
+        raises = any("pickle" in each.name for each in self._final_module.global_variables)
+        vars(self).pop("wrap")(raises)  # it holds all that lowering made, ten megabytes
+
+    def link(self, module: llvm.ModuleRef) -> None:
+        """Take a module in as it is."""
+        self._final_module.link_in(module)
+
+    def _optimise(self, ll_module) -> None:
+        quick = {"opt": 1, "loop_vectorize": False, "slp_vectorize": False}
+        passes, builder = self._codegen._module_pass_manager(**(quick if self.quick else {}))
+        passes.run(ll_module, builder)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class ThreadLoopLowering(BaseNativeLowering):
+    _name = "simt_native_lowering"
+    quick = False
+
+    @property
+    def lowering_class(self) -> type:
+        return ThreadLoopLower
+
+    def run_pass(self, state) -> bool:
+        codegen = state.targetctx.codegen()
+        state.library = KernelLibrary(codegen, state.func_id.func_qualname)
+        state.library.quick = self.quick
+        state.library.enable_object_caching()
+        return super().run_pass(state)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class CheckedLowering(ThreadLoopLowering):
+    _name = "simt_checked_lowering"
+    quick = True
+
+
+PASSES = (
+    TranslateByteCode,
+    FixupArgs,
+    RewriteSemanticConstants,
+    Simplify,
+    NopythonTypeInference,
+    Releases,
+)
+
+
+class ThreadLoops(KernelCompiler):
+    """Numba's nopython pipeline without the passes that change nothing in generated code.
+
+    It has no closures, no array expressions and no branch on a constant; and a variable of it has
+    one type (`webs` sees to that), so that single assignments need not be made.
+    """
+
+    lowering: type = ThreadLoopLowering
+
+    def define_pipelines(self) -> list:
+        passes = PassManager("simt")
+        for step in (*PASSES, self.lowering, NoPythonBackend):
+            passes.add_pass(step, step.__name__)
+        passes.finalize()
+        return [passes]
+
+
+class CheckedThreadLoops(ThreadLoops):
+    """The same for the checked mode, in which threads run one by one: nothing to vectorise."""
+
+    lowering = CheckedLowering

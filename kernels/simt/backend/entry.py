@@ -1,0 +1,311 @@
+"""How Python calls the machine code of a kernel.
+
+Numba compiles a wrapper for each kernel, which takes as long as a small kernel itself. Here one
+function serves all: `entry(first, last, gx, gy, gz, shared, error, *args)` reads numbers and arrays
+out of the Python objects into a row of words, as the kernel's layout says, and runs the kernel with
+the GIL released; `codegen` gives kernels a function that takes such a row. It needs no part of
+Numba, so another process can run what `machine_code` stores without importing it. Kernels that may
+raise, and unusual arguments, keep Numba's wrapper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from kernels.simt.store.modules import toolchain
+from kernels.support.cache import cache_folder, is_intact, seal, write
+
+REFUSED = 7  # a status, beside those of `checks`: not the arguments it was compiled for
+# What an argument is, where it is no array of so many dimensions
+_SIGNED, _UNSIGNED, _TRUTH, _DOUBLE, _FLOAT = -1, -2, -3, -4, -5
+_OF_ARRAY = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")  # words
+_FASTCALL = 0x80  # METH_FASTCALL: arguments come as a C array
+_HEAD = object.__basicsize__
+
+# `self` is a bytes object: the kernel's function, how many arguments and how many words it takes,
+# then for each argument what it is and the size of an element. Argument 6 is always an array, and
+# of no derived type.
+_ENTRY = f"""
+declare i64 @PyLong_AsLongLong(ptr)
+declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
+declare i32 @PyObject_IsTrue(ptr)
+declare double @PyFloat_AsDouble(ptr)
+declare i32 @PyType_IsSubtype(ptr, ptr)
+declare ptr @PyErr_Occurred()
+declare void @PyErr_Clear()
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+
+define ptr @entry(ptr %self, ptr %objects, i64 %given) {{
+  %run.at = getelementptr i8, ptr %self, i64 {bytes.__basicsize__ - 1}
+  %run = load ptr, ptr %run.at
+  %count.at = getelementptr i64, ptr %run.at, i64 1
+  %count = load i64, ptr %count.at
+  %size.at = getelementptr i64, ptr %run.at, i64 2
+  %size = load i64, ptr %size.at
+  %enough = icmp eq i64 %given, %count
+  br i1 %enough, label %begin, label %refused
+begin:
+  %words = alloca i64, i64 %size
+  %error.at = getelementptr ptr, ptr %objects, i64 6
+  %error = load ptr, ptr %error.at
+  %ndarray.at = getelementptr i8, ptr %error, i64 {_HEAD - 8}
+  %ndarray = load ptr, ptr %ndarray.at
+  br label %next
+next:
+  %i = phi i64 [0, %begin], [%i.next, %done]
+  %word = phi ptr [%words, %begin], [%word.next, %done]
+  %kind.at = phi ptr [%size.at, %begin], [%itemsize.at, %done]
+  %more = icmp ult i64 %i, %count
+  br i1 %more, label %read, label %call
+read:
+  %object.at = getelementptr ptr, ptr %objects, i64 %i
+  %object = load ptr, ptr %object.at
+  %kind.here = getelementptr i64, ptr %kind.at, i64 1
+  %kind = load i64, ptr %kind.here
+  %itemsize.at = getelementptr i64, ptr %kind.at, i64 2
+  switch i64 %kind, label %array [
+    i64 {_SIGNED}, label %signed
+    i64 {_UNSIGNED}, label %unsigned
+    i64 {_TRUTH}, label %truth
+    i64 {_DOUBLE}, label %double
+    i64 {_FLOAT}, label %float
+  ]
+signed:
+  %as.signed = call i64 @PyLong_AsLongLong(ptr %object)
+  br label %number
+unsigned:
+  %as.unsigned = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
+  br label %number
+truth:
+  %is.true = call i32 @PyObject_IsTrue(ptr %object)
+  %as.truth = zext i32 %is.true to i64
+  br label %number
+double:
+  %wide = call double @PyFloat_AsDouble(ptr %object)
+  %as.double = bitcast double %wide to i64
+  br label %number
+float:
+  %rounded = call double @PyFloat_AsDouble(ptr %object)
+  %narrow = fptrunc double %rounded to float
+  %bits = bitcast float %narrow to i32
+  %as.float = zext i32 %bits to i64
+  br label %number
+number:
+  %value = phi i64 [%as.signed, %signed], [%as.unsigned, %unsigned], [%as.truth, %truth],
+                   [%as.double, %double], [%as.float, %float]
+  store i64 %value, ptr %word
+  %word.after = getelementptr i64, ptr %word, i64 1
+  br label %done
+array:
+  %type.at = getelementptr i8, ptr %object, i64 {_HEAD - 8}
+  %type = load ptr, ptr %type.at
+  %exact = icmp eq ptr %type, %ndarray
+  br i1 %exact, label %is.array, label %other
+other:
+  %is.subtype = call i32 @PyType_IsSubtype(ptr %type, ptr %ndarray)
+  %derived = icmp ne i32 %is.subtype, 0
+  br i1 %derived, label %is.array, label %refused
+is.array:
+  %ndim.at = getelementptr i8, ptr %object, i64 {_HEAD + 8}
+  %ndim32 = load i32, ptr %ndim.at
+  %ndim = zext i32 %ndim32 to i64
+  %fits = icmp eq i64 %ndim, %kind
+  br i1 %fits, label %fields, label %refused
+fields:
+  %data.at = getelementptr i8, ptr %object, i64 {_HEAD}
+  %data = load ptr, ptr %data.at
+  %lengths.at = getelementptr i8, ptr %object, i64 {_HEAD + 16}
+  %lengths = load ptr, ptr %lengths.at
+  %steps.at = getelementptr i8, ptr %object, i64 {_HEAD + 24}
+  %steps = load ptr, ptr %steps.at
+  %itemsize = load i64, ptr %itemsize.at
+  %parent.to = getelementptr i64, ptr %word, i64 1
+  %nitems.to = getelementptr i64, ptr %word, i64 2
+  %itemsize.to = getelementptr i64, ptr %word, i64 3
+  %data.to = getelementptr i64, ptr %word, i64 4
+  %shape.to = getelementptr i64, ptr %word, i64 5
+  %strides.to = getelementptr i64, ptr %shape.to, i64 %ndim
+  %array.end = getelementptr i64, ptr %strides.to, i64 %ndim
+  store i64 0, ptr %word
+  store i64 0, ptr %parent.to
+  store i64 %itemsize, ptr %itemsize.to
+  store ptr %data, ptr %data.to
+  br label %axes
+axes:
+  %axis = phi i64 [0, %fields], [%axis.next, %copy]
+  %nitems = phi i64 [1, %fields], [%nitems.next, %copy]
+  %left = icmp ult i64 %axis, %ndim
+  br i1 %left, label %copy, label %counted
+copy:
+  %length.at = getelementptr i64, ptr %lengths, i64 %axis
+  %length = load i64, ptr %length.at
+  %length.to = getelementptr i64, ptr %shape.to, i64 %axis
+  store i64 %length, ptr %length.to
+  %step.at = getelementptr i64, ptr %steps, i64 %axis
+  %step = load i64, ptr %step.at
+  %step.to = getelementptr i64, ptr %strides.to, i64 %axis
+  store i64 %step, ptr %step.to
+  %nitems.next = mul i64 %nitems, %length
+  %axis.next = add i64 %axis, 1
+  br label %axes
+counted:
+  store i64 %nitems, ptr %nitems.to
+  br label %done
+done:
+  %word.next = phi ptr [%word.after, %number], [%array.end, %counted]
+  %i.next = add i64 %i, 1
+  br label %next
+call:
+  %exception = call ptr @PyErr_Occurred()
+  %failed = icmp ne ptr %exception, null
+  br i1 %failed, label %raise, label %go
+go:
+  %thread = call ptr @PyEval_SaveThread()
+  %status = call i64 %run(ptr %words)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %return
+refused:
+  call void @PyErr_Clear()
+  br label %return
+return:
+  %code = phi i64 [%status, %go], [{REFUSED}, %refused]
+  %result = call ptr @PyLong_FromLongLong(i64 %code)
+  ret ptr %result
+raise:
+  ret ptr null
+}}
+"""
+
+# In the place of Numba's wrapper, for who runs the listing of a kernel: an error and no crash
+_REFUSING = """
+declare i32 @PyErr_BadArgument()
+declare ptr @PyErr_Occurred()
+declare void @PyErr_SetString(ptr, ptr)
+@text = private constant [{length} x i8] c"{text}\\00"
+
+define ptr @"{wrapper}"(ptr, ptr, ptr) {{
+  %set = call i32 @PyErr_BadArgument()
+  %type = call ptr @PyErr_Occurred()
+  call void @PyErr_SetString(ptr %type, ptr @text)
+  ret ptr null
+}}
+define void @"{mark}"() {{
+  ret void
+}}
+"""
+_REFUSAL = "the listing of a kernel cannot be called: launch the kernel, kernel[grid, block](...)"
+
+
+class _Method(ctypes.Structure):
+    """Python's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def layout(context: Any, argtypes: tuple) -> tuple[int, ...] | None:
+    """What each argument is and the size of its elements; None if only Numba can take them."""
+    found: list[int] = []
+    for kind in argtypes:
+        what = _what(context, kind)
+        if what is None:
+            return None
+        found += what
+    return tuple(found)
+
+
+def _what(context: Any, kind: Any) -> tuple[int, int] | None:
+    from numba.core import types
+
+    if isinstance(kind, types.Array):
+        model = context.data_model_manager[kind]
+        assert tuple(model._fields) == _OF_ARRAY
+        return kind.ndim, context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    if isinstance(kind, types.Integer) and kind.bitwidth <= 64:
+        return (_SIGNED if kind.signed else _UNSIGNED), 0
+    numbers = {types.boolean: _TRUTH, types.float64: _DOUBLE, types.float32: _FLOAT}
+    return (numbers[kind], 0) if kind in numbers else None
+
+
+def runner(described: Any) -> str:
+    """The name of the function that runs a kernel with arguments from a row of words."""
+    return described.llvm_func_name + ".run"
+
+
+def mark(described: Any) -> str:
+    """The name of what only kernels define that do without Numba's wrapper."""
+    return described.llvm_cpython_wrapper_name + ".refuses"
+
+
+def refusing(described: Any) -> llvm.ModuleRef:
+    """What is called when a kernel's machine code is taken for a function of Numba's: TypeError."""
+    names = {"wrapper": described.llvm_cpython_wrapper_name, "mark": mark(described)}
+    text = _REFUSING.format(**names, text=_REFUSAL, length=len(_REFUSAL) + 1)
+    return llvm.parse_assembly(text)
+
+
+def of(compiled: Any) -> Callable[..., int]:
+    """The entry point of a kernel that Numba has compiled."""
+    library, described = compiled.library, compiled.fndesc
+    if not library.get_pointer_to_function(mark(described)):
+        return compiled.entry_point
+    address = library.get_pointer_to_function(runner(described))
+    return make(address, layout(compiled.target_context, described.argtypes))
+
+
+def make(address: int, layout: tuple[int, ...]) -> Callable[..., int]:
+    """The entry point of a kernel that is run by the function at `address`."""
+    kinds = layout[::2]
+    size = sum(1 if kind < 0 else len(_OF_ARRAY) - 2 + 2 * kind for kind in kinds)
+    facts = struct.pack(f"=QQQ{len(layout)}q", address, len(kinds), size, *layout)
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    new.restype = ctypes.py_object
+    return new(ctypes.byref(_method()), facts, None)
+
+
+@cache
+def _method() -> _Method:
+    address = engine().get_function_address("entry")
+    method = _Method(b"kernel", address, _FASTCALL, None)
+    # Entry points refer to it until the interpreter has ended, longer than any variable lives
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
+    return method
+
+
+@cache
+def engine() -> llvm.ExecutionEngine:
+    """What links `entry` and the kernels that were stored into this process."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(jit=True)
+    made = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    made.add_object_file(llvm.ObjectFileRef.from_data(_code(machine)))
+    made.finalize_object()
+    return made
+
+
+def _code(machine: llvm.TargetMachine) -> bytes:
+    """An object file with `entry`, which is compiled once as kernels are."""
+    path = cache_folder() / f"entry_{toolchain()[:20]}.o"
+    if is_intact(path):
+        return path.read_bytes()
+    code = machine.emit_object(llvm.parse_assembly(_ENTRY))
+    with contextlib.suppress(OSError):  # a full disk: it is made again each time
+        write(path, code)
+        seal(path, [path])
+    return code

@@ -1,0 +1,231 @@
+"""From Numba's IR to LLVM's, for generated kernels: what Numba does, in less code.
+
+Numba copies an array's fields to the stack at each access, to read from there those that it needs,
+and keeps nearly every variable on the stack: most of the code of a kernel, until optimisation
+removes it. Here fields are values, and so is a variable that is assigned once, at first; loops over
+ranges in steps of one count without Numba's arithmetic for any other step and without its iterator;
+and whole numbers are divided without a branch.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core import ir as numba_ir
+from numba.core.lowering import Lower
+from numba.np.arrayobj import fix_integer_index, load_item, store_item
+
+from kernels.simt.backend.numba_frontend import Remembering
+
+_POWERS = (operator.pow, operator.ipow)  # by a constant: there is faster code for it
+_QUOTIENTS = (operator.floordiv, operator.ifloordiv)
+_DIVISIONS = (*_QUOTIENTS, operator.mod, operator.imod)
+
+
+class KernelLower(Lower):
+    """Numba's lowering, but for operations, elements of arrays, ranges and variables."""
+
+    def lower_function_body(self):
+        self.implementations: dict[tuple, Callable] = {}
+        self.counters: dict[numba_ir.Expr, tuple[ir.Value, ir.Value]] = {}
+        self.without_value = self._ranges_and_iterators()
+        return super().lower_function_body()
+
+    def lower_block(self, block) -> None:
+        self.stored: dict[str, ir.Value] = {}  # in this block: they need not be loaded
+        super().lower_block(block)
+
+    def lower_inst(self, inst):
+        """Numba's, which writes each instruction as text for its debugger."""
+        if not isinstance(inst, numba_ir.Assign):
+            return super().lower_inst(inst)
+        name, value = inst.target.name, inst.value
+        if name in self.without_value:
+            if isinstance(value, numba_ir.Expr) and value.op == "getiter":
+                self.counters[value] = self._counter(value)
+            return None
+        place = value.index + 1 if isinstance(value, numba_ir.Arg) else None
+        return self.storevar(self.lower_assign(self.typeof(name), inst), name, argidx=place)
+
+    def lower_binop(self, resty, expr, op):
+        """Numba's, without its three attempts to find code for constant operands."""
+        signature = self.fndesc.calltypes[expr]
+        function = self.context.typing_context.resolve_value_type(op)
+        kind = signature.return_type
+        if op in _DIVISIONS and isinstance(kind, types.Integer):
+            result = self._division(op, kind, self._as(expr.lhs, kind), self._as(expr.rhs, kind))
+        elif op in _POWERS or signature.args not in getattr(function, "_impl_keys", ()):
+            return super().lower_binop(resty, expr, op)
+        else:
+            result = self._operation(op, signature, expr.lhs, expr.rhs)
+        return self.context.cast(self.builder, result, signature.return_type, resty)
+
+    def _division(self, op, kind: types.Integer, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The quotient, rounded down, or what remains; 0 of a division that has no result."""
+        builder, zero = self.builder, a.type(0)
+        undefined = None
+        if not (isinstance(b, ir.Constant) and b.constant not in (0, -1)):
+            undefined = builder.icmp_signed("==", b, zero)
+            if kind.signed:
+                lowest = builder.icmp_signed("==", a, a.type(kind.minval))
+                overflows = builder.and_(lowest, builder.icmp_signed("==", b, a.type(-1)))
+                undefined = builder.or_(undefined, overflows)
+            b = builder.select(undefined, a.type(1), b)
+        remains = (builder.srem if kind.signed else builder.urem)(a, b)
+        if op in _QUOTIENTS:
+            result = (builder.sdiv if kind.signed else builder.udiv)(a, b)
+        else:
+            result = remains
+        if kind.signed:
+            differs = builder.icmp_signed("<", builder.xor(remains, b), zero)
+            above = builder.and_(builder.icmp_signed("!=", remains, zero), differs)
+            if op in _QUOTIENTS:
+                result = builder.sub(result, builder.zext(above, a.type))
+            else:
+                result = builder.add(result, builder.select(above, b, zero))
+        return result if undefined is None else builder.select(undefined, zero, result)
+
+    def lower_getitem(self, resty, expr, value, index, signature):
+        array, pointer = self.typeof(value.name), self._element(value, index)
+        if pointer is None:
+            found = self._operation(operator.getitem, signature, value, index)
+            kind = signature.return_type
+        else:
+            found, kind = load_item(self.context, self.builder, array, pointer), array.dtype
+        return self.context.cast(self.builder, found, kind, resty)
+
+    def lower_setitem(self, target_var, index_var, value_var, signature):
+        array, pointer = self.typeof(target_var.name), self._element(target_var, index_var)
+        if pointer is None:
+            return self._operation(operator.setitem, signature, target_var, index_var, value_var)
+        value = self._as(value_var, array.dtype)
+        return store_item(self.context, self.builder, array, value, pointer)
+
+    def _element(self, array: numba_ir.Var, index: numba_ir.Var) -> ir.Value | None:
+        """A pointer to the number that `index` names in `array`, if it names one."""
+        kind, place = self.typeof(array.name), self.typeof(index.name)
+        kinds = place.types if isinstance(place, types.BaseTuple) else (place,)
+        if not _is_element(kind, kinds):
+            return None
+        context, builder = self.context, self.builder
+        value, given = self.loadvar(array.name), self.loadvar(index.name)
+        indices = [given]
+        if isinstance(place, types.BaseTuple):
+            indices = cgutils.unpack_tuple(builder, given, len(kinds))
+
+        def field(name: str, *axis: int) -> ir.Value:
+            position = context.data_model_manager[kind].get_field_position(name)
+            return builder.extract_value(value, (position, *axis))
+
+        shape = [field("shape", axis) for axis in range(kind.ndim)]
+        strides = [field("strides", axis) for axis in range(kind.ndim)]
+        places = [fix_integer_index(context, builder, *x) for x in zip(kinds, indices, shape)]
+        data, layout = field("data"), kind.layout
+        return cgutils.get_item_pointer2(context, builder, data, shape, strides, layout, places)
+
+    def _operation(self, op, signature, *operands: numba_ir.Var) -> ir.Value:
+        """Code for an operation; Numba looks for its implementation anew each time."""
+        values = [self._as(x, wanted) for x, wanted in zip(operands, signature.args)]
+        key = op, signature
+        if key not in self.implementations:
+            context = Remembering(self.context.typing_context)
+            function = context.resolve_value_type(op)
+            called = context.resolve_function_type(function, signature.args, {})
+            self.implementations[key] = self.context.get_function(function, called)
+        return self.implementations[key](self.builder, values)
+
+    def lower_expr(self, resty, expr):
+        if expr.op == "pair_first":
+            return self.builder.extract_value(self.loadvar(expr.value.name), 0)
+        if expr.op == "pair_second":
+            return self.builder.extract_value(self.loadvar(expr.value.name), 1)
+        if expr.op == "iternext" and expr.value.name in self.without_value:
+            return self._count(resty, self.func_ir.get_definition(expr.value.name))
+        return super().lower_expr(resty, expr)
+
+    def _ranges_and_iterators(self) -> set[str]:
+        """The variables of loops over ranges of signed integers in steps of one."""
+        found: set[str] = set()
+        if self.context.enable_nrt:  # Numba may have released a variable given to `range`
+            return found
+        for _, block in sorted(self.blocks.items()):
+            for assign in block.find_insts(numba_ir.Assign):
+                value, target = assign.value, assign.target.name
+                if isinstance(value, numba_ir.Var) and value.name in found:
+                    found.add(target)
+                elif isinstance(value, numba_ir.Expr) and self._counts_by_one(value):
+                    found |= {value.value.name, target}
+        return found
+
+    def _counts_by_one(self, value: numba_ir.Expr) -> bool:
+        if value.op != "getiter":
+            return False
+        iterable = value.value.name
+        kind = self.typeof(iterable)
+        if not isinstance(kind, types.RangeType) or not kind.dtype.signed:
+            return False
+        return len(self.func_ir.get_definition(iterable).args) < 3
+
+    def _as(self, variable: numba_ir.Var, kind: types.Type) -> ir.Value:
+        value = self.loadvar(variable.name)
+        return self.context.cast(self.builder, value, self.typeof(variable.name), kind)
+
+    def _counter(self, loop: numba_ir.Expr) -> tuple[ir.Value, ir.Value]:
+        """Where the number before the next one is kept, and where a loop stops."""
+        builder, name = self.builder, loop.value.name
+        kind = self.typeof(name).dtype
+        ends = [self._as(arg, kind) for arg in self.func_ir.get_definition(name).args]
+        start, stop = ends if len(ends) == 2 else (ends[0].type(0), ends[0])
+        with builder.goto_entry_block():
+            place = builder.alloca(start.type)
+        builder.store(builder.sub(start, start.type(1)), place)
+        return place, stop
+
+    def _count(self, kind: types.Type, loop: numba_ir.Expr) -> ir.Value:
+        """The pair of a loop's next number and whether there is one."""
+        builder, (place, stop) = self.builder, self.counters[loop]
+        number = builder.add(builder.load(place), stop.type(1), flags=["nsw"])
+        builder.store(number, place)
+        pair = self.context.get_value_type(kind)(ir.Undefined)
+        pair = builder.insert_value(pair, number, 0)
+        return builder.insert_value(pair, builder.icmp_signed("<", number, stop), 1)
+
+    def _find_singly_assigned_variable(self) -> None:
+        """Numba's, which need no place in memory, and those that are assigned at first for good."""
+        super()._find_singly_assigned_variable()
+        targets = Counter(
+            statement.target.name
+            for block in self.blocks.values()
+            for statement in block.find_insts(numba_ir.Assign)
+        )
+        for statement in self.blocks[min(self.blocks)].find_insts(numba_ir.Assign):
+            if targets[statement.target.name] == 1:
+                self._singly_assigned_vars.add(statement.target.name)
+
+    def storevar(self, value, name, argidx=None):
+        """Numba's, without a look at the value before, which may own memory."""
+        if self.context.enable_nrt or name in self._singly_assigned_vars:
+            super().storevar(value, name, argidx)
+            return
+        self.builder.store(value, self.getvar(name))
+        self.stored[name] = value
+
+    def loadvar(self, name):
+        return self.stored.get(name) or super().loadvar(name)
+
+    def alloca_lltype(self, name, lltype, datamodel=None):
+        """Numba's, which for debuggers also asks LLVM for the size."""
+        return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
+
+
+def _is_element(array: types.Type, indices: tuple[types.Type, ...]) -> bool:
+    return (
+        isinstance(array, types.Array)
+        and isinstance(array.dtype, types.Number | types.Boolean)
+        and len(indices) == array.ndim
+        and all(isinstance(index, types.Integer) for index in indices)
+    )

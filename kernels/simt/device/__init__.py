@@ -1,0 +1,1 @@
+"""The host side of `numba.cuda`: device arrays, streams, events, devices."""

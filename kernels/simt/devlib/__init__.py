@@ -1,0 +1,1 @@
+"""Device functions: what compiled kernels call, written as LLVM IR."""

@@ -1,0 +1,411 @@
+"""Float32 mathematics that LLVM can vectorise: no branches, no calls, no table but sine's.
+
+A loop that calls libm's `expf` runs one element at a time; these are straight lines of arithmetic
+with selects for the special cases, so a loop over them becomes SIMD code. Each is within 2 ulp over
+the whole of float32, subnormals, infinities and NaN included (`tests/simt/test_runtime_vecmath.py`
+measures it).
+
+Methods: range reduction as in Cody and Waite, "Software Manual for the Elementary Functions"
+(1980); Payne and Hanek, "Radian reduction for trigonometric functions" (1983), for sine and cosine.
+The polynomials are weighted least-squares fits on Chebyshev nodes in 40-digit arithmetic, rounded.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kernels.simt.devlib.llvm_ir import F32, F64, I32, I64, V, lookup, polynomial
+
+# ln 2 in two parts: the first has so few bits that its product with an exponent is exact
+LN2_HIGH = 0.693359375
+LN2_LOW = -2.12194440054690583e-4
+LOG2_E = 1.4426950408889634
+LOG2_10 = 3.321928094887362
+SQRT_HALF_BITS = 0x3F3504F3  # the float32 next to sqrt(1/2)
+SMALLEST_NORMAL = 2.0**-126
+INFINITY, NAN = math.inf, math.nan
+
+# (e^r - 1 - r) / r^2 on |r| <= ln(2) / 2, relative error 2^-28
+_EXP = (0.5000000081293489, 0.16666515384494787, 0.04166626151753095, 0.008369223507988884,
+        0.0013946561947689737)  # fmt: skip
+# the same to 2^-34, for expm1
+_EXPM1 = (0.5000000081293489, 0.16666666790816947, 0.04166626151753095, 0.00833328029635856,
+          0.0013946561947689737, 0.00019909783394116221)  # fmt: skip
+# (2^r - 1) / r on |r| <= 1/2
+_EXP2 = (0.6931471805458179, 0.24022651086487087, 0.05550410941665351, 0.009618034585987793,
+         0.001333345012891356, 0.00015467492940798118, 1.531019608704493e-05)  # fmt: skip
+# (log(1 + f) - f + f^2 / 2) / f^3 on sqrt(1/2) - 1 <= f <= sqrt(2) - 1
+_LOG = (0.3333331012499179, -0.25000000557645174, 0.20002246515289013, -0.16668512608941666,
+        0.14217762576529214, -0.12396445144507269, 0.11890989465238684, -0.1172660479208794,
+        0.0680091211560397)  # fmt: skip
+# (tanh(x) - x) / x^3 in x^2 <= 0.4
+_TANH = (-0.33333275345548335, 0.13331263521463724, -0.05372456663160102, 0.02058865298906521,
+         -0.00564745929804846)  # fmt: skip
+# erf(x) / x - 1 in x^2 <= 1
+_ERF = (0.1283791670623609, -0.3761263847599132, 0.11283782622062184, -0.026865438310515116,
+        0.005221053412537675, -0.0008484396550601893, 0.00011268253894199437,
+        -9.673590811750782e-06)  # fmt: skip
+# log(erfc(t)) on 1 <= t <= 3.95
+_LOG_ERFC = (0.00019127943824518828, -1.1295929891059728, -0.633192356133574,
+             -0.10844693538042699, 0.02522542571841433, -0.004210669754717614,
+             0.00044251805933164873, -2.178272874017982e-05)  # fmt: skip
+# (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 in r^2 <= (pi / 4)^2
+_SIN = (-0.1666666664093631, 0.008333329327156696, -0.00019839319768576792, 2.718191240401333e-06)
+_COS = (
+    0.04166666662102281,
+    -0.0013888883624907148,
+    2.4799490998328296e-05,
+    -2.7208136219698456e-07,
+)
+_SIN64 = (-0.1666666666666663, 0.008333333333322207, -0.00019841269829672963,
+          2.755731365199531e-06, -2.5050752620575e-08, 1.5896509862299053e-10)  # fmt: skip
+_COS64 = (0.041666666666666595, -0.0013888888888873604, 2.4801587289196677e-05,
+          -2.755731427820758e-07, 2.0875714077411227e-09, -1.135920817617049e-11)  # fmt: skip
+# log2((1 + s) / (1 - s)) / s in s^2, m = (1 + s) / (1 - s) between sqrt(1/2) and sqrt(2)
+_LOG2_S = (2.885390081777927, 0.9617966939243164, 0.5770780172540739, 0.41219840084283427,
+           0.3206164725193597, 0.26144153805817777, 0.2429486309532267)  # fmt: skip
+_EXP2_64 = (0.6931471805599501, 0.24022650695710657, 0.055504108664444676, 0.009618129184039134,
+            0.0013333558230674682, 0.0001540343890628734, 1.5252656950259072e-05,
+            1.3258750472169748e-06, 1.0208752159969631e-07)  # fmt: skip
+
+
+def _clamp(x: V, low: float, high: float) -> V:
+    """`x` within bounds; NaN becomes a bound, since converting NaN to an integer is undefined."""
+    x = (x < high).where(x, high)
+    return (x > low).where(x, low)
+
+
+def _power_of_two(n: V) -> V:
+    """2^n as float32, for an int32 n from -126 to 127."""
+    return ((n + 127) << 23).as_float(F32)
+
+
+def _scale(x: V, n: V) -> V:
+    """x * 2^n with one rounding, where 2^n itself may not be a float32."""
+    half = n >> 1
+    return x * _power_of_two(half) * _power_of_two(n - half)
+
+
+def _or_nan(x: V, result: V) -> V:
+    return x.isnan().where(x, result)
+
+
+def _reduce_exp(x: V) -> tuple[V, V]:
+    """(n, r) with x = n ln 2 + r, |r| <= ln(2) / 2."""
+    n = (x * LOG2_E).rint()
+    return n, (x - n * LN2_HIGH) - n * LN2_LOW
+
+
+def _exp_bounded(x: V) -> V:
+    n, r = _reduce_exp(x)
+    return _scale((polynomial(r, _EXP) * r * r + r) + 1.0, n.to_int(I32))
+
+
+def exp(x: V) -> V:
+    return _or_nan(x, _exp_bounded(_clamp(x, -104.0, 89.0)))
+
+
+def exp2(x: V) -> V:
+    bounded = _clamp(x, -151.0, 129.0)
+    n = bounded.rint()
+    r = bounded - n
+    return _or_nan(x, _scale(polynomial(r, _EXP2) * r + 1.0, n.to_int(I32)))
+
+
+def exp10(x: V) -> V:
+    wide = _clamp(x, -46.0, 39.0).to_float(F64) * LOG2_10
+    return _or_nan(x, _exp2_wide(wide).to_float(F32))
+
+
+def expm1(x: V) -> V:
+    n, r = _reduce_exp(_clamp(x, -18.0, 89.0))
+    p = polynomial(r, _EXPM1) * r * r + r
+    half = _power_of_two(n.to_int(I32) - 1)  # half of 2^n: 2^128 would overflow
+    result = (half * p + (half - 0.5)) * 2.0
+    result = (x.abs() < 2.0**-25).where(x, result)  # halving would cost a subnormal its last bit
+    return _or_nan(x, result)
+
+
+def _split(x: V) -> tuple[V, V]:
+    """(e, f) with x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), for a positive normal x."""
+    bits = x.bits() - SQRT_HALF_BITS
+    mantissa = ((bits & 0x7FFFFF) + SQRT_HALF_BITS).as_float(F32)
+    return (bits >> 23).to_float(F32), mantissa - 1.0
+
+
+def _normalised(x: V) -> tuple[V, V, V]:
+    """(exponent, f) of a non-negative x as in `_split`, with subnormals scaled up first."""
+    subnormal = x < SMALLEST_NORMAL
+    exponent, f = _split(subnormal.where(x * 2.0**23, x))
+    return exponent - subnormal.where(x.constant(23.0), 0.0), f
+
+
+def _log_domain(x: V, result: V) -> V:
+    """Logarithms' special cases: -inf at 0, NaN below, inf and NaN as they came."""
+    result = (x == 0.0).where(x.constant(-INFINITY), result)
+    result = (x < 0.0).where(x.constant(NAN), result)
+    return (x.bits().below(0x7F800000) | (x <= 0.0)).where(result, x)
+
+
+def _log1p_small(f: V) -> V:
+    """log(1 + f) - f for f as `_split` gives it."""
+    return polynomial(f, _LOG) * f * f * f - f * f * 0.5
+
+
+def log(x: V) -> V:
+    exponent, f = _normalised(x)
+    result = ((exponent * LN2_LOW + _log1p_small(f)) + f) + exponent * LN2_HIGH
+    return _log_domain(x, result)
+
+
+def _log_scaled(x: V, high: float, low: float, exponent_high: float, exponent_low: float) -> V:
+    """log(x) / log(base): `high + low` is 1 / log(base), the others the same for one exponent."""
+    exponent, f = _normalised(x)
+    small = _log1p_small(f)
+    # f = head + rest with a head of 12 bits, so that head * high is exact
+    head = (f.bits() & ~0xFFF).as_float(F32)
+    rest = (f - head) + small
+    tail = rest * (high + low) + head * low
+    result = (exponent * exponent_low + tail) + head * high
+    return _log_domain(x, result + exponent * exponent_high)
+
+
+def log2(x: V) -> V:
+    return _log_scaled(x, 1.4423828125, 3.122283889634e-4, 1.0, 0.0)
+
+
+def log10(x: V) -> V:
+    return _log_scaled(x, 0.43408203125, 2.1245065325183e-4, 0.301025390625, 4.605038981195e-6)
+
+
+def log1p(x: V) -> V:
+    u = x + 1.0
+    # what rounding 1 + x lost, added back to first order
+    lost = ((u > 1.0).where(x - (u - 1.0), (1.0 - u) + x)) / u
+    exponent, f = _split(u)
+    correction = (x < 2.0**30).where(lost, 0.0)
+    rest = (exponent * LN2_LOW + correction) + _log1p_small(f)
+    result = (rest + f) + exponent * LN2_HIGH
+    result = (x.abs() < 2.0**-25).where(x, result)
+    result = (x == -1.0).where(x.constant(-INFINITY), result)
+    result = (x < -1.0).where(x.constant(NAN), result)
+    return (x.bits() == 0x7F800000).where(x, _or_nan(x, result))
+
+
+def tanh(x: V) -> V:
+    size = x.abs()
+    square = x * x
+    small = polynomial(square, _TANH) * square * x + x
+    bounded = _clamp(size, 0.0, 10.0)
+    large = 1.0 - 2.0 / (_exp_bounded(bounded * 2.0) + 1.0)
+    return _or_nan(x, (size < 0.625).where(small, large).with_sign_of(x))
+
+
+def erf(x: V) -> V:
+    size = x.abs()
+    small = polynomial(x * x, _ERF) * x + x
+    bounded = _clamp(size, 0.0, 3.95)
+    large = 1.0 - _exp_bounded(polynomial(bounded, _LOG_ERFC))
+    return _or_nan(x, (size < 1.0).where(small, large.with_sign_of(x)))
+
+
+def _two_over_pi_table() -> list[int]:
+    """For exponents 126 to 254: 2^(exponent - 88) * 2 / pi modulo 2^64, then its next 32 bits."""
+    # 2 / pi = 0.6366...: enough bits of it for the largest float32, from an integer pi by Machin
+    precision = 320
+    one = 1 << (precision + 32)
+
+    def arctan_inverse(n: int) -> int:
+        total, term, k = 0, one // n, 0
+        while term:
+            total += (-1) ** k * (term // (2 * k + 1))
+            term //= n * n
+            k += 1
+        return total
+
+    pi = 4 * (4 * arctan_inverse(5) - arctan_inverse(239))
+    two_over_pi = (2 * one << precision) // pi
+    table = []
+    for exponent in range(126, 255):
+        scaled = two_over_pi << (exponent - 88 + 32) >> precision
+        table += [(scaled >> 32) % 2**64, scaled % 2**32]
+    return [entry - 2**64 if entry >= 2**63 else entry for entry in table]
+
+
+TWO_OVER_PI = _two_over_pi_table()
+
+
+def _reduce_angle(size: V) -> tuple[V, V]:
+    """(quadrant, r): |x| = quadrant * pi / 2 + r modulo 2 pi, |r| <= pi / 4, r in float64.
+
+    Payne and Hanek in fixed point: 64 bits of |x| * 2 / pi modulo 4, the top two the quadrant.
+    """
+    bits = size.bits()
+    exponent = (bits.logical_shift(23)) - 126
+    exponent = (exponent > 0).where(exponent, 0)
+    exponent = (exponent < 128).where(exponent, 128).zext(I64)
+    mantissa = ((bits & 0x7FFFFF) | 0x800000).zext(I64)
+    index = exponent << 1
+    high = lookup(size.builder, "minigrad.two_over_pi", TWO_OVER_PI, index)
+    low = lookup(size.builder, "minigrad.two_over_pi", TWO_OVER_PI, index + 1)
+    fixed = mantissa * high + (mantissa * low).logical_shift(32)
+    quadrant = (fixed + (1 << 61)).logical_shift(62)
+    remainder = (fixed - (quadrant << 62)).to_float(F64) * (math.pi / 2 / 2.0**62)
+    near = size < 0.785398
+    quadrant = near.where(quadrant.constant(0), quadrant)
+    return quadrant.trunc(I32), near.where(size.to_float(F64), remainder)
+
+
+def _sine_of(quadrant: V, r: V) -> V:
+    """sin(quadrant * pi / 2 + r) in float32."""
+    square = r * r
+    sine = polynomial(square, _SIN) * square * r + r
+    cosine = 1.0 - (square * 0.5 - polynomial(square, _COS) * square * square)
+    chosen = ((quadrant & 1) != 0).where(cosine, sine)
+    return (chosen.bits() ^ ((quadrant & 2) << 30)).as_float(F32)
+
+
+def _finite_angle(x: V, result: V) -> V:
+    finite = (x.bits() & 0x7FFFFFFF) < 0x7F800000
+    return finite.where(result, NAN)
+
+
+def sin(x: V) -> V:
+    quadrant, r = _reduce_angle(x.abs())
+    result = _sine_of(quadrant, r.to_float(F32))
+    return _finite_angle(x, (result.bits() ^ (x.bits() & -0x80000000)).as_float(F32))
+
+
+def cos(x: V) -> V:
+    quadrant, r = _reduce_angle(x.abs())
+    return _finite_angle(x, _sine_of(quadrant + 1, r.to_float(F32)))
+
+
+def _reduce_half_turns(size: V) -> tuple[V, V]:
+    """(quadrant, r): pi |x| = quadrant * pi / 2 + r modulo 2 pi. x itself is reduced, exactly."""
+    size = _clamp(size, 0.0, 2.0**54)  # beyond, every float is even
+    turns = size - (size * 0.5).call("trunc") * 2.0
+    quadrant = (turns * 2.0).rint()
+    return quadrant.to_int(I32), (turns - quadrant * 0.5).to_float(F64) * math.pi
+
+
+def _sine_pi(size: V, quarter: int) -> V:
+    quadrant, r = _reduce_half_turns(size)
+    if size.type == F32:
+        return _sine_of(quadrant + quarter, r.to_float(F32))
+    chosen = (((quadrant + quarter) & 1) != 0).where(r.call("cos"), r.call("sin"))
+    return (((quadrant + quarter) & 2) != 0).where(-chosen, chosen)
+
+
+def sinpi(x: V) -> V:
+    """sin(pi x), in either width."""
+    result = _sine_pi(x.abs(), 0)
+    return (x.abs() < INFINITY).where((x < 0.0).where(-result, result), NAN)
+
+
+def cospi(x: V) -> V:
+    """cos(pi x), in either width."""
+    return (x.abs() < INFINITY).where(_sine_pi(x.abs(), 1), NAN)
+
+
+def remainder(x: V, y: V) -> V:
+    """IEEE 754's remainder, in either width: x minus the multiple of y nearest to it."""
+    size, step = x.abs(), y.abs()
+    rest = size.fmod(step + step)
+    less = rest - step  # exact where it is used
+    nearest = (less + less < step).where(less, less - step)
+    result = (rest + rest <= step).where(rest, nearest)
+    return (x.bits() < 0).where(-result, result)
+
+
+def tan(x: V) -> V:
+    quadrant, r = _reduce_angle(x.abs())
+    square = r * r
+    sine = polynomial(square, _SIN64) * square * r + r
+    cosine = 1.0 - (square * 0.5 - polynomial(square, _COS64) * square * square)
+    odd = (quadrant & 1) != 0
+    result = odd.where(-cosine, sine) / odd.where(sine, cosine)
+    # the sign goes on last so that tan(-0) is -0
+    result = result.to_float(F32)
+    return _finite_angle(x, (result.bits() ^ (x.bits() & -0x80000000)).as_float(F32))
+
+
+def _log2_wide(x: V) -> V:
+    """log2 of a positive normal float64, relative error about 2^-50."""
+    offset = 0x3FE6A09E667F3BCD  # sqrt(1/2)
+    bits = x.bits() - offset
+    mantissa = ((bits & 0xFFFFFFFFFFFFF) + offset).as_float(F64)
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    return (bits >> 52).to_float(F64) + polynomial(s * s, _LOG2_S) * s
+
+
+def _exp2_wide(x: V) -> V:
+    """2^x in float64 for |x| < 1000, relative error about 2^-45."""
+    n = x.rint()
+    r = x - n
+    # 1.5 * 2^52 puts n into the low bits: cheaper than a conversion to int64 where there is no
+    # instruction for it; the shift drops everything above
+    exponent = ((n + 6755399441055744.0).bits() << 52) + (1023 << 52)
+    return (polynomial(r, _EXP2_64) * r + 1.0) * exponent.as_float(F64)
+
+
+def pow_wide(x: V, y: V) -> V:
+    """x (float32) to the power y (float64), as float32, with C's `pow` special cases."""
+    size = x.abs()
+    log = _log2_wide(size.to_float(F64))
+    log = (size == 0.0).where(log.constant(-INFINITY), log)
+    log = ((x.bits() & 0x7FFFFFFF) == 0x7F800000).where(log.constant(INFINITY), log)
+    result = _exp2_wide(_clamp(log * y, -200.0, 200.0)).to_float(F32)
+
+    whole = y.rint() == y
+    half = y * 0.5
+    odd = whole & (half.rint() != half)
+    negative = x.bits() < 0
+    result = (negative & odd).where(-result, result)
+    bad = negative & ~whole & (x.bits().below(0xFF800000)) & (size > 0.0)
+    result = bad.where(x.constant(NAN), result)
+    unit = (size == 1.0) & (y.abs() == INFINITY)
+    result = unit.where(x.constant(1.0), result)
+    result = (x.isnan() | y.isnan()).where(x.constant(NAN), result)
+    return ((x == 1.0) | (y == 0.0)).where(x.constant(1.0), result)
+
+
+def power(x: V, y: V) -> V:
+    return pow_wide(x, y.to_float(F64))
+
+
+def _cbrt_wide(x: V, steps: int) -> V:
+    """The cube root of a positive normal float64 by Halley's iteration from an exponent guess."""
+    # dividing the bits by 3 divides the exponent by 3; the multiply-high is that division
+    third = (x.bits().logical_shift(32) * 0x55555556).logical_shift(32)
+    t = ((third + 0x2A9F7893) << 32).as_float(F64)
+    for _ in range(steps):
+        cube = t * t * t
+        t = t * ((cube + (x + x)) / ((cube + cube) + x))
+    return t
+
+
+def cbrt(x: V) -> V:
+    size = x.abs()
+    root = _cbrt_wide(size.to_float(F64), 2).to_float(F32)
+    proper = (size > 0.0) & ((x.bits() & 0x7FFFFFFF) < 0x7F800000)
+    return proper.where(root.with_sign_of(x), x)
+
+
+def cbrt64(x: V) -> V:
+    size = x.abs()
+    tiny = size < 2.0**-1000
+    root = _cbrt_wide(tiny.where(size * 2.0**300, size), 4)
+    root = tiny.where(root * 2.0**-100, root)
+    proper = (size > 0.0) & (size < INFINITY)
+    return proper.where(root.with_sign_of(x), x)
+
+
+def rsqrt(x: V) -> V:
+    return 1.0 / x.call("sqrt")
+
+
+def saturate(x: V) -> V:
+    """`x` clamped to [0, 1]; NaN becomes 0."""
+    x = (x > 0.0).where(x, 0.0)
+    return (x < 1.0).where(x, 1.0)

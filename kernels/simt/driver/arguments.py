@@ -1,0 +1,131 @@
+"""Arguments of a launch: a quick key for the specialisation, Numba types, conversion."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernels.simt.device.arrays import DeviceNDArray, kernel_argument
+from kernels.support.errors import ArgumentError
+
+_LAYOUT = 0x403  # NumPy's flag bits: C-contiguous, F-contiguous, writeable
+_SCALARS = {int: "int", float: "float", bool: "bool", complex: "complex"}
+
+
+def token(arg: Any) -> Any:
+    """Something hashable and cheap that decides the type of `arg`."""
+    kind = type(arg)
+    if kind is np.ndarray:
+        return arg.dtype, arg.ndim, arg.flags.num & _LAYOUT
+    if kind in _SCALARS or arg is None:
+        return kind
+    if isinstance(arg, np.generic):
+        return arg.dtype
+    if isinstance(arg, tuple):
+        return tuple(token(item) for item in arg)
+    if isinstance(arg, enum.Enum) and not isinstance(arg, int):
+        return kind
+    return None  # needs `normalise` first
+
+
+class ArrayKind(NamedTuple):
+    """What decides the Numba type of an array."""
+
+    dtype: np.dtype
+    ndim: int
+    layout: str
+    writeable: bool
+
+    def __str__(self) -> str:
+        constant = "" if self.writeable else "read-only "
+        return f"{constant}{self.dtype} array of {self.ndim} dimensions, layout {self.layout}"
+
+
+def describe(arg: Any) -> Any:
+    """What decides the Numba type of a normalised argument; its repr is the same everywhere."""
+    if isinstance(arg, np.ndarray):
+        flags = arg.flags
+        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+        return ArrayKind(arg.dtype, arg.ndim, layout, flags.writeable)
+    if isinstance(arg, tuple):
+        return tuple(describe(item) for item in arg)
+    if isinstance(arg, enum.Enum):
+        return str(type(arg)), tuple((member.name, member.value) for member in type(arg))
+    return None if arg is None else np.asarray(arg).dtype
+
+
+def is_signed(arg: Any) -> bool:
+    """Whether a normalised argument is a number of a signed integer type."""
+    return isinstance(arg, int | np.signedinteger) and not isinstance(arg, bool)
+
+
+def is_on_gpu(arg: Any) -> bool:
+    return not isinstance(arg, DeviceNDArray | np.ndarray) and hasattr(
+        arg, "__cuda_array_interface__"
+    )
+
+
+def normalise(arg: Any, where: str) -> Any:
+    """`arg` as a NumPy array, a number or a tuple of them."""
+    arg = kernel_argument(arg)
+    if isinstance(arg, np.ndarray):
+        return arg.view(np.ndarray)
+    if isinstance(arg, tuple):
+        return tuple(normalise(item, where) for item in arg)
+    if type(arg) in _SCALARS or arg is None or isinstance(arg, np.generic):
+        return arg
+    if hasattr(arg, "__array_interface__") or (hasattr(arg, "__array__") and hasattr(arg, "shape")):
+        return np.asarray(arg)
+    if isinstance(arg, int):  # IntEnum and the like
+        return int(arg)
+    if isinstance(arg, enum.Enum):
+        return arg
+    raise ArgumentError(
+        f"{where}: {type(arg).__name__} is not a kernel argument; pass NumPy arrays, numbers,"
+        " or tuples of them"
+    )
+
+
+def numba_type(arg: Any, where: str):
+    """The Numba type of a normalised argument. Half-precision arrays have storage types."""
+    from numba import typeof
+    from numba.core import types
+
+    if isinstance(arg, np.ndarray) and is_half(describe(arg)):
+        from kernels.simt.devlib import half
+
+        plain = typeof(arg.view(np.uint16))
+        return plain.copy(dtype=half.STORAGE[arg.dtype][0])
+    if isinstance(arg, np.float16):
+        return types.float32
+    if isinstance(arg, np.ndarray) and arg.dtype.hasobject:
+        raise ArgumentError(
+            f"{where}: an array of Python objects is not a kernel argument; give it a numeric dtype"
+        )
+    fields = getattr(getattr(arg, "dtype", None), "fields", None) or {}
+    if any(field.base.name in ("float16", "bfloat16") for field, *_ in fields.values()):
+        raise ArgumentError(f"{where}: records with 16-bit floats are not compiled for the CPU")
+    try:
+        return typeof(arg)
+    except ValueError as error:
+        raise ArgumentError(f"{where}: {error}") from error
+
+
+def storage(kind: Any):
+    """(what the generated function takes, intrinsic that views it as `kind`) for half arrays."""
+    from numba.core import types
+
+    if isinstance(kind, types.Array) and str(kind.dtype) in ("float16", "bfloat16"):
+        from kernels.simt.devlib import half
+
+        for storage_type, view in half.STORAGE.values():
+            if kind.dtype == storage_type:
+                return kind.copy(dtype=types.uint16), view
+    return kind, None
+
+
+def is_half(kind: Any) -> bool:
+    """Whether a description or a Numba type is of an array of half-precision numbers."""
+    return str(getattr(kind, "dtype", None)) in ("float16", "bfloat16")

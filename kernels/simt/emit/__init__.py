@@ -1,0 +1,1 @@
+"""From a block's plan to the text of a Python module."""

@@ -1,0 +1,1 @@
+"""From a kernel's Python source to its normal form."""

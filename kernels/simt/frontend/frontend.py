@@ -1,0 +1,690 @@
+"""From a Python function to the normal form.
+
+In the normal form every name is either a variable of the kernel (renamed, so that inlined
+functions do not collide) or an underscore name of the compiler; device functions that meet other
+threads are inlined; collectives, and whatever must be evaluated before them, are statements of
+their own; tuple assignments are taken apart. Types are not known yet.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import operator
+import random
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from kernels.simt.devlib import lookup
+from kernels.simt.frontend import calls, declare, patterns, resolve, source
+from kernels.simt.frontend.resolve import DYNAMIC
+from kernels.simt.frontend.structure import lower_returns
+from kernels.simt.ir.nodes import (
+    Collective,
+    Loop,
+    assign,
+    call,
+    const,
+    load,
+    located,
+    negate,
+    store,
+    used,
+)
+from kernels.simt.ir.program import Program
+from kernels.support.errors import CompileError, Unstructured
+
+_FOLD = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Div: operator.truediv,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.Pow: operator.pow,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+# Syntax that numba-cuda rejects, whatever the types.
+_ARRAYS_INSTEAD = "a kernel cannot allocate memory; use a tuple, or a cuda.local.array"
+_NOT_ON_CUDA: dict[type, str] = {
+    **dict.fromkeys((ast.List, ast.Dict, ast.Set), _ARRAYS_INSTEAD),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), "write a loop"),
+    **dict.fromkeys((ast.Try, ast.TryStar), "a kernel cannot catch exceptions"),
+    **dict.fromkeys((ast.MatchSequence, ast.MatchMapping, ast.MatchClass), "match numbers"),
+    **dict.fromkeys((ast.Import, ast.ImportFrom), "import at the top of the file"),
+    **dict.fromkeys((ast.JoinedStr,), "print takes several values: print(i, x)"),
+    **dict.fromkeys((ast.With, ast.AsyncWith, ast.AsyncFor, ast.ClassDef, ast.Delete), ""),
+    **dict.fromkeys((ast.Yield, ast.YieldFrom, ast.Await), ""),
+}
+
+
+def build(
+    func: FunctionType, block: tuple[int, int, int], kinds: dict[str, types.Type], checked: bool
+) -> Program:
+    """The Program of kernel `func` for threads in a `block`; `kinds` are its parameters' types."""
+    text = source.of(func)
+    program = Program(func.__name__, text.filename, text.first_line, block, checked)
+    normaliser = Normaliser(program, func)
+    arguments = text.tree.args
+    for arg in arguments.posonlyargs + arguments.args + arguments.kwonlyargs:
+        name = program.fresh(arg.arg)
+        program.params.append(name)
+        unchanged, kind = arg.arg not in normaliser.assigned, kinds[arg.arg]
+        if unchanged and isinstance(kind, types.Array):
+            program.dtypes[name] = kind.dtype
+        if unchanged and isinstance(kind, types.NoneType):
+            normaliser.statics[arg.arg] = None
+        else:
+            normaliser.names[arg.arg] = load(name)
+    body = normaliser.block(text.tree.body)
+    for stmt in ast.walk(ast.Module(body, [])):
+        if isinstance(stmt, ast.Return) and stmt.value is not None:
+            value = stmt.value
+            if not (isinstance(value, ast.Constant) and value.value is None):
+                raise CompileError(
+                    f"{text.filename}:{stmt.lineno}: kernel {func.__name__!r} returns a value;"
+                    " a kernel must write its result into an array"
+                )
+            stmt.value = None
+    program.returned = program.fresh("returned")
+    program.body = lower_returns(body, program.returned, lambda stmt: [])
+    return program
+
+
+class _FlaggedBreaks(ast.NodeTransformer):
+    """Sets a flag before each `break` of the loop visited first."""
+
+    def __init__(self, flag: str) -> None:
+        self.flag, self.depth = flag, 0
+
+    def visit_Break(self, node: ast.Break) -> list[ast.stmt]:
+        flag = ast.Assign([ast.Name(self.flag, ast.Store())], const(True))
+        return [located(flag, node), node]
+
+    def visit_For(self, node):
+        self.depth += 1
+        if self.depth == 1:
+            node.body = [s for stmt in node.body for s in _as_list(self.visit(stmt))]
+        self.depth -= 1
+        return node
+
+    visit_While = visit_For
+
+
+def _as_list(result) -> list[ast.stmt]:
+    return result if isinstance(result, list) else [result]
+
+
+class Normaliser:
+    """Rewrites one function's body; inlined functions get a Normaliser of their own."""
+
+    def __init__(self, program: Program, func: FunctionType, stack: tuple = ()) -> None:
+        self.program = program
+        self.func = func
+        self.source = source.of(func)
+        self.stack = (*stack, func)
+        self.names: dict[str, ast.expr] = {}
+        self.statics: dict[str, Any] = {}
+        self.integers: dict[str, Any] = {}  # locals assigned once, to a constant
+        self.out: list[ast.stmt] = []
+        self.declaring = ""
+        self.assigned = calls.assigned_names(self.source.tree)
+        self._hoists: dict[int, bool] = {}
+
+    # -- names -----------------------------------------------------------------------------
+
+    def where(self, node: ast.AST) -> str:
+        return f"{self.source.filename}:{getattr(node, 'lineno', '?')}"
+
+    def error(self, node: ast.AST, message: str) -> CompileError:
+        line = self.source.line(getattr(node, "lineno", 0))
+        return CompileError(f"{self.where(node)}: {message}\n    {line}")
+
+    def uncompiled(self, node: ast.AST) -> CompileError:
+        """For syntax that the normal form has not: Unstructured where numba-cuda compiles it (a
+        lambda, a function in the kernel, `match`), so that the interpreter may run the kernel."""
+        nodes = (n for n in ast.walk(self.source.tree) if type(n) in _NOT_ON_CUDA)
+        refused = (n for n in nodes if not isinstance(getattr(n, "ctx", None), ast.Store))
+        if (found := next(refused, None)) is not None:
+            fix = _NOT_ON_CUDA[type(found)]
+            what = f"{type(found).__name__} has no CUDA equivalent"
+            return self.error(found, f"{what}: {fix}" if fix else what)
+        return Unstructured(str(self.error(node, f"{type(node).__name__} is not compiled")))
+
+    def variable(self, name: str) -> str:
+        """The normal form's name of the local variable `name`."""
+        known = self.names.get(name)
+        if known is None:
+            known = self.names[name] = load(self.program.fresh(name))
+        if not isinstance(known, ast.Name):
+            raise CompileError(f"{self.source.filename}: {name!r} is a constant and is assigned")
+        return known.id
+
+    def static(self, node: ast.expr) -> Any:
+        """The object that `node` denotes at compile time, or DYNAMIC."""
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Name(id=name):
+                if name in self.statics:
+                    return self.statics[name]
+                if name in self.names or name in self.assigned:
+                    return DYNAMIC
+                return resolve.lookup(self.func, name)
+            case ast.Attribute(value=base, attr=attr):
+                value = self.static(base)
+                if value is DYNAMIC:
+                    return DYNAMIC
+                return resolve.attribute(value, attr, self.where(node))
+            case ast.Call(func=function, args=[]):
+                made = self.static(function)
+                if made is not DYNAMIC and resolve.canonical(made) == "cg.this_grid":
+                    return resolve.GRID_GROUP
+            case ast.Subscript(value=base, slice=index):
+                value, key = self.static(base), self.static(index)
+                if isinstance(value, tuple) and isinstance(key, int):
+                    return value[key]
+        return DYNAMIC
+
+    def materialise(self, value: Any, node: ast.expr) -> ast.expr:
+        """Syntax for an object known at compile time."""
+        literal = resolve.number(value)
+        if literal is not None:
+            return located(literal, node)
+        name = resolve.canonical(value)
+        if name is not None:
+            return located(calls.special(self, name, node), node)
+        if isinstance(value, np.ndarray):
+            return located(load(self.program.constant_array(value)), node)
+        if isinstance(value, np.generic):
+            kind = self.program.extern(
+                resolve.dtype_of(value.dtype, self.where(node)), value.dtype.name
+            )
+            return located(call(kind, const(value.item())), node)
+        if isinstance(value, tuple) and type(value) is tuple:
+            return located(ast.Tuple([self.materialise(v, node) for v in value], ast.Load()), node)
+        if isinstance(getattr(value, "__self__", None), random.Random | np.random.RandomState):
+            raise self.error(node, "a kernel draws random numbers with cuda.random's xoroshiro128p")
+        if isinstance(value, list | dict | set):
+            raise self.error(
+                node, f"a global {type(value).__name__} means nothing in a kernel: make it a tuple,"
+                " or an array"
+            )  # fmt: skip
+        value = lookup.replacement(value)
+        if getattr(value, "__module__", None) == "builtins":
+            return located(load(value.__name__), node)
+        hint = getattr(value, "__name__", None) or str(value)
+        return located(load(self.program.extern(value, hint)), node)
+
+    # -- statements ------------------------------------------------------------------------
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The normal form of a statement list."""
+        outer, self.out = self.out, []
+        for stmt in body:
+            handler = getattr(self, "stmt_" + type(stmt).__name__, None)
+            if handler is None:
+                raise self.uncompiled(stmt)
+            handler(stmt)
+            if isinstance(stmt, ast.Return | ast.Break | ast.Continue | ast.Raise):
+                break
+        result, self.out = self.out, outer
+        return result
+
+    def emit(self, stmt: ast.stmt, at: ast.AST) -> None:
+        self.out.append(located(stmt, at))
+
+    def stmt_Expr(self, stmt: ast.Expr) -> None:
+        if isinstance(stmt.value, ast.Constant):
+            return  # a docstring
+        value = calls.statement(self, stmt.value) if isinstance(stmt.value, ast.Call) else None
+        if value is calls.DONE:
+            return
+        value = self.expr(stmt.value) if value is None else value
+        if not isinstance(value, ast.Name | ast.Constant | ast.Tuple):
+            self.emit(ast.Expr(value), stmt)
+
+    def stmt_Pass(self, stmt: ast.Pass) -> None:
+        return
+
+    def stmt_Global(self, stmt: ast.Global) -> None:
+        if changed := [name for name in stmt.names if name in self.assigned]:
+            raise self.error(
+                stmt, f"a kernel cannot assign the global {changed[0]!r}: use an array"
+            )
+
+    def stmt_Break(self, stmt: ast.stmt) -> None:
+        self.emit(type(stmt)(), stmt)
+
+    stmt_Continue = stmt_Break
+
+    def stmt_Return(self, stmt: ast.Return) -> None:
+        value = None if stmt.value is None else self.expr(stmt.value)
+        self.emit(ast.Return(value), stmt)
+
+    def stmt_Raise(self, stmt: ast.Raise) -> None:
+        """Without debug, CUDA's exceptions only end the thread; with it they reach the host."""
+        if not self.program.checked:
+            self.emit(ast.Return(None), stmt)
+            return
+        self.emit(ast.Raise(self.expr(stmt.exc) if stmt.exc else None, None), stmt)
+
+    def stmt_Assert(self, stmt: ast.Assert) -> None:
+        test = self.expr(stmt.test)
+        text = stmt.msg if isinstance(stmt.msg, ast.Constant) else const(ast.unparse(stmt.test))
+        failure: ast.stmt = ast.Return(None)
+        if self.program.checked:
+            failure = ast.Raise(call("AssertionError", const(str(text.value))), None)
+        self.emit(ast.If(negate(test), [located(failure, stmt)], []), stmt)
+
+    def stmt_AnnAssign(self, stmt: ast.AnnAssign) -> None:
+        if stmt.value is not None:
+            self.assign(stmt.target, stmt.value, stmt)
+
+    def stmt_Assign(self, stmt: ast.Assign) -> None:
+        if len(stmt.targets) == 1:
+            self.assign(stmt.targets[0], stmt.value, stmt)
+            return
+        value = self.save(self.expr(stmt.value), stmt)
+        for target in stmt.targets:
+            self.note(target, declare.literal(self, stmt.value))
+            self.store(target, value, stmt)
+
+    def stmt_AugAssign(self, stmt: ast.AugAssign) -> None:
+        target = stmt.target
+        if isinstance(target, ast.Name):
+            left = ast.copy_location(ast.Name(target.id, ast.Load()), target)
+            self.assign(target, located(ast.BinOp(left, stmt.op, stmt.value), stmt), stmt)
+            return
+        if isinstance(target, ast.Attribute):
+            base = self.expr(target.value)
+            new = ast.BinOp(
+                ast.Attribute(base, target.attr, ast.Load()), stmt.op, self.expr(stmt.value)
+            )
+            self.emit(ast.Assign([ast.Attribute(base, target.attr, ast.Store())], new), stmt)
+            return
+        array = self.expr(target.value)
+        index = self.stable(self.expr(target.slice), stmt)
+        old = located(ast.Subscript(array, index, ast.Load()), target)
+        if self.hoists(stmt.value):
+            old = self.save(old, stmt)
+        new = located(ast.BinOp(old, stmt.op, self.expr(stmt.value)), stmt)
+        self.emit(
+            ast.Assign([located(ast.Subscript(array, index, ast.Store()), target)], new), stmt
+        )
+
+    def assign(self, target: ast.expr, value: ast.expr, stmt: ast.stmt) -> None:
+        """`target = value`: declarations and aliases of compile-time objects emit nothing."""
+        self.note(target, declare.literal(self, value))
+        if isinstance(target, ast.Name):
+            known = self.static(value)
+            if self.once(target) and calls.is_compile_time(known):
+                self.statics[target.id] = known
+                return
+            self.bind(target.id, self.declared(target.id, value), stmt)
+            return
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple):
+            items = self.sequence(value.elts)
+            self.unpack(target, items, stmt)
+            return
+        self.store(target, self.ordered(target, value, stmt), stmt)
+
+    def once(self, target: ast.expr) -> bool:
+        """Whether `target` is a local name that is assigned here only."""
+        name = getattr(target, "id", None)
+        return self.assigned.get(name) == 1 and name not in self.names
+
+    def note(self, target: ast.expr, value: Any) -> None:
+        """Remember a local integer (or tuple of them) that shapes may name."""
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(value, tuple):
+            for item, part in zip(target.elts, value):
+                self.note(item, part)
+        elif self.once(target) and value is not DYNAMIC:
+            self.integers[target.id] = value
+
+    def declared(self, name: str, value: ast.expr) -> ast.expr:
+        """`value`, where an array declared in it is called `name`."""
+        self.declaring = name
+        result = self.expr(value)
+        self.declaring = ""
+        return result
+
+    def bind(self, name: str, value: ast.expr, stmt: ast.stmt) -> None:
+        """`name = value`; names of arrays are aliases, and a collective writes to `name` itself."""
+        arrays = {*self.program.arrays, *self.program.constants}
+        named = value.id if isinstance(value, ast.Name) else None
+        if named in arrays and self.once(load(name)):
+            self.names[name] = value
+            return
+        variable = self.variable(name)
+        met = self.out[-1] if self.out else None
+        just_met = isinstance(met, Collective) and met.dest is not None and met.dest.id == named
+        if just_met and variable not in used(met):
+            met.dest = store(variable)
+            return
+        self.emit(assign(variable, value, stmt), stmt)
+
+    def ordered(self, target: ast.expr, value: ast.expr, stmt: ast.stmt) -> ast.expr:
+        """The value of `target = value`; it is evaluated before the target's own hoists."""
+        result = self.expr(value)
+        return self.save(result, stmt) if self.hoists(target) else result
+
+    def store(self, target: ast.expr, value: ast.expr, stmt: ast.stmt) -> None:
+        match target:
+            case ast.Name(id=name):
+                self.emit(assign(self.variable(name), value, stmt), stmt)
+            case ast.Tuple(elts=elts) | ast.List(elts=elts):
+                if isinstance(value, ast.Tuple):
+                    self.unpack(target, list(value.elts), stmt)
+                    return
+                saved = self.save(value, stmt)
+                for position, item in enumerate(elts):
+                    part = located(ast.Subscript(saved, const(position), ast.Load()), stmt)
+                    self.store(item, part, stmt)
+            case ast.Subscript(value=array, slice=index):
+                new = ast.Subscript(self.expr(array), self.expr(index), ast.Store())
+                self.emit(ast.Assign([located(new, target)], value), stmt)
+            case ast.Attribute(value=base, attr=attr):
+                new = ast.Attribute(self.expr(base), attr, ast.Store())
+                self.emit(ast.Assign([located(new, target)], value), stmt)
+            case _:
+                raise self.error(stmt, f"{type(target).__name__} is not a target on CUDA")
+
+    def unpack(self, target: ast.Tuple, items: list[ast.expr], stmt: ast.stmt) -> None:
+        """`a, b = x, y`: all of the right side is read before anything is written."""
+        if len(target.elts) != len(items):
+            raise self.error(stmt, f"cannot unpack {len(items)} values into {len(target.elts)}")
+        for position, element in enumerate(target.elts[:-1]):
+            name = self.names.get(element.id) if isinstance(element, ast.Name) else None
+            later = {
+                n.id for i in items[position + 1 :] for n in ast.walk(i) if isinstance(n, ast.Name)
+            }
+            if not isinstance(element, ast.Name) or getattr(name, "id", None) in later:
+                items = [self.stable(i, stmt, names=True) for i in items]
+                break
+        for element, item in zip(target.elts, items):
+            self.store(element, item, stmt)
+
+    def stmt_If(self, stmt: ast.If) -> None:
+        test = self.expr(stmt.test)
+        if isinstance(test, ast.Constant):
+            self.out += self.block(stmt.body if test.value else stmt.orelse)
+            return
+        body, orelse = self.block(stmt.body), self.block(stmt.orelse)
+        if not body and not orelse:
+            return
+        if not body:
+            test, body, orelse = negate(test), orelse, []
+        self.emit(ast.If(test, body, orelse), stmt)
+
+    def stmt_Match(self, stmt: ast.Match) -> None:
+        self.out += self.block(patterns.lowered(self, stmt))
+
+    def loop_else(self, stmt: ast.For | ast.While) -> None:
+        """`else` after a loop runs unless a `break` left it, which a flag tells."""
+        left = f"{id(stmt)} left"  # no identifier of the source can be this
+        self.assigned[left] = 2
+        new = _FlaggedBreaks(left).visit(copy.deepcopy(stmt))
+        test = ast.UnaryOp(ast.Not(), ast.Name(left, ast.Load()))
+        otherwise, new.orelse = new.orelse, []
+        start = ast.Assign([ast.Name(left, ast.Store())], const(False))
+        self.names[left] = load(self.program.fresh("left"))
+        for part in (start, new, ast.If(test, otherwise, [])):
+            located(part, stmt)
+            getattr(self, "stmt_" + type(part).__name__)(part)
+
+    def stmt_While(self, stmt: ast.While) -> None:
+        if stmt.orelse:
+            self.loop_else(stmt)
+            return
+        outer, self.out = self.out, []
+        test = self.expr(stmt.test)
+        pre, self.out = self.out, outer
+        if isinstance(test, ast.Constant) and not test.value and not pre:
+            return
+        loop = Loop(test, self.block(stmt.body), [])
+        loop.pre = pre
+        self.emit(loop, stmt)
+
+    def stmt_For(self, stmt: ast.For) -> None:
+        if stmt.orelse:
+            self.loop_else(stmt)
+            return
+        iterable = stmt.iter
+        if isinstance(iterable, ast.Call):
+            function = self.static(iterable.func)
+            if function is range:
+                self.for_range(stmt, stmt.target, self.sequence(iterable.args), [])
+                return
+            if function in (enumerate, zip):
+                self.for_zip(stmt, iterable, function)
+                return
+        value = self.static(iterable)
+        sequence = (
+            self.materialise(value, iterable) if value is not DYNAMIC else self.expr(iterable)
+        )
+        self.for_items(stmt, [(stmt.target, sequence)])
+
+    def for_range(self, stmt: ast.For, target: ast.expr, bounds: list, before: list) -> None:
+        if not isinstance(target, ast.Name):
+            raise self.error(stmt, "a range is counted by one variable")
+        counter = self.variable(target.id)
+        body = self.block(stmt.body)
+        loop = ast.For(store(counter), call("range", *bounds), before + body, [])
+        self.emit(loop, stmt)
+
+    def for_zip(self, stmt: ast.For, iterable: ast.Call, function: Any) -> None:
+        if not isinstance(stmt.target, ast.Tuple):
+            raise self.error(stmt, f"unpack the items of {function.__name__}()")
+        items = [self.save(self.expr(arg), stmt) for arg in iterable.args]
+        if function is zip:
+            self.for_items(stmt, list(zip(stmt.target.elts, items)))
+        else:
+            self.for_items(stmt, [(stmt.target.elts[1], items[0])], stmt.target.elts[0])
+
+    def for_items(self, stmt: ast.For, pairs: list, index: ast.expr | None = None) -> None:
+        """`for x in array` as a loop over positions."""
+        position = self.program.fresh("item")
+        sources = [(t, s if isinstance(s, ast.Tuple) else self.save(s, stmt)) for t, s in pairs]
+        length = call("len", sources[0][1])
+        for _, other in sources[1:]:
+            length = call("min", length, call("len", other))
+        if isinstance(sources[0][1], ast.Tuple) and len(sources) == 1:
+            length = const(len(sources[0][1].elts))
+        outer, self.out = self.out, []
+        for target, sequence in sources:
+            item = located(ast.Subscript(sequence, load(position), ast.Load()), stmt)
+            self.store(target, item, stmt)
+        if index is not None:
+            self.store(index, load(position), stmt)
+        before, self.out = self.out, outer
+        body = self.block(stmt.body)
+        self.emit(ast.For(store(position), call("range", length), before + body, []), stmt)
+
+    # -- expressions -----------------------------------------------------------------------
+
+    def save(self, value: ast.expr, at: ast.AST) -> ast.expr:
+        """`value` in a variable of its own."""
+        if isinstance(value, ast.Name | ast.Constant):
+            return value
+        name = self.program.fresh("value")
+        self.emit(assign(name, value, at), at)
+        return load(name)
+
+    def stable(self, value: ast.expr, at: ast.AST, names: bool = False) -> ast.expr:
+        """`value` such that evaluating it twice, or later, gives the same."""
+        if isinstance(value, ast.Constant):
+            return value
+        if isinstance(value, ast.Name):
+            if names and not value.id.startswith("_"):
+                name = self.program.fresh("value")
+                self.emit(assign(name, value, at), at)
+                return load(name)
+            return value
+        if isinstance(value, ast.Tuple):
+            return ast.Tuple([self.stable(v, at, names) for v in value.elts], ast.Load())
+        if isinstance(value, ast.Slice):
+            parts = [
+                v and self.stable(v, at, names) for v in (value.lower, value.upper, value.step)
+            ]
+            return ast.Slice(*parts)
+        return self.save(value, at)
+
+    def hoists(self, node: ast.AST) -> bool:
+        """Whether evaluating `node` needs statements of its own (a collective, an inlined call)."""
+        found = self._hoists.get(id(node))
+        if found is None:
+            found = any(calls.needs_statement(self, n) for n in ast.walk(node))
+            self._hoists[id(node)] = found
+        return found
+
+    def sequence(self, nodes: list[ast.expr]) -> list[ast.expr]:
+        """Expressions evaluated left to right, around the statements that some of them need."""
+        last = max((i for i, node in enumerate(nodes) if self.hoists(node)), default=-1)
+        result = []
+        for position, node in enumerate(nodes):
+            value = self.expr(node)
+            result.append(self.stable(value, node) if position < last else value)
+        return result
+
+    def expr(self, node: ast.expr) -> ast.expr:
+        """The normal form of an expression; what must run before it goes to `self.out`."""
+        if isinstance(node, ast.Name) and node.id in self.names:
+            return self.names[node.id]
+        value = self.static(node)
+        if value is not DYNAMIC:
+            return self.materialise(value, node)
+        handler = getattr(self, "expr_" + type(node).__name__, None)
+        if handler is None:
+            raise self.uncompiled(node)
+        return located(handler(node), node)
+
+    def expr_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.assigned:
+            return load(self.variable(node.id))
+        raise self.error(node, f"name {node.id!r} is not defined")
+
+    def expr_BinOp(self, node: ast.BinOp) -> ast.expr:
+        left, right = self.sequence([node.left, node.right])
+        return self.fold(node.op, left, right) or ast.BinOp(left, node.op, right)
+
+    def fold(self, op: ast.AST, left: ast.expr, right: ast.expr) -> ast.expr | None:
+        """Arithmetic on two Python constants, done now."""
+        function = _FOLD.get(type(op))
+        if (
+            function is None
+            or not isinstance(left, ast.Constant)
+            or not isinstance(right, ast.Constant)
+        ):
+            return None
+        try:
+            value = function(left.value, right.value)
+        except (TypeError, ArithmeticError, ValueError):
+            return None
+        return resolve.number(value)
+
+    def expr_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        operand = self.expr(node.operand)
+        if isinstance(operand, ast.Constant):
+            if isinstance(node.op, ast.Not):
+                return const(not operand.value)
+            if isinstance(node.op, ast.USub) and type(operand.value) in (int, float):
+                return const(-operand.value)
+        return ast.UnaryOp(node.op, operand)
+
+    def expr_Compare(self, node: ast.Compare) -> ast.expr:
+        values = self.sequence([node.left, *node.comparators])
+        if len(values) == 2:
+            folded = self.fold(node.ops[0], *values)
+            if folded is not None:
+                return folded
+        return ast.Compare(values[0], node.ops, values[1:])
+
+    def expr_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        is_and = isinstance(node.op, ast.And)
+        if any(self.hoists(value) for value in node.values[1:]):
+            return self.short_circuit(node, is_and)
+        values = []
+        for value in map(self.expr, node.values):
+            if isinstance(value, ast.Constant) and isinstance(value.value, bool):
+                if value.value != is_and:
+                    values.append(value)
+                    break  # decided: nothing after it is evaluated
+                continue
+            values.append(value)
+        if not values:
+            return const(is_and)
+        return values[0] if len(values) == 1 else ast.BoolOp(node.op, values)
+
+    def short_circuit(self, node: ast.BoolOp, is_and: bool) -> ast.expr:
+        """`a and f()` where f() needs statements: `t = a; if t: t = f()`."""
+        result = self.program.fresh("truth")
+        self.emit(assign(result, self.expr(node.values[0]), node), node)
+        body_of: list[ast.stmt] = self.out
+        outer = self.out
+        for value in node.values[1:]:
+            self.out = []
+            new = self.expr(value)
+            self.emit(assign(result, new, node), node)
+            test = load(result) if is_and else negate(load(result))
+            branch = located(ast.If(test, self.out, []), node)
+            body_of.append(branch)
+            body_of = branch.body
+        self.out = outer
+        return load(result)
+
+    def expr_IfExp(self, node: ast.IfExp) -> ast.expr:
+        test = self.expr(node.test)
+        if isinstance(test, ast.Constant):
+            return self.expr(node.body if test.value else node.orelse)
+        if not self.hoists(node.body) and not self.hoists(node.orelse):
+            return ast.IfExp(test, self.expr(node.body), self.expr(node.orelse))
+        result = self.program.fresh("choice")
+        branches = []
+        outer = self.out
+        for branch in (node.body, node.orelse):
+            self.out = []
+            self.emit(assign(result, self.expr(branch), node), node)
+            branches.append(self.out)
+        self.out = outer
+        self.emit(ast.If(test, *branches), node)
+        return load(result)
+
+    def expr_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
+        value = self.expr(node.value)
+        self.emit(assign(self.variable(node.target.id), value, node), node)
+        return load(self.variable(node.target.id))
+
+    def expr_Call(self, node: ast.Call) -> ast.expr:
+        return calls.expression(self, node)
+
+    def expr_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return ast.Attribute(self.expr(node.value), node.attr, ast.Load())
+
+    def expr_Subscript(self, node: ast.Subscript) -> ast.expr:
+        base, index = self.sequence([node.value, node.slice])
+        if isinstance(base, ast.Tuple) and isinstance(index, ast.Constant):
+            return base.elts[index.value]
+        return ast.Subscript(base, index, ast.Load())
+
+    def expr_Slice(self, node: ast.Slice) -> ast.expr:
+        parts = iter(self.sequence([p for p in (node.lower, node.upper, node.step) if p]))
+        return ast.Slice(*(next(parts) if p else None for p in (node.lower, node.upper, node.step)))
+
+    def expr_Tuple(self, node: ast.Tuple) -> ast.expr:
+        return ast.Tuple(self.sequence(node.elts), ast.Load())

@@ -1,0 +1,96 @@
+"""The syntax tree of a Python function, with line numbers of its file."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from dataclasses import dataclass
+from functools import cache
+from types import FunctionType
+
+from kernels.support.errors import CompileError, Unstructured
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function's text and tree. `first_line` is the line of `text` in `filename`."""
+
+    text: str
+    filename: str
+    first_line: int
+    tree: ast.FunctionDef
+
+    def line(self, number: int) -> str:
+        lines = self.text.splitlines()
+        index = number - self.first_line
+        return lines[index].strip() if 0 <= index < len(lines) else ""
+
+
+@cache
+def of(func: FunctionType) -> Source:
+    """The source of `func`.
+
+    Raises CompileError for functions without retrievable source (made by `exec` from a string
+    that is not registered in `linecache`, typed at a bare prompt) and for anything but a `def`.
+    """
+    name = getattr(func, "__qualname__", repr(func))
+    try:
+        lines, first = inspect.getsourcelines(func)
+    except (OSError, TypeError) as error:
+        raise Unstructured(
+            f"the source of kernel {name!r} cannot be found ({error}); define it with `def` in a"
+            " file, a notebook cell or a doctest, or register its text in `linecache`"
+        ) from error
+    text = "".join(lines)
+    first = max(first, 1)
+    module = _parse(text, name)
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef) and node.name == func.__name__:
+            ast.increment_lineno(module, first - 1)
+            _stamp(node, func.__code__.co_filename)
+            return Source(text, func.__code__.co_filename, first, node)
+    if func.__name__ == "<lambda>":
+        return Source(text, func.__code__.co_filename, first, _lambda(module, func, first))
+    raise CompileError(f"{name!r} is not a function defined by `def` or `lambda`")
+
+
+def _lambda(module: ast.Module, func: FunctionType, first: int) -> ast.FunctionDef:
+    """The lambda expression that `func` was made from, as a `def`."""
+    ast.increment_lineno(module, first - 1)
+    found = [n for n in ast.walk(module) if isinstance(n, ast.Lambda)]
+    names = func.__code__.co_varnames[: func.__code__.co_argcount]
+    found = [n for n in found if tuple(a.arg for a in n.args.args) == names]
+    if len(found) > 1:  # several on one line: their bodies begin in different columns
+        columns = {start for *_, start, _ in func.__code__.co_positions() if start is not None}
+        body_columns = [
+            {n.col_offset for n in ast.walk(f.body) if hasattr(n, "col_offset")} for f in found
+        ]
+        found = [f for f, c in zip(found, body_columns) if c & columns and min(c) >= min(columns)]
+    if len(found) != 1:
+        raise CompileError(f"{func.__qualname__!r} cannot be told apart in its source; use `def`")
+    returned = ast.copy_location(ast.Return(found[0].body), found[0].body)
+    made = ast.FunctionDef("lambda_", found[0].args, [returned], [])
+    ast.copy_location(made, found[0])
+    _stamp(made, func.__code__.co_filename)
+    return made
+
+
+def _parse(text: str, name: str) -> ast.Module:
+    try:
+        return ast.parse(textwrap.dedent(text))
+    except SyntaxError:
+        try:  # a multi-line string or comment at column 0 defeats dedent
+            return ast.parse("if True:\n" + text)
+        except SyntaxError as error:
+            raise CompileError(f"the source of kernel {name!r} cannot be parsed") from error
+
+
+def _stamp(tree: ast.AST, filename: str) -> None:
+    for node in ast.walk(tree):
+        node.source = filename
+        match node:  # Python's own compiler makes a tuple of a list that is only looked through
+            case ast.For(iter=ast.List(elts=items) as listed):
+                node.iter = ast.copy_location(ast.Tuple(items, ast.Load()), listed)
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.List() as listed]):
+                node.comparators = [ast.copy_location(ast.Tuple(listed.elts, ast.Load()), listed)]

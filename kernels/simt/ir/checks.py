@@ -1,0 +1,174 @@
+"""What kernels in checked mode call: bounds of every index, reads of unwritten shared memory.
+
+A violation is recorded in the launch's `error` buffer and ends the launch by an exception;
+`explain` turns the record into a message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+from kernels.support.errors import KernelError, KernelIndexError, SimtError, UninitialisedError
+
+DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED, LANES = range(1, 8)
+_I64 = ir.IntType(64)
+
+
+class CheckFailed(Exception):
+    """Ends a compiled kernel in checked mode; never reaches the user."""
+
+
+# These are LLVM code and not functions for Numba to compile: a kernel has one for each access, and
+# functions made a checked kernel take twice as long to compile.
+
+
+@intrinsic
+def record(typingctx, error, kind, site, block, thread):
+    """Note what happened, where in the source, and to which thread."""
+
+    def codegen(context, builder, signature, args):
+        _note(context, builder, signature.args, args)
+        return context.get_dummy_value()
+
+    return types.void(error, kind, site, block, thread), codegen
+
+
+@intrinsic
+def place(typingctx, array, index, error, site, block, thread):
+    """`index` (a tuple of integers), proven to be inside `array`."""
+
+    def codegen(context, builder, signature, args):
+        memory = make_array(array)(context, builder, args[0])
+        parts = _as_int64(context, builder, index, args[1])
+        shape = cgutils.unpack_tuple(builder, memory.shape)
+        inside = ir.Constant(ir.IntType(1), 1)
+        for part, length in zip(parts, shape):  # from -length to length - 1
+            moved, span = builder.add(part, length), builder.add(length, length)
+            inside = builder.and_(inside, builder.icmp_unsigned("<", moved, span))
+        _stop_unless(inside, context, builder, signature, args, BOUNDS, parts, shape)
+        return args[1]
+
+    return index(array, index, error, site, block, thread), codegen
+
+
+@intrinsic
+def written(typingctx, marks, index, error, site, block, thread):
+    """`index`, proven to have been written since the block began."""
+
+    def codegen(context, builder, signature, args):
+        parts = _as_int64(context, builder, index, args[1])
+        mark = builder.load(_element(context, builder, marks, args[0], parts))
+        done = context.data_model_manager[types.boolean].from_data(builder, mark)
+        _stop_unless(done, context, builder, signature, args, UNWRITTEN, parts, parts)
+        return args[1]
+
+    return index(marks, index, error, site, block, thread), codegen
+
+
+@intrinsic
+def mark(typingctx, marks, index):
+    """`index`, noted as written."""
+
+    def codegen(context, builder, signature, args):
+        parts = _as_int64(context, builder, index, args[1])
+        pointer = _element(context, builder, marks, args[0], parts)
+        builder.store(pointer.type.pointee(1), pointer)
+        return args[1]
+
+    return index(marks, index), codegen
+
+
+def _as_int64(context, builder, index: types.BaseTuple, value) -> list[ir.Value]:
+    parts = cgutils.unpack_tuple(builder, value)
+    return [context.cast(builder, x, kind, types.int64) for x, kind in zip(parts, index)]
+
+
+def _element(context, builder, kind: types.Array, value, parts: list[ir.Value]) -> ir.Value:
+    array = make_array(kind)(context, builder, value)
+    return cgutils.get_item_pointer(context, builder, kind, array, parts, wraparound=True)
+
+
+def _stop_unless(
+    fine: ir.Value, context, builder, signature, args, kind: int, index: list, shape: list
+) -> None:
+    """Record the index and end the kernel, unless `fine`."""
+    _, _, error, site, block, thread = signature.args
+    told = types.void(error, types.int64, site, block, thread)
+    with builder.if_then(builder.not_(fine), likely=False):
+        more = [_I64(len(index)), *index, *shape]
+        _note(context, builder, told.args, (args[2], _I64(kind), *args[3:]), more)
+        context.call_conv.return_user_exc(builder, CheckFailed, ())
+
+
+def _note(context, builder, kinds: tuple, args: tuple, more: list[ir.Value] = ()) -> None:
+    """Write kind, site, block, thread and `more` into the buffer."""
+    buffer = make_array(kinds[0])(context, builder, args[0]).data
+    numbers = [context.cast(builder, x, t, types.int64) for x, t in zip(args[1:], kinds[1:])]
+    for i, number in enumerate((*numbers, *more)):
+        builder.store(number, cgutils.gep_inbounds(builder, buffer, i))
+
+
+def coordinates(linear: int, dims: tuple[int, int, int]) -> tuple[int, int, int]:
+    """(x, y, z) of a linear position."""
+    x, y, _ = dims
+    return (linear % x, linear // x % y, linear // (x * y))
+
+
+def _lanes(mask: int, missing: int) -> str:
+    """What is wrong with a member mask, and what to do."""
+    if not missing:
+        return f"has the mask {mask:#010x}, which does not name the lane that executes it"
+    numbers = [lane for lane in range(32) if missing >> lane & 1]
+    run = numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 2
+    named = f"{numbers[0]} to {numbers[-1]}" if run else ", ".join(map(str, numbers))
+    return (
+        f"names lane{'s' if numbers[1:] else ''} {named} in its mask {mask:#010x}, but"
+        f" {'they do' if numbers[1:] else 'it does'} not take part: move it out of the condition,"
+        " or name only the lanes that come"
+    )
+
+
+def explain(
+    name: str, error: Any, sites: tuple, block: tuple, grid: tuple, filename: str
+) -> SimtError:
+    """The exception for the violation in the buffer `error`; `sites` are (array, ndim, line)."""
+    kind, site, block_number, thread = (int(v) for v in error[:4])
+    who = (
+        f"block {coordinates(block_number, grid)}, thread"
+        f" {coordinates(thread % (block[0] * block[1] * block[2]), block)}"
+    )
+    if kind == ENDLESS:
+        return KernelError(
+            f"{name}: the loop at {filename}:{site} ran for too long ({who}); it seems to wait for"
+            " memory that a thread or block which runs later would write"
+        )
+    if kind == DIVERGENT:
+        return KernelError(
+            f"{name}: the barrier at {filename}:{site} was reached by only some of the live threads"
+            f" of its block ({who} did not come); move the barrier out of the condition"
+        )
+    if kind == LANES:
+        what = _lanes(mask=int(error[4]), missing=int(error[5]))
+        return KernelError(
+            f"{name}: the warp operation at {filename}:{site} {what}"
+            f" ({who}); hardware hangs or goes on with wrong data"
+        )
+    array, ndim, line = sites[site]
+    where = f"{filename}:{line}"
+    axes = int(error[4])
+    index, shape = (tuple(map(int, part)) for part in (error[5:][:axes], error[5 + axes :][:axes]))
+    if kind == BOUNDS:
+        axis = next(i for i, n in enumerate(shape) if not -n <= index[i] < n)
+        return KernelIndexError(
+            f"{name}: index {index[axis]} is out of bounds for axis {axis} of {array!r} with shape"
+            f" {shape[:ndim]}, {who}, at {where}"
+        )
+    return UninitialisedError(
+        f"{name}: read of uninitialised shared memory: {array!r} at {index}, where no thread of the"
+        f" block has written, {who}, at {where}"
+    )

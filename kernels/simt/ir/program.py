@@ -1,0 +1,128 @@
+"""What the front end hands to the back end: one kernel in normal form, for one block shape."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types as pytypes
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from kernels.simt.devlib import half
+
+
+@dataclass
+class ArrayDecl:
+    """A `shared.array` or `local.array`. `shape` is None for dynamic shared memory."""
+
+    name: str
+    space: str  # "shared" or "local"
+    shape: tuple[int, ...] | None
+    dtype: types.Type
+    line: int
+
+
+@dataclass
+class Function:
+    """A device function that is compiled on its own rather than inlined."""
+
+    name: str
+    params: list[str]
+    body: list[ast.stmt]
+
+
+@dataclass
+class InStep:
+    """Blocks that differ in `axis` only (`_by` or `_bx`) store the same in the arrays `common`."""
+
+    axis: str
+    common: set[str]
+
+
+@dataclass
+class Program:
+    """The normal form of a kernel and what its names mean."""
+
+    name: str
+    filename: str
+    line: int
+    block: tuple[int, int, int]
+    checked: bool = False
+    params: list[str] = field(default_factory=list)
+    dtypes: dict[str, types.Type] = field(default_factory=dict)  # of parameters that are arrays
+    body: list[ast.stmt] = field(default_factory=list)
+    arrays: dict[str, ArrayDecl] = field(default_factory=dict)
+    functions: dict[Any, Function] = field(default_factory=dict)
+    externs: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    cooperative: bool = False
+    in_step: InStep | None = None  # what neighbouring blocks have in common
+    returned: str | None = None  # the flag of threads that have returned
+    #: functions that threads of a block must call one after the other
+    ordered: set[str] = field(default_factory=set)
+    places: dict[tuple, str] = field(default_factory=dict)  # where shared arrays are declared
+    taken: set[str] = field(default_factory=set)
+
+    @property
+    def threads(self) -> int:
+        x, y, z = self.block
+        return x * y * z
+
+    def fresh(self, base: str) -> str:
+        """A variable name that nothing uses yet, close to `base`."""
+        base = base.strip("_") or "v"
+        name, number = base, 1
+        while name in self.taken or hasattr(builtins, name):  # generated code calls range(), min()
+            name, number = f"{base}_{number}", number + 1
+        self.taken.add(name)
+        return name
+
+    def extern(self, value: Any, hint: str) -> str:
+        """The name under which the generated module will know `value`."""
+        for name, known in self.externs.items():
+            if known is value:
+                return name
+        base = "_" + "".join(c if c.isalnum() else "_" for c in hint).strip("_")
+        name, number = base, 1
+        while name in self.externs or name in RESERVED:
+            name, number = f"{base}_{number}", number + 1
+        self.externs[name] = value
+        return name
+
+    def constant_array(self, value: np.ndarray) -> str:
+        """The name of the hidden argument that carries a global array, frozen now as on CUDA."""
+        for name, known in self.constants.items():
+            if known is value:
+                return name
+        name = f"_const{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+
+#: names that generated code uses for its own purposes
+RESERVED = frozenset(
+    "_tx _ty _tz _bx _by _bz _gx _gy _gz _t _u _block _turn _across _wide _first _last _any _all"
+    " _min _max _error _shared _j _joined _begin _in_panel _down _tall _w _chunk _tiles _turns"
+    " _inside _lo _hi _x0 _y0 _sx _warp _end _delta _other _away".split()
+)
+
+
+def importable(value: Any) -> tuple[str, str] | None:
+    """(module, name) from which generated code can import `value`, or None."""
+    if isinstance(value, pytypes.ModuleType):
+        return (value.__name__, "")
+    if isinstance(value, types.Type):
+        for home in (types, half):
+            if getattr(home, value.name, None) is value:
+                return (home.__name__, value.name)
+        return None
+    module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+    if not module or not name or module == "__main__":
+        return None
+    import sys
+
+    found = getattr(sys.modules.get(module), name, None)
+    return (module, name) if found is value else None

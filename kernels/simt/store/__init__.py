@@ -1,0 +1,1 @@
+"""Generated modules on disk, and the keys under which they are found again."""

@@ -1,0 +1,101 @@
+"""A digest of a Python function and all it refers to, by content.
+
+Two functions with the same fingerprint compile to the same code: their bytecode with its lines, the
+values of the globals and closure variables they name, and the same for the functions they call.
+Nothing is parsed and Numba is not needed: this is done for each kernel of each process.
+"""
+
+from __future__ import annotations
+
+import dis
+import enum
+import hashlib
+import re
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from kernels.simt.frontend import resolve
+from kernels.support.errors import CompileError
+
+# A cell of a notebook has a file of its own in each session, named after its text.
+_SESSION = re.compile(r"ipykernel_\d+")
+
+
+def of(func: FunctionType) -> str:
+    """The fingerprint of `func`, as hexadecimal digits."""
+    parts: list[str] = []
+    _describe(func, parts, set())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _describe(func: FunctionType, parts: list[str], seen: set[int]) -> None:
+    if id(func) in seen:
+        parts.append(f"again {func.__qualname__}")
+        return
+    seen.add(id(func))
+    parts += [_SESSION.sub("ipykernel", func.__code__.co_filename), _code(func.__code__)]
+    parts.append(repr((func.__defaults__, func.__kwdefaults__)))
+    for name, value in _values(func, func.__code__):
+        parts.append(f"{name} = {_value(value, parts, seen)}")
+
+
+def _code(code: CodeType) -> str:
+    constants = [
+        _code(c)
+        if isinstance(c, CodeType)
+        else sorted(map(repr, c))
+        if isinstance(c, frozenset)
+        else repr(c)
+        for c in code.co_consts
+    ]
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    counts = (code.co_argcount, code.co_kwonlyargcount, code.co_flags, code.co_firstlineno)
+    return repr((code.co_code, code.co_linetable, code.co_exceptiontable, names, counts, constants))
+
+
+def _values(func: FunctionType, code: CodeType) -> Iterator[tuple[str, Any]]:
+    """(name, object) for all globals and closure variables named, and attributes taken of them."""
+    value = resolve.DYNAMIC
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            value = resolve.lookup(func, step.argval)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and value is not resolve.DYNAMIC:
+            try:
+                value = resolve.attribute(value, step.argval, "")
+            except CompileError:
+                value = resolve.DYNAMIC
+        elif step.opname != "PUSH_NULL":
+            value = resolve.DYNAMIC
+        if value is not resolve.DYNAMIC and step.opname != "PUSH_NULL":
+            yield step.argval, value
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _values(func, constant)
+
+
+def _value(value: Any, parts: list[str], seen: set[int]) -> str:
+    name = resolve.canonical(value)
+    if name is not None:
+        return f"cuda.{name}"
+    if isinstance(value, ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, np.ndarray):
+        return f"array {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    inner = getattr(value, "py_func", value)
+    if isinstance(inner, FunctionType):
+        if not inner.__module__.startswith(("numpy", "math")):
+            _describe(inner, parts, seen)
+        return f"function {inner.__module__}.{inner.__qualname__}"
+    if isinstance(value, type) and issubclass(value, enum.Enum):
+        return f"enum {[(m.name, m.value) for m in value]}"
+    if isinstance(value, type):
+        return f"class {value.__module__}.{value.__qualname__}"
+    text = repr(value)
+    if " at 0x" in text:  # the address of an object says nothing about its content
+        return (
+            f"{type(value).__module__}.{type(value).__qualname__} {getattr(value, '__name__', '')}"
+        )
+    return text

@@ -1,0 +1,1 @@
+"""Passes over the normal form: canonicalisation, fission, storage, rows, interleaved blocks."""

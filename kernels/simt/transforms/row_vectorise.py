@@ -1,0 +1,402 @@
+"""Regions with loops: the loops go outside, the threads of a row inside.
+
+A row is a run of threads that are neighbours in x. A loop that all threads of a row count through
+together is taken out of the loop over the row, so that the innermost loop is always over threads:
+neighbouring threads touch neighbouring memory, and that is what a vector unit wants. It is fission
+once more, with the row in the place of the block; accumulators become small arrays along the row.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from kernels.simt.analysis.affine import Affine
+from kernels.simt.analysis.ranges import constant
+from kernels.simt.analysis.uniformity import Facts, _choose_scalars, dependent_on, has_loads
+from kernels.simt.frontend.structure import has_jumps
+from kernels.simt.ir.nodes import (
+    BLOCK,
+    Loop,
+    assign,
+    binary,
+    bodies,
+    const,
+    load,
+    located,
+    names,
+    statements,
+    store,
+)
+from kernels.simt.ir.program import Program
+from kernels.simt.transforms.fission import (
+    BlockFor,
+    BlockWhile,
+    Context,
+    Fission,
+    Item,
+    Region,
+    line_of,
+)
+from kernels.simt.transforms.storage import dominates, stays
+
+LANE_LIMIT = 64  # threads that go through a region together: their accumulators fit in registers
+STRIDE_LIMIT = 256  # ... through grid-stride loops, where long runs of memory count for more
+WHOLE_BLOCK = 0  # in the place of a number of lanes: all threads of the block
+UNROLL_LIMIT = 64  # statements that a loop of constant length may unroll to inside of a row
+
+
+@dataclass
+class GuardIf(Item):
+    """`if test: body` where `everywhere` proves the test for the whole row, else `otherwise`."""
+
+    everywhere: ast.expr
+    body: list[Item]
+    otherwise: Region
+
+
+@dataclass
+class RowPlan:
+    """The program of one row of threads."""
+
+    items: list[Item]
+    facts: Facts
+    lanes: int
+    body: list[ast.stmt] = field(default_factory=list)
+    lifted: bool = False
+    rows: int = 1  # that go through it together
+
+
+class RowPlanner:
+    """Decides what to take out of the loop over a row, for one region."""
+
+    def __init__(self, program: Program, kinds, ranges, varying: set[str], outside: set[str]):
+        self.program, self.kinds, self.ranges = program, kinds, ranges
+        self.seed = varying  # what differs along a row on entry
+        self.outside = outside  # variables that other regions use
+
+    def plan(self, body: list[ast.stmt]) -> RowPlan | None:
+        """The plan for a region's statements, or None if nothing is to be taken out."""
+        lanes = self.lanes(STRIDE_LIMIT)
+        if lanes < 8 or not any(isinstance(s, ast.For | ast.While) for s in statements(body)):
+            return None
+        split = self.split_strides(body, lanes)
+        if split == body:
+            lanes = self.lanes(LANE_LIMIT)
+        body = split
+        facts = self.facts(body)
+        lifted = self.choose(body, facts, lanes)
+        if not lifted:
+            return None
+        items = RowFission(self.program, facts, self, lanes).split(body, Context())
+        return RowPlan(items, facts, lanes, body, lifted=True)
+
+    def simple(self, body: list[ast.stmt]) -> RowPlan:
+        """No loop taken out; what is common to a whole row is computed once."""
+        facts = self.facts(body)
+        _choose_scalars(facts)
+        self._lift(body, facts, {id(s) for s in statements(body)}, set(), 1)
+        lanes = self.program.block[0]
+        items = RowFission(self.program, facts, self, lanes).split(body, Context())
+        return RowPlan(items, facts, lanes, body)
+
+    def plain(self, body: list[ast.stmt]) -> RowPlan:
+        """Every thread by itself."""
+        facts = self.facts(body)
+        facts.scalars = set()
+        region = Region(line_of(body[0]), None, body)
+        return RowPlan([region], facts, self.program.block[0], body)
+
+    def lanes(self, limit: int) -> int:
+        """How many threads go through a region together: at most `limit`, rows in equal parts."""
+        x = self.program.block[0]
+        if x <= limit:
+            return x
+        return next((n for n in (256, 128, 64, 32, 16, 8) if n <= limit and x % n == 0), 1)
+
+    def facts(self, body: list[ast.stmt], varying: set[str] | None = None) -> Facts:
+        facts = dependent_on(self.seed if varying is None else varying, self.program, body)
+        facts.collective = set()
+        return facts
+
+    # -- which loops -----------------------------------------------------------------------
+
+    def choose(self, body: list[ast.stmt], facts: Facts, lanes: int) -> set[int]:
+        """The ids of the statements that are taken out of the loop over the row."""
+        refused: set[int] = set()
+        while True:
+            facts.collective = lifted = set()
+            self._lift(body, facts, refused, lifted, lanes)
+            _choose_scalars(facts)
+            wrong = {
+                id(s)
+                for s in statements(body)
+                if id(s) in lifted and not self._can_control(s, facts, lanes)
+            }
+            if not wrong:
+                return lifted
+            refused |= wrong
+
+    def _can_control(self, stmt: ast.stmt, facts: Facts, lanes: int) -> bool:
+        if isinstance(stmt, ast.For):
+            return facts.at_block_level(stmt.iter) and stmt.target.id in facts.scalars
+        if facts.at_block_level(stmt.test) and not has_loads(stmt.test):
+            return True
+        return isinstance(stmt, ast.If) and self.guard(stmt, facts, lanes) is not None
+
+    def guard(self, stmt: ast.If, facts: Facts, lanes: int) -> ast.expr | None:
+        """When the test of an `if` without `else` holds for the whole row."""
+        if stmt.orelse:
+            return None
+        return self.affine(facts, lanes, at=stmt).everywhere(stmt.test)
+
+    def whole_block(self, facts: Facts, at: ast.stmt | None = None, more=None) -> Affine:
+        """Reasoning over the positions of a block, before any of its threads has run."""
+        return self.affine(facts, WHOLE_BLOCK, at, more)
+
+    def affine(self, facts: Facts, lanes: int, at: ast.stmt | None = None, more=None) -> Affine:
+        """Reasoning over the positions of a row (and the constant loops `more`) at a statement."""
+        where = next((site for site in facts.sites if site.stmt is at), None)
+        definitions = {
+            name: sites[0].stmt.value
+            for name, sites in facts.defs.items()
+            if len(sites) == 1
+            and name not in self.seed
+            and isinstance(sites[0].stmt, ast.Assign)
+            and (dominates(sites[0], where) if where else not sites[0].controls)
+            and all(
+                len(facts.defs[other]) == 1
+                and other not in self.seed
+                and stays(facts, other, sites[0])
+                for other in names(sites[0].stmt.value) & set(facts.defs)
+            )
+        }
+        if lanes < self.program.block[0]:
+            ends = load("_x0"), binary(load("_x0"), ast.Add(), const(lanes - 1))
+        else:
+            ends = const(0), const(lanes - 1)
+        box = {"_tx": ends, **(more or {})}
+        if lanes == WHOLE_BLOCK:
+            sizes = zip(("_tx", "_ty", "_tz"), self.program.block)
+            box |= {name: (const(0), const(size - 1)) for name, size in sizes}
+
+        def fixed(name: str) -> bool:
+            if name in facts.varying or name in box:
+                return False
+            if lanes == WHOLE_BLOCK and self.program.cooperative and name in BLOCK:
+                return False
+            return name not in facts.defs or (name in facts.scalars and lanes != WHOLE_BLOCK)
+
+        return Affine(box, definitions, self.kinds, fixed)
+
+    def _lift(self, body, facts: Facts, refused: set[int], lifted: set[int], lanes: int) -> bool:
+        """Mark what to take out of `body`; False if a loop in it has to stay with its thread."""
+        fine = True
+        inner_lifted = False
+        for stmt in body:
+            if isinstance(stmt, ast.For | ast.While):
+                before = len(lifted)
+                good = self._lift_loop(stmt, facts, refused, lifted, lanes)
+                fine &= good
+                inner_lifted |= len(lifted) > before
+            elif isinstance(stmt, ast.If):
+                before = len(lifted)
+                good = True
+                for inner in bodies(stmt):
+                    good &= self._lift(inner, facts, refused, lifted, lanes)
+                if len(lifted) > before:
+                    if id(stmt) in refused:
+                        self._drop(stmt, lifted)
+                        good = False
+                    else:
+                        lifted.add(id(stmt))
+                fine &= good
+        return fine
+
+    def _lift_loop(
+        self, stmt, facts: Facts, refused: set[int], lifted: set[int], lanes: int
+    ) -> bool:
+        if self.unrolled(stmt) is not None:
+            for inner in statements([stmt]):
+                inner.unroll = True
+            return True
+        good = self._lift(stmt.body, facts, refused, lifted, lanes)
+        plain = not has_jumps(stmt) and not getattr(stmt, "pre", None)
+        control = stmt.iter if isinstance(stmt, ast.For) else stmt.test
+        uniform = not facts.is_varying(control) and id(stmt) not in facts.divergent
+        if good and plain and uniform and id(stmt) not in refused:
+            lifted.add(id(stmt))
+            return True
+        self._drop(stmt, lifted)
+        return False
+
+    @staticmethod
+    def _drop(stmt: ast.stmt, lifted: set[int]) -> None:
+        lifted -= {id(inner) for inner in statements([stmt])}
+
+    def unrolled(self, stmt: ast.stmt) -> int | None:
+        """How many statements a loop of constant length unrolls to, if that is few."""
+        if not isinstance(stmt, ast.For) or has_jumps(stmt):
+            return None
+        trips = trip_count(stmt)
+        if trips is None:
+            return None
+        total = 0
+        for inner in stmt.body:
+            for one in statements([inner]):
+                if isinstance(one, ast.While):
+                    return None
+            total += self._weight(inner)
+        total *= trips
+        return total if total <= UNROLL_LIMIT else None
+
+    def _weight(self, stmt: ast.stmt) -> int:
+        if isinstance(stmt, ast.For):
+            trips = trip_count(stmt)
+            inner = sum(self._weight(s) for s in stmt.body)
+            return UNROLL_LIMIT + 1 if trips is None else trips * inner
+        if isinstance(stmt, ast.If):
+            return 1 + sum(self._weight(s) for body in bodies(stmt) for s in body)
+        return 1
+
+    # -- grid-stride loops -----------------------------------------------------------------
+
+    def split_strides(self, body: list[ast.stmt], lanes: int) -> list[ast.stmt]:
+        """Loops that neighbouring threads run one step apart, as a common loop and a rest."""
+        facts = self.facts(body)
+        _choose_scalars(facts)
+        return self._split(body, facts, lanes)
+
+    def _split(self, body: list[ast.stmt], facts: Facts, lanes: int) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for stmt in body:
+            parts = self._stride(stmt, facts, lanes) if isinstance(stmt, ast.For) else None
+            if parts is not None:
+                out += parts
+                continue
+            if isinstance(stmt, ast.If | ast.For):
+                inner = [self._split(b, facts, lanes) for b in (stmt.body, stmt.orelse)]
+                if [id(s) for b in inner for s in b] != [id(s) for s in stmt.body + stmt.orelse]:
+                    new = clone_shallow(stmt)
+                    new.body, new.orelse = inner
+                    stmt = new
+            out.append(stmt)
+        return out
+
+    def _stride(self, stmt: ast.For, facts: Facts, lanes: int) -> list[ast.stmt] | None:
+        args = stmt.iter.args
+        if len(args) != 3 or has_jumps(stmt) or not facts.is_varying(args[0]):
+            return None
+        start, stop, step = args
+        name = stmt.target.id
+        if facts.is_varying(stop) or facts.is_varying(step) or has_loads(stop) or has_calls(stop):
+            return None
+        if not self.ranges.positive(step) or name in self.outside:
+            return None
+        if any(site.stmt is not stmt for site in facts.defs[name]):
+            return None
+        if any(stmt not in use.controls for use in facts.uses.get(name, [])):
+            return None
+        affine = self.affine(facts, lanes, at=stmt)
+        slope = affine.slope(start, "_tx")
+        if slope is None or slope < 1:
+            return None
+        base = self.program.fresh("base")
+        self.kinds[base] = self.kinds.get(name)
+        self.ranges.known |= {base} if self.ranges.nonnegative(start) else set()
+        first = affine.at(start, {"_tx": affine.box["_tx"][0]})
+        span = const(slope * (lanes - 1))
+        here = binary(load("_tx"), ast.Sub(), affine.box["_tx"][0])
+        if isinstance(affine.box["_tx"][0], ast.Constant):
+            here = load("_tx")
+        here = here if slope == 1 else binary(here, ast.Mult(), const(slope))
+        mine = binary(load(base), ast.Add(), here)
+        test = ast.Compare(binary(load(base), ast.Add(), span), [ast.Lt()], [stop])
+        step_on = assign(base, binary(load(base), ast.Add(), step), stmt)
+        common = located(
+            Loop(
+                test, [assign(name, mine, stmt), *self._split(stmt.body, facts, lanes), step_on], []
+            ),
+            stmt,
+        )
+        common.pre = []
+        from kernels.simt.analysis.ssa import clone
+
+        if self.ranges.at_least(step, slope * (lanes - 1) + 1):  # at most one step is left
+            mine = clone(mine)
+            inside = ast.Compare(load(name), [ast.Lt()], [clone(stop)])
+            once = located(ast.If(inside, clone(stmt.body), []), stmt)
+            return [assign(base, first, stmt), common, assign(name, mine, stmt), once]
+        rest = ast.For(
+            store(name),
+            ast.Call(load("range"), [clone(mine), clone(stop), clone(step)], []),
+            clone(stmt.body),
+            [],
+        )
+        return [assign(base, first, stmt), common, located(rest, stmt)]
+
+
+class RowFission(Fission):
+    """Fission of a region at the lifted statements."""
+
+    def __init__(self, program: Program, facts: Facts, planner: RowPlanner, lanes: int) -> None:
+        super().__init__(program, facts)
+        self.planner, self.lanes = planner, lanes
+
+    def meeting(self, stmt: ast.stmt, at: Context) -> list[Item]:
+        inside = at.but(in_loop=True)
+        match stmt:
+            case ast.For():
+                return [
+                    BlockFor(
+                        line_of(stmt),
+                        None,
+                        stmt.target.id,
+                        stmt.iter,
+                        self.split(stmt.body, inside),
+                    )
+                ]
+            case ast.While():
+                return [
+                    BlockWhile(line_of(stmt), None, [], stmt.test, self.split(stmt.body, inside))
+                ]
+            case ast.If() if not self.facts.at_block_level(stmt.test) or has_loads(stmt.test):
+                everywhere = self.planner.guard(stmt, self.facts, self.lanes)
+                otherwise = Region(line_of(stmt), None, [_unsplit(stmt)], at.in_loop)
+                body = self.split(stmt.body, at)
+                return [GuardIf(line_of(stmt), None, everywhere, body, otherwise)]
+        return super().meeting(stmt, at)
+
+
+def clone_shallow(stmt: ast.stmt) -> ast.stmt:
+    """Another statement with the same parts."""
+    new = stmt.__class__.__new__(stmt.__class__)
+    new.__dict__.update(stmt.__dict__)
+    return new
+
+
+def _unsplit(stmt: ast.stmt) -> ast.stmt:
+    from kernels.simt.analysis.ssa import clone
+
+    return clone(stmt)
+
+
+def has_calls(expr: ast.expr) -> bool:
+    return any(isinstance(node, ast.Call) for node in ast.walk(expr))
+
+
+def trip_count(stmt: ast.For) -> int | None:
+    """The number of iterations of a loop over a constant range."""
+    values = [constant(arg) for arg in stmt.iter.args]
+    if None in values or (len(values) == 3 and values[2] == 0):
+        return None
+    return len(range(*values))
+
+
+def constant_ends(stmt: ast.For) -> tuple[ast.expr, ast.expr] | None:
+    """The first and last value of a constant loop's counter."""
+    values = [constant(arg) for arg in stmt.iter.args]
+    if None in values or not trip_count(stmt):
+        return None
+    counted = range(*values)
+    return const(counted[0]), const(counted[-1])

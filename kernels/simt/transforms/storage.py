@@ -1,0 +1,177 @@
+"""Where each variable of a thread lives between the regions of its block.
+
+A variable that is always written before it is read in a region stays a local of the thread loop.
+One that comes in from elsewhere has a *slot*, an array with an element a thread, unless it is
+cheap and safe to compute again from what is there (`rebuilt`): thread coordinates and the like,
+and views of arrays, which no slot can hold.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from numba.core import types
+
+from kernels.simt.analysis.uniformity import Facts, Site, exposure, is_pure_call
+from kernels.simt.ir.nodes import names
+from kernels.simt.ir.program import Program
+from kernels.simt.transforms.fission import (
+    BlockFor,
+    Item,
+    MaskIf,
+    MaskWhile,
+    Meet,
+    Region,
+    Scalars,
+    walk,
+)
+
+_REBUILD_LIMIT = 12  # nodes of an expression that is computed again in every region
+
+
+@dataclass
+class Storage:
+    slots: set[str] = field(default_factory=set)
+    rebuilt: dict[str, ast.Assign] = field(default_factory=dict)
+    #: locals that a region may read before it writes them, though nothing was written: set to zero
+    zeroed: dict[int, set[str]] = field(default_factory=dict)
+
+
+def assign_storage(
+    program: Program,
+    facts: Facts,
+    items: list[Item],
+    masks: list[str],
+    kinds: dict[str, types.Type],
+) -> Storage:
+    """Decide for every variable of a thread."""
+    storage = Storage(slots=set(masks))
+    variables = set(facts.defs) - facts.scalars
+    for name in variables:
+        stmt = _rebuildable(program, facts, name, kinds)
+        if stmt is not None:
+            storage.rebuilt[name] = stmt
+    _drop_unrooted(storage, facts, variables)
+    places: dict[str, set[int]] = {}
+    for item in walk(items):
+        if isinstance(item, Region):
+            for name in exposure(item.body, variables)[1]:
+                places.setdefault(name, set()).add(id(item))
+    for item in walk(items):
+        reads = _with_inputs(_read_from_outside(item, variables), storage, variables)
+        for name in reads - set(storage.rebuilt):
+            only_here = places.get(name, set()) <= {id(item)}
+            if (
+                isinstance(item, Region)
+                and only_here
+                and not item.in_loop
+                and not _met(items, name)
+            ):
+                storage.zeroed.setdefault(id(item), set()).add(name)
+            else:
+                storage.slots.add(name)
+        if isinstance(item, Meet) and item.stmt.dest is not None:
+            if item.stmt.dest.id not in facts.scalars:
+                storage.slots.add(item.stmt.dest.id)
+            for arg in item.stmt.args:
+                if item.stmt.kind != "syncwarp":
+                    storage.slots |= names(arg) & variables
+    for name in storage.slots:
+        storage.rebuilt.pop(name, None)
+    return storage
+
+
+def _with_inputs(reads: set[str], storage: Storage, variables: set[str]) -> set[str]:
+    """`reads` and whatever the rebuilt ones among them are computed from."""
+    todo, found = list(reads), set(reads)
+    while todo:
+        stmt = storage.rebuilt.get(todo.pop())
+        if stmt is not None:
+            new = (names(stmt.value) & variables) - found
+            found |= new
+            todo += new
+    return found
+
+
+def _met(items: list[Item], name: str) -> bool:
+    return any(
+        isinstance(i, Meet) and i.stmt.dest is not None and i.stmt.dest.id == name
+        for i in walk(items)
+    )
+
+
+def _read_from_outside(item: Item, variables: set[str]) -> set[str]:
+    match item:
+        case Region():
+            return exposure(item.body, variables)[0]
+        case MaskIf() | MaskWhile():
+            return names(item.test) & variables
+        case Meet():
+            return set().union(*(names(arg) for arg in item.stmt.args)) & variables
+        case Scalars() | BlockFor():
+            return set()
+    return set()
+
+
+def _rebuildable(program: Program, facts: Facts, name: str, kinds) -> ast.Assign | None:
+    """The one assignment to `name` if computing it again gives the same wherever it is read."""
+    sites = facts.defs[name]
+    if len(sites) != 1 or not isinstance(sites[0].stmt, ast.Assign):
+        return None
+    stmt = sites[0].stmt
+    is_view = isinstance(kinds.get(name), types.Array | types.BaseTuple)
+    if not is_view and sum(1 for _ in ast.walk(stmt.value)) > _REBUILD_LIMIT * 3:
+        return None
+    for node in ast.walk(stmt.value):
+        if isinstance(node, ast.Call) and not is_pure_call(program, node):
+            return None
+        reads = isinstance(node, ast.Subscript | ast.Attribute) and not _is_shape(node)
+        if reads and not is_view:
+            return None
+    if not all(dominates(sites[0], use) for use in facts.uses.get(name, [])):
+        return None
+    for other in names(stmt.value) & set(facts.defs):
+        if len(facts.defs[other]) != 1 or not stays(facts, other, sites[0]):
+            return None
+    return stmt
+
+
+def _is_shape(node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Attribute) and node.attr in ("shape", "size", "ndim")
+
+
+def stays(facts: Facts, name: str, user: Site) -> bool:
+    """Whether `name`, assigned once, still has the value that `user` read when others read it."""
+    site = facts.defs[name][0]
+    if isinstance(site.stmt, ast.For):
+        return any(control is site.stmt for control in user.controls)
+    return dominates(site, user)
+
+
+def dominates(site: Site, use: Site) -> bool:
+    """Whether `site` always runs before `use`, with no loop of its own around it in between."""
+    depth = len(site.path) - 1
+    if len(use.path) <= depth:
+        return False
+    for (a, f, p), (b, g, q) in zip(site.path[:depth], use.path[:depth]):
+        if a is not b or f != g or p != q:
+            return False
+    (a, f, p), (b, g, q) = site.path[depth], use.path[depth]
+    return a is b and f == g and p < q
+
+
+def _drop_unrooted(storage: Storage, facts: Facts, variables: set[str]) -> None:
+    """Rebuilding may rest on thread coordinates, parameters, scalars, slots; not on local loops."""
+    changed = True
+    while changed:
+        changed = False
+        for name, stmt in list(storage.rebuilt.items()):
+            for other in names(stmt.value) & variables:
+                loop_counter = isinstance(facts.defs[other][0].stmt, ast.For)
+                if loop_counter and other not in storage.rebuilt:
+                    del storage.rebuilt[name]
+                    changed = True
+                    break

@@ -1,0 +1,89 @@
+"""Several rows of threads at once: unroll-and-jam of the loop over y.
+
+Where neighbouring rows read the same memory in a loop (`sb[q, tx]` in a tiled matrix product), one
+load serves them all, and each row's accumulator is a chain of its own: a processor that can start
+two multiply-adds a cycle but has to wait four cycles for each needs eight or more of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+
+from numba.core import types
+
+from kernels.simt.analysis.uniformity import exposure, has_loads
+from kernels.simt.ir.memory import itemsize
+from kernels.simt.ir.nodes import expressions, names, statements
+from kernels.simt.transforms.fission import Region, walk
+from kernels.simt.transforms.row_vectorise import UNROLL_LIMIT, RowPlan, RowPlanner
+from kernels.support.processor import register_floats
+
+
+class JamPlanner(RowPlanner):
+    """Plans for regions that several rows of threads go through together."""
+
+    def __init__(self, program, kinds, ranges, varying: set[str], outside: set[str]) -> None:
+        super().__init__(program, kinds, ranges, varying | {"_ty"}, outside)
+        self.slots = outside
+        self.outermost: set[int] = set()
+
+    def plan(self, body: list[ast.stmt]) -> RowPlan | None:
+        """The plan, or None where there is nothing to share or no register to spare."""
+        if self.program.block[1] == 1 or self.program.cooperative:
+            return None
+        self.outermost = {id(stmt) for stmt in body}
+        plan = super().plan(body)
+        if plan is None or not self._shares(plan):
+            return None
+        plan.rows = self._rows(plan)
+        return plan if plan.rows > 1 else None
+
+    def unrolled(self, stmt: ast.stmt) -> int | None:
+        """The outermost loop goes outside of the rows, however short it is."""
+        return None if id(stmt) in self.outermost else super().unrolled(stmt)
+
+    def _shares(self, plan: RowPlan) -> bool:
+        """Whether all is straight code but for the loops taken out, and rows read the same."""
+        regions = [item for item in walk(plan.items) if isinstance(item, Region)]
+        for stmt in (s for region in regions for s in statements(region.body)):
+            if isinstance(stmt, ast.For) and not getattr(stmt, "unroll", False):
+                return False
+            if not isinstance(stmt, ast.For | ast.Assign):
+                return False
+        nodes = [
+            (node, region.in_loop)
+            for region in regions
+            for stmt in statements(region.body)
+            for expr in expressions(stmt)
+            for node in ast.walk(expr)
+        ]
+        if any(isinstance(node, ast.IfExp) for node, _ in nodes):
+            return False  # rows that go alone may go without such guards
+        by_row = self.facts(plan.body, self.seed - {"_tx"})
+        return any(
+            isinstance(node, ast.Subscript) and has_loads(node) and not by_row.is_varying(node)
+            for node, in_loop in nodes
+            if in_loop
+        )
+
+    def _rows(self, plan: RowPlan) -> int:
+        """How many rows have room for their accumulators in the registers."""
+        known = set(plan.facts.defs) - plan.facts.scalars | self.slots
+        carried = weight = 0
+        for region in (i for i in walk(plan.items) if isinstance(i, Region) and i.in_loop):
+            exposed, written, _ = exposure(region.body, known)
+            used = set().union(*(names(e) for s in statements(region.body) for e in expressions(s)))
+            kinds = [self.kinds.get(name) for name in exposed & written]
+            if not all(isinstance(kind, types.Number | types.Boolean) for kind in kinds):
+                return 1
+            arrays = [a for a in self.program.arrays.values() if a.space == "local"]
+            carried += sum(map(itemsize, kinds))
+            carried += sum(itemsize(a.dtype) * math.prod(a.shape) for a in arrays if a.name in used)
+            weight = max(weight, sum(map(self._weight, region.body)))
+        if not carried:
+            return 1
+        room = register_floats() * 4 // 2  # bytes in half of the vector registers
+        most = min(room // (carried * plan.lanes), UNROLL_LIMIT // weight)
+        y = self.program.block[1]
+        return max((n for n in range(1, y + 1) if n <= most and y % n == 0), default=1)

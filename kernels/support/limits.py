@@ -1,0 +1,45 @@
+"""What the hardware refuses to launch, the same for kernels of both dialects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernels.support.errors import LaunchError
+
+Dimensions = tuple[int, int, int]
+
+_BLOCK: Dimensions = (1024, 1024, 64)
+_THREADS = 1024
+_GRID: Dimensions = (2**31 - 1, 65535, 65535)
+
+
+def launch_dimensions(name: str, grid: Any, block: Any) -> tuple[Dimensions, Dimensions]:
+    """Grid and block of kernel `name` as three numbers each. Raises LaunchError."""
+    block = _dimensions(block, "block", _BLOCK, name)
+    threads = block[0] * block[1] * block[2]
+    if threads > _THREADS:
+        raise LaunchError(f"{name}: {threads} threads a block; the limit is {_THREADS}")
+    return _dimensions(grid, "grid", _GRID, name), block
+
+
+def _dimensions(value: Any, what: str, limits: Dimensions, name: str) -> Dimensions:
+    given = tuple(value) if isinstance(value, tuple | list | np.ndarray) else (value,)
+    if not 1 <= len(given) <= 3:
+        raise LaunchError(f"{name}: {what} has 1 to 3 dimensions, not {len(given)}: {value!r}")
+    dims = []
+    for number in given:
+        if not isinstance(number, int | np.integer) or isinstance(number, bool):
+            raise LaunchError(f"{name}: {what} must be integers, not {value!r}")
+        dims.append(int(number))
+    dims += [1] * (3 - len(dims))
+    for axis, size, limit in zip("xyz", dims, limits):
+        if not 1 <= size <= limit:
+            raise LaunchError(f"{name}: {what}.{axis} is {size}; it must be from 1 to {limit}")
+    return tuple(dims)
+
+
+# What a checked kernel says of a violation: kind, site, block, thread, number of axes, and for each
+# of these the index and the length. NumPy's arrays have 64 axes at most.
+REPORT = 5 + 2 * 64
