@@ -297,5 +297,8 @@ def runtime() -> ctypes.CDLL:
         ctypes.c_uint64,
         ctypes.c_uint64,
         ctypes.c_void_p,
+        ctypes.c_void_p,
     )
+    loaded.mgh_stop.argtypes = (ctypes.c_void_p,)
+    loaded.mgh_stop.restype = None
     return loaded

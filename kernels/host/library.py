@@ -22,7 +22,7 @@ from .arguments import Packer, Parameter
 _LIMIT_DYNAMIC_SHARED = 227 * 1024  # what an H100 lets a block have
 _LIMIT_COOPERATIVE = 16384  # threads: each has two of the 65530 mappings that Linux lets us have
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
-_TOO_MUCH_SHARED, _ILLEGAL_ACCESS = 2, 3  # Status in runtime/report.h
+_TOO_MUCH_SHARED, _ILLEGAL_ACCESS, _INTERRUPTED = 2, 3, 5  # Status in runtime/report.h
 # Not -ffast-math: with it g++ links what flushes subnormals to zero in all of the process.
 _FAST_MATH = ["-fassociative-math", "-freciprocal-math", "-fno-signed-zeros"]
 _PASSED_ON = re.compile(r"-(?:D|I|U|std=|include).*")
@@ -192,20 +192,30 @@ class Compiled:
         if threads > 1 and self.seconds_a_block * blocks < _PARALLEL_SECONDS:
             threads = 1
         start = time.perf_counter()
+        stop = ctypes.c_int()
         if threads == 1:
-            self._run(launch, packed, 0, blocks, slots)
+            self._run(launch, packed, 0, blocks, stop, slots)
         else:
-            pool.run(lambda a, b: self._run(launch, packed, a, b, slots), blocks, threads)
+            try:
+                run = lambda a, b: self._run(launch, packed, a, b, stop, slots)  # noqa: E731
+                pool.run(run, blocks, threads)
+            except BaseException:  # Ctrl-C: no other thread goes on with the arguments' memory
+                self.runtime.mgh_stop(ctypes.addressof(stop))
+                raise
         self.seconds_a_block = (time.perf_counter() - start) * threads / blocks
 
     def _run(
-        self, launch: Launch, packed: bytes, first: int, last: int, slots: list | None = None
+        self,
+        launch: Launch,
+        packed: bytes,
+        first: int,
+        last: int,
+        stop: ctypes.c_int,
+        slots: list[checked.Slot] | None,
     ) -> int:
         """Blocks `first` to `last` on this OS thread; 0. Raises what went wrong."""
-        report = Report()
-        status = self.runtime.mgh_launch(
-            ctypes.addressof(launch), packed, first, last, ctypes.addressof(report)
-        )
+        report = run_blocks(launch, packed, first, last, stop)
+        status = report.status
         self.print_output()
         if status in (_ILLEGAL_ACCESS, checked.OUT_OF_BOUNDS) and slots is not None:
             path, code = self.library.loaded._name, self.library.code
@@ -243,6 +253,25 @@ class Compiled:
                 f"{name}: a cooperative launch of {threads} threads; on the CPU at most"
                 f" {_LIMIT_COOPERATIVE} run at once"
             )
+
+
+def run_blocks(
+    launch: Launch, packed: bytes, first: int, last: int, stop: ctypes.c_int | None = None
+) -> Report:
+    """Run blocks of a launch on this OS thread; what came of it. Raises KeyboardInterrupt where
+    Ctrl-C ended it, or `stop` became 2 (runtime/interrupt.h)."""
+    report, stop = Report(), stop or ctypes.c_int()
+    compiler.runtime().mgh_launch(
+        ctypes.addressof(launch),
+        packed,
+        first,
+        last,
+        ctypes.addressof(report),
+        ctypes.addressof(stop),
+    )
+    if report.status == _INTERRUPTED:
+        raise KeyboardInterrupt
+    return report
 
 
 def parameters(code: str, name: str) -> list[str]:

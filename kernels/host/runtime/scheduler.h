@@ -49,6 +49,14 @@ struct Pending {  // the copies of a thread, in order
     unsigned count, room, committed;
 };
 
+struct Running {  // blocks of a launch on an OS thread
+    pthread_t thread;
+    int* stop;         // whether it is to end (interrupt.h)
+    Running *next, **link;
+    uintptr_t code;    // the memory of the kernel's code: only known of a launch that is to end
+    size_t code_bytes;
+};
+
 struct Runner : Worker {  // a Worker with what only the runtime uses
     Place queues[3][MAX_THREADS];
     Fiber* fibers[MAX_THREADS + 1];
@@ -65,6 +73,7 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     size_t page;
     uint64_t vain;
     bool running;
+    Running* launch;
     Variable variables[MAX_VARIABLES], kept[MAX_VARIABLES];
     unsigned variable_count, kept_count;
     alignas(128) unsigned char statics[2 * STATIC_LIMIT];  // shared variables of functions
