@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -174,12 +175,14 @@ def library(
     extra: tuple[tuple[str, str], ...] = (),
     mode: str = PLAIN,
     prelude: bool = True,
+    smaller: Callable[[str], str | None] = lambda messages: None,
 ) -> Path:
     """The shared library made of the C++ text `unit`, from the cache or compiled now.
 
     `extra` are files (name, text) that lie beside it while it is compiled: compilers quote from
-    them in their messages. The unit begins with what nvcc declares by itself (`prelude`). Raises
-    CompileError with what the compiler said.
+    them in their messages. The unit begins with what nvcc declares by itself (`prelude`). Where the
+    compiler refuses it, what `smaller` makes of the messages is tried instead. Raises CompileError
+    with what the compiler said at last.
     """
     compiler = find_compiler()
     flags = [*_flags(compiler), *options]
@@ -191,31 +194,46 @@ def library(
     if path.exists():
         return path
     with tempfile.TemporaryDirectory(dir=_folder(), prefix="build-") as build:
-        for name, text in (*extra, ("unit.cpp", unit)):
+        for name, text in extra:
             Path(build, name).write_text(text)
-        unit_to = [compiler, "unit.cpp", *flags, *sanitized]
-        if not prelude:
-            commands = [[*unit_to, "-o", "unit.so"]]
-        elif mode == RECORDED or (mode == CHECKED and not is_gnu(compiler)):
-            link = _RECORDED_LINK if mode == RECORDED else []
-            commands = [  # linked without the sanitizers' options, which bring their libraries
-                [*unit_to, "-c", *_PRELUDE, "-o", "unit.o"],
-                [compiler, "unit.o", *flags, *link, "-o", "unit.so"],
-            ]
-        elif is_gnu(compiler):
-            linked = [*_GNU_LINKED, "-o", "unit.so"]
-            header = _precompiled(compiler, [*flags, *sanitized])
-            # Again where g++ refuses the precompiled file: its messages count.
-            fast = _call([*unit_to, "-include", str(header), *linked], build)[0] == 0
-            commands = [] if fast else [[*unit_to, *_PRELUDE, *linked]]
-        else:
-            commands = [[*unit_to, *_PRELUDE, "-o", "unit.so"]]
-        for command in commands:
-            failed, messages = _call(command, build)
-            if failed:
-                raise CompileError(_readable(messages, build))
-        os.replace(Path(build, "unit.so"), path)
-    return path
+        tried: str | None = unit
+        while tried is not None:
+            Path(build, "unit.cpp").write_text(tried)
+            messages = _compile(compiler, flags, sanitized, mode, prelude, build)
+            if messages is None:
+                os.replace(Path(build, "unit.so"), path)
+                return path
+            tried = smaller(messages)
+    raise CompileError(messages)
+
+
+def _compile(
+    compiler: str, flags: list[str], sanitized: list[str], mode: str, prelude: bool, build: str
+) -> str | None:
+    """Make unit.so of unit.cpp in a folder; None, or what the compiler said against it."""
+    unit_to = [compiler, "unit.cpp", *flags, *sanitized]
+    if not prelude:
+        commands = [[*unit_to, "-o", "unit.so"]]
+    elif mode == RECORDED or (mode == CHECKED and not is_gnu(compiler)):
+        link = _RECORDED_LINK if mode == RECORDED else []
+        commands = [  # linked without the sanitizers' options, which bring their libraries
+            [*unit_to, "-c", *_PRELUDE, "-o", "unit.o"],
+            [compiler, "unit.o", *flags, *link, "-o", "unit.so"],
+        ]
+    elif is_gnu(compiler):
+        linked = [*_GNU_LINKED, "-o", "unit.so"]
+        header = _precompiled(compiler, [*flags, *sanitized])
+        # Again where g++ refuses the precompiled file: its messages count.
+        if not _call([*unit_to, "-include", str(header), *linked], build)[0]:
+            return None
+        commands = [[*unit_to, *_PRELUDE, *linked]]
+    else:
+        commands = [[*unit_to, *_PRELUDE, "-o", "unit.so"]]
+    for command in commands:
+        failed, messages = _call(command, build)
+        if failed:
+            return _readable(messages, build)
+    return None
 
 
 def _call(command: list[str], folder: str) -> tuple[int, str]:

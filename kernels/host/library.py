@@ -18,6 +18,7 @@ from kernels.support.limits import launch_dimensions
 
 from . import checked, compiler, source
 from .arguments import Packer, Parameter
+from .unit import Unit
 
 _LIMIT_DYNAMIC_SHARED = 227 * 1024  # what an H100 lets a block have
 _LIMIT_COOPERATIVE = 16384  # threads: each has two of the 65530 mappings that Linux lets us have
@@ -93,7 +94,7 @@ class Library:
         mode: str = compiler.PLAIN,
     ) -> None:
         self.names, self.variables, self.mode = names, variables, mode
-        self.code = code
+        self.code, self.options = code, options
         self.parameters = [parameters(code, name) for name in names]
         stem = re.sub(r"\W+", "_", names[0] if len(names) == 1 else "module").strip("_")
         self.file = f"{stem}.cu"  # the source's name in messages
@@ -114,6 +115,9 @@ class Library:
     def kernel(self, name: str) -> Compiled:
         if name not in self.kernels:
             number = self.names.index(name)
+            if not hasattr(self.loaded, f"mgh_count_{number}"):  # the compiler refuses it: why?
+                Library(self.code, (name,), self.variables, self.options, self.mode)
+                raise CompileError(f"{name} does not compile together with its module's others")
             self.kernels[name] = Compiled(self, number, name, self.parameters[number])
         return self.kernels[name]
 
@@ -314,21 +318,12 @@ def _load(
     """The library with the kernels `names`, compiled if it is not in the cache."""
     compiler.runtime()
     gnu = compiler.is_gnu(compiler.find_compiler())
-    exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(names)]
-    exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
-    text, declarations = source.rewrite(code, gnu)
-    unit = (
-        "\n".join(declarations) + "\n"
-        f'#line 1 "{stem}.cu"\n{text}\n'
-        f'#line 1 "the launch of {stem}"\n' + "\n".join(exports) + "\n"
-    )
+    unit = Unit(code, names, variables, stem, gnu)
     # What the kernels do not call is not compiled: it may hold what there is not on a CPU.
     flags = ("-fvisibility=hidden", *(("-fwhole-program",) if gnu else ()), *_options(options))
+    files = ((f"{stem}.cu", code),)
     try:
-        path = compiler.library(unit, flags, ((f"{stem}.cu", code),), mode)
+        path = compiler.library(unit.text(), flags, files, mode, smaller=unit.smaller)
     except CompileError as error:
-        refused = re.search(r"declared with .*error.*?: (line \d+: inline PTX: .*)", str(error))
-        raise CompileError(
-            f"{stem}: {refused[1]}" if refused else f"{stem} does not compile:\n{error}"
-        ) from None
+        raise CompileError(unit.explain(str(error))) from None
     return ctypes.CDLL(str(path))

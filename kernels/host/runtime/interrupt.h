@@ -26,6 +26,7 @@ constexpr int KICK = SIGURG;  // which nobody needs, and which is ignored unless
 pthread_mutex_t running_lock = PTHREAD_MUTEX_INITIALIZER;
 Running* running;
 sem_t asked;
+unsigned interrupts;  // how often SIGINT came
 bool watched;
 struct sigaction interrupted_before, kicked_before;
 
@@ -63,6 +64,7 @@ void on_kick(int signal, siginfo_t* info, void* context) {
 
 void on_interrupt(int signal, siginfo_t* info, void* context) {
     int error = errno;
+    __atomic_add_fetch(&interrupts, 1, __ATOMIC_SEQ_CST);
     sem_post(&asked);
     errno = error;
     hand_on(interrupted_before, signal, info, context);
@@ -120,7 +122,8 @@ void* watch(void*) {
         }
         pthread_mutex_lock(&running_lock);
         for (Running* r = running; r; r = r->next) {
-            if (*r->stop == GO_ON) __atomic_store_n(r->stop, ASKED, __ATOMIC_RELAXED);
+            bool later = r->since == __atomic_load_n(&interrupts, __ATOMIC_SEQ_CST);
+            if (*r->stop == GO_ON && !later) __atomic_store_n(r->stop, ASKED, __ATOMIC_RELAXED);
         }
         pthread_mutex_unlock(&running_lock);
         usleep(GRACE_US);
@@ -165,6 +168,7 @@ void enter(Running& r) {
     pthread_mutex_lock(&running_lock);
     if (!watched) start_watcher();
     watch_interrupts();
+    r.since = __atomic_load_n(&interrupts, __ATOMIC_SEQ_CST);
     r.next = running;
     r.link = &running;
     if (running) running->link = &r.next;

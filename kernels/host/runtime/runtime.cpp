@@ -222,7 +222,7 @@ extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t 
     watch_faults();
     report->frames = report->line = report->named = 0;
     report->slot = UNKNOWN;
-    Running here = {pthread_self(), stop, nullptr, nullptr, (uintptr_t)launch->run_threads, 0};
+    Running here = {pthread_self(), stop, nullptr, nullptr, (uintptr_t)launch->run_threads, 0, 0};
     for (uint64_t i = 0; i < count; ++i) {
         prepare(runners[i], launch, arguments, report, &here);
         if (launch->checked && launch->shared) {

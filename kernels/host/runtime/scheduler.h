@@ -55,6 +55,7 @@ struct Running {  // blocks of a launch on an OS thread
     Running *next, **link;
     uintptr_t code;    // the memory of the kernel's code: only known of a launch that is to end
     size_t code_bytes;
+    unsigned since;    // how many interrupts came before it
 };
 
 struct Runner : Worker {  // a Worker with what only the runtime uses

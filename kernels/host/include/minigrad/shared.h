@@ -7,6 +7,11 @@
 
 namespace mgh {
 
+template <class T>
+struct Same {
+    using type = T;
+};
+
 // Of an array: the size of an element, the number of dimensions, and how long they are.
 template <class T>
 struct Shape {
