@@ -1,7 +1,7 @@
 // Cooperative groups: the grid, the block, tiles of a warp, and lanes that happen to be together.
 //
-// A group within a warp is a mask of lanes; its operations are those of minigrad/warp.h. Clusters are
-// not available.
+// A group within a warp is a mask of lanes; its operations are those of minigrad/warp.h. Clusters
+// are not available.
 #pragma once
 
 #include "minigrad/large_tiles.h"
