@@ -10,7 +10,7 @@ import pytest
 
 from kernels import lab, raw_kernel, raw_module
 from kernels.lab.course import ladders
-from kernels.lab.report.report import Counts
+from kernels.lab.report.measurement import Counts
 
 CODE = r"""
 #include <cooperative_groups.h>

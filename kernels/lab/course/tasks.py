@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.lab.course.exercises import UNTOUCHED, Exercise, Problem
+from kernels.lab.course.exercise import UNTOUCHED, Exercise, Problem
 
 Generator = np.random.Generator
 EXERCISES: list[Exercise] = []

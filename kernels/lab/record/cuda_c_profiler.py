@@ -1,8 +1,8 @@
 """The lab for CUDA C: a raw kernel, compiled for recording, under the same recorder.
 
-What is counted and how a race is found is kernels/lab/recorder.py's, as for the other dialect.
-Here is what differs: the memory that the runtime lays out, sites that are known by their place in
-machine code, and what the runtime says when a kernel goes wrong.
+What is counted and how a race is found is `recorder`, as for the other dialect. Here is what
+differs: the memory that the runtime lays out, sites that are known by their place in machine code,
+and what the runtime says when a kernel goes wrong.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from kernels.host import checked, recording, source
 from kernels.lab.record import recorder as rec
 from kernels.lab.record.clone import Facts, Shared
 from kernels.lab.record.instrument import Place, Site
-from kernels.lab.record.profiler import LabError, Memory, Run, grain_of, owner_of, traffic
+from kernels.lab.record.run import LabError, Memory, Run, grain_of, owner_of, traffic
 from kernels.lab.report.findings import Access, Finding, Triple
-from kernels.lab.report.report import Counts, Line, Report
+from kernels.lab.report.measurement import Counts, Line
+from kernels.lab.report.report import Report
 from kernels.support.errors import LaunchError
 from kernels.support.limits import launch_dimensions
 

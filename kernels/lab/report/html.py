@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from kernels.lab.report.listing import HEADINGS, LEGEND, Row, conclusions, heading, rows, totals
-from kernels.lab.report.report import Report
+from kernels.lab.report.measurement import Measurement
 
 # Half-transparent colours: they tint whatever background the page has.
 _POOR, _WRONG, _RULE = "rgba(230,150,0,0.30)", "rgba(220,40,40,0.25)", "rgba(128,128,128,0.4)"
@@ -30,7 +30,7 @@ def _row(row: Row) -> str:
     return f'<tr style="{background}">{cells}</tr>'
 
 
-def page(report: Report) -> str:
+def page(report: Measurement) -> str:
     """The whole report; it needs no style sheet and no script."""
     head = "".join(
         f'<th style="text-align:{"left" if name == "source" else "right"};padding:1px 8px;'
