@@ -115,7 +115,7 @@ class Roofline:
             _, y = at(1, 10.0**exponent)
             picture.line(left, y, left + across, y, GRID)
             picture.label(left - 6, y + 4, f"{_engineering(10.0**exponent)}", 11, MUTED, "end")
-        low = 10.0**x0
+        low = max(10.0**x0, 10.0**y0 / self.bandwidth)  # where the slope enters the axes
         roof = [at(low, low * self.bandwidth), at(self.ridge, self.peak), at(10.0**x1, self.peak)]
         picture.path(roof, BLUE, 2.5)
         picture.label(left + across / 2, height - 12, "FLOP a byte", 12, INK, "middle")
