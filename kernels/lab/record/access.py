@@ -175,6 +175,31 @@ def arrive(typingctx, head, site, who, barrier):
 
 
 @intrinsic
+def shuffle(typingctx, head, site, path, who, kind, amount, width):
+    """A shuffle is reached: from which lane it reads, see `recorder.shuffle`."""
+    return _teller("shuffle", 7)
+
+
+@intrinsic
+def iterate(typingctx, head, site, who, rounds, most):
+    """One more iteration of a loop. Ends the run where it was interrupted, and after `most`."""
+
+    def codegen(context, builder, signature, args):
+        head, site, who, rounds, most = args
+        state = builder.inttoptr(head, _I64.as_pointer())
+        stop = builder.load(builder.gep(state, [_I64(recorder.STOP)]))
+        stopped = builder.icmp_signed("!=", stop, _I64(0))
+        with builder.if_then(
+            builder.or_(stopped, builder.icmp_signed(">", rounds, most)), likely=False
+        ):
+            _tell(builder, "endless", head, site, who)
+            context.call_conv.return_user_exc(builder, CheckFailed, ())
+        return context.get_dummy_value()
+
+    return types.void(*(_INT,) * 5), codegen
+
+
+@intrinsic
 def declare(typingctx, head, memory, array, block):
     """A shared array of this block."""
 

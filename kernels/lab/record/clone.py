@@ -8,15 +8,17 @@ import pickle
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core import types
+from numba.core.errors import NumbaError
 
 from kernels.lab.record import recorder
 from kernels.lab.record.instrument import HEAD, Place, Site, instrument, shared_arrays
 from kernels.simt.analysis import infer
-from kernels.simt.backend import entry
+from kernels.simt.backend import entry, explain
 from kernels.simt.driver import arguments, pipeline, specialise
 from kernels.simt.emit.module import SPIN_LIMIT
 from kernels.simt.frontend import source
@@ -94,7 +96,11 @@ class Twin:
         passed += [arguments.numba_type(c, "a constant array") for c in self.facts.constants]
         recorder.linked()  # what its machine code calls by name
         signature = (*specialise.header_types(), *passed, types.int64)
-        twin.compile(signature)
+        try:
+            twin.compile(signature)
+        except NumbaError as error:
+            known = SimpleNamespace(py_func=function, __name__=function.__name__)
+            raise explain.unlowered(known, path.read_text(), str(error)) from None
         self.entry: Callable[..., int] = entry.of(twin.overloads[signature])
         self.sites = module.SITES
 

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from kernels.host import checked, recording, source
+from kernels.host import checked, compiler, recording, source
 from kernels.lab.record import recorder as rec
 from kernels.lab.record.clone import Facts, Shared
 from kernels.lab.record.instrument import Place, Site
 from kernels.lab.record.run import LabError, Memory, Run, grain_of, owner_of, traffic
 from kernels.lab.report.findings import Access, Finding, Triple
+from kernels.lab.report.hints import LoopCondition, c_loop
 from kernels.lab.report.measurement import Counts, Line
 from kernels.lab.report.report import Report
 from kernels.support.errors import LaunchError
@@ -31,11 +32,14 @@ from kernels.support.limits import launch_dimensions
 _SHARED_LIMIT = 227 * 1024
 _STATIC_LIMIT = 48 * 1024
 _DIMENSION, _NOWHERE = -1, -2  # in the place of a row: an index of an array type, a null pointer
+MAX_STEPS = 1 << 23  # basic blocks that a thread may run in a row: some seconds
+_NOTHING = ctypes.c_char_p(b"")
 _SITES = 8192  # places of accesses, told apart by who called whom
 _SPARE = 8  # shared variables of instances of templates: more than their declarations
 _GRAIN = 2  # shared memory is watched in pieces of 4 bytes, until something accesses less
 _KINDS = ("load", "store", "atomic", "barrier")
 _BARRIERS = ("__syncthreads", "__syncwarp", "this_grid().sync()")
+_SHUFFLE = re.compile(r"\b__shfl(_up|_down|_xor)?_sync\b|\b__reduce_\w+_sync\b|\.shfl\w*\(")
 _WORDS = {
     "cuda.syncthreads()": "__syncthreads()",
     "cuda.syncwarp()": "__syncwarp()",
@@ -117,7 +121,10 @@ class _Run(Run):
         self.main = recorded.library.file
         self.grains, self.coarse = finer, None
         super().__init__(_Twin(recorded, self.main), grid, block, args, shared, records)
-        self.state.head[rec.PATIENT] = 1
+        head = self.state.head
+        head[rec.PATIENT], head[rec.MAX_STEPS] = 1, MAX_STEPS
+        head[rec.TRAP] = ctypes.cast(compiler.runtime().mgh_trap, ctypes.c_void_p).value
+        head[rec.NOTHING] = ctypes.cast(_NOTHING, ctypes.c_void_p).value
         self._tell_runtime()
 
     # -- memory --------------------------------------------------------------------------------
@@ -209,6 +216,10 @@ class _Run(Run):
         if self.recorder.misfit >= 0:
             self.coarse, self.ended = self.recorder.misfit, True
             self._name_shared()
+        elif self.state.head[rec.STOP]:
+            self._name_shared()
+            self._name_sites()
+            self.stopped()
         elif report.status:
             self.ended = True
             self._wrong(report)
@@ -248,6 +259,10 @@ class _Run(Run):
             self.errors.append(Finding(kind, message, accesses, hint))
         if report.status != _FAILED:
             self.notes.append("the run ended at an access outside of its array")
+
+    def loop_condition(self, place: Place) -> LoopCondition | None:
+        file, line = place
+        return c_loop(self.twin.lines if file == self.main else linecache.getlines(file), line)
 
     # -- findings ------------------------------------------------------------------------------
 
@@ -394,6 +409,12 @@ class _Run(Run):
                     ran |= {(file, line + i) for i in range(1, gap)}
         order = sorted(ran, key=lambda place: (place[0] != self.main, *place))
         self.twin.facts.sources.update((place, self._text(place)) for place in order)
+
+    def instruments(self, lines: list[Line]) -> set[str]:
+        """As for the other dialect; shuffles are told by the source."""
+        text = "\n".join(self.twin.lines[self.twin.first - 1 : self.twin.last])
+        used = super().instruments(lines)
+        return used | ({"shuffle"} if _SHUFFLE.search(source.masked(text)) else set())
 
     def lines(self) -> list[Line]:
         """A line is executed as often as the block of its code that is run most: the parts of a

@@ -9,6 +9,7 @@ loop around the site has gone round, by which lanes that are together are recogn
 from __future__ import annotations
 
 import ast
+import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +40,9 @@ HEAD = "_lab"  # the hidden argument that carries the recorder's head
 _MIX = 0x1E3779B97F4A7C15
 _BARRIERS = {"syncwarp": recorder.WARP_BARRIER, "cg.GridGroup.sync": recorder.GRID_BARRIER}
 _BARRIERS |= dict.fromkeys(("syncthreads", *calls.COUNTED), recorder.BLOCK_BARRIER)
+_SHUFFLES = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync")  # recorder.shuffle
+MAX_ITERATIONS = 1 << 22  # of a `while` loop in one thread: some seconds under the recorder
+_NO_LIMIT = (1 << 63) - 1
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 Place = tuple[str, int]  # file and line
@@ -48,8 +52,8 @@ Place = tuple[str, int]  # file and line
 class Site:
     """A row of the recorder's statistics.
 
-    kind: "load", "store", "atomic", "barrier", or "lines" for statements that run together: then
-    `lines` are theirs, with the floating-point operations that each does.
+    kind: "load", "store", "atomic", "barrier", "shuffle", "loop", or "lines" for statements that
+    run together: then `lines` are theirs, with the floating-point operations that each does.
     """
 
     kind: str
@@ -185,6 +189,7 @@ class _Instrumenter(ast.NodeTransformer):
         step = [
             assign(rounds, binary(load(rounds), ast.Add(), const(1)), stmt),
             assign(path, around, stmt),
+            self._iterate(stmt, rounds),
         ]
         place = place_of(stmt, self.program)
         head = (place,) if place else ()
@@ -201,6 +206,13 @@ class _Instrumenter(ast.NodeTransformer):
         else:
             stmt.body = [*step, *self.block(stmt.body, load(path), *head)]
         return [assign(rounds, const(0), stmt), stmt]
+
+    def _iterate(self, stmt: ast.For | Loop, rounds: str) -> ast.stmt:
+        """What ends the run in a loop: an interrupt, or too many iterations of a `while`."""
+        most = MAX_ITERATIONS if isinstance(stmt, Loop) else _NO_LIMIT
+        number = const(self.site("loop", stmt))
+        counted = self.call("iterate", load(HEAD), number, self.who, load(rounds), const(most))
+        return located(ast.Expr(counted), stmt)
 
     def _first_lines(self, body: list[ast.stmt]) -> int:
         return body[0].value.args[1].value
@@ -219,7 +231,18 @@ class _Instrumenter(ast.NodeTransformer):
             number = const(self.site("barrier", stmt, stmt.kind))
             arrival = self.call("arrive", load(HEAD), number, self.who, const(barrier))
             before.append(located(ast.Expr(arrival), stmt))
+        if stmt.kind in _SHUFFLES:
+            before.append(self._shuffle(stmt))
         return [*before, stmt]
+
+    def _shuffle(self, stmt: Collective) -> ast.stmt:
+        """Tells from which lane a shuffle reads; its arguments are names and constants by now."""
+        width = stmt.args[3] if len(stmt.args) > 3 else const(recorder.WARP)
+        int64 = self.program.extern(types.int64, "int64")
+        amount, width = (call(int64, copy.deepcopy(arg)) for arg in (stmt.args[2], width))
+        kind = const(_SHUFFLES.index(stmt.kind))
+        where = load(HEAD), const(self.site("shuffle", stmt)), self.path, self.who
+        return located(ast.Expr(self.call("shuffle", *where, kind, amount, width)), stmt)
 
     def _store(self, stmt: ast.Assign, target: ast.Subscript) -> ast.stmt:
         value = self.visit(stmt.value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,7 +13,16 @@ import numpy as np
 from kernels.lab.record import recorder as rec
 from kernels.lab.record.clone import Shared, Twin
 from kernels.lab.record.instrument import Place, Site
-from kernels.lab.report.findings import Access, Finding, Triple, race_hint
+from kernels.lab.report.findings import (
+    Access,
+    Finding,
+    Triple,
+    endless,
+    missing_lanes,
+    race_hint,
+    same_value,
+)
+from kernels.lab.report.hints import LoopCondition, guard_hint, python_loop
 from kernels.lab.report.measurement import Counts, Line
 from kernels.lab.report.report import Report
 from kernels.simt.ir import checks
@@ -127,7 +138,20 @@ class Run:
         return chosen
 
     def start(self, chosen: list[int], sampled: bool) -> None:
-        """Run the blocks `chosen`; fewer where they would take too long and were not asked for."""
+        """Run the blocks `chosen`; fewer where they would take too long and were not asked for.
+
+        They run on a thread of their own, because a signal reaches Python on its main thread only
+        when no kernel runs there. Ctrl-C stops the kernel.
+        """
+        with ThreadPoolExecutor(1) as worker:
+            running = worker.submit(copy_context().run, self._run, chosen, sampled)
+            try:
+                running.result()
+            except KeyboardInterrupt:
+                self.state.head[rec.STOP] = rec.INTERRUPTED
+                raise
+
+    def _run(self, chosen: list[int], sampled: bool) -> None:
         if self.twin.facts.cooperative:
             self._launch(range(self.blocks))
             return
@@ -160,7 +184,9 @@ class Run:
                 blocks, self.grid, self.shared, self.error, self.args, self.state.address
             )
         except checks.CheckFailed:
-            if self.error[0]:
+            if self.state.head[rec.STOP]:
+                self.stopped()
+            elif self.error[0]:
                 self._stopped("bounds" if self.error[0] == checks.BOUNDS else "uninitialised")
             else:
                 self.notes.append("the run ended at an index outside of its array")
@@ -172,6 +198,21 @@ class Run:
         else:
             if status:
                 self._stopped("endless" if self.error[0] == checks.ENDLESS else "barrier")
+
+    def stopped(self) -> None:
+        """The run was interrupted, or a thread's loop does not end."""
+        self.ended = True
+        if self.state.head[rec.STOP] == rec.ENDLESS:
+            site = self.sites[int(self.state.head[rec.STOPPED_SITE])]
+            who = int(self.state.head[rec.STOPPED_WHO])
+            self.errors.append(self.endless(site.place, who, self.loop_condition(site.place)))
+
+    def endless(self, place: Place, who: int, condition: LoopCondition | None) -> Finding:
+        line = condition.line if condition else place[1]
+        return endless(self.access((place[0], line), "loops", who), condition)
+
+    def loop_condition(self, place: Place) -> LoopCondition | None:
+        return python_loop(*place)
 
     def _note_returned(self, blocks: range) -> None:
         """Whether threads had returned where others waited at a barrier."""
@@ -200,6 +241,10 @@ class Run:
         if kind == "barrier":
             self.errors.append(self.divergent(place, self._waiting(place, who), who))
         elif kind == "endless":
+            condition = self.loop_condition(place)
+            if condition and condition.variables and not condition.waits:
+                self.errors.append(self.endless(place, who, condition))
+                return
             access = self.access(place, "keeps reading", who)
             message = "a thread waits for memory that no other thread will write"
             hint = "threads of other blocks may run later: do not wait for them in a loop"
@@ -296,7 +341,7 @@ class Run:
     def found(self) -> tuple[list[Finding], list[Finding], list[Finding]]:
         """(races, errors, warnings) of the recorder's table."""
         races: dict[tuple, Finding] = {}
-        errors, warnings, unwritten = list(self.errors), [], []
+        errors, warnings, unwritten, harmless = list(self.errors), [], [], []
         rows = self.state.findings[: int(self.state.head[rec.FOUND])].tolist()
         rows.sort(key=lambda row: -(row[rec.WHAT] & rec.APART))  # those far apart need most
         racing: set[int] = set()
@@ -309,11 +354,19 @@ class Run:
                 known = races.setdefault(key, race)
                 if known is not race:
                     races[key] = replace(known, count=known.count + race.count)
+            elif what & ~rec.APART == rec.SAME_VALUE:
+                harmless.append(row)
             elif what == rec.UNWRITTEN:
                 unwritten.append(row)
+            elif what == rec.MISSING_LANES:
+                access = self.access(site.place, "reads", row[rec.WHO_B])
+                errors.append(
+                    missing_lanes(access, row[rec.INDEX], row[rec.LENGTH], row[rec.COUNT])
+                )
             else:
                 finding = self.outside(row, site)
                 (warnings if finding.severity == "warning" else errors).append(finding)
+        warnings += self._harmless(harmless, racing)
         for row in unwritten:
             if row[rec.SITE_B] not in racing:  # else the race says it better
                 errors.append(self._unwritten(row, self.sites[row[rec.SITE_B]]))
@@ -325,6 +378,19 @@ class Run:
             else:
                 errors.append(self.divergent(place, waits, left))
         return list(races.values()), errors, warnings
+
+    def _harmless(self, rows: list[list[int]], racing: set[int]) -> list[Finding]:
+        """Stores of equal values by several threads, one finding for each array and lines; none
+        where a race says it already."""
+        found: dict[tuple, Finding] = {}
+        for row in rows:
+            if {row[rec.SITE_A], row[rec.SITE_B]} & racing:
+                continue
+            race = self._race(row)
+            known = found.get((race.array, race.lines))
+            count = race.count + (known.count if known else 0)
+            found[race.array, race.lines] = same_value(known or race, count)
+        return list(found.values())
 
     def _race(self, row: list[int]) -> Finding:
         site_a, site_b = self.sites[row[rec.SITE_A]], self.sites[row[rec.SITE_B]]
@@ -367,7 +433,7 @@ class Run:
             kind, severity = "wraps", "warning"
         else:
             message = f"out of bounds: index {index} of {site.array}, axis {axis}: {size}"
-            hint = f"guard the access: `if i < {site.array}.shape[{axis}]:`"
+            hint = guard_hint(site.array, axis, index, access.source)
             kind, severity = "bounds", "error"
         return Finding(
             kind,
@@ -389,7 +455,9 @@ class Run:
             for place, text in facts.sources.items()
         }
         for site, stat in zip(self.sites, self.state.stats.tolist()):
-            if site.kind == "lines":
+            if site.kind == "shuffle":
+                lines[site.place].shuffles += stat[rec.REQUESTS]
+            elif site.kind == "lines":
                 for place, operations in site.lines.items():
                     flops = operations * stat[rec.LANES]
                     executions = Counts(stat[rec.REQUESTS], stat[rec.LANES], flops=flops)
@@ -425,9 +493,21 @@ class Run:
             self.notes,
             self._records() if len(self.state.trace) else None,
             self.arrays(),
+            self.instruments(lines),
             self.twin.kernel,
             self.twin.kinds,
         )
+
+    def instruments(self, lines: list[Line]) -> set[str]:
+        """What the kernel used of "shared" memory, "barrier", "shuffle" and "atomics"."""
+        used = {"shared"} if any(line.shared_requests for line in lines) else set()
+        used |= {"atomics"} if any(line.atomics for line in lines) else set()
+        for site, stat in zip(self.sites, self.state.stats):
+            if site.kind == "shuffle" and stat[rec.REQUESTS]:
+                used.add("shuffle")
+            if site.kind == "barrier" and stat[rec.LANES]:
+                used.add("barrier")
+        return used
 
     def arrays(self) -> dict[str, tuple[str, tuple[int, ...], int]]:
         """(space, shape, bytes an element) of each array, by name."""

@@ -21,9 +21,9 @@ class Counts:
     `executions` are those of a line by warps, `active_lanes` the lanes that took part in all of
     them together. `requests`, `sectors`, `ideal_sectors` and `bytes` (asked for by lanes) are of
     global memory, `shared_requests`, `wavefronts`, `ideal_wavefronts` of shared memory;
-    `atomics` are operations by lanes, `contention` how many more than one went to the same address
-    at once; `worst_sectors` and `worst_wavefronts` are those of the worst single request (or phase
-    of one: 32 is a 32-way bank conflict).
+    `shuffles` are those of warps; `atomics` are operations by lanes, `contention` how many more
+    than one went to the same address at once; `worst_sectors` and `worst_wavefronts` are those of
+    the worst single request (or phase of one: 32 is a 32-way bank conflict).
     """
 
     executions: int = 0
@@ -39,6 +39,7 @@ class Counts:
     shared_bytes: int = 0
     atomics: int = 0
     contention: int = 0
+    shuffles: int = 0
     flops: int = 0
     worst_sectors: int = 0
     worst_wavefronts: int = 0
@@ -85,8 +86,9 @@ class Measurement:
     totals of the blocks that were run: `blocks` of the grid's `grid_blocks`; `scale` is how many
     times more the whole grid is. `shared_bytes` is what a block has, static and dynamic. `records`
     are the first accesses as a structured array, where `profile(..., records=n)` asked for them.
-    arrays: (space, shape, bytes an element) of the arrays that it can touch, by name. `kernel` and
-    `types` are what was profiled, for `compiled`.
+    arrays: (space, shape, bytes per element) of the arrays that it can touch, by name. instruments:
+    what it used of "shared" memory, "barrier", "shuffle" and "atomics". `kernel` and `types` are
+    what was profiled, for `compiled`.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Measurement:
     notes: list[str] = field(default_factory=list)
     records: np.ndarray | None = None
     arrays: dict[str, tuple[str, tuple[int, ...], int]] = field(default_factory=dict)
+    instruments: set[str] = field(default_factory=set)
     kernel: Any = field(default=None, repr=False)
     types: tuple = field(default=(), repr=False)
 
@@ -180,6 +183,7 @@ class Measurement:
             "races": [finding.json() for finding in self.races],
             "errors": [finding.json() for finding in self.errors],
             "warnings": [finding.json() for finding in self.warnings],
+            "instruments": sorted(self.instruments),
             "notes": self.notes,
         }
         return json.dumps(data, indent=1)
