@@ -140,6 +140,20 @@ def test_a_kernel_in_cuda_c(capsys, tmp_path):
     assert status == 2 and "how is shift(x) launched? Say it, for example" in err
 
 
+def test_a_kernel_that_is_named_as_an_exercise_is_checked(capsys, kernel_file, tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text(
+        "__global__ void relu(const float* x, float* out, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) out[i] = x[i] > 0 ? x[i] : 0;\n}\n"
+    )
+    status, out, _ = lab(capsys, path)
+    assert status == 0 and "the exercise relu(x, out)" in out and "right" in out
+    wrong = SOURCE.replace("def scale(x, out, factor)", "def relu(x, out)").replace(" * factor", "")
+    status, out, _ = lab(capsys, f"{kernel_file(wrong)}::relu")
+    assert status == 1 and "not yet\nelement" in out and "relu: grid" in out
+
+
 def test_a_ladder_in_cuda_c(capsys):
     status, out, _ = lab(capsys, "transpose", "--dialect", "cuda_c", "--version", "padded")
     assert status == 0 and "tile[tx][k]" in out and "no races, no errors" in out

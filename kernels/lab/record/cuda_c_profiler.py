@@ -32,7 +32,7 @@ from kernels.support.limits import launch_dimensions
 _SHARED_LIMIT = 227 * 1024
 _STATIC_LIMIT = 48 * 1024
 _DIMENSION, _NOWHERE = -1, -2  # in the place of a row: an index of an array type, a null pointer
-MAX_STEPS = 1 << 23  # basic blocks that a thread may run in a row: some seconds
+MAX_STEPS = 1 << 22  # basic blocks that a thread may run in a row: some seconds
 _NOTHING = ctypes.c_char_p(b"")
 _SITES = 8192  # places of accesses, told apart by who called whom
 _SPARE = 8  # shared variables of instances of templates: more than their declarations
@@ -41,6 +41,9 @@ _KINDS = ("load", "store", "atomic", "barrier")
 _BARRIERS = ("__syncthreads", "__syncwarp", "this_grid().sync()")
 _SHUFFLE = re.compile(r"\b__shfl(_up|_down|_xor)?_sync\b|\b__reduce_\w+_sync\b|\.shfl\w*\(")
 _WORDS = {
+    "cuda.grid(1)": "blockIdx.x * blockDim.x + threadIdx.x",
+    "cuda.gridsize(1)": "gridDim.x * blockDim.x",
+    "cuda.shfl_down_sync": "__shfl_down_sync",
     "cuda.syncthreads()": "__syncthreads()",
     "cuda.syncwarp()": "__syncwarp()",
     "cuda.atomic.add": "atomicAdd",
@@ -82,6 +85,20 @@ def profile(
                 ctypes.memmove(slot.placed, slot.begin, slot.end - slot.begin)
             for (_, address, size), before in zip(recorded.variables, saved):
                 ctypes.memmove(address, before, size)
+
+
+def in_cuda_c(hint: str) -> str:
+    """A hint in the words of CUDA C."""
+    for word, ours in _WORDS.items():
+        hint = hint.replace(word, ours)
+    return hint
+
+
+def parameters(kernel: Any) -> list[str]:
+    """The names of a raw kernel's parameters."""
+    plain = kernel.name.partition("<")[0].rpartition("::")[2].strip()
+    texts = source.kernels(kernel.code).get(plain, [])
+    return [source.parameter_name(text, index) for index, text in enumerate(texts)]
 
 
 class _Twin:
@@ -288,9 +305,7 @@ class _Run(Run):
         for findings in super().found():
             kept: dict[Any, Finding] = {}
             for number, finding in enumerate(findings):
-                hint = finding.hint
-                for word, ours in _WORDS.items():
-                    hint = hint.replace(word, ours)
+                hint = in_cuda_c(finding.hint)
                 key = finding.lines if finding.kind == "bounds" else number
                 kept.setdefault(key, replace(finding, hint=hint))
             lists.append(list(kept.values()))

@@ -41,7 +41,9 @@ _MIX = 0x1E3779B97F4A7C15
 _BARRIERS = {"syncwarp": recorder.WARP_BARRIER, "cg.GridGroup.sync": recorder.GRID_BARRIER}
 _BARRIERS |= dict.fromkeys(("syncthreads", *calls.COUNTED), recorder.BLOCK_BARRIER)
 _SHUFFLES = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync")  # recorder.shuffle
-MAX_ITERATIONS = 1 << 22  # of a `while` loop in one thread: some seconds under the recorder
+# Of a `while` loop: by one thread, or if there is a barrier in it, by all threads of a block
+# together. It takes some seconds under the recorder.
+MAX_ITERATIONS = 1 << 22
 _NO_LIMIT = (1 << 63) - 1
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
@@ -209,7 +211,10 @@ class _Instrumenter(ast.NodeTransformer):
 
     def _iterate(self, stmt: ast.For | Loop, rounds: str) -> ast.stmt:
         """What ends the run in a loop: an interrupt, or too many iterations of a `while`."""
-        most = MAX_ITERATIONS if isinstance(stmt, Loop) else _NO_LIMIT
+        most = _NO_LIMIT
+        if isinstance(stmt, Loop):
+            together = any(isinstance(s, Collective) for s in statements([stmt]))
+            most = MAX_ITERATIONS // (self.program.threads if together else 1)
         number = const(self.site("loop", stmt))
         counted = self.call("iterate", load(HEAD), number, self.who, load(rounds), const(most))
         return located(ast.Expr(counted), stmt)

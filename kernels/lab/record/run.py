@@ -444,6 +444,7 @@ class Run:
             (index,),
             count=row[rec.COUNT],
             severity=severity,
+            axis=axis,
         )
 
     # -- the report ----------------------------------------------------------------------------

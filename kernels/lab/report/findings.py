@@ -32,8 +32,9 @@ class Finding:
 
     kind: "race", "bounds", "uninitialised", "barrier", "shuffle", "endless", "exception", "wraps",
     "returned" or "harmless" (a race of equal values); the last three are warnings. `accesses` are
-    the threads that take part (two for a race), `array` and `index` the element, `address` its byte
-    offset in the array's memory, `count` how often it came about.
+    the threads that take part (two for a race), `array` and `index` the element (of an index
+    outside, the one on `axis`), `address` its byte offset in the array's memory, `count` how often
+    it came about.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class Finding:
     address: int | None = None
     count: int = 1
     severity: str = field(default="error")
+    axis: int | None = None
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -116,6 +118,8 @@ def race_hint(space: str, a: Access, b: Access, barriers: list[int], same_warp: 
             " cuda.syncthreads() after the write"
         )
     barrier = "cuda.syncwarp() or cuda.syncthreads()" if same_warp else "cuda.syncthreads()"
+    if a.filename != b.filename:
+        return f"{barrier} between the two accesses"
     first, second = sorted((a.lineno, b.lineno))
     if any(first < line <= second for line in barriers):
         return (
