@@ -263,7 +263,7 @@ def matmul_tiled(rng, m, k, n):
 
 
 @exercise(
-    "x, out", "out[i] = x[i] where it is positive, else 0.", FLAT, efficiency=0.9, traffic=1.3
+    "x, out", "out[i] = x[i] where it is positive, else 0.", FLAT, efficiency=0.7, traffic=1.6
 )
 def relu(rng, n):
     x = floats(rng, n)
