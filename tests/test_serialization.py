@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends, nn, optim
+from minigrad import backends, nn, optim, serialization
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,6 @@ def test_tensors(dtype, shape, rng):
 
 
 def test_bfloat16():
-    pytest.importorskip("ml_dtypes", reason="bfloat16 arrays need ml_dtypes")
     tensor = minigrad.tensor([1.5, -2.0]).to(minigrad.bfloat16)
     loaded = round_trip(tensor)
     assert loaded.dtype == minigrad.bfloat16 and loaded.float().tolist() == [1.5, -2.0]
@@ -239,6 +238,23 @@ def test_killed_save_keeps_the_old_file(tmp_path):
     )
     assert done.returncode == 9
     assert minigrad.load(path)["old"].tolist() == [1, 1, 1]
+
+    (left,) = set(tmp_path.iterdir()) - {path}
+    long_ago = os.stat(path).st_mtime - 3600
+    another = tmp_path / ".b.pt.0123456789ab.tmp"
+    another.write_bytes(b"of another file")
+    os.utime(another, (long_ago, long_ago))
+    minigrad.save({"new": minigrad.ones(2)}, path)
+    assert left.exists(), "a save that began just now may be at work on it"
+    os.utime(left, (long_ago, long_ago))
+    with open(left, "rb") as at_work:
+        if serialization.fcntl is not None:
+            serialization._lock(at_work)
+            minigrad.save({"new": minigrad.ones(2)}, path)
+            assert left.exists(), "a process holds it"
+    minigrad.save({"new": minigrad.ones(2)}, path)
+    assert not left.exists()
+    assert another.exists()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes and links as on POSIX systems")

@@ -1,4 +1,4 @@
-"""Downloading a file once: checked by its checksum, resumed after a break, never half there."""
+"""Downloads a file once, checks its checksum and resumes interrupted downloads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 CHUNK = 1 << 18
-TIMEOUT = 30  # seconds without a byte
+TIMEOUT = 30  # seconds without data
 
 
 class DatasetError(RuntimeError):
-    """A data set can't be had: no network, a wrong checksum, a damaged file."""
+    """A data set is not available: no network, a wrong checksum, a damaged file."""
 
 
 def cache_folder(root: str | os.PathLike | None = None) -> Path:
-    """Where data sets are kept.
+    """The folder of downloaded data sets.
 
     `root` if given, else `datasets` in the folder that the environment variable
     MINIGRAD_CACHE_DIR names, else `~/.cache/minigrad/datasets`.
@@ -31,25 +31,22 @@ def cache_folder(root: str | os.PathLike | None = None) -> Path:
     return Path(base).expanduser() / "datasets"
 
 
-def md5(path: Path) -> str:
-    """The MD5 of a file, in hexadecimal: the checksum that these data sets' authors publish."""
-    digest = hashlib.md5(usedforsecurity=False)
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
-        while block := file.read(CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fetch(urls: Sequence[str], folder: Path, checksum: str) -> Path:
-    """The file that `urls` (mirrors of one file) name, downloaded into `folder` if it isn't there.
+    """The file at `urls` (mirrors of one file), downloaded into `folder` if it is missing.
 
-    The bytes go to `NAME.part`, which a later call resumes, and become `NAME` only when their MD5
-    is `checksum`. Raises DatasetError if no mirror answers or what came has another checksum.
+    The bytes are written to `NAME.part`, which a later call resumes. It is renamed to `NAME` when
+    its SHA-256 is `checksum`. Raises DatasetError if no mirror answers or the checksum differs.
     """
     name = urls[0].rpartition("/")[2]
     target = folder / name
     if target.exists():
-        if md5(target) == checksum:
+        if sha256(target) == checksum:
             return target
         raise DatasetError(
             f"{target}: the checksum differs from the published one ({checksum}), so the file is "
@@ -64,7 +61,7 @@ def fetch(urls: Sequence[str], folder: Path, checksum: str) -> Path:
         except OSError as error:  # urllib's URLError and time-outs are OSErrors too
             failures.append(f"{url}: {_reason(error)}")
             continue
-        if md5(part) == checksum:
+        if sha256(part) == checksum:
             os.replace(part, target)
             return target
         part.unlink()
@@ -82,7 +79,7 @@ def _reason(error: OSError) -> str:
 
 
 def _download(url: str, part: Path) -> None:
-    """Append to `part` what it still lacks of `url`."""
+    """Append the missing bytes of `url` to `part`."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "minigrad"})
     if have:

@@ -23,8 +23,8 @@ def idx_bytes(array: np.ndarray) -> bytes:
     return header + array.tobytes()
 
 
-def md5(content: bytes) -> str:
-    return hashlib.md5(content).hexdigest()
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_faulty_cifar_archives_are_refused(tmp_path):
 def test_a_download_is_kept_and_not_repeated(server, tmp_path):
     server.files["data.gz"] = content = bytes(range(256)) * 5000
     for _ in range(2):
-        path = download.fetch([server.url + "data.gz"], tmp_path / "new", md5(content))
+        path = download.fetch([server.url + "data.gz"], tmp_path / "new", sha256(content))
         assert path.read_bytes() == content
     assert len(server.log) == 1
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["data.gz"]
@@ -212,10 +212,10 @@ def test_a_broken_download_is_resumed(server, tmp_path):
     server.files["data.gz"] = content = bytes(range(256)) * 5000
     server.break_after = 300_000
     with pytest.raises(datasets.DatasetError, match="ended after 300000 of 1280000 bytes"):
-        download.fetch([server.url + "data.gz"], tmp_path, md5(content))
+        download.fetch([server.url + "data.gz"], tmp_path, sha256(content))
     assert [p.name for p in tmp_path.iterdir()] == ["data.gz.part"]
     server.break_after = None
-    path = download.fetch([server.url + "data.gz"], tmp_path, md5(content))
+    path = download.fetch([server.url + "data.gz"], tmp_path, sha256(content))
     assert path.read_bytes() == content
     assert server.log[-1] == ("data.gz", "bytes=300000-")
 
@@ -224,40 +224,40 @@ def test_a_server_that_cannot_resume_starts_over(server, tmp_path):
     server.files["data.gz"] = content = b"0123456789" * 1000
     server.ranges = False
     (tmp_path / "data.gz.part").write_bytes(content[:77])
-    path = download.fetch([server.url + "data.gz"], tmp_path, md5(content))
+    path = download.fetch([server.url + "data.gz"], tmp_path, sha256(content))
     assert path.read_bytes() == content
 
 
 def test_a_complete_part_is_taken(server, tmp_path):
     server.files["data.gz"] = content = b"0123456789" * 1000
     (tmp_path / "data.gz.part").write_bytes(content)
-    path = download.fetch([server.url + "data.gz"], tmp_path, md5(content))
+    path = download.fetch([server.url + "data.gz"], tmp_path, sha256(content))
     assert path.read_bytes() == content
 
 
 def test_the_second_mirror_is_asked(server, tmp_path):
     server.files["mirror/data.gz"] = content = b"0123456789"
     urls = [server.url + "data.gz", server.url + "mirror/data.gz"]
-    assert download.fetch(urls, tmp_path, md5(content)).read_bytes() == content
+    assert download.fetch(urls, tmp_path, sha256(content)).read_bytes() == content
 
 
 def test_a_wrong_checksum_leaves_nothing(server, tmp_path):
     server.files["data.gz"] = b"something else"
     with pytest.raises(datasets.DatasetError, match="checksum of what came is not"):
-        download.fetch([server.url + "data.gz"], tmp_path, md5(b"what was published"))
+        download.fetch([server.url + "data.gz"], tmp_path, sha256(b"what was published"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_file_in_the_cache_is_named(server, tmp_path):
     (tmp_path / "data.gz").write_bytes(b"bit rot")
     with pytest.raises(datasets.DatasetError, match=r"data\.gz: the checksum differs.*delete it"):
-        download.fetch([server.url + "data.gz"], tmp_path, md5(b"whole"))
+        download.fetch([server.url + "data.gz"], tmp_path, sha256(b"whole"))
     assert server.log == []
 
 
 def test_offline_says_what_to_do(tmp_path):
     with pytest.raises(datasets.DatasetError, match=r"(?s)could not be downloaded.*copy the file"):
-        download.fetch(["http://127.0.0.1:9/data.gz"], tmp_path, md5(b""))
+        download.fetch(["http://127.0.0.1:9/data.gz"], tmp_path, sha256(b""))
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
@@ -281,10 +281,10 @@ def test_mnist_and_fashion_mnist(server, tmp_path, monkeypatch, rng, name, train
     for file, array in (("images-idx3", images), ("labels-idx1", labels)):
         content = gzip.compress(idx_bytes(array))
         server.files[f"{prefix}-{file}-ubyte.gz"] = content
-        sums[f"{prefix}-{file}-ubyte.gz"] = md5(content)
+        sums[f"{prefix}-{file}"] = sha256(content)
     upper = "MNIST" if name == "mnist" else "FASHION"
     monkeypatch.setattr(datasets, f"{upper}_MIRRORS", (server.url,))
-    monkeypatch.setattr(datasets, f"{upper}_MD5", sums)
+    monkeypatch.setattr(datasets, f"{upper}_SHA256", sums)
     part = datasets.BY_NAME[name](train=train, root=tmp_path)
     np.testing.assert_array_equal(part.tensors[0].numpy()[:, 0], images / np.float32(255))
     np.testing.assert_array_equal(part.tensors[1].numpy(), labels)
@@ -294,13 +294,13 @@ def test_mnist_and_fashion_mnist(server, tmp_path, monkeypatch, rng, name, train
 def test_images_and_labels_must_agree(server, tmp_path, monkeypatch):
     sums = {}
     for file, array in (
-        ("train-images-idx3-ubyte.gz", np.zeros((3, 28, 28), np.uint8)),
-        ("train-labels-idx1-ubyte.gz", np.zeros(4, np.uint8)),
+        ("train-images-idx3", np.zeros((3, 28, 28), np.uint8)),
+        ("train-labels-idx1", np.zeros(4, np.uint8)),
     ):
-        server.files[file] = gzip.compress(idx_bytes(array))
-        sums[file] = md5(server.files[file])
+        content = server.files[f"{file}-ubyte.gz"] = gzip.compress(idx_bytes(array))
+        sums[file] = sha256(content)
     monkeypatch.setattr(datasets, "MNIST_MIRRORS", (server.url,))
-    monkeypatch.setattr(datasets, "MNIST_MD5", sums)
+    monkeypatch.setattr(datasets, "MNIST_SHA256", sums)
     with pytest.raises(datasets.DatasetError, match="3 images and 4 labels"):
         datasets.mnist(root=tmp_path)
 
@@ -315,7 +315,7 @@ def test_cifar10(server, tmp_path, monkeypatch, rng):
     members["test_batch.bin"] = cifar_records(images[:2], labels[:2])
     server.files["cifar-10-binary.tar.gz"] = content = cifar_archive(members)
     monkeypatch.setattr(datasets, "CIFAR_URL", server.url + "cifar-10-binary.tar.gz")
-    monkeypatch.setattr(datasets, "CIFAR_MD5", md5(content))
+    monkeypatch.setattr(datasets, "CIFAR_SHA256", sha256(content))
     train = datasets.cifar10(root=tmp_path)
     np.testing.assert_array_equal(train.tensors[0].numpy(), images / np.float32(255))
     np.testing.assert_array_equal(train.tensors[1].numpy(), labels)

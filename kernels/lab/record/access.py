@@ -13,7 +13,6 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 
 from kernels.lab.record import recorder
 from kernels.simt.ir.checks import CheckFailed
@@ -40,7 +39,7 @@ class Element:
     def __init__(self, context: Any, builder: ir.IRBuilder, kind: types.Array, args: tuple) -> None:
         self.context, self.builder, self.kind = context, builder, kind
         given, index, self.head, self.site, self.path, self.who, literal = args
-        self.array = make_array(kind)(context, builder, given)
+        self.array = context.make_array(kind)(context, builder, given)
         shape = cgutils.unpack_tuple(builder, self.array.shape, kind.ndim)
         strides = cgutils.unpack_tuple(builder, self.array.strides, kind.ndim)
         parts = cgutils.unpack_tuple(builder, index, kind.ndim)
@@ -77,7 +76,7 @@ class Element:
         context, builder = self.context, self.builder
         spare = cgutils.alloca_once(builder, ir.IntType(8), self.size, name="spare")
         cgutils.memset(builder, spare, _I64(self.size), 0)
-        safe = make_array(self.kind)(context, builder, self.array._getvalue())
+        safe = context.make_array(self.kind)(context, builder, self.array._getvalue())
         spare = builder.bitcast(spare, self.array.data.type)
         safe.data = builder.select(self.inside, self.array.data, spare)
         index = [builder.select(self.inside, position, _I64(0)) for position in self.index]
@@ -205,7 +204,7 @@ def declare(typingctx, head, memory, array, block):
 
     def codegen(context, builder, signature, args):
         head, memory, given, block = args
-        made = make_array(array)(context, builder, given)
+        made = context.make_array(array)(context, builder, given)
         size = builder.mul(made.nitems, made.itemsize)
         _tell(builder, "declare", head, memory, builder.ptrtoint(made.data, _I64), size, block)
         return context.get_dummy_value()

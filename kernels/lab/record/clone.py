@@ -85,11 +85,10 @@ class Twin:
         )
         stem = f"lab_{function.__name__}_{hashlib.sha256(digest.encode()).hexdigest()[:20]}"
         path, given = modules.find(stem), {}
-        facts = None if path is None else path.with_suffix(".pickle")
-        if facts is None or not facts.exists() or "NEEDS_OBJECTS = True" in path.read_text():
+        found = path is not None
+        if not found:
             path, given = _generate(function, kinds, block, stem)
-            facts = path.with_suffix(".pickle")
-        self.facts: Facts = pickle.loads(facts.read_bytes())
+        self.facts: Facts = pickle.loads(path.with_suffix(".pickle").read_bytes())
         module = modules.load(path, given)
         twin = getattr(module, function.__name__)
         passed = [arguments.storage(kind)[0] for kind in kinds]
@@ -101,6 +100,8 @@ class Twin:
         except NumbaError as error:
             known = SimpleNamespace(py_func=function, __name__=function.__name__)
             raise explain.unlowered(known, path.read_text(), str(error)) from None
+        if not (found or given):
+            modules.seal(path)
         self.entry: Callable[..., int] = entry.of(twin.overloads[signature])
         self.sites = module.SITES
 

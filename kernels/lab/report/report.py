@@ -12,7 +12,7 @@ from kernels.lab.gpu_model.occupancy import Occupancy, occupancy
 from kernels.lab.gpu_model.roofline import Roofline, roofline
 from kernels.lab.report.html import page
 from kernels.lab.report.listing import listing
-from kernels.lab.report.measurement import Counts, Measurement  # noqa: F401  (ladders.py)
+from kernels.lab.report.measurement import Measurement
 from kernels.lab.report.sheet import sheet
 
 

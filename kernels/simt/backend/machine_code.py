@@ -1,15 +1,14 @@
-"""The machine code of kernels in files of its own, which load without Numba.
+"""Object files of kernels, which load without Numba.
 
 Importing Numba takes longer than all else that a process does before its first launch. A kernel
 whose object file needs nothing but Python, C and its maths library is therefore stored as that file
-as well (`<name>.o` beside the generated module), with what `entry` needs to call it and a digest,
-so that a damaged file is never run. All others load through Numba's own cache.
+as well (`<name>.o` beside the generated module), with what `entry` needs to call it. All others
+load through Numba's own cache.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -38,22 +37,17 @@ def store(path: Path, compiled: Any) -> None:
         name == _NEVER_CALLED or hasattr(ctypes.pythonapi, name) for name in undefined
     ):
         layout = entry.layout(compiled.target_context, described.argtypes)
-        header = (entry.runner(described), hashlib.sha256(code).hexdigest(), *map(str, layout))
+        header = (entry.runner(described), *map(str, layout))
         write(path.with_suffix(".o"), " ".join(header).encode() + b"\n" + code)
 
 
 def load(path: Path) -> Callable | None:
-    """The entry point of the kernel whose module is at `path`, or None if it is not stored so.
-
-    Raises ValueError for a damaged file.
-    """
+    """The entry point of the kernel whose module is at `path`, or None if it is not stored so."""
     try:
         header, _, code = path.with_suffix(".o").read_bytes().partition(b"\n")
     except FileNotFoundError:
         return None
-    symbol, digest, *layout = header.decode().split(" ")
-    if hashlib.sha256(code).hexdigest() != digest:
-        raise ValueError(f"{path.with_suffix('.o')} is damaged")
+    symbol, *layout = header.decode().split(" ")
     engine = entry.engine()
     if llvm.address_of_symbol(_NEVER_CALLED) is None:  # Numba has not been imported
         abort = ctypes.cast(ctypes.pythonapi.abort, ctypes.c_void_p).value

@@ -1,4 +1,4 @@
-"""What the front end hands to the back end: one kernel in normal form, for one block shape."""
+"""The program: one kernel in normal form, for one block shape."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Function:
 
 
 @dataclass
-class InStep:
+class Interleaving:
     """Blocks that differ in `axis` only (`_by` or `_bx`) store the same in the arrays `common`."""
 
     axis: str
@@ -59,7 +59,7 @@ class Program:
     externs: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     cooperative: bool = False
-    in_step: InStep | None = None  # what neighbouring blocks have in common
+    interleaving: Interleaving | None = None  # what neighbouring blocks have in common
     returned: str | None = None  # the flag of threads that have returned
     #: functions that threads of a block must call one after the other
     ordered: set[str] = field(default_factory=set)
@@ -104,9 +104,9 @@ class Program:
 
 #: names that generated code uses for its own purposes
 RESERVED = frozenset(
-    "_tx _ty _tz _bx _by _bz _gx _gy _gz _t _u _block _turn _across _wide _first _last _any _all"
-    " _min _max _error _shared _j _joined _begin _in_panel _down _tall _w _chunk _tiles _turns"
-    " _inside _lo _hi _x0 _y0 _sx _warp _end _delta _other _away".split()
+    "_tx _ty _tz _bx _by _bz _gx _gy _gz _t _u _block _position _across _wide _first _last _any"
+    " _all _min _max _error _shared _j _joined _begin _in_panel _down _tall _w _chunk _tiles"
+    " _iterations _inside _lo _hi _x0 _y0 _sx _warp _end _delta _other _away".split()
 )
 
 

@@ -1,7 +1,8 @@
 """Generated modules on disk, so that the next process does not compile again.
 
 A module's name carries a digest of all that its machine code depends on; the code is in a file
-beside it (`backend/machine_code.py`) and in `__pycache__`, where Numba keeps it.
+beside it (`backend/machine_code.py`) or in `__pycache__`, where Numba keeps it. A module is sealed
+when all of its files are there, and only then found by other processes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import io
 import os
 import sys
 from functools import lru_cache
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.support import cache
 from kernels.support.cache import cache_folder, write
 
 # What the environment can tell Numba about the code that it makes
@@ -45,11 +48,9 @@ def toolchain() -> str:
 
 
 def save(name: str, text: str, constants: dict[str, np.ndarray]) -> Path:
-    """Store a generated module and its constant arrays; the module's path."""
+    """Store a generated module and its constant arrays; the module's path. Not yet sealed."""
     path = cache_folder() / f"{name}.py"
     if constants:
-        import io
-
         buffer = io.BytesIO()
         np.savez(buffer, **constants)
         write(path.with_suffix(".npz"), buffer.getvalue())
@@ -57,18 +58,33 @@ def save(name: str, text: str, constants: dict[str, np.ndarray]) -> Path:
     return path
 
 
+def seal(path: Path) -> None:
+    """The module at `path` is complete: other processes may load it as it is now."""
+    cache.seal(path, filter(Path.exists, _files(path)))
+
+
+def find(name: str) -> Path | None:
+    """The module of that name, if it is stored, complete and undamaged."""
+    path = cache_folder() / f"{name}.py"
+    if cache.is_intact(path):
+        return path
+    if cache.is_sealed(path):
+        discard(path)
+    return None
+
+
 def discard(path: Path) -> None:
-    """Remove a stored module that cannot be read, so that it is made again."""
-    code = (path.parent / "__pycache__").glob(f"{path.stem}.*")
-    for stored in (path, path.with_suffix(".npz"), path.with_suffix(".o"), *code):
+    """Remove a stored module that cannot be used, so that it is made again."""
+    cache.break_seal(path)
+    for stored in _files(path):
         with contextlib.suppress(OSError):
             stored.unlink()
 
 
-def find(name: str) -> Path | None:
-    """The module of that name, if it is stored."""
-    path = cache_folder() / f"{name}.py"
-    return path if path.exists() else None
+def _files(path: Path) -> list[Path]:
+    """What a stored module may consist of: its text, arrays, facts, and machine code."""
+    beside = [path.with_suffix(suffix) for suffix in (".py", ".npz", ".o", ".pickle")]
+    return [*beside, *(path.parent / "__pycache__").glob(f"{path.stem}.*")]
 
 
 def constants_of(path: Path) -> dict[str, np.ndarray]:
@@ -81,13 +97,13 @@ def constants_of(path: Path) -> dict[str, np.ndarray]:
 
 
 def load(path: Path, given: dict[str, Any]) -> ModuleType:
-    """Import a generated module; `given` are objects that it uses but cannot import."""
-    name = f"minigrad_kernels.{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
+    """Run a generated module; `given` are objects that it uses but cannot import.
+
+    Not by an import: that would run what `__pycache__` holds, which is not sealed yet.
+    """
+    module = ModuleType(f"minigrad_kernels.{path.stem}")
+    module.__file__ = str(path)
     module.__dict__.update(given)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    if not module.__dict__.get("COMPLETE"):
-        raise ImportError(f"{path} is not a whole module")
+    sys.modules[module.__name__] = module
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
     return module

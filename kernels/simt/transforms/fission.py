@@ -1,7 +1,7 @@
 """Fission: a kernel in normal form cut into pieces that a block runs one after the other.
 
-Between two meeting points the threads of a block are independent, so what lies between becomes a
-`Region`, run as a loop over the threads. Control flow around a meeting point moves outside of the
+Between two collectives the threads of a block are independent, so what lies between becomes a
+`Region`, run as a loop over the threads. Control flow around a collective moves outside of the
 thread loops: once for the block where all threads agree (`BlockIf`, `BlockFor`, `BlockWhile`), with
 a mask of the threads that take part where they may not (`MaskIf`, `MaskWhile`).
 """
@@ -12,53 +12,57 @@ import ast
 from dataclasses import dataclass, field
 
 from kernels.simt.analysis.uniformity import Facts, has_effects, has_loads, is_scalar_unit
+from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import Collective, defined, expressions, names, statements
 from kernels.simt.ir.program import Program
 
 
-@dataclass
+@dataclass(eq=False)
 class Item:
-    """A piece of the block's program; `mask` names the threads that run it (None: all)."""
+    """A piece of the block's program; `mask` names the threads that run it (None: all).
+
+    Items are compared and hashed by identity: each is a place in the block's program."""
 
     line: int
     mask: str | None
 
 
-@dataclass
+@dataclass(eq=False)
 class Region(Item):
     body: list[ast.stmt] = field(default_factory=list)
     in_loop: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class Scalars(Item):
     """Statements on scalars, run once for the block."""
 
     body: list[ast.stmt] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False)
 class BlockIf(Item):
     test: ast.expr
     body: list[Item]
     orelse: list[Item]
 
 
-@dataclass
+@dataclass(eq=False)
 class BlockFor(Item):
     target: str
     iter: ast.expr
     body: list[Item]
+    hint: Hint | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class BlockWhile(Item):
     pre: list[Item]
     test: ast.expr
     body: list[Item]
 
 
-@dataclass
+@dataclass(eq=False)
 class MaskIf(Item):
     """`body` by the threads of `taken`, `orelse` by those of `other` (None without an else)."""
 
@@ -69,7 +73,7 @@ class MaskIf(Item):
     orelse: list[Item]
 
 
-@dataclass
+@dataclass(eq=False)
 class MaskWhile(Item):
     taken: str
     pre: list[Item]
@@ -77,8 +81,8 @@ class MaskWhile(Item):
     body: list[Item]
 
 
-@dataclass
-class Meet(Item):
+@dataclass(eq=False)
+class CollectivePoint(Item):
     """A collective. `live` are the threads that it waits for."""
 
     stmt: Collective
@@ -134,7 +138,7 @@ class Fission:
             if id(stmt) in self.facts.collective:
                 flush()
                 tail = at.tail and position == len(body) - 1
-                items += self.meeting(stmt, at.but(tail=tail))
+                items += self.around_collective(stmt, at.but(tail=tail))
             elif self.is_scalar(stmt):
                 if not self.may_precede(stmt, region):
                     flush()
@@ -163,11 +167,15 @@ class Fission:
         loads = any(has_loads(e) for inner in statements([stmt]) for e in expressions(inner))
         return not (loads and any(has_effects(self.program, s) for s in region))
 
-    def meeting(self, stmt: ast.stmt, at: Context) -> list[Item]:
+    def around_collective(self, stmt: ast.stmt, at: Context) -> list[Item]:
         line = line_of(stmt)
         match stmt:
             case Collective():
-                return [Meet(line, at.mask, stmt, at.live if _is_barrier(stmt) else at.running)]
+                return [
+                    CollectivePoint(
+                        line, at.mask, stmt, at.live if _is_barrier(stmt) else at.running
+                    )
+                ]
             case ast.If() if self.facts.at_block_level(stmt.test):
                 body, orelse = self.split(stmt.body, at), self.split(stmt.orelse, at)
                 return [BlockIf(line, at.mask, stmt.test, body, orelse)]
@@ -183,7 +191,7 @@ class Fission:
                 return [BlockWhile(line, at.mask, pre, stmt.test, self.split(stmt.body, inside))]
             case ast.While():
                 return [self.masked_while(stmt, at)]
-        raise AssertionError(f"no meeting in {ast.dump(stmt)}")
+        raise AssertionError(f"no collective in {ast.dump(stmt)}")
 
     def new_mask(self, base: str) -> str:
         name = self.program.fresh(base)
@@ -200,8 +208,8 @@ class Fission:
         return MaskIf(line_of(stmt), at.mask, stmt.test, taken, other, body, orelse)
 
     def beside(self, side: list[ast.stmt], mask: str, at: Context) -> Context:
-        """Where the threads of `mask` are while the others run `side`: those that meet nobody there
-        run to their end, and nobody waits for them."""
+        """Where the threads of `mask` are while the others run `side`: threads with
+        no barrier there may run ahead, and no barrier waits for them."""
         live = mask if at.tail and not _waits(side, barriers_only=True) else at.live
         running = mask if at.tail and not _waits(side, barriers_only=False) else at.running
         return at.but(mask=mask, live=live, running=running)
@@ -230,3 +238,17 @@ def walk(items: list[Item]):
                 yield inner
             elif isinstance(inner, list) and inner and isinstance(inner[0], Item):
                 yield from walk(inner)
+
+
+def names_in(item: Item) -> set[str]:
+    """The names that an item mentions itself."""
+    match item:
+        case Region() | Scalars():
+            return {n.id for s in item.body for n in ast.walk(s) if isinstance(n, ast.Name)}
+        case CollectivePoint():
+            return set().union(*(names(a) for a in item.stmt.args))
+        case MaskIf() | MaskWhile() | BlockIf() | BlockWhile():
+            return names(item.test)
+        case BlockFor():
+            return names(item.iter)
+    return set()
