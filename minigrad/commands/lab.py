@@ -90,7 +90,7 @@ def _ladder(args: argparse.Namespace) -> None:
             f"{args.target} has no version {args.version!r}; it has {', '.join(versions)}"
         )
     profiles, reports = [], []
-    for profile in ladders.climb(args.target, args.version, dialect):
+    for profile in ladders.profile_versions(args.target, args.version, dialect):
         profiles.append(profile)
         reports += [launch.report for launch in profile.launches]
         print(f"── {profile.version}: {profile.idea}\n   {profile.problem.text}\n")

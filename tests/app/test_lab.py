@@ -89,7 +89,7 @@ def test_a_kernel_with_an_example(capsys, kernel_file, tmp_path):
     path = kernel_file(SOURCE + EXAMPLE)
     png = tmp_path / "scale.png"
     status, out, _ = lab(capsys, f"{path}::scale", "--png", png)
-    assert status == 0 and "scale: grid 2 (2 blocks), 64 threads a block" in out
+    assert status == 0 and "scale: grid 2 (2 blocks), 64 threads per block" in out
     assert "out[i] = x[i] * factor" in out and png.read_bytes().startswith(b"\x89PNG")
     status, out, _ = lab(capsys, path, "--blocks", "1")
     assert status == 0 and "1 of 2 blocks" in out

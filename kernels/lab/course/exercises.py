@@ -13,7 +13,7 @@
 `check` runs the kernel on several sizes (odd ones, more than one warp and block), on random data
 and on data that expose a known mistake. It looks at races, bounds and barriers before it compares
 values, and at what the exercise demands afterwards: how much memory traffic, how many active lanes,
-which instruments. A kernel that is right is told how much of the ideal traffic it reaches.
+which instruments. The answer to a right kernel is how much of the ideal traffic it reaches.
 
 A solution in CUDA C is a `kernels.raw_kernel` of the same name. After the arrays it may take the
 sizes, as `int`: `saxpy(float a, const float* x, const float* y, float* out, int n)`. Integer arrays

@@ -140,7 +140,7 @@ def _hint(finding: Finding, problem: Problem, report: Report) -> str:
     if finding.kind == "uninitialised":
         return f"shared memory is read where no thread wrote it: {finding.hint}"
     if finding.kind in ("barrier", "returned"):
-        return f"not all threads come to the barrier: {finding.hint}"
+        return f"not all threads reach the barrier: {finding.hint}"
     if finding.kind == "endless":
         return finding.message
     return finding.hint

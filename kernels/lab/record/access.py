@@ -1,8 +1,8 @@
-"""What stands in an instrumented kernel where the original accesses memory.
+"""What replaces memory accesses in an instrumented kernel.
 
-Each function does what the original did, and tells the recorder. A load outside of its array gives
-zero and a store there changes nothing, so that the kernel goes on and one run finds more than one
-mistake. These are intrinsics: machine code is made of them without another run of Numba's compiler.
+Each function does the original access and reports it to the recorder. A load outside of its array
+gives zero and a store there changes nothing, so that the kernel goes on and one run finds more than
+one mistake. These are intrinsics: they become machine code without another run of Numba's compiler.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INT = types.int64
 _CONTEXT = (_INT,) * 5  # head, site, path, who, literal: see Element
 
 
-def _tell(builder: ir.IRBuilder, function: str, *args: ir.Value) -> None:
+def _call_recorder(builder: ir.IRBuilder, function: str, *args: ir.Value) -> None:
     """Call a function of the recorder."""
     kind = ir.FunctionType(ir.VoidType(), [_I64] * len(args))
     called = cgutils.get_or_insert_function(builder.module, kind, recorder.symbol(function))
@@ -63,13 +63,13 @@ class Element:
         with builder.if_then(odd, likely=False):
             for axis, (part, length) in enumerate(zip(parts, shape)):
                 size = [_I64(axis), part, length]
-                _tell(builder, "outside", self.head, self.site, self.who, literal, *size)
+                _call_recorder(builder, "outside", self.head, self.site, self.who, literal, *size)
         self.size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
 
     def note(self, *access: ir.Value) -> None:
-        """Tell of the access (address, size, op, same), if there is one."""
+        """Record the access (address, size, op, same), if the index is inside."""
         with self.builder.if_then(self.inside, likely=True):
-            _tell(self.builder, "note", self.head, self.site, self.path, self.who, *access)
+            _call_recorder(self.builder, "note", self.head, self.site, self.path, self.who, *access)
 
     def operands(self) -> tuple[ir.Value, ir.Value]:
         """(array, index as a tuple of uint64) to access; elsewhere if the index is outside."""
@@ -131,7 +131,7 @@ def store(typingctx, array, index, value, head, site, path, who, literal):
 
 @intrinsic
 def touch(typingctx, array, index, op, offset, size, head, site, path, who, literal):
-    """The index, after telling that `size` bytes from `offset` in the element are accessed.
+    """The index; records an access to `size` bytes from `offset` in the element.
 
     For atomic operations and fields of records, which use the index themselves. An index outside
     ends the run.
@@ -151,47 +151,47 @@ def touch(typingctx, array, index, op, offset, size, head, site, path, who, lite
     return result(array, index, _INT, _INT, _INT, *_CONTEXT), codegen
 
 
-def _teller(name: str, count: int):
-    """An intrinsic that only tells the recorder."""
+def _recorder_call(name: str, count: int):
+    """The types and code of an intrinsic that only calls the recorder."""
 
     def codegen(context, builder, signature, args):
-        _tell(builder, name, *args)
+        _call_recorder(builder, name, *args)
         return context.get_dummy_value()
 
     return types.void(*[_INT] * count), codegen
 
 
 @intrinsic
-def pulse(typingctx, head, site, path, who):
+def executed(typingctx, head, site, path, who):
     """The lines of a site are executed."""
-    return _teller("pulse", 4)
+    return _recorder_call("pulse", 4)
 
 
 @intrinsic
 def arrive(typingctx, head, site, who, barrier):
     """A barrier is reached."""
-    return _teller("arrive", 4)
+    return _recorder_call("arrive", 4)
 
 
 @intrinsic
 def shuffle(typingctx, head, site, path, who, kind, amount, width):
     """A shuffle is reached: from which lane it reads, see `recorder.shuffle`."""
-    return _teller("shuffle", 7)
+    return _recorder_call("shuffle", 7)
 
 
 @intrinsic
-def iterate(typingctx, head, site, who, rounds, most):
+def iterate(typingctx, head, site, who, iterations, most):
     """One more iteration of a loop. Ends the run where it was interrupted, and after `most`."""
 
     def codegen(context, builder, signature, args):
-        head, site, who, rounds, most = args
+        head, site, who, iterations, most = args
         state = builder.inttoptr(head, _I64.as_pointer())
         stop = builder.load(builder.gep(state, [_I64(recorder.STOP)]))
         stopped = builder.icmp_signed("!=", stop, _I64(0))
         with builder.if_then(
-            builder.or_(stopped, builder.icmp_signed(">", rounds, most)), likely=False
+            builder.or_(stopped, builder.icmp_signed(">", iterations, most)), likely=False
         ):
-            _tell(builder, "endless", head, site, who)
+            _call_recorder(builder, "endless", head, site, who)
             context.call_conv.return_user_exc(builder, CheckFailed, ())
         return context.get_dummy_value()
 
@@ -206,7 +206,9 @@ def declare(typingctx, head, memory, array, block):
         head, memory, given, block = args
         made = context.make_array(array)(context, builder, given)
         size = builder.mul(made.nitems, made.itemsize)
-        _tell(builder, "declare", head, memory, builder.ptrtoint(made.data, _I64), size, block)
+        _call_recorder(
+            builder, "declare", head, memory, builder.ptrtoint(made.data, _I64), size, block
+        )
         return context.get_dummy_value()
 
     return types.void(_INT, _INT, array, _INT), codegen

@@ -34,7 +34,7 @@ _STATIC_LIMIT = 48 * 1024
 _DIMENSION, _NOWHERE = -1, -2  # in the place of a row: an index of an array type, a null pointer
 MAX_STEPS = 1 << 22  # basic blocks that a thread may run in a row: some seconds
 _NOTHING = ctypes.c_char_p(b"")
-_SITES = 8192  # places of accesses, told apart by who called whom
+_SITES = 8192  # places of accesses, distinguished by their call stack
 _SPARE = 8  # shared variables of instances of templates: more than their declarations
 _GRAIN = 2  # shared memory is watched in pieces of 4 bytes, until something accesses less
 _KINDS = ("load", "store", "atomic", "barrier")
@@ -101,7 +101,7 @@ def parameters(kernel: Any) -> list[str]:
     return [source.parameter_name(text, index) for index, text in enumerate(texts)]
 
 
-class _Twin:
+class _RawClone:
     """What a `Run` knows of its kernel."""
 
     def __init__(self, recorded: recording.Recorded, main: str) -> None:
@@ -137,7 +137,7 @@ class _Run(Run):
         self.recorded, self.code, self.packed, self.slots = recorded, recorded.code, packed, slots
         self.main = recorded.library.file
         self.grains, self.coarse = finer, None
-        super().__init__(_Twin(recorded, self.main), grid, block, args, shared, records)
+        super().__init__(_RawClone(recorded, self.main), grid, block, args, shared, records)
         head = self.state.head
         head[rec.PATIENT], head[rec.MAX_STEPS] = 1, MAX_STEPS
         head[rec.TRAP] = ctypes.cast(compiler.runtime().mgh_trap, ctypes.c_void_p).value
@@ -198,7 +198,7 @@ class _Run(Run):
                 self.state.watch(number, size >> int(self.grain[number]))
             except MemoryError:
                 raise LabError(
-                    f"{self.twin.name}: no memory to watch the shared memory of {together} blocks"
+                    f"{self.clone.name}: no memory to watch the shared memory of {together} blocks"
                     " at once; launch fewer"
                 ) from None
 
@@ -245,17 +245,17 @@ class _Run(Run):
         """A finding for what ended the run."""
         message = report.message.decode(errors="replace")
         if report.status == _TOO_MUCH_SHARED or "needs a cooperative launch" in message:
-            raise LaunchError(f"{self.twin.name}: {message}")
+            raise LaunchError(f"{self.clone.name}: {message}")
         line = re.match(r"line (\d+): ", message)
         frames = (self.code.place(at - self.recorder.base) for at in report.frame[: report.frames])
-        place = next(filter(None, frames), (self.main, int(line[1]) if line else self.twin.first))
+        place = next(filter(None, frames), (self.main, int(line[1]) if line else self.clone.first))
         places = [(self.main, line) if line else place for line in report.where]
         waits = "deadlock" in message or "divergent barrier" in message
         accesses = tuple(
             self.access(places[i], "waits" if waits else "is there", report.who[i])
             for i in range(report.named)
         )
-        hint = "move __syncthreads() out of the condition, so that all threads come to it"
+        hint = "move __syncthreads() out of the condition, so that all threads reach it"
         kind, message = "barrier", message.partition("; every thread")[0]
         if "mask" in message:
             hint = "every lane that the mask names must come to the call: take it out of the branch"
@@ -279,7 +279,7 @@ class _Run(Run):
 
     def loop_condition(self, place: Place) -> LoopCondition | None:
         file, line = place
-        return c_loop(self.twin.lines if file == self.main else linecache.getlines(file), line)
+        return c_loop(self.clone.lines if file == self.main else linecache.getlines(file), line)
 
     # -- findings ------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class _Run(Run):
         file, line = place
         if file != self.main:
             return linecache.getline(file, line).rstrip("\n")
-        return self.twin.lines[line - 1] if 0 < line <= len(self.twin.lines) else ""
+        return self.clone.lines[line - 1] if 0 < line <= len(self.clone.lines) else ""
 
     def element(self, memory: int, offset: int, site: Site) -> tuple[str, tuple[int, ...] | None]:
         name, index = super().element(memory, offset, site)
@@ -369,7 +369,7 @@ class _Run(Run):
         unmet = self.recorder.held_count + first
         del self.memories[unmet:]
         dynamic = "dynamic shared memory"
-        self.twin.facts.shared[:] = [
+        self.clone.facts.shared[:] = [
             m.shared for m in self.memories if m.shared and m.shared.name != dynamic
         ]
 
@@ -383,7 +383,7 @@ class _Run(Run):
             site = self.places[number]
             frames = site.frame[: site.frames]
             places = [(self.main, site.line)] if site.line else map(code.place, frames)
-            place = next(filter(None, places), (self.main, self.twin.first))
+            place = next(filter(None, places), (self.main, self.clone.first))
             row = int(stats[len(self.sites), rec.PLACE]) - 1
             kind, array = _KINDS[site.op], ""
             if site.op == recording.BARRIER:
@@ -407,7 +407,7 @@ class _Run(Run):
             )
         if code.tensor:
             missed.add("the operations of tensor cores (mma)")
-        self.twin.facts.missed[:] = sorted(missed)
+        self.clone.facts.missed[:] = sorted(missed)
 
     def _name_lines(self) -> None:
         """The kernel's lines, and those of other functions that were run."""
@@ -417,17 +417,17 @@ class _Run(Run):
             if stat
             for place in (site.place, *site.lines)
         }
-        ran |= {(self.main, line) for line in range(self.twin.first, self.twin.last + 1)}
+        ran |= {(self.main, line) for line in range(self.clone.first, self.clone.last + 1)}
         for file, line in sorted(ran):  # a line or two between them belong there too
             for gap in (2, 3):
                 if (file, line + gap) in ran:
                     ran |= {(file, line + i) for i in range(1, gap)}
         order = sorted(ran, key=lambda place: (place[0] != self.main, *place))
-        self.twin.facts.sources.update((place, self._text(place)) for place in order)
+        self.clone.facts.sources.update((place, self._text(place)) for place in order)
 
     def instruments(self, lines: list[Line]) -> set[str]:
-        """As for the other dialect; shuffles are told by the source."""
-        text = "\n".join(self.twin.lines[self.twin.first - 1 : self.twin.last])
+        """As for the other dialect; shuffles are found in the source."""
+        text = "\n".join(self.clone.lines[self.clone.first - 1 : self.clone.last])
         used = super().instruments(lines)
         return used | ({"shuffle"} if _SHUFFLE.search(source.masked(text)) else set())
 
@@ -436,7 +436,7 @@ class _Run(Run):
         loop's head are blocks of their own."""
         lines = {
             place: Line(lineno=place[1], source=text, filename=place[0])
-            for place, text in self.twin.facts.sources.items()
+            for place, text in self.clone.facts.sources.items()
         }
         executions: dict[tuple[int, Place], tuple[int, int]] = {}
         stats = self.state.stats.tolist()

@@ -1,4 +1,4 @@
-"""`kernels.lab.profile`: run a kernel's instrumented twin, and report what was recorded."""
+"""`kernels.lab.profile`: run a kernel's instrumented clone, and report what was recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.host import RawKernel
 from kernels.lab.record import cuda_c_profiler
-from kernels.lab.record.clone import Twin
+from kernels.lab.record.clone import Clone
 from kernels.lab.record.run import LabError, Run
 from kernels.lab.report.report import Report
 from kernels.simt.driver import arguments
@@ -54,12 +54,12 @@ def profile(
         raise LaunchError(f"{name}: {shared} bytes of dynamic shared memory; at most 49152")
     args = tuple(arguments.normalise(arg, name) for arg in args)
     try:
-        twin = Twin(kernel, block, args)
+        clone = Clone(kernel, block, args)
     except Unstructured as reason:
         raise LabError(
             f"{name}: the lab runs what can be compiled for the CPU, and this cannot: {reason}"
         ) from None
-    run = Run(twin, grid, block, args, shared, records)
+    run = Run(clone, grid, block, args, shared, records)
     chosen = run.choose(blocks)
     started = time.perf_counter()
     with np.errstate(all="ignore"):

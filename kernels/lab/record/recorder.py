@@ -23,7 +23,7 @@ from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
 WARP = 32
-LOAD, STORE, ATOMIC, PULSE, SHUFFLE = 0, 1, 2, 3, 4
+LOAD, STORE, ATOMIC, EXECUTION, SHUFFLE = 0, 1, 2, 3, 4
 GLOBAL, SHARED = 0, 1
 # kinds of findings
 READ_WRITE, WRITE_WRITE, UNWRITTEN, BOUNDS, WRAPPED, SAME_VALUE, MISSING_LANES = range(1, 8)
@@ -195,7 +195,7 @@ def _flush(head):
         lanes = _population(slot[MASK])
         stat[REQUESTS] += 1
         stat[LANES] += lanes
-        if slot[OP] == PULSE:
+        if slot[OP] == EXECUTION:
             continue
         if slot[OP] == SHUFFLE:
             _check_sources(head, slot)
@@ -445,7 +445,7 @@ def pulse(address, site, path, who):
     head = _at(address)
     if head[WHO] != who:
         _switch(head, who)
-    _join(head, site, path, PULSE, 0, 0, 0)
+    _join(head, site, path, EXECUTION, 0, 0, 0)
     if head[PATIENT]:
         head[STEPS] += 1
         if head[STOP] or head[STEPS] > head[MAX_STEPS]:

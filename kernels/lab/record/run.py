@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.lab.record import recorder as rec
-from kernels.lab.record.clone import Shared, Twin
+from kernels.lab.record.clone import Clone, Shared
 from kernels.lab.record.instrument import Place, Site
 from kernels.lab.report.findings import (
     Access,
@@ -47,18 +47,18 @@ class Memory(NamedTuple):
 
 
 class Run:
-    """One profile: the twin, the recorder's state, and what came of it.
+    """One profile: the clone, the recorder's state, and what came of it.
 
-    What is here serves any dialect, but for the twin itself: `cuda_c_profiler` has its own.
+    What is here serves any dialect, but for the clone itself: `cuda_c_profiler` has its own.
     """
 
     def __init__(
-        self, twin: Twin, grid: Triple, block: Triple, args: tuple, shared: int, records: int
+        self, clone: Clone, grid: Triple, block: Triple, args: tuple, shared: int, records: int
     ) -> None:
-        self.twin, self.grid, self.block, self.args, self.shared = twin, grid, block, args, shared
+        self.clone, self.grid, self.block, self.args, self.shared = clone, grid, block, args, shared
         self.threads = block[0] * block[1] * block[2]
         self.blocks = grid[0] * grid[1] * grid[2]
-        self.sites = twin.facts.sites
+        self.sites = clone.facts.sites
         self.notes: list[str] = []
         self.errors: list[Finding] = []
         self.returned: tuple[int, int, int] | None = None
@@ -66,7 +66,7 @@ class Run:
         self.ended = False  # by the kernel's own fault
         self.memories: list[Memory] = []
         rows = self.rows()
-        together = self.blocks if twin.facts.cooperative else 1
+        together = self.blocks if clone.facts.cooperative else 1
         self.state = rec.State(self.site_room(), rows, 1024 * together, records)
         for number, memory in enumerate(self.memories):
             self.watch(number, memory, together)
@@ -80,12 +80,12 @@ class Run:
     def rows(self) -> np.ndarray:
         """The memory that the kernel can share: its shared arrays, then those of arguments."""
         rows = []
-        for array in self.twin.facts.shared:
+        for array in self.clone.facts.shared:
             size = array.nbytes or self.shared
-            rows.append((rec.SHARED, 0, 0, array.grain, size * self.twin.facts.cooperative))
+            rows.append((rec.SHARED, 0, 0, array.grain, size * self.clone.facts.cooperative))
             self.memories.append(Memory("shared", array, []))
         owners: dict[int, list] = {}
-        for name, arg in zip(self.twin.facts.parameters, self.args):
+        for name, arg in zip(self.clone.facts.parameters, self.args):
             if isinstance(arg, np.ndarray) and arg.size:
                 owner = owner_of(arg)
                 owners.setdefault(owner.ctypes.data, [owner, []])[1].append((name, arg))
@@ -125,14 +125,14 @@ class Run:
         """The linear indices of the blocks to run, in order."""
         if blocks is None:
             return list(range(self.blocks))
-        if self.twin.facts.cooperative:
-            raise LabError(f"{self.twin.name}: a grid barrier needs all blocks; leave out blocks=")
+        if self.clone.facts.cooperative:
+            raise LabError(f"{self.clone.name}: a grid barrier needs all blocks; leave out blocks=")
         if isinstance(blocks, int):
             return _spread(range(self.blocks), blocks)
         chosen = sorted({int(b) for b in blocks})
         if not chosen or not 0 <= chosen[0] <= chosen[-1] < self.blocks:
             raise LaunchError(
-                f"{self.twin.name}: blocks={list(blocks)!r}: the grid has blocks 0 to"
+                f"{self.clone.name}: blocks={list(blocks)!r}: the grid has blocks 0 to"
                 f" {self.blocks - 1}"
             )
         return chosen
@@ -152,7 +152,7 @@ class Run:
                 raise
 
     def _run(self, chosen: list[int], sampled: bool) -> None:
-        if self.twin.facts.cooperative:
+        if self.clone.facts.cooperative:
             self._launch(range(self.blocks))
             return
         todo = chosen
@@ -180,7 +180,7 @@ class Run:
         """Run some blocks of the grid, and note why it ended if it should not have."""
         self.error[:] = 0
         try:
-            status = self.twin.run(
+            status = self.clone.run(
                 blocks, self.grid, self.shared, self.error, self.args, self.state.address
             )
         except checks.CheckFailed:
@@ -236,7 +236,7 @@ class Run:
         if kind in ("barrier", "endless"):
             place = self._place_of_line(int(self.error[1]))
         else:
-            array, _, line = self.twin.sites[int(self.error[1])]
+            array, _, line = self.clone.sites[int(self.error[1])]
             place = self._place_of_line(line)
         if kind == "barrier":
             self.errors.append(self.divergent(place, self._waiting(place, who), who))
@@ -251,13 +251,13 @@ class Run:
             self.errors.append(Finding("barrier", message, (access,), hint))
         elif kind == "exception":
             access = self.access(place, f"raises {type(error).__name__}", who)
-            hint = "a GPU only ends the thread, and says nothing"
+            hint = "a GPU ends the thread without a message"
             self.errors.append(Finding("exception", str(error), (access,), hint))
         else:
             access = self.access(place, "accesses", who)
             text = str(
                 checks.explain(
-                    self.twin.name, self.error, self.twin.sites, self.block, self.grid, place[0]
+                    self.clone.name, self.error, self.clone.sites, self.block, self.grid, place[0]
                 )
             )
             message = text.partition(": ")[2].partition(", block")[0]
@@ -273,7 +273,7 @@ class Run:
             "barrier",
             "divergent barrier: only some of the block's threads reach it",
             accesses,
-            "move cuda.syncthreads() out of the condition, so that all threads come to it",
+            "move cuda.syncthreads() out of the condition, so that all threads reach it",
         )
 
     def _returned(self, place: Place, waiting: int, left: int) -> Finding:
@@ -283,7 +283,7 @@ class Run:
         )
         return Finding(
             "returned",
-            "threads had returned when others came to a barrier",
+            "some threads had returned when others reached a barrier",
             accesses,
             "guard the work with `if`, not the thread with `return`: new GPUs go on without such"
             " threads, old ones hang",
@@ -314,7 +314,7 @@ class Run:
     def access(self, place: Place, what: str, who: int) -> Access:
         block = checks.coordinates(who >> 10, self.grid)
         thread = checks.coordinates(who & 1023, self.block)
-        source = self.twin.facts.sources.get(place, "")
+        source = self.clone.facts.sources.get(place, "")
         return Access(what, block, thread, *place, source)
 
     def element(self, memory: int, offset: int, site: Site) -> tuple[str, tuple[int, ...] | None]:
@@ -373,7 +373,7 @@ class Run:
         if self.returned is not None:
             site, waits, left = self.returned
             place = self.sites[site].place
-            if any(line < place[1] for line in self.twin.facts.returns):
+            if any(line < place[1] for line in self.clone.facts.returns):
                 warnings.append(self._returned(place, waits, left))
             else:
                 errors.append(self.divergent(place, waits, left))
@@ -401,7 +401,7 @@ class Run:
         space = self.memories[row[rec.WHERE]].space
         barriers = [s.place[1] for s in self.sites if s.kind == "barrier"]
         hint = race_hint(space, a, b, barriers, who_a >> 5 == who_b >> 5)
-        message = f"{space} {array}[{_text(index)}]: nothing orders two threads"
+        message = f"{space} {array}[{_text(index)}]: unsynchronised accesses by two threads"
         return Finding(
             "race", message, (a, b), hint, array, index, space, row[rec.OFFSET], row[rec.COUNT]
         )
@@ -450,7 +450,7 @@ class Run:
     # -- the report ----------------------------------------------------------------------------
 
     def lines(self) -> list[Line]:
-        facts = self.twin.facts
+        facts = self.clone.facts
         lines = {
             place: Line(lineno=place[1], source=text, filename=place[0])
             for place, text in facts.sources.items()
@@ -468,7 +468,7 @@ class Run:
         return list(lines.values())
 
     def report(self, seconds: float) -> Report:
-        facts = self.twin.facts
+        facts = self.clone.facts
         races, errors, warnings = self.found()
         self.notes += [f"not recorded: {what}" for what in facts.missed]
         if self.state.head[rec.OVERFLOW]:
@@ -479,7 +479,7 @@ class Run:
         lines = self.lines()
         static = sum(array.nbytes for array in facts.shared)
         return Report(
-            self.twin.name,
+            self.clone.name,
             lines[0].filename,
             self.grid,
             self.block,
@@ -495,8 +495,8 @@ class Run:
             self._records() if len(self.state.trace) else None,
             self.arrays(),
             self.instruments(lines),
-            self.twin.kernel,
-            self.twin.kinds,
+            self.clone.kernel,
+            self.clone.kinds,
         )
 
     def instruments(self, lines: list[Line]) -> set[str]:
@@ -511,7 +511,7 @@ class Run:
         return used
 
     def arrays(self) -> dict[str, tuple[str, tuple[int, ...], int]]:
-        """(space, shape, bytes an element) of each array, by name."""
+        """(space, shape, bytes per element) of each array, by name."""
         found = {}
         for memory in self.memories:
             if memory.shared is not None:

@@ -1,4 +1,4 @@
-"""Races and errors in words: who, where, which element, and what usually mends it."""
+"""Races and errors as text: which threads, which lines, which element, and the usual fix."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Finding:
     def __str__(self) -> str:
         rows = [self.message + (f" ({self.count} times)" if self.count > 1 else "")]
         rows += [f"    {access}" for access in self.accesses]
-        return "\n".join([*rows, f"    mend: {self.hint}"])
+        return "\n".join([*rows, f"    fix: {self.hint}"])
 
     def json(self) -> dict[str, Any]:
         return asdict(self)
@@ -99,7 +99,7 @@ def endless(access: Access, condition: LoopCondition | None) -> Finding:
 
 
 def race_hint(space: str, a: Access, b: Access, barriers: list[int], same_warp: bool) -> str:
-    """What usually mends a race between two accesses; `barriers` are the lines of barriers."""
+    """The usual fix of a race between two accesses; `barriers` are the lines of barriers."""
     writes = {a.what, b.what} == {"writes"}
     changes = a.lineno == b.lineno and a.what != b.what
     if space == "global" and a.block != b.block:
@@ -123,7 +123,7 @@ def race_hint(space: str, a: Access, b: Access, barriers: list[int], same_warp: 
     first, second = sorted((a.lineno, b.lineno))
     if any(first < line <= second for line in barriers):
         return (
-            f"the loop comes back to line {first} before all have done line {second}: one more"
-            f" {barrier} after line {second}"
+            f"the loop returns to line {first} before all threads have finished line {second}: one"
+            f" more {barrier} after line {second}"
         )
     return f"{barrier} between line {first} and line {second}"

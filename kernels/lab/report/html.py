@@ -39,12 +39,12 @@ def page(report: Measurement) -> str:
     )
     body = "".join(map(_row, rows(report)))
     facts = escape("\n".join(totals(report)))
-    told = escape("\n".join(conclusions(report)))
+    findings = escape("\n".join(conclusions(report)))
     edge = f";border-left:3px solid {_WRONG};padding:4px 8px" if report.findings else ""
     return (
         f'<div style="color:inherit"><p><b>{escape(heading(report))}</b></p>'
         f'<table style="border-collapse:collapse;font-size:90%"><tr>{head}</tr>{body}</table>'
         f'<pre style="background:none;color:inherit">{facts}</pre>'
         f'<p style="opacity:0.7;font-size:85%">{escape(LEGEND)}</p>'
-        f'<pre style="background:none;color:inherit{edge}">{told}</pre></div>'
+        f'<pre style="background:none;color:inherit{edge}">{findings}</pre></div>'
     )

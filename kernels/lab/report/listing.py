@@ -98,7 +98,7 @@ def heading(report: Measurement) -> str:
     """What was run: one line."""
     grid, block = (" x ".join(map(str, _trimmed(size))) for size in (report.grid, report.block))
     blocks = "block" if report.grid_blocks == 1 else "blocks"
-    return f"{report.name}: grid {grid} ({report.grid_blocks} {blocks}), {block} threads a block"
+    return f"{report.name}: grid {grid} ({report.grid_blocks} {blocks}), {block} threads per block"
 
 
 def _trimmed(size: tuple[int, ...]) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ def _trimmed(size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def totals(report: Measurement) -> list[str]:
-    """The totals in words, a line each."""
+    """The totals in words, one per line."""
     total = report.totals
     out = []
     if total.requests:
@@ -121,7 +121,7 @@ def totals(report: Measurement) -> list[str]:
         out.append(
             f"shared memory   {short(total.shared_requests)} requests,"
             f" {short(total.wavefronts)} wavefronts ({short(total.ideal_wavefronts)} ideal),"
-            f" {report.shared_bytes} bytes a block"
+            f" {report.shared_bytes} bytes per block"
         )
     if total.atomics:
         out.append(
@@ -162,7 +162,7 @@ def listing(report: Measurement, legend: bool = True) -> str:
 
 
 def conclusions(report: Measurement) -> list[str]:
-    """Races, errors and warnings in words, a line each (and a line for each thread)."""
+    """Races, errors and warnings in words, one per line (and a line for each thread)."""
     out: list[str] = []
     for name, found in (
         ("race", report.races),

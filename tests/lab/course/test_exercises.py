@@ -126,7 +126,7 @@ def matmul_tiled(a, b, out):
         out[row, column] = total
 
 
-@wrong("not all threads come to the barrier")
+@wrong("not all threads reach the barrier")
 def block_sum(x, out):
     tile = cuda.shared.array(128, np.float32)
     i, t = cuda.grid(1), cuda.threadIdx.x

@@ -79,10 +79,10 @@ def test_a_roofline_by_hand():
     assert found.seconds(add) == pytest.approx(12e6 / 4.8e12)
     assert found.attainable(matmul) == 67e12
     assert found.seconds(matmul) == pytest.approx(2 * 4096**3 / 67e12)
-    assert "matmul: 137.44 GFLOP, 201.33 MB, 682.67 FLOP a byte: limited by arithmetic" in str(
+    assert "matmul: 137.44 GFLOP, 201.33 MB, 682.67 FLOP per byte: limited by arithmetic" in str(
         found
     )
-    assert "add: 1 MFLOP, 12 MB, 0.08 FLOP a byte: limited by memory" in str(found)
+    assert "add: 1 MFLOP, 12 MB, 0.08 FLOP per byte: limited by memory" in str(found)
 
 
 def test_a_roofline_of_a_report_and_a_measured_time():

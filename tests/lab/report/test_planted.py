@@ -27,7 +27,7 @@ def test_planted_mistakes_are_found(case):
     assert where == report.findings
     for finding in report.findings:
         text = str(finding)
-        assert text in str(report) and "thread (" in text and "mend: " in text
+        assert text in str(report) and "thread (" in text and "fix: " in text
         if kind == "race":
             first, second = finding.accesses
             assert (first.block, first.thread) != (second.block, second.thread)
