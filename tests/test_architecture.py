@@ -287,7 +287,7 @@ def against_the_order(parent: str) -> list[str]:
 
     def place(module: str) -> int | None:
         part = module.removeprefix(f"{parent}.").split(".")[0]
-        return order.index(part) if module.startswith(f"{parent}.") else None
+        return order.index(part) if module.startswith(f"{parent}.") and part in order else None
 
     return [
         f"{arrow.source} imports {arrow.target}"
