@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from typing import Any
 
 from minigrad import dtypes, random
@@ -23,8 +24,11 @@ def device_count() -> int:
     """The number of GPUs that tensors can live on."""
     if importlib.util.find_spec("cupy") is None:
         return 0
-    import cupy
-
+    try:
+        import cupy
+    except OSError as error:  # CuPy makes its cache folder when it is imported
+        warnings.warn(f"CuPy cannot be used: {error}; set CUPY_CACHE_DIR", stacklevel=2)
+        return 0
     try:
         return cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError:

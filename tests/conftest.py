@@ -19,6 +19,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import numpy as np
 import pytest
 
+# Programs that tests start import this tree, wherever pytest was started.
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
+
 # What `@pytest.mark.needs(...)` may name, and which extra brings it. No test asks for these modules
 # in another way (tests/test_architecture.py), so `-m needs` runs all tests that skip without them.
 # "numba.cuda" is any module of that name: Numba's deprecated one, or numba-cuda's if installed.

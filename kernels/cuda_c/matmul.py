@@ -108,7 +108,7 @@ def _cupy_compiler() -> tuple[int, ...]:
     """The version of NVRTC that CuPy calls; without CuPy nothing will be launched, and any does."""
     try:
         from cupy.cuda import nvrtc
-    except ImportError:
+    except (ImportError, OSError):  # OSError: its cache folder cannot be made
         return (13, 0)
     return nvrtc.getVersion()
 

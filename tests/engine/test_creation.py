@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -67,6 +68,15 @@ def test_factory_options_and_errors():
         mg.arange(5, 1)
     with pytest.raises(RuntimeError, match="Only Tensors of floating point"):
         mg.zeros(2, dtype=mg.int64, requires_grad=True)
+
+
+def test_cupy_that_cannot_be_imported_is_no_gpu(tmp_path, monkeypatch):
+    """As where HOME cannot be written to: CuPy makes its cache folder when it is imported."""
+    (tmp_path / "cupy.py").write_text("raise PermissionError('no folder for you')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    with pytest.warns(UserWarning, match="no folder for you; set CUPY_CACHE_DIR"):
+        assert not mg.cuda.is_available()
 
 
 def test_devices():

@@ -71,7 +71,7 @@ class _Scope:
 
     uniform: bool  # all threads of the block run it
     depth: int = 0
-    in_loop: bool = False
+    may_jump: bool = False  # out of a loop
 
 
 @dataclass
@@ -133,7 +133,7 @@ class _Author:
             kinds = ["assign", "assign", "assign", "store", "augment"]
             if scope.depth < 2:
                 kinds += ["if", "if", "for", "while"]
-            if scope.in_loop:
+            if scope.may_jump:
                 kinds += ["jump"]
             if self.barriers and scope.uniform:
                 kinds += ["exchange", "exchange", "vote", "agreed"]
@@ -181,7 +181,9 @@ class _Author:
         test = self.test(uniform)
         if uniform and kind == "true of all":  # though nothing shows it
             test = f"t < {BLOCK[0]} + abs({self.expression(True, 0)})"
-        inside = _Scope(uniform, scope.depth + 1, scope.in_loop)
+        # A loop with barriers is left by all threads or by none.
+        may_jump = scope.may_jump and (uniform or not scope.uniform)
+        inside = _Scope(uniform, scope.depth + 1, may_jump)
         self.line(scope, f"if {test}:")
         self.statements(inside, self.number(1, 3))
         if self.one_of(True, False):

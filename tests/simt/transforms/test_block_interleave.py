@@ -12,13 +12,14 @@ from numba import float32, float64, int64
 from kernels.simt import cuda
 from kernels.simt.interpreter import interpreter
 from kernels.support import pool
+from tests.simt.plans import plan
 
 FIRST = int(os.environ.get("MINIGRAD_TEST_SEED", "0"))
 T = 8
 
 
 def in_step(kernel) -> bool:
-    return "_joined" in kernel.inspect_cpu()
+    return "are interleaved" in plan(kernel)
 
 
 @cuda.jit
@@ -61,7 +62,7 @@ def test_a_tiled_matmul_shares_the_tiles_of_b(shape, threads):
         pool.set_num_threads(before)
     np.testing.assert_array_equal(c, a @ b)
     assert in_step(matmul)
-    assert "if _inside > 0:" in matmul.inspect_cpu((T, T))
+    assert "8 iterations at a time" in plan(matmul, (T, T))
 
 
 @cuda.jit
@@ -93,8 +94,8 @@ def test_along_x_where_the_grid_is_a_line():
 def test_a_listing_shows_what_is_done_once():
     a = np.zeros((8, 8), np.float32)
     matmul[(1, 1), (T, T)](a, a, a.copy())
-    once = matmul.inspect_cpu((T, T)).split("# the first block, for all that are interleaved")[1]
-    fill = once.split("for _j in range(_joined):")[0]
+    once = plan(matmul, (T, T)).split("the first block, for all that are interleaved:")[1]
+    fill = once.split("without own tiles")[0]
     assert "sb[" in fill and "sa[" not in fill
 
 
@@ -398,7 +399,7 @@ def test_what_looks_common_or_needless(kernel, grid, block, sharing):
     # s1 is read by rows that read together; the two kernels beside this one must not use memory
     beside = (read_before_it_is_filled, memory_changes_meanwhile)
     if kernel is filled_across or kernel in beside:
-        assert ("s1 = " in kernel.inspect_cpu()) == (kernel in beside)
+        assert ("declare s1" in plan(kernel)) == (kernel in beside)
 
 
 def test_what_comes_before_and_after_the_loop_is_done_once():

@@ -10,9 +10,10 @@ import pytest
 from numba import float32
 
 from kernels.simt import cuda
+from tests.simt.plans import plan
 
 BLOCKS = [(16, 16), (8, 6), (32, 5), (16, 4, 2), (3, 9)]
-TOGETHER = "for _k_row in range("
+TOGETHER = "rows together"
 
 
 def integers(rng, *shape: int) -> np.ndarray:
@@ -89,7 +90,7 @@ def test_rows_that_share_what_they_read_go_together(rng):
     a, b, c = integers(rng, 32, 20), integers(rng, 20, 32), np.zeros((32, 32), np.float32)
     matmul[(2, 2), (16, 16)](a, b, c)
     np.testing.assert_array_equal(c, a @ b)
-    assert TOGETHER in str(matmul.inspect_cpu())
+    assert TOGETHER in plan(matmul)
 
 
 def test_loops_of_different_lengths_stay_with_their_rows(rng):
@@ -104,7 +105,7 @@ def test_loops_of_different_lengths_stay_with_their_rows(rng):
     a, b, c = integers(rng, 32, 32), integers(rng, 32, 32), np.zeros((32, 32), np.float32)
     triangle[(2, 2), (16, 16)](a, b, c)
     np.testing.assert_array_equal(c, np.tril(a, -1) @ b)
-    assert TOGETHER not in str(triangle.inspect_cpu())
+    assert TOGETHER not in plan(triangle)
 
 
 @pytest.mark.parametrize("grid", [(1,), (7, 3), (8, 2), (9, 4, 2), (19, 1, 3)])
@@ -124,5 +125,5 @@ def test_blocks_in_panels_all_take_their_turn(grid):
     x, y, z = (*grid, 1, 1)[:3]
     out = np.zeros((z, y, x, 8), np.float32)
     visits[grid, 8](out, 4)
-    assert "_across" in visits.inspect_cpu()
+    assert "run in panels" in plan(visits)
     np.testing.assert_array_equal(out, np.full_like(out, 6))
