@@ -2,7 +2,7 @@
 
 `kernels.matmul(a, b)` and the other operations take and return NumPy arrays (on a GPU machine also
 CuPy arrays); so do the lines of the tables, `kernels.exp(x)` and `kernels.sum(x, axis=0)`.
-`backend=` picks a dialect and `version=` a rung of its ladder; `kernels.catalog()` lists them.
+`backend=` picks a dialect and `version=` a version of its ladder; `kernels.catalog()` lists them.
 
 `from kernels import cuda` is `numba.cuda` where there is a GPU, and the SIMT compiler behind the
 same names where there is none. `kernels.raw_kernel(code, name)` runs CUDA C in the same two ways.
@@ -13,32 +13,33 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 
-from kernels import dispatch, pointwise, reduction
+from kernels import dispatch, families, pointwise, reduction
 from kernels.dispatch import trace
 
-__all__ = ["catalog", "dispatch", "pointwise", "reduction", "trace"]
+if any(Path(__file__).parents[1].glob("kernels-*.dist-info")):
+    warnings.warn(
+        "Hugging Face's package `kernels` is installed in the same folder as minigrad's package of"
+        " that name, and each overwrites files of the other: make an environment for minigrad"
+        " (python3 -m venv), or remove the other (pip uninstall kernels) and then install minigrad"
+        " again",
+        stacklevel=2,
+    )
 
-OPERATIONS = frozenset(
-    "adam_ attention attention_backward avg_pool2d avg_pool2d_backward batch_norm"
-    " batch_norm_apply batch_norm_backward cast concat conv2d conv2d_backward_data"
-    " conv2d_backward_weight copy cross_entropy cross_entropy_backward cumsum dropout embedding"
-    " embedding_backward gather layer_norm layer_norm_backward log_softmax log_softmax_backward"
-    " matmul max_pool2d max_pool2d_backward normal philox_uint32 reduce rms_norm"
-    " rms_norm_backward scatter_add sgd_ softmax softmax_backward take take_backward transpose"
-    " uniform".split()
-)
+__all__ = ["catalog", "dispatch", "families", "pointwise", "reduction", "trace"]
 
 
 def catalog() -> list[tuple[str, str, str, str]]:
-    """Every kernel there is: rows of (family, dialect, version, the one idea it adds)."""
-    rows = []
-    for name in dispatch.DIALECTS:
-        if dispatch.installed(name):
-            module = dispatch.dialect(name)
-            rows += [(family, name, version, idea) for family, version, idea in module.CATALOG]
-    return rows
+    """All kernels: rows of (family, dialect, version, the one idea that it adds)."""
+    return [
+        (family, name, version, idea)
+        for name in dispatch.DIALECTS
+        if dispatch.installed(name)
+        for family, version, idea in families.catalog(name)
+    ]
 
 
 def _run(name: str, args: tuple, kwargs: dict, backend: str | None, version: str | None):
@@ -46,6 +47,8 @@ def _run(name: str, args: tuple, kwargs: dict, backend: str | None, version: str
     if version is not None:
         if module.__name__ == dispatch.DIALECTS["numpy"]:
             raise ValueError(f"{name}: backend 'numpy' has no versions to choose from")
+        if not families.operations()[name].takes_version:
+            raise ValueError(f"{name}: takes no version; the shapes choose its kernel")
         kwargs["version"] = version
     return getattr(module, name)(*args, **kwargs)
 
@@ -97,18 +100,18 @@ def _table_line(name: str) -> Callable:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *OPERATIONS, *reduction.TABLE, *pointwise.TABLE, "cuda"})
+    return sorted({*globals(), *families.operations(), *reduction.TABLE, *pointwise.TABLE, "cuda"})
 
 
 def __getattr__(name: str):
-    if name in OPERATIONS:
-        value = _operation(name)
-    elif name in reduction.TABLE or name in pointwise.TABLE:
+    if name in reduction.TABLE or name in pointwise.TABLE:
         value = _table_line(name)
     elif name in ("raw_kernel", "raw_module"):
         value = getattr(importlib.import_module("kernels.host"), name)
     elif name in ("cuda", "host", "lab", "reference", "simt"):
         return importlib.import_module(f"kernels.{name}")
+    elif not name.startswith("_") and name in families.operations():
+        value = _operation(name)
     else:
         raise AttributeError(f"module 'kernels' has no attribute {name!r}")
     globals()[name] = value

@@ -1,7 +1,11 @@
 """`from kernels import cuda`: `numba.cuda` itself where there is a GPU, else our compiler.
 
-Source written for `numba.cuda` runs unchanged either way. Which of the two it is was decided when
-this module was first imported: `cuda.__name__` tells.
+Source written for `numba.cuda` runs unchanged either way. The choice is made when this module is
+first imported; `cuda.__name__` says which it was.
+
+The kernels of this project import `kernels.simt.cuda` instead: its kernels run where their arrays
+are, so that NumPy arrays stay on the CPU on a machine with a GPU too. A dispatcher of numba.cuda
+would copy them to the GPU and back.
 """
 
 from __future__ import annotations
@@ -14,8 +18,8 @@ from typing import Any
 
 
 def _driver_is_installed() -> bool:
-    """Whether NVIDIA's driver library loads: a question of microseconds, where asking Numba
-    takes half a second."""
+    """Whether NVIDIA's driver library loads. This takes microseconds; asking Numba takes half a
+    second."""
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
@@ -38,7 +42,7 @@ def _choose() -> ModuleType:
 
 
 class _Part(ModuleType):
-    """A module of the chosen package, imported when a name of it is asked for."""
+    """A module of the chosen package, imported at the first use of one of its names."""
 
     def __init__(self, package: ModuleType, name: str) -> None:
         super().__init__(f"{__name__}.{name}")

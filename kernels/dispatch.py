@@ -1,4 +1,4 @@
-"""Which dialect runs, and what ran.
+"""The dialect in use, and the trace of launches.
 
 A dialect is a module with the functions of `kernels.reference`. `active` is the one in use: callers
 write `dispatch.active.matmul(...)` and must not keep it, since `set_backend` replaces it. Dialects
@@ -78,11 +78,11 @@ class Trace:
         row[1] += seconds
 
     def takes(self, family: str, version: str, kernel, grid, block, args: tuple) -> bool:
-        """Asked before each launch: whether it has been dealt with, and is not to be run."""
+        """Called before each launch; True if the trace has handled it, so that it is not run."""
         return False
 
     def table(self) -> str:
-        """A text table, the costliest first: family, version, launches, milliseconds, share."""
+        """A text table by cost: family, version, launches, milliseconds, share of the time."""
         total = sum(seconds for _, seconds in self.rows.values()) or 1.0
         lines = [f"{'family':<28} {'version':<18} {'launches':>8} {'ms':>10} {'share':>6}"]
         for (family, version), (count, seconds) in sorted(

@@ -29,6 +29,15 @@ FUNCTIONS = frozenset(
 )
 
 
+@cache
+def flops(text: str) -> int:
+    """The floating-point operations of an expression: operators, comparisons and calls."""
+    counted = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
+    nodes = list(ast.walk(ast.parse(text, mode="eval")))
+    signs = sum(isinstance(n, ast.UnaryOp) and isinstance(n.operand, ast.Constant) for n in nodes)
+    return sum(isinstance(node, counted) for node in nodes) - signs  # -1 is a number
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Expr:
     """A pointwise operation.
@@ -42,6 +51,7 @@ class Expr:
     domain: "any"; "float" where integers are promoted to the default float type first; "int"
         where only integers and bools make sense.
     masks: arguments that stay bool instead of being converted to the compute dtype.
+    activation: whether networks apply it as an activation function of this name.
     """
 
     name: str
@@ -52,6 +62,7 @@ class Expr:
     result: str = "same"
     domain: str = "any"
     masks: frozenset[str] = frozenset()
+    activation: bool = False
 
     def vjp(self, index: int) -> Expr | None:
         """The line that computes the gradient with respect to argument `index`.
@@ -102,6 +113,7 @@ def define(
     result: str = "same",
     domain: str = "any",
     masks: str = "",
+    activation: bool = False,
 ) -> Expr:
     """Add a line to the table: `define("mul", "a b", "a * b", "g * b", "g * a")`."""
     expr = Expr(
@@ -113,6 +125,7 @@ def define(
         result,
         domain,
         frozenset(masks.split()),
+        activation,
     )
     unknown = names_in(text) - set(expr.args) - set(expr.params)
     if unknown:
@@ -197,10 +210,11 @@ define("masked_fill", "x c", "where(c, value, x)", "where(c, 0, g)", None, param
        masks="c")
 
 # Activations
-define("relu", "x", "where(x > 0, x, where(isnan(x), x, 0))", "where(y > 0, g, 0)")
-define("sigmoid", "x", "1 / (1 + exp(-x))", "g * y * (1 - y)", domain="float")
+define("relu", "x", "where(x > 0, x, where(isnan(x), x, 0))", "where(y > 0, g, 0)",
+       activation=True)
+define("sigmoid", "x", "1 / (1 + exp(-x))", "g * y * (1 - y)", domain="float", activation=True)
 define("logsigmoid", "x", "minimum(x, 0) - log1p(exp(-abs(x)))", "g / (1 + exp(x))",
-       domain="float")
+       domain="float", activation=True)
 define("leaky_relu", "x", "where(x > 0, x, slope * x)", "where(x > 0, g, slope * g)",
        params="slope", domain="float")
 define("elu", "x", "where(x > 0, scale * x, alpha * expm1(x))",
@@ -208,7 +222,7 @@ define("elu", "x", "where(x > 0, scale * x, alpha * expm1(x))",
 define("celu", "x", "where(x > 0, x, alpha * expm1(x / alpha))",
        "where(x > 0, g, g * exp(x / alpha))", params="alpha", domain="float")
 define("silu", "x", "x / (1 + exp(-x))",
-       "g * (1 + x * (1 - 1 / (1 + exp(-x)))) / (1 + exp(-x))", domain="float")
+       "g * (1 + x * (1 - 1 / (1 + exp(-x)))) / (1 + exp(-x))", domain="float", activation=True)
 define("gelu", "x", "0.5 * x * (1 + erf(x * 0.7071067811865476))",
        "g * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * exp(-0.5 * x * x) * 0.3989422804014327)",
        domain="float")
@@ -220,13 +234,14 @@ define("softplus", "x",
        "where(x * beta > threshold, x, (maximum(x * beta, 0) + log1p(exp(-abs(x * beta)))) / beta)",
        "where(x * beta > threshold, g, g / (1 + exp(-x * beta)))", params="beta threshold",
        domain="float")
-define("softsign", "x", "x / (1 + abs(x))", "g / ((1 + abs(x)) * (1 + abs(x)))", domain="float")
+define("softsign", "x", "x / (1 + abs(x))", "g / ((1 + abs(x)) * (1 + abs(x)))", domain="float",
+       activation=True)
 define("hardtanh", "x", "minimum(maximum(x, low), high)", "where((x > low) & (x < high), g, 0)",
        params="low high")
 define("hardsigmoid", "x", "minimum(maximum(x / 6 + 0.5, 0), 1)",
-       "where((x > -3) & (x < 3), g / 6, 0)", domain="float")
+       "where((x > -3) & (x < 3), g / 6, 0)", domain="float", activation=True)
 define("hardswish", "x", "x * minimum(maximum(x + 3, 0), 6) / 6",
-       "where(x < -3, 0, where(x <= 3, g * (x / 3 + 0.5), g))", domain="float")
+       "where(x < -3, 0, where(x <= 3, g * (x / 3 + 0.5), g))", domain="float", activation=True)
 define("threshold", "x", "where(x > limit, x, value)", "where(x > limit, g, 0)",
        params="limit value")
 define("prelu", "x w", "where(x > 0, x, w * x)", "where(x > 0, g, w * g)", "where(x > 0, 0, g * x)",

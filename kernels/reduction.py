@@ -3,6 +3,14 @@
 A reduction over elements x_0 .. x_{n-1} is `finish(combine(... combine(identity, map(x_0)) ...))`.
 `combine` must be associative and commutative up to rounding: kernels choose the order (a tree, warp
 shuffles, a grid-stride loop). Arithmetic follows the rules of `kernels.pointwise`.
+
+`gradient` is the gradient of every element x, an expression over
+
+    g       the gradient of the result
+    x, y    the element and the result
+    n       the number of elements
+    others  the product of the other elements
+    ties    the number of elements whose mapped value equals the result
 """
 
 from __future__ import annotations
@@ -21,6 +29,7 @@ class Reduction:
     finish: expression over the combined value `a` and the number of elements `n`.
     result: "same" (the accumulation dtype), "bool", or "index" (int64 position of the first
         element that wins; `combine` then says which value wins).
+    gradient: expression of the gradient, or None where there is none.
     """
 
     name: str
@@ -29,25 +38,28 @@ class Reduction:
     identity: str
     finish: str = "a"
     result: str = "same"
+    gradient: str | None = None
 
 
 # fmt: off
 TABLE: dict[str, Reduction] = {
     line.name: line
     for line in (
-        Reduction("sum", "x", "a + b", "0"),
-        Reduction("mean", "x", "a + b", "0", "a / n"),
-        Reduction("prod", "x", "a * b", "1"),
-        Reduction("max", "x", "maximum(a, b)", "lowest"),
-        Reduction("min", "x", "minimum(a, b)", "highest"),
+        Reduction("sum", "x", "a + b", "0", gradient="g"),
+        Reduction("mean", "x", "a + b", "0", "a / n", gradient="g / n"),
+        Reduction("prod", "x", "a * b", "1", gradient="g * others"),
+        Reduction("max", "x", "maximum(a, b)", "lowest", gradient="where(x == y, g, 0) / ties"),
+        Reduction("min", "x", "minimum(a, b)", "highest", gradient="where(x == y, g, 0) / ties"),
         Reduction("argmax", "x", "maximum(a, b)", "lowest", result="index"),
         Reduction("argmin", "x", "minimum(a, b)", "highest", result="index"),
         Reduction("any", "x != 0", "a | b", "0", result="bool"),
         Reduction("all", "x != 0", "a & b", "1", result="bool"),
-        Reduction("sum_squares", "x * x", "a + b", "0"),
-        Reduction("norm1", "abs(x)", "a + b", "0"),
-        Reduction("norm2", "x * x", "a + b", "0", "sqrt(a)"),
-        Reduction("norm_inf", "abs(x)", "maximum(a, b)", "0"),
+        Reduction("sum_squares", "x * x", "a + b", "0", gradient="2 * g * x"),
+        Reduction("norm1", "abs(x)", "a + b", "0", gradient="g * sign(x)"),
+        Reduction("norm2", "x * x", "a + b", "0", "sqrt(a)",
+                  gradient="where(y == 0, 0, g / y) * x"),
+        Reduction("norm_inf", "abs(x)", "maximum(a, b)", "0",
+                  gradient="where(abs(x) == y, g * sign(x), 0) / ties"),
     )
 }
 # fmt: on

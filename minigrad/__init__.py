@@ -1,7 +1,7 @@
 """minigrad: a small autograd engine whose operations are CUDA kernels that you can read.
 
-The names, argument orders, defaults and errors are torch's for what is covered, so programs run
-with `import minigrad as torch`. What is not covered raises an AttributeError that says so.
+Names, argument orders, defaults and errors are those of torch, so that programs run with
+`import minigrad as torch`. A name of torch that minigrad does not have raises an AttributeError.
 """
 
 # ruff: noqa: F401 - names are imported to be found here
@@ -13,7 +13,8 @@ import math as _math
 from typing import Any as _Any
 
 from minigrad import (
-    autograd,  # first: it brings tensor and the graph in the right order
+    _kernels,  # first: it tells whether another package is imported as `kernels`
+    autograd,  # then this: it brings tensor and the graph in the right order
     backends,
     creation,
     dtypes,

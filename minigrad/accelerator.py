@@ -1,4 +1,4 @@
-"""`minigrad.accelerator`: the GPU under the name that device-independent programs use."""
+"""`minigrad.accelerator`: the GPU, for programs that don't name a kind of device."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Which kernels run, and where arrays live.
 
-`set("numba" | "numpy" | "cupy")` picks the dialect of kernels for the whole process, `use(...)` for
-a block; the environment variable `MINIGRAD_BACKEND` picks the first one. Kernels run where the
-arrays live: NumPy arrays on the CPU, CuPy arrays on a GPU. Moving is always explicit
-(`tensor.to(device)`).
+`set("numba" | "numpy" | "cupy")` selects the dialect of the kernels for the whole process,
+`use(...)` for a `with` block; the environment variable `MINIGRAD_BACKEND` selects the initial one.
+Kernels run where the arrays live: NumPy arrays on the CPU, CuPy arrays on a GPU. Moving is always
+explicit (`tensor.to(device)`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernels import dispatch
 
 
 def set(name: str) -> None:
-    """Run all later operations with this dialect; ValueError for one that isn't there."""
+    """Run all later operations with this dialect; ValueError if it is not installed."""
     dispatch.set_backend(name)
 
 
@@ -73,11 +73,11 @@ def _cupy() -> ModuleType:
     return cupy
 
 
-class _Switches:
+class _Flags:
     """`backends.cudnn`, `backends.mps`: libraries that minigrad does not use.
 
-    Programs set flags of them (`benchmark`, `deterministic`, `enabled`); the flags are kept and
-    have no effect, because every kernel here is minigrad's own and deterministic by construction.
+    Programs set flags on them (`benchmark`, `deterministic`, `enabled`). The flags are stored and
+    have no effect: every kernel is minigrad's own and deterministic by construction.
     """
 
     def __init__(self, **flags: bool) -> None:
@@ -89,5 +89,5 @@ class _Switches:
     is_built = is_available
 
 
-cudnn = _Switches(benchmark=False, deterministic=True, enabled=False, allow_tf32=False)
-mps = _Switches()
+cudnn = _Flags(benchmark=False, deterministic=True, enabled=False, allow_tf32=False)
+mps = _Flags()

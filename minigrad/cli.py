@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check_environment() -> None:
-    """Refuse settings that would end a command in a traceback, once it comes to use them."""
+    """Raise CommandError for an invalid setting, which would later end in a traceback."""
     from kernels import dispatch, simt
 
     name = minigrad.backends.get()
@@ -65,6 +65,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"minigrad {args.command}: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `minigrad catalog | head`: the reader has gone
+    except BrokenPipeError:  # `minigrad catalog | head`: the pipe is closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -1,4 +1,4 @@
-"""Making tensors: from data, filled, counted, and the legacy constructors."""
+"""Creating tensors: from data, filled with a value, ranges, and the legacy constructors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minigrad.tensor import CPU, Size, Tensor, device, export, move_array, wrap
 
 
 def place(where: Any) -> device:
-    """The device that a `device=` argument means."""
+    """The device that a `device=` argument names."""
     return CPU if where is None else where if isinstance(where, device) else device(where)
 
 
 def finish(array: Any, requires_grad: bool) -> Tensor:
-    """A leaf of a new array."""
+    """A leaf tensor with a new array."""
     result = wrap(array)
     if requires_grad:
         if dtypes.category(array.dtype) != dtypes.FLOATING:
@@ -30,7 +30,7 @@ def finish(array: Any, requires_grad: bool) -> Tensor:
 
 
 def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
-    """Data (numbers, nested sequences, arrays, tensors) as a NumPy array of its own memory."""
+    """Data (numbers, nested sequences, arrays, tensors) as a NumPy array, always a copy."""
     if isinstance(data, Tensor):
         data = data.detach().cpu()._array
     if isinstance(data, np.ndarray | np.generic):
@@ -321,7 +321,7 @@ def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
 
 
 def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:
-    """What `Tensor(...)` means: sizes give uninitialised memory, a sequence or array its values."""
+    """The array of `Tensor(...)`: uninitialised for sizes, a copy of a sequence or array."""
     where = place(where)
     xp = device_module(where.type)
     if len(args) == 1 and not isinstance(args[0], int):
@@ -335,7 +335,7 @@ def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:
 
 
 class _Legacy(type):
-    """The type of `FloatTensor` and its relatives: isinstance asks for dtype and device."""
+    """The metaclass of `FloatTensor` etc.: isinstance checks the dtype and the device."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if not isinstance(instance, Tensor):
@@ -344,7 +344,7 @@ class _Legacy(type):
 
 
 def legacy_class(target: dtypes.dtype, where: str = "cpu") -> type:
-    """`FloatTensor` and its relatives, on the CPU or (`minigrad.cuda.FloatTensor`) on a GPU."""
+    """`FloatTensor` etc., on the CPU or (`minigrad.cuda.FloatTensor`) on a GPU."""
 
     def make(cls: type, *args: Any) -> Tensor:
         return wrap(legacy_array(args, target.numpy, where))

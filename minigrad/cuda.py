@@ -1,4 +1,4 @@
-"""`minigrad.cuda`: what programs ask about GPUs. Tensors live there as CuPy arrays."""
+"""`minigrad.cuda`: queries about GPUs. Tensors on a GPU are CuPy arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ByteTensor = legacy_class(dtypes.uint8, "cuda")
 
 
 def is_available() -> bool:
-    """Whether tensors can live on a GPU here: CuPy is installed and finds one."""
+    """Whether tensors can live on a GPU here: CuPy is installed and finds a GPU."""
     return device_count() > 0
 
 
@@ -62,13 +62,13 @@ def synchronize(device: Any = None) -> None:
 
 
 def empty_cache() -> None:
-    """Give unused GPU memory back (nothing to do without a GPU)."""
+    """Free unused GPU memory (no effect without a GPU)."""
     if is_available():
         _cupy().get_default_memory_pool().free_all_blocks()
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the generator: there is one for all devices."""
+    """Seed the default generator, which all devices share."""
     random.manual_seed(seed)
 
 

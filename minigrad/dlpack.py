@@ -1,8 +1,8 @@
-"""DLPack for tensors on the CPU, bfloat16 among them.
+"""DLPack for tensors on the CPU, including bfloat16.
 
-NumPy exchanges no bfloat16. Its elements pass as 16-bit integers, and the capsule's dtype code is
-changed on the way (`DLTensor.dtype.code` of dlpack.h, behind a longer header where the capsule has
-a version).
+NumPy can't exchange bfloat16. The elements are exported as 16-bit integers, and the dtype code in
+the capsule is then replaced (`DLTensor.dtype.code` of dlpack.h; a versioned capsule has a longer
+header before it).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _pointer.argtypes, _pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctype
 
 
 def _code(capsule: Any) -> ctypes.c_uint8:
-    """The dtype code in a capsule, to read or change."""
+    """A writable reference to the dtype code in a capsule."""
     name = next(name for name in _CODE_OFFSETS if _is_valid(capsule, name))
     return ctypes.c_uint8.from_address(_pointer(capsule, name) + _CODE_OFFSETS[name])
 
 
 def capsule_of(array: np.ndarray, **kwargs: Any) -> Any:
-    """What `__dlpack__` of a tensor returns."""
+    """The capsule that `Tensor.__dlpack__` returns."""
     if array.dtype != _BFLOAT16:
         return array.__dlpack__(**kwargs)
     capsule = array.view(np.uint16).__dlpack__(**kwargs)
@@ -40,13 +40,13 @@ def capsule_of(array: np.ndarray, **kwargs: Any) -> Any:
 
 def array_of(exporter: Any) -> np.ndarray:
     """An array that shares memory with an object that has `__dlpack__`."""
-    words = _Words(exporter)
+    words = _AsUint16(exporter)
     array = np.from_dlpack(words)
     return array.view(_BFLOAT16) if words.is_bfloat else array
 
 
-class _Words:
-    """An exporter whose bfloat16 looks like uint16."""
+class _AsUint16:
+    """An exporter that presents bfloat16 as uint16."""
 
     def __init__(self, exporter: Any) -> None:
         self.exporter, self.is_bfloat = exporter, False

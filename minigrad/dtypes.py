@@ -1,8 +1,9 @@
-"""Data types: `minigrad.float32` and its relatives, and the promotion rules of torch.
+"""Data types (`minigrad.float32`, ...) and the promotion rules of torch.
 
-A `dtype` names a NumPy element type. Promotion differs from NumPy's in two ways: a wider *category*
-(bool < integer < floating) wins with its own width (int64 + float32 is float32), and Python scalars
-and 0-dimensional tensors only take part when their category is the higher one.
+A `dtype` names a NumPy element type. Promotion differs from NumPy's in two ways: a higher
+*category* (bool < integer < floating) determines the result, with its own width (int64 + float32 is
+float32), and Python scalars and 0-dimensional tensors only matter when their category is the
+highest.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     if category(a) != category(b):
         return a if category(a) > category(b) else b
     if category(a) == FLOATING and a.itemsize == b.itemsize == 2:
-        return np.dtype(np.float32)  # float16 with bfloat16: neither holds the other
+        return np.dtype(np.float32)  # float16 with bfloat16: neither contains the other
     if a.name == "bfloat16" or b.name == "bfloat16":
         return a if a.itemsize > b.itemsize else b
     return np.promote_types(a, b)
@@ -163,7 +164,7 @@ def set_default_dtype(d: dtype) -> None:
 
 
 def scalar_dtype(value: Any) -> np.dtype:
-    """The NumPy type that a Python scalar brings to promotion."""
+    """The NumPy type that a Python scalar has in promotion."""
     if isinstance(value, bool):
         return np.dtype(np.bool_)
     if isinstance(value, int):
@@ -188,7 +189,7 @@ def combine(tensors: np.dtype | None, zero_dim: np.dtype | None, scalar: np.dtyp
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
-    """The smallest dtype that both promote to."""
+    """The dtype that both promote to."""
     return from_numpy_dtype(promote(to_numpy_dtype(type1), to_numpy_dtype(type2)))
 
 

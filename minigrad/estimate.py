@@ -1,9 +1,9 @@
-"""What a training step costs, and how long GPUs might take for it: an estimate, not a measurement.
+"""Estimates the cost of a training step, and its time on a GPU. Nothing is measured.
 
-`training_step` runs a network forward and backward with a dialect that only looks at shapes
-(`kernels.lab.counting`), so that operations, least traffic and the memory that the graph holds are
-those of this engine, for this network. `on` sets that against a GPU's rated arithmetic and
-bandwidth. `ASSUMPTIONS` is what it takes for granted.
+`training_step` runs a network forward and backward with a dialect that only computes shapes
+(`kernels.lab.counting`). It counts the operations, the minimal memory traffic and the memory held
+by the graph. `Step.on` divides them by the rated arithmetic and bandwidth of a GPU. `ASSUMPTIONS`
+lists the simplifications.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 import minigrad
 from kernels import lab
 
-ARITHMETIC, BANDWIDTH = 0.6, 0.75  # parts of the rated figures that good kernels reach
+ARITHMETIC, BANDWIDTH = 0.6, 0.75  # fractions of the rated figures that good kernels reach
 LAUNCH = 5e-6  # seconds between the starts of two kernels
-CONTEXT = 0.6e9  # bytes that the driver and the kernels' code take
-STATE = {"sgd": 1, "adam": 2, "adamw": 2}  # arrays of an optimiser beside each parameter
+CONTEXT = 0.6e9  # bytes used by the driver and the code of the kernels
+STATE = {"sgd": 1, "adam": 2, "adamw": 2}  # state arrays of an optimiser per parameter
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 ASSUMPTIONS = (
     f"a kernel takes the longer of its arithmetic at {ARITHMETIC:.0%} of the rated peak and its "
@@ -40,9 +40,9 @@ ASSUMPTIONS = (
 class Step:
     """One training step: its operations in order, and the bytes of memory it needs.
 
-    parameters, gradients, optimizer: held all the time. activations: what the graph holds between
-    forward and backward, the input included. peak: the most that results took at one time, the
-    gradients among them. All in float32.
+    parameters, gradients, optimizer: allocated all the time. activations: held by the graph between
+    forward and backward, including the input. peak: the largest size of all results at one time,
+    including the gradients. All in float32.
     """
 
     batch: int
@@ -65,7 +65,7 @@ class Step:
         return sum(launch.bytes for launch in self.launches)
 
     def memory(self, precision: str = "fp32") -> int:
-        """All bytes, without the driver's."""
+        """All bytes except those of the driver."""
         fixed = self.parameters + self.optimizer
         if _halved(precision):
             gradients = self.gradients
@@ -74,7 +74,7 @@ class Step:
         return fixed + max(self.peak, self.activations + self.gradients)
 
     def on(self, gpu: str | lab.GPU, precision: str = "fp32") -> Estimate:
-        """The estimate for one GPU; ValueError where it has no unit for the precision."""
+        """The estimate for one GPU; ValueError if it doesn't support the precision."""
         if precision not in PRECISIONS:
             raise ValueError(f"precision: expected one of {list(PRECISIONS)}, got {precision!r}")
         card = lab.gpu(gpu)
@@ -98,8 +98,8 @@ class Step:
 
 
 class Cost(NamedTuple):
-    """The estimated seconds of a launch, and what most of them go to: "arithmetic", "memory" or
-    the "launch" itself."""
+    """The estimated seconds of a launch, and what limits it: "arithmetic", "memory" or the "launch"
+    overhead."""
 
     launch: Any
     seconds: float
@@ -108,8 +108,8 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A step on a GPU: seconds, joules, bytes of memory (the driver's too), samples a second, and
-    the cost of each launch."""
+    """A step on a GPU: seconds, joules, bytes of memory (including the driver's), samples per
+    second, and the cost of each launch."""
 
     gpu: Any
     seconds: float
@@ -123,7 +123,7 @@ class Estimate:
         return self.memory <= self.gpu.memory * 1e9
 
     def table(self) -> str:
-        """Where the time goes: a line for each family of kernels, the costliest first."""
+        """Where the time goes: one line per family of kernels, the most expensive first."""
         families: dict[str, list[Cost]] = {}
         for cost in self.costs:
             families.setdefault(cost.launch.family, []).append(cost)
@@ -159,8 +159,8 @@ def training_step(
     """The cost of one step of the Module that `build()` makes, on a batch of inputs of `shape`.
 
     integers: the inputs are indices (of an embedding) instead of float32. The loss is the cross
-    entropy of an output (N, C), else the mean square of the output. No GPU, no time and, but for
-    the parameters, no memory is needed: nothing is computed.
+    entropy of an output (N, C), else the mean square of the output. Nothing is computed: only the
+    parameters need memory, and no GPU is needed.
     """
     if optimizer not in STATE:
         raise ValueError(f"optimizer: expected one of {sorted(STATE)}, got {optimizer!r}")
@@ -191,7 +191,7 @@ def _loss(output: Any) -> Any:
 
 
 def _update(count: Any, size: int, optimizer: str) -> None:
-    """The optimiser's launch over all parameters."""
+    """Count the launch of the optimiser over all parameters."""
     live, peak = count.live, count.peak
     p, g, m, v = (count.empty((size,), np.dtype(np.float32)) for _ in range(4))
     if optimizer == "sgd":

@@ -1,4 +1,4 @@
-"""How tensors print: torch's format, which people know how to read."""
+"""Printing of tensors, in torch's format."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Digits, the size from which tensors are shortened, items at each edge, line width, and
-    whether to use scientific notation (None: where the range of values asks for it)."""
+    """Number of digits, the size above which tensors are shortened, items at each edge, line width,
+    and whether to use scientific notation (None: depending on the range of the values)."""
     if profile is not None:
         OPTIONS.__dict__.update(_PROFILES[profile].__dict__)
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems}
@@ -44,7 +44,7 @@ def set_printoptions(
 
 
 class _Formatter:
-    """One width and notation for all the values that are shown."""
+    """One width and notation for all printed values."""
 
     def __init__(self, shown: np.ndarray) -> None:
         self.floating = shown.dtype.kind == "f"
@@ -53,7 +53,7 @@ class _Formatter:
         if not self.floating:
             self.width = max((len(str(v)) for v in values.tolist()), default=1)
             return
-        sized = values[np.isfinite(values) & (values != 0)]  # zeros, nan and inf decide nothing
+        sized = values[np.isfinite(values) & (values != 0)]  # nan, inf have no digits
         if sized.size:
             self._choose(np.abs(sized))
         else:
@@ -83,7 +83,7 @@ class _Formatter:
 
 
 def _shortened(array: np.ndarray) -> np.ndarray:
-    """The elements that are shown: the edges of every long dimension."""
+    """The elements that are printed: the edges of every long dimension."""
     edge = OPTIONS.edgeitems
     for dim, n in enumerate(array.shape):
         if n > 2 * edge:
@@ -153,7 +153,7 @@ def format_tensor(tensor: Tensor) -> str:
 
 
 def _with_notes(text: str, notes: list[str], indent: int) -> str:
-    """Notes behind the values, on a new line where they don't fit."""
+    """Adds notes after the values, on a new line if they don't fit."""
     length = len(text) - text.rfind("\n")
     for note in notes:
         if length + len(note) + 2 > OPTIONS.linewidth:

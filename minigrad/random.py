@@ -1,7 +1,7 @@
 """Random numbers: Philox, a counter-based generator, so the same seed gives the same numbers on
 every backend and device (Salmon, Moraes, Dror and Shaw: Parallel random numbers, 2011).
 
-A generator is a seed and a count of calls. Element i of call c is a function of (seed, c, i) alone.
+A generator is a seed and a number of calls. Element i of call c depends only on (seed, c, i).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Generator:
         self._seed, self._calls = _DEFAULT_SEED, 0
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start again from `seed` (an integer of up to 64 bits)."""
+        """Restart from `seed` (an integer of up to 64 bits)."""
         if not -(2**63) <= int(seed) < 2**64:
             raise RuntimeError(f"Overflow when unpacking long long: seed {seed} has over 64 bits")
         with self._lock:
@@ -40,13 +40,13 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Start again from a seed of the operating system, and return it."""
+        """Restart from a random seed of the operating system, and return it."""
         value = int.from_bytes(os.urandom(8), "little") >> 1
         self.manual_seed(value)
         return value
 
     def initial_seed(self) -> int:
-        """The seed that the numbers started from."""
+        """The seed of the sequence."""
         return self._seed
 
     def next_call(self) -> tuple[int, int]:
@@ -60,7 +60,7 @@ class Generator:
         return wrap(np.array([self._seed, self._calls], np.uint64).view(np.uint8))
 
     def set_state(self, new_state: Tensor) -> None:
-        """Go back to a state of `get_state`."""
+        """Restore a state from `get_state`."""
         state = new_state._array
         if state.dtype != np.uint8 or state.shape != (16,):
             raise RuntimeError(
@@ -87,19 +87,19 @@ def current_generator() -> Generator:
     return getattr(_thread, "generator", default_generator)
 
 
-def give_thread_a_generator(seed: int) -> None:
-    """From now on this thread draws from a generator of its own: workers that run at the same time
-    would take numbers from a shared one in no fixed order."""
+def use_thread_generator(seed: int) -> None:
+    """Let this thread use a generator of its own from now on: threads that run at the same time
+    would draw from a shared one in no fixed order."""
     _thread.generator = Generator().manual_seed(seed)
 
 
 def manual_seed(seed: int) -> Generator:
-    """Start the default generator again from `seed`."""
+    """Restart the default generator from `seed`."""
     return current_generator().manual_seed(seed)
 
 
 def seed() -> int:
-    """Start the default generator again from a seed of the operating system."""
+    """Restart the default generator from a random seed of the operating system."""
     return current_generator().seed()
 
 
@@ -114,12 +114,12 @@ def get_rng_state() -> Tensor:
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Put the default generator back."""
+    """Restore the state of the default generator."""
     current_generator().set_state(new_state)
 
 
 def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: device) -> Any:
-    """Numbers of the kernel `uniform` or `normal`."""
+    """Random numbers from the kernel `uniform` or `normal`."""
     source = generator or current_generator()
     wide = target if target in (np.float32, np.float64) else np.dtype(np.float32)
     array = getattr(dispatch.active, kind)(shape, *source.next_call(), wide)
@@ -236,7 +236,7 @@ def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any
 def randperm(
     n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """0 .. n-1 in random order (int64): the order that sorts random 64-bit keys."""
+    """0 .. n-1 in random order (int64): the permutation that sorts random 64-bit keys."""
     if n < 0:
         raise RuntimeError(f"randperm: expected n >= 0, got {n}")
     pairs = words(2 * n, generator).astype(np.uint64)
@@ -296,7 +296,7 @@ def multinomial(
     """Positions (int64) drawn with probability proportional to each row's weights.
 
     Without replacement by Efraimidis and Spirakis (Weighted random sampling with a reservoir,
-    2006): the largest of log(u) / weight win.
+    2006): the elements with the largest log(u) / weight.
     """
     weights = np.asarray(input.detach().cpu()._array, np.float64)
     rows = weights.reshape(-1, weights.shape[-1])
@@ -372,7 +372,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 def random_(
     self: Tensor, low: int | None = None, high: int | None = None, *, generator: Any = None
 ) -> Tensor:
-    """Fill with integers in [low, high); without bounds over what the dtype holds exactly."""
+    """Fill with integers in [low, high); by default over those that the dtype holds exactly."""
     if high is None:
         low, high = 0, low
     if high is None:

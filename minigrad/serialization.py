@@ -1,13 +1,13 @@
-"""`save` and `load`: tensors and plain Python data in one file, which never runs code.
+"""`save` and `load`: tensors and plain Python data in one file. Loading never runs code.
 
-The file is an uncompressed zip archive.  ``minigrad.json`` describes the object, as JSON in which
-everything that JSON does not have is a dict of one key, its tag; ``data/0``, ``data/1``, ... are
-the elements of the arrays, little-endian, in row-major order.  Tensors that are the same memory are
-stored once and share memory again when loaded; strided views are stored contiguous.  The archive's
-checksums find damage.
+The file is an uncompressed zip archive.  ``minigrad.json`` describes the object in JSON; types that
+JSON doesn't have are dicts with one key, the tag.  ``data/0``, ``data/1``, ... are the elements of
+the arrays, little-endian, in row-major order.  Tensors that share memory are stored once and share
+memory again when loaded; strided views are stored contiguous.  The checksums of the archive detect
+damage.
 
-Saving to a path is atomic: the file is written under another name beside it, flushed to the disk
-and then renamed, so that there is the old file or the new one, at any moment, whole.
+Saving to a path is atomic: a temporary file in the same folder is written, flushed to the disk and
+then renamed, so that at any moment either the old or the new file is there, complete.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MAX_DEPTH = 200  # of nested containers; far below Python's recursion limit
 _SECONDS = 60  # after which a temporary file that is not locked is a leftover
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal content gives equal files
 
-# What `load` may raise inside on a damaged or hostile file; all become one clear RuntimeError.
+# Exceptions inside `load` for a damaged or malicious file; all become one RuntimeError.
 _DAMAGE = (
     *(zipfile.BadZipFile, EOFError, KeyError, ValueError, TypeError, IndexError),
     *(NotImplementedError, RecursionError, OverflowError, AttributeError),
@@ -72,12 +72,12 @@ def save(obj: Any, f: File) -> None:
         RuntimeError: the folder does not exist.
     """
     writer = _Writer()
-    root = writer.encode(obj, "obj", 0)  # before any file is touched
+    root = writer.encode(obj, "obj", 0)  # before a file is created
     structure = json.dumps({"format": "minigrad", "version": _VERSION, "root": root})
     if not isinstance(f, (str, os.PathLike)):
         _write_archive(f, structure, writer.arrays)
         return
-    with _replacing(os.fspath(f)) as file:
+    with _atomic_file(os.fspath(f)) as file:
         _write_archive(file, structure, writer.arrays)
 
 
@@ -92,16 +92,16 @@ def _write_archive(file: IO[bytes], structure: str, arrays: list[np.ndarray]) ->
 
 
 @contextlib.contextmanager
-def _replacing(path: str) -> Iterator[IO[bytes]]:
-    """A new file that becomes `path` when the block ends, and vanishes if it fails."""
-    path = os.path.realpath(path)  # a link stays a link, to the new file
+def _atomic_file(path: str) -> Iterator[IO[bytes]]:
+    """A new file that replaces `path` when the block ends; deleted if the block fails."""
+    path = os.path.realpath(path)  # a symbolic link stays, and names the new file
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
         raise RuntimeError(f"Parent directory {folder} does not exist.")
     if os.path.exists(path) and not os.path.isfile(path):
         if os.path.isdir(path):
             raise IsADirectoryError(f"save: {path} is a directory, expected a file name")
-        buffer = io.BytesIO()  # a pipe or device can't be replaced, nor be sought in
+        buffer = io.BytesIO()  # a pipe or device can't be replaced and has no positions
         yield buffer
         with open(path, "wb") as file:
             file.write(buffer.getbuffer())
@@ -117,7 +117,7 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
         if os.path.exists(path):
             shutil.copymode(path, temporary)
         os.replace(temporary, path)
-    except BaseException:  # KeyboardInterrupt too must leave no litter
+    except BaseException:  # also for KeyboardInterrupt: leave no temporary file
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
@@ -147,7 +147,7 @@ def _lock(file: IO[bytes]) -> None:
 
 
 def _flush_folder(folder: str) -> None:
-    """Make the renaming itself survive a power cut, where the system can."""
+    """Write the renaming to the disk too, on systems that can."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -164,7 +164,7 @@ class _Writer:
     def __init__(self) -> None:
         self.arrays: list[np.ndarray] = []
         self._known: dict[tuple, int] = {}
-        self._keep: list[Any] = []  # alive until written, so that addresses stay unique
+        self._keep: list[Any] = []  # kept alive until written, so that addresses stay unique
         self._open: set[int] = set()
 
     def encode(self, obj: Any, path: str, depth: int) -> Any:
@@ -202,7 +202,7 @@ class _Writer:
             items = [self.encode(value, f"{path}[{i}]", depth + 1) for i, value in enumerate(obj)]
         node = {tag: items}
         if isinstance(obj, OrderedDict) and hasattr(obj, "_metadata"):
-            # `Module.state_dict` keeps the modules' versions there.
+            # `Module.state_dict` stores the versions of the modules there.
             node["metadata"] = self.encode(obj._metadata, f"{path}._metadata", depth + 1)
         self._open.discard(id(obj))
         return node
@@ -231,7 +231,7 @@ class _Writer:
         return {"numpy" if isinstance(value, np.ndarray) else "numpy_scalar": node}
 
     def _array(self, array: np.ndarray, identity: Any) -> dict[str, Any]:
-        """Store `array`, once for every array that is the same memory as `identity`."""
+        """Store `array` once for all arrays with the memory of `identity`."""
         key = None
         if isinstance(identity, np.ndarray):
             pointer = identity.__array_interface__["data"][0]
@@ -285,14 +285,13 @@ def load(
     """Read what `save` wrote, from a path or a binary file object.
 
     Args:
-        map_location: where tensors go: a device, a dict from saved to wanted device, or a
-            function ``(tensor on the CPU, saved device) -> Tensor or None``; None puts them
-            where they were.
-        weights_only: accepted for torch's sake; no file runs code, whatever it says.
+        map_location: where tensors go: a device, a dict from saved to wanted device, or a function
+            ``(tensor on the CPU, saved device) -> Tensor or None``; None restores the saved device.
+        weights_only: accepted for compatibility with torch; loading never runs code.
     Raises:
         FileNotFoundError: there is no such file.
-        RuntimeError: the file is damaged or truncated, of another format, or from a GPU that is
-            not here (then pass ``map_location="cpu"``).
+        RuntimeError: the file is damaged or truncated, has another format, or its tensors are from
+            a GPU that is not available (then pass ``map_location="cpu"``).
     """
     if pickle_module is not None:
         raise ValueError("load: pickle_module must be None; minigrad files hold no pickles")
@@ -314,7 +313,7 @@ def _load_file(file: IO[bytes], name: str, map_location: Any) -> Any:
             f"load: {name} is damaged or was not written by minigrad.save "
             f"({type(error).__name__}: {error})"
         ) from error
-    # Only now that the whole file has proved sound are devices and map_location touched.
+    # Devices and map_location are used only after the whole file was checked.
     return _place(decoded, map_location)
 
 
@@ -351,7 +350,7 @@ def _foreign(name: str) -> str:
 
 
 def _check_entries(entries: dict[str, zipfile.ZipInfo], total: int) -> None:
-    """No entry may unfold to more than the bytes that are there."""
+    """Reject an archive whose entries would expand to more than its size."""
     size = 0
     for info in entries.values():
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
@@ -362,7 +361,7 @@ def _check_entries(entries: dict[str, zipfile.ZipInfo], total: int) -> None:
 
 
 def _read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-    """The bytes of one entry, checksum verified, in memory that an array may own."""
+    """The bytes of one entry, checksum verified, in memory that an array can own."""
     raw = np.empty(info.file_size, np.uint8)
     view = memoryview(raw)
     with archive.open(info) as entry:
@@ -372,12 +371,12 @@ def _read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
             if not count:
                 raise EOFError(f"entry {info.filename!r} ends early")
             done += count
-        entry.read(1)  # at the end zipfile compares the checksum
+        entry.read(1)  # zipfile checks the checksum at the end of the entry
     return raw
 
 
 class _Decoded:
-    """A tensor that waits for its device."""
+    """A tensor whose device is not chosen yet."""
 
     def __init__(self, array: np.ndarray, node: dict[str, Any], parameter: bool) -> None:
         self.array = array
@@ -387,7 +386,7 @@ class _Decoded:
 
 
 class _Reader:
-    """Turns JSON data and the bytes of arrays back into objects, trusting neither."""
+    """Turns JSON data and the bytes of arrays back into objects; both are checked."""
 
     def __init__(self, storages: list[np.ndarray]) -> None:
         self._storages = storages
@@ -466,7 +465,7 @@ def _dtype(name: Any) -> Any:
 
 
 def _place(obj: Any, map_location: Any) -> Any:
-    """Replace every `_Decoded` by a Tensor on the wanted device; shared memory stays shared."""
+    """Replace every `_Decoded` by a Tensor on its device; shared memory stays shared."""
     moved: dict[int, Tensor] = {}
 
     def visit(node: Any) -> Any:

@@ -1,8 +1,8 @@
 """Tensor: an array, a version counter and a place in the graph.
 
-This file holds what a tensor *is*: storage, properties, conversions, hooks. What can be done with
-tensors is defined in `minigrad.ops`, one file a family, whose functions become methods of this
-class through the decorators at the end.
+This file holds what a tensor *is*: storage, properties, conversions, hooks. The operations on
+tensors are defined in `minigrad.ops`, one file per family; the decorators at the end of this file
+turn its functions into methods of this class.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Size(tuple):
 class device:
     """Where a tensor lives: `device("cpu")`, `device("cuda")`, `device("cuda:1")`.
 
-    Naming a device is always allowed; putting a tensor on one that isn't there raises.
+    A device may be named on any machine; moving a tensor to a missing one raises.
     """
 
     __slots__ = ("index", "type")
@@ -91,10 +91,10 @@ CPU = device("cpu")
 
 
 class View:
-    """That a tensor shares memory with `base`: how to make it again from there.
+    """How a tensor that shares memory with `base` is computed from it.
 
-    chain: (operation, attributes) pairs that lead from the base to the view.
-    version: the version counter for which the view's place in the graph is right.
+    chain: the (operation, attributes) pairs from the base to the view.
+    version: the version counter for which the node of the view is valid.
     untracked: made under `no_grad` from a tensor that requires a gradient.
     """
 
@@ -109,22 +109,22 @@ class View:
         return base
 
     def refresh(self, tensor: Tensor) -> None:
-        """After an in-place change, the base has another node: lead the view there."""
+        """After an in-place change the base has another node: update that of the view."""
         base = self.base
         if self.version == tensor._counter[0] or not base._requires_grad or self.untracked:
             return
         if base._node is not None:
             enabled, mode.enabled = mode.enabled, True
             try:
-                twin = self.replay(base)
+                result = self.replay(base)
             finally:
                 mode.enabled = enabled
-            tensor._requires_grad, tensor._node, tensor._index = True, twin._node, twin._index
+            tensor._requires_grad, tensor._node, tensor._index = True, result._node, result._index
         self.version = tensor._counter[0]
 
 
 def wrap(array: Any) -> Tensor:
-    """A tensor of this very array, with its own version counter and no graph."""
+    """A tensor of this array (not a copy), with its own version counter and no graph."""
     tensor = _new(Tensor)
     tensor._array = array
     tensor._counter = [0]
@@ -142,13 +142,13 @@ def type_name(tensor: Tensor) -> str:
 
 
 class Tensor:
-    """A multi-dimensional array that remembers how it was computed.
+    """A multi-dimensional array that records how it was computed.
 
     `minigrad.tensor(data)` makes one from numbers; `Tensor(2, 3)` and `Tensor([1, 2])` are the
     legacy constructors (default dtype; sizes give uninitialised memory).
 
     `_array` is the NumPy or CuPy array, `_counter` the version counter that views share: a list
-    of one integer, raised by every in-place change.
+    of one integer, incremented by every in-place change.
     """
 
     _requires_grad = False
@@ -158,7 +158,7 @@ class Tensor:
     _view: View | None = None
     _hooks: list | None = None
     _accumulate_hooks: list | None = None
-    __array_priority__ = 1000  # numpy_array * tensor is left to Tensor.__rmul__
+    __array_priority__ = 1000  # numpy_array * tensor calls Tensor.__rmul__
 
     def __init__(self, *args: Any, device: Any = None) -> None:
         from minigrad.creation import legacy_array
@@ -180,7 +180,7 @@ class Tensor:
         """The same tensor as an object of another class."""
         return Tensor._make_subclass(cls, self)
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def shape(self) -> Size:
@@ -237,12 +237,12 @@ class Tensor:
         return self._array.itemsize
 
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """Steps between neighbours of each dimension, in elements."""
+        """Per dimension, the distance between neighbours in memory, in elements."""
         strides = tuple(s // self._array.itemsize for s in self._array.strides)
         return strides if dim is None else strides[normalize_dim(dim, len(strides))]
 
     def storage_offset(self) -> int:
-        """Elements between the start of the memory and this tensor's first element."""
+        """The position of the first element in the underlying memory, in elements."""
         root = self._array
         while isinstance(getattr(root, "base", None), type(root)):
             root = root.base
@@ -279,7 +279,7 @@ class Tensor:
         a, b = self, tensor
         return (a.data_ptr(), a.shape, a.stride()) == (b.data_ptr(), b.shape, b.stride())
 
-    # --- its place in the graph ---
+    # --- autograd ---
 
     @property
     def requires_grad(self) -> bool:
@@ -304,7 +304,7 @@ class Tensor:
         self._requires_grad = value
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Start (or stop) recording operations on this leaf; returns itself."""
+        """Set whether operations on this leaf are recorded; returns itself."""
         self.requires_grad = requires_grad
         return self
 
@@ -314,7 +314,7 @@ class Tensor:
 
     @property
     def grad_fn(self) -> Any:
-        """The node that made this tensor, or None for a leaf."""
+        """The node that computed this tensor, or None for a leaf."""
         if self._view is not None:
             self._view.refresh(self)
         return self._node
@@ -374,13 +374,13 @@ class Tensor:
         return self._view is not None
 
     def detach(self) -> Tensor:
-        """The same memory outside the graph; in-place changes stay visible to both."""
-        twin = wrap(self._array)
-        twin._counter = self._counter
-        return twin
+        """A tensor of the same memory without a graph; in-place changes are visible in both."""
+        result = wrap(self._array)
+        result._counter = self._counter
+        return result
 
     def detach_(self) -> Tensor:
-        """Leave the graph; returns itself."""
+        """Remove this tensor from its graph; returns itself."""
         if self._view is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
         self._requires_grad, self._node, self._index = False, None, 0
@@ -388,7 +388,7 @@ class Tensor:
 
     @property
     def data(self) -> Tensor:
-        """The same memory outside the graph, with a version counter of its own."""
+        """A tensor of the same memory without a graph, with its own version counter."""
         return wrap(self._array)
 
     @data.setter
@@ -398,7 +398,7 @@ class Tensor:
         self._array = value._array
 
     def retain_grad(self) -> None:
-        """Keep `.grad` of this tensor in backward although it is not a leaf."""
+        """Let backward store `.grad` of this tensor although it is not a leaf."""
         if not self.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         node = self._node
@@ -414,7 +414,7 @@ class Tensor:
     def register_hook(self, hook: Callable) -> Any:
         """Call `hook(grad)` when this tensor's gradient is known; a returned tensor replaces it.
 
-        Returns a handle whose `remove()` takes the hook off again.
+        Returns a handle whose `remove()` removes the hook.
         """
         from minigrad.autograd.node import RemovableHandle
 
@@ -449,10 +449,10 @@ class Tensor:
     ) -> None:
         """Add the gradient of this tensor with respect to every leaf into its `.grad`.
 
-        gradient: the gradient of some scalar with respect to this tensor, of its shape; may be
-            left out where this is a scalar itself.
-        retain_graph: keep saved values, so that backward can run again (default: create_graph).
-        create_graph: record the computation of the gradient, for higher derivatives.
+        gradient: the gradient of a scalar with respect to this tensor, with its shape; optional if
+            this tensor is a scalar.
+        retain_graph: keep the saved tensors, so that backward can run again (default:
+        create_graph). create_graph: record the computation of the gradient, for higher derivatives.
         inputs: the only tensors whose `.grad` is to be added to (default: all leaves).
         """
         from minigrad.autograd.engine import backward
@@ -468,13 +468,13 @@ class Tensor:
                 f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
             )
         value = self._array.item()
-        return value if isinstance(value, int | float) else float(value)  # bfloat16 gives its own
+        return value if isinstance(value, int | float) else float(value)  # bfloat16
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
         array = self._array
         if dtypes.category(array.dtype) == dtypes.FLOATING and array.itemsize == 2:
-            array = array.astype(np.float32)  # exact, and bfloat16 has no Python numbers of its own
+            array = array.astype(np.float32)  # exact; bfloat16 items are not Python floats
         return array.tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
@@ -500,7 +500,7 @@ class Tensor:
         return array.copy() if copy else array
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """What NumPy's functions of a tensor return: a tensor, where there is such a dtype."""
+        """The result of a NumPy function of a tensor: a tensor if minigrad has the dtype."""
         return array if array.dtype.kind in "cOSUMm" else wrap(np.asarray(array))
 
     def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
@@ -526,15 +526,15 @@ class Tensor:
         return self.to("cpu")
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
-        """This tensor on a GPU; RuntimeError where there is none."""
+        """This tensor on a GPU; RuntimeError without one."""
         return self.to("cuda" if device is None else device)
 
     def pin_memory(self) -> Tensor:
-        """This tensor in page-locked memory: itself, since copies here are always synchronous."""
+        """Itself: copies are always synchronous, so page-locked memory would have no effect."""
         return self
 
     def share_memory_(self) -> Tensor:
-        """Itself: data moves between processes by pickling."""
+        """Itself: tensors are pickled to move them between processes."""
         return self
 
     def __bool__(self) -> bool:
@@ -597,12 +597,12 @@ class Tensor:
             )
         if id(self) in memo:
             return memo[id(self)]
-        twin = _new(type(self))
-        memo[id(self)] = twin
-        twin.__dict__.update(_deepcopied(self.__dict__, memo))
-        twin._array = self._array.copy()
-        twin._counter = [0]
-        return twin
+        result = _new(type(self))
+        memo[id(self)] = result
+        result.__dict__.update(_deepcopied(self.__dict__, memo))
+        result._array = self._array.copy()
+        result._counter = [0]
+        return result
 
     def __getstate__(self) -> dict:
         if self.grad_fn is not None:
@@ -629,7 +629,7 @@ def _deepcopied(attributes: dict, memo: dict) -> dict:
 
 
 def as_int(name: str, value: Any) -> int:
-    """An integer, or what counts as one; TypeError that names the argument for anything else."""
+    """The value as an integer (by `__index__`); TypeError with the argument's name otherwise."""
     try:
         return operator.index(value)
     except TypeError:
@@ -637,7 +637,7 @@ def as_int(name: str, value: Any) -> int:
 
 
 def normalize_dim(dim: int, ndim: int) -> int:
-    """A dimension as 0 .. ndim-1; IndexError outside (a 0-dimensional tensor accepts 0 and -1)."""
+    """A dimension in 0 .. ndim-1; IndexError outside (a 0-dimensional tensor accepts 0 and -1)."""
     n = ndim or 1
     if type(dim) is not int:
         dim = as_int("dim", dim)
@@ -659,7 +659,7 @@ FUNCTIONS: dict[str, Callable] = {}
 
 
 def export(*names: str, method: bool = True, function: bool = True) -> Callable:
-    """Decorator: offer a function as `minigrad.name` and `Tensor.name`, also under other names."""
+    """Decorator: export a function as `minigrad.name` and `Tensor.name`, also under aliases."""
 
     def register(fn: Callable) -> Callable:
         for name in (fn.__name__, *names):
@@ -673,7 +673,7 @@ def export(*names: str, method: bool = True, function: bool = True) -> Callable:
 
 
 def tensors_only(fn: Callable) -> Callable:
-    """fn with a TypeError, in place of an AttributeError, for an argument that isn't a tensor."""
+    """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError."""
 
     @functools.wraps(fn)
     def checked(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Pictures of what the framework does: the autograd graph of a tensor, the timeline of a step.
+"""Pictures: the autograd graph of a tensor, the timeline of a training step.
 
 They are `kernels.lab.Picture`s: SVG without a drawing library, PNG (extra `plot`) and text.
 """
@@ -15,23 +15,22 @@ from kernels.lab.draw.canvas import BLUE, GREEN, INK, MUTED, PASTELS, fitted
 from minigrad.autograd.engine import fit
 from minigrad.autograd.function import FunctionNode
 from minigrad.autograd.node import Node, OpNode
-from minigrad.ops.pointwise import PointwiseNode
 from minigrad.tensor import Tensor, wrap
 
 __all__ = ["graph", "timeline"]
 
 MOST_NODES = 200
-BOX, TALL, STEP, GAP = 300, 46, 64, 40  # pixels: a node's box, from row to row, between boxes
+BOX, TALL, STEP, GAP = 300, 46, 64, 40  # pixels: size of a box, distance of rows, gap between boxes
 LEAF, TOP = 200, 56
 MOST_LANES = 24
 
 
 def graph(tensor: Tensor, names: Any = None) -> Picture:
-    """The operations that `tensor` was made by, with their shapes and kernels, inputs at the top.
+    """The operations that computed `tensor`, with their shapes and kernels; inputs at the top.
 
-    names: a Module, or a dictionary of tensors, whose names the leaves get. A box tells the
-    operation, the shape and dtype of its result, and the kernel families that computed it and will
-    compute its gradient. Draws the last 200 operations; the text has all.
+    names: a Module or a dictionary of tensors that gives the leaves names. A box shows the
+    operation, the shape and dtype of its result, and the kernel families of the operation and of
+    its gradient. Draws the last 200 operations; the text lists all.
     """
     root = tensor._node
     if root is None:
@@ -59,9 +58,9 @@ def graph(tensor: Tensor, names: Any = None) -> Picture:
 
 
 class _Layout:
-    """Where boxes and arrows go: a row for each rank, columns for what stands side by side.
+    """The positions of boxes and arrows: one row per rank, one column per box in a row.
 
-    An edge to the next row goes straight down; one that passes rows takes a lane on the right, and
+    An edge to the next row goes straight down. A longer edge goes through a lane on the right and
     crosses in the gaps between rows, so that it never passes behind a box.
     """
 
@@ -109,12 +108,12 @@ def _names(names: Any) -> dict[int, str]:
 
 
 def _sources(node: Node) -> list[Node]:
-    """The nodes that made the inputs."""
+    """The nodes that computed the inputs."""
     return [edge[0] for edge in node.edges if edge is not None and isinstance(edge[0], Node)]
 
 
 def _ordered(root: Node) -> list[Node]:
-    """All nodes below, the latest first: an input's number is smaller than that of its user."""
+    """All nodes of the graph, the latest first (an input has a smaller number than its user)."""
     found, queue = {root}, [root]
     while queue:
         for source in _sources(queue.pop()):
@@ -125,7 +124,7 @@ def _ordered(root: Node) -> list[Node]:
 
 
 def _ranks(nodes: list[Node]) -> dict[Node, int]:
-    """Per node the length of the longest way to the root; `nodes` are ordered, the root first."""
+    """Per node the length of the longest path to the root; `nodes` are ordered, the root first."""
     rank = dict.fromkeys(nodes, 0)
     for node in nodes:
         for source in _sources(node):
@@ -135,8 +134,8 @@ def _ranks(nodes: list[Node]) -> dict[Node, int]:
 
 
 def _places(nodes: list[Node], rank: dict[Node, int]) -> tuple[dict[Node, int], int]:
-    """Per node its column, and how many columns there are: a node stands above its first user,
-    or in the next column that is free."""
+    """Per node its column, and the number of columns. A node is placed above its first user, or in
+    the next free column."""
     place: dict[Node, int] = {nodes[0]: 0}
     taken: dict[int, set[int]] = {}
     wanted: dict[Node, int] = {}
@@ -155,8 +154,6 @@ def _places(nodes: list[Node], rank: dict[Node, int]) -> tuple[dict[Node, int], 
 def _title(node: Node) -> str:
     """The operation's name."""
     if isinstance(node, OpNode):
-        return node.op.__name__
-    if isinstance(node, PointwiseNode):
         return node.op.name
     return node.name().removesuffix("Backward0").removesuffix("Backward")
 
@@ -168,10 +165,10 @@ def _shape(shape: tuple, dtype: Any) -> str:
 def families(node: Node) -> tuple[list[str], list[str]]:
     """The families of kernels that a node's operation and its gradient launch, in order.
 
-    Found by running both with `kernels.lab.counting`, which computes nothing. Empty for views, for
-    a `Function` of the user's (which is not run) and for the gradient of a graph already freed.
+    Both are run with `kernels.lab.counting`, which records launches and computes nothing. Empty for
+    views, for a custom `Function` (which is not run) and for the gradient of a freed graph.
     """
-    if not isinstance(node, OpNode | PointwiseNode):
+    if not isinstance(node, OpNode):
         return [], []
     with counting() as count, minigrad.no_grad():
         _forward(node, count)
@@ -180,7 +177,7 @@ def families(node: Node) -> tuple[list[str], list[str]]:
             gradients = node.backward([wrap(count.empty(*spec)) for spec in node.outs])
             for edge, gradient in zip(node.edges, gradients):
                 if edge is not None and gradient is not None:
-                    fit(gradient, *_spec(edge))  # sums over what was broadcast
+                    fit(gradient, *_spec(edge))  # sums over broadcast dimensions
     named = [launch.family for launch in count.launches]
     return list(dict.fromkeys(named[:split])), list(dict.fromkeys(named[split:]))
 
@@ -193,16 +190,13 @@ def _spec(edge: tuple) -> tuple[tuple[int, ...], Any]:
     return source._array.shape, source._array.dtype
 
 
-def _forward(node: Node, count: Any) -> None:
-    """Run the operation of a node on arrays without content."""
+def _forward(node: OpNode, count: Any) -> None:
+    """Run the operation of a node on arrays that have only a shape."""
     shape, dtype = node.outs[0]
-    if isinstance(node, PointwiseNode):
-        expr = node.op.expr
-        count.pointwise(expr, *[count.empty(shape, dtype) for _ in expr.args], dtype=dtype)
-        return
-    for other in (dtype, np.int64):  # what takes no gradient may be data, or an index
+    shapes = node.shapes or (shape,) * len(node.edges)
+    for other in (dtype, np.int64):  # an input without a gradient may be data or indices
         kinds = [dtype if need else other for need in node.needs]
-        arrays = [None if s is None else count.empty(s, d) for s, d in zip(node.shapes, kinds)]
+        arrays = [None if s is None else count.empty(s, d) for s, d in zip(shapes, kinds)]
         try:
             node.op.forward(*arrays, **node.attrs)
             return
@@ -211,7 +205,7 @@ def _forward(node: Node, count: Any) -> None:
 
 
 def _inputs(node: Node, known: dict[int, str]) -> list[tuple[str, str, bool]]:
-    """(name, shape, whether it requires a gradient) of the inputs that no operation made."""
+    """(name, shape, whether it requires a gradient) of the inputs that are leaves or data."""
     found = []
     shapes = getattr(node, "shapes", None) or (None,) * len(node.edges)
     for edge, shape in zip(node.edges, shapes):
@@ -255,7 +249,7 @@ def _box(picture: Picture, node: Node, kinds: tuple, x: float, y: float) -> None
 
 
 def _leaves(picture: Picture, given: list[tuple[str, str, bool]], x: float, y: float) -> None:
-    """The inputs that no operation made, to the left of the box at (x, y)."""
+    """Draw the inputs that are leaves or data, to the left of the box at (x, y)."""
     tall = min(TALL / max(len(given), 1), 24)
     for i, (name, shape, required) in enumerate(given):
         top, start = y + i * tall, x - LEAF - 24

@@ -6,6 +6,9 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,73 @@ ROOT = Path(__file__).resolve().parents[1]
 FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "keras", "flax", "mxnet", "paddle", "theano"}
 FRAMEWORKS |= {"sklearn", "tinygrad", "chainer", "autograd", "mindspore", "lightning"}
 VENDOR_KERNELS = {"cublas", "cudnn", "cutlass", "cupy_backends", "cupyx"}
+# What the marker `needs` is for (PACKAGES in tests/conftest.py).
+OPTIONAL = {"torch", "cupy", "cuda", "numba_cuda", "nvidia"}
 MAX_LINES = 700
 IMPORT_SECONDS = 0.9  # three times the budget of 0.3 s: a busy machine must not fail this
+
+# Packages and modules from the lowest to the highest: each may import what stands before it.
+ORDERS = {
+    "kernels": (
+        "support simt cuda host pointwise reduction dispatch reference launchers numba_cuda cuda_c"
+        " lab"
+    ),
+    "kernels.simt": (
+        "devlib ir device frontend store backend analysis transforms emit interpreter driver api"
+        " cuda"
+    ),
+    "kernels.lab": "draw gpu_model report record course",
+}
+_PLAN = "emission takes a plan of a block, which the transforms make"
+# What is not yet so, and what will end it. Lines may leave these two tables, and none may come.
+KNOWN = {
+    "kernels.simt.transforms.block_interleave imports kernels.simt.emit.writer": _PLAN,
+    "kernels.simt.analysis.affine imports kernels.simt.analysis.ssa late": _PLAN,
+    "kernels.simt.analysis.infer imports kernels.simt.analysis.ssa late": _PLAN,
+    "kernels.simt.transforms.row_vectorise imports kernels.simt.analysis.ssa late": _PLAN,
+    "kernels.simt.emit.collectives imports kernels.simt.emit.emitter late": _PLAN,
+    "kernels.simt.emit.rows imports kernels.simt.emit.emitter late": _PLAN,
+    "kernels.simt.emit.rows imports kernels.simt.ir.nodes late": _PLAN,
+    "kernels.lab.draw.maps imports kernels.lab.report.report": "maps belong to the reports",
+    "kernels/lab/record/access.py imports numba.np.arrayobj.make_array": "context.make_array()",
+    "kernels/simt/driver/pipeline.py imports"
+    " numba.core.compiler_lock.global_compiler_lock": "Numba has no documented name for its lock",
+}
+KNOWN_CIRCLES = {
+    "kernels.simt.emit.collectives kernels.simt.emit.emitter kernels.simt.emit.rows": _PLAN,
+    "kernels.lab.course.exercises kernels.lab.course.tasks": "tasks declare exercises",
+    "kernels.lab.record.cuda_c_profiler kernels.lab.record.profiler": "a profiler by dialect",
+    "kernels.lab.report.html kernels.lab.report.listing kernels.lab.report.report"
+    " kernels.lab.report.sheet": "a report prints itself",
+    "minigrad.autograd.engine minigrad.autograd.node minigrad.creation minigrad.printing"
+    " minigrad.tensor": "a Tensor's methods are functions of tensors",
+}
+# Modules that are slow to import; a late import of one of ours may put them off, and nothing else.
+SLOW = {"numba", "llvmlite", "ml_dtypes"}
+
+FENCE = "kernels/simt/backend"  # the one package that may use private parts of Numba and llvmlite
+# What Numba and llvmlite document; a name stands for all that is in it.
+DOCUMENTED = {
+    "llvmlite.binding",
+    "llvmlite.ir",
+    "numba.config",
+    "numba.core.cgutils",
+    "numba.core.errors",
+    "numba.core.typeconv.Conversion",
+    "numba.core.types",
+    "numba.cuda",
+    "numba.extending",
+    "numba.np.numpy_support.as_dtype",
+    "numba.np.numpy_support.from_dtype",
+    "numba.types",
+}
+# Names with an underscore that are documented all the same: by Numba, `ast`, `sys`, `ctypes`.
+DOCUMENTED_UNDERSCORES = {"_getvalue", "_attributes", "_fields", "_fields_", "_getframe"}
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def sources(*folders: str) -> list[Path]:
@@ -26,7 +94,7 @@ def imported(path: Path) -> set[str]:
     """The full names of all modules that a file imports, wherever in the file it does."""
     names = set()
     package = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -120,11 +188,301 @@ def test_the_checks_above_see_a_planted_import(tmp_path, monkeypatch):
     assert offenders(("kernels",), {"cublas"})
 
 
+def asks_itself(path: Path) -> list[str]:
+    """Where a test file imports an optional package as it is collected, or looks for it itself."""
+    tree, found = ast.parse(path.read_text()), []
+    for node in tree.body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found += [node for name in names if name.split(".")[0] in OPTIONAL]
+        found += [node for name in names if name.startswith("numba.cuda")]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("importorskip", "find_spec")
+        ):
+            package = getattr(node.args[0], "value", None) if node.args else None
+            if str(package).startswith("numba.cuda") or str(package).split(".")[0] in OPTIONAL:
+                found.append(node)
+    return [f"{path.name}:{node.lineno}" for node in found]
+
+
+def test_tests_say_by_a_marker_what_they_need():
+    """`-m needs` runs all tests that need an optional package: no test skips in another way."""
+    files = [path for path in sources("tests") if path.name != "conftest.py"]
+    assert [place for path in files for place in asks_itself(path)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch",
+        "from numba.cuda import libdevice",
+        "from cuda.bindings import driver",
+        "def test_it():\n    pytest.importorskip('torch')",
+        "@pytest.mark.skipif(importlib.util.find_spec('cupy') is None)\ndef test_it(): ...",
+    ],
+)
+def test_the_check_of_markers_can_fail(tmp_path, line):
+    planted = tmp_path / "test_planted.py"
+    planted.write_text(line)
+    assert asks_itself(planted)
+
+
 @pytest.mark.parametrize("folder", ["minigrad", "kernels", "tests", "benchmarks"])
 def test_no_file_is_scrolled_for_minutes(folder):
     lengths = {path: len(path.read_text().splitlines()) for path in sources(folder)}
     assert lengths
     assert {str(p.relative_to(ROOT)): n for p, n in lengths.items() if n > MAX_LINES} == {}
+
+
+# -- packages ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A module imports another; late: in a function, or for type checkers only."""
+
+    source: str
+    target: str
+    late: bool = False
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """(the full name of what is imported, whether that is late) for every import of a file."""
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+
+    def visit(node: ast.AST, late: bool) -> Iterator[tuple[str, bool]]:
+        late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        late = late or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, late) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((f"{module}.{alias.name}", late) for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from ((arg.value, late) for arg in node.args[:1] if isinstance(arg, ast.Constant))
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, late)
+
+    return visit(parsed(path.read_text()), False)
+
+
+def arrows(*folders: str) -> list[Arrow]:
+    """The imports between the modules below `folders`, in any form."""
+    modules = {module_name(path): path for path in sources(*folders)}
+
+    def owner(name: str) -> str | None:
+        while name and name not in modules:
+            name = name.rpartition(".")[0]
+        return name or None
+
+    found = {
+        Arrow(source, target, late)
+        for source, path in modules.items()
+        for name, late in imports(path)
+        if (target := owner(name)) is not None and target != source
+    }
+    return sorted(found, key=lambda arrow: (arrow.source, arrow.target, arrow.late))
+
+
+def against_the_order(parent: str) -> list[str]:
+    """Imports between the packages of `parent` that do not point to an earlier one."""
+    order = ORDERS[parent].split()
+
+    def place(module: str) -> int | None:
+        part = module.removeprefix(f"{parent}.").split(".")[0]
+        return order.index(part) if module.startswith(f"{parent}.") else None
+
+    return [
+        f"{arrow.source} imports {arrow.target}"
+        for arrow in arrows(parent.replace(".", "/"))
+        if None not in (here := place(arrow.source), there := place(arrow.target)) and here < there
+    ]
+
+
+def circles(found: list[Arrow]) -> list[set[str]]:
+    """Sets of modules of which each imports each other one, directly or through others."""
+    following: dict[str, set[str]] = {}
+    for arrow in found:
+        following.setdefault(arrow.source, set()).add(arrow.target)
+
+    def reached(start: str) -> set[str]:
+        seen, todo = set(), [start]
+        while todo:
+            for target in following.get(todo.pop(), ()):
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        return seen
+
+    reach = {module: reached(module) for module in following}
+    inside = {module for module, seen in reach.items() if module in seen}
+    sets = [frozenset(m for m in inside if m in reach[one] and one in reach[m]) for one in inside]
+    return sorted(map(set, set(sets)), key=sorted)
+
+
+def loaded_by(module: str, found: list[Arrow], path_of: dict[str, Path]) -> set[str]:
+    """The slow modules that importing `module` loads."""
+    seen, todo, slow = {module}, [module], set()
+    while todo:
+        one = todo.pop()
+        names = {name.split(".")[0] for name, late in imports(path_of[one]) if not late}
+        slow |= names & SLOW
+        for arrow in found:
+            if arrow.source == one and not arrow.late and arrow.target not in seen:
+                seen.add(arrow.target)
+                todo.append(arrow.target)
+    return slow
+
+
+def needless_late_imports(*folders: str) -> list[str]:
+    """Imports inside functions that put off no slow module: they belong at the top of the file."""
+    found = arrows(*folders)
+    path_of = {module_name(path): path for path in sources(*folders)}
+    return [
+        f"{arrow.source} imports {arrow.target} late"
+        for arrow in found
+        if arrow.late
+        and not loaded_by(arrow.target, found, path_of) - loaded_by(arrow.source, found, path_of)
+    ]
+
+
+@pytest.mark.parametrize("parent", ORDERS)
+def test_packages_import_earlier_ones_only(parent):
+    assert [arrow for arrow in against_the_order(parent) if arrow not in KNOWN] == []
+
+
+@pytest.mark.parametrize("parent", ORDERS)
+def test_every_package_has_its_place(parent):
+    folder = ROOT / parent.replace(".", "/")
+    there = {path.stem for path in folder.iterdir() if path.suffix == ".py"}
+    there |= {path.name for path in folder.iterdir() if (path / "__init__.py").exists()}
+    assert there - {"__init__"} == set(ORDERS[parent].split())
+
+
+def test_no_modules_import_each_other():
+    """Imports inside functions and for type checkers count: they hide a circle, and end none."""
+    found = circles(arrows("minigrad", "kernels"))
+    assert [
+        circle for circle in found if not any(circle <= {*k.split()} for k in KNOWN_CIRCLES)
+    ] == []
+
+
+def test_imports_inside_functions_put_off_slow_modules_only():
+    found = needless_late_imports("kernels/simt", "kernels/support")
+    assert [arrow for arrow in found if arrow not in KNOWN] == []
+
+
+# -- Numba ---------------------------------------------------------------------------------
+
+
+def is_documented(name: str) -> bool:
+    """Whether a name of Numba or llvmlite, with its module, is one that they document."""
+    parts = name.split(".")
+    if any(part.startswith("_") for part in parts):
+        return False
+    if len(parts) <= 2 and parts != ["numba", "core"]:  # numba.njit, numba.float32, llvmlite
+        return True
+    return any(".".join(parts[:n]) in DOCUMENTED for n in range(2, len(parts) + 1))
+
+
+def own_underscores() -> set[str]:
+    """Names with an underscore that our own code defines."""
+    found = set()
+    for path in sources("kernels"):
+        for node in ast.walk(parsed(path.read_text())):
+            match node:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name):
+                    found.add(name)
+                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                    found.add(name)
+                case ast.Assign(targets=[ast.Name(id="__slots__")], value=ast.Tuple(elts=elts)):
+                    found |= {slot.value for slot in elts}
+    return found
+
+
+def private_uses(*folders: str) -> list[str]:
+    """Uses of Numba's and llvmlite's private parts outside of the fence."""
+    own, found = own_underscores() | DOCUMENTED_UNDERSCORES, []
+    for path in sources(*folders):
+        where = str(path.relative_to(ROOT))
+        names = [n for n, _ in imports(path) if n.split(".")[0] in ("numba", "llvmlite")]
+        if where.startswith(f"{FENCE}/"):
+            continue
+        found += [f"{where} imports {name}" for name in names if not is_documented(name)]
+        if names:
+            found += [
+                f"{where}:{node.lineno} uses .{node.attr}"
+                for node in ast.walk(parsed(path.read_text()))
+                if isinstance(node, ast.Attribute)
+                and node.attr.startswith("_")
+                and not node.attr.endswith("__")
+                and node.attr not in own
+            ]
+    return sorted(set(found))
+
+
+def test_private_parts_of_numba_are_used_in_one_package_only():
+    assert [use for use in private_uses("kernels") if use not in KNOWN] == []
+
+
+def plant(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for parent in path.relative_to(folder).parents:
+            (folder / parent / "__init__.py").touch()
+
+
+def test_the_checks_of_packages_see_planted_imports(tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    plant(
+        tmp_path,
+        {
+            "kernels/simt/ir/low.py": "def f():\n    from kernels.simt.emit import high",
+            "kernels/simt/emit/high.py": "if TYPE_CHECKING:\n    from kernels.simt.ir import low",
+            "kernels/simt/ir/one.py": "importlib.import_module('kernels.simt.ir.two')",
+            "kernels/simt/ir/two.py": "from kernels.simt.ir import one",
+        },
+    )
+    low = "kernels.simt.ir.low imports kernels.simt.emit.high"
+    assert against_the_order("kernels.simt") == [low]
+    assert circles(arrows("kernels")) == [
+        {"kernels.simt.emit.high", "kernels.simt.ir.low"},
+        {"kernels.simt.ir.one", "kernels.simt.ir.two"},
+    ]
+    high = "kernels.simt.emit.high imports kernels.simt.ir.low"
+    assert needless_late_imports("kernels") == [f"{high} late", f"{low} late"]
+    plant(tmp_path, {"kernels/simt/emit/high.py": "import numba"})
+    assert needless_late_imports("kernels") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from numba.core.lowering import Lower",
+        "def f():\n    from numba.core import registry",
+        "import numba.core.typing.templates",
+        "from numba.extending import _Intrinsic",
+        "from numba import njit\nf = njit(g)._compiler",
+        "from llvmlite.ir.values import _private",
+        "from numba.np.arrayobj import make_array",
+    ],
+)
+def test_the_check_of_numba_sees_a_planted_use(line, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    plant(tmp_path, {f"{FENCE}/here.py": line, "kernels/simt/ir/there.py": line})
+    (use,) = private_uses("kernels")
+    assert use.startswith("kernels/simt/ir/there.py")
+
+
+# -- imports -------------------------------------------------------------------------------
 
 
 def run_python(code: str) -> str:

@@ -8,12 +8,10 @@ import os
 import re
 from pathlib import Path
 
+import jupyter_client
+import nbclient
+import nbformat
 import pytest
-
-nbformat = pytest.importorskip("nbformat", reason="notebooks are run by nbclient and ipykernel")
-nbclient = pytest.importorskip("nbclient", reason="notebooks are run by nbclient and ipykernel")
-pytest.importorskip("ipykernel", reason="notebooks are run by nbclient and ipykernel")
-jupyter_client = pytest.importorskip("jupyter_client", reason="it comes with ipykernel")
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -62,6 +62,7 @@ def test_there_are_two_commands_and_ci_runs_the_second():
     assert "-m pytest" in second
     ci = (ROOT / ".ci" / "run").read_text()
     assert "grep -m 1 -- '-m pytest' README.md" in ci
+    assert 'tests "With what the README\'s command installs" "$bare"' in ci
     # What the grep finds is the command, not a sentence about it.
     assert next(line for line in README.splitlines() if "-m pytest" in line) == second
 

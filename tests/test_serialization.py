@@ -66,7 +66,6 @@ def test_tensors(dtype, shape, rng):
 
 
 def test_bfloat16():
-    pytest.importorskip("ml_dtypes", reason="bfloat16 arrays need ml_dtypes")
     tensor = minigrad.tensor([1.5, -2.0]).to(minigrad.bfloat16)
     loaded = round_trip(tensor)
     assert loaded.dtype == minigrad.bfloat16 and loaded.float().tolist() == [1.5, -2.0]

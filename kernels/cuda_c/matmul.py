@@ -12,22 +12,6 @@ from kernels.cuda_c.tensor_map import BOX, tensor_map
 from kernels.launchers.common import ceil_div, compute_dtype
 from kernels.launchers.matmul import Product
 
-CATALOG = [
-    ("matmul", "naive", "one thread an element, neighbours down a column"),
-    ("matmul", "coalesced", "neighbours along a row: one segment a warp"),
-    ("matmul", "tiled", "shared tiles: each element is loaded TILE times less"),
-    ("matmul", "register_1d", "a column of results in registers"),
-    ("matmul", "register_2d", "an RM x RN tile of results in registers"),
-    ("matmul", "vectorised", "16-byte loads, from far and from shared memory"),
-    ("matmul", "warp_tile", "the threads of a warp form a compact tile too"),
-    ("matmul", "double_buffer", "cp.async: the next tiles come while these are multiplied"),
-    ("matmul", "tensor_core", "16-bit elements: a warp multiplies 16 x 16 fragments (WMMA)"),
-    ("matmul", "tensor_core_tf32", "float32 rounded to TF32, 10 bits of mantissa (WMMA)"),
-    ("matmul", "mma_sync", "16-bit: mma.sync, ldmatrix, XOR swizzle, three cp.async stages"),
-    ("matmul", "wgmma", "16-bit on Hopper: a producer with TMA feeds two warpgroups (wgmma)"),
-    ("matmul", "matvec", "N == 1: a warp a row, summed by shuffles"),
-]
-VERSIONS = tuple(version for _, version, _ in CATALOG)
 _kernel, _async_kernel = family("matmul.cu"), family("matmul_async.cu")
 _tensor_kernel, _mma_kernel = family("matmul_tensor.cu"), family("matmul_mma.cu")
 _tf32_kernel = partial(Kernel, "// needs sm_80\n" + source("matmul_tensor.cu"))

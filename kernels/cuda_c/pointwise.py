@@ -20,10 +20,6 @@ from kernels.launchers.expression import Translator
 from kernels.launchers.pointwise import Form
 from kernels.pointwise import FUNCTIONS, Expr
 
-CATALOG = [
-    ("pointwise", "contiguous", "flat arrays in packs of 16 bytes, generated from the table"),
-    ("pointwise", "strided", "merged dimensions, tiles of the inner two, one thread an element"),
-]
 GPU_THREADS, CPU_THREADS = 256, 32
 GPU_ELEMENTS, CPU_ELEMENTS = 2048, 8192  # of a block
 

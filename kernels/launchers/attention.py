@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
+import kernels
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -21,15 +24,17 @@ from kernels.launchers.common import (
     on_gpu,
 )
 from kernels.launchers.matmul import matmul
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import cast
 
-VERSIONS = ("three_step", "tiled")
-CATALOG = [
-    ("attention", "three_step", "scores, softmax, weighted sum: L x S scores in memory"),
-    ("attention", "tiled", "online softmax: keys and values come by in tiles, scores stay on chip"),
-    ("attention_backward", "three_step", "probabilities again from the log-sum-exp, in memory"),
-    ("attention_backward", "tiled", "in tiles: by keys for dk and dv, by queries for dq"),
-]
+VERSIONS = {
+    "three_step": "scores, softmax, weighted sum: L x S scores in memory",
+    "tiled": "online softmax: keys and values come by in tiles, scores stay on chip",
+}
+BACKWARD = {
+    "three_step": "probabilities again from the log-sum-exp, in memory",
+    "tiled": "in tiles: by keys for dk and dv, by queries for dq",
+}
 ROW_BLOCK = 32  # threads of a block that walks along a row of scores
 BX, BY = 16, 16  # threads of a block of the tiled kernels
 FORWARD_IN_MEMORY, BACKWARD_IN_MEMORY = 1 << 14, 1 << 26  # scores; a head's, all heads'
@@ -231,17 +236,17 @@ def _plan_backward(plan: _Plan) -> Callable:
     return three_step
 
 
-_plans: dict[tuple, tuple[_Plan, Callable]] = {}
+_plans = Plans()
 
 
 def _planned(dialect: Dialect, name: str, q, k, v, mask, version: str | None):
-    key = (dialect, name, type(q), version, mask is not None)
+    key = (dialect, name, type(q) is ndarray or place(q), version, mask is not None)
     key += tuple((a.shape, a.dtype) for a in (q, k, v, mask) if a is not None)
     found = _plans.get(key)
     if found is None:
         plan = _Plan(dialect, name, q, k, v, mask, version)
         make = _plan_backward if name.endswith("backward") else _plan_forward
-        found = _plans[key] = (plan, make(plan))
+        found = _plans.keep(key, (plan, make(plan)))
     return found
 
 
@@ -287,3 +292,64 @@ def attention_backward(
     given = (flat[0], *plan.flat(q, k, v), flat[1], rows, plan.mask_array(mask), delta)
     grads = run(*given, plan.numbers(causal, scale))
     return tuple(d.reshape(a.shape) for d, a in zip(grads, (q, k, v)))
+
+
+def _cost(q, k, v, *_, **__):
+    rows, (keys, width) = math.prod(q.shape[:3]), v.shape[2:]
+    flops = rows * keys * (2 * (q.shape[3] + width) + 5)
+    return [((*q.shape[:3], width), q.dtype), (q.shape[:3], compute_dtype(q.dtype))], flops
+
+
+def _cost_backward(g, q, k, v, *_, **__):
+    rows, (keys, width) = math.prod(q.shape[:3]), v.shape[2:]
+    flops = rows * keys * (6 * q.shape[3] + 4 * width + 6)
+    return [(a.shape, a.dtype) for a in (q, k, v)], flops
+
+
+def _problem_backward(version: str):
+    q, k, v, g = floats(4, 1, 2, 35, 16)
+    return (g, q, k, v, *kernels.attention(q, k, v, backend="numpy")), {}
+
+
+def _cases(rng, versions):
+    q, k = normal(rng, (2, 4, 33, 16)), normal(rng, (2, 2, 65, 16))
+    v, g = normal(rng, (2, 2, 65, 10)), normal(rng, (2, 4, 33, 10))
+    mask = np.where(rng.random((2, 1, 33, 65)) < 0.5, -np.inf, normal(rng, (2, 1, 33, 65)))
+    mask = mask.astype(np.float32)
+    mask[0, 0, 3] = -np.inf  # a query that sees nothing
+    for version in VERSIONS:
+        for how in ((mask, False), (mask[1, 0], True, 0.3)):
+            yield "attention", (q, k, v, *how), {"version": version}, 9
+            results = kernels.attention(q, k, v, *how, backend="numpy")
+            given = g, q, k, v, *results, *how
+            yield "attention_backward", given, {"version": version}, 20
+
+
+def _compiled(versions):
+    masks = {"none": None, "add": ones(33, 65), "keep": np.ones((33, 65), bool)}
+    for width, kind in [
+        (16, "none"), (64, "none"), (128, "none"), (64, "add"), (64, "keep"), (16, "keep"),
+    ]:  # fmt: skip
+        q, k, mask = ones(1, 2, 33, width), ones(1, 2, 65, width), masks[kind]
+        for version in versions("attention"):
+            yield "attention", (q, k, k, mask), {"version": version}
+        for version in versions("attention_backward"):
+            given = (q, q, k, k, q, ones(1, 2, 33), mask)
+            yield "attention_backward", given, {"version": version}
+
+
+FAMILY = Family(
+    "attention",
+    (
+        Operation(
+            attention,
+            _cost,
+            lambda version: (tuple(floats(3, 1, 2, 35, 16)), {}),
+            VERSIONS,
+            matrix=True,
+        ),
+        Operation(attention_backward, _cost_backward, _problem_backward, BACKWARD, matrix=True),
+    ),
+    _cases,
+    _compiled,
+)

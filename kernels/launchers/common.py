@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import ml_dtypes
 import numpy as np
@@ -26,13 +25,20 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 class Dialect:
     """The kernels of a dialect: `dialect.matmul` is its module of kernels for products, and so on.
 
-    Such a module has a factory for each kernel, with the same arguments in every dialect, its
-    CATALOG, and what else the launcher of the family asks of it.
+    Such a module has a factory for each kernel, with the same arguments in every dialect, and what
+    else the launcher of the family asks of it. name: of the dialect, "numba" or "cupy".
     """
 
     def __init__(self, package: str) -> None:
-        for module in pkgutil.iter_modules(sys.modules[package].__path__):
+        self.name = next(name for name, found in dispatch.DIALECTS.items() if found == package)
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             setattr(self, module.name, importlib.import_module(f"{package}.{module.name}"))
+
+    def __getattr__(self, name: str):
+        """Reached where an operation is made of those of a family that the dialect lacks."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NotImplementedError(f"the dialect {self.name!r} lacks the family {name!r}")
 
 
 def on_gpu(a) -> bool:
@@ -81,7 +87,8 @@ def ceil_div(a: int, b: int) -> int:
 def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
     """A callable that launches `kernel` on arrays, always of the types of its first call.
 
-    Every call is one launch of (family, version) in the trace that is on.
+    Every call is one launch of (family, version) in the trace that is on. A call that fails, such
+    as one with arrays on two devices, decides nothing for later ones.
     """
     bound = None
 
@@ -90,22 +97,24 @@ def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., No
         tracer = dispatch.tracer
         if tracer is not None and tracer.takes(family, version, kernel, grid, block, args):
             return
-        if bound is None:
+        run = bound
+        if run is None:
             there = any(on_gpu(arg) for arg in args)
-            bound = kernel.on_gpu()[grid, block] if there else kernel.bind(grid, block, *args)
+            run = kernel.on_gpu()[grid, block] if there else kernel.bind(grid, block, *args)
         if tracer is None:
-            bound(*args)
+            run(*args)
         else:
             with dispatch.timed(family, version):
-                bound(*args)
+                run(*args)
+        bound = run
 
     return launch
 
 
-def check_version(name: str, version: str | None, versions: tuple[str, ...]) -> None:
+def check_version(name: str, version: str | None, versions: Collection[str]) -> None:
     """Raise ValueError unless `version` is None or one of `versions`."""
     if version is not None and version not in versions:
-        raise ValueError(f"{name}: expected a version among {versions}, got {version!r}")
+        raise ValueError(f"{name}: expected a version among {tuple(versions)}, got {version!r}")
 
 
 def check_floating(name: str, *arrays) -> None:

@@ -14,11 +14,12 @@ is a product of the gradient with the same offset-table operand. All sums have a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -31,21 +32,24 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast
 
 Pair = tuple[int, int]
-FORWARD = ("direct", "tiled", "implicit_gemm")
-BACKWARD = ("direct", "implicit_gemm")
-CATALOG = [
-    ("conv2d", "direct", "one thread a result"),
-    ("conv2d", "tiled", "the input piece with its halo in shared memory"),
-    ("conv2d", "implicit_gemm", "a product whose operand is read through a table of offsets"),
-    ("conv2d_backward_data", "direct", "one thread an element gathers what read it"),
-    ("conv2d_backward_data", "implicit_gemm", "a convolution with the weights turned round"),
-    ("conv2d_backward_weight", "direct", "one warp a weight, summed by shuffles"),
-    ("conv2d_backward_weight", "implicit_gemm", "lanes along the output, a tile of sums each"),
-]
+FORWARD = {
+    "direct": "one thread a result",
+    "tiled": "the input piece with its halo in shared memory",
+    "implicit_gemm": "a product whose operand is read through a table of offsets",
+}
+BACKWARD_DATA = {
+    "direct": "one thread an element gathers what read it",
+    "implicit_gemm": "a convolution with the weights turned round",
+}
+BACKWARD_WEIGHT = {
+    "direct": "one warp a weight, summed by shuffles",
+    "implicit_gemm": "lanes along the output, a tile of sums each",
+}
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins
 
 
@@ -278,7 +282,7 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
 def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
     """The function (g, w) -> dx."""
     name = "conv2d_backward_data"
-    check_version(name, version, BACKWARD)
+    check_version(name, version, BACKWARD_DATA)
     check_floating(name, g, w)
     _check_backward(name, g, geo)
     version = _pick(version, geo.channels[0])
@@ -319,7 +323,7 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
 def _plan_weight(dialect: Dialect, g, x, geo: Geometry, version: str | None):
     """The function (g, x) -> dw."""
     name = "conv2d_backward_weight"
-    check_version(name, version, BACKWARD)
+    check_version(name, version, BACKWARD_WEIGHT)
     check_floating(name, g, x)
     _check_backward(name, g, geo)
     version = _pick(version, geo.channels[1])
@@ -384,11 +388,12 @@ def _check_backward(name: str, g, geo: Geometry) -> None:
         raise ValueError(f"{name}: expected a gradient of shape {expected}, got {g.shape}")
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 
 
 def _key(dialect: Dialect, kind: str, a, b, version: str | None, *options) -> tuple:
-    return dialect, kind, type(a), a.shape, a.dtype, b.shape, b.dtype, version, *options
+    where = type(a) is ndarray or place(a)
+    return dialect, kind, where, a.shape, a.dtype, b.shape, b.dtype, version, *options
 
 
 def conv2d(
@@ -412,7 +417,7 @@ def conv2d(
     plan = _plans.get(key)
     if plan is None:
         geo = Geometry(x.shape, w.shape, tuple(stride), tuple(padding), tuple(dilation), groups)
-        plan = _plans[key] = _plan_forward(dialect, x, w, bias, geo, version)
+        plan = _plans.keep(key, _plan_forward(dialect, x, w, bias, geo, version))
     return plan(x, w, bias)
 
 
@@ -433,7 +438,7 @@ def conv2d_backward_data(
     if plan is None:
         options = (tuple(stride), tuple(padding), tuple(dilation), groups)
         geo = Geometry(tuple(x_shape), w.shape, *options)
-        plan = _plans[key] = _plan_data(dialect, g, w, geo, version)
+        plan = _plans.keep(key, _plan_data(dialect, g, w, geo, version))
     return plan(g, w)
 
 
@@ -454,5 +459,83 @@ def conv2d_backward_weight(
     if plan is None:
         options = (tuple(stride), tuple(padding), tuple(dilation), groups)
         geo = Geometry(x.shape, tuple(w_shape), *options)
-        plan = _plans[key] = _plan_weight(dialect, g, x, geo, version)
+        plan = _plans.keep(key, _plan_weight(dialect, g, x, geo, version))
     return plan(g, x)
+
+
+def _cost(x, w, bias=None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1):
+    geo = Geometry(x.shape, w.shape, stride, padding, dilation, groups)
+    shape = (x.shape[0], w.shape[0], *geo.out)
+    each = 2 * math.prod(w.shape[1:]) + (bias is not None)
+    return [(shape, x.dtype)], each * math.prod(shape)
+
+
+def _cost_backward_data(g, w, x_shape, *_, **__):
+    return [(tuple(x_shape), g.dtype)], 2 * g.size * math.prod(w.shape[1:])
+
+
+def _cost_backward_weight(g, x, w_shape, *_, **__):
+    return [(tuple(w_shape), g.dtype)], 2 * g.size * math.prod(w_shape[1:])
+
+
+_IMAGE, _FILTERS, _RESULT = (2, 3, 12, 11), (5, 3, 3, 3), (2, 5, 12, 11)
+_PADDED = dict(padding=(1, 1))
+
+
+def _cases(rng, versions):
+    for chosen, x_shape, w_shape, *options in [
+        ((None, "direct", "tiled"), (2, 6, 13, 16), (8, 3, 2, 3), (3, 2), (3, 4), (2, 1), 2),
+        ((None,), (2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
+        ((None,), (2, 5, 7, 9), (33, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ]:
+        x, w, bias = normal(rng, x_shape), normal(rng, w_shape), normal(rng, w_shape[0])
+        g = normal(rng, _cost(x, w, None, *options)[0][0][0])
+        for version in chosen:
+            how = {"version": version}
+            yield "conv2d", (x, w, bias, *options), how, 60
+            if version != "tiled":
+                yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
+                yield "conv2d_backward_weight", (g, x, w_shape, *options), how, 200
+
+
+def _compiled(versions):
+    x, w, bias = ones(2, 4, 17, 17), ones(6, 4, 3, 3), ones(6)
+    for stride, n in ((1, 15), (2, 8)):
+        how, g = ((stride, stride), (0, 0), (1, 1), 1), ones(2, 6, n, n)
+        for version in versions("conv2d"):
+            yield "conv2d", (x, w, bias, *how), {"version": version}
+        for version in versions("conv2d_backward_data"):
+            yield "conv2d_backward_data", (g, w, x.shape, *how), {"version": version}
+        for version in versions("conv2d_backward_weight"):
+            yield "conv2d_backward_weight", (g, x, w.shape, *how), {"version": version}
+
+
+FAMILY = Family(
+    "conv",
+    (
+        Operation(
+            conv2d,
+            _cost,
+            lambda version: ((floats(*_IMAGE), floats(*_FILTERS)), _PADDED),
+            FORWARD,
+            matrix=True,
+        ),
+        Operation(
+            conv2d_backward_data,
+            _cost_backward_data,
+            lambda version: ((floats(*_RESULT), floats(*_FILTERS), _IMAGE), _PADDED),
+            BACKWARD_DATA,
+            matrix=True,
+        ),
+        Operation(
+            conv2d_backward_weight,
+            _cost_backward_weight,
+            lambda version: ((floats(*_RESULT), floats(*_IMAGE), _FILTERS), _PADDED),
+            BACKWARD_WEIGHT,
+            matrix=True,
+        ),
+    ),
+    _cases,
+    _compiled,
+    files=("conv_direct", "conv_gemm"),
+)

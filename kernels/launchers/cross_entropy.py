@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from numpy import ndarray
+
+import kernels
+from kernels.families import Family, Operation, floats, index, normal, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -14,11 +19,7 @@ from kernels.launchers.common import (
     launcher,
     on_gpu,
 )
-
-CATALOG = [
-    ("cross_entropy", "warp", "a warp a row, no softmax stored"),
-    ("cross_entropy_backward", "warp", "a warp a row"),
-]
+from kernels.launchers.plans import Plans, place
 
 ROWS = 8  # warps, each with a row, of a block
 
@@ -49,7 +50,7 @@ def _check_targets(name: str, target, classes: int, ignore_index: int) -> None:
         raise IndexError(f"{name}: target {bad[0]} is out of bounds for {classes} classes")
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 
 
 def _plan(dialect: Dialect, name: str, make: Callable, logits, target, weight, smooth: bool):
@@ -62,21 +63,14 @@ def _plan(dialect: Dialect, name: str, make: Callable, logits, target, weight, s
 
 def _planned(dialect: Dialect, name: str, make: Callable, logits, target, weight, smooth: bool):
     key = (
-        dialect,
-        name,
-        type(logits),
-        logits.shape,
-        logits.dtype,
-        target.shape,
-        target.dtype,
-        smooth,
-    )
+        dialect, name, type(logits) is ndarray or place(logits), logits.shape, logits.dtype,
+        target.shape, target.dtype, smooth,
+    )  # fmt: skip
     if weight is not None:
         key += (weight.shape, weight.dtype)
-    plan = _plans.get(key)
-    if plan is None:
-        plan = _plans[key] = _plan(dialect, name, make, logits, target, weight, smooth)
-    return plan
+    return _plans.get(key) or _plans.keep(
+        key, _plan(dialect, name, make, logits, target, weight, smooth)
+    )
 
 
 def cross_entropy(
@@ -133,3 +127,50 @@ def cross_entropy_backward(
         arrays = (contiguous(a) for a in (g, logits, lse, target))
         run(*arrays, weight, *options, d)
     return d
+
+
+def _cost(logits, *_, **__):
+    row = (logits.shape[:1], logits.dtype)
+    return [row, row], 5 * logits.size
+
+
+def _cost_backward(g, logits, *_, **__):
+    return [(logits.shape, logits.dtype)], 4 * logits.size
+
+
+def _cases(rng, versions):
+    logits, target = normal(rng, (65, 33)), rng.integers(0, 33, 65)
+    target[::5] = -100
+    weight, g = rng.random(33).astype(np.float32), normal(rng, 65)
+    for extra in ((), (weight, -100, 0.1)):
+        yield "cross_entropy", (logits, target, *extra), {}, 20
+        lse = kernels.cross_entropy(logits, target, backend="numpy")[1]
+        yield "cross_entropy_backward", (g, logits, lse, target, *extra), {}, 20
+
+
+def _compiled(versions):
+    logits, target = ones(29, 43), np.zeros(29, np.int64)
+    for extra in ((), (ones(43), -100, 0.1)):
+        yield "cross_entropy", (logits, target, *extra), {}
+        yield "cross_entropy_backward", (ones(29), logits, ones(29), target, *extra), {}
+
+
+FAMILY = Family(
+    "cross_entropy",
+    (
+        Operation(
+            cross_entropy,
+            _cost,
+            lambda version: ((floats(30, 50), index(30, 50)), {}),
+            {"warp": "a warp a row, no softmax stored"},
+        ),
+        Operation(
+            cross_entropy_backward,
+            _cost_backward,
+            lambda version: ((floats(30), floats(30, 50), floats(30), index(30, 50)), {}),
+            {"warp": "a warp a row"},
+        ),
+    ),
+    _cases,
+    _compiled,
+)

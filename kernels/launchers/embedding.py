@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, normal, ones
+from kernels.families import index as indices
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -18,19 +20,15 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.transpose import cast, copy
 from kernels.pointwise import TABLE
 
-VERSIONS = ("atomic", "lines")
-CATALOG = [
-    ("embedding", "rows", "a row of threads copies a row of the table"),
-    ("gather", "elements", "a thread per element of the result"),
-    ("embedding_backward", "atomic", "a thread per element, atomic additions"),
-    ("embedding_backward", "lines", "a thread per column adds in order: repeatable"),
-    ("scatter_add", "atomic", "a thread per element, atomic additions"),
-    ("scatter_add", "lines", "a thread per line along the axis adds in order: repeatable"),
-]
+VERSIONS = {
+    "atomic": "a thread per element, atomic additions",
+    "lines": "a thread per line along the axis adds in order: repeatable",
+}
 
 THREADS = 256
 ROW_BLOCK = (64, 4)
@@ -51,11 +49,17 @@ def _tiles(rows: int, width: int) -> tuple[int, int]:
     return tiles, tiles * ceil_div(rows, ROW_BLOCK[1])
 
 
-@functools.lru_cache(maxsize=4096)
+_plans = Plans()
+
+
 def _launch(
-    dialect: Dialect, name: str, version: str, factory: Callable, key: tuple, grid, block
+    name: str, version: str, factory: Callable, constants: tuple, grid, block, like
 ) -> Callable:
-    return launcher(name, version, factory(*key), grid, block)
+    """A launch of the kernel `factory(*constants)` where `like` lies."""
+    key = (name, factory, constants, grid, block, type(like) is ndarray or place(like))
+    return _plans.get(key) or _plans.keep(
+        key, launcher(name, version, factory(*constants), grid, block)
+    )
 
 
 def _chosen(name: str, version: str | None, like) -> str:
@@ -69,10 +73,9 @@ def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.nda
     rows, width = index.size, weight.shape[1]
     out = namespace(weight).empty((*index.shape, width), weight.dtype)
     if out.size:
-        key, (tiles, grid) = (weight.dtype, index.dtype), _tiles(rows, width)
-        launch = _launch(
-            dialect, "embedding", "rows", dialect.embedding.embedding_kernel, key, grid, ROW_BLOCK
-        )
+        dtypes, (tiles, grid) = (weight.dtype, index.dtype), _tiles(rows, width)
+        factory = dialect.embedding.embedding_kernel
+        launch = _launch("embedding", "rows", factory, dtypes, grid, ROW_BLOCK, out)
         launch(contiguous(weight).ravel(), contiguous(index).ravel(), out.ravel(), width, tiles)
     return out
 
@@ -92,9 +95,9 @@ def embedding_backward(
         (tiles, grid), block = _tiles(rows, width), ROW_BLOCK
         if version == "lines":
             grid, block = tiles, ROW_BLOCK[0]
-        key = (version, g.dtype, index.dtype)
+        constants = (version, g.dtype, index.dtype)
         factory = dialect.embedding.embedding_backward_kernel
-        launch = _launch(dialect, "embedding_backward", version, factory, key, grid, block)
+        launch = _launch("embedding_backward", version, factory, constants, grid, block, dw)
         launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), width, tiles)
     return dw if dw.dtype == g.dtype else cast(dialect, dw, g.dtype)
 
@@ -132,10 +135,9 @@ def gather(dialect: Dialect, x: np.ndarray, axis: int, index: np.ndarray) -> np.
 def _gather(dialect: Dialect, x, index, size: int, length: int, inner: int):
     out = namespace(x).empty(index.shape, x.dtype)
     if out.size:
-        key, grid = (x.dtype, index.dtype), ceil_div(index.size, THREADS)
-        launch = _launch(
-            dialect, "gather", "elements", dialect.embedding.gather_kernel, key, grid, THREADS
-        )
+        dtypes, grid = (x.dtype, index.dtype), ceil_div(index.size, THREADS)
+        factory = dialect.embedding.gather_kernel
+        launch = _launch("gather", "elements", factory, dtypes, grid, THREADS, out)
         launch(x.ravel(), contiguous(index).ravel(), out.ravel(), size, length, inner)
     return out
 
@@ -175,12 +177,11 @@ def scatter_add(
 def _scatter(
     dialect: Dialect, out, index, src, size: int, length: int, inner: int, version: str
 ) -> None:
-    key = (version, src.dtype, index.dtype)
+    constants = (version, src.dtype, index.dtype)
     count = index.size if version == "atomic" else index.size // length
     grid = ceil_div(count, THREADS)
-    launch = _launch(
-        dialect, "scatter_add", version, dialect.embedding.scatter_kernel, key, grid, THREADS
-    )
+    factory = dialect.embedding.scatter_kernel
+    launch = _launch("scatter_add", version, factory, constants, grid, THREADS, out)
     launch(src.ravel(), contiguous(index).ravel(), out.ravel(), size, length, inner)
 
 
@@ -203,3 +204,84 @@ def take_backward(
     if g.size:
         _scatter(dialect, dx, index, contiguous(g), size, index.size, 1, version)
     return dx if dx.dtype == g.dtype else cast(dialect, dx, g.dtype)
+
+
+def _cost(weight, index):
+    return [((*index.shape, weight.shape[1]), weight.dtype)], 0
+
+
+def _cost_backward(g, index, num_rows, **_):
+    return [((num_rows, g.shape[-1]), g.dtype)], g.size
+
+
+def _cost_of_gather(x, axis, index):
+    return [(index.shape, x.dtype)], 0
+
+
+def _cost_of_scatter(x, axis, index, src, **_):
+    return [(x.shape, x.dtype)], index.size
+
+
+def _cost_of_take(x, index):
+    return [(index.shape, x.dtype)], 0
+
+
+def _cost_of_take_backward(g, index, size, **_):
+    return [((size,), g.dtype)], g.size
+
+
+def _problem_of_scatter(version: str):
+    return (floats(20, 40), 0, indices(400, 20).reshape(10, 40), floats(10, 40)), {}
+
+
+def _cases(rng, versions):
+    weight, index = normal(rng, (33, 65)), rng.integers(0, 33, (9, 20))
+    yield "embedding", (weight, index), {}, 0
+    yield "gather", (weight, 0, rng.integers(0, 33, (7, 65))), {}, 0
+    yield "take", (weight, index.astype(np.int32)), {}, 0
+    for version in VERSIONS:
+        how = {"version": version}
+        yield "embedding_backward", (normal(rng, (9, 20, 65)), index, 33), how, 30
+        src = (rng.integers(0, 65, (33, 20)), normal(rng, (33, 20)))
+        yield "scatter_add", (weight, 1, *src), how, 20
+    yield "take_backward", (normal(rng, (9, 20)), index, 33), {}, 30
+
+
+def _compiled(versions):
+    index = np.zeros((29, 7), np.int64)
+    yield "embedding", (ones(3, 43), index), {}
+    yield "gather", (ones(3, 7), 0, index), {}
+    for version in versions("scatter_add"):
+        how = {"version": version}
+        yield "embedding_backward", (ones(203, 43), index.ravel(), 3), how
+        yield "scatter_add", (ones(3, 7), 0, index, ones(29, 7)), how
+
+
+FAMILY = Family(
+    "embedding",
+    (
+        Operation(
+            embedding,
+            _cost,
+            lambda version: ((floats(20, 40), indices(30, 20)), {}),
+            {"rows": "a row of threads copies a row of the table"},
+        ),
+        Operation(
+            gather,
+            _cost_of_gather,
+            lambda version: ((floats(20, 40), 0, indices(40, 20).reshape(1, 40)), {}),
+            {"elements": "a thread per element of the result"},
+        ),
+        Operation(
+            embedding_backward,
+            _cost_backward,
+            lambda version: ((floats(30, 40), indices(30, 20), 20), {}),
+            {**VERSIONS, "lines": "a thread per column adds in order: repeatable"},
+        ),
+        Operation(scatter_add, _cost_of_scatter, _problem_of_scatter, VERSIONS),
+        Operation(take, _cost_of_take),
+        Operation(take_backward, _cost_of_take_backward),
+    ),
+    _cases,
+    _compiled,
+)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
+    BFLOAT16,
     Dialect,
     check_version,
     compute_capability,
@@ -19,7 +22,31 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 
+SIMPLE = {
+    "naive": "one thread an element, neighbours down a column",
+    "coalesced": "neighbours along a row: one segment a warp",
+    "tiled": "shared tiles: each element is loaded TILE times less",
+    "register_1d": "a column of results in registers",
+    "register_2d": "an RM x RN tile of results in registers",
+}
+WARP_TILE = {"warp_tile": "the threads of a warp form a compact tile too"}
+MATVEC = {"matvec": "N == 1: a warp a row, summed by shuffles"}
+VERSIONS = {
+    "numba": {**SIMPLE, **WARP_TILE, **MATVEC},
+    "cupy": {
+        **SIMPLE,
+        "vectorised": "16-byte loads, from far and from shared memory",
+        **WARP_TILE,
+        "double_buffer": "cp.async: the next tiles come while these are multiplied",
+        "tensor_core": "16-bit elements: a warp multiplies 16 x 16 fragments (WMMA)",
+        "tensor_core_tf32": "float32 rounded to TF32, 10 bits of mantissa (WMMA)",
+        "mma_sync": "16-bit: mma.sync, ldmatrix, XOR swizzle, three cp.async stages",
+        "wgmma": "16-bit on Hopper: a producer with TMA feeds two warpgroups (wgmma)",
+        **MATVEC,
+    },
+}
 MAX_GRID_Z = 65535
 
 
@@ -36,7 +63,7 @@ class Product(NamedTuple):
     tf32: bool = False  # whether float32 may be rounded to TF32
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 _precision = "highest"
 
 
@@ -45,14 +72,13 @@ def set_float32_matmul_precision(precision: str) -> None:
     "medium": the kernels in CUDA C may round the factors to TF32 (10 bits of mantissa), which GPUs
     of compute capability 8.0 and later multiply on tensor cores. ValueError for anything else.
     """
-    global _precision
+    global _precision, _plans
     if precision not in ("highest", "high", "medium"):
         raise ValueError(
             "set_float32_matmul_precision: expected 'highest', 'high' or 'medium', got"
             f" {precision!r}"
         )
-    _precision = precision
-    _plans.clear()
+    _precision, _plans = precision, Plans()  # a call under way adds its plan to the old ones
 
 
 def get_float32_matmul_precision() -> str:
@@ -82,7 +108,7 @@ def _is_transposed(x) -> bool:
 
 
 def _check(dialect: Dialect, a, b, bias, version: str | None) -> None:
-    check_version("matmul", version, dialect.matmul.VERSIONS)
+    check_version("matmul", version, VERSIONS[dialect.name])
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(
             f"matmul: expected (..., m, k) @ (..., k, n), got {a.shape} @ {b.shape};"
@@ -158,7 +184,8 @@ def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
     numbers. The ladder follows S. Boehm, "How to optimize a CUDA matmul kernel" (2022).
     """
     try:
-        key = (dialect, type(a), a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
+        where = type(a) is ndarray or place(a)
+        key = (dialect, where, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
         if bias is not None:
             key += (bias.shape, bias.dtype)
     except AttributeError:
@@ -166,7 +193,76 @@ def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
         raise TypeError(
             f"matmul: expected arrays of NumPy or CuPy, got {given}; pass numpy.asarray(x)"
         ) from None
-    plan = _plans.get(key)
-    if plan is None:
-        plan = _plans[key] = _plan(dialect, a, b, bias, version)
+    plan = _plans.get(key) or _plans.keep(key, _plan(dialect, a, b, bias, version))
     return plan(a, b, bias)
+
+
+def _cost(a, b, bias=None):
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    each = 2 * a.shape[-1] + (bias is not None)
+    return [(shape, a.dtype)], each * math.prod(shape)
+
+
+_HALVES, _SINGLES = ("tensor_core", "mma_sync", "wgmma"), ("double_buffer", "tensor_core_tf32")
+
+
+def _problem(version: str):
+    a, b = floats(64, 64), floats(64, 1 if version == "matvec" else 64)
+    halves = tuple(x.astype(np.float16) for x in (a, b))
+    if version == "tensor_core_tf32":  # halves lose nothing in TF32
+        return tuple(x.astype(np.float32) for x in halves), {}
+    return halves if version in _HALVES else (a, b), {}
+
+
+def _cases(rng, versions):
+    m, k, n = 70, 33, 131
+    for version in versions("matmul"):
+        how = {"version": version}
+        if version in ("matvec", "wgmma"):
+            continue
+        if version in (*_HALVES, "tensor_core_tf32"):
+            half = [normal(rng, s).astype(np.float16) for s in [(k, m), (n, k), (n,)]]
+            if version == "tensor_core_tf32":  # halves lose nothing in TF32
+                half = [x.astype(np.float32) for x in half]
+            else:
+                pair = [normal(rng, s).astype(BFLOAT16) for s in [(m, k), (k, n)]]
+                yield "matmul", pair, how, k
+            yield "matmul", (half[0].T, half[1].T, half[2]), how, k
+            continue
+        yield "matmul", (normal(rng, (m, k)), normal(rng, (k, n))), how, k
+        transposed = (normal(rng, (k, m)).T, normal(rng, (n, k)).T, normal(rng, n))
+        if version not in ("naive", "coalesced", "register_1d"):
+            yield "matmul", transposed, how, k
+    yield "matmul", (normal(rng, (33, 100)), normal(rng, (100, 1))), {"version": "matvec"}, 100
+    yield "matmul", (normal(rng, (3, 33, 20)), normal(rng, (20, 9))), {}, 20
+    yield "matmul", (normal(rng, (3, 8, 32)), normal(rng, (3, 32, 64))), {}, 32  # all aligned
+    yield "matmul", tuple(normal(rng, (9, 9), np.int32) for _ in range(2)), {}, 1
+
+
+def _compiled(versions):
+    def call(version: str, m: int, n: int, dtype: type, layout: str, bias: bool):
+        a, b, c = (ones(*shape).astype(dtype) for shape in [(m, 72), (72, n), (n,)])
+        a = a if layout[0] == "n" else a.T.copy().T
+        b = b if layout[1] == "n" else b.T.copy().T
+        return "matmul", (a, b, c if bias else None), {"version": version}
+
+    for version in versions("matmul"):
+        sizes = (1,) if version == "matvec" else (600, 60)
+        for n in sizes if version not in _HALVES else ():
+            for layout, bias in itertools.product(("nn", "tt"), (False, True)):
+                yield call(version, 600, n, np.float32, layout, bias)
+        if version not in _SINGLES:
+            yield call(version, 600, sizes[0], np.float16, "nn", True)
+            yield call(version, 600, sizes[0], np.float16, "tt", False)
+            yield call(version, 600, sizes[-1], np.float16, "nt", True)
+        if version in _HALVES[1:]:  # their large tiles
+            yield call(version, 1200, 3328, np.float16, "nn", True)
+
+
+FAMILY = Family(
+    "matmul",
+    (Operation(matmul, _cost, _problem, dialects=VERSIONS, matrix=True, gpu_only=("wgmma",)),),
+    _cases,
+    _compiled,
+)

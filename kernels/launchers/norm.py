@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
+from numpy import ndarray
+
+import kernels
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     CPU_BLOCK,
     GPU_BLOCK,
@@ -17,15 +20,8 @@ from kernels.launchers.common import (
     launcher,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 
-CATALOG = [
-    ("batch_norm", "planes", "a block a channel, two passes"),
-    ("batch_norm", "columns", "x (N, C): threads along the channels"),
-    ("batch_norm_apply", "planes", "one thread an element, a block a piece of a plane"),
-    ("batch_norm_apply", "columns", "x (N, C): threads along the channels"),
-    ("batch_norm_backward", "planes", "two sums a channel, then one thread an element"),
-    ("batch_norm_backward", "columns", "x (N, C): threads along the channels"),
-]
 COLUMN_BLOCK = (32, 8)
 
 
@@ -66,13 +62,13 @@ def _reduction_tiling(version: str, channels: int, block: int):
     return channels, block
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 
 
 def _key(dialect: Dialect, name: str, *arrays) -> tuple:
     """What the plan of a call depends on."""
-    parts = (None if a is None else (a.shape, a.dtype) for a in arrays)
-    return dialect, name, type(arrays[0]), *parts
+    where = type(arrays[0]) is ndarray or place(arrays[0])
+    return dialect, name, where, *(None if a is None else (a.shape, a.dtype) for a in arrays)
 
 
 def _plan_statistics(dialect: Dialect, x):
@@ -99,7 +95,7 @@ def batch_norm(dialect: Dialect, x, weight, bias, eps: float):
     plan = _plans.get(key)
     if plan is None:
         _check("batch_norm", x, weight, bias)
-        plan = _plans[key] = _plan_statistics(dialect, x)
+        plan = _plans.keep(key, _plan_statistics(dialect, x))
     run, view = plan
     dtype = compute_dtype(x.dtype)
     mean, invstd = (empty(x.shape[1:2], dtype, x) for _ in range(2))
@@ -126,7 +122,7 @@ def batch_norm_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     key = _key(dialect, "apply", x, mean, invstd, weight, bias)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans[key] = _plan_apply(dialect, x, mean, invstd, weight, bias)
+        plan = _plans.keep(key, _plan_apply(dialect, x, mean, invstd, weight, bias))
     run, view, none = plan
     y = empty(x.shape, x.dtype, x)
     if y.size:
@@ -161,7 +157,7 @@ def batch_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
     key = _key(dialect, "backward", g, x, mean, invstd, weight)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans[key] = _plan_backward(dialect, g, x, mean, invstd, weight)
+        plan = _plans.keep(key, _plan_backward(dialect, g, x, mean, invstd, weight))
     run_sums, run_gradient, channels_view, view, dtype, count, none = plan
     g, x, mean, invstd = (contiguous(a) for a in (g, x, mean, invstd))
     dx = empty(x.shape, x.dtype, x)
@@ -174,3 +170,77 @@ def batch_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
         flat = (g.reshape(view), x.reshape(view))
         run_gradient(*flat, mean, invstd, weight, dweight, dbias, count, dx.reshape(view))
     return dx, dweight, dbias
+
+
+def _cost(x, *_, **__):
+    per_channel = (x.shape[1:2], compute_dtype(x.dtype))
+    return [(x.shape, x.dtype), per_channel, per_channel], 7 * x.size
+
+
+def _cost_of_apply(x, *_, **__):
+    return [(x.shape, x.dtype)], 3 * x.size
+
+
+def _cost_backward(g, x, *_, **__):
+    return _cost(x)[0], 10 * x.size
+
+
+def _problem(version: str):
+    return (_x(version), None, None, 1e-5), {}
+
+
+def _problem_of_apply(version: str):
+    x = _x(version)
+    return (x, *[floats(x.shape[1])] * 4), {}
+
+
+def _problem_backward(version: str):
+    x = _x(version)
+    return (x, x, *[floats(x.shape[1])] * 3), {}
+
+
+def _x(version: str):
+    return floats(50, 37) if version == "columns" else floats(4, 3, 9, 7)
+
+
+def _cases(rng, versions):
+    for shape in [(33, 5, 7, 9), (257, 33)]:
+        x, g = 2 + 3 * normal(rng, shape), normal(rng, shape)
+        weight, bias = normal(rng, shape[1]), normal(rng, shape[1])
+        yield "batch_norm", (x, weight, bias, 1e-5), {}, 40
+        _, mean, invstd = kernels.batch_norm(x, weight, bias, 1e-5, backend="numpy")
+        yield "batch_norm_apply", (x, mean, invstd, weight, bias), {}, 40
+        yield "batch_norm_backward", (g, x, mean, invstd, weight), {}, 2000
+
+
+def _compiled(versions):
+    for x in (ones(5, 4, 12, 12), ones(37, 19)):
+        per = [ones(x.shape[1]) for _ in range(4)]
+        yield "batch_norm", (x, per[0], per[1], 1e-5), {}
+        yield "batch_norm_apply", (x, *per), {}
+        yield "batch_norm_backward", (x, x, *per[:3]), {}
+
+
+_COLUMNS = {"columns": "x (N, C): threads along the channels"}
+FAMILY = Family(
+    "norm",
+    (
+        Operation(
+            batch_norm, _cost, _problem, {"planes": "a block a channel, two passes", **_COLUMNS}
+        ),
+        Operation(
+            batch_norm_apply,
+            _cost_of_apply,
+            _problem_of_apply,
+            {"planes": "one thread an element, a block a piece of a plane", **_COLUMNS},
+        ),
+        Operation(
+            batch_norm_backward,
+            _cost_backward,
+            _problem_backward,
+            {"planes": "two sums a channel, then one thread an element", **_COLUMNS},
+        ),
+    ),
+    _cases,
+    _compiled,
+)

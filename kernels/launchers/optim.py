@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import Dialect, ceil_div, compute_dtype, launcher
-
-CATALOG = [
-    ("sgd_", "fused", "weight decay, momentum and update in one pass over the arena"),
-    ("adam_", "fused", "moments, bias correction, decay and update in one pass over the arena"),
-]
+from kernels.launchers.plans import Plans, place
 
 THREADS = 256
 
@@ -33,9 +30,12 @@ def _check(name: str, p, *others) -> None:
         raise TypeError(f"{name}: expected a floating dtype, got {p.dtype}")
 
 
-@functools.lru_cache(maxsize=1024)
-def _launch(name: str, n: int, factory: Callable, *flags) -> Callable:
-    return launcher(name, "fused", factory(*flags), ceil_div(n, THREADS), THREADS)
+_plans = Plans()
+
+
+def _plan(name: str, p, factory: Callable, flags: tuple) -> Callable:
+    grid = ceil_div(p.size, THREADS)
+    return launcher(name, "fused", factory(p.dtype, *flags), grid, THREADS)
 
 
 def sgd_(
@@ -60,8 +60,10 @@ def sgd_(
     if momentum and buf is None:
         raise ValueError("sgd_: momentum needs a buffer, got buf=None")
     if p.size:
-        flags = (p.dtype, bool(momentum), bool(nesterov), bool(first), bool(maximize))
-        launch = _launch("sgd_", p.size, dialect.optim.sgd_kernel, *flags)
+        flags = (bool(momentum), bool(nesterov), bool(first), bool(maximize))
+        factory = dialect.optim.sgd_kernel
+        key = (factory, type(p) is ndarray or place(p), p.size, p.dtype, flags)
+        launch = _plans.get(key) or _plans.keep(key, _plan("sgd_", p, factory, flags))
         launch(p, g, p if buf is None else buf, lr, momentum, 1 - dampening, weight_decay)
 
 
@@ -92,9 +94,61 @@ def adam_(
         raise ValueError(f"adam_: step counts from 1, got {step}")
     if not p.size:
         return
-    flags = (p.dtype, vmax is not None, bool(decoupled), bool(maximize))
-    launch = _launch("adam_", p.size, dialect.optim.adam_kernel, *flags)
+    flags = (vmax is not None, bool(decoupled), bool(maximize))
+    factory = dialect.optim.adam_kernel
+    key = (factory, type(p) is ndarray or place(p), p.size, p.dtype, flags)
+    launch = _plans.get(key) or _plans.keep(key, _plan("adam_", p, factory, flags))
     decay = 1 - lr * weight_decay if decoupled else weight_decay
     rate, root = lr / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
     top = v if vmax is None else vmax
     launch(p, g, m, v, top, 1 - beta1, beta2, 1 - beta2, decay, rate, root, eps)
+
+
+def _cost_of_sgd(p, g, buf, lr, momentum=0.0, *_, **__):
+    return None, (4 if momentum else 2) * p.size
+
+
+def _cost_of_adam(p, *_, **__):
+    return None, 13 * p.size
+
+
+def _cases(rng, versions):
+    p, g, m = (normal(rng, 1027) for _ in range(3))
+    v, top = normal(rng, 1027) ** 2, normal(rng, 1027) ** 2
+    yield "sgd_", (p, g, None, 0.1, 0.0, 0.0, 0.01), {}, 2
+    yield "sgd_", (p, g, m, 0.1, 0.9, 0.3, 0.01), {"nesterov": True, "maximize": True}, 2
+    yield "adam_", (p, g, m, v, None, 0.01, 0.9, 0.999, 1e-8, 0.1, 3), {}, 2
+    yield "adam_", (p, g, m, v, top, 0.01, 0.9, 0.999, 1e-8, 0.1, 3), {"decoupled": True}, 2
+
+
+def _compiled(versions):
+    p, g, m, v = (ones(1237) for _ in range(4))
+    for momentum, first in [(0.0, False), (0.9, False), (0.9, True)]:
+        how = dict(momentum=momentum, first=first, nesterov=first)
+        yield "sgd_", (p, g, m, 0.1), how
+    for top, decoupled in [(None, False), (None, True), (ones(1237), True)]:
+        how = (0.1, 0.9, 0.999, 1e-8, 0.1, 1)
+        yield "adam_", (p, g, m, v, top, *how), {"decoupled": decoupled}
+
+
+FAMILY = Family(
+    "optim",
+    (
+        Operation(
+            sgd_,
+            _cost_of_sgd,
+            lambda version: ((*floats(3, 1000), 0.1, 0.9), {}),
+            {"fused": "weight decay, momentum and update in one pass over the arena"},
+            written=lambda p, g, buf, *_: (p, buf),
+        ),
+        Operation(
+            adam_,
+            _cost_of_adam,
+            lambda v: ((*abs(floats(4, 1000)), None, 1e-3, 0.9, 0.999, 1e-8, 0.0, 1), {}),
+            {"fused": "moments, bias correction, decay and update in one pass over the arena"},
+            written=lambda p, g, m, v, vmax, *_: (p, m, v, vmax),
+        ),
+    ),
+    _cases,
+    _compiled,
+)

@@ -21,12 +21,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
 from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
-from kernels.pointwise import Expr
-
-MAX_PLANS = 8192
+from kernels.launchers.plans import Plans, place
+from kernels.pointwise import TABLE, Expr, flops
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Form:
         return names
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans(8192)
 _SCALARS = frozenset((float, int, bool))
 
 
@@ -94,18 +95,19 @@ def pointwise(
     key = [dialect, expr, dtype, out_dtype]
     for a in arrays:
         kind = type(a)
-        if kind in _SCALARS:
+        if kind is ndarray:
+            key += (True, a.dtype, a.shape, a.strides)
+        elif kind in _SCALARS:
             key.append(kind)
         else:
-            key += (kind, a.dtype, a.shape, a.strides)
+            key += (place(a), a.dtype, a.shape, a.strides)
     if out is not None:
-        key += (out.dtype, out.shape, out.strides)
+        key += (type(out) is ndarray or place(out), out.dtype, out.shape, out.strides)
     key = tuple(key)
     plan = _plans.get(key)
     if plan is None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(dialect, expr, arrays, len(params), dtype, out, out_dtype)
+        plan = _plan(dialect, expr, arrays, len(params), dtype, out, out_dtype)
+        plan = _plans.keep(key, plan)
     return plan(arrays, params, out)
 
 
@@ -273,3 +275,60 @@ def _inner(strides: list[int]) -> str:
 def _passed(strides: list[int], inner: str) -> list[int]:
     """The strides that a kernel is told: the innermost only where it is neither 0 nor 1."""
     return strides if inner == "s" else strides[:-1]
+
+
+def _cost(expr, *arrays, params=(), dtype=None, out=None, out_dtype=None):
+    shape = np.broadcast_shapes(*(np.shape(a) for a in arrays))
+    dtype = np.dtype(default_dtype(expr, arrays) if dtype is None else dtype)
+    result = out_dtype or (np.dtype(bool) if expr.result == "bool" else dtype)
+    return [(shape, result)], flops(expr.text) * math.prod(shape)
+
+
+def _problem(version: str):
+    if version == "strided":
+        return (TABLE["add"], floats(20, 30), floats(30)), {}
+    return (TABLE["exp"], floats(1000)), {}
+
+
+def _cases(rng, versions):
+    a, b = normal(rng, (33, 31)), normal(rng, (33, 31))
+    for name in ("add", "gelu"):
+        yield "pointwise", (TABLE[name], *(a, b)[: len(TABLE[name].args)]), {}, 4
+    yield "pointwise", (TABLE["add"], a.T, b[:, 5]), {}, 4
+    yield "pointwise", (TABLE["mul"], a[::2, ::-1], 2.5), {}, 4
+    yield "pointwise", (TABLE["lerp"], a, b, 0.25), {}, 4  # a number called w
+    odd = normal(rng, 1030)[1:]  # not at a multiple of 16 bytes
+    yield "pointwise", (TABLE["add"], odd, odd), {}, 4
+    whole = [normal(rng, 100, np.int32) + 100 * (i == 1) for i in range(2)]
+    yield "pointwise", (TABLE["floor_divide"], *whole), {}, 1
+    yield "pointwise", (TABLE["add"], *(v.astype(np.float16) for v in (a, b))), {}, 4
+
+
+def _compiled(versions):
+    yield "pointwise", (TABLE["add"], ones(29, 43), ones(29, 43)), {}
+    yield "pointwise", (TABLE["add"], ones(29, 43), ones(43)), {}
+
+
+FAMILY = Family(
+    "pointwise",
+    (
+        Operation(
+            pointwise,
+            _cost,
+            _problem,
+            dialects={
+                "numba": {
+                    "contiguous": "one thread an element of flat arrays, generated from the table",
+                    "strided": "merged dimensions, tiles of the inner two, outer indices once a"
+                    " block",
+                },
+                "cupy": {
+                    "contiguous": "flat arrays in packs of 16 bytes, generated from the table",
+                    "strided": "merged dimensions, tiles of the inner two, one thread an element",
+                },
+            },
+        ),
+    ),
+    _cases,
+    _compiled,
+)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
+import kernels
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     Dialect,
     Pair,
@@ -17,16 +20,16 @@ from kernels.launchers.common import (
     empty,
     launcher,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import cast
 
-CATALOG = [
-    ("max_pool2d", "window", "one thread a result"),
-    ("max_pool2d_backward", "gather", "one thread an element asks every window that holds it"),
-    ("max_pool2d_backward", "owner", "windows that share nothing: one thread writes all of one"),
-    ("max_pool2d_backward", "scatter", "one block a plane adds each g where its index says"),
-    ("avg_pool2d", "window", "one thread a result"),
-    ("avg_pool2d_backward", "gather", "one thread an element asks every window that holds it"),
-]
+FORWARD = {"window": "one thread a result"}
+GATHER = {"gather": "one thread an element asks every window that holds it"}
+MAX_BACKWARD = {
+    **GATHER,
+    "owner": "windows that share nothing: one thread writes all of one",
+    "scatter": "one block a plane adds each g where its index says",
+}
 
 
 class Window(NamedTuple):
@@ -108,14 +111,7 @@ def _planes(a):
     return contiguous(a).reshape(a.shape[0] * a.shape[1], *a.shape[2:])
 
 
-_plans: dict[tuple, Callable] = {}
-
-
-def _planned(key: tuple, make: Callable, *args) -> Callable:
-    plan = _plans.get(key)
-    if plan is None:
-        plan = _plans[key] = make(*args)
-    return plan
+_plans = Plans()
 
 
 def _plan_max(dialect: Dialect, x, window: Window, padding: Pair, ceil_mode: bool):
@@ -148,9 +144,10 @@ def max_pool2d(
 
     The first maximum wins, and a NaN wins over everything. Raises ValueError where no window fits.
     """
-    key = (dialect, "max", type(x), x.shape, x.dtype, kernel, stride, padding, dilation, ceil_mode)
-    window = Window(tuple(kernel), tuple(stride), tuple(dilation))
-    return _planned(key, _plan_max, dialect, x, window, tuple(padding), ceil_mode)(x)
+    options = (Window(tuple(kernel), tuple(stride), tuple(dilation)), tuple(padding), ceil_mode)
+    key = (dialect, "max", type(x) is ndarray or place(x), x.shape, x.dtype, options)
+    plan = _plans.get(key) or _plans.keep(key, _plan_max(dialect, x, *options))
+    return plan(x)
 
 
 def _plan_max_backward(
@@ -211,14 +208,14 @@ def max_pool2d_backward(
     With the windows (kernel, stride, padding, dilation) each element of dx gathers, in a fixed
     order; without them g is scattered, and on a GPU the order of overlapping windows is open.
     """
-    check_version("max_pool2d_backward", version, ("gather", "owner", "scatter"))
+    check_version("max_pool2d_backward", version, MAX_BACKWARD)
     window = None
     if kernel is not None:
         window = Window(tuple(kernel), tuple(stride or kernel), tuple(dilation))
-    x_shape = tuple(x_shape)
-    key = (dialect, "max_backward", type(g), g.shape, g.dtype, x_shape, window, padding, version)
-    make = (dialect, g, indices, x_shape, window, tuple(padding), version)
-    return _planned(key, _plan_max_backward, *make)(g, indices)
+    options = (tuple(x_shape), window, tuple(padding), version)
+    key = (dialect, "max_backward", type(g) is ndarray or place(g), g.shape, g.dtype, options)
+    plan = _plans.get(key) or _plans.keep(key, _plan_max_backward(dialect, g, indices, *options))
+    return plan(g, indices)
 
 
 def _plan_avg(
@@ -255,10 +252,11 @@ def avg_pool2d(
 
     Raises ValueError where no window fits.
     """
-    options = (ceil_mode, count_include_pad, divisor_override)
-    key = (dialect, "avg", type(x), x.shape, x.dtype, kernel, stride, padding, options)
-    window = Window(tuple(kernel), tuple(stride))
-    return _planned(key, _plan_avg, dialect, x, window, tuple(padding), *options)(x)
+    options = (Window(tuple(kernel), tuple(stride)), tuple(padding), ceil_mode)
+    options += (count_include_pad, divisor_override)
+    key = (dialect, "avg", type(x) is ndarray or place(x), x.shape, x.dtype, options)
+    plan = _plans.get(key) or _plans.keep(key, _plan_avg(dialect, x, *options))
+    return plan(x)
 
 
 def _plan_avg_backward(
@@ -294,21 +292,96 @@ def avg_pool2d_backward(
     divisor_override: int | None = None,
 ):
     """Gradient of avg_pool2d with respect to x, for g (N, C, OH, OW): shares of g, gathered."""
-    x_shape = tuple(x_shape)
-    options = (ceil_mode, count_include_pad, divisor_override)
-    key = (
-        dialect,
-        "avg_backward",
-        type(g),
-        g.shape,
-        g.dtype,
-        x_shape,
-        kernel,
-        stride,
-        padding,
-        options,
-    )
-    window = Window(tuple(kernel), tuple(stride))
-    return _planned(key, _plan_avg_backward, dialect, g, x_shape, window, tuple(padding), *options)(
-        g
-    )
+    options = (tuple(x_shape), Window(tuple(kernel), tuple(stride)), tuple(padding), ceil_mode)
+    options += (count_include_pad, divisor_override)
+    key = (dialect, "avg_backward", type(g) is ndarray or place(g), g.shape, g.dtype, options)
+    plan = _plans.get(key) or _plans.keep(key, _plan_avg_backward(dialect, g, *options))
+    return plan(g)
+
+
+def _shape(x, kernel, stride, padding, dilation, ceil_mode):
+    sides = zip(x.shape[2:], kernel, stride, padding, dilation)
+    return (*x.shape[:2], *(pool_output_size(*side, ceil_mode) for side in sides))
+
+
+def _cost_of_max(x, kernel, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=False):
+    shape = _shape(x, kernel, stride, padding, dilation, ceil_mode)
+    return [(shape, x.dtype), (shape, np.dtype(np.int64))], math.prod(shape) * math.prod(kernel)
+
+
+def _cost_of_avg(x, kernel, stride, padding=(0, 0), ceil_mode=False, *_, **__):
+    shape = _shape(x, kernel, stride, padding, (1, 1), ceil_mode)
+    return [(shape, x.dtype)], math.prod(shape) * math.prod(kernel)
+
+
+def _cost_of_max_backward(g, indices, x_shape, *_, **__):
+    return [(tuple(x_shape), g.dtype)], g.size
+
+
+def _cost_of_avg_backward(g, x_shape, kernel, *_, **__):
+    return [(tuple(x_shape), g.dtype)], g.size * math.prod(kernel)
+
+
+def _problem(version: str):
+    return (floats(2, 3, 12, 11), (3, 3), (2, 2)), {}
+
+
+def _problem_of_max_backward(version: str):
+    x, window = floats(2, 3, 12, 10), (2, 2) if version == "owner" else (3, 3)
+    stride = (2, 2) if version != "gather" else (1, 1)
+    y, indices = kernels.max_pool2d(x, window, stride, backend="numpy")
+    return (y, indices, x.shape, window, stride), {}
+
+
+def _cases(rng, versions):
+    for shape, *options in [
+        ((2, 3, 33, 31), (2, 2), (2, 2), (0, 0)),
+        ((1, 2, 9, 40), (3, 3), (1, 2), (1, 1)),
+    ]:
+        x = normal(rng, shape)
+        yield "max_pool2d", (x, *options), {}, 1
+        y, index = kernels.max_pool2d(x, *options, backend="numpy")
+        g = normal(rng, y.shape)
+        yield "max_pool2d_backward", (g, index, shape, *options), {}, 2
+        yield "avg_pool2d", (x, *options), {"count_include_pad": False}, 2
+        yield "avg_pool2d_backward", (g, shape, *options), {"count_include_pad": False}, 2
+    yield "max_pool2d_backward", (g, index, shape), {"version": "scatter"}, 2
+
+
+def _compiled(versions):
+    x = ones(2, 4, 12, 12)
+    for *window, padding in [  # tiling windows, overlapping ones, gaps, padding
+        ((2, 2), (2, 2), (0, 0)),
+        ((3, 3), (2, 2), (0, 0)),
+        ((2, 2), (3, 3), (0, 0)),
+        ((3, 3), (2, 1), (1, 1)),
+    ]:
+        shape = _shape(x, *window, padding, (1, 1), False)
+        g, index, window = ones(*shape), np.zeros(shape, np.int64), (*window, padding)
+        yield "max_pool2d", (x, *window), {}
+        yield "max_pool2d_backward", (g, index, x.shape, *window), {}
+        yield "max_pool2d_backward", (g, index, x.shape, *window), {"version": "gather"}
+        yield "max_pool2d_backward", (g, index, x.shape), {}
+        how = {"count_include_pad": padding == (0, 0)}
+        yield "avg_pool2d", (x, *window), how
+        yield "avg_pool2d_backward", (g, x.shape, *window), how
+
+
+FAMILY = Family(
+    "pool",
+    (
+        Operation(max_pool2d, _cost_of_max, _problem, FORWARD),
+        Operation(
+            max_pool2d_backward, _cost_of_max_backward, _problem_of_max_backward, MAX_BACKWARD
+        ),
+        Operation(avg_pool2d, _cost_of_avg, _problem, FORWARD),
+        Operation(
+            avg_pool2d_backward,
+            _cost_of_avg_backward,
+            lambda version: ((floats(2, 3, 5, 5), (2, 3, 12, 11), (3, 3), (2, 2)), {}),
+            GATHER,
+        ),
+    ),
+    _cases,
+    _compiled,
+)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, like_first, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -15,20 +17,16 @@ from kernels.launchers.common import (
     launcher,
     namespace,
 )
-
-CATALOG = [
-    ("philox_uint32", "counter", "Philox4x32-10: a thread turns one counter into four words"),
-    ("uniform", "counter", "24 or 53 of the random bits as a number in [0, 1)"),
-    ("normal", "counter", "Box and Muller's transform of pairs of uniform numbers"),
-    ("dropout", "counter", "draws, compares and scales in one pass; no mask is stored"),
-]
+from kernels.launchers.plans import Plans, place
 
 THREADS = 256
 
 
-@functools.lru_cache(maxsize=1024)
-def _launch(name: str, factory: Callable, counters: int, *key) -> Callable:
-    return launcher(name, "counter", factory(*key), ceil_div(counters, THREADS), THREADS)
+_plans = Plans()
+
+
+def _plan(name: str, counters: int, kernel) -> Callable:
+    return launcher(name, "counter", kernel, ceil_div(counters, THREADS), THREADS)
 
 
 def _words(seed: int, offset: int) -> tuple[int, int]:
@@ -49,8 +47,12 @@ def _numbers(
     out = namespace(like).empty(shape, dtype)
     if out.size:
         counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
-        kernel = getattr(dialect.random, f"{name}_kernel")
-        _launch(name, kernel, counters, dtype)(out.ravel(), *_words(seed, offset))
+        key = (dialect, name, type(out) is ndarray or place(out), counters, dtype)
+        launch = _plans.get(key)
+        if launch is None:
+            kernel = getattr(dialect.random, f"{name}_kernel")(dtype)
+            launch = _plans.keep(key, _plan(name, counters, kernel))
+        launch(out.ravel(), *_words(seed, offset))
     return out
 
 
@@ -63,9 +65,13 @@ def philox_uint32(dialect: Dialect, n: int, seed: int, offset: int, like=None) -
         raise ValueError(f"philox_uint32: expected n >= 0, got {n}")
     out = namespace(like).empty(n, np.uint32)
     if n:
-        _launch("philox_uint32", dialect.random.philox_kernel, ceil_div(n, 4))(
-            out, *_words(seed, offset)
-        )
+        counters = ceil_div(n, 4)
+        key = (dialect, type(out) is ndarray or place(out), counters)
+        launch = _plans.get(key)
+        if launch is None:
+            plan = _plan("philox_uint32", counters, dialect.random.philox_kernel())
+            launch = _plans.keep(key, plan)
+        launch(out, *_words(seed, offset))
     return out
 
 
@@ -113,7 +119,69 @@ def dropout(dialect: Dialect, x: np.ndarray, p: float, seed: int, offset: int) -
         return namespace(x).zeros(x.shape, x.dtype)
     out = namespace(x).empty(x.shape, x.dtype)
     if out.size:
-        launch = _launch("dropout", dialect.random.dropout_kernel, ceil_div(out.size, 4), x.dtype)
+        counters = ceil_div(out.size, 4)
+        key = (dialect, "dropout", type(out) is ndarray or place(out), counters, x.dtype)
+        launch = _plans.get(key)
+        if launch is None:
+            plan = _plan("dropout", counters, dialect.random.dropout_kernel(x.dtype))
+            launch = _plans.keep(key, plan)
         flat = contiguous(x).ravel()
         launch(flat, out.ravel(), p, 1 / (1 - p), *_words(seed, offset))
     return out
+
+
+def _cost(shape, seed, offset, dtype=np.float32):
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    return [(shape, np.dtype(dtype))], math.prod(shape)
+
+
+def _cost_of_words(n, seed, offset):
+    return [((n,), np.dtype(np.uint32))], 0
+
+
+def _cases(rng, versions):
+    yield "philox_uint32", (1027, 2**63 + 5, 2**40 + 1), {}, 0
+    for dtype in (np.float32, np.float64):
+        yield "uniform", ((33, 31), 11, 5, np.dtype(dtype)), {}, 0
+        yield "normal", ((33, 31), 11, 5, np.dtype(dtype)), {}, 8
+    yield "dropout", (rng.standard_normal(1027, dtype=np.float32), 0.25, 3, 9), {}, 1
+
+
+def _compiled(versions):
+    yield "uniform", ((1237,), 1, 2), {"like": ones(1)}
+    yield "normal", ((1237,), 1, 2), {"like": ones(1)}
+    yield "philox_uint32", (1237, 1, 2), {"like": ones(1)}
+    yield "dropout", (ones(1237), 0.5, 1, 2), {}
+
+
+FAMILY = Family(
+    "random",
+    (
+        Operation(
+            philox_uint32,
+            _cost_of_words,
+            lambda version: ((1000, 1, 0), {}),
+            {"counter": "Philox4x32-10: a thread turns one counter into four words"},
+        ),
+        Operation(
+            uniform,
+            _cost,
+            lambda version: (((1000,), 1, 0), {}),
+            {"counter": "24 or 53 of the random bits as a number in [0, 1)"},
+        ),
+        Operation(
+            normal,
+            _cost,
+            lambda version: (((1000,), 1, 0), {}),
+            {"counter": "Box and Muller's transform of pairs of uniform numbers"},
+        ),
+        Operation(
+            dropout,
+            like_first(2),
+            lambda version: ((floats(1000), 0.5, 1, 0), {}),
+            {"counter": "draws, compares and scales in one pass; no mask is stored"},
+        ),
+    ),
+    _cases,
+    _compiled,
+)

@@ -28,7 +28,9 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -39,28 +41,24 @@ from kernels.launchers.common import (
     on_gpu,
 )
 from kernels.launchers.layout import is_dense
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import copy
+from kernels.pointwise import flops
 from kernels.reduction import TABLE
 
-VERSIONS = (
-    "interleaved",
-    "contiguous_threads",
-    "sequential",
-    "first_add",
-    "shuffle",
-    "block",
-)
-CATALOG = [
-    ("reduce", "interleaved", "a tree of neighbours in shared memory; warps diverge"),
-    ("reduce", "contiguous_threads", "the same pairs by the lowest threads: whole warps retire"),
-    ("reduce", "sequential", "halves fold onto each other: no bank conflicts"),
-    ("reduce", "first_add", "two elements a thread, combined while loading"),
-    ("reduce", "shuffle", "the last warp trades registers instead of shared memory"),
-    ("reduce", "block", "a segment of a row per block: many elements a thread, one barrier"),
-    ("reduce", "warp", "short rows: a warp each, no barrier"),
-    ("reduce", "thread", "very short rows: a thread each"),
-    ("reduce", "columns", "not the last axis: tiles of neighbouring columns"),
-]
+VERSIONS = {
+    "interleaved": "a tree of neighbours in shared memory; warps diverge",
+    "contiguous_threads": "the same pairs by the lowest threads: whole warps retire",
+    "sequential": "halves fold onto each other: no bank conflicts",
+    "first_add": "two elements a thread, combined while loading",
+    "shuffle": "the last warp trades registers instead of shared memory",
+    "block": "a segment of a row per block: many elements a thread, one barrier",
+}
+BY_SHAPE = {
+    "warp": "short rows: a warp each, no barrier",
+    "thread": "very short rows: a thread each",
+    "columns": "not the last axis: tiles of neighbouring columns",
+}
 
 THREADS = 256
 WARPS = THREADS // 32
@@ -70,8 +68,7 @@ SHORT = 16  # rows up to this length take one thread each; on the CPU, where thr
 SHORT_ON_CPU = 128  # far apart cost little and shuffles are not free, longer ones do too
 WARP_ROW = 1024  # rows up to this length take one warp each
 
-_plans: dict[tuple, Callable] = {}
-MAX_PLANS = 4096
+_plans = Plans()
 
 
 def accumulator_dtype(name: str, dtype: np.dtype) -> np.dtype:
@@ -115,12 +112,11 @@ def reduce(
     axis) and for a version that does not fit, IndexError for an axis that is not there.
     """
     axes = tuple(axis) if isinstance(axis, list) else axis
-    key = (dialect, name, type(a), a.dtype, a.shape, a.strides, axes, keepdims, dtype, version)
+    where = type(a) is ndarray or place(a)
+    key = (dialect, name, where, a.dtype, a.shape, a.strides, axes, keepdims, dtype, version)
     plan = _plans.get(key)
     if plan is None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(dialect, name, a, axes, keepdims, dtype, version)
+        plan = _plans.keep(key, _plan(dialect, name, a, axes, keepdims, dtype, version))
     return plan(a)
 
 
@@ -368,3 +364,40 @@ def _arg_passes(
         return positions
 
     return by_block
+
+
+def _cost(name, a, axis=None, keepdims=False, dtype=None, version=None):
+    line, axes = TABLE[name], _axes(name, axis, a.ndim)
+    shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape) if keepdims or i not in axes)
+    each = flops(line.map) + flops(line.combine)
+    return [(shape, result_dtype(name, np.dtype(dtype or a.dtype)))], each * a.size
+
+
+def _problem(version: str):
+    shape = {"warp": (9, 200), "thread": (300, 5), "columns": (60, 70)}.get(version)
+    if shape is None:
+        return ("sum", floats(3000)), {}
+    return ("sum", floats(*shape), 0 if version == "columns" else 1), {}
+
+
+def _cases(rng, versions):
+    for version in VERSIONS:
+        yield "reduce", ("sum", normal(rng, 1025)), {"version": version}, 1025
+    for name in TABLE:
+        yield "reduce", (name, normal(rng, (33, 9)) / 8 + 1, 1), {}, 9
+    for shape, axis in [((5, 257), 1), ((2, 40_000), 1), ((257, 33), 0), ((6, 33, 65), (0, 2))]:
+        yield "reduce", ("sum", normal(rng, shape), axis), {}, 1000
+    yield "reduce", ("argmax", np.round(normal(rng, (2, 40_000)) * 9), 1), {}, 1
+
+
+def _compiled(versions):
+    for version in versions("reduce"):
+        yield "reduce", ("sum", ones(3343)), {"version": version}
+    for name in TABLE:
+        for shape, axis in [((29, 11), 1), ((29, 203), 1), ((2, 70_001), 1), ((37, 43), 0)]:
+            yield "reduce", (name, ones(*shape), axis), {}
+
+
+FAMILY = Family(
+    "reduction", (Operation(reduce, _cost, _problem, VERSIONS, BY_SHAPE),), _cases, _compiled
+)

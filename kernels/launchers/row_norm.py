@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
+from numpy import ndarray
+
+from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     GPU_BLOCK,
     Dialect,
@@ -18,39 +20,30 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
 
-FORWARD = ("online", "one_read", "warp")
-IDEAS = (
-    "a block a row, statistics in one pass, read twice",
-    "the row waits in shared memory, read once",
-    "a warp a row, elements in registers",
-)
-BACKWARD = ("block", "warp")
-CATALOG = [
-    *((f"{name}_norm", v, i) for name in ("layer", "rms") for v, i in zip(FORWARD, IDEAS)),
-    *(
-        (f"{name}_norm_backward", version, idea)
-        for name in ("layer", "rms")
-        for version, idea in [
-            *zip(BACKWARD, ("a block a row, read twice", "a warp a row, elements in registers")),
-            ("parameters", "weight and bias: threads along a row, down some of the rows"),
-        ]
-    ),
-]
+FORWARD = {
+    "online": "a block a row, statistics in one pass, read twice",
+    "one_read": "the row waits in shared memory, read once",
+    "warp": "a warp a row, elements in registers",
+}
+BACKWARD = {"block": "a block a row, read twice", "warp": "a warp a row, elements in registers"}
+PARAMETERS = {"parameters": "weight and bias: threads along a row, down some of the rows"}
 SMALL_BLOCK = 32  # threads of a block that walks along a row on the CPU
 ROW_IN_SHARED = 4096
 ROW_IN_REGISTERS = 1024
 GPU_COLUMNS, CPU_COLUMNS = (32, 8), (256, 1)  # blocks of the sums over rows
 ROWS_A_PART = 64  # that a column of threads adds up on a GPU
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 
 
 def _key(dialect: Dialect, name: str, *parts) -> tuple:
     """What the plan of a call depends on."""
-    seen = ((type(p), p.shape, p.dtype) if hasattr(p, "shape") else p for p in parts)
-    return dialect, name, *seen
+    where = type(parts[0]) is ndarray or place(parts[0])
+    seen = ((p.shape, p.dtype) if hasattr(p, "shape") else p for p in parts)
+    return dialect, name, where, *seen
 
 
 def _check(name: str, x, dims: int, *parameters) -> tuple[int, int]:
@@ -120,7 +113,7 @@ def _forward(dialect: Dialect, name: str, x, weight, bias, eps, dims, version):
     key = _key(dialect, name, x, weight, bias, dims, version)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans[key] = _plan_forward(dialect, name, x, weight, bias, dims, version)
+        plan = _plans.keep(key, _plan_forward(dialect, name, x, weight, bias, dims, version))
     return plan(x, weight, bias, eps)
 
 
@@ -203,7 +196,7 @@ def _backward(dialect, name, g, x, mean, invstd, weight, dims, affine, version):
     plan = _plans.get(key)
     if plan is None:
         plan = _plan_backward(dialect, name, g, x, mean, invstd, weight, dims, version)
-        _plans[key] = plan
+        plan = _plans.keep(key, plan)
     return plan(g, x, mean, invstd, weight, affine)
 
 
@@ -222,3 +215,81 @@ def rms_norm_backward(
     """Gradients of rms_norm with respect to x and weight; the second None if not `affine`."""
     name = "rms_norm_backward"
     return _backward(dialect, name, g, x, None, invrms, weight, dims, affine, version)[:2]
+
+
+def _cost_of_layer(x, weight, bias, eps, dims=1, **_):
+    row = (x.shape[: x.ndim - dims], compute_dtype(x.dtype))
+    return [(x.shape, x.dtype), row, row], 8 * x.size
+
+
+def _cost_of_rms(x, weight, eps, dims=1, **_):
+    return _cost_of_layer(x, weight, None, eps, dims)[0][:2], 4 * x.size
+
+
+def _cost_of_layer_backward(g, x, mean, invstd, weight, dims=1, affine=True, **_):
+    parameter = (x.shape[x.ndim - dims :], compute_dtype(x.dtype)) if affine else None
+    return [(x.shape, x.dtype), parameter, parameter], (16 if affine else 11) * x.size
+
+
+def _cost_of_rms_backward(g, x, invrms, *rest, **named):
+    specs, flops = _cost_of_layer_backward(g, x, None, invrms, *rest, **named)
+    return specs[:2], flops - 3 * x.size
+
+
+def _cases(rng, versions):
+    for n in (31, 32):  # the second in packs
+        weight, bias = normal(rng, n), normal(rng, n)
+        x, g = 2 + 3 * normal(rng, (9, n)), normal(rng, (9, n))
+        stats = normal(rng, 9), 1 + normal(rng, 9) ** 2
+        for version in FORWARD:
+            yield "layer_norm", (x, weight, bias, 1e-5), {"version": version}, 40
+        for version in BACKWARD:
+            yield "layer_norm_backward", (g, x, *stats, weight), {"version": version}, 400
+    yield "rms_norm", (x, weight, 1e-5), {}, 40
+    yield "rms_norm_backward", (g, x, stats[1], weight), {}, 400
+
+
+def _compiled(versions):
+    for n in (203, 1000):
+        x, row, column = ones(129, n), ones(n), ones(129)
+        for version in versions("layer_norm"):
+            yield "layer_norm", (x, row, row, 1e-5), {"version": version}
+            yield "rms_norm", (x, row, 1e-5), {"version": version}
+        for version in versions("layer_norm_backward"):  # each with the sums for weight and bias
+            yield "layer_norm_backward", (x, x, column, column, row), {"version": version}
+            yield "rms_norm_backward", (x, x, column, row), {"version": version}
+
+
+FAMILY = Family(
+    "row_norm",
+    (
+        Operation(
+            layer_norm,
+            _cost_of_layer,
+            lambda version: ((floats(9, 70), floats(70), floats(70), 1e-5), {}),
+            FORWARD,
+        ),
+        Operation(
+            rms_norm,
+            _cost_of_rms,
+            lambda version: ((floats(9, 70), floats(70), 1e-5), {}),
+            FORWARD,
+        ),
+        Operation(
+            layer_norm_backward,
+            _cost_of_layer_backward,
+            lambda version: ((*floats(2, 9, 70), *floats(2, 9), floats(70)), {}),
+            BACKWARD,
+            PARAMETERS,
+        ),
+        Operation(
+            rms_norm_backward,
+            _cost_of_rms_backward,
+            lambda version: ((*floats(2, 9, 70), floats(9), floats(70)), {}),
+            BACKWARD,
+            PARAMETERS,
+        ),
+    ),
+    _cases,
+    _compiled,
+)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, like_first, normal, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -17,15 +18,14 @@ from kernels.launchers.common import (
     empty,
     launcher,
 )
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import cast
 
-VERSIONS = ("hillis_steele", "blelloch", "shuffle")
-CATALOG = [
-    ("cumsum", "hillis_steele", "every element adds the one `stride` before it, stride doubling"),
-    ("cumsum", "blelloch", "sums up a tree and back down: work of order n"),
-    ("cumsum", "shuffle", "warps scan in registers, one warp scans the warps' sums"),
-    ("cumsum", "columns", "a thread per column, for an axis that is not the last"),
-]
+VERSIONS = {
+    "hillis_steele": "every element adds the one `stride` before it, stride doubling",
+    "blelloch": "sums up a tree and back down: work of order n",
+    "shuffle": "warps scan in registers, one warp scans the warps' sums",
+}
 THREADS = 256
 SEGMENT = 16384
 
@@ -35,9 +35,15 @@ def accumulator(dtype: np.dtype) -> np.dtype:
     return dtype if dtype.kind == "f" else np.dtype(np.int64)
 
 
-@functools.lru_cache(maxsize=1024)
-def _launch(version: str, factory: Callable, key: tuple, grid: int) -> Callable:
-    return launcher("cumsum", version, factory(*key), grid, THREADS)
+_plans = Plans()
+
+
+def _launch(version: str, factory: Callable, constants: tuple, grid: int, x) -> Callable:
+    """A launch of the kernel `factory(*constants)` where x lies."""
+    key = (version, factory, constants, grid, type(x) is ndarray or place(x))
+    return _plans.get(key) or _plans.keep(
+        key, launcher("cumsum", version, factory(*constants), grid, THREADS)
+    )
 
 
 def cumsum(
@@ -67,9 +73,8 @@ def cumsum(
         raise ValueError(f"cumsum: version {version!r} scans along the last axis, not {axis}")
     else:
         grid = ceil_div(x.size // length, THREADS)
-        _launch("columns", dialect.scan.columns_kernel, (x.dtype,), grid)(
-            flat, out.ravel(), length, inner
-        )
+        launch = _launch("columns", dialect.scan.columns_kernel, (x.dtype,), grid, x)
+        launch(flat, out.ravel(), length, inner)
     return out
 
 
@@ -78,10 +83,42 @@ def _scan_rows(dialect: Dialect, x, out, length: int, version: str) -> None:
     segments = ceil_div(length, SEGMENT)
     blocks = x.size // length * segments
     totals = empty((blocks,), accumulator(x.dtype), x)
-    scan = _launch(version, dialect.scan.rows_kernel, (version, x.dtype), blocks)
+    scan = _launch(version, dialect.scan.rows_kernel, (version, x.dtype), blocks, x)
     scan(x, out, totals, length, SEGMENT, segments)
     if segments > 1:
         sums = empty((blocks,), totals.dtype, x)
         _scan_rows(dialect, totals, sums, segments, version)
-        add = _launch(version, dialect.scan.offsets_kernel, (x.dtype,), blocks)
+        add = _launch(version, dialect.scan.offsets_kernel, (x.dtype,), blocks, x)
         add(out, sums, length, SEGMENT, segments)
+
+
+def _problem(version: str):
+    return (floats(60, 50), 0) if version == "columns" else (floats(3, 700), 1), {}
+
+
+def _cases(rng, versions):
+    for version in VERSIONS:
+        yield "cumsum", (normal(rng, (2, 17_001)),), {"version": version}, 1000
+    yield "cumsum", (normal(rng, (5, 33, 2)), 1), {}, 33
+
+
+def _compiled(versions):
+    for version in versions("cumsum"):
+        yield "cumsum", (ones(2, 33_001),), {"version": version}
+    yield "cumsum", (ones(3, 29, 43), 1), {}
+
+
+FAMILY = Family(
+    "scan",
+    (
+        Operation(
+            cumsum,
+            like_first(1),
+            _problem,
+            VERSIONS,
+            by_shape={"columns": "a thread per column, for an axis that is not the last"},
+        ),
+    ),
+    _cases,
+    _compiled,
+)

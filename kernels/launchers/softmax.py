@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
+import numpy as np
+from numpy import ndarray
+
+import kernels
+from kernels.families import Family, Operation, floats, like_first, normal, ones
 from kernels.launchers.common import (
     CPU_BLOCK,
     GPU_BLOCK,
@@ -17,24 +21,16 @@ from kernels.launchers.common import (
     launcher,
     on_gpu,
 )
+from kernels.launchers.plans import Plans, place
 
-FORWARD = ("three_pass", "online", "one_read", "warp", "strided")
-IDEAS = (
-    "a block a row, read three times",
-    "maximum and sum in one pass, read twice",
-    "the row waits in shared memory, read once",
-    "a warp a row, elements in registers",
-    "other axes: a thread a row",
-)
-BACKWARD = ("block", "warp", "strided")
-CATALOG = [
-    *((name, v, idea) for name in ("softmax", "log_softmax") for v, idea in zip(FORWARD, IDEAS)),
-    *(
-        (f"{name}_backward", version, idea)
-        for name in ("softmax", "log_softmax")
-        for version, idea in zip(BACKWARD, ("a block a row", "a warp a row", "a thread a row"))
-    ),
-]
+FORWARD = {
+    "three_pass": "a block a row, read three times",
+    "online": "maximum and sum in one pass, read twice",
+    "one_read": "the row waits in shared memory, read once",
+    "warp": "a warp a row, elements in registers",
+    "strided": "other axes: a thread a row",
+}
+BACKWARD = {"block": "a block a row", "warp": "a warp a row", "strided": "a thread a row"}
 ROW_IN_SHARED = 4096
 ROW_IN_REGISTERS = 256
 
@@ -121,7 +117,7 @@ def _backward(
     return version, dialect.softmax.block_backward(acc_t, log, block), block
 
 
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 _PICK = {
     "softmax": (_forward, False),
     "log_softmax": (_forward, True),
@@ -131,11 +127,10 @@ _PICK = {
 
 
 def _run(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | None):
-    first = arrays[0]
-    key = (dialect, name, type(first), *((a.shape, a.dtype) for a in arrays), axis, version)
-    plan = _plans.get(key)
-    if plan is None:
-        plan = _plans[key] = _plan(dialect, name, arrays, axis, version)
+    x = arrays[0]
+    where = type(x) is ndarray or place(x)
+    key = (dialect, name, where, *((a.shape, a.dtype) for a in arrays), axis, version)
+    plan = _plans.get(key) or _plans.keep(key, _plan(dialect, name, arrays, axis, version))
     return plan(*arrays)
 
 
@@ -160,3 +155,51 @@ def softmax_backward(dialect: Dialect, g, y, axis: int = -1, version: str | None
 def log_softmax_backward(dialect: Dialect, g, y, axis: int = -1, version: str | None = None):
     """Gradient of log_softmax given its result y: g - exp(y) * sum(g)."""
     return _run(dialect, "log_softmax_backward", (g, y), axis, version)
+
+
+def _problem(version: str):
+    return (floats(*((5, 70, 3) if version == "strided" else (9, 250))), 1), {}
+
+
+def _problem_backward(version: str):
+    shape = (5, 70, 3) if version == "strided" else (9, 300)
+    return (floats(*shape), floats(*shape), 1), {}
+
+
+def _cases(rng, versions):
+    for version in FORWARD:
+        x = 4 * normal(rng, (5, 201))
+        x[1, 3], x[2] = np.nan, -np.inf
+        axis = 0 if version == "strided" else 1
+        x = np.ascontiguousarray(x.T) if axis == 0 else x
+        yield "softmax", (x, axis), {"version": version}, 20
+        if version in ("warp", "strided"):
+            yield "log_softmax", (x, axis), {"version": version}, 40
+    for version in BACKWARD:
+        axis = 1 if version == "strided" else -1
+        g, y = normal(rng, (7, 33, 5)), normal(rng, (7, 33, 5))
+        y = kernels.softmax(y, axis, backend="numpy")
+        yield "softmax_backward", (g, y, axis), {"version": version}, 8
+        if version == "warp":
+            yield "log_softmax_backward", (g, y, axis), {"version": version}, 33
+
+
+def _compiled(versions):
+    for name in _PICK:
+        for version in versions(name):
+            x, axis = (ones(3, 29, 43), 1) if version == "strided" else (ones(29, 203), -1)
+            arrays = (x, x) if name.endswith("backward") else (x,)
+            yield name, (*arrays, axis), {"version": version}
+
+
+FAMILY = Family(
+    "softmax",
+    (
+        Operation(softmax, like_first(5), _problem, FORWARD),
+        Operation(log_softmax, like_first(5), _problem, FORWARD),
+        Operation(softmax_backward, like_first(4), _problem_backward, BACKWARD),
+        Operation(log_softmax_backward, like_first(4), _problem_backward, BACKWARD),
+    ),
+    _cases,
+    _compiled,
+)

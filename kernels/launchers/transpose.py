@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy import ndarray
 
+from kernels.families import Family, Operation, floats, like_first, normal, ones
 from kernels.launchers.common import Dialect, ceil_div, check_version, empty, launcher
 from kernels.launchers.layout import contiguous_strides, is_dense, merge
+from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.pointwise import TABLE
 
-VERSIONS = ("naive", "tile", "padded")
-CATALOG = [
-    ("transpose", "naive", "reads rows, writes columns: uncoalesced"),
-    ("transpose", "tile", "through a tile of shared memory: both sides coalesced"),
-    ("transpose", "padded", "one more column in the tile: no bank conflicts"),
-    ("concat", "rows", "each part as columns of the result, a block per tile"),
-]
+VERSIONS = {
+    "naive": "reads rows, writes columns: uncoalesced",
+    "tile": "through a tile of shared memory: both sides coalesced",
+    "padded": "one more column in the tile: no bank conflicts",
+}
 TILE = 32
 ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
 
 PART = (128, 2)  # the block that copies a part of a concatenation
-MAX_PLANS = 4096
 _COPY = TABLE["copy"]
-_plans: dict[tuple, Callable] = {}
+_plans = Plans()
 
 
 def copy(dialect: Dialect, x: np.ndarray) -> np.ndarray:
@@ -50,12 +49,9 @@ def transpose(
     version: a rung of the ladder (default: the padded tile). Raises ValueError for axes that are
     no permutation of x's, and for a version where the last axis does not move.
     """
-    key = (dialect, type(x), x.dtype, x.shape, x.strides, tuple(axes), version)
-    plan = _plans.get(key)
-    if plan is None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(dialect, x, tuple(axes), version)
+    where, axes = type(x) is ndarray or place(x), tuple(axes)
+    key = (dialect, where, x.dtype, x.shape, x.strides, axes, version)
+    plan = _plans.get(key) or _plans.keep(key, _plan(dialect, x, axes, version))
     return plan(x)
 
 
@@ -110,6 +106,15 @@ def concat(dialect: Dialect, arrays: Sequence[np.ndarray], axis: int = 0) -> np.
     if not arrays:
         raise ValueError("concat: expected at least one array, got none")
     first = arrays[0]
+    where = type(first) is ndarray or place(first)
+    key = (dialect, where, axis, *[(a.shape, a.dtype) for a in arrays])
+    plan = _plans.get(key) or _plans.keep(key, _plan_concat(dialect, arrays, axis))
+    return plan(arrays)
+
+
+def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
+    """Check the arguments and prepare a function of the arrays."""
+    first = arrays[0]
     if not -first.ndim <= axis < first.ndim:
         raise IndexError(f"concat: axis {axis} is out of range for {first.ndim} dimensions")
     axis %= first.ndim
@@ -119,23 +124,73 @@ def concat(dialect: Dialect, arrays: Sequence[np.ndarray], axis: int = 0) -> np.
             raise ValueError(f"concat: shapes {first.shape} and {a.shape} differ off axis {axis}")
         if a.dtype != first.dtype:
             raise TypeError(f"concat: dtypes {first.dtype} and {a.dtype} differ; cast one of them")
-    shape = list(first.shape)
-    shape[axis] = sum(a.shape[axis] for a in arrays)
-    out = empty(tuple(shape), first.dtype, first)
+    sizes, dtype = [a.shape[axis] for a in arrays], first.dtype
+    shape = (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :])
     rows, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    flat, total, start = out.ravel(), shape[axis] * inner, 0
-    for a in arrays:
-        width = a.shape[axis] * inner
+    parts, total, start = [], shape[axis] * inner, 0
+    for i, width in enumerate(size * inner for size in sizes):
         if rows and width:
-            x = a if a.flags.c_contiguous else copy(dialect, a)
-            _launch_concat(dialect, x.dtype, rows, width)(
-                x.ravel(), flat, rows, width, total, start
-            )
+            grid = ceil_div(width, PART[0]) * ceil_div(rows, PART[1])
+            kernel = dialect.transpose.concat_kernel(dtype)
+            call = launcher("concat", "rows", kernel, grid, PART)
+            parts.append((call, i, width, start))
         start += width
-    return out
+
+    def run(arrays):
+        out = empty(shape, dtype, arrays[0])
+        flat = out.ravel()
+        for call, i, width, start in parts:
+            x = arrays[i]
+            x = x if x.flags.c_contiguous else copy(dialect, x)
+            call(x.ravel(), flat, rows, width, total, start)
+        return out
+
+    return run
 
 
-@functools.lru_cache(maxsize=4096)
-def _launch_concat(dialect: Dialect, dtype: np.dtype, rows: int, width: int) -> Callable:
-    grid = ceil_div(width, PART[0]) * ceil_div(rows, PART[1])
-    return launcher("concat", "rows", dialect.transpose.concat_kernel(dtype), grid, PART)
+def _cost_of_cast(x, dtype):
+    return [(x.shape, np.dtype(dtype))], 0
+
+
+def _cost_of_transpose(x, axes):
+    return [(tuple(x.shape[a] for a in axes), x.dtype)], 0
+
+
+def _cost_of_concat(arrays, axis=0):
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(a.shape[axis] for a in arrays)
+    return [(tuple(shape), arrays[0].dtype)], 0
+
+
+def _cases(rng, versions):
+    for version in VERSIONS:
+        yield "transpose", (normal(rng, (3, 33, 40)), (0, 2, 1)), {"version": version}, 1
+    yield "copy", (normal(rng, (9, 8, 7))[::2, ::-1],), {}, 1
+    yield "cast", (np.abs(normal(rng, 257)) * 9, np.dtype(np.int64)), {}, 1
+    yield "concat", ([normal(rng, (3, 33)), normal(rng, (3, 5))], 1), {}, 1
+
+
+def _compiled(versions):
+    for version in versions("transpose"):
+        yield "transpose", (ones(3, 29, 43), (0, 2, 1)), {"version": version}
+    yield "concat", ([ones(29, 43), ones(29, 11)], 1), {}
+
+
+FAMILY = Family(
+    "transpose",
+    (
+        Operation(
+            transpose, _cost_of_transpose, lambda version: ((floats(70, 66), (1, 0)), {}), VERSIONS
+        ),
+        Operation(
+            concat,
+            _cost_of_concat,
+            lambda version: (([floats(9, 40), floats(9, 30)], 1), {}),
+            {"rows": "each part as columns of the result, a block per tile"},
+        ),
+        Operation(copy, like_first(0)),
+        Operation(cast, _cost_of_cast),
+    ),
+    _cases,
+    _compiled,
+)

@@ -1,7 +1,7 @@
 """Dialect 1: the kernels as Numba CUDA, compiled for the CPU by `kernels.simt` or run on a GPU.
 
-One file a family: its versions in order from naive to fast, each with the one idea it adds. What
-is done around them, up to the choice of a version, is in `kernels.launchers`. The functions are
+One file per family: its versions in order from naive to fast, each with the one idea that it adds.
+Checks, allocation and the choice of a version are in `kernels.launchers`. The functions are
 those of `kernels.reference`; where a family has a ladder they also take `version=`.
 """
 

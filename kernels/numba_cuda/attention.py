@@ -4,16 +4,16 @@ out = softmax(q @ k.T * scale + mask) @ v; head z of q attends to head z // (Z /
 4 Z L S E floating-point operations forward, 10 backward; at least q, k, v read and out written.
 
 1. three_step  scores, softmax and weighted sum, one kernel each: Z L S scores go to memory and back
-2. tiled       a block keeps a tile of queries; keys and values come by in tiles, and a row's sum is
-               corrected as larger scores come (online softmax): no score leaves the chip
-Both keep the log-sum-exp of each row, from which the gradients compute the probabilities again:
+2. tiled       a block keeps a tile of queries and loops over tiles of keys and values; the sum of a
+               row is rescaled at each larger score (online softmax): no score is written to memory
+Both keep the log-sum-exp of each row, from which the gradients recompute the probabilities:
     three_step  in memory, like the forward scores
-    tiled       a block keeps a tile of keys while queries come by (dk, dv), then the reverse (dq):
-                nothing is added up by atomics, so results repeat bit by bit
+    tiled       a block keeps a tile of keys and loops over queries (dk, dv), then the reverse (dq):
+                there are no atomic additions, so results repeat bit by bit
 Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning" (2023).
 
-Element (z, i, j) of the mask is mask[z // div % mod, i * step, j]: what is broadcast is not copied.
-A row that sees no key has the result 0 and the log-sum-exp inf, so that its probabilities are 0.
+Element (z, i, j) of the mask is mask[z // div % mod, i * step, j]: a broadcast mask is not copied.
+A row with no unmasked key has the result 0 and the log-sum-exp inf, so its probabilities are 0.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def score_gradients(acc_t, mask_kind: str):
 
 @functools.cache
 def _steps(acc_t, tile: Tile):
-    """The device functions that the tiled kernels are made of: threads (BX, BY) of a block hold an
-    `own` tile of rows, transposed (d, own), while `other` rows (other, d) come by."""
+    """The device functions of the tiled kernels: threads (BX, BY) of a block hold an `own` tile of
+    rows, transposed (d, own), and loop over `other` rows (other, d)."""
     own, other, d = tile
     own_x, own_y, other_y, d_x = own // BX, own // BY, other // BY, d // BX
 
@@ -255,7 +255,7 @@ def tiled(acc_t, tile: Tile, mask_kind: str):
 def tiled_backward(acc_t, tile: Tile, mask_kind: str, of_keys: bool):
     """Block (BX, BY), grid (Z or ZK, times tiles of rows). of_keys: own_a, own_b are k and v,
     other_a and other_b q and g, and the gradients da, db those of k and v. Otherwise own and other
-    change places, and only da, the gradient of q, is written."""
+    are swapped, and only da, the gradient of q, is written."""
     own, other, d = tile
     own_x, own_y, other_y, d_x = own // BX, own // BY, other // BY, d // BX
     pitch_own, pitch = own + 1, d + 1

@@ -1,10 +1,10 @@
-"""Convolution straight from its definition: the first rungs of the ladder, and depthwise kernels.
+"""Convolution from its definition: the first versions of the ladder, and depthwise kernels.
 
-    direct_forward   one thread a result, neighbours along a row of the output
-    tiled_forward    a block copies its piece of x, with the halo, into shared memory once, and each
+    direct_forward   one thread per result, neighbours along a row of the output
+    tiled_forward    a block loads its tile of x, with the halo, into shared memory once, and each
                      thread keeps the results of several output channels
-    direct_data      one thread an element of dx, which gathers from every output that read it
-    direct_weight    one warp an element of dw: lanes along the output, summed by shuffles
+    direct_data      one thread per element of dx, which sums over every output that read it
+    direct_weight    one warp per element of dw: lanes along the output, summed by shuffles
 
 Kernel size, stride and dilation are constants of a kernel: their loops unroll.
 """

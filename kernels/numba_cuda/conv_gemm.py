@@ -5,17 +5,17 @@ and q is an output pixel. Two observations make `col` cheap:
 
 - In a plane that is padded already, with rows of `width` elements, let q = oh * width + ow run over
   padded positions. Then col[k, q] = planes[offset[k] + q]: neighbours q read neighbours in memory,
-  and a table `offset` of K integers says all there is to say about kernel, dilation and channel.
+  and a table `offset` of K integers encodes kernel element, dilation and channel.
   The few q with ow >= OW are computed and not stored.
 - A stride s splits the plane into s * s phases, each of which is a plane with stride 1.
 
 Kernels here:
     pad             x -> planes: padding, phases of a stride, zeros between for a transposed one
     implicit_gemm   the product, a 2-D register tile as in matmul.py; forward, and backward-data
-                    (a convolution of the padded gradient with the weights turned round)
+                    (a convolution of the padded gradient with the flipped weights)
     swap_channels   w (groups * O, C, taps) -> (groups * C, O, taps), for backward-data
     weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block
-                    run along q, each keeps an RM x RN tile of sums, and are added up last
+                    run along q, each keeps an RM x RN tile of sums, which are added last
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
 
 @functools.cache
 def swap_channels(taps: int):
-    """A thread a pair of channels; w (groups * O, C, taps), swapped (groups * C, O, taps)."""
+    """A thread per pair of channels; w (groups * O, C, taps), swapped (groups * C, O, taps)."""
 
     @cuda.jit
     def conv2d_swap_channels(w, swapped):

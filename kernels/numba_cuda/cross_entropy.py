@@ -4,7 +4,7 @@ loss[r] = -sum_c q[r, c] log_softmax(logits)[r, c], with q = weight[c] * (smooth
 1 - smoothing at the target); rows whose target is `ignore_index` have q = 0. About 3 N C operations
 and N C exp; at least the logits read once, and in the backward written once.
 
-    warp   a warp a row: lanes along the classes, shuffles; no softmax is ever stored
+    warp   a warp per row: lanes along the classes, shuffles; no softmax is stored
 """
 
 from __future__ import annotations

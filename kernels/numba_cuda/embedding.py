@@ -1,16 +1,17 @@
 """Embedding, gather, scatter and take: copies by index, and their gradients, additions by index.
 
 n elements by index move at least 2 n elements and the index; a gradient adds one read of what it
-adds to. There is no arithmetic to speak of: what counts is that neighbouring threads read and
-write neighbours, which an index into rows allows and an index into elements does not.
+adds to. There is almost no arithmetic: what matters is that neighbouring threads read and
+write neighbouring elements, which an index of rows allows and an index of elements does not.
 
 Additions by index collide where indices repeat. Versions:
-1. atomic: a thread per element, collisions settled by atomic additions; the order of equal indices,
-   and so the last bit of a float, depends on timing
+1. atomic: a thread per element, collisions resolved by atomic additions; the order of equal
+   indices, and so the last bit of a float, depends on timing
 2. lines: a thread per line along the indexed axis (for an embedding, per column), which adds in
-   order: no two threads meet, and results repeat bit by bit. Slow on a GPU where lines are few.
+   order: no two threads add to one element, and results repeat bit by bit. Slow on a GPU where
+   lines are few.
 
-The launcher takes `lines` on the CPU, where it costs nothing, and `atomic` on a GPU.
+The launcher uses `lines` on the CPU, where it costs nothing, and `atomic` on a GPU.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def embedding_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
         row = tile * cuda.blockDim.y + cuda.threadIdx.y
         j = (cuda.blockIdx.x % tiles) * cuda.blockDim.x + cuda.threadIdx.x
         if row < index.size and j < width:
-            start = max(index[row], 0) * width  # checked before: max only tells the compiler
+            start = max(index[row], 0) * width  # checked before: max only shows the compiler
             out[row * width + j] = weight[start + j]
 
     flat = _flat(dtype)

@@ -1,20 +1,20 @@
 """Matrix multiplication: c[z] = a[z] @ b[z] + bias, for a (Z, M, K), b (Z, K, N).
 
 2 Z M N K floating-point operations; at least Z (M K + K N + M N) elements moved. Each version
-below does the same operations; what changes is how often an element comes from far away.
+below does the same operations; what changes is how often an element is loaded, and from where.
 
-1. naive          one thread an element; neighbours walk down a column: every load is its own sector
-2. coalesced      neighbours walk along a row: a warp's loads of b are one segment
+1. naive          one thread per element; neighbours run down a column: a sector for every load
+2. coalesced      neighbours run along a row: a warp's loads of b are one segment
 3. tiled          a block copies tiles into shared memory: elements are loaded TILE times less
 4. register_1d    a thread keeps a column of results: each shared load of b feeds RM multiplications
 5. register_2d    a thread keeps a RM x RN tile: RM + RN shared loads feed RM * RN multiplications
-6. warp_tile      threads of a warp form a compact tile too: fewer distinct shared addresses a warp
+6. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
 7. matvec         N == 1: a warp reads a row of a, shuffles add up
 
-register_2d serves GPUs, with tiles of 128 x 128. On the CPU, tiled is as good as a BLAS: the
-compiler gives a thread's result a register, lets rows of threads run together and neighbouring
+register_2d serves GPUs, with tiles of 128 x 128. On the CPU, tiled is as fast as a BLAS: the
+compiler keeps a thread's result in a register, runs rows of threads together and lets neighbouring
 blocks share their tiles of b (`kernels.simt.transforms.block_interleave`). An operand that is
-transposed in memory is read as it is: `trans_a` and `trans_b` are constants of the kernel. float16
+transposed in memory is read in place: `trans_a` and `trans_b` are constants of the kernel. float16
 and bfloat16 are summed in float32.
 """
 
@@ -30,24 +30,14 @@ from kernels.launchers.common import ceil_div
 from kernels.numba_cuda.common import scalar_type
 from kernels.simt import cuda
 
-CATALOG = [
-    ("matmul", "naive", "one thread an element, neighbours down a column"),
-    ("matmul", "coalesced", "neighbours along a row: one segment a warp"),
-    ("matmul", "tiled", "shared tiles: each element is loaded TILE times less"),
-    ("matmul", "register_1d", "a column of results in registers"),
-    ("matmul", "register_2d", "an RM x RN tile of results in registers"),
-    ("matmul", "warp_tile", "the threads of a warp form a compact tile too"),
-    ("matmul", "matvec", "N == 1: a warp a row, summed by shuffles"),
-]
-VERSIONS = tuple(version for _, version, _ in CATALOG)
 FULL_WARP = 0xFFFFFFFF
 
 
 class Tile(NamedTuple):
-    """Shape of a register tile: block (bx, by), rm x rn results a thread, tk columns of a a step.
+    """A register tile: block (bx, by), rm x rn results per thread, tk columns of a per step.
 
     The block computes by * rm rows and bx * rn columns. `pad` widens the shared rows that are
-    written down a column, against bank conflicts.
+    written down a column, to avoid bank conflicts.
     """
 
     bx: int
@@ -109,9 +99,9 @@ TILE = 32
 
 @functools.cache
 def tiled(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
-    """Block (TILE, TILE): the classic shared tile, one result a thread.
+    """Block (TILE, TILE): the classic shared tile, one result per thread.
 
-    A tile of a transposed `a` lies as `a` does, so that a warp loads what is contiguous.
+    A tile of a transposed `a` has the layout of `a`, so that the loads of a warp are contiguous.
     """
 
     @cuda.jit
@@ -269,7 +259,7 @@ def register_2d(acc_t, tile: Tile, trans_a: bool, trans_b: bool, has_bias: bool)
     return matmul_register_2d
 
 
-WARP_BLOCK = 128  # 4 warps, 2 x 2, each of 32 x 64 results: lanes 4 x 8, a thread 8 x 8
+WARP_BLOCK = 128  # 4 warps, 2 x 2, each of 32 x 64 results: lanes 4 x 8, 8 x 8 per thread
 WARP_M, WARP_N, WARP_K = 64, 128, 16
 
 
@@ -331,7 +321,7 @@ def warp_tile(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
 
 @functools.cache
 def matvec(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
-    """Block (32, 4): a warp walks along a row of a, then adds up by shuffles."""
+    """Block (32, 4): a warp reads along a row of a, then sums by shuffles."""
 
     @cuda.jit
     def matmul_matvec(a, b, bias, c):
@@ -355,12 +345,12 @@ def matvec(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
 
 
 def accumulator(dtype: np.dtype):
-    """What products are summed in: float32 for 16-bit floats, int64 for integers."""
+    """The type in which products are summed: float32 for 16-bit floats, int64 for integers."""
     return int64 if dtype.kind in "iu" else scalar_type(dtype)
 
 
 def check(version: str, product) -> None:
-    """Every version takes every product."""
+    """All versions accept all products."""
 
 
 def pick(product) -> str:

@@ -1,11 +1,11 @@
 """Optimiser steps: one launch over a flat arena of parameters.
 
-SGD with momentum does about 5 floating-point operations a parameter and moves 5 elements (reads
+SGD with momentum does about 5 floating-point operations per parameter and moves 5 elements (reads
 p, g, buf; writes p, buf); Adam about 14, and moves 7 (reads p, g, m, v; writes p, m, v): 28 bytes
-a parameter in float32. Both run at the speed of memory, which is why all parameters of a model live
-in one array: a launch per tensor would cost more than the work.
+per parameter in float32. Both run at the speed of memory. All parameters of a model are in one
+array, because a launch per tensor would cost more than the work.
 
-One version each: a thread a parameter, specialised on which of its options are on.
+One version each: a thread per parameter, specialised for the options that are on.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ The text of `add` for two contiguous arrays reads
             out[i] = (a + b)
 
 with `T` the compute type: every input is converted on load and every literal is written `T(0.5)`,
-so that a float32 kernel holds no double. Calls are assigned first (`t0 = math.exp(x)`), which
-leaves `where` as a select without branches.
+so that a float32 kernel has no double. Calls are assigned first (`t0 = math.exp(x)`), so
+that `where` is a select without branches.
 
-The text is registered with `linecache`: tracebacks, `inspect` and the SIMT compiler see it as if it
-came from a file.
+The text is registered with `linecache`: tracebacks, `inspect` and the SIMT compiler read it like
+the text of a file.
 """
 
 from __future__ import annotations
@@ -34,14 +34,6 @@ from kernels.numba_cuda.common import scalar_type, storage_type
 from kernels.pointwise import Expr
 from kernels.simt import cuda
 
-CATALOG = [
-    ("pointwise", "contiguous", "one thread an element of flat arrays, generated from the table"),
-    (
-        "pointwise",
-        "strided",
-        "merged dimensions, tiles of the inner two, outer indices once a block",
-    ),
-]
 _MATH = (
     "acos acosh asin asinh atan atan2 atanh ceil cos cosh erf exp exp2 expm1 floor fmod isinf isnan"
     " log log10 log1p log2 pow sin sinh sqrt tan tanh trunc"

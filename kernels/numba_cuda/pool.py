@@ -1,14 +1,14 @@
 """Max and average pooling over windows of the planes of x (N, C, H, W), with gradients.
 
 N C OH OW KH KW comparisons or additions; at least x read and y written once, and the indices of the
-maxima (int64) for the max. One version each way, as the work is all memory traffic:
+maxima (int64) for the max. One version per direction, because all of the work is memory traffic:
 
-    window    one thread a result: neighbours along a row of the output
-    gather    gradients: one thread an element of dx looks at every window that holds it and adds
-              up its share, so nothing is written twice and the order of the sum is fixed
+    window    one thread per result: neighbours along a row of the output
+    gather    gradients: one thread per element of dx visits every window that contains it and sums
+              its shares, so nothing is written twice and the order of the sum is fixed
     owner     the gradient of a max whose windows do not overlap: one thread writes all of a window
-    scatter   the gradient of a max whose windows are not known: one block a plane, which adds each
-              g where its index says
+    scatter   the gradient of a max whose windows are not known: one block per plane, which adds
+              each g at its index
 
 Kernel size, stride and dilation are constants of a kernel: the loops over a window unroll.
 """
@@ -41,7 +41,7 @@ def max_forward(acc_t, window: Window, inside_always: bool):
                     v = left + j * dw
                     if inside_always or (0 <= h < x.shape[1] and 0 <= v < x.shape[2]):
                         value = acc_t(x[p, h, v])
-                        # no branch, so that neighbours run together on a CPU; the first NaN stays
+                        # no branch, so that a CPU runs neighbours together; the first NaN stays
                         better = (at < 0) | ((not (value <= best)) & (best == best))
                         best = value if better else best
                         at = i * dh * x.shape[2] + j * dw if better else at
@@ -83,8 +83,8 @@ def max_gather(acc_t, window: Window):
 def max_owner(acc_t, window: Window):
     """Grid (planes, window row tiles, window column tiles); arrays as in max_gather.
 
-    Windows as wide as their stride share nothing: the thread of a window writes all of it, and
-    threads past the last window write zeros to the rows and columns that no window holds.
+    Windows as wide as their stride do not overlap: the thread of a window writes all of it, and
+    threads past the last window write zeros to the rows and columns outside of all windows.
     """
     kh, kw = window.kernel
 

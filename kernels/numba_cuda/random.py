@@ -2,12 +2,12 @@
 
 Philox is a counter-based generator: ten rounds of two 32x32-bit multiplications turn a 128-bit
 counter and a 64-bit key into four random words (Salmon, Moraes, Dror, Shaw: "Parallel random
-numbers: as easy as 1, 2, 3", 2011). No thread keeps a state, so element i is the same number on
+numbers: as easy as 1, 2, 3", 2011). Threads keep no state, so element i is the same number on
 every device and for every grid: counter (i // 4, offset), key `seed`, word i % 4.
 
-A block of four words costs about 90 integer operations; a float32 output moves 16 bytes for it.
+Four words cost about 90 integer operations, and are 16 bytes of float32 output.
 
-One version each: a thread works out one counter and writes the elements that its four words give
+One version each: a thread computes one counter and writes the elements of its four words
 (4 float32, 2 float64, 2 pairs of normals). Dropout keeps no mask: the gradient draws the same
 numbers again.
 """

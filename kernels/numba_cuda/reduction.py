@@ -1,4 +1,4 @@
-"""The kernels behind `reduction`: the classic ladder, and the ones the launcher picks from.
+"""The kernels behind `reduction`: the classic ladder, and those that the launcher chooses from.
 
 Every kernel works for every line of `kernels.reduction`: `functions` turns the line's texts into
 three device functions, `load` (the map), `combine` and `finish`, and the factories below close over
@@ -51,7 +51,7 @@ def functions(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: b
     """load, combine, finish, A and START of a line, for elements of dtype `source`.
 
     dtype: of the result. first, last: whether this pass sees the elements themselves, and whether
-    it leaves the final result; passes in between hand on accumulators.
+    it writes the final result; passes in between write accumulators.
     """
     line, acc = TABLE[name], accumulator_dtype(name, dtype)
     label = f"{name} {source}{' first' * first}{' last' * last} -> {dtype}"
@@ -111,7 +111,7 @@ def ladder(version: str, *key) -> Callable:
             out[cuda.blockIdx.x] = finish(shared[0], count)
 
     def contiguous_threads(x, out, n, count):
-        """The same pairs by the lowest threads: whole warps work or rest. Banks conflict."""
+        """The same pairs by the lowest threads: whole warps are active or idle. Bank conflicts."""
         shared = cuda.shared.array(THREADS, A)
         tid = cuda.threadIdx.x
         i = cuda.grid(1)
@@ -128,7 +128,7 @@ def ladder(version: str, *key) -> Callable:
             out[cuda.blockIdx.x] = finish(shared[0], count)
 
     def sequential(x, out, n, count):
-        """Halves fold onto each other: neighbouring threads touch neighbouring banks."""
+        """The upper half is added to the lower: neighbouring threads access neighbouring banks."""
         shared = cuda.shared.array(THREADS, A)
         tid = cuda.threadIdx.x
         i = cuda.grid(1)
@@ -144,7 +144,7 @@ def ladder(version: str, *key) -> Callable:
             out[cuda.blockIdx.x] = finish(shared[0], count)
 
     def first_add(x, out, n, count):
-        """Two elements a thread, combined while loading: no thread starts idle."""
+        """Two elements per thread, combined while loading: no thread is idle at the start."""
         shared = cuda.shared.array(THREADS, A)
         tid = cuda.threadIdx.x
         i = cuda.blockIdx.x * (2 * THREADS) + tid
@@ -163,7 +163,7 @@ def ladder(version: str, *key) -> Callable:
             out[cuda.blockIdx.x] = finish(shared[0], count)
 
     def shuffle(x, out, n, count):
-        """The last warp trades registers instead of shared memory: five steps and no barrier."""
+        """The last warp exchanges registers by shuffles: five steps and no barrier."""
         shared = cuda.shared.array(THREADS, A)
         tid = cuda.threadIdx.x
         i = cuda.blockIdx.x * (2 * THREADS) + tid
@@ -210,7 +210,7 @@ def _warp_reduce(combine: Callable) -> Callable:
 
 @functools.cache
 def rows_by_block(*key) -> Callable:
-    """kernel(x, out, length, segment, segments, count): a block for each segment of a row.
+    """kernel(x, out, length, segment, segments, count): a block per segment of a row.
 
     Rows of `length` elements are cut into `segments` of `segment`; out has (rows, segments).
     """
@@ -243,7 +243,7 @@ def rows_by_block(*key) -> Callable:
 
 @functools.cache
 def rows_by_warp(*key) -> Callable:
-    """kernel(x, out, rows, length, count): a warp for each row, WARPS rows a block."""
+    """kernel(x, out, rows, length, count): a warp per row, WARPS rows per block."""
     f = functions(*key)
     load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
     warp_reduce = _warp_reduce(combine)
@@ -328,7 +328,7 @@ def by_thread(rows: bool, *key) -> Callable:
 
 
 def _wins(combine: Callable) -> Callable:
-    """The device function that says whether b beats a; a NaN beats every number, equals do not."""
+    """The device function that says whether b beats a; a NaN beats numbers, equal values do not."""
 
     @cuda.jit(device=True)
     def wins(a, b):

@@ -1,15 +1,15 @@
 """Layer norm and RMS norm: each row of x (rows, n) by its own statistics, and their gradients.
 
 y = (x - mean) * invstd * weight + bias, invstd = 1 / sqrt(variance + eps); RMS norm has no mean and
-no bias. About 8 operations an element forward and 14 backward; at least x read and y written once,
+no bias. About 8 operations per element forward and 14 backward; at least x read and y written once,
 backward g and x read and dx written, and both read once more for the sums over all rows.
 
-1. online     a block a row: mean and squares in one pass (Welford, 1962); x is read twice
-2. one_read   the row waits in shared memory: read once; up to ROW_IN_SHARED elements
-3. warp       short rows: a warp a row, elements in registers, shuffles instead of barriers
+1. online     a block per row: mean and squares in one pass (Welford, 1962); x is read twice
+2. one_read   the row is kept in shared memory: read once; up to ROW_IN_SHARED elements
+3. warp       short rows: a warp per row, elements in registers, shuffles instead of barriers
 Gradient of x: `block` reads g and x twice, `warp` keeps them in registers. Those of weight and
-bias: a column of threads walks down some of the rows, whose sums are added up by a reduction.
-On the CPU a block is a warp that adds up in shared memory: loops of a tree become vector code.
+bias: a column of threads sums some of the rows, and a reduction adds these sums.
+On the CPU a block is a warp that sums in shared memory: the loops of its tree become vector code.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kernels.simt import cuda
 
 
 def _total(block: int):
-    """A device function that adds up over a block, and how many elements it shares."""
+    """A device function that sums over a block, and the size of the shared array that it needs."""
     return (tree_sum, block) if block == SMALL_BLOCK else (block_sum, block // 32)
 
 
 @functools.cache
 def online(acc_t, centred: bool, has_weight: bool, has_bias: bool, block: int):
-    """Block `block`, grid (rows,). The threads' means and squares are merged as Chan et al. (1979)
-    do it."""
+    """Block `block`, grid (rows,). The threads' means and squares are merged by the method of Chan
+    et al. (1979)."""
     total_of, shared = _total(block)
 
     @cuda.jit
@@ -104,7 +104,7 @@ def one_read(acc_t, centred: bool, has_weight: bool, has_bias: bool, block: int)
 
 @functools.cache
 def warp(acc_t, centred: bool, has_weight: bool, has_bias: bool, held: int):
-    """Block (32, rows): a warp a row, `held` elements a lane; n <= 32 * held."""
+    """Block (32, rows): a warp per row, `held` elements per lane; n <= 32 * held."""
 
     @cuda.jit
     def row_norm_warp(x, weight, bias, mean, invstd, y, eps):

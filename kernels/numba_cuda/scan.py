@@ -1,17 +1,17 @@
 """Running sums (inclusive scans) along any axis.
 
-n elements take n - 1 additions and 2 n elements of memory traffic; the parallel versions add more
-often, to have more threads add at once.
+n elements take n - 1 additions and 2 n elements of memory traffic; the parallel versions do more
+additions, so that more threads work at once.
 
 Versions, which differ in how a block scans a tile of 256 elements:
 1. hillis_steele: log2(256) steps, in each of which every element adds the one `stride` before it
    (Hillis and Steele, 1986): short, but n log n additions
-2. blelloch: a tree of sums upward and back down (Blelloch, 1990): 2 n additions, a barrier a step
+2. blelloch: a tree of sums upward and back down (Blelloch, 1990): 2 n additions, a barrier per step
 3. shuffle: each warp scans in registers, then the first warp scans the warps' sums: two barriers
 
-A block walks its segment of a row tile by tile and carries the sum along. Rows longer than one
+A block loops over the tiles of its segment of a row and carries the sum. Rows longer than one
 segment take three launches: scan the segments, scan their sums, add those to the segments.
-Along other axes than the last, neighbouring threads take neighbouring columns and add downwards.
+Along other axes than the last, neighbouring threads take neighbouring columns.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ def rows_kernel(version: str, dtype: np.dtype) -> Callable:
             tile[tid] = value
             cuda.syncthreads()
             stride = 1
-            while stride < THREADS:  # up: each pair's right end takes the pair's sum
+            while stride < THREADS:  # up: the right end of each pair receives the sum of the pair
                 right = 2 * stride * (tid + 1) - 1
                 if right < THREADS:
                     tile[right] += tile[right - stride]
                 cuda.syncthreads()
                 stride *= 2
             stride = THREADS // 4
-            while stride > 0:  # down: right ends give their sum to the middle of the next pair
+            while stride > 0:  # down: each right end is added to the middle of the next pair
                 middle = 2 * stride * (tid + 1) + stride - 1
                 if middle < THREADS:
                     tile[middle] += tile[middle - stride]

@@ -1,13 +1,13 @@
 """Softmax and log-softmax along an axis, with their gradients.
 
-About 4 operations and one exp an element; at least x read and y written once. Rows are what runs
-along the axis: contiguous for the last axis, else `inner` elements apart.
+About 4 operations and one exp per element; at least x read and y written once. A row runs along the
+axis: contiguous for the last axis, else with a stride of `inner` elements.
 
-1. three_pass   a block a row: maximum, sum of exp(x - max), result; the row is read three times
+1. three_pass   a block per row: maximum, sum of exp(x - max), result; the row is read three times
 2. online       maximum and sum in one pass (Milakov and Gimelshein, 2018): read twice
-3. one_read     the row waits in shared memory: read once; up to 4096 elements
-4. warp         short rows: a warp a row, elements in registers, shuffles instead of barriers
-5. strided      other axes: a thread a row, neighbours along `inner`
+3. one_read     the row is kept in shared memory: read once; up to 4096 elements
+4. warp         short rows: a warp per row, elements in registers, shuffles instead of barriers
+5. strided      other axes: a thread per row, neighbours along `inner`
 
 A row of all -inf, or with a NaN or +inf, becomes NaN, as in torch.
 """
@@ -42,7 +42,7 @@ def warp_max(v):
 
 @cuda.jit(device=True)
 def block_sum(v, partial):
-    """The sum over the block, in every thread; `partial` is shared, one element a warp."""
+    """The sum over the block, in every thread; `partial` is shared, one element per warp."""
     v = warp_sum(v)
     if cuda.threadIdx.x % 32 == 0:
         partial[cuda.threadIdx.x // 32] = v
@@ -169,7 +169,7 @@ def one_read(acc_t, log: bool, block: int):
 
 @functools.cache
 def warp(acc_t, log: bool, held: int):
-    """Block (32, 8): a warp a row, `held` elements a lane; n <= 32 * held."""
+    """Block (32, 8): a warp per row, `held` elements per lane; n <= 32 * held."""
 
     @cuda.jit
     def softmax_warp(x, y):
@@ -204,7 +204,7 @@ def warp(acc_t, log: bool, held: int):
 
 @functools.cache
 def strided(acc_t, log: bool):
-    """A thread a row; x and y (outer, n, inner), grid (outer, tiles of inner)."""
+    """A thread per row; x and y (outer, n, inner), grid (outer, tiles of inner)."""
 
     @cuda.jit
     def softmax_strided(x, y):
@@ -251,7 +251,7 @@ def block_backward(acc_t, log: bool, block: int):
 
 @functools.cache
 def warp_backward(acc_t, log: bool):
-    """Block (32, 8): a warp a row."""
+    """Block (32, 8): a warp per row."""
 
     @cuda.jit
     def softmax_warp_backward(g, y, dx):
@@ -272,7 +272,7 @@ def warp_backward(acc_t, log: bool):
 
 @functools.cache
 def strided_backward(acc_t, log: bool):
-    """A thread a row; arrays (outer, n, inner), grid (outer, tiles of inner)."""
+    """A thread per row; arrays (outer, n, inner), grid (outer, tiles of inner)."""
 
     @cuda.jit
     def softmax_strided_backward(g, y, dx):

@@ -1,12 +1,12 @@
 """Copies: contiguous, cast, transposed, concatenated.
 
-A copy of n elements does no arithmetic and moves at least 2 n elements. What matters is that both
-sides of it touch neighbouring addresses at a time.
+A copy of n elements does no arithmetic and moves at least 2 n elements. What matters is that the
+threads of a warp both load and store neighbouring addresses.
 
 Versions of the 2-D transpose, out[j, i] = x[i, j]:
-1. naive: reads rows and writes columns; every write is a memory transaction of its own
-2. tile: a tile passes through shared memory, so that reads and writes both run along rows; but the
-   32 threads that read a column of the tile all hit one bank
+1. naive: reads rows and writes columns; every write is a sector of its own
+2. tile: a tile goes through shared memory, so that reads and writes both run along rows; but the
+   32 threads that read a column of the tile access one bank
 3. padded: one more column in the tile puts a column's elements into 32 different banks
 
 Copies, casts and other orders of axes are the pointwise line `copy`, contiguous or strided; an

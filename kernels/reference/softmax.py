@@ -1,4 +1,4 @@
-"""Softmax, log-softmax and cross entropy with their gradients."""
+"""Softmax and log-softmax with their gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
         return (e / e.sum(axis=axis, keepdims=True)).astype(x.dtype, copy=False)
 
 
-def _log_softmax(z: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+def log_softmax_and_sum(z: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Log-softmax and the log-sum-exp along `axis` (kept)."""
     with np.errstate(all="ignore"):
         top = z.max(axis=axis, keepdims=True, initial=-np.inf)
@@ -28,7 +28,7 @@ def _log_softmax(z: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
 def log_softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
     """x - logsumexp(x) along `axis`."""
     z = x.astype(compute_dtype(x.dtype), copy=False)
-    return _log_softmax(z, axis)[0].astype(x.dtype, copy=False)
+    return log_softmax_and_sum(z, axis)[0].astype(x.dtype, copy=False)
 
 
 @traced
@@ -45,57 +45,3 @@ def log_softmax_backward(g: np.ndarray, y: np.ndarray, axis: int = -1) -> np.nda
     dtype = compute_dtype(g.dtype)
     g_, y_ = g.astype(dtype, copy=False), y.astype(dtype, copy=False)
     return (g_ - np.exp(y_) * g_.sum(axis=axis, keepdims=True)).astype(g.dtype, copy=False)
-
-
-def _target_distribution(target, classes, dtype, weight, ignore_index, label_smoothing):
-    """The weights q (N, C) for which cross entropy is -sum(q * log_softmax); 0 rows if ignored."""
-    keep = target != ignore_index
-    safe = np.where(keep, target, 0)
-    if safe.size and (safe.min() < 0 or safe.max() >= classes):
-        bad = safe[(safe < 0) | (safe >= classes)][0]
-        raise IndexError(f"cross_entropy: target {bad} is out of bounds for {classes} classes")
-    w = np.ones(classes, dtype) if weight is None else weight.astype(dtype, copy=False)
-    q = np.tile(w * dtype.type(label_smoothing / classes), (len(target), 1))
-    q[np.arange(len(target)), safe] += dtype.type(1 - label_smoothing) * w[safe]
-    return q * keep[:, None].astype(dtype)
-
-
-@traced
-def cross_entropy(
-    logits: np.ndarray,
-    target: np.ndarray,
-    weight: np.ndarray | None = None,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Losses (N,) of logits (N, C) against class indices (N,), and the log-sum-exp (N,).
-
-    Losses are weighted by class and not reduced; 0 where the target is `ignore_index`.
-    Raises IndexError for a target outside 0 .. C-1.
-    """
-    z = logits.astype(compute_dtype(logits.dtype), copy=False)
-    args = (weight, ignore_index, label_smoothing)
-    q = _target_distribution(target, z.shape[1], z.dtype, *args)
-    logp, lse = _log_softmax(z, 1)
-    losses = -np.where(q == 0, 0, q * logp).sum(1)
-    return losses.astype(logits.dtype, copy=False), lse[:, 0].astype(logits.dtype, copy=False)
-
-
-@traced
-def cross_entropy_backward(
-    g: np.ndarray,
-    logits: np.ndarray,
-    lse: np.ndarray,
-    target: np.ndarray,
-    weight: np.ndarray | None = None,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-) -> np.ndarray:
-    """Gradient (N, C) of the losses with respect to the logits, for g (N,)."""
-    z = logits.astype(compute_dtype(logits.dtype), copy=False)
-    args = (weight, ignore_index, label_smoothing)
-    q = _target_distribution(target, z.shape[1], z.dtype, *args)
-    p = np.exp(z - lse[:, None].astype(z.dtype, copy=False))
-    kept = np.where(target == ignore_index, 0, g)  # g is infinite for the mean of no rows
-    d = kept[:, None].astype(z.dtype, copy=False) * (p * q.sum(1, keepdims=True) - q)
-    return d.astype(logits.dtype, copy=False)

@@ -1,1 +1,1 @@
-"""What both dialects stand on when they run on a CPU: errors, launch limits, OS threads, files."""
+"""Shared by both dialects on a CPU: errors, launch limits, a thread pool, the cache folder."""

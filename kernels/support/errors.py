@@ -24,7 +24,7 @@ class ArgumentError(LaunchError, TypeError):
 
 
 class KernelError(SimtError, RuntimeError):
-    """A kernel did at run time what it must not do: a divergent barrier, an endless spin."""
+    """An error of a kernel at run time: a divergent barrier, an endless loop."""
 
 
 class KernelIndexError(KernelError, IndexError):

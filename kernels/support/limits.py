@@ -20,7 +20,7 @@ def launch_dimensions(name: str, grid: Any, block: Any) -> tuple[Dimensions, Dim
     block = _dimensions(block, "block", _BLOCK, name)
     threads = block[0] * block[1] * block[2]
     if threads > _THREADS:
-        raise LaunchError(f"{name}: {threads} threads a block; the limit is {_THREADS}")
+        raise LaunchError(f"{name}: {threads} threads per block; the limit is {_THREADS}")
     return _dimensions(grid, "grid", _GRID, name), block
 
 
@@ -40,6 +40,6 @@ def _dimensions(value: Any, what: str, limits: Dimensions, name: str) -> Dimensi
     return tuple(dims)
 
 
-# What a checked kernel says of a violation: kind, site, block, thread, number of axes, and for each
-# of these the index and the length. NumPy's arrays have 64 axes at most.
+# The words that a checked kernel records of a violation: kind, site, block, thread, number of axes,
+# then per axis the index and the length. NumPy's arrays have 64 axes at most.
 REPORT = 5 + 2 * 64

@@ -1,4 +1,4 @@
-"""A few OS threads that share the blocks of a launch.
+"""A thread pool that shares the blocks of a launch.
 
 Compiled kernels release the GIL, so plain Python threads run them in parallel. The calling thread
 works too; a launch returns when all of its blocks are done.
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-_CHUNKS_PER_THREAD = 4  # blocks are handed out in pieces, so that a late thread does less
+_CHUNKS_PER_THREAD = 4  # small chunks, so that a thread that starts late gets fewer
 
 _threads: int | None = None
 _workers: list[threading.Thread] = []
@@ -33,7 +33,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Use `count` OS threads a launch from now on."""
+    """Use `count` OS threads per launch from now on."""
     global _threads
     if not isinstance(count, int) or count < 1:
         raise ValueError(f"the number of threads must be a positive integer, not {count!r}")

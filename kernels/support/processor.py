@@ -1,4 +1,4 @@
-"""What kernels may want to know of the processor that they are compiled for."""
+"""Properties of the processor that kernels are compiled for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REGISTERS = {  # float32 numbers in all vector registers together, by the featu
 def register_floats() -> int:
     """How many float32 numbers the vector registers hold: MANY_REGISTERS or, with AVX2, 128.
 
-    What threads keep in registers on a GPU spills to memory where there are fewer. The processor
+    Where there are fewer, what a GPU keeps in registers spills to memory. The processor
     is the one that Numba compiles for: NUMBA_CPU_NAME and NUMBA_CPU_FEATURES count.
     """
     features = _features()

@@ -1,4 +1,4 @@
-"""Automatic differentiation: the graph, the backward pass, and the switches around them."""
+"""Automatic differentiation: the graph, the backward pass and the grad modes."""
 
 from minigrad.autograd.mode import (
     enable_grad,

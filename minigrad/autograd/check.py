@@ -27,7 +27,7 @@ def gradcheck(
 ) -> bool:
     """Compare the gradients of `func(*inputs)` with central differences.
 
-    Every element of every input that requires a gradient is moved by `eps`, so inputs should be
+    Every element of every input that requires a gradient is changed by +-`eps`, so inputs should be
     small and float64. Returns True, or raises GradcheckError (returns False without
     `raise_exception`). A gradient scaled by 1.01 fails: the tolerance is atol + rtol * |numerical|.
     """
@@ -67,7 +67,7 @@ def _differentiable(result: Any) -> list[Tensor]:
 
 
 def _analytical(output: Tensor, inputs: list[Tensor]) -> list[np.ndarray]:
-    """Jacobians (input elements, output elements), a column per backward pass."""
+    """Jacobians (input elements, output elements), one column per backward pass."""
     count = output._array.size
     jacobians = [np.zeros((x._array.size, count)) for x in inputs]
     for column in range(count):
@@ -83,7 +83,7 @@ def _analytical(output: Tensor, inputs: list[Tensor]) -> list[np.ndarray]:
 def _numerical(
     func: Callable, inputs: tuple, chosen: list[int], outputs: list[Tensor], eps: float
 ) -> list[list[np.ndarray]]:
-    """The same Jacobians, of each output, by (f(x + eps) - f(x - eps)) / 2 eps."""
+    """The same Jacobians, per output, from (f(x + eps) - f(x - eps)) / 2 eps."""
 
     def run() -> list[np.ndarray]:
         with enable_grad():  # the function may itself differentiate
@@ -114,7 +114,7 @@ def gradgradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
 ) -> bool:
-    """`gradcheck` of the gradient: second derivatives against differences of first ones."""
+    """`gradcheck` of the gradient: second derivatives against differences of first derivatives."""
     inputs = as_tuple(inputs)
     outputs = _differentiable(func(*inputs))
     if grad_outputs is None:

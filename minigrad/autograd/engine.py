@@ -1,8 +1,8 @@
-"""The backward pass: iterative, exact about accumulation, and freeing as it goes.
+"""The backward pass: iterative, and it frees saved tensors as soon as they are used.
 
-Nodes are numbered in order of creation, so an input always has a smaller number than what was made
-from it. A heap that gives the largest number first is therefore a topological order: when a node
-comes out, every gradient that flows into it has arrived. No recursion, no search.
+Nodes are numbered in order of creation, so an input always has a smaller number than its users.
+A heap that returns the largest number first is therefore a topological order: when a node is
+popped, all gradients that flow into it have been added. It needs no recursion and no search.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class _Pass:
 
     pending: node -> list of gradients per output, popped when the node runs.
     leaves: id -> (leaf tensor, gradient), accumulated at the end.
-    wanted: keys of the tensors asked for ((node, output index), or the id of a leaf); None
-        where every leaf is wanted. `needed` are the nodes that lead to them.
-    captures: (node, output index) -> gradient, for those that are not leaves.
-    handed_out: ids of arrays that somebody outside this pass holds.
+    wanted: keys of the requested tensors ((node, output index), or the id of a leaf); None for all
+        leaves. `needed` are the nodes on a path to them.
+    captures: (node, output index) -> gradient, for requested tensors that are not leaves.
+    handed_out: ids of arrays that are referenced outside this pass.
     """
 
     def __init__(self, keep: bool, create_graph: bool) -> None:
@@ -90,7 +90,7 @@ class _Pass:
             replaced = hook(tuple(grads))
             if replaced is not None:
                 grads[:] = replaced if isinstance(replaced, tuple | list) else [replaced]
-        if hooks:  # a hook may have kept what it saw
+        if hooks:  # a hook may have stored its arguments
             self.handed_out.update([id(g._array) for g in grads if g is not None])
         for index, reference in (node.retained or {}).items():
             tensor = reference()
@@ -98,19 +98,19 @@ class _Pass:
                 self.store(tensor, grads[index])
 
     def _capture(self, node: Node, grads: list) -> bool:
-        """Keep gradients of non-leaf inputs; whether anything below this node is wanted."""
+        """Store requested gradients of non-leaf tensors; whether the node itself must run."""
         for index, grad in enumerate(grads):
             if (node, index) in self.wanted and grad is not None:
                 self.captures[node, index] = grad
         return node in self.needed_below
 
     def restrict(self, roots: list[Node], wanted: set) -> None:
-        """Only run what leads to the wanted tensors."""
+        """Run only the nodes on a path to the requested tensors."""
         self.wanted = wanted
-        self.needed_below, self.needed = _leading_to(roots, wanted)
+        self.needed_below, self.needed = _nodes_to(roots, wanted)
 
     def store(self, tensor: Tensor, grad: Tensor) -> None:
-        """Add to `.grad`: in place where nothing is recorded, as torch does."""
+        """Add to `.grad`; in place unless the gradient is recorded, as torch does."""
         if tensor._grad is None:
             tensor._grad = self.own(grad)
         elif self.create_graph:
@@ -119,7 +119,7 @@ class _Pass:
             tensor._grad.add_(grad)
 
     def own(self, grad: Tensor) -> Tensor:
-        """The gradient in memory that nothing else holds (not the caller's `gradient`, not another
+        """The gradient in memory of its own (not that of the caller's `gradient` or of another
         leaf's `.grad`), so that changing one `.grad` in place never changes another."""
         if self.create_graph:
             return grad
@@ -130,18 +130,18 @@ class _Pass:
         return wrap(array)
 
     def accumulate(self) -> None:
-        """Hand the gradients to the leaves."""
+        """Add the gradients to the leaves."""
         for leaf, grad in self.leaves.values():
             if leaf._hooks:
                 grad = run_hooks(leaf._hooks, grad)
-                self.handed_out.add(id(grad._array))  # the hook may have kept it
+                self.handed_out.add(id(grad._array))  # the hook may have stored it
             self.store(leaf, grad)
             for hook in list(leaf._accumulate_hooks or ()):
                 hook(leaf)
 
 
 def fit(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
-    """Undo broadcasting and promotion: every gradient has its tensor's shape and dtype."""
+    """Undo broadcasting and promotion: a gradient gets the shape and dtype of its tensor."""
     array = grad._array
     if array.shape != shape:
         grad = grad.sum_to_size(shape)
@@ -151,7 +151,7 @@ def fit(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
 
 
 def run_hooks(hooks: list, grad: Tensor) -> Tensor:
-    """The gradient after each hook in turn."""
+    """The gradient after all hooks, in order."""
     for hook in list(hooks):
         replaced = hook(grad)
         if replaced is None:
@@ -173,8 +173,8 @@ def run_hooks(hooks: list, grad: Tensor) -> Tensor:
     return grad
 
 
-def _leading_to(roots: list[Node], wanted: set) -> tuple[set, set]:
-    """Nodes that must run, and nodes that need a gradient, to reach the wanted tensors."""
+def _nodes_to(roots: list[Node], wanted: set) -> tuple[set, set]:
+    """(nodes that must run, nodes that need a gradient) to reach the requested tensors."""
     order, seen, stack = [], set(roots), list(roots)
     while stack:
         node = stack.pop()

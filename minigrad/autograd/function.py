@@ -13,7 +13,7 @@ from minigrad.tensor import Tensor, wrap
 
 
 class FunctionCtx:
-    """What forward and backward of a `Function` share; any attribute may be set on it."""
+    """The context that forward and backward of a `Function` share; takes any attribute."""
 
     _to_save: tuple = ()
     _dirty: tuple = ()
@@ -23,29 +23,29 @@ class FunctionCtx:
     needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep inputs or outputs for backward; `saved_tensors` gives them back, checked."""
+        """Save inputs or outputs for backward; `saved_tensors` returns them, with a check."""
         self._to_save = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which outputs never have a gradient (indices, masks)."""
+        """Declare outputs that never have a gradient (indices, masks)."""
         self._non_differentiable = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which inputs forward changed in place (and returns)."""
+        """Declare inputs that forward changes in place and returns."""
         self._dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether missing output gradients come as zeros (default) or as None."""
+        """Whether backward gets missing output gradients as zeros (default) or as None."""
         self._materialize = value
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What `save_for_backward` kept; RuntimeError if freed or changed in place since."""
+        """The saved tensors; RuntimeError if they were freed or changed in place since."""
         return self._to_save if self._node is None else self._node.saved_tensors()
 
 
 class FunctionNode(Node):
-    """A recorded call of a `Function`. own: position in `saved` -> number of the output it is."""
+    """A recorded call of a `Function`. own: position in `saved` -> output number."""
 
     __slots__ = ("ctx", "function", "own")
 
@@ -53,7 +53,7 @@ class FunctionNode(Node):
         return f"{self.function.__name__}Backward"
 
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """The saved tensors; where gradients are recorded, own outputs are part of the graph."""
+        """The saved tensors; if gradients are recorded, saved outputs are part of the graph."""
         saved = self.unpack()
         if not (self.own and mode.enabled):
             return saved
@@ -81,7 +81,7 @@ class FunctionNode(Node):
         return [self._checked(i, r) for i, r in enumerate(results)]
 
     def _checked(self, i: int, grad: Any) -> Tensor | None:
-        """One gradient; copied, since it may be a tensor that the function keeps."""
+        """One gradient, checked; copied, because the function may store it."""
         target = self.edges[i]
         if target is None or grad is None:
             return None
@@ -109,7 +109,7 @@ def _zeros(shape: tuple, dtype: Any, grads: list[Tensor | None]) -> Tensor:
 
 
 class Function:
-    """A differentiable operation of your own.
+    """Base class of custom differentiable operations.
 
     Subclasses define `forward(ctx, *args)` and `backward(ctx, *grads)` as static methods, and are
     called through `apply`. With `setup_context(ctx, inputs, output)` forward takes no ctx.
@@ -120,7 +120,7 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """The result; runs outside the graph."""
+        """The result; computed without recording."""
         raise NotImplementedError(
             "You must implement the forward function for custom autograd.Function."
         )
@@ -168,7 +168,8 @@ class Function:
 def _record(
     function: type[Function], ctx: FunctionCtx, args: tuple, edges: tuple, outputs: tuple
 ) -> tuple:
-    """Make the outputs those of a node; an input that is returned unchanged becomes an alias."""
+    """Make the outputs those of a new node; an input that is returned unchanged becomes an
+    alias."""
     node = FunctionNode(edges, tuple([_description(o) for o in outputs]))
     node.function, node.ctx = function, ctx
     numbers: dict[int, int] = {}
@@ -200,7 +201,7 @@ def _description(output: Any) -> tuple:
 
 
 def once_differentiable(function: Callable) -> Callable:
-    """Decorator for a `backward` that is not itself differentiable: differentiating it raises."""
+    """Decorator for a `backward` that is not differentiable: differentiating it raises."""
 
     @functools.wraps(function)
     def wrapper(ctx: Any, *grads: Any) -> Any:
@@ -218,8 +219,8 @@ def once_differentiable(function: Callable) -> Callable:
     return wrapper
 
 
-class _Refusal(Node):
-    """Raises when a second derivative is asked for."""
+class _NotDifferentiable(Node):
+    """The node of a gradient without a derivative; its backward raises."""
 
     __slots__ = ()
 
@@ -235,5 +236,5 @@ class _Refusal(Node):
 def _undifferentiable(tensor: Tensor | None) -> Tensor | None:
     if tensor is None:
         return None
-    node = _Refusal((), ((tensor._array.shape, tensor._array.dtype),))
+    node = _NotDifferentiable((), ((tensor._array.shape, tensor._array.dtype),))
     return attach(alias(tensor), node, 0)

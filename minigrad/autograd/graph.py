@@ -1,4 +1,4 @@
-"""`autograd.graph`: the node type, and telling autograd about changes it can't see."""
+"""`autograd.graph`: the node type, and `increment_version`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Node", "increment_version"]
 
 
 def increment_version(tensor: Tensor | tuple[Tensor, ...]) -> None:
-    """Say that memory was changed from outside (a kernel on the bare array): a backward pass that
-    needs the old values then raises instead of using the new ones."""
+    """Tell autograd that the memory was changed without it (for example by a kernel on the array):
+    a backward pass that needs the old values then raises instead of using the new ones."""
     for one in (tensor,) if isinstance(tensor, Tensor) else tensor:
         one._counter[0] += 1

@@ -18,7 +18,7 @@ mode = _Mode()
 
 
 class _ModeSwitch:
-    """A context manager that is also a decorator of functions and generator functions."""
+    """A context manager that also decorates functions and generator functions."""
 
     target = True
 
@@ -47,7 +47,7 @@ class _ModeSwitch:
         return wrapper
 
     def _wrap_generator(self, function: Callable) -> Callable:
-        """Each resumption runs in this mode; between them the caller's mode holds."""
+        """Each resumption runs in this mode; in between, the mode of the caller is restored."""
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -70,7 +70,7 @@ class no_grad(_ModeSwitch):
     target = False
 
     def __new__(cls, function: Callable | None = None) -> Any:
-        """`@no_grad` without parentheses decorates too."""
+        """Supports `@no_grad` without parentheses."""
         switch = super().__new__(cls)
         if function is None:
             return switch
@@ -85,7 +85,7 @@ class enable_grad(no_grad):
 
 
 class inference_mode(_ModeSwitch):
-    """`no_grad` under the name that programs use for evaluation."""
+    """Like `no_grad`; the name that programs use for evaluation."""
 
     def __new__(cls, mode: bool | Callable = True) -> Any:
         switch = super().__new__(cls)
@@ -113,7 +113,7 @@ class inference_mode(_ModeSwitch):
 
 
 class set_grad_enabled(_ModeSwitch):
-    """Switch recording on or off at once, and back at the end of a `with` block."""
+    """Switch recording on or off immediately, and back at the end of a `with` block."""
 
     def __init__(self, mode: bool) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class set_grad_enabled(_ModeSwitch):
         return set_grad_enabled(self.target)
 
     def __call__(self, function: Callable) -> Callable:
-        mode.enabled = self._outside  # used as a decorator: only calls switch
+        mode.enabled = self._outside  # used as a decorator: switch only during calls
         return super().__call__(function)
 
 

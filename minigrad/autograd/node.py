@@ -1,8 +1,9 @@
-"""The graph: nodes that remember an operation, and the registry of operations.
+"""The graph: nodes that record operations, and `Op`, the base class of operations.
 
-An operation is a subclass of `Op` with three parts: `rule` (raises before anything is launched),
-`forward` (arrays in, arrays out, through `kernels.dispatch`) and `vjp` (the gradient, written in
-operations on tensors, so that it can itself be differentiated).
+An operation has three parts: `rule` (raises before anything is launched), `forward` (arrays in,
+arrays out, through `kernels.dispatch`) and `vjp` (the gradient, written in operations on tensors,
+so that it can itself be differentiated). `record` is the only place where a call of an operation
+enters the graph: for subclasses of `Op` and for the lines of the pointwise table alike.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class Node:
     edges: per input, where its gradient goes: (node, output index), (leaf tensor, 0), or None.
     outs: per output, (shape, NumPy dtype); gradients are summed and cast to these.
     number: creation order. An input's node always has a smaller number than the node itself,
-        which is what lets the backward pass use a heap instead of a search.
-    saved, versions: tensors kept for backward and their version counters at that time; `saved`
+        so the backward pass can use a heap instead of a search.
+    saved, versions: tensors saved for backward and their version counters at that time; `saved`
         is None once freed.
-    hooks: per output index, functions that see (and may replace) the gradient.
-    retained: per output index, a weak reference to the tensor whose `.grad` should be kept.
+    hooks: per output index, functions that get (and may replace) the gradient.
+    retained: per output index, a weak reference to a tensor with `retain_grad()`.
     """
 
     __slots__ = ("__weakref__", "edges", "hooks", "number", "outs", "retained", "saved", "versions")
@@ -49,11 +50,11 @@ class Node:
         self.retained: dict[int, Any] | None = None
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        """The gradients of the inputs, for those of the outputs."""
+        """The gradients of the inputs from those of the outputs."""
         raise NotImplementedError
 
     def save(self, tensors: tuple) -> None:
-        """Keep tensors (or None, or Python scalars) for backward, with their versions."""
+        """Save tensors (or None, or Python scalars) for backward, with their versions."""
         self.saved = tensors
         self.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in tensors])
 
@@ -68,7 +69,7 @@ class Node:
         return saved
 
     def release(self) -> None:
-        """Free what was saved; a node that saved nothing can run again."""
+        """Free the saved tensors; a node without any can run again."""
         if self.saved:
             self.saved = None
 
@@ -112,7 +113,7 @@ class AccumulateGrad:
 
 
 class RemovableHandle:
-    """What registering a hook returns: `remove()` takes the hook off again."""
+    """The handle of a registered hook: `remove()` removes it."""
 
     def __init__(self, hooks: list, hook: Callable) -> None:
         self._hooks, self._hook = hooks, hook
@@ -145,7 +146,7 @@ def _changed_in_place(tensor: Tensor, version: int) -> str:
 
 
 def needs_grad(tensor: Tensor) -> bool:
-    """Whether a tensor takes part in the graph; a view looks at what happened to its base."""
+    """Whether a tensor requires a gradient; a view first checks for changes of its base."""
     if tensor._view is not None:
         tensor._view.refresh(tensor)
     return tensor._requires_grad
@@ -160,18 +161,23 @@ def edge(tensor: Tensor) -> tuple | None:
 
 
 def alias(tensor: Tensor) -> Tensor:
-    """The same array and version counter without a graph (so that saving makes no cycle)."""
-    twin = wrap(tensor._array)
-    twin._counter = tensor._counter
-    return twin
+    """A tensor of the same array and version counter without a graph, so that saving it in its own
+    node makes no reference cycle."""
+    result = wrap(tensor._array)
+    result._counter = tensor._counter
+    return result
 
 
 class OpNode(Node):
-    """A recorded call of an `Op`: attrs are its keyword arguments, needs says which inputs count,
-    shapes are the inputs' shapes.
+    """A recorded call of an operation.
 
-    `outputs` are the numbers of the outputs that follow the inputs in `saved`: they are kept
-    without the graph, and output 0 gets it back where the gradient is recorded.
+    op: an `Op` class or a `Pointwise` line; both have `name`, `grad_name`, `forward` and `vjp`.
+    attrs: the keyword arguments of `forward` and `vjp`.
+    needs: per input, whether it requires a gradient.
+    outputs: numbers of the outputs that follow the inputs in `saved`. They are saved without
+        their graph (it would be a reference cycle); `tensors` restores that of output 0.
+    shapes: the shapes of the inputs, or None for a pointwise operation: the engine undoes
+        broadcasting.
     """
 
     __slots__ = ("attrs", "needs", "op", "outputs", "shapes")
@@ -180,7 +186,7 @@ class OpNode(Node):
         return self.op.grad_name
 
     def tensors(self) -> tuple:
-        """What `vjp` gets as saved values."""
+        """The saved values, for `vjp`."""
         saved = self.unpack()
         if 0 not in self.outputs or not mode.enabled:
             return saved
@@ -199,7 +205,36 @@ def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
     return tensor
 
 
-OPS: dict[str, type[Op]] = {}
+def record(
+    op: Any,
+    inputs: tuple,
+    attrs: dict,
+    needs: tuple[bool, ...],
+    outputs: tuple[Tensor, ...],
+    saved: tuple,
+    saved_outputs: tuple[int, ...],
+    shapes: tuple | None = None,
+) -> None:
+    """Add a call of an operation to the graph: output 0 becomes the output of a new node.
+
+    saved: the inputs to save for `vjp`. saved_outputs: numbers of the outputs to save after them.
+    """
+    first = outputs[0]
+    array = first._array
+    node = OpNode(
+        tuple([edge(t) if need else None for t, need in zip(inputs, needs, strict=True)]),
+        ((array.shape, array.dtype),),
+    )
+    node.op = op
+    node.attrs = attrs
+    node.needs = needs
+    node.outputs = saved_outputs
+    node.shapes = shapes
+    if saved_outputs:
+        saved += tuple([alias(outputs[i]) for i in saved_outputs])
+    if saved:
+        node.save(saved)
+    attach(first, node, 0)
 
 
 class Op:
@@ -209,20 +244,19 @@ class Op:
     others (indices, statistics) never require a gradient.
     """
 
-    saves: ClassVar[tuple[int, ...] | None] = None  # inputs kept for vjp; None keeps all
-    bilinear: ClassVar[bool] = False  # inputs 0 and 1 are only kept for each other's gradient
-    saves_outputs: ClassVar[tuple[int, ...]] = ()  # outputs kept for vjp
-    grad_name: ClassVar[str] = ""
+    saves: ClassVar[tuple[int, ...] | None] = None  # inputs saved for vjp; None: all
+    bilinear: ClassVar[bool] = False  # inputs 0 and 1 are only saved for each other's gradient
+    saves_outputs: ClassVar[tuple[int, ...]] = ()  # outputs saved for vjp
+    name: ClassVar[str] = ""  # default: the name of the class
+    grad_name: ClassVar[str] = ""  # torch's name of the node; default: from the class's name
 
-    def __init_subclass__(cls, abstract: bool = False) -> None:
-        if not cls.__dict__.get("grad_name"):
-            cls.grad_name = cls.__name__ + "Backward0"
-        if not abstract:
-            OPS[cls.__name__] = cls
+    def __init_subclass__(cls) -> None:
+        own = cls.__dict__
+        cls.name = own.get("name") or cls.__name__
+        cls.grad_name = own.get("grad_name") or f"{cls.name}Backward0"
 
-    @staticmethod
-    def rule(*inputs: Tensor | None, **attrs: Any) -> None:
-        """Raise if these inputs don't fit; runs before any kernel."""
+    rule: ClassVar[Callable | None] = None
+    """`rule(*inputs, **attrs)` raises if the inputs don't fit; it runs before any kernel."""
 
     @staticmethod
     def forward(*arrays: Any, **attrs: Any) -> Any:
@@ -231,7 +265,8 @@ class Op:
 
     @staticmethod
     def vjp(ctx: OpNode, g: Tensor, **attrs: Any) -> Sequence[Tensor | None]:
-        """Gradients of the inputs; `ctx.tensors()` are the saved ones, `ctx.needs` which count.
+        """Gradients of the inputs; `ctx.tensors()` are the saved values, `ctx.needs` says which
+        inputs require a gradient.
 
         A gradient is `g` itself, a view of it, or a new tensor: never a saved one.
         """
@@ -239,36 +274,24 @@ class Op:
 
     @classmethod
     def apply(cls, *inputs: Tensor | None, **attrs: Any) -> Any:
-        """Check, compute, and record if the mode and an input ask for it."""
-        cls.rule(*inputs, **attrs)
+        """Check, compute, and record if grad mode is on and an input requires a gradient."""
+        if cls.rule is not None:
+            cls.rule(*inputs, **attrs)
         result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)
-        outputs = (
-            tuple([wrap(array) for array in result]) if type(result) is tuple else (wrap(result),)
-        )
+        several = type(result) is tuple
+        outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)
         if mode.enabled:
             needs = tuple([t is not None and needs_grad(t) for t in inputs])
             if True in needs:
                 cls.record(inputs, attrs, needs, outputs)
-        return outputs if type(result) is tuple else outputs[0]
+        return outputs if several else outputs[0]
 
     @classmethod
     def record(cls, inputs: tuple, attrs: dict, needs: tuple, outputs: tuple) -> None:
-        """Make the node of a call, and its first output the node's."""
-        first = outputs[0]
-        node = OpNode(
-            tuple([edge(t) if need else None for t, need in zip(inputs, needs, strict=True)]),
-            ((first._array.shape, first._array.dtype),),
-        )
-        node.op = cls
-        node.attrs = attrs
-        node.needs = needs
-        node.shapes = tuple([None if t is None else t._array.shape for t in inputs])
-        node.outputs = cls.saves_outputs
+        """Add a call to the graph, with the inputs that `saves` and `bilinear` name."""
         if cls.bilinear:
-            kept: tuple = (inputs[0] if needs[1] else None, inputs[1] if needs[0] else None)
+            saved: tuple = (inputs[0] if needs[1] else None, inputs[1] if needs[0] else None)
         else:
-            kept = inputs if cls.saves is None else tuple([inputs[i] for i in cls.saves])
-        if cls.saves_outputs:
-            kept += tuple([alias(outputs[i]) for i in cls.saves_outputs])
-        node.save(kept)
-        attach(first, node, 0)
+            saved = inputs if cls.saves is None else tuple([inputs[i] for i in cls.saves])
+        shapes = tuple([None if t is None else t._array.shape for t in inputs])
+        record(cls, inputs, attrs, needs, outputs, saved, cls.saves_outputs, shapes)

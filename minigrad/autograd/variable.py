@@ -1,4 +1,4 @@
-"""`autograd.Variable`, from the time before tensors recorded themselves."""
+"""`autograd.Variable`, the legacy wrapper of tensors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class _AnyTensor(type):
 
 
 class Variable(metaclass=_AnyTensor):
-    """`Variable(x)` is x outside the graph; `isinstance(x, Variable)` holds for every tensor."""
+    """`Variable(x)` detaches x; `isinstance(x, Variable)` is true for every tensor."""
 
     def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Tensor:
-        """The same memory as a leaf."""
-        twin = data.detach()
-        twin.requires_grad = requires_grad
-        return twin
+        """A leaf tensor of the same memory."""
+        result = data.detach()
+        result.requires_grad = requires_grad
+        return result

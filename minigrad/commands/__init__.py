@@ -1,5 +1,6 @@
-"""The command line's subcommands, one a file: `HELP`, `add_arguments(parser)` and `run(args)`."""
+"""The subcommands of the command line, one per file: `HELP`, `add_arguments(parser)` and
+`run(args)`."""
 
 
 class CommandError(Exception):
-    """A mistake that one line explains: printed without a traceback, exit status 2."""
+    """An error of the user: printed as one line without a traceback, exit status 2."""

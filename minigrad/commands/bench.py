@@ -1,4 +1,4 @@
-"""Run the benchmarks of the source tree: ratios, measured side by side, printed as they come."""
+"""Run the benchmarks of the source tree and print the ratios, measured side by side."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from minigrad.commands import CommandError
 
 HELP = "measure the kernels, the training steps and the overhead"
 BENCHMARKS = {
-    "simt": "the compiled kernels beside NumPy",
-    "training": "training steps beside torch on the CPU, where torch is installed",
-    "overhead": "the cost of a tiny operation beside torch",
+    "simt": "the compiled kernels compared with NumPy",
+    "training": "training steps compared with torch on the CPU, if torch is installed",
+    "overhead": "the cost of a tiny operation compared with torch",
 }
 
 

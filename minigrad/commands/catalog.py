@@ -1,4 +1,4 @@
-"""List the kernels: each family's versions from naive to fast, and the one idea that each adds.
+"""List the kernels: the versions of each family from naive to fast, with the idea that each adds.
 
 Those in CUDA C are also compiled for a GPU of compute capability 8.0, with no GPU needed.
 """
@@ -39,15 +39,15 @@ def run(args: argparse.Namespace) -> int:
         print("  ".join([*left, *right, row[-1]]))
     if facts:
         print(
-            "\nregs: registers a thread; shared: bytes a block; stack, spills: bytes a thread;"
-            " compiled for sm_80 (wgmma for sm_90a), the most of all instances"
+            "\nregs: registers per thread; shared: bytes per block; stack, spills: bytes per"
+            " thread; compiled for sm_80 (wgmma for sm_90a), the maximum over all instances"
         )
     return 0
 
 
 def resources() -> dict[tuple[str, str], tuple[str, ...]]:
     """Registers, shared memory, stack and spills of the CUDA C kernels, by family and version;
-    empty where NVIDIA's compiler is not installed."""
+    empty if NVIDIA's compiler is not installed."""
     from kernels.lab.gpu_model import resources
 
     if resources.will_compile():

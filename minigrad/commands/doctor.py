@@ -1,4 +1,5 @@
-"""Say what this machine has, what would run where, and how to get what is missing."""
+"""Show the hardware and packages of this machine, where kernels run, and how to install the
+rest."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from minigrad.commands import gpu
 
-HELP = "say what this machine has and what would run where"
+HELP = "show the hardware and packages, and where kernels run"
 PACKAGES = ("numpy", "numba", "ml_dtypes", "tqdm")
 EXTRAS = ("numba-cuda", "cupy-cuda13x", "cupy-cuda12x", "matplotlib", "torch")
 
@@ -51,7 +52,7 @@ def machine() -> Rows:
 
 
 def cpu_name() -> str:
-    """The processor's name, as far as the system tells it."""
+    """The name of the processor, if the system provides it."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:
@@ -121,7 +122,8 @@ def cache() -> Rows:
 
 
 def usage(folder: Path) -> tuple[int, int]:
-    """The files below a folder and their bytes; a file that goes away meanwhile doesn't count."""
+    """The number of files in a folder (recursive) and their bytes; ignores files deleted
+    meanwhile."""
     count = size = 0
     for path in folder.rglob("*"):
         try:
@@ -134,7 +136,7 @@ def usage(folder: Path) -> tuple[int, int]:
 
 
 def verdict(driver: gpu.Driver) -> Rows:
-    """Where kernels would run, and what would have to be installed for the rest."""
+    """Where kernels run, and what to install for the rest."""
     rows = [("CPU", "yes: the Numba CUDA kernels, compiled for this processor (device cpu)")]
     numba_cuda = importlib.util.find_spec("numba_cuda") is not None
     cupy = importlib.util.find_spec("cupy") is not None

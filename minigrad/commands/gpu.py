@@ -1,8 +1,7 @@
-"""What the NVIDIA driver says about this machine's GPUs, asked through its C library alone.
+"""Queries the NVIDIA driver about the GPUs of this machine, through its C library.
 
-No Python package has to be installed for this, so that `doctor` can tell "no driver" from
-"a driver, but no numba-cuda". Sources: the CUDA Driver API and the NVML
-reference manuals.
+It needs no Python package, so `doctor` can distinguish "no driver" from "a driver, but no
+numba-cuda". Sources: the reference manuals of the CUDA Driver API and of NVML.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Gpu:
 
 @dataclass
 class Driver:
-    """What was found: the newest CUDA version it can run, its GPUs, or why there are none."""
+    """The result of `query`: the newest supported CUDA version, the GPUs, or why there are none."""
 
     cuda_version: str | None
     gpus: list[Gpu]
@@ -39,7 +38,7 @@ def library_name() -> str:
 
 
 def query(library=None) -> Driver:
-    """Ask the driver; `library` stands in for the loaded library in tests."""
+    """Query the driver; tests pass a replacement for the `library`."""
     if library is None:
         try:
             library = ctypes.CDLL(library_name())
@@ -56,7 +55,7 @@ def query(library=None) -> Driver:
 
 
 def driver_version(library=None) -> str | None:
-    """The driver's own version, such as "580.65.06", from NVML; None where that can't be had."""
+    """The driver's own version, such as "580.65.06", from NVML; None without NVML."""
     if library is None:
         try:
             library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
@@ -69,7 +68,7 @@ def driver_version(library=None) -> str | None:
 
 
 def _integer(function, *args) -> int:
-    """The int that a driver function writes through its first argument; 0 where it fails."""
+    """The int that a driver function writes through its first argument; 0 if it fails."""
     value = ctypes.c_int(0)
     return 0 if function(ctypes.byref(value), *args) else value.value
 

@@ -1,4 +1,4 @@
-"""Estimate what a training step of a network needs and takes, on GPUs of today. No GPU is used."""
+"""Estimate the memory, time and energy of a training step on current GPUs. No GPU is used."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CLASSES = {"cnn": 10, "mlp": 10, "vgg16": 1000}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", default="cnn", help="cnn (default), mlp, vgg16, or your Module as package.m:C")
-    add("--batch", type=positive(int), default=64, help="samples a step; default: 64")
-    add("--shape", type=_shape, help="of one sample, such as 3,224,224; default: the model's own")
-    add("--integers", action="store_true", help="the inputs are indices, as of an embedding")
+    add("--batch", type=positive(int), default=64, help="samples per step; default: 64")
+    add("--shape", type=_shape, help="of one sample, such as 3,224,224; default: that of the model")
+    add("--integers", action="store_true", help="the inputs are indices, for an embedding")
     add("--optimizer", choices=OPTIMIZERS, default="adam", help="default: adam")
     kinds = ("fp32", "tf32", "fp16", "bf16")
     add("--precision", choices=kinds, default="fp32", help="default: fp32, on CUDA cores")
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = None if args.gpu is None else _gpu(args.gpu, args.precision)
     try:
         step = estimate.training_step(build, shape, args.batch, args.optimizer, args.integers)
-    except Exception as error:  # the user's own Module ran: whatever it raised is about the input
+    except Exception as error:  # raised by the user's Module, so it is about the input
         raise CommandError(f"{args.model} on {args.batch} x {shape}: {_line(error)}") from error
     print(_needs(args, shape, step))
     found = _estimates(step, args.precision)
@@ -87,7 +87,7 @@ def _line(error: Exception) -> str:
 
 
 def _model(name: str, shape: tuple[int, ...] | None) -> tuple[Callable[[], Any], tuple[int, ...]]:
-    """What builds the model, and the shape of one of its samples."""
+    """A function that builds the model, and the shape of one sample."""
     import minigrad
 
     if name in SHAPES:
@@ -99,7 +99,7 @@ def _model(name: str, shape: tuple[int, ...] | None) -> tuple[Callable[[], Any],
     if not attribute:
         raise CommandError(f"--model: expected {', '.join(SHAPES)} or package.module:Class: {name}")
     if shape is None:
-        raise CommandError("--shape: a Module of yours needs the shape of one sample, say 3,32,32")
+        raise CommandError("--shape: a Module needs the shape of one sample, such as 3,32,32")
     sys.path.insert(0, os.getcwd())
     try:
         return getattr(importlib.import_module(module), attribute), shape
@@ -110,7 +110,7 @@ def _model(name: str, shape: tuple[int, ...] | None) -> tuple[Callable[[], Any],
 
 
 def _estimates(step: Any, precision: str) -> list:
-    """The estimates of all GPUs that can, the fastest first."""
+    """The estimates for all GPUs with this precision, the fastest first."""
     from kernels import lab
 
     able = [card for card in lab.GPUS if card.peak(precision) is not None]
@@ -124,7 +124,7 @@ def _without(precision: str) -> list[str]:
 
 
 def _needs(args: argparse.Namespace, shape: tuple[int, ...], step: Any) -> str:
-    """The first lines: what the step needs on any GPU."""
+    """The first lines: the requirements of the step on any GPU."""
     size = "x".join(map(str, shape))
     rows = [
         f"{args.model}: {step.parameters // 4:,} parameters, a step of {args.batch} samples of "
@@ -147,7 +147,7 @@ def _needs(args: argparse.Namespace, shape: tuple[int, ...], step: Any) -> str:
 
 
 def table(found: list) -> str:
-    """The estimates as text: a line a GPU."""
+    """The estimates as text, one line per GPU."""
     rows = [
         f"{'GPU':<22} {'kind':<12} {'price':<6} {'memory':>7} {'fits':>5} {'step':>10} "
         f"{'samples/s':>10} {'J/step':>8}"
@@ -163,7 +163,7 @@ def table(found: list) -> str:
 
 
 def picture(found: list, title: str) -> Any:
-    """The estimated times as bars, the GPUs that it does not fit on in grey."""
+    """The estimated times as bars; GPUs with too little memory are grey."""
     from kernels.lab.draw.canvas import BLUE, GREEN, GRID, INK, MUTED, Picture
 
     tall, left, width = 20, 170, 360

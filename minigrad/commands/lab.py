@@ -1,6 +1,6 @@
 """Run kernels under the lab's recorder and explain them line by line: sectors of global memory,
 bank conflicts, divergence, races and errors. TARGET is a family of the catalog (`matmul`), whose
-versions are profiled on a small problem, or a kernel of yours: `path/to/file.py::kernel`, or in
+versions are profiled on a small problem, or your own kernel: `path/to/file.py::kernel`, or in
 CUDA C `path/to/file.cu::kernel` (`file.cu::tile<float, 16>` for an instance of a template)."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minigrad.commands import CommandError
 
 HELP = "explain kernels line by line: memory, bank conflicts, divergence, races"
 _EXAMPLE = "example"
-_DIALECTS = {"numba": "numba", "cuda_c": "cupy"}  # by the names of their folders
+_DIALECTS = {"numba": "numba", "cuda_c": "cupy"}  # folder of the dialect -> its name
 _ARRAY = re.compile(r"(?:(zeros|arange|random):)?([a-z]+[0-9]*)\[([0-9, ]*)\]")
 
 
@@ -26,15 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", nargs="?", help="a family, or file.py::kernel or file.cu::kernel")
     parser.add_argument("--version", metavar="V", help="only this version of a family")
     parser.add_argument(
-        "--dialect", choices=_DIALECTS, default="numba", help="in which a family is written"
+        "--dialect", choices=_DIALECTS, default="numba", help="the dialect of the family"
     )
     own = parser.add_argument_group(
         "a kernel of your own",
         f"A Python file may have a function `{_EXAMPLE}()` (or `{_EXAMPLE}_KERNEL()`) that returns"
-        " (grid, block, args), or (grid, block, args, shared bytes). Else say it here.",
+        " (grid, block, args), or (grid, block, args, shared bytes). Otherwise give them here.",
     )
     own.add_argument("--grid", help="blocks: 64, or 8,8")
-    own.add_argument("--block", help="threads of a block: 256, or 16,16")
+    own.add_argument("--block", help="threads per block: 256, or 16,16")
     own.add_argument(
         "--args",
         nargs="+",
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " zeros:float32[64], arange:int64[64])",
     )
     own.add_argument("--shared", type=int, default=None, help="bytes of dynamic shared memory")
-    parser.add_argument("--blocks", type=int, help="run only so many blocks of the grid")
+    parser.add_argument("--blocks", type=int, help="run only this number of blocks of the grid")
     parser.add_argument("--png", metavar="PATH", help="also save the report as a picture")
     parser.add_argument("--json", metavar="PATH", help="also save the report as JSON")
 
@@ -88,14 +88,14 @@ def _ladder(args: argparse.Namespace) -> None:
         raise CommandError(
             f"{args.target} has no version {args.version!r}; it has {', '.join(versions)}"
         )
-    rungs, reports = [], []
-    for rung in ladders.climb(args.target, args.version, dialect):
-        rungs.append(rung)
-        reports += [launch.report for launch in rung.launches]
-        print(f"── {rung.version}: {rung.idea}\n   {rung.problem.text}\n")
-        for launch in rung.launches:
+    profiles, reports = [], []
+    for profile in ladders.climb(args.target, args.version, dialect):
+        profiles.append(profile)
+        reports += [launch.report for launch in profile.launches]
+        print(f"── {profile.version}: {profile.idea}\n   {profile.problem.text}\n")
+        for launch in profile.launches:
             print(listing(launch.report, legend=False) + "\n")
-    print(f"── {args.target}\n\n{ladders.summary(rungs)}\n\n{textwrap.fill(LEGEND, 100)}")
+    print(f"── {args.target}\n\n{ladders.summary(profiles)}\n\n{textwrap.fill(LEGEND, 100)}")
     _save(args, reports)
 
 
@@ -128,7 +128,7 @@ def _load(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise CommandError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # as `import` does: what it defines can be found again
+    sys.modules[path.stem] = module  # as `import` does; `inspect` needs it
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
@@ -142,7 +142,7 @@ def _load(path: Path) -> ModuleType:
 
 
 def _kernel(module: ModuleType, path: str, name: str) -> tuple[str, Any]:
-    """The kernel `name`, or the only one that there is."""
+    """The kernel `name`, or the only kernel of the module."""
     from kernels.host import RawKernel
 
     kernels = {
@@ -156,7 +156,7 @@ def _kernel(module: ModuleType, path: str, name: str) -> tuple[str, Any]:
 
 
 def _kernel_of_cuda_c(path: str, name: str) -> tuple[str, Any]:
-    """The kernel `name` of a .cu file, which may include files beside it."""
+    """The kernel `name` of a .cu file, which may include files from its folder."""
     from kernels import raw_kernel
     from kernels.host import source
 
@@ -170,7 +170,7 @@ def _kernel_of_cuda_c(path: str, name: str) -> tuple[str, Any]:
 
 
 def _chosen(path: str, name: str, kernels: list[str], mark: str) -> str:
-    """The name of a kernel that is there."""
+    """The name of the kernel to run; CommandError if the file doesn't have it."""
     there = f"its kernels are {', '.join(kernels)}" if kernels else f"it has none ({mark})"
     if not name and len(kernels) == 1:
         return kernels[0]
@@ -204,11 +204,12 @@ def _launch(args: argparse.Namespace, module: ModuleType | None, path: str, name
             return (*made, 0)[:4] if args.shared is None else (*made[:3], args.shared)
     names = _parameters(kernel)
     either = (
-        f"Either {path} has a function\n    def {_EXAMPLE}():\n"
-        f"        return grid, block, ({', '.join(names)},)\nor the command line says it"
+        f"define in {path}\n    def {_EXAMPLE}():\n"
+        f"        return grid, block, ({', '.join(names)},)\nor pass options"
     )
     raise CommandError(
-        f"how is {name}({', '.join(names)}) launched? {either if module else 'Say it'}, for example"
+        f"{name}({', '.join(names)}) has no launch configuration: "
+        f"{either if module else 'pass options'}, for example"
         " --grid 4 --block 256 --args " + " ".join("'float32[1000]'" for _ in names)
     )
 
@@ -260,7 +261,7 @@ def _argument(text: str) -> Any:
 
 
 def _save(args: argparse.Namespace, reports: list) -> None:
-    """Write what --png and --json ask for; of several reports, each to a numbered file."""
+    """Write the files of --png and --json; with several reports, one numbered file each."""
     for option in ("png", "json"):
         target = getattr(args, option)
         if target is None:

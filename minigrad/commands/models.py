@@ -1,14 +1,14 @@
 """The networks that `minigrad train` and the benchmarks train, and VGG16 for `minigrad gpus`.
 
-Each takes the module `nn` that builds it, so that a benchmark can make the same network of
-`torch.nn`; nothing here imports one.
+Each takes the module `nn` to build from, so that a benchmark can build the same network with
+`torch.nn`; nothing is imported here.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
-MODELS = ("cnn", "mlp")  # those that `minigrad train` offers
+MODELS = ("cnn", "mlp")  # choices of `minigrad train`
 
 
 def cnn(nn: ModuleType, channels: int, height: int, width: int, classes: int = 10):

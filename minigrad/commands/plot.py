@@ -1,4 +1,4 @@
-"""The picture of a training run: loss and accuracy by epoch, as a PNG."""
+"""Plots a training run: loss and accuracy by epoch, as a PNG."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ EVALUATION_BATCH = 256
 
 @dataclass
 class Epoch:
-    """What one pass over the training images came to; losses are means, accuracies in [0, 1]."""
+    """The results of one epoch; losses are means, accuracies in [0, 1]."""
 
     number: int
     train_loss: float
@@ -32,14 +32,14 @@ class Epoch:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--dataset", choices=DATASETS, default="digits", help="default: digits, which ships here")
+    add("--dataset", choices=DATASETS, default="digits", help="default: digits, which is included")
     add("--model", choices=models.MODELS, default="cnn", help="default: cnn")
     add("--epochs", type=positive(int), help="default: 12 on digits, else 3")
     add("--batch-size", type=positive(int), help="default: 32 on digits, else 128")
     add("--optimizer", choices=LEARNING_RATES, default="adam", help="default: adam")
     add("--lr", type=positive(float), help="default: 0.001, for sgd 0.05 (momentum 0.9)")
     add("--device", help="cpu or cuda; default: cuda where there is one")
-    add("--backend", help="which dialect of kernels runs; default: numba")
+    add("--backend", help="the dialect of the kernels; default: numba")
     add("--seed", type=_seed, default=0, help="default: 0; the same seed gives the same result")
     add("--plot", metavar="FILE.png", help="draw loss and accuracy (needs matplotlib)")
     add("--timeline", metavar="FILE", help="draw a step by kernel (.svg, .png or .txt)")
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     with kernels.trace() as trace:
         for epoch in fit(model, train, test, args, device):
             history.append(epoch)
-            if args.save:  # after every epoch: an interruption loses no more than one
+            if args.save:  # after every epoch, so that an interruption loses at most one
                 _save(args, model, scaling, epoch)
     print(
         f"test accuracy {history[-1].test_accuracy:.2%} after {time.perf_counter() - started:.1f} s"
@@ -118,20 +118,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_output(path: str | None, option: str) -> None:
-    """Refuse, before anything is trained, a path that nothing could be written to."""
+    """Raise CommandError before training for a path that can't be written."""
     if path is None:
         return
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        raise CommandError(f"{option}: there is no folder {folder}; make it first")
+        raise CommandError(f"{option}: there is no folder {folder}; create it first")
     if os.path.isdir(path):
         raise CommandError(f"{option}: {path} is a folder; name a file in it")
     if not os.access(folder, os.W_OK):
-        raise CommandError(f"{option}: the folder {folder} may not be written to")
+        raise CommandError(f"{option}: the folder {folder} is not writable")
 
 
 def _configure(args: argparse.Namespace):
-    """Choose backend and device, and fill in the defaults that depend on other options."""
+    """Choose backend and device, and set the defaults that depend on other options."""
     import minigrad
 
     if args.epochs is None:
@@ -149,7 +149,7 @@ def _configure(args: argparse.Namespace):
 
 
 def _announce_compilation(backend: str) -> None:
-    """Say why the first epoch is slow where no kernel has been compiled yet."""
+    """Announce that the first epoch compiles the kernels, if the cache is empty."""
     from kernels import simt
 
     folder = os.path.join(simt.cache_folder(), "host" if backend == "cupy" else "")
@@ -207,7 +207,7 @@ def _optimizer(args: argparse.Namespace, parameters):
 
 
 def _train(model, loader, optimizer, device, number: int, epochs: int) -> tuple[float, float]:
-    """One epoch; returns the mean loss and the accuracy over it, measured as it went."""
+    """One epoch; returns the mean loss and the accuracy, measured during training."""
     from tqdm import tqdm
 
     import minigrad.nn.functional as F
@@ -235,13 +235,14 @@ def _train(model, loader, optimizer, device, number: int, epochs: int) -> tuple[
 
 
 def _timeline(args: argparse.Namespace, model, train, device) -> None:
-    """Draw a step of a network of its own: the trained one is an earlier optimiser's."""
+    """Draw a step of a new network (the parameters of the trained one are in its optimiser's
+    arena)."""
     from minigrad import viz
     from minigrad.utils.data import DataLoader
 
     batch = [next(iter(DataLoader(train, batch_size=args.batch_size)))]
     optimizer = _optimizer(args, model.parameters())
-    _train(model, batch, optimizer, device, 1, 1)  # what a first step does once
+    _train(model, batch, optimizer, device, 1, 1)  # the first step allocates and compiles
     with viz.timeline() as timeline:
         _train(model, batch, optimizer, device, 1, 1)
     timeline.picture().save(args.timeline)

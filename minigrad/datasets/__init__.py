@@ -8,8 +8,8 @@ Images are float32 of shape (channels, height, width) with values in [0, 1], cla
 >>> len(train), tuple(image.shape), int(label)
 (1437, (1, 8, 8), 2)
 
-`digits` ships with the package; the others are downloaded at their first use, checked, and kept in
-`cache_folder()`. A data set that can't be had raises DatasetError, which says why.
+`digits` ships with the package; the others are downloaded at their first use, checked, and stored
+in `cache_folder()`. If a data set is not available, DatasetError gives the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from minigrad.datasets.formats import read_cifar, read_idx
 
 __all__ = ["DatasetError", "cache_folder", "cifar10", "digits", "fashion_mnist", "load", "mnist"]
 
-DIGITS_TRAIN = 1437  # the file is shuffled already: these train, the last 360 test
+DIGITS_TRAIN = 1437  # the file is shuffled: the first 1437 train, the last 360 test
 
 MNIST_MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -57,7 +57,7 @@ def digits(train: bool = True):
 
     The test part of UCI's "Optical Recognition of Handwritten Digits" (E. Alpaydin, C. Kaynak,
     1998, doi:10.24432/C50P49, CC BY 4.0), split here; `DIGITS.md` beside the file says how it was
-    made. The same people wrote both parts, so test accuracy is that on known hands.
+    made. The same people wrote both parts, so test accuracy does not measure new handwriting.
     """
     images, labels = _read_digits(Path(__file__).with_name("digits.npz"))
     part = slice(0, DIGITS_TRAIN) if train else slice(DIGITS_TRAIN, None)
@@ -73,7 +73,7 @@ def mnist(train: bool = True, root: str | os.PathLike | None = None):
 
 
 def fashion_mnist(train: bool = True, root: str | os.PathLike | None = None):
-    """60000 (train) or 10000 (test) pictures of clothes of 1x28x28 pixels; ten classes.
+    """60000 (train) or 10000 (test) images of clothes of 1x28x28 pixels; ten classes.
 
     H. Xiao, K. Rasul and R. Vollgraf, 2017 (arXiv:1708.07747, MIT licence). 30 MB to download,
     into `cache_folder(root)`.

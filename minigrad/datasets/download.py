@@ -1,4 +1,4 @@
-"""Downloading a file once: checked by its checksum, resumed after a break, never half there."""
+"""Downloads a file once, checks its checksum and resumes interrupted downloads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 CHUNK = 1 << 18
-TIMEOUT = 30  # seconds without a byte
+TIMEOUT = 30  # seconds without data
 
 
 class DatasetError(RuntimeError):
-    """A data set can't be had: no network, a wrong checksum, a damaged file."""
+    """A data set is not available: no network, a wrong checksum, a damaged file."""
 
 
 def cache_folder(root: str | os.PathLike | None = None) -> Path:
-    """Where data sets are kept.
+    """The folder of downloaded data sets.
 
     `root` if given, else `datasets` in the folder that the environment variable
     MINIGRAD_CACHE_DIR names, else `~/.cache/minigrad/datasets`.
@@ -38,10 +38,10 @@ def sha256(path: Path) -> str:
 
 
 def fetch(urls: Sequence[str], folder: Path, checksum: str) -> Path:
-    """The file that `urls` (mirrors of one file) name, downloaded into `folder` if it isn't there.
+    """The file at `urls` (mirrors of one file), downloaded into `folder` if it is missing.
 
-    The bytes go to `NAME.part`, which a later call resumes, and become `NAME` only when their
-    SHA-256 is `checksum`. Raises DatasetError if no mirror answers or what came has another one.
+    The bytes are written to `NAME.part`, which a later call resumes. It is renamed to `NAME` when
+    its SHA-256 is `checksum`. Raises DatasetError if no mirror answers or the checksum differs.
     """
     name = urls[0].rpartition("/")[2]
     target = folder / name
@@ -79,7 +79,7 @@ def _reason(error: OSError) -> str:
 
 
 def _download(url: str, part: Path) -> None:
-    """Append to `part` what it still lacks of `url`."""
+    """Append the missing bytes of `url` to `part`."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "minigrad"})
     if have:

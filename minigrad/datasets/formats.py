@@ -1,6 +1,6 @@
-"""The two file formats: IDX (MNIST and its kin) and CIFAR-10's binary records.
+"""The two file formats: IDX (MNIST, Fashion-MNIST) and the binary records of CIFAR-10.
 
-Each reader checks sizes before it believes a header, and raises DatasetError for anything else.
+Each reader checks the sizes in a header, and raises DatasetError for an invalid file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
 def read_cifar(path: Path, members: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Images (N, 3, 32, 32) and labels (N,), both uint8, from `members` of CIFAR-10's archive.
 
-    Nothing is unpacked to disk, so that an archive can't write anywhere.
+    The archive is not extracted to disk, so it can't write files.
     """
     parts = []
     try:

@@ -1,7 +1,7 @@
 """The loss functions of `minigrad.nn.functional`.
 
-Every one takes ``reduction`` 'none', 'mean' or 'sum'; ``size_average`` and ``reduce`` are torch's
-old spelling of it.
+Each takes ``reduction`` 'none', 'mean' or 'sum'; ``size_average`` and ``reduce`` are torch's
+deprecated form of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minigrad.tensor import Tensor
 
 
 def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """`reduction`, or what the deprecated pair of booleans stands for."""
+    """`reduction`, or its equivalent of the deprecated pair of booleans."""
     if size_average is None and reduce is None:
         return reduction
     if reduce is False:
@@ -63,7 +63,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """(input - target)**2, times `weight` if given (whose sum then divides the mean)"""
+    """(input - target)**2, times `weight` if given (then the mean divides by the sum of weights)"""
     _warn_broadcast(input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
     return _weighted(POINTWISE["mse"](input, target), weight, reduction)
@@ -77,7 +77,7 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """|input - target|, times `weight` if given (whose sum then divides the mean)"""
+    """|input - target|, times `weight` if given (then the mean divides by the sum of weights)"""
     _warn_broadcast(input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
     return _weighted((input - target).abs(), weight, reduction)
@@ -164,7 +164,8 @@ def _finish_classes(
     reduction: str,
     shape: Any,
 ) -> Tensor:
-    """Reduce losses (M,) that are 0 where ignored; the mean is over the weights that count."""
+    """Reduce losses (M,) that are 0 where ignored; the mean divides by the sum of weights not
+    ignored."""
     if reduction == "none":
         return loss.reshape(shape)
     if reduction == "sum":
@@ -172,7 +173,7 @@ def _finish_classes(
     if reduction != "mean":
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if weight is None:
-        # Counted outside the graph; in the usual case the mean is then a single reduction.
+        # Counted without recording; then the mean is usually a single reduction.
         count = int((target._array != ignore_index).sum())
         return loss.mean() if count == target.numel() else loss.sum() / count
     kept = target != ignore_index
@@ -213,7 +214,7 @@ def nll_loss(
     loss = -rows.gather(1, safe.unsqueeze(1)).squeeze(1)
     if weight is not None:
         loss = loss * weight[safe]
-    # where, not a product: an ignored row may hold -inf.
+    # where instead of a product, because an ignored row may contain -inf.
     loss = minigrad.where(kept, loss, minigrad.zeros_like(loss))
     return _finish_classes(loss, classes, weight, ignore_index, reduction, target.shape)
 
@@ -230,8 +231,8 @@ def cross_entropy(
 ) -> Tensor:
     """Softmax cross entropy of logits (N, C, ...) or (C,)
 
-    `target` holds classes (N, ...), or probabilities of the shape of `input`.  With classes the
-    softmax, the logarithm and their gradient are one fused kernel each.
+    `target` holds classes (N, ...), or probabilities of the shape of `input`.  With classes,
+    the loss is one fused kernel, and its gradient another.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
@@ -291,7 +292,7 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-(target * log(input) + (1 - target) * log(1 - input)), each logarithm at least -100
 
-    Raises RuntimeError where `input` leaves [0, 1].
+    Raises RuntimeError if `input` is outside [0, 1].
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
@@ -354,7 +355,7 @@ def kl_div(
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        # 0 * log(0) is 0: the logarithm never sees the zero.
+        # 0 * log(0) is 0: avoid the logarithm of 0.
         positive = target.detach() > 0
         safe = minigrad.where(positive, target, minigrad.ones_like(target))
         loss = target * (safe.log() - input)

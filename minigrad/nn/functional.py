@@ -1,7 +1,8 @@
-"""Functions of layers: what `minigrad.nn` modules call, with torch's names and arguments.
+"""The functions behind the modules of `minigrad.nn`, with torch's names and arguments.
 
-What is one operation of `minigrad.ops` is offered here as it is; the rest is composed from Tensor
-operations, so that gradients of every order exist.
+Single operations are imported from `minigrad.ops`; activation functions without parameters are
+generated from the pointwise table. The rest is composed of Tensor operations, so gradients of every
+order exist.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from minigrad.ops.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from minigrad.ops.index import one_hot
 from minigrad.ops.matmul import linear
 from minigrad.ops.norm import group_norm, layer_norm, rms_norm
+from minigrad.ops.pointwise import POINTWISE, Pointwise
 from minigrad.ops.pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -91,8 +93,6 @@ __all__ = [
     "group_norm",
     "gumbel_softmax",
     "hardshrink",
-    "hardsigmoid",
-    "hardswish",
     "hardtanh",
     "huber_loss",
     "instance_norm",
@@ -123,7 +123,6 @@ __all__ = [
     "scaled_dot_product_attention",
     "selu",
     "sigmoid",
-    "silu",
     "smooth_l1_loss",
     "softmax",
     "softmin",
@@ -142,11 +141,28 @@ __all__ = [
 def _activate(fn: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
     """``fn(input)``, written back into `input` if `inplace`.
 
-    The gradient of `fn` may need its input, so it gets a copy of what is about to be overwritten.
+    The gradient of `fn` may need its input, which is overwritten, so `fn` gets a copy.
     """
     if not inplace:
         return fn(input)
     return input.copy_(fn(input.clone()))
+
+
+def _offer(op: Pointwise) -> None:
+    """Define the function `op.name(input, inplace=False)` in this module."""
+
+    def function(input: Tensor, inplace: bool = False) -> Tensor:
+        return _activate(op, input, inplace)
+
+    function.__name__ = function.__qualname__ = op.name
+    function.__doc__ = f"{op.expr.text}, per element"
+    globals()[op.name] = function
+    __all__.append(op.name)
+
+
+for _op in POINTWISE.values():
+    if _op.expr.activation and _op.name not in __all__:
+        _offer(_op)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -189,11 +205,6 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _activate(lambda x: act.celu(x, alpha), input, inplace)
 
 
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * sigmoid(input)"""
-    return _activate(act.silu, input, inplace)
-
-
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input))"""
     return _activate(act.mish, input, inplace)
@@ -206,16 +217,6 @@ def hardtanh(
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     return _activate(lambda x: act.hardtanh(x, min_val, max_val), input, inplace)
-
-
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """clamp(input / 6 + 1 / 2, 0, 1)"""
-    return _activate(act.hardsigmoid, input, inplace)
-
-
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * hardsigmoid(input)"""
-    return _activate(act.hardswish, input, inplace)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
@@ -261,8 +262,8 @@ def log_softmax(
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """Sample from the Gumbel-softmax distribution (Jang et al. 2017); `hard` gives one-hot
-    values with the soft gradient."""
+    """Sample from the Gumbel-softmax distribution (Jang et al. 2017); with `hard`, one-hot
+    values with the gradient of the soft ones."""
     uniform = minigrad.rand_like(logits.detach())
     gumbels = -((-(uniform + eps).log()) + eps).log()
     soft = softmax((logits + gumbels) / tau, dim)
@@ -370,7 +371,7 @@ def _channel_dropout(input: Tensor, p: float, inplace: bool, channels: tuple[int
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zero entire channels of (N, C, L) or (C, L)"""
+    """Set entire channels of (N, C, L) or (C, L) to zero"""
     _check_probability(p)
     if input.dim() not in (2, 3):
         raise RuntimeError(
@@ -387,7 +388,7 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zero entire channels of (N, C, H, W); a 3-D input is (N, C, L), as in torch"""
+    """Set entire channels of (N, C, H, W) to zero; a 3-D input is (N, C, L), as in torch"""
     _check_probability(p)
     if input.dim() not in (3, 4):
         warnings.warn(
@@ -418,8 +419,8 @@ def batch_norm(
 ) -> Tensor:
     """Normalise each channel (dimension 1) of input (N, C, ...).
 
-    In training with the statistics of the batch, which also move the running ones (the variance
-    unbiased); otherwise with the running statistics.
+    In training, uses the statistics of the batch and updates the running statistics (with the
+    unbiased variance); otherwise uses the running statistics.
     """
     if running_mean is not None and running_mean.numel() != input.shape[1]:
         raise RuntimeError(
@@ -454,7 +455,7 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise each channel of each sample of input (N, C, ...) by itself"""
+    """Normalise each channel of each sample of input (N, C, ...) separately"""
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     samples, channels = input.shape[:2]

@@ -1,4 +1,4 @@
-"""Initial values of parameters; every function fills its tensor in place and returns it.
+"""Initial values of parameters; each function fills its tensor in place and returns it.
 
 Fans, gains and bounds follow Glorot & Bengio 2010 (xavier), He et al. 2015 (kaiming) and
 Saxe et al. 2014 (orthogonal).
@@ -22,7 +22,7 @@ _UNIT_GAINS = (
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps the variance through `nonlinearity`; `param` is a leaky slope."""
+    """The factor that preserves the variance through `nonlinearity`; `param`: leaky ReLU slope."""
     if nonlinearity in _UNIT_GAINS:
         return 1
     if nonlinearity == "tanh":
@@ -84,7 +84,7 @@ def trunc_normal_(
 def _erfinv(x: np.ndarray) -> np.ndarray:
     """Inverse of erf on (-1, 1), to 4e-7 (Giles 2010, the single-precision polynomials).
 
-    On the host: it runs once per parameter, and no kernel has it.
+    Computed on the host: it runs once per parameter, and there is no kernel for it.
     """
     with np.errstate(divide="ignore"):
         w = -np.log((1 - x) * (1 + x))
@@ -96,18 +96,18 @@ def _erfinv(x: np.ndarray) -> np.ndarray:
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Every element `val`."""
+    """Set every element to `val`."""
     with minigrad.no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Every element 1."""
+    """Set every element to 1."""
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Every element 0."""
+    """Set every element to 0."""
     return constant_(tensor, 0.0)
 
 
@@ -120,7 +120,8 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution weight (3 to 5 dimensions) that passes as many channels as it can."""
+    """A convolution weight (3 to 5 dimensions) that passes as many channels as possible
+    unchanged."""
     if tensor.ndim not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     out_channels = tensor.shape[0]
@@ -205,7 +206,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.shape[0]
     cols = tensor.numel() // rows
     tall = (max(rows, cols), min(rows, cols))
-    # Host NumPy: a one-off factorisation that no kernel family covers.
+    # NumPy on the host: runs once, and there is no kernel for this factorisation.
     draws = minigrad.empty(tall, dtype=minigrad.float64).normal_(0, 1, generator=generator)
     q, r = np.linalg.qr(draws.numpy())
     q = q * np.sign(np.diagonal(r))  # makes the distribution uniform over orthogonal matrices
@@ -216,7 +217,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal 2-D values with a share `sparsity` of each column set to zero (Martens 2010)."""
+    """Normal 2-D values; the fraction `sparsity` of each column is zero (Martens 2010)."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, cols = tensor.shape

@@ -1,4 +1,4 @@
-"""Tensors that a Module recognises: `Parameter` (trained) and `Buffer` (state that is not)."""
+"""Tensors that a Module registers: `Parameter` (trained) and `Buffer` (state, not trained)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Parameter(Tensor):
         return Tensor._make_subclass(cls, data, requires_grad)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
-        """Everything is done in `__new__`: the storage is shared, not initialised."""
+        """Nothing to do: `__new__` shares the storage."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
@@ -54,7 +54,7 @@ class Buffer(Tensor):
         return buffer
 
     def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        """Everything is done in `__new__`."""
+        """Nothing to do, see `__new__`."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
         if id(self) in memo:

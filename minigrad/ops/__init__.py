@@ -1,9 +1,8 @@
-"""Operations on tensors, one file a family. `OPS` and `POINTWISE` are the registry.
+"""Operations on tensors, one file per family.
 
 Importing this package gives `Tensor` its methods and fills the table of torch-level functions.
 """
 
-from minigrad.autograd.node import OPS
 from minigrad.ops import (
     activation,
     attention,
@@ -25,7 +24,6 @@ from minigrad.ops import (
 from minigrad.ops.pointwise import POINTWISE
 
 __all__ = [
-    "OPS",
     "POINTWISE",
     "activation",
     "attention",

@@ -23,11 +23,8 @@ def _plain(name: str, doc: str) -> Callable[[Tensor], Tensor]:
 relu = _plain("relu", "x where positive, else 0.")
 sigmoid = _plain("sigmoid", "1 / (1 + exp(-x)).")
 tanh = _plain("tanh", "Hyperbolic tangent.")
-silu = _plain("silu", "x * sigmoid(x).")
 logsigmoid = _plain("logsigmoid", "log(sigmoid(x)), computed without overflow.")
 softsign = _plain("softsign", "x / (1 + |x|).")
-hardsigmoid = _plain("hardsigmoid", "Piecewise linear sigmoid: clamp(x / 6 + 1/2, 0, 1).")
-hardswish = _plain("hardswish", "x * hardsigmoid(x).")
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -91,7 +88,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved towards zero by lambd, zero within it."""
+    """x - lambd for x > lambd, x + lambd for x < -lambd, else 0."""
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return input - clamp(input, -lambd, lambd)

@@ -1,4 +1,4 @@
-"""Scaled dot product attention, fused; composed of plain operations where that is asked for."""
+"""Scaled dot product attention, fused, or composed of plain operations."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Attention(Op):
 
 
 def _probabilities(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """softmax(q @ k.T * scale + mask) as tensors that can be differentiated; rows of 0 where a
-    query sees no key."""
+    """softmax(q @ k.T * scale + mask) as tensors that can be differentiated; rows of 0 for a
+    query without keys."""
     s = (q @ k.mT) * scale
     if mask is not None:
         s = s.masked_fill(~mask, -math.inf) if mask.dtype == dtypes.bool_ else s + mask
@@ -54,7 +54,7 @@ def _probabilities(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scal
 
 
 def _repeated(x: Tensor, heads: int) -> Tensor:
-    """x (N, HK, S, E) with each head repeated for those of the queries that share it."""
+    """x (N, HK, S, E) with each head repeated for the query heads that share it."""
     n, shared, length, width = x._array.shape
     if shared == heads:
         return x
@@ -108,9 +108,9 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> No
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _lead(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> tuple[tuple, tuple]:
-    """The batch dimensions of q, and of k and v: the same, but that the last, the heads, differ
-    where they are grouped."""
+def _batch_dims(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> tuple[tuple, tuple]:
+    """The batch dimensions of q, and of k and v. Only the last, the heads, may differ (grouped
+    heads)."""
     shapes = [tuple(x._array.shape[:-2]) for x in (q, k, v)]
     if not grouped:
         lead = functools.reduce(broadcast_shape, shapes)
@@ -130,8 +130,9 @@ def _lead(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> tuple[tuple, tuple]
     return (*lead, heads), (*lead, shared)
 
 
-def _four(x: Tensor, lead: tuple) -> Tensor:
-    """x (..., rows, columns), its batch dimensions brought to `lead`, as (N, H, rows, columns)."""
+def _as_4d(x: Tensor, lead: tuple) -> Tensor:
+    """x (..., rows, columns) with its batch dimensions broadcast to `lead`, as (N, H, rows,
+    columns)."""
     last = x._array.shape[-2:]
     if tuple(x._array.shape[:-2]) != lead:
         x = x.expand(*lead, *last)
@@ -139,7 +140,7 @@ def _four(x: Tensor, lead: tuple) -> Tensor:
     return x if x._array.ndim == 4 else x.reshape(n, h, *last)
 
 
-def _four_mask(mask: Tensor, lead: tuple, scores: tuple) -> Tensor:
+def _mask_as_4d(mask: Tensor, lead: tuple, scores: tuple) -> Tensor:
     """A mask that broadcasts to (*lead, *scores) as (N or 1, H or 1, L or 1, S or 1)."""
     if broadcast_shape(tuple(mask._array.shape), (*lead, *scores)) != (*lead, *scores):
         raise RuntimeError(
@@ -165,17 +166,17 @@ def scaled_dot_product_attention(
     """softmax(query @ key.T * scale + attn_mask) @ value: (..., L, Ev) from query (..., L, E), key
     (..., S, E) and value (..., S, Ev).
 
-    attn_mask broadcasts to (..., L, S): numbers to add, or bool, where False is not attended to.
-    is_causal: query i sees keys 0 .. i. A query that sees no key gives 0. scale: by default
-    1 / sqrt(E). enable_gqa: key and value have a divisor of the query's heads, in dimension -3.
-    With dropout_p, or a mask that requires a gradient, this is composed of plain operations, which
-    keep the (..., L, S) probabilities.
+    attn_mask broadcasts to (..., L, S): numbers to add, or bool: False excludes a key. is_causal:
+    query i attends to keys 0 .. i. The result of a query without keys is 0. scale: by default 1 /
+    sqrt(E). enable_gqa: the number of heads (dimension -3) of key and value divides that of query.
+    With dropout_p, or with a mask that requires a gradient, plain operations are used, which store
+    the (..., L, S) probabilities.
     """
     _check(query, key, value, attn_mask, dropout_p)
-    lead, shared = _lead(query, key, value, enable_gqa)
+    lead, shared = _batch_dims(query, key, value, enable_gqa)
     scores = (query._array.shape[-2], key._array.shape[-2])
-    q, k, v = _four(query, lead), _four(key, shared), _four(value, shared)
-    mask = None if attn_mask is None else _four_mask(attn_mask, lead, scores)
+    q, k, v = _as_4d(query, lead), _as_4d(key, shared), _as_4d(value, shared)
+    mask = None if attn_mask is None else _mask_as_4d(attn_mask, lead, scores)
     if scale is None:
         scale = 1 / math.sqrt(max(q._array.shape[-1], 1))
     if dropout_p > 0 or (mask is not None and mode.enabled and needs_grad(mask)):

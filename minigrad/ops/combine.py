@@ -1,4 +1,4 @@
-"""Operations that put tensors together or rearrange their elements into new memory."""
+"""Operations that join tensors or rearrange elements, with a copy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Flip(Op):
 
 
 class PadConstant(Op):
-    """A value around x; pads are (before, after) per dimension and may be negative (crop)."""
+    """x with a value around it; pads are (before, after) per dimension and may be negative
+    (crop)."""
 
     saves = ()
     grad_name = "ConstantPadNdBackward0"
@@ -152,7 +153,7 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
 
 @export()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """Elements moved on by `shifts`, those that leave at the end coming back in front."""
+    """Elements shifted by `shifts`; those that leave at the end re-enter at the start."""
     if dims is None:
         return roll(input.reshape(-1), shifts, 0).reshape(input._array.shape)
     pairs = [(shifts, dims)] if isinstance(dims, int) else list(zip(shifts, dims, strict=True))
@@ -182,7 +183,7 @@ def repeat(self: Tensor, *times: Any, repeats: Any = None) -> Tensor:
 
 @export()
 def tile(input: Tensor, *times: Any, dims: Any = None) -> Tensor:
-    """`repeat` that fills in ones in front."""
+    """`repeat` with ones for missing counts in front."""
     counts = sizes(times, dims)
     return repeat(input, (1,) * (input._array.ndim - len(counts)) + counts)
 

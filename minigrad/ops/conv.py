@@ -1,7 +1,7 @@
 """Convolutions: one operation and its two gradients, each the gradient of the others.
 
-1-D convolution is a 2-D one of height 1; transposed convolution is the gradient with respect to
-the input, used forward.
+A 1-D convolution is a 2-D one of height 1. A transposed convolution computes the gradient of a
+convolution with respect to its input.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ class Conv2d(Op):
     grad_name = "ConvolutionBackward0"
 
     @staticmethod
+    def rule(x: Tensor, w: Tensor, bias: Tensor | None, **geometry: Any) -> None:
+        _check_dtypes(x, w, bias)
+        _check_sizes(x._array.shape, w._array.shape, bias, **geometry)
+
+    @staticmethod
     def forward(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
         return dispatch.active.conv2d(x, w, bias, **geometry)
 
@@ -37,11 +42,92 @@ class Conv2d(Op):
         )
 
 
+class Conv1d(Conv2d):
+    """Conv2d of height 1; its errors name the sizes without the height."""
+
+    grad_name = "ConvolutionBackward0"
+
+    @staticmethod
+    def rule(x: Tensor, w: Tensor, bias: Tensor | None, **geometry: Any) -> None:
+        n, c, _, length = x._array.shape
+        o, group, _, k = w._array.shape
+        _check_dtypes(x, w, bias)
+        _check_sizes((n, c, length), (o, group, k), bias, **geometry)
+
+
+def _check_dtypes(x: Tensor, w: Tensor, bias: Tensor | None) -> None:
+    dtype = x._array.dtype
+    for other in (w, bias):
+        if other is not None and other._array.dtype != dtype:
+            raise RuntimeError(
+                f"Input type ({x.dtype}) and weight type ({other.dtype}) should be the same"
+            )
+
+
+def _check_sizes(
+    shape: tuple,
+    kernel: tuple,
+    bias: Tensor | None,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> None:
+    """Errors of an input (N, C, ...) and a weight (O, C / groups, ...) of one or two dimensions."""
+    if 0 in kernel[2:]:
+        raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel[2:])}")
+    if groups <= 0 or kernel[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            f"but got weight of size {list(kernel)} instead"
+        )
+    if shape[1] != kernel[1] * groups:
+        raise RuntimeError(
+            f"Given groups={groups}, weight of size {list(kernel)}, expected input{list(shape)} to "
+            f"have {kernel[1] * groups} channels, but got {shape[1]} channels instead"
+        )
+    if bias is not None and bias._array.shape != kernel[:1]:
+        raise RuntimeError(
+            f"Given weight of size {list(kernel)}, expected bias to be 1-dimensional with "
+            f"{kernel[0]} elements, but got bias of size {list(bias.shape)} instead"
+        )
+    if min(stride) <= 0:
+        raise RuntimeError("non-positive stride is not supported")
+    if min(padding) < 0:
+        raise RuntimeError("negative padding is not supported")
+    check_positive("dilation", dilation)
+    _check_kernel_fits(shape[2:], kernel[2:], padding[4 - len(shape) :], dilation[4 - len(shape) :])
+
+
+def _check_kernel_fits(size: tuple, kernel: tuple, padding: tuple, dilation: tuple) -> None:
+    for n, k, p, d in zip(size, kernel, padding, dilation, strict=True):
+        if d * (k - 1) + 1 > n + 2 * p:
+            break
+    else:
+        return
+    padded = [n + 2 * p for n, p in zip(size, padding, strict=True)]
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    raise RuntimeError(
+        f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: "
+        f"({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input size"
+    )
+
+
 class ConvData(Op):
     """The gradient of Conv2d with respect to x, of `shape`; linear in g and in w."""
 
     bilinear = True
     grad_name = "ConvolutionBackward0"
+
+    @staticmethod
+    def rule(g: Tensor, w: Tensor, shape: tuple, **geometry: Any) -> None:
+        if g._array.shape[1] != w._array.shape[0]:
+            raise RuntimeError(
+                f"Given transposed=1, weight of size {list(w.shape)}, expected "
+                f"input{list(g.shape)} to have {w._array.shape[0]} channels, but got "
+                f"{g._array.shape[1]} channels instead"
+            )
+        check_positive("dilation", geometry["dilation"])
 
     @staticmethod
     def forward(g: Any, w: Any, shape: tuple, **geometry: Any) -> Any:
@@ -88,7 +174,7 @@ def pair(value: Any, name: str = "value") -> Pair:
 
 
 def check_positive(name: str, values: Pair) -> None:
-    """RuntimeError for a setting of a window that would read backwards or nothing new."""
+    """RuntimeError for a value below one."""
     if min(values) <= 0:
         raise RuntimeError(f"{name} should be greater than zero, but got {list(values)}")
 
@@ -99,8 +185,8 @@ def _row(value: Any, name: str, fill: int) -> Pair:
     return (fill, value)
 
 
-def _checked(x: Tensor, w: Tensor, bias: Tensor | None, dims: int, groups: int) -> Tensor:
-    """Errors of shapes; x with a batch dimension."""
+def _with_batch(dims: int, x: Tensor, w: Tensor) -> Tensor:
+    """x with a batch dimension; RuntimeError for a wrong number of dimensions."""
     shape, kernel = x._array.shape, w._array.shape
     if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(
@@ -111,34 +197,11 @@ def _checked(x: Tensor, w: Tensor, bias: Tensor | None, dims: int, groups: int) 
         raise RuntimeError(
             f"conv{dims}d: expected a {dims + 2}D weight, got weight of size {list(kernel)}"
         )
-    if 0 in kernel[2:]:
-        raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel[2:])}")
-    channels = shape[-dims - 1]
-    if groups <= 0 or kernel[0] % groups:
-        raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
-            f"but got weight of size {list(kernel)} instead"
-        )
-    if channels != kernel[1] * groups:
-        raise RuntimeError(
-            f"Given groups={groups}, weight of size {list(kernel)}, expected input{list(shape)} to "
-            f"have {kernel[1] * groups} channels, but got {channels} channels instead"
-        )
-    if bias is not None and bias._array.shape != (kernel[0],):
-        raise RuntimeError(
-            f"Given weight of size {list(kernel)}, expected bias to be 1-dimensional with "
-            f"{kernel[0]} elements, but got bias of size {list(bias.shape)} instead"
-        )
-    for other in (w, bias):
-        if other is not None and other._array.dtype != x._array.dtype:
-            raise RuntimeError(
-                f"Input type ({x.dtype}) and weight type ({other.dtype}) should be the same"
-            )
     return x if len(shape) == dims + 2 else x.unsqueeze(0)
 
 
-def _padded(x: Tensor, padding: Any, kernel: Pair, stride: Pair, dilation: Pair) -> tuple:
-    """(x, padding as a pair); "same" that is not symmetric pads x itself."""
+def _padded(x: Tensor, padding: Any, kernel: tuple, stride: Pair, dilation: Pair) -> tuple:
+    """(x, padding as a pair); x is padded here if "same" is not symmetric."""
     if padding == "valid":
         return x, (0, 0)
     if padding != "same":
@@ -147,23 +210,11 @@ def _padded(x: Tensor, padding: Any, kernel: Pair, stride: Pair, dilation: Pair)
         return x, pair(padding, "padding")
     if stride != (1, 1):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
-    totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    totals = [d * (k - 1) for d, k in zip(dilation, (1, *kernel)[-2:], strict=True)]
     if all(t % 2 == 0 for t in totals):
         return x, (totals[0] // 2, totals[1] // 2)
     pads = [p for t in reversed(totals) for p in (t // 2, t - t // 2)]
-    return pad_constant(x, pads), (0, 0)
-
-
-def _check_kernel_fits(size: tuple, kernel: Pair, padding: Pair, dilation: Pair, dims: int) -> None:
-    check_positive("dilation", dilation)
-    padded = [n + 2 * p for n, p in zip(size, padding, strict=True)][-dims:]
-    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)][-dims:]
-    if any(r > n for r, n in zip(reach, padded, strict=True)):
-        raise RuntimeError(
-            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel "
-            f"size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual "
-            "input size"
-        )
+    return pad_constant(x, pads[: 2 * len(kernel)]), (0, 0)
 
 
 @export(method=False)
@@ -180,15 +231,9 @@ def conv2d(
 
     padding is a number, a pair, "valid" or "same".
     """
-    x = _checked(input, weight, bias, 2, groups)
+    x = _with_batch(2, input, weight)
     stride, dilation = pair(stride, "stride"), pair(dilation, "dilation")
-    if min(stride) <= 0:
-        raise RuntimeError("non-positive stride is not supported")
-    kernel = weight._array.shape[2:]
-    x, pads = _padded(x, padding, kernel, stride, dilation)
-    if min(pads) < 0:
-        raise RuntimeError("negative padding is not supported")
-    _check_kernel_fits(x._array.shape[2:], kernel, pads, dilation, 2)
+    x, pads = _padded(x, padding, weight._array.shape[2:], stride, dilation)
     y = Conv2d.apply(x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups)
     return y if input._array.ndim == 4 else y.squeeze(0)
 
@@ -204,28 +249,20 @@ def conv1d(
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of input (N, C, L) or (C, L) with weight (O, C / groups, K)."""
-    x = _checked(input, weight, bias, 1, groups)
+    x = _with_batch(1, input, weight)
     stride, dilation = _row(stride, "stride", 1), _row(dilation, "dilation", 1)
-    kernel = (1, weight._array.shape[2])
-    x = x.unsqueeze(2)
     padding = padding if isinstance(padding, str) else _row(padding, "padding", 0)
-    x, pads = _padded(x, padding, kernel, stride, dilation)
-    _check_kernel_fits(x._array.shape[2:], kernel, pads, dilation, 1)
-    y = Conv2d.apply(
-        x, weight.unsqueeze(2), bias, stride=stride, padding=pads, dilation=dilation, groups=groups
+    x, pads = _padded(x, padding, weight._array.shape[2:], stride, dilation)
+    x, weight = x.unsqueeze(2), weight.unsqueeze(2)
+    y = Conv1d.apply(
+        x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups
     ).squeeze(2)
     return y if input._array.ndim == 3 else y.squeeze(0)
 
 
 def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: Pair) -> Tensor:
-    """x (N, C, H, W), w (C, O / groups, KH, KW): the gradient of a convolution, used forward."""
+    """Transposed convolution of x (N, C, H, W) with w (C, O / groups, KH, KW)."""
     stride, padding, dilation, groups = setting.values()
-    if x._array.shape[1] != w._array.shape[0]:
-        raise RuntimeError(
-            f"Given transposed=1, weight of size {list(w.shape)}, expected input{list(x.shape)} to "
-            f"have {w._array.shape[0]} channels, but got {x._array.shape[1]} channels instead"
-        )
-    check_positive("dilation", dilation)
     for extra, s, d in zip(output_padding, stride, dilation, strict=True):
         if extra >= max(s, d):
             raise RuntimeError("output padding must be smaller than either stride or dilation")

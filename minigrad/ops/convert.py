@@ -15,15 +15,15 @@ from minigrad.tensor import Tensor, device, export, wrap
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """`to(dtype)`, `to(device)`, `to(device, dtype)` or `to(other)`: itself if nothing changes.
 
-    Keywords: dtype, device, copy (always copy), non_blocking and memory_format (without effect:
-    copies are synchronous and tensors row-major).
+    Keywords: dtype, device, copy (always copy), non_blocking and memory_format (no effect: copies
+    are synchronous and tensors row-major).
     """
     target, where, copy = _destination(args, kwargs)
     result = self
     if where is not None and where.type != self.device.type:
         result = Move.apply(result, where=where, origin=self.device)
     if target is not None and target != self._array.dtype:
-        if target.kind in "bui":  # no gradient passes through integers
+        if target.kind in "bui":  # integers have no gradient
             result = result.detach()
         return Cast.apply(result, dtype=target)
     return Clone.apply(result) if copy and result is self else result
@@ -116,7 +116,7 @@ def numel(input: Tensor) -> int:
 
 @export(method=False)
 def detach(input: Tensor) -> Tensor:
-    """The same memory outside the graph."""
+    """A tensor of the same memory without a graph."""
     return input.detach()
 
 

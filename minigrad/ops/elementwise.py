@@ -13,15 +13,12 @@ from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, Number, Pointwise, into, operand
 from minigrad.tensor import Tensor, export
 
-# torch name -> line of the table
-UNARY = {
-    name: name
-    for name in (
-        "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor frac log log10"
-        " log1p log2 reciprocal relu rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc"
-        " isnan isinf isfinite logical_not bitwise_not"
-    ).split()
-}
+# lines of the table that are functions and methods under their own name
+UNARY = (
+    "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor frac log log10"
+    " log1p log2 reciprocal relu rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc"
+    " isnan isinf isfinite logical_not bitwise_not"
+).split()
 UNARY_ALIASES = {
     "abs": ("absolute",),
     "acos": ("arccos",),
@@ -32,14 +29,11 @@ UNARY_ALIASES = {
     "atanh": ("arctanh",),
     "trunc": ("fix",),
 }
-BINARY = {
-    name: name
-    for name in (
-        "mul floor_divide remainder fmod pow maximum minimum atan2 logaddexp eq ne lt le gt ge"
-        " logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor"
-        " bitwise_left_shift bitwise_right_shift"
-    ).split()
-}
+BINARY = (
+    "mul floor_divide remainder fmod pow maximum minimum atan2 logaddexp eq ne lt le gt ge"
+    " logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor"
+    " bitwise_left_shift bitwise_right_shift"
+).split()
 BINARY_ALIASES = {
     "mul": ("multiply",),
     "atan2": ("arctan2",),
@@ -51,27 +45,27 @@ BINARY_ALIASES = {
 }
 
 
-def _named(function: Callable, name: str, op: Pointwise) -> Callable:
-    function.__name__ = function.__qualname__ = name
+def _named(function: Callable, op: Pointwise) -> Callable:
+    function.__name__ = function.__qualname__ = op.name
     args = ", ".join(op.expr.args)
-    function.__doc__ = f"{name}({args}) = {op.expr.text}, element by element, with broadcasting."
+    function.__doc__ = f"{op.name}({args}) = {op.expr.text}, per element, with broadcasting."
     return function
 
 
-def _unary(name: str, op: Pointwise) -> Callable:
+def _unary(op: Pointwise) -> Callable:
     def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:
         return into(out, op(input))
 
-    return _named(function, name, op)
+    return _named(function, op)
 
 
-def _binary(name: str, op: Pointwise) -> Callable:
+def _binary(op: Pointwise) -> Callable:
     def function(input: Tensor | Number, other: Tensor | Number, *, out: Any = None) -> Tensor:
         if not isinstance(other, Tensor):
-            other = _number_or_tensor(name, other)
+            other = _number_or_tensor(op.name, other)
         return into(out, op(input, other))
 
-    return _named(function, name, op)
+    return _named(function, op)
 
 
 def _number_or_tensor(name: str, value: Any) -> Any:
@@ -83,20 +77,20 @@ def _number_or_tensor(name: str, value: Any) -> Any:
     return found
 
 
-for _torch_name, _line in UNARY.items():
-    _op = POINTWISE[_line]
-    export(*UNARY_ALIASES.get(_torch_name, ()))(_unary(_torch_name, _op))
+for _name in UNARY:
+    _op = POINTWISE[_name]
+    export(*UNARY_ALIASES.get(_name, ()))(_unary(_op))
     if _op.keeps_dtype:
-        inplace(_torch_name)
-for _torch_name, _line in BINARY.items():
-    export(*BINARY_ALIASES.get(_torch_name, ()))(_binary(_torch_name, POINTWISE[_line]))
-    if _torch_name not in ("maximum", "minimum", "logaddexp"):  # torch has these out of place only
-        inplace(_torch_name)
+        inplace(_name)
+for _name in BINARY:
+    export(*BINARY_ALIASES.get(_name, ()))(_binary(POINTWISE[_name]))
+    if _name not in ("maximum", "minimum", "logaddexp"):  # torch has no in-place form of these
+        inplace(_name)
 
 
 @export("negative")
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-input, element by element."""
+    """-input, per element."""
     if input._array.dtype.kind == "b":
         raise RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported. To invert a mask use "
@@ -164,7 +158,7 @@ def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any
 
 
 def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:
-    """floor(input / other); integers raise ZeroDivisionError's RuntimeError on zero."""
+    """floor(input / other); RuntimeError for an integer division by zero."""
     other = _number_or_tensor("floor_divide", other)
     _check_integer_division(input, other)
     return into(out, POINTWISE["floor_divide"](input, other))
@@ -216,11 +210,11 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
 
 @export("clip")
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
-    """Limit to [min, max]; either may be None, a number or a tensor that broadcasts."""
+    """Clamp to [min, max]; either may be None, a number or a tensor that broadcasts."""
     if min is None and max is None:
         raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
     if isinstance(min, Tensor) or isinstance(max, Tensor):
-        result = input  # at a bound itself the gradient is the input's
+        result = input  # at a bound, the input gets the gradient
         if min is not None:
             result = POINTWISE["where"](POINTWISE["lt"](result, min), min, result)
         if max is not None:
@@ -349,7 +343,7 @@ def isclose(
     atol: float = 1e-08,
     equal_nan: bool = False,
 ) -> Tensor:
-    """|input - other| <= atol + rtol * |other|, element by element."""
+    """|input - other| <= atol + rtol * |other|, per element."""
     if input._array.dtype != other._array.dtype:
         raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
     close = POINTWISE["eq"](input, other)
@@ -389,7 +383,7 @@ for _name in (
 
 
 def _operator(op: Callable, swapped: bool = False) -> Callable:
-    """An operator: NotImplemented for operands that are not numbers, arrays or tensors."""
+    """An operator method; NotImplemented for operands that are not numbers, arrays or tensors."""
 
     def method(self: Tensor, other: Any) -> Any:
         if not isinstance(other, Tensor):

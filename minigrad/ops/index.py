@@ -1,7 +1,7 @@
-"""Indexing: `x[...]` as torch reads it, gather and scatter, and selections by index or mask.
+"""Indexing: `x[...]` with torch's rules, gather and scatter, and selection by index or mask.
 
-An index is applied in two steps, as in torch: integers, slices and None make a view; tensors and
-boolean masks (turned into positions) then pick elements by their flat position.
+An index is applied in two steps, as in torch: integers, slices and None make a view; then tensors
+and boolean masks (converted to positions) select elements by their flat position.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class PutInZeros(Op):
 
 
 class Put(Op):
-    """x with `values` at flat positions; the last of equal positions wins, unless accumulating."""
+    """x with `values` at flat positions; of equal positions the last is used, unless
+    accumulating."""
 
     saves = ()
     grad_name = "IndexPutBackward0"
@@ -172,7 +173,7 @@ class Embedding(Op):
 
 
 class AddRows(Op):
-    """Rows of g added where they came from: the gradient of `Embedding`."""
+    """Rows of g added at their index: the gradient of `Embedding`."""
 
     saves = (1,)
 
@@ -187,7 +188,7 @@ class AddRows(Op):
 
 
 def _padded(x: Tensor, shape: tuple) -> Tensor:
-    """x with zeros behind, up to `shape` (a source may be larger than its index)."""
+    """x with zeros appended, up to `shape` (a source may be larger than its index)."""
     if x._array.shape == shape:
         return x
     pads = [
@@ -199,7 +200,7 @@ def _padded(x: Tensor, shape: tuple) -> Tensor:
 
 
 def check_index(name: str, x: Tensor, index: Tensor, dim: int) -> None:
-    """The rules of gather and scatter for an index."""
+    """Check an index of gather and scatter."""
     a, i = x._array, index._array
     if i.dtype.kind not in "iu":
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
@@ -221,7 +222,7 @@ def check_index(name: str, x: Tensor, index: Tensor, dim: int) -> None:
 
 
 def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
-    """The rules of scatter for what is written."""
+    """Check the values of scatter."""
     if src._array.dtype != x._array.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     if any(n > m for n, m in zip(index._array.shape, src._array.shape, strict=True)):
@@ -247,7 +248,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
-    """`x[index] = value`, recorded where x or value requires a gradient."""
+    """`x[index] = value`, recorded if x or value requires a gradient."""
     basic, tensors = parse(self, index)
     target = Slice.apply(self, index=basic) if basic or not tensors else self
     check_writable(target)
@@ -286,7 +287,7 @@ def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> No
 
 
 def _without_leading_ones(values: Tensor, ndim: int) -> Tensor:
-    """Values of more than `ndim` dimensions, less those of length 1 in front."""
+    """Values without leading dimensions of length 1, down to `ndim` dimensions."""
     extra = values._array.ndim - ndim
     if extra > 0 and values._array.shape[:extra] == (1,) * extra:
         return values.reshape(values._array.shape[extra:])
@@ -315,7 +316,7 @@ def _check_position(shape: tuple, position: int, dim: int) -> None:
 
 def parse(self: Tensor, index: Any) -> tuple[tuple, list]:
     """Split an index into a basic one (a tuple for a view) and tensors, one per dimension of the
-    view (None where a dimension is taken whole; empty where there are none)."""
+    view (None for a full dimension; empty without tensors)."""
     shape = self._array.shape
     items = _items(index)
     consumed = sum(_width(item) for item in items)
@@ -384,7 +385,7 @@ def _item(part: Any) -> Any:
 
 
 def _width(item: Any) -> int:
-    """How many dimensions a part of an index uses up."""
+    """How many dimensions a part of an index consumes."""
     if item is None or item is Ellipsis or type(item) is bool:
         return 0
     if isinstance(item, int | slice):
@@ -417,8 +418,8 @@ def _positions(item: Any, shape: tuple, dim: int) -> list:
 
 
 def flat_positions(shape: tuple, tensors: list) -> Any:
-    """Flat positions into a row-major array of `shape`: the index arrays broadcast together, and
-    take the place of the first indexed dimension if those are adjacent, else come first."""
+    """Flat positions in a row-major array of `shape`. The index arrays broadcast together; their
+    dimensions replace adjacent indexed dimensions, or come first if those are not adjacent."""
     steps = [1] * len(shape)
     for d in range(len(shape) - 2, -1, -1):
         steps[d] = steps[d + 1] * shape[d + 1]
@@ -451,7 +452,7 @@ Tensor.__setitem__ = setitem
 
 
 def index_put_(self: Tensor, indices: tuple, values: Tensor, accumulate: bool = False) -> Tensor:
-    """`self[indices] = values`, or `+=` where equal positions add up."""
+    """`self[indices] = values`, or with accumulate `+=`, where equal positions add up."""
     check_writable(self)
     basic, tensors = parse(self, tuple(indices))
     target = Slice.apply(self, index=basic) if basic else self
@@ -519,7 +520,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 @export()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather` whose other dimensions broadcast."""
+    """`gather`, with the other dimensions broadcast."""
     if dim is None:
         return take(input, indices.reshape(-1))
     return gather(input, dim, indices)
@@ -527,7 +528,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 @export()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where mask (which broadcasts) holds, as one dimension."""
+    """The elements where mask (broadcast) is True, as one dimension."""
     if mask._array.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = np.broadcast_shapes(input._array.shape, mask._array.shape)
@@ -579,7 +580,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 def embedding(weight: Tensor, index: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of weight (V, D) at an integer index of any shape: (*index.shape, D).
 
-    The row `padding_idx` gets no gradient. (`nn.functional.embedding` has the index first.)
+    The row `padding_idx` gets no gradient. (`nn.functional.embedding` takes the index first.)
     """
     if weight._array.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
@@ -617,7 +618,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with consecutive elements of source where mask holds."""
+    """input with consecutive elements of source where mask is True."""
     tensors = parse(input, (mask.expand(input._array.shape),))[1]
     flat = flat_positions(input._array.shape, tensors)
     return Put.apply(input, source.reshape(-1)[: flat.size], index=flat, accumulate=False)

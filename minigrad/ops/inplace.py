@@ -1,8 +1,8 @@
-"""In-place operations: the same computation, written into the tensor's own memory.
+"""In-place operations: the result is written into the tensor's own memory.
 
 The value is computed out of place and then copied, so the gradient is that of the ordinary
-operation. What in-place adds is bookkeeping: checks, the version counter, and, for a view, telling
-its base that a part of it has another history (`CopySlices`).
+operation. This file adds the checks, the version counter, and for a view a new node of its base
+(`CopySlices`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
 
 
 def inplace(name: str) -> None:
-    """Offer `Tensor.name_` for an operation that returns a tensor of its first argument's shape."""
+    """Define `Tensor.name_` for an operation whose result has the shape of its first argument."""
     function = FUNCTIONS[name]
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -31,7 +31,7 @@ def inplace(name: str) -> None:
 
 
 def check_writable(tensor: Tensor) -> None:
-    """RuntimeError where an in-place change can't be recorded."""
+    """RuntimeError if an in-place change can't be recorded."""
     if not mode.enabled:
         return
     view = tensor._view
@@ -54,7 +54,7 @@ def check_writable(tensor: Tensor) -> None:
 
 
 def assign(target: Tensor, value: Tensor) -> Tensor:
-    """Write a computed value into a tensor's memory, and give the tensor its history."""
+    """Write a computed value into a tensor's memory, and make its node that of the tensor."""
     array, new = target._array, value._array
     check_no_overlap(array)
     if new.shape != array.shape:
@@ -81,7 +81,7 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
 
 
 def check_no_overlap(array: Any) -> None:
-    """RuntimeError for an expanded array: one element in memory would get several values."""
+    """RuntimeError for an expanded array, where one element in memory would get several values."""
     if any(s == 0 and n > 1 for n, s in zip(array.shape, array.strides, strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
@@ -90,8 +90,8 @@ def check_no_overlap(array: Any) -> None:
 
 
 def write(target: Tensor, array: Any) -> None:
-    """Copy elements into a tensor's memory and raise its version."""
-    if not getattr(target._array.flags, "writeable", True):  # CuPy's flags have no such field
+    """Copy elements into a tensor's memory and increment its version."""
+    if not getattr(target._array.flags, "writeable", True):  # CuPy arrays don't have this flag
         raise RuntimeError(
             "in-place operation on a read-only array: the NumPy array behind this tensor isn't "
             "writeable; clone() it first"
@@ -101,7 +101,7 @@ def write(target: Tensor, array: Any) -> None:
 
 
 def rebase(target: Tensor, value: Tensor) -> None:
-    """Make `value`'s history that of `target`, and of the base that it is a view of."""
+    """Make the node of `value` that of `target`; if it is a view, give its base a `CopySlices`."""
     view = target._view
     if view is None:
         if not value._requires_grad:
@@ -110,7 +110,7 @@ def rebase(target: Tensor, value: Tensor) -> None:
             return
         target._requires_grad = True
         target._node, target._index = value._node, value._index
-        if value._node is None:  # the value is a leaf: one step from it
+        if value._node is None:  # the value is a leaf: `Identity` connects to it
             attach(target, _identity(value), 0)
         return
     base = view.base
@@ -118,13 +118,13 @@ def rebase(target: Tensor, value: Tensor) -> None:
     node = CopySlices((edge(base) if needs_grad(base) else None, edge(value)), shape)
     node.view = view
     attach(base, node, 0)
-    view.version = -1  # stale: the next look leads through CopySlices
+    view.version = -1  # stale: refresh goes through CopySlices
     view.refresh(target)
 
 
 def _keep_old_value(target: Tensor, node: Node) -> None:
-    """A node that saved the tensor which is about to be overwritten keeps a copy instead, with the
-    history that the tensor has so far."""
+    """If the node saved `target`, which is about to be overwritten, save a copy with the present
+    node of `target` instead."""
     if not any(s is target for s in node.saved):
         return
     old = wrap(target._array.copy())
@@ -161,10 +161,10 @@ class Overwritten(Node):
 
 
 class CopySlices(Node):
-    """A base tensor of which a view was overwritten.
+    """A base tensor after one of its views was overwritten.
 
-    The gradient of the old base is zero where the view is; that of the written value is the
-    gradient seen through the view.
+    The gradient of the old base is zero at the elements of the view; that of the written value is
+    this view of the gradient.
     """
 
     __slots__ = ("view",)
@@ -223,7 +223,7 @@ def zero_(self: Tensor) -> Tensor:
 
 
 def set_(self: Tensor, source: Tensor) -> Tensor:
-    """Share the memory of another tensor from now on."""
+    """Use the memory of another tensor from now on."""
     self._array, self._counter = source._array, source._counter
     return self
 

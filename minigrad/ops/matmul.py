@@ -1,4 +1,4 @@
-"""Matrix products: matmul and what is written with it, up to einsum."""
+"""Matrix products: matmul, and the functions built on it, including einsum."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class MatMul(Op):
 
 
 def transposed(x: Tensor) -> Tensor:
-    """x.mT, without the bookkeeping of views where nothing is recorded."""
+    """x.mT; without a view record if nothing is recorded."""
     return x.mT if mode.enabled else wrap(x._array.swapaxes(-1, -2))
 
 
@@ -129,7 +129,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
         return into(out, MatMul.apply(input.unsqueeze(0), other).squeeze(-2))
     if b == 1:
         return into(out, matmul(input, other.unsqueeze(-1)).squeeze(-1))
-    if a > 2 and b == 2:  # one tall product instead of a batch
+    if a > 2 and b == 2:  # one product of all rows instead of a batch
         shape = input._array.shape
         MatMul.rule(input, other)
         flat = MatMul.apply(input.reshape(-1, shape[-1]), other)
@@ -344,7 +344,7 @@ def _diagonals(labels: list[str], x: Tensor) -> tuple[list[str], Tensor]:
 def _contract(
     a_labels: list[str], a: Tensor, b_labels: list[str], b: Tensor, later: set, lengths: dict
 ) -> tuple[list[str], Tensor]:
-    """Multiply two operands and sum over the labels that nothing later needs."""
+    """Multiply two operands and sum over the labels that are not needed later."""
     a_labels, a = _sum_private(a_labels, a, set(b_labels) | later)
     b_labels, b = _sum_private(b_labels, b, set(a_labels) | later)
     shared = [c for c in a_labels if c in b_labels]

@@ -1,4 +1,4 @@
-"""Batch, layer and RMS norm, fused; with recorded gradients, compositions of plain operations."""
+"""Batch, layer and RMS norm, fused; recorded gradients are composed of plain operations."""
 
 from __future__ import annotations
 
@@ -180,12 +180,12 @@ class RMSNorm(Op):
 
 
 def _sum(x: Tensor, dims: list[int]) -> Tensor:
-    """Over these dimensions, also where there are none."""
+    """Sum over the dimensions; the identity if there are none."""
     return x.sum(dims) if dims else x
 
 
 def _wanted(ctx: Any, arrays: tuple) -> tuple:
-    """The gradients that inputs ask for, as tensors."""
+    """The gradients of the inputs that need one, as tensors."""
     wanted = zip(arrays, ctx.needs, strict=True)
     return tuple([wrap(a) if need and a is not None else None for a, need in wanted])
 
@@ -193,7 +193,7 @@ def _wanted(ctx: Any, arrays: tuple) -> tuple:
 def _first_normalized(
     name: str, input: Tensor, shape: tuple[int, ...], **parameters: Tensor | None
 ) -> int:
-    """The first of the dimensions to normalise; torch's errors for what does not fit."""
+    """The first of the dimensions to normalise; torch's errors for wrong shapes."""
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
@@ -256,7 +256,7 @@ def rms_norm(
     """input * weight / sqrt(mean(input**2) + eps) over the last dimensions, which are
     `normalized_shape` (Zhang & Sennrich 2019).
 
-    eps: by default the smallest step from 1 in the dtype that is computed in.
+    eps: by default the machine epsilon of the compute dtype.
     """
     shape = _shape(normalized_shape)
     first = _first_normalized("rms_norm", input, shape, weight=weight)

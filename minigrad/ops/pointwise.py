@@ -1,8 +1,8 @@
 """Pointwise operations: the table of `kernels.pointwise`, with torch's names and promotion.
 
-Forward and gradient are lines of that table, each run as one kernel. Where the gradient itself is
-recorded (`create_graph=True`), the same derivative text is evaluated on tensors instead, so every
-order of derivative exists.
+The forward pass and each gradient are lines of that table, one kernel each. If the gradient itself
+is recorded (`create_graph=True`), the same derivative text is evaluated on tensors instead, so
+derivatives of every order exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernels.pointwise import FUNCTIONS as TEXT_FUNCTIONS
 from kernels.pointwise import TABLE, Expr
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Node, alias, attach, edge, needs_grad
+from minigrad.autograd.node import OpNode, needs_grad, record
 from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
 
@@ -26,76 +26,17 @@ Number = bool | int | float
 _NUMBERS = (float, int, bool)
 
 
-class PointwiseNode(Node):
-    """A recorded pointwise call: `steps` compute the gradients, in the compute dtype."""
+class Derivative:
+    """The gradient of one input: a derivative line, and where its arguments come from.
 
-    __slots__ = ("dtype", "op", "params", "steps")
-
-    def name(self) -> str:
-        return self.op.grad_name
-
-    def backward(self, grads: list[Tensor | None]) -> list[Tensor | None]:
-        g = grads[0]
-        values = self.unpack()
-        if mode.enabled:
-            return self._recorded(g, values)
-        results: list[Tensor | None] = []
-        for step in self.steps:
-            if step is None:
-                results.append(None)
-            elif step.identity:
-                results.append(g)
-            else:
-                arrays = [raw(g if s < 0 else values[s]) for s in step.sources]
-                params = [self.params[i] for i in step.params]
-                kernel = dispatch.active.pointwise
-                results.append(wrap(kernel(step.expr, *arrays, params=params, dtype=self.dtype)))
-        return results
-
-    def _recorded(self, g: Tensor, values: tuple) -> list[Tensor | None]:
-        """The same derivative texts, evaluated on tensors."""
-        *args, y = values or (None,) * (len(self.steps) + 1)
-        if y is not None:
-            y = attach(alias(y), self, 0)
-        xp = array_module(g._array)
-        operands = [*(self._operand(i, v, xp) for i, v in enumerate(args)), y]
-        results: list[Tensor | None] = []
-        for step in self.steps:
-            if step is None:
-                results.append(None)
-                continue
-            inputs = [g if s < 0 else operands[s] for s in step.sources]
-            params = [self.params[i] for i in step.params]
-            results.append(on_tensors(step.expr)(*inputs, *params))
-        return results
-
-    def _operand(self, i: int, value: Any, xp: Any) -> Any:
-        if value is None or i in self.op.masks:
-            return value
-        if isinstance(value, Tensor):
-            return value if value._array.dtype == self.dtype else value.to(self.dtype)
-        return wrap(xp.asarray(value, self.dtype))
-
-
-def raw(value: Any) -> Any:
-    """What a kernel takes: the array of a tensor, or the Python number."""
-    return value._array if isinstance(value, Tensor) else value
-
-
-class Step:
-    """How to compute one gradient: a derivative line and where its arguments come from.
-
-    sources: per argument, -1 for the incoming gradient, else a position among the saved values
-        (the inputs, then the output).
+    sources: per argument, -1 for the incoming gradient, else a position among the saved values.
     """
 
     __slots__ = ("expr", "identity", "params", "sources")
 
-    def __init__(self, forward: Expr, derivative: Expr) -> None:
-        positions = {"g": -1, "y": len(forward.args)}
-        positions.update({name: i for i, name in enumerate(forward.args)})
+    def __init__(self, forward: Expr, derivative: Expr, saved: list[str]) -> None:
         self.expr = derivative
-        self.sources = tuple(positions[name] for name in derivative.args)
+        self.sources = tuple(-1 if n == "g" else saved.index(n) for n in derivative.args)
         self.params = tuple(forward.params.index(name) for name in derivative.params)
         self.identity = derivative.text == "g"
 
@@ -115,7 +56,7 @@ class Pointwise:
         self._plans: dict[tuple, tuple] = {}
 
     def __call__(self, *args: Tensor | Number, params: tuple = ()) -> Tensor:
-        """Compute, and record where an input asks for it.
+        """Compute, and record if an input requires a gradient.
 
         args: tensors that broadcast together, or numbers. params: the line's parameters.
         """
@@ -130,12 +71,61 @@ class Pointwise:
         if mode.enabled and self.expr.grads:
             needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
             if True in needs:
-                self._record(args, params, needs, tensor, dtype)
+                self._record(args, {"params": params, "dtype": dtype}, needs, tensor)
         return tensor
 
+    def forward(self, *arrays: Any, params: tuple, dtype: np.dtype) -> Any:
+        """The result from arrays and numbers, in the compute dtype."""
+        return dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype)
+
+    def vjp(self, ctx: OpNode, g: Tensor, params: tuple, dtype: np.dtype) -> list[Tensor | None]:
+        """The gradients of the inputs, one kernel each; evaluated on tensors if they are
+        recorded."""
+        derivatives, kept, _ = self._plans[ctx.needs]
+        values = ctx.tensors()
+        if mode.enabled:
+            operands = [self._operand(i, v, dtype, g) for i, v in zip(kept, values)]
+            operands += values[len(kept) :]
+            return self._recorded(derivatives, g, operands, params)
+        results: list[Tensor | None] = []
+        for derivative in derivatives:
+            if derivative is None:
+                results.append(None)
+            elif derivative.identity:
+                results.append(g)
+            else:
+                arrays = [raw(g if s < 0 else values[s]) for s in derivative.sources]
+                own = [params[i] for i in derivative.params]
+                kernel = dispatch.active.pointwise
+                results.append(wrap(kernel(derivative.expr, *arrays, params=own, dtype=dtype)))
+        return results
+
+    def _recorded(
+        self, derivatives: tuple, g: Tensor, operands: list, params: tuple
+    ) -> list[Tensor | None]:
+        """The same derivative texts, evaluated on tensors."""
+        results: list[Tensor | None] = []
+        for derivative in derivatives:
+            if derivative is None:
+                results.append(None)
+                continue
+            inputs = [g if s < 0 else operands[s] for s in derivative.sources]
+            own = [params[i] for i in derivative.params]
+            expr = derivative.expr
+            results.append(on_tensors(expr.text, expr.args + expr.params)(*inputs, *own))
+        return results
+
+    def _operand(self, i: int, value: Any, dtype: np.dtype, like: Tensor) -> Tensor:
+        """Input i as a tensor of the compute dtype."""
+        if i in self.masks:
+            return value
+        if isinstance(value, Tensor):
+            return value if value._array.dtype == dtype else value.to(dtype)
+        return wrap(array_module(like._array).asarray(value, dtype))
+
     def _same_kind(self, args: tuple) -> tuple[np.dtype | None, list]:
-        """(dtype, arrays) where all tensors have one floating dtype and one shape: the common case,
-        which needs no promotion and no broadcasting. Else (None, arrays)."""
+        """(dtype, arrays) if all tensors have the same floating dtype and shape: the common case,
+        without promotion or broadcasting. Otherwise (None, arrays)."""
         arrays: list[Any] = []
         dtype = shape = None
         plain = self.domain != "int" and not self.masks
@@ -153,7 +143,7 @@ class Pointwise:
         return (dtype if plain and dtype is not None and dtype.kind == "f" else None), arrays
 
     def compute_dtype(self, args: tuple) -> np.dtype:
-        """The NumPy type to compute in: torch's promotion, then the line's domain."""
+        """The NumPy type to compute in, by torch's promotion and the domain of the line."""
         found = None
         for i, a in enumerate(args):
             if i in self.masks or type(a) in _NUMBERS:
@@ -165,7 +155,7 @@ class Pointwise:
             elif a._array.dtype != found:
                 return self._promoted(args)
         if found is not None and found.kind == "f" and self.domain != "int":
-            return found  # numbers never change a floating type
+            return found  # numbers don't change a floating type
         return self._promoted(args)
 
     def _promoted(self, args: tuple) -> np.dtype:
@@ -188,42 +178,38 @@ class Pointwise:
             raise NotImplementedError(f"\"{self.name}\" not implemented for '{name}'")
         return dtype
 
-    def _record(self, args: tuple, params: tuple, needs: tuple, out: Tensor, dtype: Any) -> None:
-        plan = self._plans.get(needs)
-        if plan is None:
-            plan = self._plans[needs] = self._plan(needs)
-        steps, kept, keeps_output = plan
-        array = out._array
-        if steps is None or array.dtype.kind in "bui":
-            return
-        node = PointwiseNode(
-            tuple([edge(a) if need else None for a, need in zip(args, needs, strict=True)]),
-            ((array.shape, array.dtype),),
-        )
-        node.op, node.steps, node.params, node.dtype = self, steps, params, dtype
-        values = [a if keep else None for a, keep in zip(args, kept, strict=True)]
-        values.append(alias(out) if keeps_output else None)
-        if keeps_output or True in kept:
-            node.save(tuple(values))
-        attach(out, node, 0)
+    def _record(self, args: tuple, attrs: dict, needs: tuple, out: Tensor) -> None:
+        derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
+        if derivatives and out._array.dtype.kind not in "bui":
+            saved = tuple([args[i] for i in kept])
+            record(self, args, attrs, needs, (out,), saved, kept_outputs)
 
     def _plan(self, needs: tuple) -> tuple:
-        """The steps, which inputs they use, and whether they use the output."""
-        steps = []
-        for i, need in enumerate(needs):
-            derivative = self.expr.vjp(i) if need else None
-            steps.append(None if derivative is None else Step(self.expr, derivative))
-        if not any(steps):
-            return None, (), False
-        used = {s for step in steps if step for s in step.sources}
-        return tuple(steps), tuple([i in used for i in range(len(needs))]), len(needs) in used
+        """(derivatives, the inputs they use, the outputs they use), cached per `needs`; derivatives
+        is empty if no input has one."""
+        exprs = [self.expr.vjp(i) if need else None for i, need in enumerate(needs)]
+        used = {name for expr in exprs if expr for name in expr.args}
+        kept = [i for i, name in enumerate(self.expr.args) if name in used]
+        names = [self.expr.args[i] for i in kept] + ["y"]
+        derivatives = tuple(e and Derivative(self.expr, e, names) for e in exprs)
+        plan = (
+            derivatives if any(exprs) else (),
+            tuple(kept),
+            (0,) if "y" in used else (),
+        )
+        self._plans[needs] = plan
+        return plan
+
+
+def raw(value: Any) -> Any:
+    """The array of a tensor, or the Python number: the operand of a kernel."""
+    return value._array if isinstance(value, Tensor) else value
 
 
 @cache
-def on_tensors(expr: Expr) -> Callable:
-    """The text of a table line as a function of tensors."""
-    names = ", ".join(expr.args + expr.params)
-    return eval(f"lambda {names}: {expr.text}", _tensor_namespace())
+def on_tensors(text: str, names: tuple[str, ...]) -> Callable:
+    """An expression text of a table as a function of tensors and numbers called `names`."""
+    return eval(f"lambda {', '.join(names)}: {text}", _tensor_namespace())
 
 
 @cache
@@ -237,13 +223,13 @@ POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE
 
 
 def check_number(name: str, value: Any) -> None:
-    """TypeError for what is not a number (a NumPy one, or a tensor of one element, is)."""
+    """TypeError unless the value is a Python or NumPy number or a tensor."""
     if not isinstance(value, (*_NUMBERS, np.generic, Tensor)):
         raise TypeError(f"{name}(): expected a number, not {type(value).__name__}")
 
 
 def check_broadcast(arrays: list) -> tuple[int, ...]:
-    """The common shape of arrays (numbers have none); RuntimeError where there isn't one."""
+    """The common shape of arrays (numbers have none); RuntimeError if there is none."""
     shape: tuple[int, ...] | None = None
     for array in arrays:
         if type(array) in _NUMBERS:
@@ -271,7 +257,7 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def operand(value: Any) -> Any:
-    """A value as an operand: a tensor, a number, an array made a tensor; None if it is neither."""
+    """A value as an operand: a tensor or a number; arrays become tensors. None for other types."""
     if isinstance(value, Tensor) or type(value) in _NUMBERS:
         return value
     if isinstance(value, np.generic):
@@ -283,5 +269,5 @@ def operand(value: Any) -> Any:
 
 
 def into(out: Tensor | None, result: Tensor) -> Tensor:
-    """torch's `out=`: the result written there."""
+    """Implements torch's `out=`: copy the result there if given."""
     return result if out is None else out.copy_(result.detach())

@@ -220,7 +220,7 @@ def avg_pool1d(
 
 
 def _target_size(output_size: Any, size: tuple) -> tuple[int, ...]:
-    """The output size: None keeps a length."""
+    """The output size; None keeps the length of the input."""
     if isinstance(output_size, int) or output_size is None:
         output_size = (output_size,) * len(size)
     sizes = tuple([n if o is None else int(o) for o, n in zip(output_size, size, strict=True)])
@@ -243,9 +243,9 @@ def _averaging(n: int, out: int, x: Tensor) -> Tensor:
 
 @export(method=False)
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Averages of (..., H, W) over windows that give `output_size`.
+    """Mean of (..., H, W) over windows such that the result has `output_size`.
 
-    Equal windows are an ordinary average pool; unequal ones two products with averaging matrices.
+    Windows of equal size use average pooling; others two products with averaging matrices.
     """
     x = _batched("adaptive_avg_pool2d", input, 2)
     h, w = x._array.shape[2:]
@@ -259,13 +259,13 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 @export(method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Averages of (..., L) over windows that give `output_size`."""
+    """Mean of (..., L) over windows such that the result has `output_size`."""
     return adaptive_avg_pool2d(input.unsqueeze(-2), (1, _first(output_size))).squeeze(-2)
 
 
 @export(method=False)
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Maxima of (..., H, W) over windows that give `output_size`."""
+    """Maximum of (..., H, W) over windows such that the result has `output_size`."""
     x = _batched("adaptive_max_pool2d", input, 2)
     h, w = x._array.shape[2:]
     oh, ow = _target_size(output_size, (h, w))
@@ -294,6 +294,6 @@ def _unequal_maxima(x: Tensor, oh: int, ow: int) -> tuple[Tensor, Tensor]:
 
 @export(method=False)
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Maxima of (..., L) over windows that give `output_size`."""
+    """Maximum of (..., L) over windows such that the result has `output_size`."""
     y, indices = adaptive_max_pool2d(input.unsqueeze(-2), (1, _first(output_size)), True)
     return (y.squeeze(-2), indices.squeeze(-2)) if return_indices else y.squeeze(-2)

@@ -1,83 +1,110 @@
-"""Reductions: sums, means, extrema, norms, and what is composed of them."""
+"""Reductions: sums, means, extrema, norms, and compositions of them."""
 
 from __future__ import annotations
 
+import math
 from collections import namedtuple
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from kernels import dispatch
+from kernels.pointwise import names_in
+from kernels.reduction import TABLE, Reduction
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import POINTWISE, into
+from minigrad.ops.pointwise import POINTWISE, into, on_tensors
 from minigrad.ops.shape import expand_array
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 Dims = int | Sequence[int] | None
 
 
-class Sum(Op):
-    """Sum over axes (None: all)."""
+class Reduce(Op):
+    """A reduction of the table over axes (None: all). `REDUCTIONS` has one subclass per line with a
+    gradient.
 
-    saves = ()
-
-    @staticmethod
-    def forward(x: Any, axes: tuple | None, keepdim: bool, dtype: Any) -> Any:
-        return dispatch.active.reduce("sum", x, axes, keepdim, dtype)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool, dtype: Any) -> tuple:
-        return (spread(g, ctx.shapes[0], axes, keepdim),)
-
-
-class Mean(Op):
-    """Mean over axes."""
-
-    saves = ()
-
-    @staticmethod
-    def forward(x: Any, axes: tuple | None, keepdim: bool, dtype: Any) -> Any:
-        return dispatch.active.reduce("mean", x, axes, keepdim, dtype)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool, dtype: Any) -> tuple:
-        shape = ctx.shapes[0]
-        count = 1
-        for i in range(len(shape)) if axes is None else axes:
-            count *= shape[i]
-        return (spread(g / count if count else g, shape, axes, keepdim),)
-
-
-class Prod(Op):
-    """Product over axes."""
-
-    saves = (0,)
-    saves_outputs = (0,)
-
-    @staticmethod
-    def forward(x: Any, axes: tuple | None, keepdim: bool, dtype: Any) -> Any:
-        return dispatch.active.reduce("prod", x, axes, keepdim, dtype)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool, dtype: Any) -> tuple:
-        x, y = ctx.tensors()
-        shape = ctx.shapes[0]
-        if x._array.all():
-            return (spread(g * y, shape, axes, keepdim) / x,)
-        return (spread(g, shape, axes, keepdim) * _product_of_others(x, axes),)
-
-
-def _product_of_others(x: Tensor, axes: tuple | None) -> Tensor:
-    """For every element, the product of the others of its group: exact where some are zero.
-
-    The group becomes rows of an n by n matrix with ones on the diagonal; O(n^2) memory, and only
-    used where x has zeros.
+    key: the name of the line. names: the variables of its gradient.
     """
-    ndim = x._array.ndim
+
+    key: ClassVar[str] = ""
+    names: ClassVar[tuple[str, ...]] = ()
+    gradient: ClassVar[Callable | None] = None  # None: g itself
+
+    @classmethod
+    def forward(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
+        return dispatch.active.reduce(cls.key, x, axes, keepdim, dtype)
+
+    @classmethod
+    def vjp(
+        cls, ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool, dtype: Any = None
+    ) -> tuple:
+        shape = ctx.shapes[0]
+        if cls.gradient is None:
+            return (spread(g, shape, axes, keepdim),)
+        values = {"g": _with_reduced(g, shape, axes)}
+        if cls.saves:
+            x, y = ctx.tensors()
+            values |= {"x": x, "y": _with_reduced(y, shape, axes)}
+        for name in cls.names:
+            if name not in values:
+                values[name] = _DERIVED[name](cls.key, values, shape, axes)
+        result = cls.gradient(*[values[name] for name in cls.names])
+        return (_expanded(result, shape),)
+
+
+def _operation(line: Reduction) -> type[Reduce]:
+    """The operation of a line of the table."""
+    own: dict[str, Any] = {"__doc__": f"{line.name} over axes.", "key": line.name, "saves": ()}
+    if line.name.startswith("norm"):
+        own["grad_name"] = "LinalgVectorNormBackward0"
+    if line.gradient != "g":
+        own["names"] = names = tuple(sorted(names_in(line.gradient)))
+        own["gradient"] = staticmethod(on_tensors(line.gradient, names))
+        if not set(names) <= {"g", "n"}:
+            own["saves"] = own["saves_outputs"] = (0,)
+    return type("".join(word.capitalize() for word in line.name.split("_")), (Reduce,), own)
+
+
+REDUCTIONS: dict[str, type[Reduce]] = {
+    line.name: _operation(line) for line in TABLE.values() if line.gradient is not None
+}
+
+
+def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) -> Tensor:
+    """x reduced over `dim` (all dimensions for None) with a line of the table."""
+    axes = axes_of(dim, x._array.ndim)
+    op = REDUCTIONS.get(name)
+    if op is None:  # no gradient
+        return wrap(dispatch.active.reduce(name, x._array, axes, keepdim, dtype))
+    return op.apply(x, axes=axes, keepdim=keepdim, dtype=dtype)
+
+
+def _count(key: str, values: dict, shape: tuple, axes: tuple | None) -> int:
+    """n: the number of elements per result; 1 for none, so that nothing divides by 0."""
+    return math.prod(shape if axes is None else [shape[i] for i in axes]) or 1
+
+
+def _ties(key: str, values: dict, shape: tuple, axes: tuple | None) -> Tensor:
+    """ties: the number of elements whose mapped value equals the result."""
+    x, y = values["x"].detach(), values["y"].detach()
+    equal = POINTWISE["eq"](on_tensors(TABLE[key].map, ("x",))(x), y)
+    return sum(equal.to(x.dtype), axes, keepdim=True)
+
+
+def _others(key: str, values: dict, shape: tuple, axes: tuple | None) -> Tensor:
+    """others: per element, the product of the other elements of its result, exact also with zeros.
+
+    With zeros, the n elements of a result become the rows of an n by n matrix with ones on the
+    diagonal, whose row products are computed: O(n^2) memory.
+    """
+    x = values["x"]
+    if x._array.all():
+        return values["y"] / x
+    ndim = len(shape)
     axes = tuple(range(ndim)) if axes is None else axes
     kept = [d for d in range(ndim) if d not in axes]
     order = [*kept, *axes]
@@ -91,42 +118,7 @@ def _product_of_others(x: Tensor, axes: tuple | None) -> Tensor:
     return others.permute(inverse)
 
 
-class Extremum(Op):
-    """max or min over axes; equal winners share the gradient."""
-
-    saves = (0,)
-    saves_outputs = (0,)
-
-    @staticmethod
-    def forward(x: Any, name: str, axes: tuple | None, keepdim: bool) -> Any:
-        return dispatch.active.reduce(name, x, axes, keepdim)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, name: str, axes: tuple | None, keepdim: bool) -> tuple:
-        x, y = ctx.tensors()
-        shape = ctx.shapes[0]
-        wins = POINTWISE["eq"](x, spread(y.detach(), shape, axes, keepdim)).to(g.dtype)
-        count = spread(sum(wins, axes), shape, axes, False)
-        return (spread(g, shape, axes, keepdim) * (wins / count),)
-
-
-class Norm2(Op):
-    """Euclidean norm over axes; the gradient at zero is zero."""
-
-    saves = (0,)
-    saves_outputs = (0,)
-    grad_name = "LinalgVectorNormBackward0"
-
-    @staticmethod
-    def forward(x: Any, axes: tuple | None, keepdim: bool) -> Any:
-        return dispatch.active.reduce("norm2", x, axes, keepdim)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool) -> tuple:
-        x, y = ctx.tensors()
-        shape = ctx.shapes[0]
-        scaled = (g / y).masked_fill(POINTWISE["eq"](y, 0), 0)
-        return (x * spread(scaled, shape, axes, keepdim),)
+_DERIVED = {"n": _count, "ties": _ties, "others": _others}
 
 
 class CumSum(Op):
@@ -145,12 +137,22 @@ class CumSum(Op):
 
 def spread(g: Tensor, shape: tuple, axes: tuple | None, keepdim: bool) -> Tensor:
     """A reduced tensor expanded to the shape before the reduction."""
-    kept = None
-    if axes is not None and not keepdim and g._array.ndim != len(shape):
-        kept = tuple([1 if i in axes else n for i, n in enumerate(shape)])
-    if not mode.enabled:  # the same without the bookkeeping of views
-        return wrap(expand_array(g._array if kept is None else g._array.reshape(kept), shape))
-    return (g if kept is None else g.reshape(kept)).expand(shape)
+    return _expanded(g if keepdim else _with_reduced(g, shape, axes), shape)
+
+
+def _with_reduced(g: Tensor, shape: tuple, axes: tuple | None) -> Tensor:
+    """A reduced tensor with its reduced dimensions as ones, so that it broadcasts to `shape`."""
+    if axes is None or g._array.ndim == len(shape):
+        return g
+    kept = tuple([1 if i in axes else n for i, n in enumerate(shape)])
+    return g.reshape(kept) if mode.enabled else wrap(g._array.reshape(kept))
+
+
+def _expanded(g: Tensor, shape: tuple) -> Tensor:
+    """g expanded to a shape; without a view record if nothing is recorded."""
+    if g._array.shape == shape:
+        return g
+    return g.expand(shape) if mode.enabled else wrap(expand_array(g._array, shape))
 
 
 def axes_of(dim: Any, ndim: int) -> tuple[int, ...] | None:
@@ -166,7 +168,7 @@ def axes_of(dim: Any, ndim: int) -> tuple[int, ...] | None:
 
 
 def one_dim(dim: Any, axis: Any) -> Any:
-    """torch takes NumPy's spelling `axis=` everywhere."""
+    """`dim`, or its NumPy spelling `axis`, which torch accepts everywhere."""
     return axis if dim is None else dim
 
 
@@ -196,7 +198,7 @@ def sum(
         target = array.dtype
     else:
         target = _sum_dtype(input, dtype)
-    result = Sum.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
+    result = REDUCTIONS["sum"].apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
     return result if out is None else into(out, result)
 
 
@@ -219,8 +221,7 @@ def mean(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or "
             f"complex dtype. Got: {name}"
         )
-    axes = axes_of(dim, input._array.ndim)
-    return Mean.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
+    return reduce("mean", input, dim, keepdim or keepdims, target)
 
 
 @export()
@@ -232,22 +233,20 @@ def prod(
     dtype: Any = None,
 ) -> Tensor:
     """Product over one dimension, or all."""
-    axes = axes_of(dim, input._array.ndim)
-    return Prod.apply(input, axes=axes, keepdim=keepdim, dtype=_sum_dtype(input, dtype))
+    return reduce("prod", input, dim, keepdim, _sum_dtype(input, dtype))
 
 
-def _truth(name: str) -> None:
+def _define_test(name: str) -> None:
     def function(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-        axes = axes_of(dim, input._array.ndim)
-        return wrap(dispatch.active.reduce(name, input._array, axes, keepdim))
+        return reduce(name, input, dim, keepdim)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Whether {name} elements (over `dim`) are non-zero."
     export()(function)
 
 
-_truth("any")
-_truth("all")
+_define_test("any")
+_define_test("all")
 
 
 def values_and_indices(name: str) -> type:
@@ -277,7 +276,7 @@ def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:
 def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     axes = None if dim is None else axes_of(dim, x._array.ndim)
     _check_not_empty(name, x, None if axes is None else axes[0])
-    return wrap(dispatch.active.reduce(name, x._array, axes, keepdim))
+    return reduce(name, x, axes, keepdim)
 
 
 def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwargs: dict) -> Any:
@@ -291,7 +290,7 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
         raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
     if dim is None:
         _check_not_empty(name, x, None)
-        return Extremum.apply(x, name=name, axes=None, keepdim=False)
+        return reduce(name, x, None, False)
     if not x._array.ndim:
         return pair(x.clone(), wrap(np.zeros((), np.int64)))
     place = normalize_dim(dim, x._array.ndim)
@@ -308,14 +307,14 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
 @export()
 def max(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
     """max(input): the largest element. max(input, dim, keepdim): (values, indices).
-    max(input, other): element by element."""
+    max(input, other): per element."""
     return _extremum("max", _Max, input, args, keepdim, kwargs)
 
 
 @export()
 def min(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
     """min(input): the smallest element. min(input, dim, keepdim): (values, indices).
-    min(input, other): element by element."""
+    min(input, other): per element."""
     return _extremum("min", _Min, input, args, keepdim, kwargs)
 
 
@@ -324,18 +323,18 @@ def _over_axes(name: str, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     for axis in range(x._array.ndim) if axes is None else axes:
         if x._array.shape[axis] == 0:
             _check_not_empty(f"a{name}", x, axis)
-    return Extremum.apply(x, name=name, axes=axes, keepdim=keepdim)
+    return reduce(name, x, axes, keepdim)
 
 
 @export()
 def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Maximum over several dimensions; equal winners share the gradient."""
+    """Maximum over several dimensions; equal elements share the gradient."""
     return _over_axes("max", input, dim, keepdim)
 
 
 @export()
 def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Minimum over several dimensions; equal winners share the gradient."""
+    """Minimum over several dimensions; equal elements share the gradient."""
     return _over_axes("min", input, dim, keepdim)
 
 
@@ -396,7 +395,7 @@ def std(
     correction: int | None = None,
     axis: Dims = None,
 ) -> Tensor:
-    """Square root of `var`; the gradient where nothing varies is zero."""
+    """Square root of `var`; the gradient is zero if all elements are equal."""
     squared = var(input, dim, unbiased, keepdim, correction=correction, axis=axis)
     if not (mode.enabled and squared.requires_grad):
         return POINTWISE["sqrt"](squared)
@@ -437,9 +436,9 @@ def norm(
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {name}"
         )
-    axes = axes_of(dim, x._array.ndim)
     if p in (None, "fro", 2):
-        return Norm2.apply(x, axes=axes, keepdim=keepdim)
+        return reduce("norm2", x, dim, keepdim)
+    axes = axes_of(dim, x._array.ndim)
     size = POINTWISE["abs"](x)
     if p == float("inf"):
         return amax(size, axes, keepdim)
@@ -462,7 +461,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 @export()
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `dim`, shifted by the maximum so that nothing overflows."""
+    """log(sum(exp(x))) over `dim`, shifted by the maximum to avoid overflow."""
     x = input if input.is_floating_point() else input.to(dtypes.get_default_dtype())
     axes = axes_of(dim, x._array.ndim)
     if not x._array.size:

@@ -1,7 +1,7 @@
-"""Shape operations: views that share memory, and the ones that copy.
+"""Shape operations: views that share memory, and operations that copy.
 
 A view operation is an `Op` whose forward is a NumPy view; its output shares the version counter and
-remembers how to be made again from its base (`minigrad.tensor.View`).
+records how it is computed from its base (`minigrad.tensor.View`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ from minigrad.tensor import (
 )
 
 
-class ViewOp(Op, abstract=True):
+class ViewOp(Op):
     """An operation whose result shares memory with its input."""
 
     saves = ()
 
     @classmethod
     def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
-        cls.rule(x, **attrs)
         out = wrap(cls.forward(x._array, **attrs))
         out._counter = x._counter
         needs = needs_grad(x)
@@ -100,7 +99,7 @@ class Expand(ViewOp):
 
 
 def expand_array(x: Any, shape: tuple) -> Any:
-    """`np.broadcast_to`, but writeable, and without its microseconds of Python."""
+    """`np.broadcast_to`, but writeable and with less Python overhead."""
     if not isinstance(x, np.ndarray):
         return array_module(x).broadcast_to(x, shape)
     new = len(shape) - x.ndim
@@ -116,7 +115,7 @@ class Slice(ViewOp):
 
     @staticmethod
     def forward(x: Any, index: tuple) -> Any:
-        return x[(*index, ...)]  # with the dots even one element is a view, not a number
+        return x[(*index, ...)]  # with `...` even a single element is a view, not a number
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, index: tuple) -> tuple:
@@ -155,7 +154,7 @@ class Unfold(ViewOp):
 
 
 class ZerosExceptView(Op):
-    """Zeros of `shape`, with g where a view of them is: the gradient of that view."""
+    """Zeros of `shape` with g written into a view of them: the gradient of that view."""
 
     saves = ()
 
@@ -171,7 +170,7 @@ class ZerosExceptView(Op):
 
 
 class FoldWindows(Op):
-    """Overlapping windows added back where they came from: the gradient of `Unfold`."""
+    """Overlapping windows added at their positions: the gradient of `Unfold`."""
 
     saves = ()
 
@@ -234,7 +233,7 @@ class Move(Op):
 
 
 class Cat(Op):
-    """Arrays of one dtype after each other along a dimension."""
+    """Arrays of one dtype, concatenated along a dimension."""
 
     saves = ()
 
@@ -262,7 +261,7 @@ def sizes(args: tuple, named: Any = None) -> tuple[int, ...]:
 
 
 def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
-    """The shape with -1 replaced; RuntimeError where it doesn't hold `numel` elements."""
+    """The shape with -1 replaced; RuntimeError if it doesn't have `numel` elements."""
     known = 1
     for n in shape:
         if n != -1:
@@ -293,7 +292,7 @@ def reshape(input: Tensor, *lengths: Any, shape: Any = None) -> Tensor:
 
 
 def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
-    """Whether a reshape can share memory (the array library's own rule)."""
+    """Whether a reshape can share memory (by the rules of the array library)."""
     xp = array_module(array)
     if xp.__name__ != "numpy":
         return xp.may_share_memory(array.reshape(shape), array)
@@ -380,7 +379,7 @@ Tensor.H = property(t)
 
 @export("moveaxis")
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """Dimensions `source` moved to the places `destination`."""
+    """Dimensions `source` moved to the positions `destination`."""
     ndim = input._array.ndim
     source = _dims((source,) if isinstance(source, int) else tuple(source), ndim)
     places = (destination,) if isinstance(destination, int) else tuple(destination)
@@ -494,7 +493,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 @export()
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """One position along `dim`, which goes away."""
+    """One position along `dim`; the dimension is removed."""
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place]
     if not -n <= index < n:
@@ -507,7 +506,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 @export()
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A view of a diagonal, as the last dimension."""
+    """A view of a diagonal, as a new last dimension."""
     ndim = input._array.ndim
     a, b = normalize_dim(dim1, ndim), normalize_dim(dim2, ndim)
     if a == b:
@@ -582,7 +581,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @export(function=False)
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
-    """Summed over broadcast dimensions until it has this shape: undoes `expand`."""
+    """The sum over broadcast dimensions that gives this shape: the inverse of `expand`."""
     shape = sizes(size)
     array = self._array
     new = array.ndim - len(shape)
@@ -600,5 +599,5 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 @export(function=False)
 def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
-    """Itself if its elements lie in row-major order, else a copy that does."""
+    """Itself if its elements are in row-major order, else a copy in that order."""
     return self if self._array.flags.c_contiguous else Clone.apply(self)

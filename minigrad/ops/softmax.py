@@ -108,7 +108,7 @@ def _prepared(name: str, x: Tensor, dim: int | None, dtype: Any) -> tuple[Tensor
         raise NotImplementedError(
             f"\"{name}_lastdim_kernel_impl\" not implemented for '{legacy}'; pass dtype="
         )
-    if dim is None:  # torch's legacy choice
+    if dim is None:  # torch's legacy default
         dim = 0 if x._array.ndim in (0, 1, 3) else 1
     return x, normalize_dim(dim, x._array.ndim)
 
@@ -128,7 +128,7 @@ def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Ten
 
 
 def check_class_target(logits: Tensor, target: Tensor, ignore_index: int) -> None:
-    """Errors of cross_entropy and nll_loss for (N, C) logits and (N,) class indices."""
+    """Check (N, C) logits and (N,) class indices of cross_entropy and nll_loss."""
     a, t = logits._array, target._array
     if dtypes.category(t.dtype) != dtypes.INTEGER:
         legacy = target.dtype.legacy_name.removesuffix("Tensor")

@@ -1,7 +1,6 @@
-"""Sorting and what follows from it: top-k, k-th value, unique values, histograms.
+"""Sorting, top-k, k-th value, unique values, histograms.
 
-Order is a question about values, not arithmetic: positions come from the array library, and the
-values (with their gradient) from `gather`.
+The positions are computed by the array library; the values, with their gradient, by `gather`.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     absent = POINTWISE["isnan"](input.detach())
     if not bool(absent.any()):
         return middle
-    first = absent.to(dtypes.uint8).argmax(place, keepdim=True)  # of a row with a NaN, that one
+    first = absent.to(dtypes.uint8).argmax(place, keepdim=True)  # in a row with NaN, its position
     indices = middle.indices if keepdim else middle.indices.unsqueeze(place)
     indices = POINTWISE["where"](absent.any(place, keepdim=True), first, indices)
     values = input.gather(place, indices)
@@ -114,7 +113,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 def _median_of_all(x: Tensor) -> Tensor:
-    """NaN where there is one, or nothing; equal elements share the gradient."""
+    """The median; NaN if there is a NaN or no element. Equal elements share the gradient."""
     values = x.detach()
     if not values.numel() or bool(POINTWISE["isnan"](values).any()):
         return x.sum() * float("nan")
@@ -132,7 +131,8 @@ def unique(
     *,
     axis: int | None = None,
 ) -> Any:
-    """The distinct values in order; optionally where each element went, and how often each is."""
+    """The distinct values in order; optionally the index of each element in them, and their
+    counts."""
     array = input.detach()._array
     found = array_module(array).unique(
         array,
@@ -150,7 +150,7 @@ def unique(
 
 @export(method=False)
 def searchsorted(sorted_sequence: Tensor, values: Any, *, right: bool = False) -> Tensor:
-    """Where values would go in an ascending vector (int64)."""
+    """The positions (int64) at which values would be inserted into an ascending vector."""
     wanted = values._array if isinstance(values, Tensor) else values
     side = "right" if right else "left"
     found = array_module(sorted_sequence._array).searchsorted(sorted_sequence._array, wanted, side)
@@ -159,7 +159,7 @@ def searchsorted(sorted_sequence: Tensor, values: Any, *, right: bool = False) -
 
 @export()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each non-negative integer occurs (or the sum of its weights)."""
+    """The count of each non-negative integer (or the sum of its weights)."""
     array = input._array
     if array.ndim != 1 or array.dtype.kind not in "iu" or (array.size and array.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")

@@ -25,10 +25,10 @@ class Adam(Optimizer):
         lr: learning rate.
         betas: decay of the first and second moment.
         eps: added to the root of the second moment.
-        weight_decay: factor of p added to the gradient, or taken from p if decoupled.
+        weight_decay: factor of p added to the gradient, or subtracted from p if decoupled.
         amsgrad: divide by the largest second moment so far (Reddi et al. 2018).
-        maximize: climb instead of descend.
-        decoupled_weight_decay: as AdamW.
+        maximize: ascend instead of descend.
+        decoupled_weight_decay: as in AdamW.
     """
 
     def __init__(
@@ -123,5 +123,5 @@ class AdamW(Adam):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
-            # A checkpoint of an AdamW that did not store the flag means the decoupled decay.
+            # A checkpoint of AdamW without the flag means decoupled decay.
             group["decoupled_weight_decay"] = True

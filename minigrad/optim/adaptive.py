@@ -1,7 +1,7 @@
 """RMSprop, Adagrad, Adadelta and Adamax.
 
-They have no kernel of their own: each update is a few Tensor operations over the flat arrays of a
-run, so the number of launches does not grow with the number of parameters.
+They have no kernel of their own: each update consists of a few Tensor operations on the flat arrays
+of a run, so the number of launches does not grow with the number of parameters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RMSprop(Optimizer):
     Args:
         alpha: decay of the mean square.
         eps: added to the root.
-        momentum: 0 keeps no buffer.
+        momentum: with 0 there is no buffer.
         centered: subtract the squared running mean first.
     """
 
@@ -98,11 +98,11 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """Gradient divided by the root of the sum of all its squares (Duchi et al. 2011).
+    """Gradient divided by the root of the sum of its past squares (Duchi et al. 2011).
 
     Args:
         lr_decay: the rate is ``lr / (1 + (step - 1) * lr_decay)``.
-        initial_accumulator_value: first value of the sum.
+        initial_accumulator_value: initial value of the sum.
     """
 
     def __init__(
@@ -152,11 +152,11 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Steps in units of earlier steps, no rate to choose (Zeiler 2012).
+    """Step sizes from a running mean of earlier steps (Zeiler 2012).
 
     Args:
         rho: decay of both running means.
-        eps: added under both roots.
+        eps: added inside both roots.
     """
 
     def __init__(

@@ -1,22 +1,22 @@
 """One flat buffer for the parameters of a group, so that one kernel launch updates them all.
 
-The user holds parameters as separate Tensors; a launch per parameter would cost more than the
-update of a small one.  So each parameter gets a *slot* in a flat array, its *home*:
+The user has parameters as separate Tensors; for small parameters, one launch each would cost more
+than the update itself.  So each parameter gets a *slot* in a flat array, its *home*:
 
 - The first step copies the parameter's values into its slot and makes the Tensor's storage a view
-  of it.  From then on nothing is copied: forward and backward read the view, the optimiser
-  updates the flat array.  The optimiser's own state (momentum, moments) is born flat, and
-  ``optimizer.state[p]`` shows views of it.
-- Gradients are made anew by every backward pass, so they are gathered: one pass over memory that
-  the caches have just seen.  A launch for a single parameter reads its gradient where it is.
-- Neighbouring slots that need the same update form a *run*; a run is a launch.  Usually that is
-  the whole group.  A parameter without a gradient, or with another step count, ends a run.
+  of it.  From then on nothing is copied: forward and backward read the view, the optimiser updates
+  the flat array.  The state of the optimiser (momentum, moments) is flat from the start, and
+  ``optimizer.state[p]`` contains views of it.
+- Every backward pass creates new gradients, so they are gathered: one pass over memory that is
+  probably in the cache.  A launch for a single parameter reads its gradient directly.
+- Neighbouring slots that need the same update form a *run*; one launch updates a run.  Usually a
+  run is the whole group.  A parameter without a gradient, or with another step count, ends a run.
 
-Moving storage must never be seen.  It would be if something else shares the old memory (``w =
-p.detach()`` before the first step, two parameters over one tensor, another optimiser's arena), so
-a parameter moves only if its array has no other owner; until then it is updated in place by a
+Moving the storage must not be visible.  It would be if something else shares the old memory (``w =
+p.detach()`` before the first step, two parameters of one tensor, the arena of another optimiser).
+So a parameter is moved only if its array has no other owner; until then it is updated in place by a
 launch of its own.  The same check covers ``p.data = other`` and ``module.to(...)``: the parameter
-is no longer at home, and moves back as soon as nothing shares the new memory.
+is no longer at home, and is moved back as soon as nothing shares the new memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
 
-_ALIGNMENT = 64  # bytes between slots: a cache line, and what vector loads on a GPU need
+_ALIGNMENT = 64  # bytes: a cache line; enough for vector loads on a GPU
 
 
 def _owners(tensor: Tensor) -> int:
@@ -41,14 +41,14 @@ def _base_owners(tensor: Tensor) -> int:
     return sys.getrefcount(tensor._array.base)
 
 
-# What the two functions report for an array that only its tensor holds: not written down, as
-# interpreters differ in how many references a call takes.
+# The counts for an array that only its tensor refers to. They are measured, because the number of
+# references during a call depends on the interpreter.
 _SOLE_OWNER = _owners(wrap(np.empty(1)))
 _SOLE_BASE_OWNER = _base_owners(wrap(np.empty((1, 1)).reshape(1)))
 
 
 def is_sole_owner(tensor: Tensor) -> bool:
-    """Whether nothing but `tensor` can see its memory (views of NumPy arrays name their owner)."""
+    """Whether only `tensor` refers to its memory (a view of a NumPy array refers to its owner)."""
     array = tensor._array
     base = array.base
     shared_base = base is not None and not isinstance(base, type(array))
@@ -68,7 +68,7 @@ class Slot:
     Attributes:
         start, stop: its elements in the flat arrays.
         home: the view of the arena's values in the parameter's shape.
-        state: the Tensors (views of the arena's state) last shown in ``optimizer.state[param]``.
+        state: the Tensors (views of the arena's state) last stored in ``optimizer.state[param]``.
     """
 
     __slots__ = ("arena", "home", "index", "param", "start", "state", "stop")
@@ -88,7 +88,7 @@ class Slot:
         return type(array) is type(home) and array.shape == home.shape and array.dtype == home.dtype
 
     def settle(self) -> bool:
-        """Have the parameter at home, moving it there if nobody can notice."""
+        """Move the parameter home if nothing shares its memory; whether it is at home."""
         param, home = self.param, self.home
         if param._array is home:
             return True
@@ -101,7 +101,7 @@ class Slot:
     def adopt(self, state: dict[str, Any], names: Sequence[str], initial: float) -> bool:
         """Make ``state[name]`` a view of the arena for every name; True if some were missing.
 
-        Values that came from elsewhere (`load_state_dict`, the user) are copied in.
+        Values set from outside (`load_state_dict`, the user) are copied into the arena.
         """
         fresh = False
         for name in names:
@@ -143,7 +143,7 @@ class Arena:
         self._size = starts.pop()
         self.values = self._flat()
         self.grads: Any = None
-        self.steps = np.zeros(len(params), np.float32)  # on the host: the launcher needs the number
+        self.steps = np.zeros(len(params), np.float32)  # on the host, because the launcher reads it
         self._state: dict[str, Any] = {}
         self.slots = [
             Slot(self, param, i, start)
@@ -151,14 +151,14 @@ class Arena:
         ]
 
     def _flat(self) -> Any:
-        """Zeros, starting at a cache line; zeros, because launches also cover the gaps."""
+        """Zeros, aligned to a cache line. Launches also process the gaps, so these must be zero."""
         raw = self._xp.zeros(self._size + self._align, self._dtype)
         pointer = raw.ctypes.data if self._xp is np else raw.data.ptr
         skip = -pointer % _ALIGNMENT // self._dtype.itemsize
         return raw[skip : skip + self._size]
 
     def state(self, name: str) -> Any:
-        """The flat array of one kind of state, made at first use."""
+        """The flat array of one kind of state, created at first use."""
         if name not in self._state:
             self._state[name] = self._flat()
         return self._state[name]
@@ -179,7 +179,7 @@ class Run:
     Attributes:
         param, grad: flat arrays (n,).
         step: how many updates these parameters have had, this one included.
-        fresh: whether their state has just been made.
+        fresh: whether their state is new.
     """
 
     __slots__ = ("_slots", "at_home", "fresh", "grad", "param", "step")
@@ -229,11 +229,11 @@ class Run:
             if not array.flags.c_contiguous:
                 array[...] = self.param.reshape(array.shape)
         for slot in self._slots:
-            slot.param._counter[0] += 1  # an in-place change, as autograd must see it
+            slot.param._counter[0] += 1  # autograd must see the in-place change
 
 
 class Arenas:
-    """All slots of an optimiser, made as parameters first get gradients."""
+    """All slots of an optimiser, created when parameters first have a gradient."""
 
     def __init__(self) -> None:
         self._slots: dict[Tensor, Slot] = {}
@@ -263,9 +263,9 @@ class Arenas:
         """The runs that update every parameter of `params` that has a gradient.
 
         Args:
-            state: the optimiser's, brought into the arenas.
+            state: that of the optimiser; it is moved into the arenas.
             names: the kinds of flat state that the update needs.
-            initial: first value of that state.
+            initial: initial value of that state.
             counted: whether the optimiser keeps a step count per parameter.
         """
         runs: list[Run] = []

@@ -24,11 +24,11 @@ required = _Required()
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
-    """`step` with the optimiser's step hooks around it, and a note that it was called."""
+    """`step` with the step hooks of the optimiser, and a flag that it was called."""
 
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        self._opt_called = True  # the learning-rate schedulers check the order of calls
+        self._opt_called = True  # checked by the learning-rate schedulers
         for hook in list(self._step_pre_hooks.values()):
             changed = hook(self, args, kwargs)
             if changed is not None:
@@ -49,16 +49,16 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 class Optimizer:
     """Base class of all optimisers.
 
-    An optimiser of this package says which flat state it keeps (`_state_names`) and how one run
-    of parameters is updated (`_update`).  One written elsewhere may override `step` instead.
+    An optimiser of this package defines its flat state (`_state_names`) and the update of one run
+    of parameters (`_update`).  Others may override `step` instead.
 
     Args:
         params: parameters, ``(name, parameter)`` pairs, or dicts with "params" and options.
-        defaults: the options of groups that don't give their own.
+        defaults: the options of groups that don't set their own.
 
     Attributes:
         param_groups: list of dicts: "params" and the options.
-        state: per parameter, a dict of what the optimiser remembers.
+        state: per parameter, a dict of the optimiser's state.
     """
 
     _counts_steps = True
@@ -87,7 +87,7 @@ class Optimizer:
             self.add_param_group(dict(group))
 
     def _forget_transient(self) -> None:
-        """Everything that is neither state nor options."""
+        """Reset everything that is neither state nor options."""
         self._arenas = Arenas()
         self._opt_called = False
         for name in ("step_pre", "step_post", "state_dict_pre", "state_dict_post"):
@@ -185,11 +185,11 @@ class Optimizer:
                     param.grad.zero_()
 
     def _state_names(self, group: dict[str, Any]) -> Sequence[str]:
-        """The kinds of state, each the size of the parameters, that `_update` needs."""
+        """The kinds of state that `_update` needs, each with the size of the parameters."""
         raise NotImplementedError
 
     def _initial(self, group: dict[str, Any]) -> float:
-        """The first value of that state."""
+        """The initial value of that state."""
         return 0.0
 
     def _update(self, group: dict[str, Any], run: Run) -> None:
@@ -200,7 +200,7 @@ class Optimizer:
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient; one kernel launch per group (see `arena`).
 
-        closure: computes the loss again, with gradients; its value is returned.
+        closure: recomputes the loss and the gradients; its value is returned.
         """
         loss = None
         if closure is not None:
@@ -248,7 +248,7 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take state and options from `state_dict`; parameters are matched by position.
+        """Load state and options from `state_dict`; parameters are matched by position.
 
         Raises:
             ValueError: the groups differ in number or size.
@@ -335,7 +335,7 @@ def _cast_state(param: Tensor, value: Any, key: str | None = None) -> Any:
 
 
 def check_not_negative(**values: Any) -> None:
-    """Raise ValueError for the first value below zero; underscores in a name read as spaces."""
+    """Raise ValueError for the first value below zero; underscores in names print as spaces."""
     texts = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
     for name, value in values.items():
         if not 0.0 <= float(value):
@@ -343,7 +343,8 @@ def check_not_negative(**values: Any) -> None:
 
 
 def check_flags(name: str, foreach: Any, fused: Any, differentiable: Any, capturable: Any) -> None:
-    """`foreach` and `fused` change nothing (every update is fused); the others don't exist here."""
+    """`foreach` and `fused` have no effect (every update is fused); the others are not
+    available."""
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
     for flag, value in (("differentiable", differentiable), ("capturable", capturable)):

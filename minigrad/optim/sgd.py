@@ -16,11 +16,11 @@ class SGD(Optimizer):
     Args:
         params: parameters or groups.
         lr: learning rate.
-        momentum: 0 keeps no buffer.
-        dampening: share of the gradient that does not enter the buffer.
+        momentum: with 0 there is no buffer.
+        dampening: fraction of the gradient that is not added to the buffer.
         weight_decay: factor of p added to the gradient.
         nesterov: step along ``g + momentum * buf``.
-        maximize: climb instead of descend.
+        maximize: ascend instead of descend.
     """
 
     _counts_steps = False

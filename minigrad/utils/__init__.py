@@ -1,4 +1,4 @@
-"""Helpers around training that are not part of the engine: `minigrad.utils.data`, hook handles."""
+"""Helpers for training outside the engine: `minigrad.utils.data`, hook handles."""
 
 from minigrad.utils import data, hooks
 

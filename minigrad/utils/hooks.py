@@ -16,7 +16,7 @@ class RemovableHandle:
 
     def __init__(self, hooks: MutableMapping[int, Any], *extra: MutableMapping[int, Any]) -> None:
         self.id = next(_ids)
-        # Weak, so that a forgotten handle does not keep a whole module alive.
+        # Weak, so that a handle does not keep its module alive.
         self._tables = tuple(weakref.ref(table) for table in (hooks, *extra))
 
     def remove(self) -> None:
@@ -39,7 +39,7 @@ def add_hook(
     *extra: OrderedDict[int, Any],
     prepend: bool = False,
 ) -> RemovableHandle:
-    """Put `hook` last (or first) in `table`; `extra` tables are cleaned by the same handle."""
+    """Put `hook` last (or first) in `table`; the handle also removes it from the `extra` tables."""
     handle = RemovableHandle(table, *extra)
     table[handle.id] = hook
     if prepend:

@@ -13,7 +13,7 @@ import pytest
 import minigrad
 from minigrad.utils import data
 from minigrad.utils.data import DataLoader, TensorDataset
-from tests.nn.helpers import close, same_error, torch_or_skip
+from tests.nn.helpers import close
 
 
 class Squares(data.Dataset):
@@ -112,7 +112,7 @@ def test_random_split():
     ],
     ids=range(23),
 )
-def test_errors_as_torch(program):
+def test_errors_as_torch(program, same_error):
     same_error(lambda t: program(t.utils.data))
 
 
@@ -144,8 +144,7 @@ def test_samplers(seed):
 # ------------------------------------------------------------------------ collation
 
 
-def test_collate_as_torch(rng):
-    torch = torch_or_skip()
+def test_collate_as_torch(rng, torch):
     Point = collections.namedtuple("Point", "x y")
     arrays = [rng.normal(size=(2, 3)).astype(np.float32) for _ in range(3)]
 

@@ -11,12 +11,6 @@ import pytest
 
 import minigrad as mg
 
-
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
-
-
 FACTORIES = {
     "zeros": lambda m: m.zeros(2, 3),
     "zeros_tuple": lambda m: m.zeros((2, 3), dtype=m.int64),

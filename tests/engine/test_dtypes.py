@@ -31,11 +31,6 @@ OPERATIONS = {
 }
 
 
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
-
-
 @pytest.fixture(autouse=True)
 def reference_backend():
     with backends.use("numpy"):

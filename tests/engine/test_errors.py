@@ -219,6 +219,31 @@ CASES = {
         RuntimeError,
         "strided convolutions",
     ),
+    "conv_stride": (
+        lambda: F.conv1d(ones(1, 1, 5), ones(1, 1, 3), stride=0),
+        RuntimeError,
+        "non-positive stride is not supported",
+    ),
+    "conv_padding": (
+        lambda: F.conv1d(ones(1, 1, 5), ones(1, 1, 3), padding=-1),
+        RuntimeError,
+        "negative padding is not supported",
+    ),
+    "conv1d": (
+        lambda: F.conv1d(ones(1, 3, 5), ones(4, 2, 3)),
+        RuntimeError,
+        r"weight of size \[4, 2, 3\], expected input\[1, 3, 5\] to have 2 channels, but got 3",
+    ),
+    "conv1d_small": (
+        lambda: F.conv1d(ones(1, 3, 2), ones(4, 3, 3)),
+        RuntimeError,
+        r"Calculated padded input size per channel: \(2\). Kernel size: \(3\)",
+    ),
+    "conv_transpose": (
+        lambda: F.conv_transpose2d(ones(1, 3, 5, 5), ones(2, 4, 3, 3)),
+        RuntimeError,
+        r"expected input\[1, 3, 5, 5\] to have 2 channels, but got 3 channels instead",
+    ),
     "pool_small": (
         lambda: F.max_pool2d(ones(1, 1, 2, 2), 3),
         RuntimeError,

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import minigrad
+from kernels.reduction import TABLE
 from minigrad import backends
 from minigrad.autograd import gradcheck, gradgradcheck
+from minigrad.ops.reduce import reduce
 from tests.engine.samples import Sample
 from tests.engine.samples_layers import SAMPLES
 
@@ -33,11 +35,6 @@ def on_backends(samples: list[Sample], *dtypes: str) -> list:
         for dtype in dtypes
         if backend == "numpy" or dtype == "float32" or s.name in IN_FLOAT64
     ]
-
-
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
 
 
 def leaves(sample: Sample, dtype=np.float64, rounded=np.float64) -> list[minigrad.Tensor]:
@@ -165,3 +162,19 @@ def test_create_graph_gives_the_same_gradient(sample):
             assert (x is None) == (y is None)
             if x is not None:
                 np.testing.assert_allclose(x, y.detach(), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("dim", [None, 1, (0, 2)])
+@pytest.mark.parametrize("line", [line for line in TABLE.values() if line.gradient])
+def test_gradient_of_a_reduction_line_matches_finite_differences(line, dim, rng):
+    x = minigrad.tensor(rng.uniform(-2, 2, (2, 3, 2)), requires_grad=True)
+    with backends.use("numpy"):
+        assert gradcheck(lambda x: reduce(line.name, x, dim, False), [x])
+        assert gradgradcheck(lambda x: reduce(line.name, x, dim, True), [x])
+
+
+@pytest.mark.parametrize("name", ["max", "min", "norm_inf"])
+def test_tied_elements_share_the_gradient(name):
+    x = minigrad.tensor([[1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0]], requires_grad=True)
+    reduce(name, x, 1, False).sum().backward()
+    assert x.grad.tolist() == [[0.25] * 4] * 2

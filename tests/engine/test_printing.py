@@ -46,11 +46,6 @@ CASES = {
 }
 
 
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_repr_matches_torch(name, torch):
     expected = repr(CASES[name](torch)).replace("torch.", "minigrad.")

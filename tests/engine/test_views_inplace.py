@@ -9,12 +9,6 @@ import minigrad as mg
 from minigrad import backends
 from minigrad.autograd import gradcheck
 
-
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch", reason="torch isn't installed: nothing to compare with")
-
-
 VIEWS = {
     "slice": lambda x: x[1:, ::2],
     "int": lambda x: x[1],

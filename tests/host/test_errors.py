@@ -77,7 +77,7 @@ def test_the_number_of_arguments(takes):
     "grid, block, shared, message",
     [
         ((1,), (1025,), 0, "block.x is 1025" + "|1025 threads"),
-        ((1,), (32, 33), 0, "1056 threads a block; the limit is 1024"),
+        ((1,), (32, 33), 0, "1056 threads per block; the limit is 1024"),
         ((1,), (1, 1, 65), 0, "block.z is 65; it must be from 1 to 64"),
         ((0,), (1,), 0, "grid.x is 0"),
         ((1, 65536), (1,), 0, "grid.y is 65536"),

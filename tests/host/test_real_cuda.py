@@ -21,7 +21,7 @@ SOURCES = {
 }
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="needs the extra cuda13 (NVRTC)")
+@pytest.mark.needs("cuda.bindings")
 @pytest.mark.parametrize("name", SOURCES)
 def test_sources_of_these_tests_compile_for_a_gpu(name):
     code, names = SOURCES[name]

@@ -6,6 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from kernels.families import normal as normal  # for the tests of the families
+
 DEVICES = ("cpu", pytest.param("gpu", marks=pytest.mark.gpu))
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -22,13 +24,6 @@ def put(a: np.ndarray, device: str):
 def get(a) -> np.ndarray:
     """The array as NumPy's."""
     return a if isinstance(a, np.ndarray) else a.get()
-
-
-def normal(rng: np.random.Generator, shape, dtype=np.float32) -> np.ndarray:
-    """Standard normal numbers, or integers of -9 .. 9 for an integer dtype."""
-    if np.dtype(dtype).kind in "iu":
-        return rng.integers(-9, 10, shape).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)
 
 
 def eps(dtype) -> float:

@@ -9,6 +9,7 @@ import pytest
 
 import kernels
 from kernels import reference
+from kernels.launchers.plans import Plans
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -60,7 +61,7 @@ def test_tiles_of_other_processors(device, floats, case, rng, monkeypatch):
     module = importlib.import_module("kernels.numba_cuda.conv_gemm")
     monkeypatch.setattr(module, "register_floats", lambda: floats)
     launchers = importlib.import_module("kernels.launchers.conv")
-    monkeypatch.setattr(launchers, "_plans", {})
+    monkeypatch.setattr(launchers, "_plans", Plans())
     test_forward(device, None, case, rng)
     test_backward_data(device, None, case, rng)
     test_backward_weight(device, None, case, rng)

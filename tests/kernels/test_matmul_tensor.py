@@ -180,7 +180,7 @@ def test_tf32_is_for_those_who_ask_for_it(rng):
                 kernels.matmul(a, a, backend="cupy")
             chosen += [version for _, version in rows]
     finally:
-        minigrad.set_float32_matmul_precision("highest")  # and forget what was not launched
+        minigrad.set_float32_matmul_precision("highest")
     assert chosen == ["vectorised", "tensor_core_tf32", "tensor_core_tf32", "vectorised"]
     with pytest.raises(ValueError, match="expected 'highest', 'high' or 'medium', got 'tf32'"):
         minigrad.set_float32_matmul_precision("tf32")
@@ -272,8 +272,10 @@ def test_what_cupy_is_told_of_a_launch_of_wgmma(monkeypatch):
     assert [type(x) for x in args[4:]] == [np.int32] * 3 + [np.bool_] * 2
 
 
+@pytest.mark.needs("cuda.bindings")
 def test_numbers_of_the_driver():
-    driver = pytest.importorskip("cuda.bindings.driver", reason="needs the extra cuda13")
+    from cuda.bindings import driver
+
     tensor_map = importlib.import_module("kernels.cuda_c.tensor_map")
     for name in ("float16", "bfloat16"):
         known = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name.upper()}")

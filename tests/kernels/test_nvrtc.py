@@ -1,6 +1,6 @@
 """What NVRTC makes of the CUDA C kernels, with no GPU: every source for every target, no spills.
 
-The launchers choose the kernels as for arrays on a GPU (`kernels.lab.gpu_model.resources`); each
+The launchers choose the kernels as for arrays on a GPU, in the calls that families declare; each
 instance is compiled for sm_80, or what its source says it needs, and one of each template for sm_75
 and sm_90.
 """
@@ -11,17 +11,11 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels import dispatch
 from kernels.lab.gpu_model import nvrtc, resources
 from kernels.pointwise import TABLE
 from kernels.support.errors import CompileError
 
-pytestmark = [
-    pytest.mark.skipif(not nvrtc.available(), reason="needs the extra cuda13 (NVRTC)"),
-]
-catalogued = pytest.mark.skipif(
-    not dispatch.installed("cupy"), reason="this version has no kernels.cuda_c"
-)
+pytestmark = pytest.mark.needs("cuda.bindings")
 
 SMALL = """
 template <class T, int N> __global__ void spread(const T* x, T* y) {
@@ -70,7 +64,6 @@ def test_marked_sources_are_compiled_for_what_they_need():
         nvrtc.build(marked.replace("#if", "#if 1 //"), ["k"], "90")
 
 
-@catalogued
 @pytest.mark.parametrize("target", nvrtc.TARGETS)
 def test_every_kernel_compiles_and_stays_in_registers(target):
     lines = resources.table(target)
@@ -85,7 +78,7 @@ def test_every_kernel_compiles_and_stays_in_registers(target):
     # one instance of a template may serve several rows
     if target == resources.MAIN_TARGET:
         missing = rows - compiled
-        assert missing == set(), f"kernels.lab.gpu_model.resources.examples lacks {sorted(missing)}"
+        assert missing == set(), f"`compiled` of a family does not launch {sorted(missing)}"
         assert {line.version for line in lines if line.target != target} == {"wgmma"}
 
 
@@ -94,7 +87,6 @@ def claiming_wide_loads() -> list[tuple[str, str]]:
     return [row for row, idea in ideas.items() if "16-byte" in idea or "128-bit" in idea]
 
 
-@catalogued
 def test_versions_that_claim_16_byte_loads_have_them():
     facts, claims = resources.most(resources.table()), claiming_wide_loads()
     assert claims
@@ -112,7 +104,6 @@ MACHINE_CODE = {
 }
 
 
-@catalogued
 def test_machine_code_has_what_versions_claim():
     facts = resources.most(resources.table())
     if not any(f.opcodes for f in facts.values()):
@@ -135,7 +126,6 @@ def test_machine_code_has_what_versions_claim():
 WITH_TABLES = ("sin", "cos", "tan")
 
 
-@catalogued
 @pytest.mark.parametrize("target, step", [("75", 9), ("80", 1), ("90", 9)])
 def test_generated_kernels_of_every_line(target, step):
     """The table's lines and all of their derivatives, generated as contiguous float32 kernels: all

@@ -8,16 +8,20 @@ import pytest
 import kernels
 from kernels import reference
 
-torch = pytest.importorskip("torch", reason="needs the parity extra (torch)")
-F = torch.nn.functional
-
 
 def t(x: np.ndarray, grad: bool = False):
+    import torch
+
     return torch.tensor(x, requires_grad=grad)
 
 
 def close(got, want):
     np.testing.assert_allclose(got, want.detach().numpy(), rtol=1e-9, atol=1e-11)
+
+
+@pytest.fixture
+def F(torch):
+    return torch.nn.functional
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def rng():
     "stride, padding, dilation, groups",
     [((1, 1), (0, 0), (1, 1), 1), ((2, 1), (1, 2), (1, 2), 2), ((3, 2), (2, 1), (2, 1), 4)],
 )
-def test_conv2d(rng, stride, padding, dilation, groups):
+def test_conv2d(rng, stride, padding, dilation, groups, F):
     x, w = rng.standard_normal((2, 4, 9, 10)), rng.standard_normal((8, 4 // groups, 3, 2))
     b = rng.standard_normal(8)
     tx, tw = t(x, True), t(w, True)
@@ -51,7 +55,7 @@ POOLS = [
 
 
 @pytest.mark.parametrize("kernel, stride, padding, ceil_mode", POOLS)
-def test_max_pool2d(rng, kernel, stride, padding, ceil_mode):
+def test_max_pool2d(rng, kernel, stride, padding, ceil_mode, F):
     x = rng.integers(0, 5, (2, 3, 9, 10)).astype(np.float64)  # ties: the first one wins
     tx = t(x, True)
     y, index = F.max_pool2d(tx, kernel, stride, padding, ceil_mode=ceil_mode, return_indices=True)
@@ -65,7 +69,7 @@ def test_max_pool2d(rng, kernel, stride, padding, ceil_mode):
 
 @pytest.mark.parametrize("kernel, stride, padding, ceil_mode", POOLS)
 @pytest.mark.parametrize("include, divisor", [(True, None), (False, None), (True, 5)])
-def test_avg_pool2d(rng, kernel, stride, padding, ceil_mode, include, divisor):
+def test_avg_pool2d(rng, kernel, stride, padding, ceil_mode, include, divisor, F):
     x = rng.standard_normal((2, 3, 9, 10))
     tx = t(x, True)
     how = (kernel, stride, padding, ceil_mode, include, divisor)
@@ -77,7 +81,7 @@ def test_avg_pool2d(rng, kernel, stride, padding, ceil_mode, include, divisor):
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_softmax_and_log_softmax(rng, axis):
+def test_softmax_and_log_softmax(rng, axis, F):
     x, g = rng.standard_normal((2, 3, 4, 5)) * 20
     for name in ("softmax", "log_softmax"):
         tx = t(x, True)
@@ -90,7 +94,7 @@ def test_softmax_and_log_softmax(rng, axis):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_cross_entropy(rng, weighted, smoothing):
+def test_cross_entropy(rng, weighted, smoothing, F):
     z, target = rng.standard_normal((7, 5)), np.array([0, 1, 4, 2, -100, 3, 3])
     w = rng.random(5) if weighted else None
     tz, tw = t(z, True), t(w) if weighted else None
@@ -106,7 +110,7 @@ def test_cross_entropy(rng, weighted, smoothing):
 
 
 @pytest.mark.parametrize("shape", [(6, 4), (3, 4, 5), (2, 4, 3, 5)])
-def test_batch_norm(rng, shape):
+def test_batch_norm(rng, shape, F):
     x, w, b = rng.standard_normal(shape), rng.random(4), rng.random(4)
     leaves = tx, tw, tb = t(x, True), t(w, True), t(b, True)
     y = F.batch_norm(tx, None, None, tw, tb, True, 0.1, 1e-5)
@@ -118,7 +122,7 @@ def test_batch_norm(rng, shape):
         close(grad, leaf.grad)
 
 
-def test_indexing(rng):
+def test_indexing(rng, F, torch):
     x, index = rng.standard_normal((5, 4)), rng.integers(0, 5, (3, 4))
     src = rng.standard_normal((3, 4))
     close(reference.gather(x, 0, index), torch.gather(t(x), 0, t(index)))
@@ -139,7 +143,7 @@ def test_indexing(rng):
 
 
 @pytest.mark.parametrize("name", ["sgd", "momentum", "nesterov", "adam", "amsgrad", "adamw"])
-def test_optimisers(rng, name):
+def test_optimisers(rng, name, torch):
     p, steps = rng.standard_normal(50), 6
     tp = t(p, True)
     momentum = dict(momentum=0.9, dampening=0.3, weight_decay=0.01)

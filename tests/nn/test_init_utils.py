@@ -10,7 +10,7 @@ import pytest
 import minigrad
 from minigrad import backends, nn
 from minigrad.nn import init
-from tests.nn.helpers import close, same_error, torch_or_skip
+from tests.nn.helpers import close
 
 
 @pytest.fixture(autouse=True)
@@ -92,8 +92,7 @@ def test_fixed_values():
         init.xavier_uniform(minigrad.empty(3, 3))
 
 
-def test_gains_as_torch():
-    torch = torch_or_skip()
+def test_gains_as_torch(torch):
     for name in ("linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"):
         assert init.calculate_gain(name) == torch.nn.init.calculate_gain(name)
     assert init.calculate_gain("leaky_relu", 0.2) == torch.nn.init.calculate_gain("leaky_relu", 0.2)
@@ -112,7 +111,7 @@ def test_gains_as_torch():
     ],
     ids=range(7),
 )
-def test_errors_as_torch(program):
+def test_errors_as_torch(program, same_error):
     same_error(program)
 
 
@@ -138,8 +137,7 @@ def test_clip_grad_norm(seed, norm_type, max_norm):
     assert params[2].grad is None
 
 
-def test_clip_grad_as_torch(seed):
-    torch = torch_or_skip()
+def test_clip_grad_as_torch(seed, torch):
     mine = gradients(np.random.default_rng(seed))
     theirs = gradients(np.random.default_rng(seed), torch)
     a = nn.utils.clip_grad_norm_(iter(mine), 1.0)

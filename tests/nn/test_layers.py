@@ -9,7 +9,7 @@ import pytest
 
 import minigrad
 from minigrad import backends, nn
-from tests.nn.helpers import as_torch, close, plain, torch_or_skip
+from tests.nn.helpers import as_torch, close, plain
 
 # name, arguments, keyword arguments, input shape
 LAYERS = [
@@ -104,8 +104,7 @@ def reference_backend():
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs", "shape"), LAYERS, ids=IDS)
-def test_layer_as_torch(name, args, kwargs, shape, rng):
-    torch = torch_or_skip()
+def test_layer_as_torch(name, args, kwargs, shape, rng, torch):
     mine = getattr(nn, name)(*args, **kwargs).double()
     theirs = getattr(torch.nn, name)(*args, **kwargs).double()
     tolerance = ROUNDED.get(name, 1e-9)
@@ -134,8 +133,7 @@ def test_layer_as_torch(name, args, kwargs, shape, rng):
     close(mine(minigrad.tensor(data)), theirs(torch.tensor(data)), tolerance, "eval")
 
 
-def test_bilinear_and_embedding_as_torch(rng):
-    torch = torch_or_skip()
+def test_bilinear_and_embedding_as_torch(rng, torch):
     mine, theirs = nn.Bilinear(3, 4, 5).double(), torch.nn.Bilinear(3, 4, 5).double()
     assert repr(mine) == repr(theirs)
     theirs.load_state_dict({k: as_torch(v) for k, v in mine.state_dict().items()})
@@ -163,8 +161,7 @@ def test_bilinear_and_embedding_as_torch(rng):
         ({"batch_first": True}, ("padding", "heads"), {"need_weights": False}),
     ],
 )
-def test_multihead_attention_as_torch(options, masks, how, rng):
-    torch = torch_or_skip()
+def test_multihead_attention_as_torch(options, masks, how, rng, torch):
     mine, theirs = (m.nn.MultiheadAttention(8, 2, **options).double() for m in (minigrad, torch))
     assert list(mine.state_dict()) == list(theirs.state_dict())
     theirs.load_state_dict({k: as_torch(v) for k, v in mine.state_dict().items()})
@@ -211,8 +208,7 @@ def test_multihead_attention_errors_and_unbatched(rng):
         layer(x, x, x, attn_mask=minigrad.zeros(4, 3))
 
 
-def test_attention_and_norm_errors_as_torch():
-    torch = torch_or_skip()
+def test_attention_and_norm_errors_as_torch(torch):
 
     def message(m, call):
         with pytest.raises((RuntimeError, NotImplementedError)) as caught:
@@ -242,8 +238,7 @@ def test_attention_and_norm_errors_as_torch():
             F.scaled_dot_product_attention(*args, **named)
 
 
-def test_max_pool_indices(rng):
-    torch = torch_or_skip()
+def test_max_pool_indices(rng, torch):
     data = rng.normal(size=(2, 3, 6, 7))
     for name, size in (("MaxPool2d", 2), ("AdaptiveMaxPool2d", (4, 3))):
         values, where = getattr(nn, name)(size, return_indices=True)(minigrad.tensor(data))
@@ -338,9 +333,7 @@ def test_softmax_without_dim_warns():
     ],
     ids=range(17),
 )
-def test_layer_errors_as_torch(program):
-    from tests.nn.helpers import same_error
-
+def test_layer_errors_as_torch(program, same_error):
     same_error(program)
 
 
@@ -356,8 +349,7 @@ def test_what_is_missing_says_so():
         nn.Embedding(3, 2, max_norm=1.0)
 
 
-def test_repr_of_a_network():
-    torch = torch_or_skip()
+def test_repr_of_a_network(torch):
 
     def build(n):
         return n.Sequential(

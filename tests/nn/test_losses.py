@@ -11,7 +11,7 @@ import pytest
 import minigrad
 from minigrad import backends, nn
 from minigrad.nn import functional as F
-from tests.nn.helpers import close, same_error, torch_or_skip
+from tests.nn.helpers import close
 
 
 @pytest.fixture(autouse=True)
@@ -96,8 +96,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "inputs", "kwargs", "reduction"), CASES)
-def test_loss_as_torch(name, inputs, kwargs, reduction, rng):
-    torch = torch_or_skip()
+def test_loss_as_torch(name, inputs, kwargs, reduction, rng, torch):
     arrays = [make(rng, *shape) for make, *shape in inputs]
     results = []
     for t in (minigrad, torch):
@@ -113,8 +112,7 @@ def test_loss_as_torch(name, inputs, kwargs, reduction, rng):
     close(results[0][1], results[1][1], what="gradient")
 
 
-def test_modules_pass_their_options(rng):
-    torch = torch_or_skip()
+def test_modules_pass_their_options(rng, torch):
     x, target = real(rng, 6, 5), classes(rng, 6)
     rows = [
         ("MSELoss", {}, real(rng, 6, 5)),
@@ -233,7 +231,7 @@ def test_warnings():
     ],
     ids=range(10),
 )
-def test_errors_as_torch(program):
+def test_errors_as_torch(program, same_error):
     same_error(program)
 
 

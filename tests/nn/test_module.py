@@ -11,7 +11,7 @@ import pytest
 
 import minigrad
 from minigrad import backends, nn
-from tests.nn.helpers import close, same_error, torch_or_skip
+from tests.nn.helpers import close
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +133,7 @@ def test_parameter_is_a_tensor_that_trains():
     ],
     ids=range(35),
 )
-def test_errors_as_torch(program):
+def test_errors_as_torch(program, same_error):
     same_error(program)
 
 
@@ -275,8 +275,7 @@ def test_forward_hooks_in_order_and_removal():
     assert "with" not in events
 
 
-def test_backward_hooks_as_torch(rng):
-    torch = torch_or_skip()
+def test_backward_hooks_as_torch(rng, torch):
     weight, data = rng.normal(size=(3, 2)), rng.normal(size=(4, 2))
     results = []
     for t in (minigrad, torch):

@@ -10,7 +10,6 @@ import pytest
 import minigrad
 from minigrad import nn, optim
 from minigrad.optim import lr_scheduler
-from tests.nn.helpers import same_error, torch_or_skip
 
 SCHEDULES = [
     ("StepLR", {"step_size": 3}),
@@ -54,8 +53,7 @@ def rates(o):
 
 @pytest.mark.parametrize("cls", ["SGD", "Adam"])
 @pytest.mark.parametrize(("name", "kwargs"), SCHEDULES, ids=IDS)
-def test_rates_as_torch(name, kwargs, cls):
-    torch = torch_or_skip()
+def test_rates_as_torch(name, kwargs, cls, torch):
     pair = [optimiser(minigrad, cls), optimiser(torch, cls)]
     mine = getattr(lr_scheduler, name)(pair[0], **kwargs)
     theirs = getattr(torch.optim.lr_scheduler, name)(pair[1], **kwargs)
@@ -85,8 +83,7 @@ def test_resuming_from_a_state_dict(name, kwargs):
 
 
 @pytest.mark.parametrize("name", ["StepLR", "ExponentialLR", "CosineAnnealingLR", "LinearLR"])
-def test_starting_in_the_middle_as_torch(name):
-    torch = torch_or_skip()
+def test_starting_in_the_middle_as_torch(name, torch):
     kwargs = dict(SCHEDULES)[name]
     results = []
     for t in (minigrad, torch):
@@ -105,8 +102,7 @@ def test_starting_in_the_middle_as_torch(name):
 
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("threshold_mode", ["rel", "abs"])
-def test_plateau_as_torch(mode, threshold_mode, rng):
-    torch = torch_or_skip()
+def test_plateau_as_torch(mode, threshold_mode, rng, torch):
     pair = [optimiser(minigrad), optimiser(torch)]
     kwargs = {
         "mode": mode,
@@ -130,8 +126,7 @@ def test_plateau_as_torch(mode, threshold_mode, rng):
     assert again.best == mine.best and again.min_lrs == mine.min_lrs
 
 
-def test_sequences_and_chains_as_torch():
-    torch = torch_or_skip()
+def test_sequences_and_chains_as_torch(torch):
 
     def sequence(t, o):
         s = t.optim.lr_scheduler
@@ -230,7 +225,7 @@ def test_a_schedule_written_by_a_user():
     ],
     ids=range(18),
 )
-def test_errors_as_torch(program):
+def test_errors_as_torch(program, same_error):
     same_error(lambda t: program(t.optim.lr_scheduler, optimiser(t)))
 
 

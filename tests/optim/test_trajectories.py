@@ -7,7 +7,6 @@ import pytest
 
 import minigrad
 from minigrad import backends, nn, optim
-from tests.nn.helpers import same_error, torch_or_skip
 from tests.optim.helpers import SHAPES, assert_equal, parameters, set_gradients, values
 
 CONFIGS = [
@@ -34,8 +33,7 @@ IDS = [f"{i}-{name}" for i, (name, _) in enumerate(CONFIGS)]
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize(("name", "options"), CONFIGS, ids=IDS)
-def test_trajectory_as_torch(name, options, backend, seed):
-    torch = torch_or_skip()
+def test_trajectory_as_torch(name, options, backend, seed, torch):
     mine, theirs = parameters(minigrad, seed), parameters(torch, seed)
     with backends.use(backend):
         a, b = getattr(optim, name)(mine, **options), getattr(torch.optim, name)(theirs, **options)
@@ -57,8 +55,7 @@ def test_trajectory_as_torch(name, options, backend, seed):
 
 
 @pytest.mark.parametrize(("name", "options"), CONFIGS[:11], ids=IDS[:11])
-def test_float64_trajectory_as_torch(name, options, seed):
-    torch = torch_or_skip()
+def test_float64_trajectory_as_torch(name, options, seed, torch):
     mine = parameters(minigrad, seed, np.float64)
     theirs = parameters(torch, seed, np.float64)
     a, b = getattr(optim, name)(mine, **options), getattr(torch.optim, name)(theirs, **options)
@@ -69,8 +66,7 @@ def test_float64_trajectory_as_torch(name, options, seed):
     assert_equal(mine, theirs, 1e-11)
 
 
-def test_options_and_state_dict_keys_as_torch(seed):
-    torch = torch_or_skip()
+def test_options_and_state_dict_keys_as_torch(seed, torch):
     for name, options in CONFIGS:
         a = getattr(optim, name)(parameters(minigrad, seed), **options)
         b = getattr(torch.optim, name)(parameters(torch, seed), **options)
@@ -80,8 +76,7 @@ def test_options_and_state_dict_keys_as_torch(seed):
         assert repr(a) == repr(b)
 
 
-def test_groups_with_their_own_options(seed):
-    torch = torch_or_skip()
+def test_groups_with_their_own_options(seed, torch):
     optimisers = []
     for t in (minigrad, torch):
         p = parameters(t, seed)
@@ -140,8 +135,7 @@ def test_closure_runs_with_gradients():
     assert loss.item() == 16 and p.item() == 2
 
 
-def test_training_a_network_as_torch(rng):
-    torch = torch_or_skip()
+def test_training_a_network_as_torch(rng, torch):
     with backends.use("numpy"):
         _train_both(torch, rng)
 
@@ -202,7 +196,7 @@ def _train_both(torch, rng):
     ],
     ids=range(24),
 )
-def test_errors_as_torch(program):
+def test_errors_as_torch(program, same_error):
     same_error(lambda t: program(t, parameters(t, 0)))
 
 

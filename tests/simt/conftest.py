@@ -10,7 +10,7 @@ import pytest
 from kernels.simt import cuda
 
 # Whole programs, and what is said of memory, hold in the checked mode too; so do random kernels.
-CHECKED_TOO = ("test_classic", "test_semantics_memory", "test_semantics_errors")
+CHECKED_TOO = ("semantics.test_classic", "semantics.test_memory", "semantics.test_errors")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,8 +1,9 @@
 """The registers, shared memory, stack and spills of every CUDA C kernel of the catalog.
 
-The launchers choose kernels and instances of templates, so they are asked: `launched` calls every
-operation as if its arrays were on a GPU, launches nothing, and notes what would have run. NVRTC
-then compiles that. The table is kept in the cache folder, by a digest of the sources.
+The launchers choose kernels and instances of templates, so they are asked: `launched` makes the
+calls that each family declares as if its arrays were on a GPU, launches nothing, and notes what
+would have run. NVRTC then compiles that. The table is kept in the cache folder, by a digest of the
+sources.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels import dispatch
+from kernels import dispatch, families
 from kernels.lab.gpu_model import nvrtc, sass
 from kernels.support.cache import cache_folder
 from kernels.support.errors import CompileError
@@ -31,144 +32,29 @@ Row = tuple[str, str]  # family, version
 MAIN_TARGET = "80"
 
 
-def examples(ops: Any) -> Iterator[Callable[[], object]]:
-    """Every family and version of a dialect in float32, as functions to call; also float16."""
-    from kernels.pointwise import TABLE
-    from kernels.reduction import TABLE as REDUCTIONS
-
-    def f(*shape: int) -> np.ndarray:
-        return np.ones(shape, np.float32)
-
-    def versions(family: str) -> list[str]:
-        return [version for name, version, _ in ops.CATALOG if name == family]
-
-    x2, x3, image = f(29, 43), f(3, 29, 43), f(2, 4, 12, 12)
-    index = np.zeros((29, 7), np.int64)
-    yield lambda: ops.pointwise(TABLE["add"], x2, x2)
-    yield lambda: ops.pointwise(TABLE["add"], x2, x2[0])
-    yield from (lambda v=v: ops.reduce("sum", f(3343), version=v) for v in versions("reduce")[:5])
-    for name in REDUCTIONS:
-        for shape, axis in [((29, 11), 1), ((29, 203), 1), ((2, 70_001), 1), ((37, 43), 0)]:
-            yield lambda n=name, s=shape, a=axis: ops.reduce(n, f(*s), a)
-    yield from (lambda v=v: ops.transpose(x3, (0, 2, 1), version=v) for v in versions("transpose"))
-    yield from (
-        lambda v=v: ops.cumsum(f(2, 33_001), version=v)
-        for v in versions("cumsum")
-        if v != "columns"
-    )
-    yield lambda: ops.cumsum(x3, 1)
-    yield lambda: ops.concat([x2, f(29, 11)], 1)
-    yield from products(ops, versions("matmul"), f)
-    yield from convolutions(ops, versions, image, f(6, 4, 3, 3), f(6), f(2, 6, 10, 10))
-    yield from poolings(ops, versions, image)
-    yield from normalisations(ops, versions, f)
-    yield from attentions(ops, versions, f)
-    yield from (lambda k=k: getattr(ops, k)((1237,), 1, 2, like=x2) for k in ("uniform", "normal"))
-    yield lambda: ops.philox_uint32(1237, 1, 2, like=x2)
-    yield lambda: ops.dropout(f(1237), 0.5, 1, 2)
-    yield lambda: ops.embedding(f(3, 43), index)
-    yield lambda: ops.gather(f(3, 7), 0, index)
-    for v in versions("scatter_add"):
-        yield lambda v=v: ops.embedding_backward(f(203, 43), index.ravel(), 3, version=v)
-        yield lambda v=v: ops.scatter_add(f(3, 7), 0, index, f(29, 7), version=v)
-    yield lambda: ops.sgd_(f(1237), f(1237), f(1237), 0.1, momentum=0.9)
-    slots = [f(1237) for _ in range(4)]
-    yield lambda: ops.adam_(*slots, None, 0.1, 0.9, 0.999, 1e-8, 0.1, 1, decoupled=True)
-
-
-def products(ops, versions, f) -> Iterator[Callable]:
-    halves = ("tensor_core", "mma_sync", "wgmma")
-    singles = ("double_buffer", "tensor_core_tf32")
-
-    def both_layouts(m: int, n: int, dtype: type, v: str) -> Iterator[Callable]:
-        a, b, bias = f(m, 72).astype(dtype), f(72, n).astype(dtype), f(n).astype(dtype)
-        yield lambda: ops.matmul(a, b, bias, version=v)
-        yield lambda: ops.matmul(a.T.copy().T, b.T.copy().T, version=v)
-
-    for v in versions:
-        sizes = (1,) if v == "matvec" else (600, 60)
-        if v not in halves:
-            for n in sizes:
-                yield from both_layouts(600, n, np.float32, v)
-        if v not in singles:
-            yield from both_layouts(600, sizes[0], np.float16, v)
-    for v in halves[1:]:  # their large tiles
-        yield next(both_layouts(1200, 3328, np.float16, v))
-
-
-def convolutions(ops, versions, image, weight, bias, gradient) -> Iterator[Callable]:
-    how = ((1, 1), (0, 0), (1, 1), 1)  # stride, padding, dilation, groups
-    for v in versions("conv2d"):
-        yield lambda v=v: ops.conv2d(image, weight, bias, *how, version=v)
-    for v in versions("conv2d_backward_data"):
-        yield lambda v=v: ops.conv2d_backward_data(gradient, weight, image.shape, *how, version=v)
-    for v in versions("conv2d_backward_weight"):
-        yield lambda v=v: ops.conv2d_backward_weight(gradient, image, weight.shape, *how, version=v)
-
-
-def poolings(ops, versions, image) -> Iterator[Callable]:
-    for size, stride in ((2, 2), (3, 2), (2, 3)):  # tiling windows, overlapping ones, gaps
-        window = ((size, size), (stride, stride))
-        n = (12 - size) // stride + 1
-        gradient, index = image[..., :n, :n].copy(), np.zeros((2, 4, n, n), np.int64)
-        yield lambda w=window: ops.max_pool2d(image, *w)
-        yield lambda w=window, g=gradient, i=index: ops.max_pool2d_backward(g, i, image.shape, *w)
-        yield lambda g=gradient, i=index: ops.max_pool2d_backward(g, i, image.shape)
-        yield lambda w=window: ops.avg_pool2d(image, *w)
-        yield lambda w=window, g=gradient: ops.avg_pool2d_backward(g, image.shape, *w)
-
-
-def normalisations(ops, versions, f) -> Iterator[Callable]:
-    for name in ("softmax", "log_softmax"):
-        for v in versions(name):
-            x = f(3, 29, 43) if v == "strided" else f(29, 203)
-            axis = 1 if v == "strided" else -1
-            yield lambda n=name, v=v, x=x, a=axis: getattr(ops, n)(x, a, version=v)
-        for v in versions(f"{name}_backward"):
-            x = f(3, 29, 43) if v == "strided" else f(29, 203)
-            axis = 1 if v == "strided" else -1
-            yield lambda n=name, v=v, x=x, a=axis: getattr(ops, f"{n}_backward")(x, x, a, version=v)
-    logits, target = f(29, 43), np.zeros(29, np.int64)
-    yield lambda: ops.cross_entropy(logits, target)
-    yield lambda: ops.cross_entropy_backward(f(29), logits, f(29), target)
-    for x in (f(5, 4, 12, 12), f(37, 19)):
-        per = [f(x.shape[1]) for _ in range(4)]
-        yield lambda x=x, p=per: ops.batch_norm(x, p[0], p[1], 1e-5)
-        yield lambda x=x, p=per: ops.batch_norm_apply(x, *p)
-        yield lambda x=x, p=per: ops.batch_norm_backward(x, x, p[0], p[1], p[2])
-    for n in (203, 1000):
-        x, row, column = f(129, n), f(n), f(129)
-        for v in versions("layer_norm"):
-            yield lambda x=x, w=row, v=v: ops.layer_norm(x, w, w, 1e-5, version=v)
-            yield lambda x=x, w=row, v=v: ops.rms_norm(x, w, 1e-5, version=v)
-        for v in ("block", "warp"):  # each with the sums for weight and bias
-            given = (x, x, column, column, row)
-            yield lambda a=given, v=v: ops.layer_norm_backward(*a, version=v)
-            yield lambda a=given, v=v: ops.rms_norm_backward(*a[:3], a[4], version=v)
-
-
-def attentions(ops, versions, f) -> Iterator[Callable]:
-    masks = {"none": None, "add": f(33, 65), "keep": np.ones((33, 65), bool)}
-    for width, kind in ((16, "none"), (64, "none"), (64, "add"), (64, "keep"), (128, "none")):
-        q, k, mask = f(1, 2, 33, width), f(1, 2, 65, width), masks[kind]
-        given = (q, q, k, k, q, f(1, 2, 33), mask)
-        for v in versions("attention"):
-            yield lambda q=q, k=k, m=mask, v=v: ops.attention(q, k, k, m, version=v)
-            yield lambda a=given, v=v: ops.attention_backward(*a, version=v)
+def launched(dialect: str) -> dict[Row, list[tuple[Any, tuple]]]:
+    """By row of the catalog, the (kernel, arguments) that a dialect would launch on a GPU."""
+    operations = dispatch.dialect(dialect)
+    versions = functools.partial(families.versions, dialect)
+    with noting() as rows:
+        for family in families.declared().values():
+            calls = () if family.lacks(dialect) else family.compiled(versions)
+            for name, args, keywords in calls:
+                getattr(operations, name)(*args, **keywords)
+    return rows
 
 
 @contextmanager
-def noting() -> Iterator[dict[Row, dict[Any, int]]]:
-    """While open, launchers choose as for arrays on a GPU, and what they would launch is noted,
-    with its bytes of dynamic shared memory."""
+def noting() -> Iterator[dict[Row, list[tuple[Any, tuple]]]]:
+    """While open, launchers choose as for arrays on a GPU; what they would launch is noted."""
     from kernels.launchers import common
+    from kernels.launchers.plans import Plans
 
-    rows: dict[Row, dict[Any, int]] = {}
+    rows: dict[Row, list[tuple[Any, tuple]]] = {}
 
     def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
         def launch(*args) -> None:
-            raw = kernel.instance(*args)
-            rows.setdefault((family.split(".")[0], version), {})[raw] = kernel.shared
+            rows.setdefault((family.split(".")[0], version), []).append((kernel, args))
 
         return launch
 
@@ -179,11 +65,12 @@ def noting() -> Iterator[dict[Row, dict[Any, int]]]:
         "namespace": lambda a: np,
     }
     modules = [m for name, m in sys.modules.items() if name.startswith("kernels.launchers")]
-    before = [(m, name, vars(m)[name]) for m in modules for name in instead if name in vars(m)]
+    names = (*instead, "_plans")  # what is planned now launches nothing: forget it afterwards
+    before = [(m, name, vars(m)[name]) for m in modules for name in names if name in vars(m)]
     assert (common, "launcher", common.launcher) in before
     try:
         for module, name, _ in before:
-            setattr(module, name, instead[name])
+            setattr(module, name, instead.get(name) or Plans())
         yield rows
     finally:
         for module, name, value in before:
@@ -208,15 +95,15 @@ def measure(target: str) -> list[Line]:
     Where nvdisasm is installed, opcodes are known of the versions in MAIN_TARGET that are about
     instructions: it takes half a second for each source.
     """
-    ops = dispatch.dialect("cupy")
-    with noting() as rows:
-        for call in examples(ops):
-            call()
+    rows = {
+        row: {kernel.instance(*args): kernel.shared for kernel, args in launches}
+        for row, launches in launched("cupy").items()
+    }
     jobs: dict[str, list[str]] = {}
     main, templates, instead = target == MAIN_TARGET, set(), {}
     shown = {
         raw.code
-        for family, version, idea in ops.CATALOG
+        for family, version, idea in families.catalog("cupy")
         if family == "matmul" or "16-byte" in idea
         for raw in rows.get((family, version), ())
         if main and _can_disassemble()

@@ -1,1 +1,1 @@
-"""What is known of a kernel in normal form: types, uniformity, ranges, affine indices."""
+"""Analyses of the normal form: types, uniformity, ranges, affine conditions; SSA renaming."""

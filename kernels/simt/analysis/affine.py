@@ -1,4 +1,4 @@
-"""Conditions that are linear in a thread's position, and what they are at the ends of a range.
+"""Affine analysis: conditions that are linear in a thread's position, decided at corners.
 
 `x < width and y < height` with `x = blockIdx.x * 16 + threadIdx.x` holds for a whole row of threads
 exactly if it holds for the first and the last: each comparison is a half-space, and a half-space
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from numba.core import types
 
 from kernels.simt.analysis.ranges import constant
-from kernels.simt.ir.nodes import binary, conjunction, const, load, names
+from kernels.simt.ir.nodes import binary, clone, conjunction, const, load, names
 
 Box = Mapping[str, tuple[ast.expr, ast.expr]]  # variable -> its first and last value
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -80,7 +80,7 @@ class Affine:
         return self.fixed_arithmetic(expr)
 
     def fixed_arithmetic(self, expr: ast.expr) -> ast.expr | None:
-        """Division, minimum and the like, where nothing in them ranges."""
+        """Division and remainder of terms that are constant over the box."""
         match expr:
             case ast.BinOp(left=a, op=op, right=b) if isinstance(op, ast.FloorDiv | ast.Mod):
                 parts = [self.expanded(a), self.expanded(b)]
@@ -89,7 +89,7 @@ class Affine:
         return None
 
     def atoms(self, test: ast.expr, holds: bool = True) -> list[ast.expr] | None:
-        """Comparisons whose conjunction is `test` (or its negation); None if it is no box test."""
+        """Comparisons whose conjunction is `test` (or its negation); None if not affine."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.atoms(test.operand, not holds)
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == holds:
@@ -120,7 +120,7 @@ class Affine:
         for atom in atoms:
             ranging = sorted(names(atom) & set(self.box))
             for corner in itertools.product(*(self.box[name] for name in ranging)):
-                check = _Substitute(dict(zip(ranging, corner))).visit(_copy(atom))
+                check = _Substitute(dict(zip(ranging, corner))).visit(clone(atom))
                 checks.setdefault(ast.unparse(check), check)
         return conjunction(*checks.values()) if checks else const(True)
 
@@ -140,7 +140,7 @@ class Affine:
                 continue
             if slope not in (1, -1):
                 return None
-            at_zero = _Substitute({name: const(0)}).visit(_copy(distance))
+            at_zero = _Substitute({name: const(0)}).visit(clone(distance))
             if names(at_zero) & set(self.box):
                 return None
             # slope 1: name op -at_zero; slope -1: at_zero op name
@@ -176,7 +176,7 @@ class Affine:
 
     def at(self, expr: ast.expr, values: Mapping[str, ast.expr]) -> ast.expr:
         """The (affine) expression with box variables replaced."""
-        return _Substitute(values).visit(_copy(self.expanded(expr)))
+        return _Substitute(values).visit(clone(self.expanded(expr)))
 
 
 def _coefficient(expr: ast.expr, name: str) -> int | None:
@@ -201,12 +201,6 @@ def _coefficient(expr: ast.expr, name: str) -> int | None:
             inner = _coefficient(a, name)
             return None if inner is None else -inner
     return 0
-
-
-def _copy(expr: ast.expr) -> ast.expr:
-    from kernels.simt.analysis.ssa import clone
-
-    return clone(expr)
 
 
 class _Substitute(ast.NodeTransformer):

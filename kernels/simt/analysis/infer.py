@@ -1,7 +1,7 @@
-"""Types of a kernel's variables, from Numba's own type inference on a scalar twin.
+"""Types of a kernel's variables, from Numba's own type inference on a scalar model of it.
 
-The twin is the kernel as one thread would run it: thread coordinates and declared arrays are
-parameters, collectives are calls to functions that only have a type.
+The model is the kernel as one thread would run it: thread coordinates and declared arrays are
+parameters, and a collective is a call to a function that only has a type.
 """
 
 from __future__ import annotations
@@ -9,20 +9,10 @@ from __future__ import annotations
 import ast
 
 from numba import njit
-from numba.core import compiler, types
-from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
+from numba.core import types
 from numba.core.errors import NumbaError
-from numba.core.registry import cpu_target
-from numba.core.typed_passes import NopythonTypeInference
-from numba.core.untyped_passes import (
-    DeadBranchPrune,
-    FixupArgs,
-    RewriteSemanticConstants,
-    TranslateByteCode,
-)
 
-from kernels.simt.backend import explain
-from kernels.simt.backend.numba_frontend import KernelCompiler, Simplify
+from kernels.simt.backend import explain, inference
 from kernels.simt.ir.nodes import (
     BLOCK,
     GRID,
@@ -30,43 +20,12 @@ from kernels.simt.ir.nodes import (
     Collective,
     Loop,
     call,
+    clone,
     const,
     located,
     negate,
 )
 from kernels.simt.ir.program import Program
-
-
-class _Typed(BaseException):
-    """Carries the type map out of Numba's pass manager."""
-
-
-@register_pass(mutates_CFG=False, analysis_only=True)
-class _Stop(AnalysisPass):
-    _name = "simt_types_known"
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def run_pass(self, state) -> bool:
-        raise _Typed(state.typemap)
-
-
-class _TypesOnly(KernelCompiler):
-    def define_pipelines(self) -> list[PassManager]:
-        passes = PassManager("simt_types")
-        for step in (
-            TranslateByteCode,
-            FixupArgs,
-            RewriteSemanticConstants,
-            DeadBranchPrune,
-            Simplify,
-            NopythonTypeInference,
-            _Stop,
-        ):
-            passes.add_pass(step, step.__name__)
-        passes.finalize()
-        return [passes]
 
 
 @njit
@@ -102,7 +61,9 @@ def _standin(kind: str):
     return shuffled if kind.startswith("shfl") else _STANDINS.get(kind, count)
 
 
-class _Twin(ast.NodeTransformer):
+class _ScalarModel(ast.NodeTransformer):
+    """The kernel as one thread runs it, with stand-ins for collectives."""
+
     def __init__(self) -> None:
         self.standins: dict[str, object] = {}
 
@@ -125,39 +86,22 @@ def infer(program: Program, args: list[types.Type], array_types: dict[str, types
     `args` are the types of the parameters and `array_types` those of declared and constant arrays.
     Raises CompileError with Numba's explanation where the kernel does not type.
     """
-    from kernels.simt.analysis.ssa import clone
-
-    twin = _Twin()
-    body = [twin.visit(stmt) for stmt in clone(program.body)] or [ast.Pass()]
+    model = _ScalarModel()
+    body = [model.visit(stmt) for stmt in clone(program.body)] or [ast.Pass()]
     coordinates = [*THREAD, *BLOCK, *GRID]
     params = [*program.params, *array_types, *coordinates]
     arg_types = [*args, *array_types.values(), *[types.intp] * len(coordinates)]
     function = ast.FunctionDef(program.name, _arguments(params), body, [])
     module = ast.Module([function, *map(device_function, program.functions.values())], [])
     _place(module, program)
-    namespace = {**program.externs, **twin.standins}
+    namespace = {**program.externs, **model.standins}
     exec(compile(module, program.filename, "exec"), namespace)
     for inner in program.functions.values():
         namespace[inner.name] = njit(namespace[inner.name])
-    cpu_target.target_context.refresh()
-    flags = compiler.Flags()
-    flags.error_model = "numpy"
     try:
-        compiler.compile_extra(
-            cpu_target.typing_context,
-            cpu_target.target_context,
-            namespace[program.name],
-            tuple(arg_types),
-            None,
-            flags,
-            {},
-            pipeline_class=_TypesOnly,
-        )
-    except _Typed as typed:
-        return _by_variable(typed.args[0])
+        return inference.variable_types(namespace[program.name], tuple(arg_types))
     except NumbaError as error:
         raise explain.untyped(program, str(error)) from None
-    raise AssertionError("type inference did not reach its last pass")
 
 
 def device_function(function) -> ast.FunctionDef:
@@ -184,18 +128,3 @@ def _place(module: ast.Module, program: Program) -> None:
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef) and not hasattr(node, "type_params"):
             node.type_params = []
-
-
-def _by_variable(typemap: dict[str, types.Type]) -> dict[str, types.Type]:
-    groups: dict[str, list[types.Type]] = {}
-    for name, kind in typemap.items():
-        if not name.startswith(("$", "arg.")):
-            groups.setdefault(name.split(".")[0], []).append(types.unliteral(kind))
-    unify = cpu_target.typing_context.unify_types
-    result = {}
-    for name, kinds in groups.items():
-        kinds = list(dict.fromkeys(kinds))
-        kind = kinds[0] if len(kinds) == 1 else unify(*kinds)
-        if kind is not None:
-            result[name] = kind
-    return result

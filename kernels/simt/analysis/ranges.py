@@ -1,8 +1,8 @@
-"""Which integers are never negative.
+"""Range analysis: which integers are never negative.
 
-Numba lets an index count from the end, and the select that this takes on every access keeps LLVM
-from vectorising. Where an index is proven non-negative the generated code says so by a cast to
-uint64. Sums of 64-bit integers are taken not to overflow; products only outside of recurrences.
+A negative index counts from the end in Numba, and the select that this needs at every access
+prevents vectorisation. Where an index is proven non-negative, the generated code casts it to
+uint64. Sums of 64-bit integers are assumed not to overflow; products only outside of recurrences.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ class Ranges:
     def __init__(self, program: Program, facts, kinds: dict[str, types.Type], signs: set[str]):
         self.program, self.facts, self.kinds = program, facts, kinds
         self.known = set(THREAD) | set(BLOCK) | set(GRID) | signs
-        self.assumed: list[set[str]] = []  # facts from the conditions around an expression
+        self.assumed: list[set[str]] = []  # implied by the conditions around an expression
         self._solve()
 
     def _solve(self) -> None:
-        """Start from every variable being non-negative and drop what some assignment denies."""
-        hopeful = {
+        """A greatest fixed point: assume all variables non-negative, drop those refuted."""
+        candidates = {
             name
             for name in self.facts.defs
             if isinstance(self.kinds.get(name), types.Integer | types.Boolean)
         }
-        for name in set(hopeful):
-            if self._multiplies_itself(name, hopeful):
-                hopeful.discard(name)
+        for name in set(candidates):
+            if self._multiplies_itself(name, candidates):
+                candidates.discard(name)
         base = set(self.known)
         while True:
-            self.known = base | hopeful
-            denied = {name for name in hopeful if not self._all_defs(name)}
-            if not denied:
+            self.known = base | candidates
+            refuted = {name for name in candidates if not self._all_defs(name)}
+            if not refuted:
                 return
-            hopeful -= denied
+            candidates -= refuted
 
-    def _multiplies_itself(self, name: str, hopeful: set[str]) -> bool:
+    def _multiplies_itself(self, name: str, candidates: set[str]) -> bool:
         """Whether `name` feeds a product that it is computed from (a hash, a power)."""
         seen: set[str] = set()
         todo = [name]
@@ -57,7 +57,7 @@ class Ranges:
                     isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult | ast.LShift | ast.Pow)
                     for n in ast.walk(value)
                 )
-                for other in names(value) & hopeful:
+                for other in names(value) & candidates:
                     if other == name:
                         return growing or grows
                     if other not in seen:
@@ -84,7 +84,7 @@ class Ranges:
         return True
 
     def _guards(self, site) -> set[str]:
-        """Variables that the `if`s around a place show to be non-negative there."""
+        """Variables that the enclosing `if`s imply to be non-negative."""
         found: set[str] = set()
         for control, side, _ in site.path:
             if isinstance(control, ast.If):

@@ -1,7 +1,7 @@
-"""Def-use webs: a variable re-used for something else becomes another variable.
+"""SSA renaming: a variable that is reused for something else becomes another variable.
 
-`x = a[i]; ...; x = a` gives `x` two unrelated lives, maybe of two types. Two definitions belong to
-one web if some use can see both; each web gets a name of its own.
+`x = a[i]; ...; x = a` gives `x` two unrelated live ranges, maybe of two types. Two definitions
+belong to one def-use web if both reach some use; each web gets a name of its own.
 """
 
 from __future__ import annotations
@@ -9,28 +9,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from kernels.simt.ir.nodes import Collective, assign, defined, load
+from kernels.simt.ir.nodes import Collective, assign, clone, defined, load
 from kernels.simt.ir.program import Program
 
 Env = dict[str, frozenset[int]]
 
 
-def clone(node):
-    """A copy in which no node is shared, so that names can be changed one by one."""
-    if isinstance(node, list):
-        return [clone(item) for item in node]
-    if not isinstance(node, ast.AST):
-        return node
-    new = node.__class__.__new__(node.__class__)
-    new.__dict__.update(node.__dict__)
-    for field in node._fields:
-        if field not in ("ctx", "op", "ops") and hasattr(node, field):
-            setattr(new, field, clone(getattr(node, field)))
-    return new
-
-
 def _merge(*envs: Env | None) -> Env | None:
-    """What is visible where paths join; None is a path that cannot be taken."""
+    """The definitions that reach a join of paths; None is an unreachable path."""
     live = [env for env in envs if env is not None]
     if not live:
         return None
@@ -42,7 +28,7 @@ def _merge(*envs: Env | None) -> Env | None:
 
 
 class _Reaching:
-    """Reaching definitions over the structured program, joined into webs as uses are met."""
+    """Reaching definitions over the structured program; definitions that share a use are joined."""
 
     def __init__(self, variables: Iterable[str]) -> None:
         self.variables = set(variables)
@@ -153,7 +139,7 @@ class _Reaching:
 
 
 def rename(program: Program) -> None:
-    """Give every web of the program its own name. Parameters are never assigned afterwards."""
+    """Give every def-use web its own name. Parameters are never assigned afterwards."""
     program.body = body = clone(program.body)
     assigned = {
         name

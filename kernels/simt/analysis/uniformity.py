@@ -1,7 +1,7 @@
-"""Facts about a kernel in normal form: what is uniform over a block, and where it can be kept.
+"""Uniformity analysis of a kernel in normal form, and the choice of block-level scalars.
 
-Uniform means equal in every thread of the block that is there. A uniform variable whose
-assignments can all be made once per block is a *scalar*; every other variable belongs to a thread.
+Uniform means equal in every live thread of the block. A uniform variable whose assignments can all
+be made once per block is a *scalar*; every other variable belongs to a thread.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def analyse(program: Program) -> Facts:
     facts.varying = set(THREAD) | {a.name for a in program.arrays.values() if a.space == "local"}
     if program.cooperative:
         facts.varying |= set(BLOCK) | set(program.arrays)
-    if program.in_step is not None:  # what differs between blocks is not for all of them at once
-        facts.varying.add(program.in_step.axis)
+    if program.interleaving is not None:  # what differs between interleaved blocks is not uniform
+        facts.varying.add(program.interleaving.axis)
     changed = True
     while changed:
         changed = _spread(facts)
@@ -136,7 +136,7 @@ def dependent_on(seed: set[str], program: Program, body: list[ast.stmt]) -> Fact
 
 
 def _collect(facts: Facts, body: list[ast.stmt], path: tuple) -> bool:
-    meets = False
+    collective = False
     for position, stmt in enumerate(body):
         owner, name = path[-1][:2] if path else (None, "body")
         here = (*path[:-1], (owner, name, position)) if path else ((None, "body", position),)
@@ -151,15 +151,15 @@ def _collect(facts: Facts, body: list[ast.stmt], path: tuple) -> bool:
                 inside = Site(stmt, (*here, (stmt, "body", -1)))
             for used in names(expr):
                 facts.uses.setdefault(used, []).append(inside)
-        here_meets = isinstance(stmt, Collective)
+        inside_collective = isinstance(stmt, Collective)
         for field_name in ("pre", "body", "orelse"):
             inner = getattr(stmt, field_name, None)
             if isinstance(stmt, ast.If | ast.For | ast.While) and inner:
-                here_meets |= _collect(facts, inner, (*here, (stmt, field_name, 0)))
-        if here_meets:
+                inside_collective |= _collect(facts, inner, (*here, (stmt, field_name, 0)))
+        if inside_collective:
             facts.collective.add(id(stmt))
-            meets = True
-    return meets
+            collective = True
+    return collective
 
 
 def _spread(facts: Facts) -> bool:
@@ -187,7 +187,7 @@ def _spread(facts: Facts) -> bool:
 
 
 def _diverge_by_jump(facts: Facts, site: Site) -> None:
-    """A jump taken by some threads only makes its loop divergent."""
+    """A divergent jump makes its loop divergent."""
     for control in reversed(site.controls):
         if isinstance(control, ast.For | ast.While):
             inside = site.controls[site.controls.index(control) + 1 :]
@@ -197,7 +197,7 @@ def _diverge_by_jump(facts: Facts, site: Site) -> None:
 
 
 def _leaks(facts: Facts, name: str, sites: list[Site]) -> bool:
-    """Whether a value assigned under divergent control is seen outside of that control."""
+    """Whether a value assigned under divergent control is used outside of that control."""
     for site in sites:
         # different branches of one divergent `if` are apart, too
         around = [(id(c), f) for c, f, _ in site.path if c is not None and id(c) in facts.divergent]

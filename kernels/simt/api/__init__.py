@@ -1,1 +1,1 @@
-"""What a program calls: `jit`, launches, and `cuda.random`, `cuda.reduce`, `cuda.vectorize`."""
+"""The public interface: `jit`, launches, and `cuda.random`, `cuda.reduce`, `cuda.vectorize`."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from kernels.simt.interpreter import interpreter
 from kernels.support.errors import Unstructured
 
 
 class InterpretedKernelWarning(UserWarning):
-    """A kernel runs thread by thread in Python: right, and thousands of times slower."""
+    """A kernel runs thread by thread in Python: correct, and thousands of times slower."""
 
 
 class Interpreted:
-    """Stands for a specialisation; runs the kernel's Python function as it is."""
+    """In place of a specialisation: interprets the kernel's Python function."""
 
     one_thread = True
     cost = 0.0
@@ -30,6 +31,4 @@ class Interpreted:
 
     def run(self, grid, first: int, last: int, shared_bytes: int, args: tuple) -> None:
         """Run the whole grid."""
-        from kernels.simt.interpreter import interpreter
-
         interpreter.run(self.kernel.py_func, grid, self.block, args, shared_bytes)

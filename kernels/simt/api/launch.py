@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from kernels.simt.driver import arguments
+from kernels.simt.ir.jitted import Jitted
 from kernels.support import pool
 from kernels.support.errors import LaunchError, Unstructured
 from kernels.support.limits import launch_dimensions
@@ -56,27 +57,11 @@ def _debug_by_environment() -> bool:
     return os.environ.get("MINIGRAD_CUDA_DEBUG", "0") not in ("", "0")
 
 
-class Kernel:
+class Kernel(Jitted):
     """A `@cuda.jit` function. `kernel[grid, block, stream, shared_bytes](*args)` launches it."""
 
-    def __init__(
-        self,
-        func: FunctionType,
-        signature: Any,
-        device: bool = False,
-        debug: bool | None = None,
-        fastmath: bool = False,
-        gpu: dict[str, Any] | None = None,
-    ) -> None:
-        self.py_func = func
-        self.signature = signature
-        self.device = device
-        self.debug = debug
-        self.fastmath = fastmath
-        self.gpu_options = gpu or {}
-        self.__name__, self.__doc__ = func.__name__, func.__doc__
-        self.__qualname__, self.__module__ = func.__qualname__, func.__module__
-        self.__wrapped__ = func
+    def __init__(self, func: FunctionType, signature: Any, **options: Any) -> None:
+        super().__init__(func, signature, **options)
         self._launchers: dict[Any, Launcher] = {}
         self._specialised: dict[Any, Any] = {}
         self._lock = threading.RLock()
@@ -158,7 +143,7 @@ class Kernel:
         return self
 
     def interpreted(self, block: tuple[int, int, int], reason: Unstructured) -> Any:
-        """What runs the kernel thread by thread, slowly, where it cannot be compiled."""
+        """The interpreted kernel, for one that cannot be compiled."""
         from kernels.simt.api.fallback import Interpreted
 
         return Interpreted(self, block, reason)
@@ -168,12 +153,22 @@ class Kernel:
         return _debug_by_environment() if self.debug is None else bool(self.debug)
 
     def inspect_cpu(self, block: Any = None) -> str:
-        """The Python that was generated for the CPU, one module for each specialisation so far."""
+        """The Python generated for the CPU, one module per specialisation so far."""
         found = dict.fromkeys(s for s in self._specialised.values())
-        texts = [s.text for s in found if block is None or s.block[: len(block)] == tuple(block)]
+        texts = [s.text for s in found if _fits(s, block)]
         if not texts:
             raise LaunchError(f"{self.__name__}: launch the kernel first; nothing is compiled yet")
         return "\n\n".join(texts)
+
+    def inspect_passes(self, block: Any = None) -> Any:
+        """The kernel after each pass of the compiler: names of passes with texts, `print` it.
+
+        Of the last specialisation so far, or the last one for `block`.
+        """
+        found = [s for s in dict.fromkeys(self._specialised.values()) if _fits(s, block)]
+        if not found:
+            raise LaunchError(f"{self.__name__}: launch the kernel first; nothing is compiled yet")
+        return found[-1].passes()
 
     def ptx(self, signature: Any, cc: tuple[int, int] = (8, 0)) -> str:
         """The PTX that numba-cuda makes of this kernel, with no GPU needed."""
@@ -186,6 +181,11 @@ class Kernel:
         from kernels.simt.api import to_numba_cuda
 
         return to_numba_cuda.dispatcher(self)
+
+
+def _fits(specialisation: Any, block: Any) -> bool:
+    """Whether a specialisation is for `block`, of which trailing ones may be left out."""
+    return block is None or specialisation.block[: len(block)] == tuple(block)
 
 
 class Launcher:
@@ -221,7 +221,7 @@ class Launcher:
         self(*(arguments.normalise(arg, where) for arg in args))
 
     def run(self, compiled: Any, args: tuple) -> None:
-        """Run all blocks, on several OS threads where that pays."""
+        """Run all blocks, on several OS threads where that is faster."""
         if compiled.one_thread:  # a grid barrier, or the interpreter: all blocks together
             compiled.run(self.grid, 0, self.blocks, self.shared_bytes, args)
             return

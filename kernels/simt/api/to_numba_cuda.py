@@ -1,54 +1,44 @@
-"""The same kernel for numba-cuda: to launch on a GPU, or to compile to PTX without one.
+"""Lowers a kernel of ours to numba-cuda: to launch it on a GPU, or to compile PTX without one.
 
-A kernel names our stubs (`cuda.threadIdx`, a device function made by our `jit`). Its function is
-copied with those names bound to numba-cuda's own.
+A kernel names our stubs (`cuda.threadIdx`, a device function made by our `jit`). The function is
+copied, and in the copy those names stand for numba-cuda's own.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from kernels.simt.backend import ptx as ptx_backend
 from kernels.simt.devlib import half
 from kernels.simt.frontend import resolve
 from kernels.simt.frontend.resolve import DYNAMIC
 from kernels.simt.ir import stubs
+from kernels.simt.ir.jitted import Jitted
 from kernels.support.errors import CompileError
-
-# numba-cuda's own code asks for the compute capability in two places: for atomic additions of
-# doubles (6.0) and the approximate tanh (7.5). From there on only libNVVM heeds it.
-SAME_LOWERING = (7, 5)
-NOT_INSTALLED = (
-    "numba-cuda is not installed; install the extra `cuda13` (or `cuda12`) of this project"
-)
-
-
-def _numba_cuda() -> ModuleType:
-    try:
-        from numba import cuda
-    except ImportError as error:
-        raise CompileError(NOT_INSTALLED) from error
-    return cuda
 
 
 def dispatcher(kernel: Any) -> Any:
     """numba-cuda's dispatcher for `kernel`."""
-    return _rebinder(None).kernel(kernel)
+    return _lowering(None).kernel(kernel)
 
 
 @functools.cache
-def _rebinder(cc: tuple[int, int] | None) -> _Rebinder:
-    """The one for a capability (None: that of the GPU): device functions are compiled for it."""
-    return _Rebinder()
+def _lowering(cc: tuple[int, int] | None) -> _Lowering:
+    """The lowering for a compute capability (None: the GPU's), with the functions lowered so far.
+
+    numba-cuda compiles a device function once, for the capability of its first use."""
+    return _Lowering()
 
 
-class _Rebinder:
+class _Lowering:
+    """Copies of functions that name numba-cuda where the originals name us."""
+
     def __init__(self) -> None:
-        self.cuda = _numba_cuda()
+        self.cuda = ptx_backend.numba_cuda()
         self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def kernel(self, kernel: Any) -> Any:
@@ -72,7 +62,7 @@ class _Rebinder:
         return copy
 
     def copied(self, func: FunctionType) -> tuple[FunctionType, Callable[[], None]]:
-        """A copy of `func`, and what binds its names (later: a function may call itself)."""
+        """A copy of `func`, and what binds its names (later: `func` may be recursive)."""
         scope = dict(func.__globals__)
         free = resolve.free_variables(func)
         names = func.__code__.co_freevars
@@ -94,9 +84,7 @@ class _Rebinder:
 
     def value(self, value: Any) -> Any:
         """numba-cuda's counterpart of an object of ours; other objects unchanged."""
-        from kernels.simt.api.launch import Kernel
-
-        if isinstance(value, Kernel):
+        if isinstance(value, Jitted):
             return self.kernel(value)
         if isinstance(value, ModuleType) and value.__name__.startswith("kernels"):
             if value.__name__ in ("kernels.simt.cuda", "kernels.simt.ir.stubs"):
@@ -129,48 +117,24 @@ def _names_in(code: Any) -> set[str]:
     return found
 
 
-@contextlib.contextmanager
-def _compiling(cc: tuple[int, int], flags: tuple) -> Iterator[None]:
-    """numba-cuda types device functions for the current GPU; without one, for capability `cc`.
-    What it has typed it remembers (for the same `flags`), as our own front end does."""
-    from numba.cuda import dispatcher as module
-    from numba.cuda.descriptor import cuda_target
-
-    from kernels.simt.backend.numba_frontend import Remembering
-
-    class Device:
-        compute_capability = cc
-
-    real, context = module.get_current_device, cuda_target.target_context.typing_context
-    module.get_current_device, cuda_target._typingctx = Device, Remembering(context, flags)
-    try:
-        yield
-    finally:
-        module.get_current_device, cuda_target._typingctx = real, context
-
-
 def ptx(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool = False) -> str:
     """PTX of `kernel`, ours or numba-cuda's own, for compute capability `cc`; `signature` as
     numba-cuda takes it."""
-    return _library(kernel, signature, min(cc, SAME_LOWERING), lineinfo).get_asm_str(cc=cc)
+    library = _library(kernel, signature, min(cc, ptx_backend.SAME_LOWERING), lineinfo)
+    return library.get_asm_str(cc=cc)
 
 
 @functools.lru_cache(maxsize=8)
 def _library(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool) -> Any:
     """`kernel` as numba-cuda's code library, of which libNVVM makes PTX for `cc` and above."""
-    _numba_cuda()
-    try:
-        from numba.cuda.compiler import _compile_pyfunc_with_fixup
-    except ImportError as error:  # the CUDA target that Numba itself came with
-        raise CompileError(NOT_INSTALLED) from error
-
     options = getattr(kernel, "targetoptions", None)
-    function = kernel.py_func if options else _rebinder(cc).function(kernel.py_func)
+    function = kernel.py_func if options else _lowering(cc).function(kernel.py_func)
     options = options or {**kernel.gpu_options, "fastmath": kernel.fastmath}
-    fastmath = bool(options.get("fastmath"))
-    with _compiling(cc, (cc, lineinfo, fastmath)):
-        library, _ = _compile_pyfunc_with_fixup(
-            function, signature, cc=cc, device=False, abi="numba", lineinfo=lineinfo,
-            fastmath=fastmath, launch_bounds=options.get("launch_bounds"),
-        )  # fmt: skip
-    return library
+    return ptx_backend.library(
+        function,
+        signature,
+        cc,
+        lineinfo=lineinfo,
+        fastmath=bool(options.get("fastmath")),
+        launch_bounds=options.get("launch_bounds"),
+    )

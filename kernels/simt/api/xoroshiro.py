@@ -1,7 +1,7 @@
 """Random numbers inside kernels: `cuda.random` of numba.cuda, number for number.
 
 xoroshiro128+ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2018), one
-state a thread, the states 2^64 steps apart; SplitMix64 turns the seed into the first one. (The
+state per thread, the states 2^64 steps apart; SplitMix64 makes the first one from the seed. (The
 kernels of this project use Philox instead: `kernels.numba_cuda.random`.)
 """
 

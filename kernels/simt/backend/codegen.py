@@ -1,10 +1,10 @@
-"""From generated Python to machine code: Numba, with what kernels need and without the rest.
+"""Numba's pipeline for generated kernels: loop metadata, and fewer passes.
 
 The threads of a block are independent between two barriers, so a loop over them may be vectorised
-without looking for aliases; it must not be unrolled before the vectoriser has seen it, but may be
-after it; and vectors may be as wide as the processor has them. Numba has no way to say so, so
-`ThreadLoopLower` adds the metadata that says it to loops that count with `_tx`. And a kernel
-compiles faster: `PASSES` are those of Numba that it needs, and `KernelLibrary` optimises a module
+without alias checks. It must not be unrolled before vectorisation, but may be afterwards, and it
+may use the widest vectors of the processor. Numba has no option for this, so `ThreadLoopLower`
+attaches LLVM's loop metadata to loops that count with `_tx`. Kernels also compile faster than with
+Numba's own pipeline: `PASSES` are the passes that they need, and `KernelLibrary` optimises a module
 once.
 """
 
@@ -25,18 +25,15 @@ from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants, Trans
 from kernels.simt.backend import entry
 from kernels.simt.backend.lowering import KernelLower
 from kernels.simt.backend.numba_frontend import KernelCompiler, Releases, Simplify
+from kernels.simt.ir.hints import Hint, decode
 
-THREAD_LOOP = "_tx"  # counts a loop over threads ...
-ORDERED_LOOP = "_sx"  # ... unless it is set from this: threads that must run one by one
-UNROLLED = "_k_"  # begins the counter of a loop that is to be unrolled ...
-FOUR_TIMES = "_d_"  # ... and of one that is to do four turns at a time
-# Tuned for older processors, LLVM would use half of AVX-512: half of BLAS's speed.
+# LLVM's default for AVX-512 is 256 bits, which halves the speed of a matrix product.
 WIDEST_VECTORS = '"prefer-vector-width"="512"'
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
 class _Distinct(MDValue):
-    """A metadata node of its own identity, which may refer to itself."""
+    """A distinct metadata node, which may refer to itself."""
 
     def descr(self, buf: list[str]) -> None:
         operands = ", ".join(
@@ -60,7 +57,9 @@ class ThreadLoopLower(KernelLower):
     def lower_function_body(self):
         self.owner: dict[str, int] = {}
         end = super().lower_function_body()
-        set.add(self.function.attributes, WIDEST_VECTORS)  # past add(), which knows no strings
+        set.add(
+            self.function.attributes, WIDEST_VECTORS
+        )  # bypass add(), which rejects string attributes
         self._annotate()
         self.fits = entry.layout(self.context, self.fndesc.argtypes) is not None
         if self.fits:
@@ -68,7 +67,7 @@ class ThreadLoopLower(KernelLower):
         return end
 
     def _add_runner(self) -> None:
-        """Add what runs the kernel with its arguments from a row of words."""
+        """Add the function that runs the kernel with arguments from an array of words."""
         kind = ir.FunctionType(_I64, [_I64.as_pointer()])
         runner = ir.Function(self.module, kind, entry.runner(self.fndesc))
         builder = ir.IRBuilder(runner.append_basic_block("entry"))
@@ -92,21 +91,21 @@ class ThreadLoopLower(KernelLower):
         self.library.wrap = wrap
 
     def lower_block(self, block) -> None:
-        already = len(self.function.blocks)
+        before = len(self.function.blocks)
         label = next(k for k, b in self.blocks.items() if b is block)
         super().lower_block(block)
         self.owner[self.blkmap[label].name] = label
-        for made in self.function.blocks[already:]:
+        for made in self.function.blocks[before:]:
             self.owner[made.name] = label
 
     def _annotate(self) -> None:
         loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
-        for loop in self._counted_by(loops, lambda name: name.startswith(UNROLLED)):
+        for loop in self._hinted(loops, Hint.UNROLL):
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.full")])
-        for loop in self._counted_by(loops, lambda name: name.startswith(FOUR_TIMES)):
+        for loop in self._hinted(loops, Hint.UNROLL_4):
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(4))])
-        ordered = {loop.header for loop in self._counted_by(loops, ORDERED_LOOP.__eq__)}
-        for loop in self._counted_by(loops, THREAD_LOOP.__eq__):
+        ordered = {loop.header for loop in self._hinted(loops, Hint.ORDERED_THREADS)}
+        for loop in self._hinted(loops, Hint.THREADS):
             if loop.header in ordered:
                 continue
             group = _node(self.module)
@@ -134,12 +133,12 @@ class ThreadLoopLower(KernelLower):
             if isinstance(end, ir.Branch) and end.operands[0] is self.blkmap[loop.header]:
                 end.set_metadata("llvm.loop", loop_id)
 
-    def _counted_by(self, loops: list, wanted: Callable[[str], bool]) -> list:
-        """The innermost loop around each assignment to a counter that is `wanted`."""
+    def _hinted(self, loops: list, hint: Hint) -> list:
+        """The innermost loop around each assignment to a counter whose name encodes `hint`."""
         found = {}
         for label, block in self.blocks.items():
             counts = any(
-                isinstance(s, numba_ir.Assign) and wanted(s.target.name.split(".")[0])
+                isinstance(s, numba_ir.Assign) and decode(s.target.name.split(".")[0]) is hint
                 for s in block.body
             )
             around = [loop for loop in loops if label in loop.body]
@@ -150,7 +149,7 @@ class ThreadLoopLower(KernelLower):
 
 
 def _touches_an_array(instruction: ir.Instruction) -> bool:
-    """Whether this is a load or store of array data, and not of one of Numba's own variables."""
+    """Whether this is a load or store of array data, not of a variable on the stack."""
     if isinstance(instruction, ir.LoadInstr):
         pointer = instruction.operands[0]
     elif isinstance(instruction, ir.StoreInstr):
@@ -166,18 +165,18 @@ def _touches_an_array(instruction: ir.Instruction) -> bool:
 
 
 class KernelLibrary(JITCodeLibrary):
-    """Machine code of a kernel: functions are simplified, then the module is optimised once.
+    """Machine code of a kernel: function passes, then one run of the module passes.
 
-    Numba optimises it twice, so that reference counts of Python objects meet and cancel. Kernels
-    have none. Without the first step some loops are not vectorised: the weight gradient of small
-    images takes ten times as long, and a short list of passes in its place does not help. The
-    wrapper for Python comes last: which one depends on what optimisation leaves. Where there is
-    nothing to vectorise, in the wrapper and the checked mode, a quick optimisation is enough.
+    Numba runs the module passes twice, to cancel pairs of reference counts; kernels have none.
+    Without the function passes some loops are not vectorised: the weight gradient of small images
+    takes ten times as long, and a shorter list of passes does not help. The Python wrapper comes
+    last, since its kind depends on the optimised code. The wrapper and the checked mode have
+    nothing to vectorise, and get a quick optimisation.
     """
 
     wrap: Callable[[bool], None]
     quick = False
-    kernel_done = False  # what comes then is the wrapper
+    kernel_done = False  # the next module is the wrapper
 
     def _optimize_functions(self, ll_module) -> None:
         if not self.quick:
@@ -190,12 +189,12 @@ class KernelLibrary(JITCodeLibrary):
     def _optimize_final_module(self) -> None:
         self._optimise(self._final_module)
         self.quick = self.kernel_done = True
-        # Numba keeps each exception that code may raise as a pickled constant
+        # Numba stores each exception that the code may raise as a pickled constant
         raises = any("pickle" in each.name for each in self._final_module.global_variables)
-        vars(self).pop("wrap")(raises)  # it holds all that lowering made, ten megabytes
+        vars(self).pop("wrap")(raises)  # release it: it refers to ten megabytes of IR
 
     def link(self, module: llvm.ModuleRef) -> None:
-        """Take a module in as it is."""
+        """Link a module without optimising it."""
         self._final_module.link_in(module)
 
     def _optimise(self, ll_module) -> None:
@@ -238,10 +237,10 @@ PASSES = (
 
 
 class ThreadLoops(KernelCompiler):
-    """Numba's nopython pipeline without the passes that change nothing in generated code.
+    """Numba's nopython pipeline without the passes that do not change generated code.
 
-    It has no closures, no array expressions and no branch on a constant; and a variable of it has
-    one type (`webs` sees to that), so that single assignments need not be made.
+    Generated code has no closures, array expressions or constant branches, and each of its
+    variables has one type (after `analysis.ssa`), so Numba's SSA pass is not needed.
     """
 
     lowering: type = ThreadLoopLowering
@@ -255,6 +254,6 @@ class ThreadLoops(KernelCompiler):
 
 
 class CheckedThreadLoops(ThreadLoops):
-    """The same for the checked mode, in which threads run one by one: nothing to vectorise."""
+    """The pipeline of the checked mode: threads run sequentially, so nothing is vectorised."""
 
     lowering = CheckedLowering

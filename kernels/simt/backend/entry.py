@@ -1,11 +1,11 @@
 """How Python calls the machine code of a kernel.
 
-Numba compiles a wrapper for each kernel, which takes as long as a small kernel itself. Here one
-function serves all: `entry(first, last, gx, gy, gz, shared, error, *args)` reads numbers and arrays
-out of the Python objects into a row of words, as the kernel's layout says, and runs the kernel with
-the GIL released; `codegen` gives kernels a function that takes such a row. It needs no part of
-Numba, so another process can run what `machine_code` stores without importing it. Kernels that may
-raise, and unusual arguments, keep Numba's wrapper.
+Numba compiles a Python wrapper for each kernel, which takes as long as compiling a small kernel.
+Here one function serves all kernels: `entry(first, last, gx, gy, gz, shared, error, *args)` unpacks
+numbers and arrays into an array of words, by the kernel's layout, and runs the kernel with the GIL
+released; `codegen` adds to each kernel a function that takes such an array. `entry` does not use
+Numba, so a process can run what `machine_code` stored without importing Numba. Kernels that may
+raise, and those with unusual arguments, keep Numba's wrapper.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ import llvmlite.binding as llvm
 from kernels.simt.store.modules import toolchain
 from kernels.support.cache import cache_folder, is_intact, seal, write
 
-REFUSED = 7  # a status, beside those of `checks`: not the arguments it was compiled for
-# What an argument is, where it is no array of so many dimensions
+REFUSED = 7  # a status besides those of `checks`: arguments of other types
+# The kind of an argument: the number of dimensions of an array, or one of these
 _SIGNED, _UNSIGNED, _TRUTH, _DOUBLE, _FLOAT = -1, -2, -3, -4, -5
 _OF_ARRAY = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")  # words
 _FASTCALL = 0x80  # METH_FASTCALL: arguments come as a C array
 _HEAD = object.__basicsize__
 
-# `self` is a bytes object: the kernel's function, how many arguments and how many words it takes,
-# then for each argument what it is and the size of an element. Argument 6 is always an array, and
-# of no derived type.
+# `self` is a bytes object: the address of the kernel's function, the number of arguments, the
+# number of words, then per argument its kind and the size of an element. Argument 6 is always an
+# ndarray, not of a subclass.
 _ENTRY = f"""
 declare i64 @PyLong_AsLongLong(ptr)
 declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
@@ -185,7 +185,7 @@ raise:
 }}
 """
 
-# In the place of Numba's wrapper, for who runs the listing of a kernel: an error and no crash
+# Replaces Numba's wrapper: calling the listing of a kernel raises an error and does not crash
 _REFUSING = """
 declare i32 @PyErr_BadArgument()
 declare ptr @PyErr_Occurred()
@@ -217,7 +217,7 @@ class _Method(ctypes.Structure):
 
 
 def layout(context: Any, argtypes: tuple) -> tuple[int, ...] | None:
-    """What each argument is and the size of its elements; None if only Numba can take them."""
+    """Kind and element size of each argument; None if only Numba's wrapper can unpack them."""
     found: list[int] = []
     for kind in argtypes:
         what = _what(context, kind)
@@ -241,17 +241,17 @@ def _what(context: Any, kind: Any) -> tuple[int, int] | None:
 
 
 def runner(described: Any) -> str:
-    """The name of the function that runs a kernel with arguments from a row of words."""
+    """The name of the function that runs a kernel with arguments from an array of words."""
     return described.llvm_func_name + ".run"
 
 
 def mark(described: Any) -> str:
-    """The name of what only kernels define that do without Numba's wrapper."""
+    """The name of a symbol that marks a kernel without Numba's wrapper."""
     return described.llvm_cpython_wrapper_name + ".refuses"
 
 
 def refusing(described: Any) -> llvm.ModuleRef:
-    """What is called when a kernel's machine code is taken for a function of Numba's: TypeError."""
+    """Stub in place of Numba's wrapper that raises TypeError if called directly."""
     names = {"wrapper": described.llvm_cpython_wrapper_name, "mark": mark(described)}
     text = _REFUSING.format(**names, text=_REFUSAL, length=len(_REFUSAL) + 1)
     return llvm.parse_assembly(text)
@@ -267,7 +267,7 @@ def of(compiled: Any) -> Callable[..., int]:
 
 
 def make(address: int, layout: tuple[int, ...]) -> Callable[..., int]:
-    """The entry point of a kernel that is run by the function at `address`."""
+    """The entry point of the kernel whose function is at `address`."""
     kinds = layout[::2]
     size = sum(1 if kind < 0 else len(_OF_ARRAY) - 2 + 2 * kind for kind in kinds)
     facts = struct.pack(f"=QQQ{len(layout)}q", address, len(kinds), size, *layout)
@@ -281,14 +281,14 @@ def make(address: int, layout: tuple[int, ...]) -> Callable[..., int]:
 def _method() -> _Method:
     address = engine().get_function_address("entry")
     method = _Method(b"kernel", address, _FASTCALL, None)
-    # Entry points refer to it until the interpreter has ended, longer than any variable lives
+    # Entry points refer to it until the interpreter exits, so it must never be freed
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
     return method
 
 
 @cache
 def engine() -> llvm.ExecutionEngine:
-    """What links `entry` and the kernels that were stored into this process."""
+    """The LLVM engine that links `entry` and stored kernels into this process."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())

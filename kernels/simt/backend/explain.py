@@ -1,7 +1,7 @@
-"""Numba's reports of what does not compile, in a line or two that the author of a kernel can use.
+"""Numba's compilation errors, condensed to one or two lines that the author of a kernel can use.
 
-Numba's own sources, passes and candidates say nothing to that author; but a candidate may have said
-why it refused.
+Numba's internal source lines, passes and lists of candidates are left out; the reason that a
+candidate gave is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SOURCE_LINE = re.compile(r"\bline (\d+)$")
 
 
 def untyped(program: Program, report: str) -> CompileError:
-    """For a kernel whose types cannot be inferred."""
+    """The error for a kernel whose types cannot be inferred."""
     where = re.search(rf"at {re.escape(program.filename)} \((\d+)\)", report)
     line = where[1] if where else program.line
     return CompileError(
@@ -31,7 +31,7 @@ def untyped(program: Program, report: str) -> CompileError:
 
 
 def unlowered(kernel: Any, generated: str, report: str) -> CompileError:
-    """For a kernel with types that Numba has no machine code for; `generated` is the module."""
+    """The error for a kernel that types but cannot be lowered; `generated` is the module's text."""
     reason = _reason(report, {})
     if "NRT required" in report or "allocat" in report:
         reason = (
@@ -57,9 +57,9 @@ def _reason(report: str, externs: dict[str, Any]) -> str:
     if "setitem(readonly" in report:
         return "the array is read-only: it cannot be written"
     refusals = [m[1] for m in _REFUSAL.finditer(report) if not m[1].startswith("Failed in ")]
-    told = [text for text in lines if text and not text.startswith("Failed in ")]
-    end = next((i for i, text in enumerate(told) if text.startswith(_DETAILS)), len(told))
-    return refusals[0] if refusals else " ".join(told[:end])
+    kept = [text for text in lines if text and not text.startswith("Failed in ")]
+    end = next((i for i, text in enumerate(kept) if text.startswith(_DETAILS)), len(kept))
+    return refusals[0] if refusals else " ".join(kept[:end])
 
 
 def _not_for_kernels(value: Any) -> str:

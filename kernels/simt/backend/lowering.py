@@ -1,10 +1,10 @@
-"""From Numba's IR to LLVM's, for generated kernels: what Numba does, in less code.
+"""Lowering of Numba's IR to LLVM's for generated kernels: the same semantics in less code.
 
-Numba copies an array's fields to the stack at each access, to read from there those that it needs,
-and keeps nearly every variable on the stack: most of the code of a kernel, until optimisation
-removes it. Here fields are values, and so is a variable that is assigned once, at first; loops over
-ranges in steps of one count without Numba's arithmetic for any other step and without its iterator;
-and whole numbers are divided without a branch.
+Numba copies an array's structure to the stack at each access and keeps nearly every variable on the
+stack. Until optimisation removes it, that is most of a kernel's code. Here fields are extracted as
+values, and so are variables that are assigned once, in the entry block. Loops over ranges with step
+one need neither Numba's iterator nor its arithmetic for other steps, and integer division has no
+branch.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from numba.core import ir as numba_ir
 from numba.core.lowering import Lower
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
 
-from kernels.simt.backend.numba_frontend import Remembering
+from kernels.simt.backend.numba_frontend import CachedTyping
 
-_POWERS = (operator.pow, operator.ipow)  # by a constant: there is faster code for it
+_POWERS = (operator.pow, operator.ipow)  # Numba has special code for constant exponents
 _QUOTIENTS = (operator.floordiv, operator.ifloordiv)
 _DIVISIONS = (*_QUOTIENTS, operator.mod, operator.imod)
 
 
 class KernelLower(Lower):
-    """Numba's lowering, but for operations, elements of arrays, ranges and variables."""
+    """Overrides the lowering of operations, array elements, ranges and variables."""
 
     def lower_function_body(self):
         self.implementations: dict[tuple, Callable] = {}
@@ -36,11 +36,11 @@ class KernelLower(Lower):
         return super().lower_function_body()
 
     def lower_block(self, block) -> None:
-        self.stored: dict[str, ir.Value] = {}  # in this block: they need not be loaded
+        self.stored: dict[str, ir.Value] = {}  # values stored in this block: no load needed
         super().lower_block(block)
 
     def lower_inst(self, inst):
-        """Numba's, which writes each instruction as text for its debugger."""
+        """As in Numba, without the text of each instruction for a debugger."""
         if not isinstance(inst, numba_ir.Assign):
             return super().lower_inst(inst)
         name, value = inst.target.name, inst.value
@@ -52,7 +52,7 @@ class KernelLower(Lower):
         return self.storevar(self.lower_assign(self.typeof(name), inst), name, argidx=place)
 
     def lower_binop(self, resty, expr, op):
-        """Numba's, without its three attempts to find code for constant operands."""
+        """As in Numba, without its three lookups of code for constant operands."""
         signature = self.fndesc.calltypes[expr]
         function = self.context.typing_context.resolve_value_type(op)
         kind = signature.return_type
@@ -65,7 +65,7 @@ class KernelLower(Lower):
         return self.context.cast(self.builder, result, signature.return_type, resty)
 
     def _division(self, op, kind: types.Integer, a: ir.Value, b: ir.Value) -> ir.Value:
-        """The quotient, rounded down, or what remains; 0 of a division that has no result."""
+        """The quotient rounded down, or the remainder; 0 for a division without a result."""
         builder, zero = self.builder, a.type(0)
         undefined = None
         if not (isinstance(b, ir.Constant) and b.constant not in (0, -1)):
@@ -106,7 +106,7 @@ class KernelLower(Lower):
         return store_item(self.context, self.builder, array, value, pointer)
 
     def _element(self, array: numba_ir.Var, index: numba_ir.Var) -> ir.Value | None:
-        """A pointer to the number that `index` names in `array`, if it names one."""
+        """A pointer to element `index` of `array`, or None if `index` selects no single number."""
         kind, place = self.typeof(array.name), self.typeof(index.name)
         kinds = place.types if isinstance(place, types.BaseTuple) else (place,)
         if not _is_element(kind, kinds):
@@ -128,11 +128,11 @@ class KernelLower(Lower):
         return cgutils.get_item_pointer2(context, builder, data, shape, strides, layout, places)
 
     def _operation(self, op, signature, *operands: numba_ir.Var) -> ir.Value:
-        """Code for an operation; Numba looks for its implementation anew each time."""
+        """Code for an operation, with its implementation cached; Numba resolves it at each use."""
         values = [self._as(x, wanted) for x, wanted in zip(operands, signature.args)]
         key = op, signature
         if key not in self.implementations:
-            context = Remembering(self.context.typing_context)
+            context = CachedTyping(self.context.typing_context)
             function = context.resolve_value_type(op)
             called = context.resolve_function_type(function, signature.args, {})
             self.implementations[key] = self.context.get_function(function, called)
@@ -150,7 +150,9 @@ class KernelLower(Lower):
     def _ranges_and_iterators(self) -> set[str]:
         """The variables of loops over ranges of signed integers in steps of one."""
         found: set[str] = set()
-        if self.context.enable_nrt:  # Numba may have released a variable given to `range`
+        if (
+            self.context.enable_nrt
+        ):  # reference counting: Numba may have released an argument of `range`
             return found
         for _, block in sorted(self.blocks.items()):
             for assign in block.find_insts(numba_ir.Assign):
@@ -175,7 +177,7 @@ class KernelLower(Lower):
         return self.context.cast(self.builder, value, self.typeof(variable.name), kind)
 
     def _counter(self, loop: numba_ir.Expr) -> tuple[ir.Value, ir.Value]:
-        """Where the number before the next one is kept, and where a loop stops."""
+        """(stack slot of the previous number, stop) of a loop over a range."""
         builder, name = self.builder, loop.value.name
         kind = self.typeof(name).dtype
         ends = [self._as(arg, kind) for arg in self.func_ir.get_definition(name).args]
@@ -186,7 +188,7 @@ class KernelLower(Lower):
         return place, stop
 
     def _count(self, kind: types.Type, loop: numba_ir.Expr) -> ir.Value:
-        """The pair of a loop's next number and whether there is one."""
+        """The pair (next number, whether it is below the stop)."""
         builder, (place, stop) = self.builder, self.counters[loop]
         number = builder.add(builder.load(place), stop.type(1), flags=["nsw"])
         builder.store(number, place)
@@ -195,7 +197,7 @@ class KernelLower(Lower):
         return builder.insert_value(pair, builder.icmp_signed("<", number, stop), 1)
 
     def _find_singly_assigned_variable(self) -> None:
-        """Numba's, which need no place in memory, and those that are assigned at first for good."""
+        """Also counts variables assigned once, in the entry block: they need no stack slot."""
         super()._find_singly_assigned_variable()
         targets = Counter(
             statement.target.name
@@ -207,7 +209,7 @@ class KernelLower(Lower):
                 self._singly_assigned_vars.add(statement.target.name)
 
     def storevar(self, value, name, argidx=None):
-        """Numba's, without a look at the value before, which may own memory."""
+        """As in Numba, without releasing the previous value, which owns no memory here."""
         if self.context.enable_nrt or name in self._singly_assigned_vars:
             super().storevar(value, name, argidx)
             return
@@ -218,7 +220,7 @@ class KernelLower(Lower):
         return self.stored.get(name) or super().loadvar(name)
 
     def alloca_lltype(self, name, lltype, datamodel=None):
-        """Numba's, which for debuggers also asks LLVM for the size."""
+        """As in Numba, without the size that only debug information needs."""
         return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
 
 

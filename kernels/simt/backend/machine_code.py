@@ -1,4 +1,4 @@
-"""The machine code of kernels in files of its own, which load without Numba.
+"""Object files of kernels, which load without Numba.
 
 Importing Numba takes longer than all else that a process does before its first launch. A kernel
 whose object file needs nothing but Python, C and its maths library is therefore stored as that file

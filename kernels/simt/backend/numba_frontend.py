@@ -1,9 +1,9 @@
-"""Numba's front end for generated kernels, without what they do not need.
+"""Numba's front end for generated kernels: cached typing, and fewer passes.
 
-Two things take most of its time. It tries an operation's templates one by one to type it, at every
-place where it is used and in every kernel again: for numbers and arrays the answer is always the
-same, so it is remembered. And it looks for where each variable is last used, three times over, so
-that arrays are released there: only kernels with grid barriers hold any.
+Two steps take most of its time. To type an operation, Numba tries the operation's templates one by
+one, at every use in every kernel. For numbers and arrays the result is always the same, so it is
+cached. And Numba computes three times where each variable is last used, to release arrays there;
+only kernels with grid barriers own arrays.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from numba.core.rewrites import rewrite_registry
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import IRLegalization
 
-_REMEMBERED = types.Number | types.Boolean | types.Array
+_CACHEABLE = types.Number | types.Boolean | types.Array
 _signatures: dict[tuple, Any] = {}
 
 
-class Remembering:
-    """Numba's typing context, but for the operations whose signature is known.
+class CachedTyping:
+    """Numba's typing context with a cache of the signatures of operations.
 
-    To know some, Numba compiles what it writes in Python: a signature holds for its `flags`.
+    Some overloads compile during typing, so the cache is keyed on the `flags` as well.
     """
 
     def __init__(self, context: Any, flags: Any = None) -> None:
@@ -39,7 +39,7 @@ class Remembering:
         if kws or not is_operation:
             return self._context.resolve_function_type(func, args, kws)
         flat = [t for arg in args for t in (arg if isinstance(arg, types.BaseTuple) else (arg,))]
-        if not all(isinstance(t, _REMEMBERED) for t in flat):
+        if not all(isinstance(t, _CACHEABLE) for t in flat):
             return self._context.resolve_function_type(func, args, kws)
         key = (self._context, self._flags, func, tuple(args))
         found = _signatures.get(key)
@@ -55,16 +55,16 @@ class Remembering:
 
 
 class KernelCompiler(CompilerBase):
-    """A Numba pipeline whose type inference remembers operations."""
+    """A Numba pipeline with cached typing."""
 
     def __init__(self, typingctx: Any, *args: Any) -> None:
         super().__init__(typingctx, *args)
-        self.state.typingctx = Remembering(typingctx)
+        self.state.typingctx = CachedTyping(typingctx)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class Simplify(FunctionPass):
-    """Numba's IR with one way back to the head of a loop, and operations on constants as such."""
+    """Canonical loops with one back edge, and Numba's rewrites of constant operands."""
 
     _name = "simt_simplify"
 
@@ -84,7 +84,7 @@ class Simplify(FunctionPass):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class Releases(IRLegalization):
-    """Numba's `del` for each variable, in kernels that own arrays."""
+    """Inserts Numba's `del` of each variable, in kernels that own arrays."""
 
     _name = "simt_releases"
 

@@ -16,7 +16,6 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.errors import TypingError
-from numba.core.typing import signature
 
 from kernels.simt.devlib.llvm_ir import V
 from kernels.simt.devlib.maths import named
@@ -172,7 +171,7 @@ def _read_modify_write(
                     return _loop(kind, combine, builder, pointer, args[2])
                 return builder.atomic_rmw(instruction, pointer, args[2], "monotonic")
 
-            return signature(kind, array, index, kind), generate
+            return kind(array, index, kind), generate
 
         return typed
 
@@ -219,7 +218,7 @@ def _make_cas(own: bool) -> Callable:
             pointer = _element(context, builder, array, args[0], index, args[1])
             return _compare_and_swap(builder, pointer, args[2], args[3], own)
 
-        return signature(kind, array, index, kind, kind), generate
+        return kind(array, index, kind, kind), generate
 
     return typed
 
@@ -238,7 +237,7 @@ def _make_compare_and_swap(own: bool) -> Callable:
             view = context.make_array(array)(context, builder, args[0])
             return _compare_and_swap(builder, view.data, args[1], args[2], own)
 
-        return signature(kind, array, kind, kind), generate
+        return kind(array, kind, kind), generate
 
     return typed
 

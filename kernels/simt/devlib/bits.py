@@ -8,7 +8,6 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 from numba.core.errors import TypingError
-from numba.core.typing import signature
 from numba.extending import overload_method
 
 from kernels.simt.devlib.llvm_ir import I32, V
@@ -42,7 +41,7 @@ def _integer_unary(name: str, keys: str, result: Any, body: Callable[[V], V]) ->
         def generate(context, builder, sig, args):
             return body(V(builder, args[0])).value
 
-        return signature(returned, accepted), generate
+        return returned(accepted), generate
 
     return named(typed, name, *keys.split())
 
@@ -123,7 +122,7 @@ def _integer_binary(name: str, kind: types.Integer, body: Callable[[V, V], V]) -
         def generate(context, builder, sig, args):
             return body(*(V(builder, arg) for arg in args)).value
 
-        return signature(kind, kind, kind), generate
+        return kind(kind, kind), generate
 
     return named(typed, f"{name}_int", f"libdevice.{name}")
 
@@ -183,7 +182,7 @@ def _reinterpret(name: str, source: types.Type, target: types.Type) -> Any:
         def generate(context, builder, sig, args):
             return builder.bitcast(args[0], context.get_value_type(target))
 
-        return signature(target, source), generate
+        return target(source), generate
 
     return named(typed, name, f"libdevice.{name}")
 
@@ -201,7 +200,7 @@ def _fma_types(typingctx, a, b, c):
         first, second, third = (V(builder, arg) for arg in args)
         return first.fma(second, third).value
 
-    return signature(kind, kind, kind, kind), generate
+    return kind(kind, kind, kind), generate
 
 
 fma = named(_fma_types, "fma", "fma", "libdevice.fma", "libdevice.fmaf")
@@ -218,7 +217,7 @@ def _selp_types(typingctx, test, a, b):
     def generate(context, builder, sig, args):
         return builder.select(*args)
 
-    return signature(a, types.boolean, a, a), generate
+    return a(types.boolean, a, a), generate
 
 
 selp = named(_selp_types, "selp", "selp")
@@ -231,7 +230,7 @@ def _fence(name: str, key: str, emit: bool) -> Any:
                 builder.fence("seq_cst")
             return context.get_dummy_value()
 
-        return signature(types.none), generate
+        return types.none(), generate
 
     return named(typed, name, key)
 
@@ -246,7 +245,7 @@ def _nanosleep_types(typingctx, nanoseconds):
     def generate(context, builder, sig, args):
         return context.get_dummy_value()
 
-    return signature(types.none, types.uint32), generate
+    return types.none(types.uint32), generate
 
 
 nanosleep = named(_nanosleep_types, "nanosleep", "nanosleep")

@@ -1,4 +1,4 @@
-"""float16 and bfloat16: storage formats, 16 bits in memory and float32 in arithmetic.
+"""float16 and bfloat16: storage formats, 16 bits in memory, float32 in arithmetic.
 
 Conversions round to nearest, ties to even, as CUDA's `__float2half_rn` and `__float2bfloat16_rn`;
 float64 values round once. They are branch-free, so loops over them vectorise; where the CPU has
@@ -14,11 +14,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from llvmlite import binding, ir
-from numba.core import config, types
+from numba import config
+from numba.core import types
 from numba.core.errors import TypingError
-from numba.core.imputils import impl_ret_borrowed
 from numba.core.typeconv import Conversion
-from numba.core.typing import signature
 from numba.extending import lower_builtin, lower_cast, models, register_model
 
 from kernels.simt.devlib import vecmath as vec
@@ -90,7 +89,7 @@ def _to_odd(x: V) -> V:
 
 
 class Storage(types.Float):
-    """A 16-bit float in memory. Loaded it turns into float32; any number converts to it."""
+    """A 16-bit float in memory. A load converts it to float32; any number converts to it."""
 
     def __init__(self, name: str, load: Any, store: Any) -> None:
         types.Number.__init__(self, name=name)
@@ -99,7 +98,7 @@ class Storage(types.Float):
 
     def __str__(self) -> str:
         # Numba looks up NumPy's rules for scalars by this string; it cannot look up bfloat16, and
-        # what the two formats turn into is the same.
+        # both formats convert to the same types.
         return "float16"
 
     def unify(self, typingctx: Any, other: types.Type) -> types.Type | None:
@@ -170,9 +169,11 @@ def _viewed_as(name: str, kind: Storage) -> Any:
         viewed = array.copy(dtype=kind)
 
         def generate(context, builder, sig, args):
-            return impl_ret_borrowed(context, builder, viewed, args[0])
+            if context.enable_nrt:  # the view holds a reference of its own
+                context.nrt.incref(builder, viewed, args[0])
+            return args[0]
 
-        return signature(viewed, array), generate
+        return viewed(array), generate
 
     return named(typed, name)
 
@@ -194,7 +195,7 @@ def _rounded(name: str, kind: Storage, *keys: str) -> Any:
         def generate(context, builder, sig, args):
             return kind.load(kind.store(V(builder, args[0]))).value
 
-        return signature(types.float32, types.float32), generate
+        return types.float32(types.float32), generate
 
     return named(typed, name, *keys)
 
@@ -208,7 +209,7 @@ def _conversion(name: str, source: types.Type, target: types.Type, body: Any) ->
         def generate(context, builder, sig, args):
             return body(V(builder, args[0])).value
 
-        return signature(target, source), generate
+        return target(source), generate
 
     return named(typed, name)
 
@@ -233,9 +234,9 @@ def _half_function(name: str, arity: int, body: Any, result: types.Type = types.
 
     args = (types.float32,) * arity
     typed = {
-        1: lambda typingctx, a: (signature(result, *args), generate),
-        2: lambda typingctx, a, b: (signature(result, *args), generate),
-        3: lambda typingctx, a, b, c: (signature(result, *args), generate),
+        1: lambda typingctx, a: (result(*args), generate),
+        2: lambda typingctx, a, b: (result(*args), generate),
+        3: lambda typingctx, a, b, c: (result(*args), generate),
     }[arity]
     return named(typed, f"fp16_{name}", f"fp16.{name}")
 

@@ -1,4 +1,4 @@
-"""Which compiled function stands behind a CUDA name, or replaces a host function, on the CPU."""
+"""The compiled function that implements a CUDA name, or replaces a host function, on the CPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 @cache
 def function(name: str, space: str = "global") -> Any:
     """The device function behind the CUDA name `name`; None if there is none."""
-    from kernels.simt.devlib import (
-        registry,  # builds all device functions: not needed where compiled code is found
-    )
+    from kernels.simt.devlib import registry  # slow: it builds all device functions
 
     try:
         return registry.lookup(name, space)

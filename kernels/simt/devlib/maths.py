@@ -2,8 +2,8 @@
 
 (`math.floor(float32)` is a float32 on CUDA and an int64 in Numba's CPU target; `math.exp` of a
 float32 is vectorised code here and a call into libm there.) Each name below is a Numba intrinsic,
-callable from any `numba.njit` function; `registry.lookup` finds them by the function
-that a kernel names.
+callable from any `numba.njit` function; `registry.lookup` finds it by the function that a kernel
+names.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.errors import TypingError
-from numba.core.typing import signature
 from numba.extending import intrinsic
 
 from kernels.simt.devlib import vecmath as vec
 from kernels.simt.devlib.llvm_ir import F64, I64, IRFunction, V
 
+INTRINSICS: dict[str, Any] = {}
+"""All that `named` has made, by name."""
 TABLE: dict[str, Any] = {}
 """Intrinsics by the dotted name of what they implement: "math.exp", "libdevice.expf", "popc"."""
 
@@ -30,7 +31,7 @@ TABLE: dict[str, Any] = {}
 def named(function: Callable, name: str, *keys: str) -> Any:
     """The intrinsic of a typing function, under an importable name and registered keys."""
     function.__name__ = function.__qualname__ = name
-    made = intrinsic(function)
+    made = INTRINSICS[name] = intrinsic(function)
     for key in keys:
         TABLE[key] = made
     return made
@@ -42,7 +43,7 @@ def computed_in(name: str, *args: types.Type) -> types.Type:
     for arg in plain:
         if not isinstance(arg, types.Number | types.Boolean) or isinstance(arg, types.Complex):
             raise TypingError(f"{name} takes integers and floats, not {arg}")
-    # the half-precision storage types (devlib_half) compute in float32
+    # the half-precision storage types (devlib.half) compute in float32
     wide = any(
         arg == types.float64 or isinstance(arg, types.Integer | types.Boolean) for arg in plain
     )
@@ -84,7 +85,7 @@ def unary(name: str, keys: str, wide: Any, narrow: IRFunction | None = None) -> 
         def generate(context, builder, sig, args):
             return _generate(context, builder, kind, args, wide, narrow)
 
-        return signature(kind, kind), generate
+        return kind(kind), generate
 
     return named(typed, name, *keys.split())
 
@@ -101,7 +102,7 @@ def binary(name: str, keys: str, wide: Any, narrow: IRFunction | None = None) ->
         def generate(context, builder, sig, args):
             return _generate(context, builder, kind, args, wide, narrow)
 
-        return signature(kind, kind, kind), generate
+        return kind(kind, kind), generate
 
     return named(typed, name, *keys.split())
 
@@ -188,7 +189,7 @@ def _power_types(typingctx, x, y):
             return vec.pow_wide(base, power.to_float(F64)).value
         return base.call("pow", power).value
 
-    return signature(kind, kind, exponent), generate
+    return kind(kind, exponent), generate
 
 
 pow = named(
@@ -201,7 +202,7 @@ TABLE |= dict.fromkeys(("libdevice.ldexp", "libdevice.ldexpf"), math.ldexp)
 
 
 def _extreme(name: str, ordered: str) -> Any:
-    """`max` and `min`: as C's fmax and fmin where a float takes part, the other one beside NaN."""
+    """`max` and `min`; where an operand is a float, as C's fmax and fmin, which ignore a NaN."""
 
     def typed(typingctx, x, y):
         x, y = types.unliteral(x), types.unliteral(y)
@@ -219,7 +220,7 @@ def _extreme(name: str, ordered: str) -> Any:
             compare = builder.icmp_signed if signed else builder.icmp_unsigned
             return builder.select(compare(ordered, *args), *args)
 
-        return signature(kind, kind, kind), generate
+        return kind(kind, kind), generate
 
     return named(typed, f"{name}imum", f"builtins.{name}")
 
@@ -237,7 +238,7 @@ def _classify(name: str, keys: str, test: Callable[[V, int], V]) -> Any:
             infinity = x.constant(math.inf).bits()
             return test(x.abs().bits(), infinity).value
 
-        return signature(types.boolean, kind), generate
+        return types.boolean(kind), generate
 
     return named(typed, name, *keys.split())
 
@@ -253,7 +254,7 @@ def _round_types(typingctx, x):
     def generate(context, builder, sig, args):
         return builder.fptosi(V(builder, args[0]).rint().value, I64)
 
-    return signature(types.int64, kind), generate
+    return types.int64(kind), generate
 
 
 round_even = named(_round_types, "round_even", "builtins.round")
@@ -274,7 +275,7 @@ def _modf(typing_context: Any, x: types.Type) -> Any:
         fraction = builder.call(copysign, [rest, value])
         return context.make_tuple(builder, sig.return_type, [fraction, whole])
 
-    return signature(types.UniTuple(kind, 2), x), generate
+    return types.UniTuple(kind, 2)(x), generate
 
 
 modf = named(_modf, "modf", *_keys("modf").split())

@@ -1,32 +1,21 @@
-"""What compiled kernels call: one registry over the modules beside it.
+"""The registry of the device functions that compiled kernels call.
 
 Every function is a Numba intrinsic written as LLVM IR (so it is part of the loop that calls it and
-does not stop LLVM from vectorising) and importable from this module under its `__name__`. Names and
-Python functions that are in none of the tables need nothing: Numba's own implementation is right.
+does not stop LLVM from vectorising) and importable from this module under its `__name__`. For names
+and Python functions in none of the tables, Numba's own implementation is right.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
-from types import ModuleType
 from typing import Any
 
-from kernels.simt.devlib import atomic, bits, half, maths
+from kernels.simt.devlib import atomic, bits, half, maths  # noqa: F401 - they fill the tables
 
-_MODULES = (maths, bits, half, atomic)
 _RARE = ["rounding", "special"]  # of libdevice: loaded by the first kernel that asks
 
-
-def _publish(module: ModuleType) -> None:
-    for name, value in vars(module).items():
-        if type(value).__name__ == "_Intrinsic":
-            globals()[name] = value
-
-
-for _module in _MODULES:
-    _publish(_module)
-
+globals().update(maths.INTRINSICS)
 ldexp = math.ldexp  # typed alike in Numba's CPU target
 
 FUNCTIONS: dict[str, Any] = maths.TABLE | atomic.TABLE
@@ -55,8 +44,9 @@ def lookup(what: Any, space: str = "global") -> Any | None:
 
 def _load_rare() -> None:
     while _RARE:
-        _publish(importlib.import_module(f"{__package__}.{_RARE.pop()}"))
-        FUNCTIONS.update(maths.TABLE)
+        importlib.import_module(f"{__package__}.{_RARE.pop()}")
+    globals().update(maths.INTRINSICS)
+    FUNCTIONS.update(maths.TABLE)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """libdevice's functions with a rounding mode in their name: `fadd_rd`, `double2int_rz`, ...
 
-A CPU's rounding mode is a state that LLVM's optimiser does not know of. So a result is rounded to
-nearest first, and moved to the next number where the exact error, which is a floating-point number
+LLVM's optimiser does not model a CPU's rounding mode. So a result is rounded to nearest first, and
+moved to the next number where the exact error, which is a floating-point number
 for every operation here, has the wrong sign (Boldo and Muller 2011 for the error of an FMA).
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.core.typing import signature
 
 from kernels.simt.devlib.llvm_ir import F32, F64, I32, I64, V
 from kernels.simt.devlib.maths import named
@@ -34,7 +33,7 @@ def fixed(name: str, result: types.Type, args: tuple, body: Callable, *keys: str
             return context.make_tuple(builder, result, [part.value for part in made])
         return made.value
 
-    sig = signature(result, *args)
+    sig = result(*args)
     typed = {
         1: lambda typingctx, a: (sig, generate),
         2: lambda typingctx, a, b: (sig, generate),
@@ -46,7 +45,7 @@ def fixed(name: str, result: types.Type, args: tuple, body: Callable, *keys: str
 
 @dataclass
 class Rounded:
-    """A result rounded to nearest, what is missing to the exact one, and whether that is finite."""
+    """A result rounded to nearest, its error, and whether the exact result is finite."""
 
     nearest: V
     error: V
@@ -79,8 +78,10 @@ def _next_up(x: V) -> V:
 
 
 def _exactly(x: V, y: V, operation: str = "fadd") -> V:
-    """A sum, difference or product that the compiler neither contracts nor reassociates: it has a
-    flag, so Numba adds none, and the flag says nothing of these operations."""
+    """A sum, difference or product that the compiler neither contracts nor reassociates.
+
+    Numba adds no fastmath flags to an instruction that has one, and `arcp` only affects division.
+    """
     return V(x.builder, getattr(x.builder, operation)(x.value, y.value, flags=("arcp",)))
 
 
@@ -116,8 +117,7 @@ def _multiply(x: V, y: V) -> Rounded:
 
 
 def _scaled(x: V, y: V) -> tuple[V, V, V]:
-    """(scale, factors of x * y * scale): the error of a small product is too small for a number, so
-    it is taken of a larger one."""
+    """(scale, factors of x * y * scale): the error of a small product would underflow."""
     small = _exactly(x, y, "fmul").abs() < _SMALL
     scale = small.where(x.constant(_SCALE), x.constant(1.0))
     first = x.abs() < y.abs()
@@ -159,7 +159,7 @@ def _fma(x: V, y: V, z: V) -> Rounded:
     scale, low, high = _scaled(x, y)
     product = _exactly(low, high, "fmul")
     below = low.fma(high, -product)
-    # what is smaller than any number counts by its sign only
+    # of what underflows only the sign matters
     nothing = (product.abs() < _SMALL) & (scale != 1.0) & (x != 0.0) & (y != 0.0)
     sign = _sign(x) * _sign(y)
     product, below = nothing.where(sign * _SMALL, product), nothing.where(below * 0.0, below)

@@ -1,4 +1,4 @@
-"""The rest of libdevice: special functions, functions with two results, halves and bit pieces.
+"""The rest of libdevice: special functions, functions with two results, bit manipulation.
 
 Special functions are Python that Numba compiles, in float64 for both widths; their float32 forms
 round once. Methods: Wichura's AS 241 (1988) for the inverse of the normal distribution, the
@@ -17,7 +17,6 @@ from llvmlite import binding, ir
 from numba import njit
 from numba.core import cgutils, types
 from numba.core.errors import TypingError
-from numba.core.typing import signature
 
 from kernels.simt.devlib import bits, half
 from kernels.simt.devlib import maths as m
@@ -66,10 +65,10 @@ def _compiled(name: str, result: types.Type, args: tuple, function: Callable) ->
         many = isinstance(result, types.BaseTuple)
         returned = tuple(_D if kind == _F else kind for kind in parts)
         returned = types.Tuple(returned) if many else returned[0]
-        made = context.compile_internal(builder, function, signature(returned, *wide), given)
+        made = context.compile_internal(builder, function, returned(*wide), given)
         return context.cast(builder, made, returned, result)
 
-    sig = signature(result, *args)
+    sig = result(*args)
     typed = {
         1: lambda typingctx, a: (sig, generate),
         2: lambda typingctx, a, b: (sig, generate),

@@ -2,7 +2,7 @@
 
 A loop that calls libm's `expf` runs one element at a time; these are straight lines of arithmetic
 with selects for the special cases, so a loop over them becomes SIMD code. Each is within 2 ulp over
-the whole of float32, subnormals, infinities and NaN included (`tests/simt/test_runtime_vecmath.py`
+the whole of float32, subnormals, infinities and NaN included (`tests/simt/devlib/test_vecmath.py`
 measures it).
 
 Methods: range reduction as in Cody and Waite, "Software Manual for the Elementary Functions"

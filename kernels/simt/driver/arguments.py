@@ -15,7 +15,7 @@ _SCALARS = {int: "int", float: "float", bool: "bool", complex: "complex"}
 
 
 def token(arg: Any) -> Any:
-    """Something hashable and cheap that decides the type of `arg`."""
+    """A hashable value, cheap to compute, that determines the type of `arg`."""
     kind = type(arg)
     if kind is np.ndarray:
         return arg.dtype, arg.ndim, arg.flags.num & _LAYOUT
@@ -31,7 +31,7 @@ def token(arg: Any) -> Any:
 
 
 class ArrayKind(NamedTuple):
-    """What decides the Numba type of an array."""
+    """What determines the Numba type of an array."""
 
     dtype: np.dtype
     ndim: int
@@ -44,7 +44,7 @@ class ArrayKind(NamedTuple):
 
 
 def describe(arg: Any) -> Any:
-    """What decides the Numba type of a normalised argument; its repr is the same everywhere."""
+    """What determines the Numba type of a normalised argument, with a repr that is stable."""
     if isinstance(arg, np.ndarray):
         flags = arg.flags
         layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
@@ -111,6 +111,27 @@ def numba_type(arg: Any, where: str):
         return typeof(arg)
     except ValueError as error:
         raise ArgumentError(f"{where}: {error}") from error
+
+
+def type_of(described: Any):
+    """The Numba type of an argument that is known by its description, or by that type."""
+    from numba import typeof
+    from numba.core import types
+
+    if isinstance(described, ArrayKind):
+        dtype, ndim, layout, writeable = described
+        example = np.empty((0,) * max(ndim, 1), dtype)
+        element = numba_type(example, "").dtype
+        return types.Array(element, ndim, layout, readonly=not writeable)
+    if isinstance(described, tuple) and not (described and isinstance(described[0], str)):
+        return types.BaseTuple.from_types(list(map(type_of, described)))
+    if isinstance(described, tuple):
+        raise ArgumentError(f"{described[0]}: the type of an enumeration is not kept")
+    if isinstance(described, types.Type):
+        return described
+    if described is None:
+        return types.none
+    return types.float32 if described == np.float16 else typeof(np.zeros((), described)[()])
 
 
 def storage(kind: Any):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from types import FunctionType
 
 from numba.core import types
@@ -12,18 +13,18 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from kernels.simt.analysis import infer, ssa
 from kernels.simt.analysis.ranges import Ranges
-from kernels.simt.analysis.uniformity import analyse
+from kernels.simt.analysis.uniformity import Facts, analyse
 from kernels.simt.driver import arguments
-from kernels.simt.emit.emitter import Emitter
-from kernels.simt.emit.interleaved import StepEmitter
 from kernels.simt.emit.module import module_text
 from kernels.simt.frontend import frontend
 from kernels.simt.ir import memory
 from kernels.simt.ir.program import Program
-from kernels.simt.transforms.block_interleave import keep_step
+from kernels.simt.plan.block import plan_block
+from kernels.simt.plan.nodes import BlockPlan
+from kernels.simt.transforms.block_interleave import interleaved
 from kernels.simt.transforms.canonicalise import prepare
-from kernels.simt.transforms.fission import fission
-from kernels.simt.transforms.storage import assign_storage
+from kernels.simt.transforms.fission import Item, fission
+from kernels.simt.transforms.storage import Storage, assign_storage
 from kernels.simt.transforms.tile_forwarding import forward
 
 OBJECTS_A_COLLECTION = 100_000
@@ -42,8 +43,129 @@ def few_collections() -> Iterator[None]:
             gc.set_threshold(*usual)
 
 
-class OneByOne(Exception):
-    """Blocks gain nothing from keeping step."""
+@dataclass
+class Compilation:
+    """A kernel on its way through the passes, each of which adds to this."""
+
+    func: FunctionType | None
+    args: tuple[types.Type, ...]
+    block: tuple[int, int, int]
+    signs: frozenset[int] = frozenset()
+    checked: bool = False
+    fastmath: bool = False
+    watch: Callable[[str, Compilation], None] | None = None  # told after each pass
+    # -- what the passes make
+    program: Program | None = None
+    plain: Program | None = None  # `program` before its blocks were interleaved
+    array_types: dict[str, types.Type] = field(default_factory=dict)
+    kinds: dict[str, types.Type] = field(default_factory=dict)
+    facts: Facts | None = None
+    items: list[Item] = field(default_factory=list)
+    masks: list[str] = field(default_factory=list)
+    storage: Storage | None = None
+    plan: BlockPlan | None = None  # None: blocks gain nothing from being interleaved
+    text: str = ""
+    given: dict[str, object] = field(default_factory=dict)
+
+    def run(self, passes: tuple[Pass, ...]) -> Compilation:
+        for name, function in passes:
+            function(self)
+            if self.watch is not None:
+                self.watch(name, self)
+        return self
+
+
+Pass = tuple[str, Callable[[Compilation], None]]
+
+
+def _build(c: Compilation) -> None:
+    code = c.func.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    c.program = frontend.build(c.func, c.block, dict(zip(names, c.args)), c.checked)
+
+
+def _canonicalise(c: Compilation) -> None:
+    prepare(c.program)
+
+
+def _forward_tiles(c: Compilation) -> None:
+    forward(c.program)
+
+
+def _interleave(c: Compilation) -> None:
+    together = interleaved(c.program)
+    if together is not None:
+        c.program, c.plain = together, c.program
+
+
+def _rename(c: Compilation) -> None:
+    ssa.rename(c.program)
+    c.array_types = {
+        name: memory.array_type(array.dtype, len(array.shape or (0,)))
+        for name, array in c.program.arrays.items()
+    }
+    c.array_types |= {
+        name: arguments.numba_type(value, name) for name, value in c.program.constants.items()
+    }
+
+
+def _infer_types(c: Compilation) -> None:
+    c.kinds = infer.infer(c.program, list(c.args), c.array_types)
+
+
+def _analyse(c: Compilation) -> None:
+    c.facts = analyse(c.program)
+
+
+def _split(c: Compilation) -> None:
+    c.items, c.masks = fission(c.program, c.facts)
+
+
+def _store(c: Compilation) -> None:
+    c.storage = assign_storage(c.program, c.facts, c.items, c.masks, c.kinds)
+
+
+def _plan(c: Compilation) -> None:
+    program = c.program
+    nonnegative = {program.params[position] for position in c.signs}
+    ranges = Ranges(program, c.facts, c.kinds, nonnegative)
+    # the intrinsic that views a half-precision array as one
+    views = {name: arguments.storage(kind)[1] for name, kind in zip(program.params, c.args)}
+    views = {name: view for name, view in views.items() if view}
+    given = c.facts, c.items, c.storage, c.kinds, ranges, nonnegative, views
+    c.plan = plan_block(program, *given)
+
+
+def _choose(c: Compilation) -> None:
+    """Plan the kernel as it was where its blocks gain nothing from being interleaved."""
+    if c.plan is None:
+        c.program, c.plain = c.plain, None
+        c.run((RENAMING, *PLANNING))
+
+
+def _print(c: Compilation) -> None:
+    c.text, c.given = module_text(c.plan, c.fastmath)
+
+
+FRONT: tuple[Pass, ...] = (
+    ("normal form", _build),
+    ("canonicalisation", _canonicalise),
+    ("tile forwarding", _forward_tiles),
+)
+INTERLEAVING: Pass = ("interleaved blocks", _interleave)
+RENAMING: Pass = ("SSA renaming", _rename)
+PLANNING: tuple[Pass, ...] = (
+    ("types", _infer_types),
+    ("uniformity", _analyse),
+    ("fission", _split),
+    ("storage", _store),
+    ("plan", _plan),
+)
+PRINTING: tuple[Pass, ...] = (
+    ("choice", _choose),
+    ("module", _print),
+)
+PASSES: tuple[Pass, ...] = (*FRONT, INTERLEAVING, RENAMING, *PLANNING, *PRINTING)
 
 
 def generate(
@@ -59,12 +181,8 @@ def generate(
     `args` are the Numba types of its parameters, `signs` the positions of integer parameters that
     are known to be >= 0.
     """
-    program, array_types = normal_form(func, args, block, checked)
-    try:
-        return emit(program, args, array_types, signs, fastmath)
-    except OneByOne:  # as it was written, then
-        program, array_types = normal_form(func, args, block, checked, in_step=False)
-        return emit(program, args, array_types, signs, fastmath)
+    done = Compilation(func, args, block, signs, checked, fastmath).run(PASSES)
+    return done.program, done.text, done.given
 
 
 def normal_form(
@@ -72,50 +190,16 @@ def normal_form(
     args: tuple[types.Type, ...],
     block: tuple[int, int, int],
     checked: bool,
-    in_step: bool = True,
 ) -> tuple[Program, dict[str, types.Type]]:
     """(kernel `func` as one thread runs it, types of the arrays that it declares)."""
-    code = func.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    program = frontend.build(func, block, dict(zip(names, args)), checked)
-    prepare(program)
-    forward(program)
-    if in_step:
-        keep_step(program)
-    ssa.rename(program)
-    array_types = {
-        name: memory.array_type(array.dtype, len(array.shape or (0,)))
-        for name, array in program.arrays.items()
-    }
-    array_types |= {
-        name: arguments.numba_type(value, name) for name, value in program.constants.items()
-    }
-    return program, array_types
+    done = Compilation(func, args, block, checked=checked).run((*FRONT, RENAMING))
+    return done.program, done.array_types
 
 
 def emit(
-    program: Program,
-    args: tuple[types.Type, ...],
-    array_types: dict[str, types.Type],
-    signs: frozenset[int] = frozenset(),
-    fastmath: bool = False,
+    program: Program, args: tuple[types.Type, ...], array_types: dict[str, types.Type]
 ) -> tuple[Program, str, dict[str, object]]:
     """What `generate` returns, of a normal form."""
-    kinds = infer.infer(program, list(args), array_types)
-    facts = analyse(program)
-    items, masks = fission(program, facts)
-    storage = assign_storage(program, facts, items, masks, kinds)
-    nonnegative = {program.params[position] for position in signs}
-    ranges = Ranges(program, facts, kinds, nonnegative)
-    views = {name: view for name, kind in zip(program.params, args) if (view := storage_view(kind))}
-    given = program, facts, items, storage, kinds, ranges, nonnegative, views
-    emitter = StepEmitter(*given) if program.in_step else Emitter(*given)
-    if program.in_step and emitter.together == 1:
-        raise OneByOne
-    text, given = module_text(program, emitter, fastmath)
-    return program, text, given
-
-
-def storage_view(kind: types.Type):
-    """The intrinsic that views a half-precision array as one, or None for other types."""
-    return arguments.storage(kind)[1]
+    given = {"program": program, "array_types": array_types, "checked": program.checked}
+    done = Compilation(None, args, program.block, **given).run((*PLANNING, *PRINTING))
+    return done.program, done.text, done.given

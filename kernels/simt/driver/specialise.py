@@ -79,13 +79,15 @@ def parameter_names(kernel: Any) -> tuple[str, ...]:
 
 def signatures(kernel: Any) -> list[tuple[types.Type, ...]]:
     """The explicit signatures of a kernel as tuples of Numba types."""
-    from numba.core import sigutils, types
+    from numba.core import types
+
+    from kernels.simt.backend import inference
 
     given = kernel.signature
     several = isinstance(given, list)
     result = []
     for one in given if several else [given]:
-        args, returns = sigutils.normalize_signature(one)
+        args, returns = inference.declared_types(one)
         if returns not in (None, types.void):
             raise TypeError(
                 f"{kernel.__name__}: CUDA kernels must have void return type, not {returns}"
@@ -161,8 +163,8 @@ class Specialisation:
         kinds: Callable[[], tuple],
     ):
         self.kernel, self.block, self.checked = kernel, block, checked
-        self.described = described
-        self.cost = 0.0  # seconds a block, as last measured
+        self.described, self.positive = described, positive
+        self.cost = 0.0  # seconds per block, as last measured
         self.halves = tuple(i for i, kind in enumerate(described) if arguments.is_half(kind))
         self.error = np.zeros(limits.REPORT, np.int64)
         self.grid: tuple[int, int, int] = (1, 1, 1)
@@ -185,7 +187,7 @@ class Specialisation:
         return f"{self.kernel.py_func.__name__}_{digest}"
 
     def _load(self, path: Path | None, kinds: Callable[[], tuple]) -> bool:
-        """Take the code from the cache; whether it was there."""
+        """Load the code from the cache; False if it is not there."""
         if path is None:
             return False
         try:
@@ -232,7 +234,7 @@ class Specialisation:
         modules.seal(self.path)
 
     def _use(self, module: ModuleType, kinds: tuple) -> Any:
-        """Take the machine code of a generated module, from Numba's cache or compiled now."""
+        """Load or compile the machine code of a generated module."""
         passed = [arguments.storage(kind)[0] for kind in kinds]
         passed += [arguments.numba_type(value, "a constant array") for value in self.constants]
         function = getattr(module, self.kernel.py_func.__name__)
@@ -249,6 +251,14 @@ class Specialisation:
     def text(self) -> str:
         """The generated module's source."""
         return self.path.read_text()
+
+    def passes(self) -> Any:
+        """The kernel after each pass, compiled once more."""
+        from kernels.simt.driver import listing, pipeline
+
+        func, kinds = self.kernel.py_func, tuple(map(arguments.type_of, self.described))
+        given = func, kinds, self.block, self.positive, self.checked, self.kernel.fastmath
+        return listing.passes(pipeline.Compilation(*given))
 
     # -- running ---------------------------------------------------------------------------
 
@@ -302,7 +312,7 @@ class Specialisation:
         return launch
 
     def failed(self, status: int, grid, first: int, last: int, shared: int, args: tuple) -> None:
-        """Raise what a status other than 0 means; go on in the general code after a sign."""
+        """Raise the error of a status; after an unexpected sign, run the general version."""
         from kernels.simt.ir import checks
 
         if status == entry.REFUSED:
@@ -355,7 +365,7 @@ class Specialisation:
 
 
 def header_types() -> tuple[types.Type, ...]:
-    """The types of what a compiled kernel takes before its own arguments."""
+    """The types of the leading arguments of a compiled kernel: blocks, grid, memory, report."""
     from numba.core import types
 
     return (types.intp,) * 6 + (types.Array(types.intp, 1, "C"),)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 from kernels.simt.analysis.infer import device_function
-from kernels.simt.analysis.ssa import clone
-from kernels.simt.emit.emitter import Emitter
-from kernels.simt.ir.nodes import Loop
+from kernels.simt.emit.block import BlockPrinter
+from kernels.simt.emit.interleaved import InterleavedPrinter
+from kernels.simt.ir.nodes import Loop, clone
 from kernels.simt.ir.program import Program, importable
+from kernels.simt.plan.nodes import BlockPlan
 
 SPIN_LIMIT = 1 << 28
 CHECKS = (
@@ -18,11 +19,10 @@ CHECKS = (
 )
 
 
-def module_text(
-    program: Program, emitter: Emitter, fastmath: bool
-) -> tuple[str, dict[str, object]]:
+def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]]:
     """(source of the generated module, objects that it needs but cannot import)."""
-    function = emitter.function(program.name)
+    printer = BlockPrinter(plan) if plan.interleaving is None else InterleavedPrinter(plan)
+    function, program = printer.function(plan.program.name), printer.program
     devices = [
         ast.unparse(ast.fix_missing_locations(_definition(inner)))
         for inner in program.functions.values()
@@ -63,7 +63,7 @@ def module_text(
         "",
         f"NEEDS_OBJECTS = {bool(given)}",
         f"COOPERATIVE = {program.cooperative}",
-        f"SITES = {tuple(emitter.expressions.sites)!r}",
+        f"SITES = {tuple(printer.expressions.sites)!r}",
         f"_SPIN_LIMIT = {SPIN_LIMIT}",
         "",
     ]

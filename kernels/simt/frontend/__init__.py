@@ -1,1 +1,1 @@
-"""From a kernel's Python source to its normal form."""
+"""The front end: a kernel's Python source becomes its normal form."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import itertools
 import types as pytypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.core.dispatcher import Dispatcher
+from numba.extending import is_jitted
 
 from kernels.simt.devlib import lookup
 from kernels.simt.frontend import declare, resolve
 from kernels.simt.frontend.resolve import DYNAMIC, canonical
+from kernels.simt.frontend.scope import Scope, Translator
 from kernels.simt.frontend.source import of as source_of
 from kernels.simt.frontend.structure import lower_returns
 from kernels.simt.ir import stubs
@@ -28,11 +29,8 @@ from kernels.simt.ir.nodes import (
     store,
     terminates,
 )
-from kernels.simt.ir.program import Function
+from kernels.simt.ir.program import Function, Program
 from kernels.support.errors import CompileError, Unstructured
-
-if TYPE_CHECKING:
-    from kernels.simt.frontend.frontend import Normaliser
 
 BARRIERS = {"syncthreads", "syncwarp", "cg.GridGroup.sync"}
 COUNTED = {"syncthreads_count", "syncthreads_and", "syncthreads_or"}
@@ -45,19 +43,6 @@ _INLINE_DEPTH = 40
 _AXES = {"x": 0, "y": 1, "z": 2}
 
 DONE = object()
-
-
-def assigned_names(tree: ast.FunctionDef) -> dict[str, int]:
-    """How often each local name of a function is assigned; loop variables count as two."""
-    counts: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
-        if isinstance(node, ast.For):
-            for name in ast.walk(node.target):
-                if isinstance(name, ast.Name):
-                    counts[name.id] = counts.get(name.id, 0) + 1
-    return counts
 
 
 def is_compile_time(value: Any) -> bool:
@@ -98,7 +83,7 @@ def lane(program) -> ast.expr:
     return binary(base, ast.BitAnd(), const(stubs.WARP_SIZE - 1))
 
 
-def special(norm: Normaliser, name: str, node: ast.expr) -> ast.expr:
+def special(norm: Translator, name: str, node: ast.expr) -> ast.expr:
     """Syntax for a CUDA name that is a value: `threadIdx.x`, `laneid`, ..."""
     kind, _, axis = name.partition(".")
     known = constant_special(norm.program, name)
@@ -115,7 +100,7 @@ def special(norm: Normaliser, name: str, node: ast.expr) -> ast.expr:
     raise norm.error(node, f"cuda.{name} cannot be used as a value; call it")
 
 
-def target_name(norm: Normaliser, node: ast.AST) -> str | None:
+def target_name(norm: Translator, node: ast.AST) -> str | None:
     """The CUDA name that a call refers to, or None."""
     if not isinstance(node, ast.Call):
         return None
@@ -132,10 +117,11 @@ def device_source(value: Any) -> pytypes.FunctionType | None:
 
 
 def _is_cpu(value: Any) -> bool:
-    return isinstance(value, Dispatcher) and type(value).__module__.startswith("numba.core")
+    """Whether `value` is a function that Numba compiles for the CPU, made by `numba.njit`."""
+    return is_jitted(value) and type(value).__module__.startswith("numba.core")
 
 
-def needs_statement(norm: Normaliser, node: ast.AST) -> bool:
+def needs_statement(norm: Translator, node: ast.AST) -> bool:
     """Whether evaluating `node` itself takes statements."""
     if isinstance(node, ast.NamedExpr):
         return True
@@ -155,42 +141,40 @@ _inlines: dict[pytypes.FunctionType, bool] = {}
 
 
 def inlines(func: pytypes.FunctionType) -> bool:
-    """Whether a device function is inlined: it meets other threads, or it is simple."""
+    """Whether a device function is inlined: it has collectives or thread indices, or is simple."""
     known = _inlines.get(func)
     if known is None:
-        _inlines[func] = False  # while looking: a recursive function is not inlined
-        known = _inlines[func] = _meets_threads(func) or _is_simple(func)
+        _inlines[func] = False  # meanwhile: a recursive function is not inlined
+        known = _inlines[func] = _depends_on_thread(func) or _is_simple(func)
     return known
 
 
 def _calls_of(func: pytypes.FunctionType):
-    from kernels.simt.frontend.frontend import Normaliser
-    from kernels.simt.ir.program import Program
-
-    norm = Normaliser(Program(func.__name__, "", 0, (1, 1, 1)), func)
-    for node in ast.walk(norm.source.tree):
+    scope = Scope(Program(func.__name__, "", 0, (1, 1, 1)), func)
+    for node in ast.walk(scope.source.tree):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             try:
-                value = norm.static(node)
+                value = scope.static(node)
             except CompileError:
                 continue
             if value is not DYNAMIC:
                 yield value
 
 
-def _meets_threads(func: pytypes.FunctionType) -> bool:
+def _depends_on_thread(func: pytypes.FunctionType) -> bool:
+    """Whether a function, or one that is inlined in it, needs the thread it is called by."""
     for value in _calls_of(func):
         name = canonical(value)
         if name and lookup.function(name) is None and not isinstance(value, stubs.VectorType):
             return True
         inner = device_source(value)
-        if inner is not None and inner is not func and inlines(inner) and _meets_threads(inner):
+        if inner is not None and inner is not func and inlines(inner) and _depends_on_thread(inner):
             return True
     return False
 
 
 def _is_simple(func: pytypes.FunctionType) -> bool:
-    """No recursion, and no `return` inside a loop (which would cost a flag)."""
+    """No recursion, and no `return` inside a loop (which would take a flag)."""
     seen, todo = set(), [func]
     while todo:
         for value in _calls_of(todo.pop()):
@@ -207,7 +191,7 @@ def _is_simple(func: pytypes.FunctionType) -> bool:
 # -- translation ---------------------------------------------------------------------------
 
 
-def statement(norm: Normaliser, node: ast.Call) -> Any:
+def statement(norm: Translator, node: ast.Call) -> Any:
     """A call as a statement of its own: DONE, or the expression that is left to evaluate."""
     name = target_name(norm, node)
     if name in BARRIERS:
@@ -221,7 +205,7 @@ def statement(norm: Normaliser, node: ast.Call) -> Any:
     return None
 
 
-def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
+def expression(norm: Translator, node: ast.Call) -> ast.expr:
     """The normal form of a call."""
     if starred := [arg for arg in node.args if isinstance(arg, ast.Starred)]:
         raise norm.uncompiled(starred[0])
@@ -243,13 +227,13 @@ def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
     if isinstance(function, type) and issubclass(function, np.generic):
         function = resolve.dtype_of(function, norm.where(node))
     if function in (max, min) and len(node.args) == 1:
-        if not isinstance(node.args[0], ast.Tuple):  # a tuple's name: Numba's own
+        if not isinstance(node.args[0], ast.Tuple):  # a variable: Numba unpacks it
             return _plain(norm, node, load(function.__name__))
         node = located(ast.Call(node.func, node.args[0].elts, []), node)
-    if function in (max, min) and len(node.args) > 2:  # two at a time
+    if function in (max, min) and len(node.args) > 2:  # pairwise
         nested = located(ast.Call(node.func, node.args[:2], []), node)
         return expression(norm, located(ast.Call(node.func, [nested, *node.args[2:]], []), node))
-    if function is round and len(node.args) == 2:  # to decimals; to an integer is a device function
+    if function is round and len(node.args) == 2:  # to decimals: Numba has it
         return _plain(norm, node, load("round"))
     if function is len or function is isinstance:
         static = [norm.static(arg) for arg in node.args]
@@ -258,14 +242,14 @@ def expression(norm: Normaliser, node: ast.Call) -> ast.expr:
     return _plain(norm, node, norm.materialise(function, node.func))
 
 
-def _plain(norm: Normaliser, node: ast.Call, function: ast.expr) -> ast.expr:
+def _plain(norm: Translator, node: ast.Call, function: ast.expr) -> ast.expr:
     values = norm.sequence([*node.args, *(k.value for k in node.keywords)])
     positional, named = values[: len(node.args)], values[len(node.args) :]
     keywords = [ast.keyword(k.arg, v) for k, v in zip(node.keywords, named)]
     return ast.Call(function, positional, keywords)
 
 
-def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
+def _cuda(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     if name in ("shared.array", "local.array"):
         return declare.array(norm, name.partition(".")[0], node)
     if name == "const.array_like":
@@ -282,11 +266,11 @@ def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
     if name in COLLECTIVES:
         if name in BARRIERS:
             raise norm.error(node, f"cuda.{name}() returns nothing")
-        dest = norm.program.fresh("met")
+        dest = norm.program.fresh("received")
         args = norm.sequence([*node.args, *(k.value for k in node.keywords)])
         if name == "match_all_sync":  # returns (mask, predicate)
             args = [norm.stable(arg, node) for arg in args]
-            second = norm.program.fresh("met")
+            second = norm.program.fresh("received")
             norm.out.append(collective(name, store(dest), args, node))
             norm.out.append(collective("match_all_pred", store(second), args, node))
             return ast.Tuple([load(dest), load(second)], ast.Load())
@@ -308,7 +292,7 @@ def _cuda(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
     return _plain(norm, node, load(label))
 
 
-def _grid(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
+def _grid(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     ndim = declare.literal(norm, node.args[0]) if len(node.args) == 1 else DYNAMIC
     if ndim not in (1, 2, 3):
         raise norm.error(node, f"cuda.{name} takes the constant 1, 2 or 3")
@@ -322,14 +306,12 @@ def _grid(norm: Normaliser, name: str, node: ast.Call) -> ast.expr:
     return parts[0] if ndim == 1 else ast.Tuple(parts, ast.Load())
 
 
-def _function(norm: Normaliser, func: pytypes.FunctionType) -> str:
+def _function(norm: Translator, func: pytypes.FunctionType) -> str:
     """The name of a device function that is compiled on its own."""
-    from kernels.simt.frontend.frontend import Normaliser
-
     known = norm.program.functions.get(func)
     if known is not None:
         return known.name
-    inner = Normaliser(norm.program, func)
+    inner = norm.inner(func)
     if inner.source.tree.args.defaults or inner.source.tree.args.kwonlyargs:
         raise norm.error(inner.source.tree, "defaults need a device function that can be inlined")
     params = []
@@ -342,11 +324,9 @@ def _function(norm: Normaliser, func: pytypes.FunctionType) -> str:
     return name
 
 
-def _inline(norm: Normaliser, func: pytypes.FunctionType, node: ast.Call) -> ast.expr:
+def _inline(norm: Translator, func: pytypes.FunctionType, node: ast.Call) -> ast.expr:
     """The body of a device function in place of its call; returns the value's expression."""
-    from kernels.simt.frontend.frontend import Normaliser
-
-    inner = Normaliser(norm.program, func, norm.stack)
+    inner = norm.inner(func, norm.stack)
     for name, value in _bind(norm, inner, node):
         static = norm.static(value) if isinstance(value, ast.AST) else value
         if is_compile_time(static) and not _is_value(static):
@@ -368,7 +348,7 @@ def _is_value(static: Any) -> bool:
     return isinstance(static, resolve.Special) and static is not resolve.GRID_GROUP
 
 
-def _bind(norm: Normaliser, inner: Normaliser, node: ast.Call):
+def _bind(norm: Translator, inner: Translator, node: ast.Call):
     """(parameter, argument) pairs: syntax for what is given, the object itself for defaults."""
     signature = inner.source.tree.args
     names = [a.arg for a in signature.posonlyargs + signature.args + signature.kwonlyargs]
@@ -385,7 +365,7 @@ def _bind(norm: Normaliser, inner: Normaliser, node: ast.Call):
         if name not in given:
             yield name, defaults[name]
         elif hoisting and name != hoisting[-1] and not isinstance(given[name], ast.Constant):
-            # something later needs statements: keep the order of evaluation
+            # a later argument needs statements: keep the order of evaluation
             yield (
                 name,
                 given[name]
@@ -397,9 +377,9 @@ def _bind(norm: Normaliser, inner: Normaliser, node: ast.Call):
 
 
 class _Saved:
-    """An argument evaluated now, into a variable of the caller's that has a source name."""
+    """An argument evaluated at once, kept in a variable of the caller under a source name."""
 
-    def __init__(self, norm: Normaliser, value: ast.expr, node: ast.AST) -> None:
+    def __init__(self, norm: Translator, value: ast.expr, node: ast.AST) -> None:
         saved = norm.save(norm.expr(value), node)
         name = f" {next(_serial)}"  # no identifier of the source can be this
         norm.names[name] = saved
@@ -409,7 +389,7 @@ class _Saved:
 _serial = itertools.count()
 
 
-def _result(norm: Normaliser, func, body: list[ast.stmt], node: ast.Call) -> ast.expr:
+def _result(norm: Translator, func, body: list[ast.stmt], node: ast.Call) -> ast.expr:
     returns = [s for s in ast.walk(ast.Module(body, [])) if isinstance(s, ast.Return)]
     valued = [s for s in returns if s.value is not None]
     if not returns:

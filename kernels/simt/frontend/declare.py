@@ -1,8 +1,8 @@
 """Arrays that a kernel declares: `shared.array` and `local.array`, and what they are made of.
 
-numba-cuda types a shape as a literal or not at all: a number, a name bound to one, a tuple of
-these. It works out no `N + 1`, no `int(N)` and no `module.N`, so neither is accepted here: a kernel
-that runs here must run there.
+numba-cuda accepts a shape only as a literal: a number, a name bound to one, or a tuple of these. It
+does not evaluate `N + 1`, `int(N)` or `module.N`. Neither does this compiler, so that a kernel that
+runs here also runs on a GPU.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from kernels.simt.frontend import resolve
 from kernels.simt.frontend.resolve import DYNAMIC
+from kernels.simt.frontend.scope import Translator
 from kernels.simt.ir import memory
 from kernels.simt.ir.nodes import load
 from kernels.simt.ir.program import ArrayDecl
@@ -22,22 +23,20 @@ from kernels.support.errors import CompileError
 if TYPE_CHECKING:
     from numba.core import types
 
-    from kernels.simt.frontend.frontend import Normaliser
-
 LIMIT_STATIC_SHARED = 48 * 1024
 _PYTHON_TYPES = {float: "float64", int: "int64", bool: "boolean", complex: "complex128"}
-# Python's own compiler folds arithmetic on written numbers; what else it folds is not meant
+# Python's compiler folds arithmetic on literals, so numba-cuda sees the result
 _ARITHMETIC = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Tuple, ast.Load)
 
 
-def literal(norm: Normaliser, node: ast.expr) -> Any:
+def literal(norm: Translator, node: ast.expr) -> Any:
     """The integer, or tuple of integers, that numba-cuda's typing takes `node` for, or DYNAMIC."""
     value = _value(norm, node)
     known = type(value) is int or (type(value) is tuple and all(type(n) is int for n in value))
     return value if known else DYNAMIC
 
 
-def _value(norm: Normaliser, node: ast.expr) -> Any:
+def _value(norm: Translator, node: ast.expr) -> Any:
     match node:
         case ast.Name(id=name) if name in norm.integers:
             return norm.integers[name]
@@ -59,7 +58,7 @@ def _value(norm: Normaliser, node: ast.expr) -> Any:
     return DYNAMIC
 
 
-def array(norm: Normaliser, space: str, node: ast.Call) -> ast.expr:
+def array(norm: Translator, space: str, node: ast.Call) -> ast.expr:
     """The name of the array that a call of `cuda.shared.array` or `cuda.local.array` declares."""
     given = dict(zip(("shape", "dtype", "alignment"), node.args))
     given |= {keyword.arg: keyword.value for keyword in node.keywords}
@@ -84,8 +83,8 @@ def array(norm: Normaliser, space: str, node: ast.Call) -> ast.expr:
     return _declared(norm, ArrayDecl("", space, shape, dtype, node.lineno), node)
 
 
-def _unknown(norm: Normaliser, space: str, node: ast.expr) -> CompileError:
-    """For a shape that numba-cuda's typing refuses, with what to write instead."""
+def _unknown(norm: Translator, space: str, node: ast.expr) -> CompileError:
+    """The error for a shape that numba-cuda rejects, with the fix."""
     text = ast.unparse(node)
     names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
     fix = f"write SIZE = {text} outside of the kernel, and SIZE here"
@@ -100,11 +99,11 @@ def _unknown(norm: Normaliser, space: str, node: ast.expr) -> CompileError:
             )
     return norm.error(
         node, f"the shape of cuda.{space}.array must be constant integers: numbers, names bound to"
-        f" one, or a tuple of these; numba-cuda does not work out {text!r}: {fix}"
+        f" one, or a tuple of these; numba-cuda does not evaluate {text!r}: {fix}"
     )  # fmt: skip
 
 
-def _element(norm: Normaliser, space: str, node: ast.expr) -> types.Type:
+def _element(norm: Translator, space: str, node: ast.expr) -> types.Type:
     """The type of the elements, named in any way that numba-cuda understands."""
     match node:
         case ast.Attribute(value=ast.Name(id=name), attr="dtype") if name in norm.names:
@@ -127,8 +126,8 @@ def _element(norm: Normaliser, space: str, node: ast.expr) -> types.Type:
     return resolve.dtype_of(given, norm.where(node))
 
 
-def _declared(norm: Normaliser, array: ArrayDecl, node: ast.Call) -> ast.expr:
-    """A shared array is one variable for each place in the source, however often inlined."""
+def _declared(norm: Translator, array: ArrayDecl, node: ast.Call) -> ast.expr:
+    """Declares an array; a shared one is one variable per source location, even if inlined."""
     key = (norm.source.filename, node.lineno, node.col_offset, array.shape, str(array.dtype))
     places = norm.program.places
     if array.space == "shared" and key in places:
@@ -141,7 +140,7 @@ def _declared(norm: Normaliser, array: ArrayDecl, node: ast.Call) -> ast.expr:
     return load(array.name)
 
 
-def _check_shared(norm: Normaliser, node: ast.Call) -> None:
+def _check_shared(norm: Translator, node: ast.Call) -> None:
     arrays = [a for a in norm.program.arrays.values() if a.space == "shared" and a.shape]
     size = sum(int(np.prod(a.shape)) * memory.itemsize(a.dtype) for a in arrays)
     if size > LIMIT_STATIC_SHARED:

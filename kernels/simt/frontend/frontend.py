@@ -1,9 +1,9 @@
 """From a Python function to the normal form.
 
 In the normal form every name is either a variable of the kernel (renamed, so that inlined
-functions do not collide) or an underscore name of the compiler; device functions that meet other
-threads are inlined; collectives, and whatever must be evaluated before them, are statements of
-their own; tuple assignments are taken apart. Types are not known yet.
+functions do not collide) or an underscore name of the compiler; device functions with collectives
+are inlined; a collective, and whatever must be evaluated before it, is a statement of its own;
+tuple assignments are split. Types are not known yet.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numba.core import types
 from kernels.simt.devlib import lookup
 from kernels.simt.frontend import calls, declare, patterns, resolve, source
 from kernels.simt.frontend.resolve import DYNAMIC
+from kernels.simt.frontend.scope import Translator
 from kernels.simt.frontend.structure import lower_returns
 from kernels.simt.ir.nodes import (
     Collective,
@@ -35,7 +36,7 @@ from kernels.simt.ir.nodes import (
     used,
 )
 from kernels.simt.ir.program import Program
-from kernels.support.errors import CompileError, Unstructured
+from kernels.support.errors import CompileError
 
 _FOLD = {
     ast.Add: operator.add,
@@ -58,18 +59,6 @@ _FOLD = {
     ast.GtE: operator.ge,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-}
-# Syntax that numba-cuda rejects, whatever the types.
-_ARRAYS_INSTEAD = "a kernel cannot allocate memory; use a tuple, or a cuda.local.array"
-_NOT_ON_CUDA: dict[type, str] = {
-    **dict.fromkeys((ast.List, ast.Dict, ast.Set), _ARRAYS_INSTEAD),
-    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), "write a loop"),
-    **dict.fromkeys((ast.Try, ast.TryStar), "a kernel cannot catch exceptions"),
-    **dict.fromkeys((ast.MatchSequence, ast.MatchMapping, ast.MatchClass), "match numbers"),
-    **dict.fromkeys((ast.Import, ast.ImportFrom), "import at the top of the file"),
-    **dict.fromkeys((ast.JoinedStr,), "print takes several values: print(i, x)"),
-    **dict.fromkeys((ast.With, ast.AsyncWith, ast.AsyncFor, ast.ClassDef, ast.Delete), ""),
-    **dict.fromkeys((ast.Yield, ast.YieldFrom, ast.Await), ""),
 }
 
 
@@ -130,79 +119,16 @@ def _as_list(result) -> list[ast.stmt]:
     return result if isinstance(result, list) else [result]
 
 
-class Normaliser:
+class Normaliser(Translator):
     """Rewrites one function's body; inlined functions get a Normaliser of their own."""
 
     def __init__(self, program: Program, func: FunctionType, stack: tuple = ()) -> None:
-        self.program = program
-        self.func = func
-        self.source = source.of(func)
-        self.stack = (*stack, func)
-        self.names: dict[str, ast.expr] = {}
-        self.statics: dict[str, Any] = {}
-        self.integers: dict[str, Any] = {}  # locals assigned once, to a constant
+        super().__init__(program, func, stack)
         self.out: list[ast.stmt] = []
         self.declaring = ""
-        self.assigned = calls.assigned_names(self.source.tree)
         self._hoists: dict[int, bool] = {}
 
-    # -- names -----------------------------------------------------------------------------
-
-    def where(self, node: ast.AST) -> str:
-        return f"{self.source.filename}:{getattr(node, 'lineno', '?')}"
-
-    def error(self, node: ast.AST, message: str) -> CompileError:
-        line = self.source.line(getattr(node, "lineno", 0))
-        return CompileError(f"{self.where(node)}: {message}\n    {line}")
-
-    def uncompiled(self, node: ast.AST) -> CompileError:
-        """For syntax that the normal form has not: Unstructured where numba-cuda compiles it (a
-        lambda, a function in the kernel, `match`), so that the interpreter may run the kernel."""
-        nodes = (n for n in ast.walk(self.source.tree) if type(n) in _NOT_ON_CUDA)
-        refused = (n for n in nodes if not isinstance(getattr(n, "ctx", None), ast.Store))
-        if (found := next(refused, None)) is not None:
-            fix = _NOT_ON_CUDA[type(found)]
-            what = f"{type(found).__name__} has no CUDA equivalent"
-            return self.error(found, f"{what}: {fix}" if fix else what)
-        return Unstructured(str(self.error(node, f"{type(node).__name__} is not compiled")))
-
-    def variable(self, name: str) -> str:
-        """The normal form's name of the local variable `name`."""
-        known = self.names.get(name)
-        if known is None:
-            known = self.names[name] = load(self.program.fresh(name))
-        if not isinstance(known, ast.Name):
-            raise CompileError(f"{self.source.filename}: {name!r} is a constant and is assigned")
-        return known.id
-
-    def static(self, node: ast.expr) -> Any:
-        """The object that `node` denotes at compile time, or DYNAMIC."""
-        match node:
-            case ast.Constant():
-                return node.value
-            case ast.Name(id=name):
-                if name in self.statics:
-                    return self.statics[name]
-                if name in self.names or name in self.assigned:
-                    return DYNAMIC
-                return resolve.lookup(self.func, name)
-            case ast.Attribute(value=base, attr=attr):
-                value = self.static(base)
-                if value is DYNAMIC:
-                    return DYNAMIC
-                return resolve.attribute(value, attr, self.where(node))
-            case ast.Call(func=function, args=[]):
-                made = self.static(function)
-                if made is not DYNAMIC and resolve.canonical(made) == "cg.this_grid":
-                    return resolve.GRID_GROUP
-            case ast.Subscript(value=base, slice=index):
-                value, key = self.static(base), self.static(index)
-                if isinstance(value, tuple) and isinstance(key, int):
-                    return value[key]
-        return DYNAMIC
-
     def materialise(self, value: Any, node: ast.expr) -> ast.expr:
-        """Syntax for an object known at compile time."""
         literal = resolve.number(value)
         if literal is not None:
             return located(literal, node)
@@ -234,7 +160,6 @@ class Normaliser:
     # -- statements ------------------------------------------------------------------------
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The normal form of a statement list."""
         outer, self.out = self.out, []
         for stmt in body:
             handler = getattr(self, "stmt_" + type(stmt).__name__, None)
@@ -278,7 +203,7 @@ class Normaliser:
         self.emit(ast.Return(value), stmt)
 
     def stmt_Raise(self, stmt: ast.Raise) -> None:
-        """Without debug, CUDA's exceptions only end the thread; with it they reach the host."""
+        """On CUDA an exception only ends its thread; with debug it reaches the host."""
         if not self.program.checked:
             self.emit(ast.Return(None), stmt)
             return
@@ -372,15 +297,15 @@ class Normaliser:
             self.names[name] = value
             return
         variable = self.variable(name)
-        met = self.out[-1] if self.out else None
-        just_met = isinstance(met, Collective) and met.dest is not None and met.dest.id == named
-        if just_met and variable not in used(met):
-            met.dest = store(variable)
+        last = self.out[-1] if self.out else None
+        received = isinstance(last, Collective) and last.dest is not None and last.dest.id == named
+        if received and variable not in used(last):
+            last.dest = store(variable)
             return
         self.emit(assign(variable, value, stmt), stmt)
 
     def ordered(self, target: ast.expr, value: ast.expr, stmt: ast.stmt) -> ast.expr:
-        """The value of `target = value`; it is evaluated before the target's own hoists."""
+        """The value of `target = value`, evaluated before what is hoisted out of the target."""
         result = self.expr(value)
         return self.save(result, stmt) if self.hoists(target) else result
 
@@ -406,7 +331,7 @@ class Normaliser:
                 raise self.error(stmt, f"{type(target).__name__} is not a target on CUDA")
 
     def unpack(self, target: ast.Tuple, items: list[ast.expr], stmt: ast.stmt) -> None:
-        """`a, b = x, y`: all of the right side is read before anything is written."""
+        """`a, b = x, y`: the whole right side is evaluated before the first assignment."""
         if len(target.elts) != len(items):
             raise self.error(stmt, f"cannot unpack {len(items)} values into {len(target.elts)}")
         for position, element in enumerate(target.elts[:-1]):
@@ -436,7 +361,7 @@ class Normaliser:
         self.out += self.block(patterns.lowered(self, stmt))
 
     def loop_else(self, stmt: ast.For | ast.While) -> None:
-        """`else` after a loop runs unless a `break` left it, which a flag tells."""
+        """`else` after a loop runs unless a `break` left the loop, which a flag records."""
         left = f"{id(stmt)} left"  # no identifier of the source can be this
         self.assigned[left] = 2
         new = _FlaggedBreaks(left).visit(copy.deepcopy(stmt))
@@ -519,7 +444,6 @@ class Normaliser:
     # -- expressions -----------------------------------------------------------------------
 
     def save(self, value: ast.expr, at: ast.AST) -> ast.expr:
-        """`value` in a variable of its own."""
         if isinstance(value, ast.Name | ast.Constant):
             return value
         name = self.program.fresh("value")
@@ -527,7 +451,6 @@ class Normaliser:
         return load(name)
 
     def stable(self, value: ast.expr, at: ast.AST, names: bool = False) -> ast.expr:
-        """`value` such that evaluating it twice, or later, gives the same."""
         if isinstance(value, ast.Constant):
             return value
         if isinstance(value, ast.Name):
@@ -546,7 +469,6 @@ class Normaliser:
         return self.save(value, at)
 
     def hoists(self, node: ast.AST) -> bool:
-        """Whether evaluating `node` needs statements of its own (a collective, an inlined call)."""
         found = self._hoists.get(id(node))
         if found is None:
             found = any(calls.needs_statement(self, n) for n in ast.walk(node))
@@ -554,7 +476,6 @@ class Normaliser:
         return found
 
     def sequence(self, nodes: list[ast.expr]) -> list[ast.expr]:
-        """Expressions evaluated left to right, around the statements that some of them need."""
         last = max((i for i, node in enumerate(nodes) if self.hoists(node)), default=-1)
         result = []
         for position, node in enumerate(nodes):
@@ -563,7 +484,6 @@ class Normaliser:
         return result
 
     def expr(self, node: ast.expr) -> ast.expr:
-        """The normal form of an expression; what must run before it goes to `self.out`."""
         if isinstance(node, ast.Name) and node.id in self.names:
             return self.names[node.id]
         value = self.static(node)
@@ -584,7 +504,7 @@ class Normaliser:
         return self.fold(node.op, left, right) or ast.BinOp(left, node.op, right)
 
     def fold(self, op: ast.AST, left: ast.expr, right: ast.expr) -> ast.expr | None:
-        """Arithmetic on two Python constants, done now."""
+        """Constant folding of arithmetic on two Python constants."""
         function = _FOLD.get(type(op))
         if (
             function is None
@@ -624,7 +544,7 @@ class Normaliser:
             if isinstance(value, ast.Constant) and isinstance(value.value, bool):
                 if value.value != is_and:
                     values.append(value)
-                    break  # decided: nothing after it is evaluated
+                    break  # short-circuit: the rest is not evaluated
                 continue
             values.append(value)
         if not values:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from kernels.simt.frontend.scope import Translator
 from kernels.simt.ir.nodes import load, located, store
 
-if TYPE_CHECKING:
-    from kernels.simt.frontend.frontend import Normaliser
 
-
-def lowered(norm: Normaliser, stmt: ast.Match) -> list[ast.stmt]:
-    """Statements of the source language that do what `stmt` does."""
+def lowered(norm: Translator, stmt: ast.Match) -> list[ast.stmt]:
+    """Equivalent statements without `match`, in the source language."""
     subject = f"{id(stmt)} subject"  # no identifier of the source can be this
     norm.assigned[subject] = 2
     norm.names[subject] = load(norm.program.fresh("subject"))
@@ -23,7 +20,7 @@ def lowered(norm: Normaliser, stmt: ast.Match) -> list[ast.stmt]:
     return [located(ast.Assign([store(subject)], stmt.subject), stmt), *chain]
 
 
-def _case(norm: Normaliser, case, test, captured, subject: str, otherwise: list) -> list[ast.stmt]:
+def _case(norm: Translator, case, test, captured, subject: str, otherwise: list) -> list[ast.stmt]:
     bind: list[ast.stmt] = []
     if captured is not None:
         norm.assigned[captured] = 2
@@ -39,8 +36,8 @@ def _case(norm: Normaliser, case, test, captured, subject: str, otherwise: list)
     return [located(ast.If(both, case.body, otherwise), case.pattern)]
 
 
-def _test(norm: Normaliser, pattern: ast.pattern, subject: str):
-    """(what must hold, or None if anything matches; the name that the subject is bound to)."""
+def _test(norm: Translator, pattern: ast.pattern, subject: str):
+    """(the test, or None if anything matches; the name that the subject is bound to)."""
     test = None
     match pattern:
         case ast.MatchValue(value=value):

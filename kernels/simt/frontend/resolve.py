@@ -1,4 +1,4 @@
-"""What a name in a kernel means, decided by the identity of the object it is bound to."""
+"""Name resolution: what a name in a kernel means, by the identity of the object it is bound to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import builtins
 import enum
 import math
-import sys
 import types as pytypes
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from kernels.support.errors import CompileError
 if TYPE_CHECKING:
     from numba.core import types
 
-DYNAMIC = object()  # a value only known when the kernel runs
+DYNAMIC = object()  # a value that is not known at compile time
 _DIMENSIONS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 
 
@@ -34,28 +33,7 @@ GRID_GROUP = Special("grid_group")
 
 def canonical(value: Any) -> str | None:
     """The dotted CUDA name of `value` ("atomic.add"), whether ours or numba-cuda's own."""
-    if isinstance(value, stubs.Stub | Special):
-        return value.name
-    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
-    if not isinstance(module, str) or not module.startswith("numba.cuda"):
-        return None
-    return _real_names().get(id(value))
-
-
-_real: dict[int, str] = {}
-
-
-def _real_names() -> dict[int, str]:
-    """Identities of numba-cuda's stubs, once that package has been imported by the user."""
-    cuda = sys.modules.get("numba.cuda")
-    if not _real and cuda is not None:
-        for name in stubs.all_stubs():
-            value: Any = cuda
-            for part in name.split("."):
-                value = getattr(value, part, None)
-            if value is not None:
-                _real[id(value)] = name
-    return _real
+    return value.name if isinstance(value, Special) else stubs.canonical(value)
 
 
 def attribute(base: Any, name: str, where: str) -> Any:
@@ -101,13 +79,13 @@ def dtype_of(value: Any, where: str) -> types.Type:
     """The Numba type that a dtype argument (`float32`, `np.int32`, `"f4"`, ...) stands for; for
     16-bit floats one of `devlib.half`, since Numba's CPU target has none."""
     from numba.core import types
-    from numba.np import numpy_support
+    from numba.np.numpy_support import from_dtype
 
     if isinstance(value, types.Type):
         return _half(str(value)) or value
     try:
         dtype = np.dtype(value)
-        return _half(dtype.name) or numpy_support.from_dtype(dtype)
+        return _half(dtype.name) or from_dtype(dtype)
     except Exception as error:
         raise CompileError(f"{where}: {value!r} is not a dtype") from error
 

@@ -61,7 +61,7 @@ def _lambda(module: ast.Module, func: FunctionType, first: int) -> ast.FunctionD
     found = [n for n in ast.walk(module) if isinstance(n, ast.Lambda)]
     names = func.__code__.co_varnames[: func.__code__.co_argcount]
     found = [n for n in found if tuple(a.arg for a in n.args.args) == names]
-    if len(found) > 1:  # several on one line: their bodies begin in different columns
+    if len(found) > 1:  # several on one line: told apart by the columns of their bodies
         columns = {start for *_, start, _ in func.__code__.co_positions() if start is not None}
         body_columns = [
             {n.col_offset for n in ast.walk(f.body) if hasattr(n, "col_offset")} for f in found
@@ -89,7 +89,7 @@ def _parse(text: str, name: str) -> ast.Module:
 def _stamp(tree: ast.AST, filename: str) -> None:
     for node in ast.walk(tree):
         node.source = filename
-        match node:  # Python's own compiler makes a tuple of a list that is only looked through
+        match node:  # Python's compiler turns a list that is only iterated or searched into a tuple
             case ast.For(iter=ast.List(elts=items) as listed):
                 node.iter = ast.copy_location(ast.Tuple(items, ast.Load()), listed)
             case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.List() as listed]):

@@ -1,4 +1,4 @@
-"""Jumps made structured: `return`, `break` and `continue` become `if`s and flags.
+"""Structured control flow: `return`, `break` and `continue` become `if`s and flags.
 
 Fission needs this: a region of the program between two barriers has one entry and one exit.
 """
@@ -94,7 +94,7 @@ class _Lowering:
         return [located(ast.If(negate(load(self.flag)), rest, []), at)]
 
     def finish(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The lowered list, with the flag set up, or removed where nothing reads it."""
+        """The lowered list, with the flag initialised, or removed if nothing reads it."""
         if self.flag_read:
             return [assign(self.flag, const(False), body[0] if body else None), *body]
         return _without(body, self.flag)
@@ -127,7 +127,7 @@ def lower_returns(body: list[ast.stmt], flag: str, replace: Replace) -> list[ast
 
 
 def is_collective(stmt: ast.stmt) -> bool:
-    """Whether a statement is, or contains, a meeting point of threads."""
+    """Whether a statement is or contains a collective."""
     return any(isinstance(inner, Collective) for inner in statements([stmt]))
 
 

@@ -1,1 +1,1 @@
-"""Kernels run thread by thread in Python: what is not compiled, and the stepper of the lab."""
+"""The interpreter: runs kernels thread by thread in Python, as a fallback and to step through."""

@@ -1,8 +1,8 @@
-"""What an interpreted kernel refers to: its globals, constants and device functions, rebound.
+"""Copies of kernels for the interpreter, with other globals, constants and device functions.
 
-A kernel's function is rebuilt with the same code but for its numbers (see `interpreter_values`),
-and with globals and closure variables replaced: `math`, `numpy` and number types by versions with
-CUDA's typing, `numba.cuda` by our namespace, device functions by their own rebuilt forms.
+The copy has the same code, with typed constants (see `values`). Its globals and closure variables
+are replaced: `math`, `numpy` and number types by versions with CUDA's typing, `numba.cuda` by our
+namespace, device functions by copies of the same kind.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from kernels.simt.ir import stubs
 from kernels.support.errors import CompileError
 
 KERNEL_MARK = "__minigrad_kernel__"
-"""A global of every rebuilt function: how its frames are told from the interpreter's own."""
+"""A global of every copy, by which its frames are recognised."""
 
 
-def rebound(function: Any, known: dict[int, FunctionType] | None = None) -> FunctionType:
-    """The function (or the one behind a dispatcher), ready to be run as a CUDA thread."""
+def interpretable(function: Any, known: dict[int, FunctionType] | None = None) -> FunctionType:
+    """A copy of the function (or of the one behind a dispatcher) that runs as a CUDA thread."""
     known = {} if known is None else known
     python = getattr(function, "py_func", function)
     if id(python) in known:
@@ -53,7 +53,7 @@ def rebound(function: Any, known: dict[int, FunctionType] | None = None) -> Func
     cells = tuple(CellType() for _ in python.__closure__ or ())
     made = FunctionType(_code(python.__code__), scope, python.__name__, closure=cells)
     made.__defaults__ = value_of(python.__defaults__)
-    known[id(python)] = made  # before its globals: they may refer to it
+    known[id(python)] = made  # before its globals, which may refer to it
     for name in _names(python.__code__):
         if name in python.__globals__:
             scope[name] = _replaced(python.__globals__[name], known)
@@ -103,7 +103,7 @@ def _replaced(value: Any, known: dict[int, FunctionType]) -> Any:
     if isinstance(value, ModuleType) or stubs.is_namespace(value):
         return _replaced_module(value, known)
     if isinstance(value, FunctionType) or hasattr(value, "py_func"):
-        return rebound(value, known)
+        return interpretable(value, known)
     if isinstance(value, BuiltinFunctionType) and getattr(math, value.__name__, None) is value:
         return getattr(KERNEL_MATH, value.__name__)
     if isinstance(value, type) and issubclass(value, np.generic):

@@ -2,8 +2,8 @@
 
 Any Python works, `breakpoint()` and `print` too. It serves functions that the compiler cannot
 express, and it is the oracle that tests compare the compiler with. Threads run one at a time in a
-fixed order (`interpreter_schedule`), values have CUDA's types (`interpreter_values`), and barriers
-and warp collectives are meetings: a thread that reaches one waits until all that take part have.
+fixed order (`schedule`), and values have CUDA's types (`values`). A thread that reaches a barrier
+or a warp collective waits until all participants have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kernels.simt.device.context import Device
-from kernels.simt.interpreter.functions import KERNEL_MARK, call_device_function, rebound
+from kernels.simt.interpreter.functions import KERNEL_MARK, call_device_function, interpretable
 from kernels.simt.interpreter.schedule import Scheduler, Task
 from kernels.simt.interpreter.values import Int, KernelArray, as_dtype, cast, value_of
 from kernels.simt.ir import stubs
@@ -28,7 +28,7 @@ from kernels.support.errors import CompileError, KernelError, LaunchError
 WARP_SIZE = stubs.WARP_SIZE
 FULL_MASK = 0xFFFFFFFF
 SPIN = 1000
-"""Loads of one and the same element in a row after which the other threads get a turn."""
+"""Consecutive loads of one element after which the thread yields to the others."""
 
 Site = tuple[tuple[CodeType, int], ...]
 Triple = tuple[int, int, int]
@@ -78,9 +78,9 @@ class Launch:
     ) -> None:
         threads = block[0] * block[1] * block[2]
         if threads > Device.MAX_THREADS_PER_BLOCK:
-            raise LaunchError(f"{threads} threads a block; hardware allows 1024")
+            raise LaunchError(f"{threads} threads per block; hardware allows 1024")
         self.grid, self.block, self.shared_bytes = grid, block, shared
-        self.function = rebound(function)
+        self.function = interpretable(function)
         self.args = [value_of(arg) for arg in args]
         self.live: dict[int, Block] = {}
         self.grid_waiters: list[Thread] = []
@@ -96,9 +96,9 @@ class Launch:
 
     def finished(self, block: Block) -> None:
         del self.live[block.number]
-        self.meet_grid()
+        self.release_grid()
 
-    def meet_grid(self) -> None:
+    def release_grid(self) -> None:
         """Release a grid barrier that every live thread of the grid has reached."""
         waiting = self.grid_waiters
         if not waiting or not self.started_all:
@@ -109,10 +109,10 @@ class Launch:
                 self.scheduler.resume(thread.task)
 
     def _stuck(self) -> None:
-        """All wait: the sources of blocks are exhausted, so a grid barrier may be complete."""
+        """All threads wait and no block is left to start, so a grid barrier may be complete."""
         self.started_all = True
         before = len(self.grid_waiters)
-        self.meet_grid()
+        self.release_grid()
         if before != len(self.grid_waiters):
             return
         for block in self.live.values():
@@ -124,7 +124,7 @@ class Launch:
 
 
 def _divergence(waiting: list[Thread]) -> str:
-    """Who waits where, for a meeting that can never be complete."""
+    """Which threads wait where, at a collective that can never be complete."""
     places: dict[str, list[Thread]] = {}
     for thread in waiting:
         places.setdefault(f"{thread.waits_for} at {_location(thread.site)}", []).append(thread)
@@ -146,8 +146,8 @@ def _missed(waiting: list[Thread], ended: Thread) -> str:
     return (
         f"divergent barrier: {first.waits_for or 'syncthreads'} at {_location(first.site)} is"
         f" reached by only some live threads of block {first.block.index}: thread {first.index} is"
-        f" there, thread {ended.index} went past it to the end of the kernel. Hardware hangs or"
-        " goes on with wrong data; move the barrier out of the branch, or return early"
+        f" there, thread {ended.index} bypassed it and reached the kernel's end. Hardware hangs"
+        " or goes on with wrong data; move the barrier out of the branch, or return early"
     )
 
 
@@ -182,10 +182,10 @@ class Block:
         """`syncthreads` and its voting variants, which all live threads must reach."""
         thread.value = value
         self.waiting.append(thread)
-        self.meet()
+        self.release_if_complete()
         return thread.wait(kind)
 
-    def meet(self) -> None:
+    def release_if_complete(self) -> None:
         """Release a barrier that every live thread has reached; hardware counts arrivals."""
         waiting = self.waiting
         if waiting and self.ended is not None:
@@ -202,10 +202,10 @@ class Block:
         self.live -= 1
         if not thread.returned_early():
             self.ended = thread
-        thread.warp.meet()
+        thread.warp.release_if_complete()
         if self.live:
-            self.meet()
-            self.launch.meet_grid()
+            self.release_if_complete()
+            self.launch.release_grid()
         else:
             self.launch.finished(self)
 
@@ -238,11 +238,11 @@ def _array(shape: Any, dtype: np.dtype) -> KernelArray:
 
 
 class _Warp:
-    """32 threads and the meetings between them, keyed by operation, mask and place."""
+    """32 threads and their pending collectives, keyed by operation, mask and place."""
 
     def __init__(self, block: Block, threads: list[Thread]) -> None:
         self.block, self.threads = block, threads
-        self.meetings: dict[tuple[str, int, Site], dict[int, Thread]] = {}
+        self.pending: dict[tuple[str, int, Site], dict[int, Thread]] = {}
 
     def arrive(self, thread: Thread, name: str, mask: int, value: Any) -> dict[int, Any]:
         """Wait for the live lanes of `mask`; returns the values by lane."""
@@ -251,27 +251,27 @@ class _Warp:
                 f"{name}: lane {thread.lane} is not in its own mask {mask:#010x}, {thread.where()}"
             )
         thread.value = value
-        self.meetings.setdefault((name, mask, thread.site), {})[thread.lane] = thread
-        self.meet()
+        self.pending.setdefault((name, mask, thread.site), {})[thread.lane] = thread
+        self.release_if_complete()
         return thread.wait(name)
 
-    def meet(self) -> None:
+    def release_if_complete(self) -> None:
         live = sum(1 << thread.lane for thread in self.threads if not thread.done)
-        for key, present in list(self.meetings.items()):
+        for key, present in list(self.pending.items()):
             name, mask, _ = key
             arrived = sum(1 << lane for lane in present)
             if name != "activemask" and mask & live & ~arrived == 0:
                 self._release(key)
 
     def _release(self, key: tuple[str, int, Site]) -> None:
-        present = self.meetings.pop(key)
+        present = self.pending.pop(key)
         values = {lane: thread.value for lane, thread in sorted(present.items())}
         for thread in present.values():
             self.block.launch.scheduler.resume(thread.task, values)
 
     def release_convergence(self) -> bool:
-        """Complete an `activemask`: by now all lanes that can come to it have."""
-        for key in self.meetings:
+        """Complete an `activemask`: all lanes that can reach it have."""
+        for key in self.pending:
             if key[0] == "activemask":
                 self._release(key)
                 return True
@@ -279,7 +279,7 @@ class _Warp:
 
 
 class Thread:
-    """A CUDA thread; what the stubs act through while it runs."""
+    """A CUDA thread; while it runs, the stubs act through it."""
 
     def __init__(self, block: Block, number: int, index: Triple) -> None:
         self.block, self.number, self.index = block, number, index
@@ -312,7 +312,7 @@ class Thread:
         """Whether the kernel ended at a `return` statement rather than at its end.
 
         A thread that has returned holds up no barrier; one that reaches the end while others wait
-        at a barrier has gone around it. A finished frame still knows its last line.
+        at a barrier has bypassed it. A finished frame still has its last line.
         """
         frame, self._frame = self._frame, None
         if frame is None:
@@ -341,7 +341,7 @@ class Thread:
         return "array"
 
     def tick(self, array: Any, index: Any) -> None:
-        """An element is accessed: the same one over and over means waiting for another thread."""
+        """Called at each access: a thread that repeats one access waits for another thread."""
         key = (id(array), index)
         if key != self._last_load:
             self._last_load, self._repeats = key, 0
@@ -349,10 +349,10 @@ class Thread:
         self._repeats += 1
         if self._repeats >= SPIN:
             self._repeats = 0
-            self.give_way()
+            self.yield_to_others()
 
-    def give_way(self) -> None:
-        if not self.block.launch.scheduler.give_way(self.task):
+    def yield_to_others(self) -> None:
+        if not self.block.launch.scheduler.yield_to_others(self.task):
             raise KernelError(
                 f"endless wait: {self.where()} keeps reading what no other thread will write"
             )
@@ -485,7 +485,7 @@ def _active(thread: Thread) -> Int:
 def _grid_sync(thread: Thread, *group: Any) -> Int:
     launch = thread.at().block.launch
     launch.grid_waiters.append(thread)
-    launch.meet_grid()
+    launch.release_grid()
     thread.wait("grid.sync")
     return Int(0)
 
@@ -502,7 +502,7 @@ def _pass(thread: Thread, *ignored: Any) -> None:
 
 
 def _sleep(thread: Thread, nanoseconds: Any) -> None:
-    thread.give_way()
+    thread.yield_to_others()
 
 
 def _store(thread: Thread, array: Any, index: Any, value: Any) -> None:

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-FRUITLESS_TURNS = 8
-"""How often every spinning task gets another turn before the launch counts as endless."""
+FRUITLESS_ROUNDS = 8
+"""How often every spinning task is resumed before the launch counts as endless."""
 
 
 class Abandoned(BaseException):
@@ -110,10 +110,10 @@ class Scheduler:
         task.outcome = outcome
         heapq.heappush(self._ready, task)
 
-    def give_way(self, task: Task) -> bool:
-        """Let the others run first. False when all that could run have only given way for long."""
+    def yield_to_others(self, task: Task) -> bool:
+        """Let other tasks run. False if all that can run have only yielded for a long time."""
         self._fruitless += 1
-        if self._fruitless > FRUITLESS_TURNS * (len(self._spinning) + 1):
+        if self._fruitless > FRUITLESS_ROUNDS * (len(self._spinning) + 1):
             return False
         self._spinning.append(task)
         self._suspend(task)

@@ -1,8 +1,8 @@
 """Values inside the interpreter: Python code that computes with CUDA's types.
 
-Numba computes integers in 64 bits and `float32 * 2.0` in float64; Python integers do not end, and
-NumPy treats Python literals as weak. So integers are `Int`s here, float literals NumPy float64s,
-and arrays are `KernelArray`s, whose elements are loaded and stored with C's conversions.
+Numba computes integers in 64 bits and `float32 * 2.0` in float64; Python integers are unbounded,
+and Python literals are weakly typed in NumPy. So integers are `Int`s here, float literals NumPy
+float64s, and arrays are `KernelArray`s, whose elements are loaded and stored with C's conversions.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def _extreme(choose: Callable, ufunc: np.ufunc) -> Callable:
                 value, float | np.floating
             )
             dtype = _common(result, value)
-            # with a float, C's fmax and fmin: NaN gives way
+            # with a float, C's fmax and fmin: the other operand beside a NaN
             result = ufunc(_plain(result), _plain(value)) if floats else choose(result, value)
             result = cast(dtype, result) if floats else result
         return result

@@ -1,1 +1,1 @@
-"""A kernel in normal form, and the names and memory that its code refers to."""
+"""The intermediate representation: the normal form, its program, CUDA's names, its memory."""

@@ -1,4 +1,4 @@
-"""What kernels in checked mode call: bounds of every index, reads of unwritten shared memory.
+"""Checks of the checked mode: bounds of every index, reads of unwritten shared memory.
 
 A violation is recorded in the launch's `error` buffer and ends the launch by an exception;
 `explain` turns the record into a message.
@@ -11,7 +11,6 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 
 from kernels.support.errors import KernelError, KernelIndexError, SimtError, UninitialisedError
 
@@ -23,13 +22,13 @@ class CheckFailed(Exception):
     """Ends a compiled kernel in checked mode; never reaches the user."""
 
 
-# These are LLVM code and not functions for Numba to compile: a kernel has one for each access, and
-# functions made a checked kernel take twice as long to compile.
+# Intrinsics, not functions that Numba compiles: a kernel has one per access, and with functions a
+# checked kernel took twice as long to compile.
 
 
 @intrinsic
 def record(typingctx, error, kind, site, block, thread):
-    """Note what happened, where in the source, and to which thread."""
+    """Record the kind of violation, its place in the source, and the thread."""
 
     def codegen(context, builder, signature, args):
         _note(context, builder, signature.args, args)
@@ -43,7 +42,7 @@ def place(typingctx, array, index, error, site, block, thread):
     """`index` (a tuple of integers), proven to be inside `array`."""
 
     def codegen(context, builder, signature, args):
-        memory = make_array(array)(context, builder, args[0])
+        memory = context.make_array(array)(context, builder, args[0])
         parts = _as_int64(context, builder, index, args[1])
         shape = cgutils.unpack_tuple(builder, memory.shape)
         inside = ir.Constant(ir.IntType(1), 1)
@@ -89,7 +88,7 @@ def _as_int64(context, builder, index: types.BaseTuple, value) -> list[ir.Value]
 
 
 def _element(context, builder, kind: types.Array, value, parts: list[ir.Value]) -> ir.Value:
-    array = make_array(kind)(context, builder, value)
+    array = context.make_array(kind)(context, builder, value)
     return cgutils.get_item_pointer(context, builder, kind, array, parts, wraparound=True)
 
 
@@ -98,16 +97,16 @@ def _stop_unless(
 ) -> None:
     """Record the index and end the kernel, unless `fine`."""
     _, _, error, site, block, thread = signature.args
-    told = types.void(error, types.int64, site, block, thread)
+    reported = types.void(error, types.int64, site, block, thread)
     with builder.if_then(builder.not_(fine), likely=False):
         more = [_I64(len(index)), *index, *shape]
-        _note(context, builder, told.args, (args[2], _I64(kind), *args[3:]), more)
+        _note(context, builder, reported.args, (args[2], _I64(kind), *args[3:]), more)
         context.call_conv.return_user_exc(builder, CheckFailed, ())
 
 
 def _note(context, builder, kinds: tuple, args: tuple, more: list[ir.Value] = ()) -> None:
     """Write kind, site, block, thread and `more` into the buffer."""
-    buffer = make_array(kinds[0])(context, builder, args[0]).data
+    buffer = context.make_array(kinds[0])(context, builder, args[0]).data
     numbers = [context.cast(builder, x, t, types.int64) for x, t in zip(args[1:], kinds[1:])]
     for i, number in enumerate((*numbers, *more)):
         builder.store(number, cgutils.gep_inbounds(builder, buffer, i))

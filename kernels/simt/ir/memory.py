@@ -1,25 +1,21 @@
-"""Memory of a block: stack arrays for shared, local and per-thread storage, as Numba intrinsics."""
+"""Stack arrays for a block's shared, local and per-thread storage, as Numba intrinsics."""
 
 from __future__ import annotations
 
 import operator
 from functools import reduce
 
-import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
-from numba.np import numpy_support
-from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import as_dtype
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 
 
 def itemsize(dtype: types.Type) -> int:
     """Bytes of one element of an array of `dtype`."""
-    context = cpu_target.target_context
-    return context.get_abi_sizeof(context.get_data_type(dtype))
+    return as_dtype(dtype).itemsize
 
 
 def array_type(dtype: types.Type, ndim: int) -> types.Array:
@@ -64,7 +60,7 @@ def view_bytes(typingctx, buffer, dtype):
     result = array_type(_element(dtype), 1)
 
     def codegen(context, builder, sig, args):
-        source = make_array(sig.args[0])(context, builder, args[0])
+        source = context.make_array(sig.args[0])(context, builder, args[0])
         size = context.get_abi_sizeof(context.get_data_type(result.dtype))
         length = builder.udiv(source.nitems, context.get_constant(types.intp, size))
         return _wrap(context, builder, result, source.data, [length])
@@ -74,10 +70,10 @@ def view_bytes(typingctx, buffer, dtype):
 
 @intrinsic
 def fetch(typingctx, array, index):
-    """Bring the cache line of an element, which is to be stored soon, ahead of time."""
+    """Prefetch the cache line of an element that will be stored soon."""
 
     def codegen(context, builder, sig, args):
-        view = make_array(sig.args[0])(context, builder, args[0])
+        view = context.make_array(sig.args[0])(context, builder, args[0])
         place = builder.bitcast(view.data, ir.IntType(8).as_pointer())
         strides, parts = (cgutils.unpack_tuple(builder, each) for each in (view.strides, args[1]))
         for kind, part, stride in zip(sig.args[1], parts, strides, strict=True):
@@ -94,22 +90,18 @@ def fetch(typingctx, array, index):
 
 
 def _wrap(context, builder, kind, data, dims):
-    array = make_array(kind)(context, builder)
-    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-    stride, strides = context.get_constant(types.intp, size), []
+    """An array structure over memory that has no owner."""
+    array = context.make_array(kind)(context, builder)  # its fields are zero: no owner, no parent
+    size = context.get_constant(
+        types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    )
+    stride, strides = size, []
     for n in reversed(dims):
         strides.insert(0, stride)
         stride = builder.mul(stride, n)
-    populate_array(
-        array,
-        data=builder.bitcast(data, array.data.type),
-        shape=cgutils.pack_array(builder, dims, ty=ir.IntType(64)),
-        strides=cgutils.pack_array(builder, strides, ty=ir.IntType(64)),
-        itemsize=context.get_constant(types.intp, size),
-        meminfo=None,
-    )
+    array.data = builder.bitcast(data, array.data.type)
+    array.shape = cgutils.pack_array(builder, dims)
+    array.strides = cgutils.pack_array(builder, strides)
+    array.itemsize = size
+    array.nitems = reduce(lambda a, b: builder.mul(a, b, flags=["nsw"]), dims)
     return array._getvalue()
-
-
-def numpy_dtype(dtype: types.Type) -> np.dtype:
-    return np.dtype(numpy_support.as_dtype(dtype))

@@ -1,4 +1,4 @@
-"""The normal form of a kernel: Python's own AST, two extra nodes, and helpers to build and walk it.
+"""The normal form of a kernel: Python's own AST, three nodes more, and helpers.
 
 Names that start with an underscore belong to the compiler (`_tx`, `_bx`, `_float32`, ...); the
 variables of the kernel never do, so the two cannot collide.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from kernels.simt.ir.hints import Hint
+
 #: thread and block coordinates as they appear in the normal form
 THREAD = ("_tx", "_ty", "_tz")
 BLOCK = ("_bx", "_by", "_bz")
@@ -16,7 +18,7 @@ GRID = ("_gx", "_gy", "_gz")
 
 
 class Collective(ast.stmt):
-    """A point where the threads of a block or warp meet: barrier, shuffle, vote, grid barrier.
+    """A collective operation of the threads of a block or warp: a barrier, shuffle or vote.
 
     `kind` is the CUDA name ("syncthreads", "shfl_down_sync", ...), `dest` the variable that
     receives the result in each thread, or None, and `args` what each thread contributes.
@@ -33,6 +35,12 @@ class Loop(ast.While):
 
     _fields = ("test", "body", "orelse", "pre")
     pre: list[ast.stmt]
+
+
+class HintedFor(ast.For):
+    """A counted loop with a hint for the generator of machine code."""
+
+    hint: Hint
 
 
 def load(name: str) -> ast.Name:
@@ -82,6 +90,20 @@ def collective(kind: str, dest: ast.Name | None, args: list[ast.expr], at: ast.A
     node = Collective(dest, args)
     node.kind = kind
     return located(node, at)
+
+
+def clone(node):
+    """A copy in which no node is shared, so that names can be changed one by one."""
+    if isinstance(node, list):
+        return [clone(item) for item in node]
+    if not isinstance(node, ast.AST):
+        return node
+    new = node.__class__.__new__(node.__class__)
+    new.__dict__.update(node.__dict__)
+    for field in node._fields:
+        if field not in ("ctx", "op", "ops") and hasattr(node, field):
+            setattr(new, field, clone(getattr(node, field)))
+    return new
 
 
 def bodies(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:

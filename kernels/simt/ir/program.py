@@ -1,4 +1,4 @@
-"""What the front end hands to the back end: one kernel in normal form, for one block shape."""
+"""The program: one kernel in normal form, for one block shape."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Function:
 
 
 @dataclass
-class InStep:
+class Interleaving:
     """Blocks that differ in `axis` only (`_by` or `_bx`) store the same in the arrays `common`."""
 
     axis: str
@@ -59,7 +59,7 @@ class Program:
     externs: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     cooperative: bool = False
-    in_step: InStep | None = None  # what neighbouring blocks have in common
+    interleaving: Interleaving | None = None  # what neighbouring blocks have in common
     returned: str | None = None  # the flag of threads that have returned
     #: functions that threads of a block must call one after the other
     ordered: set[str] = field(default_factory=set)

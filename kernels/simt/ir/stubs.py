@@ -308,31 +308,32 @@ NAMESPACES = (shared, local, const, atomic, cg, fp16, libdevice)
 
 
 def is_namespace(candidate: Any) -> bool:
-    """Whether attributes of `candidate` may be stubs: a group here, or its twin in numba.cuda."""
-    return isinstance(candidate, Namespace) or id(candidate) in _twins()[1]
+    """Whether attributes of `candidate` may be stubs: a group here, or numba.cuda's own."""
+    return isinstance(candidate, Namespace) or id(candidate) in _counterparts()[1]
 
 
 def canonical(candidate: Any) -> str | None:
     """The dotted name of a stub, ours or numba-cuda's, found by identity; None for others."""
     if isinstance(candidate, Stub):
         return candidate.name
-    return _twins()[0].get(id(candidate))
+    return _counterparts()[0].get(id(candidate))
 
 
-def _twins() -> tuple[dict[int, str], set[int]]:
+def _counterparts() -> tuple[dict[int, str], set[int]]:
     """Names of numba.cuda's stubs by id, and the ids of its namespaces; empty before its import."""
     module = sys.modules.get("numba.cuda")
     if module is None:
         return {}, set()
     key = ("libdevice" in vars(module), "fp16" in vars(module))  # submodules imported later
-    if key not in _twin_cache:
-        names = {id(twin): name for name in _stubs if (twin := _resolve(module, name)) is not None}
+    if key not in _known_counterparts:
+        found = {name: _resolve(module, name) for name in _stubs}
+        names = {id(stub): name for name, stub in found.items() if stub is not None}
         groups = (_resolve(module, group.name) for group in NAMESPACES)
-        _twin_cache[key] = names, {id(module), *(id(group) for group in groups if group)}
-    return _twin_cache[key]
+        _known_counterparts[key] = names, {id(module), *(id(group) for group in groups if group)}
+    return _known_counterparts[key]
 
 
-_twin_cache: dict[tuple[bool, bool], tuple[dict[int, str], set[int]]] = {}
+_known_counterparts: dict[tuple[bool, bool], tuple[dict[int, str], set[int]]] = {}
 
 
 def _resolve(module: Any, dotted: str) -> Any:

@@ -2,7 +2,7 @@
 
 Two functions with the same fingerprint compile to the same code: their bytecode with its lines, the
 values of the globals and closure variables they name, and the same for the functions they call.
-Nothing is parsed and Numba is not needed: this is done for each kernel of each process.
+It is computed for each kernel in each process, so it parses nothing and needs no Numba.
 """
 
 from __future__ import annotations

@@ -14,43 +14,49 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from kernels.simt.analysis.ssa import clone
+from kernels.simt.analysis.loops import spins
 from kernels.simt.analysis.uniformity import Facts, analyse, dependent_on, exposure, is_pure_call
-from kernels.simt.emit.writer import spins
 from kernels.simt.frontend.structure import is_collective
 from kernels.simt.ir.nodes import (
     Collective,
     bodies,
+    clone,
     collective,
     defined,
     expressions,
     names,
     statements,
 )
-from kernels.simt.ir.program import InStep, Program
+from kernels.simt.ir.program import Interleaving, Program
 
 
-def keep_step(program: Program) -> None:
-    """Note what neighbouring blocks have in common, and cut the stores to it out of the body."""
+def interleaved(program: Program) -> Program | None:
+    """`program` for interleaved blocks, with the stores to what they have in common cut out of the
+    statements around them; None where they have nothing in common."""
     if not any(array.space == "shared" for array in program.arrays.values()):
-        return
+        return None
     facts = analyse(program)
     if not _is_simple(program, facts):
-        return
+        return None
     mentioned = set().union(*map(names, _all_expressions(program)))
     for axis in ("_by", "_bx"):
-        if axis not in mentioned:
-            continue
-        common = _common(program, facts, axis)
+        common = _common(program, facts, axis) if axis in mentioned else set()
         if common:
             try:
                 cutter = _Cutter(program, common)
-                program.body = cutter.cut(cutter.body)
+                body = cutter.cut(cutter.body)
             except _Entangled:
                 continue
-            program.in_step = InStep(axis, common)
-            return
+            return replace(
+                program,
+                body=body,
+                externs=dict(program.externs),
+                taken=set(program.taken),
+                interleaving=Interleaving(axis, common),
+            )
+    return None
 
 
 def _is_simple(program: Program, facts: Facts) -> bool:

@@ -9,12 +9,12 @@ import ast
 
 import numpy as np
 
+from kernels.simt.analysis.loops import trip_count
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import Facts
 from kernels.simt.ir.nodes import THREAD, expressions, statements
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.block_interleave import index_parts, stored_array
-from kernels.simt.transforms.row_vectorise import trip_count
 
 _ARITHMETIC = {
     ast.Add: np.add,

@@ -12,53 +12,57 @@ import ast
 from dataclasses import dataclass, field
 
 from kernels.simt.analysis.uniformity import Facts, has_effects, has_loads, is_scalar_unit
+from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import Collective, defined, expressions, names, statements
 from kernels.simt.ir.program import Program
 
 
-@dataclass
+@dataclass(eq=False)
 class Item:
-    """A piece of the block's program; `mask` names the threads that run it (None: all)."""
+    """A piece of the block's program; `mask` names the threads that run it (None: all).
+
+    Items are compared and hashed by identity: each is a place in the block's program."""
 
     line: int
     mask: str | None
 
 
-@dataclass
+@dataclass(eq=False)
 class Region(Item):
     body: list[ast.stmt] = field(default_factory=list)
     in_loop: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class Scalars(Item):
     """Statements on scalars, run once for the block."""
 
     body: list[ast.stmt] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False)
 class BlockIf(Item):
     test: ast.expr
     body: list[Item]
     orelse: list[Item]
 
 
-@dataclass
+@dataclass(eq=False)
 class BlockFor(Item):
     target: str
     iter: ast.expr
     body: list[Item]
+    hint: Hint | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class BlockWhile(Item):
     pre: list[Item]
     test: ast.expr
     body: list[Item]
 
 
-@dataclass
+@dataclass(eq=False)
 class MaskIf(Item):
     """`body` by the threads of `taken`, `orelse` by those of `other` (None without an else)."""
 
@@ -69,7 +73,7 @@ class MaskIf(Item):
     orelse: list[Item]
 
 
-@dataclass
+@dataclass(eq=False)
 class MaskWhile(Item):
     taken: str
     pre: list[Item]
@@ -77,8 +81,8 @@ class MaskWhile(Item):
     body: list[Item]
 
 
-@dataclass
-class Meet(Item):
+@dataclass(eq=False)
+class CollectivePoint(Item):
     """A collective. `live` are the threads that it waits for."""
 
     stmt: Collective
@@ -167,7 +171,11 @@ class Fission:
         line = line_of(stmt)
         match stmt:
             case Collective():
-                return [Meet(line, at.mask, stmt, at.live if _is_barrier(stmt) else at.running)]
+                return [
+                    CollectivePoint(
+                        line, at.mask, stmt, at.live if _is_barrier(stmt) else at.running
+                    )
+                ]
             case ast.If() if self.facts.at_block_level(stmt.test):
                 body, orelse = self.split(stmt.body, at), self.split(stmt.orelse, at)
                 return [BlockIf(line, at.mask, stmt.test, body, orelse)]
@@ -230,3 +238,17 @@ def walk(items: list[Item]):
                 yield inner
             elif isinstance(inner, list) and inner and isinstance(inner[0], Item):
                 yield from walk(inner)
+
+
+def names_in(item: Item) -> set[str]:
+    """The names that an item mentions itself."""
+    match item:
+        case Region() | Scalars():
+            return {n.id for s in item.body for n in ast.walk(s) if isinstance(n, ast.Name)}
+        case CollectivePoint():
+            return set().union(*(names(a) for a in item.stmt.args))
+        case MaskIf() | MaskWhile() | BlockIf() | BlockWhile():
+            return names(item.test)
+        case BlockFor():
+            return names(item.iter)
+    return set()

@@ -12,15 +12,16 @@ import ast
 from dataclasses import dataclass, field
 
 from kernels.simt.analysis.affine import Affine
-from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import Facts, _choose_scalars, dependent_on, has_loads
 from kernels.simt.frontend.structure import has_jumps
 from kernels.simt.ir.nodes import (
     BLOCK,
+    HintedFor,
     Loop,
     assign,
     binary,
     bodies,
+    clone,
     const,
     load,
     located,
@@ -38,12 +39,12 @@ from kernels.simt.transforms.fission import (
     Region,
     line_of,
 )
+from kernels.simt.transforms.short_loops import shallow_copy
 from kernels.simt.transforms.storage import dominates, stays
 
 LANE_LIMIT = 64  # threads that go through a region together: their accumulators fit in registers
 STRIDE_LIMIT = 256  # ... through grid-stride loops, where long runs of memory count for more
 WHOLE_BLOCK = 0  # in the place of a number of lanes: all threads of the block
-UNROLL_LIMIT = 64  # statements that a loop of constant length may unroll to inside of a row
 
 
 @dataclass
@@ -63,7 +64,7 @@ class RowPlan:
     facts: Facts
     lanes: int
     body: list[ast.stmt] = field(default_factory=list)
-    lifted: bool = False
+    interchanged: bool = False
     rows: int = 1  # that go through it together
 
 
@@ -85,17 +86,16 @@ class RowPlanner:
             lanes = self.lanes(LANE_LIMIT)
         body = split
         facts = self.facts(body)
-        lifted = self.choose(body, facts, lanes)
-        if not lifted:
+        interchanged = self.choose(body, facts, lanes)
+        if not interchanged:
             return None
         items = RowFission(self.program, facts, self, lanes).split(body, Context())
-        return RowPlan(items, facts, lanes, body, lifted=True)
+        return RowPlan(items, facts, lanes, body, interchanged=True)
 
     def simple(self, body: list[ast.stmt]) -> RowPlan:
         """No loop taken out; what is common to a whole row is computed once."""
         facts = self.facts(body)
         _choose_scalars(facts)
-        self._lift(body, facts, {id(s) for s in statements(body)}, set(), 1)
         lanes = self.program.block[0]
         items = RowFission(self.program, facts, self, lanes).split(body, Context())
         return RowPlan(items, facts, lanes, body)
@@ -125,16 +125,16 @@ class RowPlanner:
         """The ids of the statements that are taken out of the loop over the row."""
         refused: set[int] = set()
         while True:
-            facts.collective = lifted = set()
-            self._lift(body, facts, refused, lifted, lanes)
+            facts.collective = interchanged = set()
+            self._interchange(body, facts, refused, interchanged, lanes)
             _choose_scalars(facts)
             wrong = {
                 id(s)
                 for s in statements(body)
-                if id(s) in lifted and not self._can_control(s, facts, lanes)
+                if id(s) in interchanged and not self._can_control(s, facts, lanes)
             }
             if not wrong:
-                return lifted
+                return interchanged
             refused |= wrong
 
     def _can_control(self, stmt: ast.stmt, facts: Facts, lanes: int) -> bool:
@@ -189,75 +189,54 @@ class RowPlanner:
 
         return Affine(box, definitions, self.kinds, fixed)
 
-    def _lift(self, body, facts: Facts, refused: set[int], lifted: set[int], lanes: int) -> bool:
+    def _interchange(
+        self, body, facts: Facts, refused: set[int], interchanged: set[int], lanes: int
+    ) -> bool:
         """Mark what to take out of `body`; False if a loop in it has to stay with its thread."""
         fine = True
-        inner_lifted = False
+        inner_interchanged = False
         for stmt in body:
             if isinstance(stmt, ast.For | ast.While):
-                before = len(lifted)
-                good = self._lift_loop(stmt, facts, refused, lifted, lanes)
+                before = len(interchanged)
+                good = self._interchange_loop(stmt, facts, refused, interchanged, lanes)
                 fine &= good
-                inner_lifted |= len(lifted) > before
+                inner_interchanged |= len(interchanged) > before
             elif isinstance(stmt, ast.If):
-                before = len(lifted)
+                before = len(interchanged)
                 good = True
                 for inner in bodies(stmt):
-                    good &= self._lift(inner, facts, refused, lifted, lanes)
-                if len(lifted) > before:
+                    good &= self._interchange(inner, facts, refused, interchanged, lanes)
+                if len(interchanged) > before:
                     if id(stmt) in refused:
-                        self._drop(stmt, lifted)
+                        self._drop(stmt, interchanged)
                         good = False
                     else:
-                        lifted.add(id(stmt))
+                        interchanged.add(id(stmt))
                 fine &= good
         return fine
 
-    def _lift_loop(
-        self, stmt, facts: Facts, refused: set[int], lifted: set[int], lanes: int
+    def _interchange_loop(
+        self, stmt, facts: Facts, refused: set[int], interchanged: set[int], lanes: int
     ) -> bool:
-        if self.unrolled(stmt) is not None:
-            for inner in statements([stmt]):
-                inner.unroll = True
+        if self.stays_inside(stmt):
             return True
-        good = self._lift(stmt.body, facts, refused, lifted, lanes)
+        good = self._interchange(stmt.body, facts, refused, interchanged, lanes)
         plain = not has_jumps(stmt) and not getattr(stmt, "pre", None)
         control = stmt.iter if isinstance(stmt, ast.For) else stmt.test
         uniform = not facts.is_varying(control) and id(stmt) not in facts.divergent
         if good and plain and uniform and id(stmt) not in refused:
-            lifted.add(id(stmt))
+            interchanged.add(id(stmt))
             return True
-        self._drop(stmt, lifted)
+        self._drop(stmt, interchanged)
         return False
 
     @staticmethod
-    def _drop(stmt: ast.stmt, lifted: set[int]) -> None:
-        lifted -= {id(inner) for inner in statements([stmt])}
+    def _drop(stmt: ast.stmt, interchanged: set[int]) -> None:
+        interchanged -= {id(inner) for inner in statements([stmt])}
 
-    def unrolled(self, stmt: ast.stmt) -> int | None:
-        """How many statements a loop of constant length unrolls to, if that is few."""
-        if not isinstance(stmt, ast.For) or has_jumps(stmt):
-            return None
-        trips = trip_count(stmt)
-        if trips is None:
-            return None
-        total = 0
-        for inner in stmt.body:
-            for one in statements([inner]):
-                if isinstance(one, ast.While):
-                    return None
-            total += self._weight(inner)
-        total *= trips
-        return total if total <= UNROLL_LIMIT else None
-
-    def _weight(self, stmt: ast.stmt) -> int:
-        if isinstance(stmt, ast.For):
-            trips = trip_count(stmt)
-            inner = sum(self._weight(s) for s in stmt.body)
-            return UNROLL_LIMIT + 1 if trips is None else trips * inner
-        if isinstance(stmt, ast.If):
-            return 1 + sum(self._weight(s) for body in bodies(stmt) for s in body)
-        return 1
+    def stays_inside(self, stmt: ast.stmt) -> bool:
+        """Whether a loop is to be unrolled inside of the loop over the row."""
+        return isinstance(stmt, HintedFor)
 
     # -- grid-stride loops -----------------------------------------------------------------
 
@@ -277,7 +256,7 @@ class RowPlanner:
             if isinstance(stmt, ast.If | ast.For):
                 inner = [self._split(b, facts, lanes) for b in (stmt.body, stmt.orelse)]
                 if [id(s) for b in inner for s in b] != [id(s) for s in stmt.body + stmt.orelse]:
-                    new = clone_shallow(stmt)
+                    new = shallow_copy(stmt)
                     new.body, new.orelse = inner
                     stmt = new
             out.append(stmt)
@@ -320,8 +299,6 @@ class RowPlanner:
             stmt,
         )
         common.pre = []
-        from kernels.simt.analysis.ssa import clone
-
         if self.ranges.at_least(step, slope * (lanes - 1) + 1):  # at most one step is left
             mine = clone(mine)
             inside = ast.Compare(load(name), [ast.Lt()], [clone(stop)])
@@ -337,7 +314,7 @@ class RowPlanner:
 
 
 class RowFission(Fission):
-    """Fission of a region at the lifted statements."""
+    """Fission of a region at the interchanged statements."""
 
     def __init__(self, program: Program, facts: Facts, planner: RowPlanner, lanes: int) -> None:
         super().__init__(program, facts)
@@ -362,41 +339,11 @@ class RowFission(Fission):
                 ]
             case ast.If() if not self.facts.at_block_level(stmt.test) or has_loads(stmt.test):
                 everywhere = self.planner.guard(stmt, self.facts, self.lanes)
-                otherwise = Region(line_of(stmt), None, [_unsplit(stmt)], at.in_loop)
+                otherwise = Region(line_of(stmt), None, [clone(stmt)], at.in_loop)
                 body = self.split(stmt.body, at)
                 return [GuardIf(line_of(stmt), None, everywhere, body, otherwise)]
         return super().meeting(stmt, at)
 
 
-def clone_shallow(stmt: ast.stmt) -> ast.stmt:
-    """Another statement with the same parts."""
-    new = stmt.__class__.__new__(stmt.__class__)
-    new.__dict__.update(stmt.__dict__)
-    return new
-
-
-def _unsplit(stmt: ast.stmt) -> ast.stmt:
-    from kernels.simt.analysis.ssa import clone
-
-    return clone(stmt)
-
-
 def has_calls(expr: ast.expr) -> bool:
     return any(isinstance(node, ast.Call) for node in ast.walk(expr))
-
-
-def trip_count(stmt: ast.For) -> int | None:
-    """The number of iterations of a loop over a constant range."""
-    values = [constant(arg) for arg in stmt.iter.args]
-    if None in values or (len(values) == 3 and values[2] == 0):
-        return None
-    return len(range(*values))
-
-
-def constant_ends(stmt: ast.For) -> tuple[ast.expr, ast.expr] | None:
-    """The first and last value of a constant loop's counter."""
-    values = [constant(arg) for arg in stmt.iter.args]
-    if None in values or not trip_count(stmt):
-        return None
-    counted = range(*values)
-    return const(counted[0]), const(counted[-1])

@@ -18,24 +18,24 @@ from kernels.simt.ir.nodes import names
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.fission import (
     BlockFor,
+    CollectivePoint,
     Item,
     MaskIf,
     MaskWhile,
-    Meet,
     Region,
     Scalars,
     walk,
 )
 
-_REBUILD_LIMIT = 12  # nodes of an expression that is computed again in every region
+_REMATERIALISE_LIMIT = 12  # nodes of an expression that is computed again in every region
 
 
 @dataclass
 class Storage:
-    slots: set[str] = field(default_factory=set)
-    rebuilt: dict[str, ast.Assign] = field(default_factory=dict)
+    spilled: set[str] = field(default_factory=set)
+    rematerialised: dict[str, ast.Assign] = field(default_factory=dict)
     #: locals that a region may read before it writes them, though nothing was written: set to zero
-    zeroed: dict[int, set[str]] = field(default_factory=dict)
+    zeroed: dict[Item, set[str]] = field(default_factory=dict)
 
 
 def assign_storage(
@@ -46,12 +46,12 @@ def assign_storage(
     kinds: dict[str, types.Type],
 ) -> Storage:
     """Decide for every variable of a thread."""
-    storage = Storage(slots=set(masks))
+    storage = Storage(spilled=set(masks))
     variables = set(facts.defs) - facts.scalars
     for name in variables:
-        stmt = _rebuildable(program, facts, name, kinds)
+        stmt = _rematerialisable(program, facts, name, kinds)
         if stmt is not None:
-            storage.rebuilt[name] = stmt
+            storage.rematerialised[name] = stmt
     _drop_unrooted(storage, facts, variables)
     places: dict[str, set[int]] = {}
     for item in walk(items):
@@ -60,7 +60,7 @@ def assign_storage(
                 places.setdefault(name, set()).add(id(item))
     for item in walk(items):
         reads = _with_inputs(_read_from_outside(item, variables), storage, variables)
-        for name in reads - set(storage.rebuilt):
+        for name in reads - set(storage.rematerialised):
             only_here = places.get(name, set()) <= {id(item)}
             if (
                 isinstance(item, Region)
@@ -68,17 +68,17 @@ def assign_storage(
                 and not item.in_loop
                 and not _met(items, name)
             ):
-                storage.zeroed.setdefault(id(item), set()).add(name)
+                storage.zeroed.setdefault(item, set()).add(name)
             else:
-                storage.slots.add(name)
-        if isinstance(item, Meet) and item.stmt.dest is not None:
+                storage.spilled.add(name)
+        if isinstance(item, CollectivePoint) and item.stmt.dest is not None:
             if item.stmt.dest.id not in facts.scalars:
-                storage.slots.add(item.stmt.dest.id)
+                storage.spilled.add(item.stmt.dest.id)
             for arg in item.stmt.args:
                 if item.stmt.kind != "syncwarp":
-                    storage.slots |= names(arg) & variables
-    for name in storage.slots:
-        storage.rebuilt.pop(name, None)
+                    storage.spilled |= names(arg) & variables
+    for name in storage.spilled:
+        storage.rematerialised.pop(name, None)
     return storage
 
 
@@ -86,7 +86,7 @@ def _with_inputs(reads: set[str], storage: Storage, variables: set[str]) -> set[
     """`reads` and whatever the rebuilt ones among them are computed from."""
     todo, found = list(reads), set(reads)
     while todo:
-        stmt = storage.rebuilt.get(todo.pop())
+        stmt = storage.rematerialised.get(todo.pop())
         if stmt is not None:
             new = (names(stmt.value) & variables) - found
             found |= new
@@ -96,7 +96,7 @@ def _with_inputs(reads: set[str], storage: Storage, variables: set[str]) -> set[
 
 def _met(items: list[Item], name: str) -> bool:
     return any(
-        isinstance(i, Meet) and i.stmt.dest is not None and i.stmt.dest.id == name
+        isinstance(i, CollectivePoint) and i.stmt.dest is not None and i.stmt.dest.id == name
         for i in walk(items)
     )
 
@@ -107,21 +107,21 @@ def _read_from_outside(item: Item, variables: set[str]) -> set[str]:
             return exposure(item.body, variables)[0]
         case MaskIf() | MaskWhile():
             return names(item.test) & variables
-        case Meet():
+        case CollectivePoint():
             return set().union(*(names(arg) for arg in item.stmt.args)) & variables
         case Scalars() | BlockFor():
             return set()
     return set()
 
 
-def _rebuildable(program: Program, facts: Facts, name: str, kinds) -> ast.Assign | None:
+def _rematerialisable(program: Program, facts: Facts, name: str, kinds) -> ast.Assign | None:
     """The one assignment to `name` if computing it again gives the same wherever it is read."""
     sites = facts.defs[name]
     if len(sites) != 1 or not isinstance(sites[0].stmt, ast.Assign):
         return None
     stmt = sites[0].stmt
     is_view = isinstance(kinds.get(name), types.Array | types.BaseTuple)
-    if not is_view and sum(1 for _ in ast.walk(stmt.value)) > _REBUILD_LIMIT * 3:
+    if not is_view and sum(1 for _ in ast.walk(stmt.value)) > _REMATERIALISE_LIMIT * 3:
         return None
     for node in ast.walk(stmt.value):
         if isinstance(node, ast.Call) and not is_pure_call(program, node):
@@ -168,10 +168,10 @@ def _drop_unrooted(storage: Storage, facts: Facts, variables: set[str]) -> None:
     changed = True
     while changed:
         changed = False
-        for name, stmt in list(storage.rebuilt.items()):
+        for name, stmt in list(storage.rematerialised.items()):
             for other in names(stmt.value) & variables:
                 loop_counter = isinstance(facts.defs[other][0].stmt, ast.For)
-                if loop_counter and other not in storage.rebuilt:
-                    del storage.rebuilt[name]
+                if loop_counter and other not in storage.rematerialised:
+                    del storage.rematerialised[name]
                     changed = True
                     break

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from numba.core import types
 
-from kernels.simt.analysis.ssa import clone
 from kernels.simt.analysis.uniformity import (
     Facts,
     Site,
@@ -23,7 +22,17 @@ from kernels.simt.analysis.uniformity import (
     has_loads,
     is_pure_call,
 )
-from kernels.simt.ir.nodes import BLOCK, GRID, THREAD, call, defined, expressions, names, statements
+from kernels.simt.ir.nodes import (
+    BLOCK,
+    GRID,
+    THREAD,
+    call,
+    clone,
+    defined,
+    expressions,
+    names,
+    statements,
+)
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.block_interleave import index_parts, passed_on, stored_array
 from kernels.simt.transforms.storage import dominates

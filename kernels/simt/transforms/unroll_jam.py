@@ -16,16 +16,17 @@ from kernels.simt.analysis.uniformity import exposure, has_loads
 from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import expressions, names, statements
 from kernels.simt.transforms.fission import Region, walk
-from kernels.simt.transforms.row_vectorise import UNROLL_LIMIT, RowPlan, RowPlanner
+from kernels.simt.transforms.row_vectorise import RowPlan, RowPlanner
+from kernels.simt.transforms.short_loops import UNROLL_LIMIT, unrolled_length
 from kernels.support.processor import register_floats
 
 
-class JamPlanner(RowPlanner):
+class UnrollJamPlanner(RowPlanner):
     """Plans for regions that several rows of threads go through together."""
 
     def __init__(self, program, kinds, ranges, varying: set[str], outside: set[str]) -> None:
         super().__init__(program, kinds, ranges, varying | {"_ty"}, outside)
-        self.slots = outside
+        self.spilled = outside
         self.outermost: set[int] = set()
 
     def plan(self, body: list[ast.stmt]) -> RowPlan | None:
@@ -39,15 +40,15 @@ class JamPlanner(RowPlanner):
         plan.rows = self._rows(plan)
         return plan if plan.rows > 1 else None
 
-    def unrolled(self, stmt: ast.stmt) -> int | None:
+    def stays_inside(self, stmt: ast.stmt) -> bool:
         """The outermost loop goes outside of the rows, however short it is."""
-        return None if id(stmt) in self.outermost else super().unrolled(stmt)
+        return id(stmt) not in self.outermost and super().stays_inside(stmt)
 
     def _shares(self, plan: RowPlan) -> bool:
         """Whether all is straight code but for the loops taken out, and rows read the same."""
         regions = [item for item in walk(plan.items) if isinstance(item, Region)]
         for stmt in (s for region in regions for s in statements(region.body)):
-            if isinstance(stmt, ast.For) and not getattr(stmt, "unroll", False):
+            if isinstance(stmt, ast.For) and not self.stays_inside(stmt):
                 return False
             if not isinstance(stmt, ast.For | ast.Assign):
                 return False
@@ -69,7 +70,7 @@ class JamPlanner(RowPlanner):
 
     def _rows(self, plan: RowPlan) -> int:
         """How many rows have room for their accumulators in the registers."""
-        known = set(plan.facts.defs) - plan.facts.scalars | self.slots
+        known = set(plan.facts.defs) - plan.facts.scalars | self.spilled
         carried = weight = 0
         for region in (i for i in walk(plan.items) if isinstance(i, Region) and i.in_loop):
             exposed, written, _ = exposure(region.body, known)
@@ -80,7 +81,7 @@ class JamPlanner(RowPlanner):
             arrays = [a for a in self.program.arrays.values() if a.space == "local"]
             carried += sum(map(itemsize, kinds))
             carried += sum(itemsize(a.dtype) * math.prod(a.shape) for a in arrays if a.name in used)
-            weight = max(weight, sum(map(self._weight, region.body)))
+            weight = max(weight, sum(map(unrolled_length, region.body)))
         if not carried:
             return 1
         room = register_floats() * 4 // 2  # bytes in half of the vector registers

@@ -1,4 +1,6 @@
-"""The layers, one file a family."""
+"""The layers, one file per family; the `__all__` of each file says which classes are public."""
+
+# ruff: noqa: F403
 
 from minigrad.nn.modules import (
     activation,
@@ -16,182 +18,33 @@ from minigrad.nn.modules import (
     pooling,
     sparse,
 )
-from minigrad.nn.modules.activation import (
-    CELU,
-    ELU,
-    GELU,
-    GLU,
-    SELU,
-    Hardshrink,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    PReLU,
-    ReLU,
-    ReLU6,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softmin,
-    Softplus,
-    Softshrink,
-    Softsign,
-    Tanh,
-    Tanhshrink,
-    Threshold,
-)
-from minigrad.nn.modules.attention import MultiheadAttention
-from minigrad.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, InstanceNorm2d
-from minigrad.nn.modules.container import (
-    ModuleDict,
-    ModuleList,
-    ParameterDict,
-    ParameterList,
-    Sequential,
-)
-from minigrad.nn.modules.conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
-from minigrad.nn.modules.dropout import Dropout, Dropout1d, Dropout2d
-from minigrad.nn.modules.flatten import Flatten, PixelShuffle, Unflatten
-from minigrad.nn.modules.linear import Bilinear, Identity, Linear
-from minigrad.nn.modules.loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CosineEmbeddingLoss,
-    CrossEntropyLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MarginRankingLoss,
-    MSELoss,
-    NLLLoss,
-    SmoothL1Loss,
-    TripletMarginLoss,
-)
-from minigrad.nn.modules.module import Module
-from minigrad.nn.modules.normalization import GroupNorm, LayerNorm, RMSNorm
-from minigrad.nn.modules.padding import (
-    CircularPad1d,
-    CircularPad2d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ZeroPad2d,
-)
-from minigrad.nn.modules.pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AvgPool1d,
-    AvgPool2d,
-    MaxPool1d,
-    MaxPool2d,
-)
-from minigrad.nn.modules.sparse import Embedding
+from minigrad.nn.modules.activation import *
+from minigrad.nn.modules.attention import *
+from minigrad.nn.modules.batchnorm import *
+from minigrad.nn.modules.container import *
+from minigrad.nn.modules.conv import *
+from minigrad.nn.modules.dropout import *
+from minigrad.nn.modules.flatten import *
+from minigrad.nn.modules.linear import *
+from minigrad.nn.modules.loss import *
+from minigrad.nn.modules.module import *
+from minigrad.nn.modules.normalization import *
+from minigrad.nn.modules.padding import *
+from minigrad.nn.modules.pooling import *
+from minigrad.nn.modules.sparse import *
 
-__all__ = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "SELU",
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "Bilinear",
-    "CircularPad1d",
-    "CircularPad2d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "Conv1d",
-    "Conv2d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "CosineEmbeddingLoss",
-    "CrossEntropyLoss",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Embedding",
-    "Flatten",
-    "GroupNorm",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "HuberLoss",
-    "Identity",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "KLDivLoss",
-    "L1Loss",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LogSigmoid",
-    "LogSoftmax",
-    "MSELoss",
-    "MarginRankingLoss",
-    "MaxPool1d",
-    "MaxPool2d",
-    "Mish",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "MultiheadAttention",
-    "NLLLoss",
-    "PReLU",
-    "ParameterDict",
-    "ParameterList",
-    "PixelShuffle",
-    "RMSNorm",
-    "ReLU",
-    "ReLU6",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "SmoothL1Loss",
-    "Softmax",
-    "Softmin",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-    "TripletMarginLoss",
-    "Unflatten",
-    "ZeroPad2d",
-    "activation",
-    "attention",
-    "batchnorm",
-    "container",
-    "conv",
-    "dropout",
-    "flatten",
-    "linear",
-    "loss",
-    "module",
-    "normalization",
-    "padding",
-    "pooling",
-    "sparse",
-]
+__all__: list[str] = []
+__all__ += activation.__all__
+__all__ += attention.__all__
+__all__ += batchnorm.__all__
+__all__ += container.__all__
+__all__ += conv.__all__
+__all__ += dropout.__all__
+__all__ += flatten.__all__
+__all__ += linear.__all__
+__all__ += loss.__all__
+__all__ += module.__all__
+__all__ += normalization.__all__
+__all__ += padding.__all__
+__all__ += pooling.__all__
+__all__ += sparse.__all__

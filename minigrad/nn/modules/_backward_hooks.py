@@ -1,8 +1,8 @@
 """Full backward hooks of a module.
 
-A module is not a node of the graph: it has as many as `forward` creates.  Two identity
-functions, one around its inputs and one around its outputs, give it a boundary; the hooks run
-when gradients cross the boundary.
+A module is not a single node of the graph; `forward` creates any number of nodes.  Two identity
+functions mark its boundary, one on its inputs and one on its outputs.  The hooks run in their
+backward.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minigrad.tensor import Tensor
 
 
 class BackwardHookFunction(Function):
-    """Identity whose backward hands the gradients to ``callback(grads) -> grads``."""
+    """Identity whose backward calls ``callback(grads) -> grads``."""
 
     @staticmethod
     def forward(ctx: Any, callback: Callable[[tuple], tuple], *tensors: Tensor) -> tuple:
@@ -28,7 +28,7 @@ class BackwardHookFunction(Function):
 
 
 def _cross(callback: Callable[[tuple], tuple], values: tuple) -> tuple[tuple, bool]:
-    """Send the tensors among `values` through a boundary; also whether any has a gradient."""
+    """Pass the tensors in `values` through a boundary; also whether any requires a gradient."""
     where = [i for i, value in enumerate(values) if isinstance(value, Tensor)]
     tracked = any(values[i].requires_grad for i in where)
     if not tracked:
@@ -49,7 +49,7 @@ def _cross(callback: Callable[[tuple], tuple], values: tuple) -> tuple[tuple, bo
 
 
 def _replaced(new: Any, old: tuple, what: str) -> tuple:
-    """Check what a hook returned in the place of `old`."""
+    """The value that a hook returned to replace `old`, checked."""
     if new is None:
         return old
     new = new if isinstance(new, tuple) else (new,)
@@ -80,7 +80,7 @@ def call_with_backward_hooks(
             grad_output = _replaced(hook(module, grad_output), grad_output, "grad_output")
         seen["grad_output"] = grad_output
         if not inputs_tracked:
-            # No gradient will ever reach the inputs: the hooks run here, as torch does.
+            # No gradient reaches the inputs, so the hooks run here, as in torch.
             run_hooks((None,) * len(args))
         return grad_output
 

@@ -1,4 +1,4 @@
-"""The part of `Module` that saves and restores: `state_dict`, `load_state_dict` and their hooks."""
+"""The part of `Module` for saving and loading: `state_dict`, `load_state_dict` and their hooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXTRA_STATE = "_extra_state"
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` returns: keys the module wanted and keys it did not know."""
+    """The result of `load_state_dict`: missing and unexpected keys."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -35,13 +35,13 @@ class StateDictMixin:
     """`state_dict`, `load_state_dict` and the hooks around them."""
 
     def get_extra_state(self) -> Any:
-        """State beyond tensors to put in `state_dict`; define it with `set_extra_state`."""
+        """State other than tensors for `state_dict`; define it together with `set_extra_state`."""
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called."
         )
 
     def set_extra_state(self, state: Any) -> None:
-        """Take back what `get_extra_state` returned."""
+        """Restore the result of `get_extra_state`."""
         raise RuntimeError(
             "Reached a code path in Module.set_extra_state() that should never be called."
         )
@@ -107,7 +107,7 @@ class StateDictMixin:
         Args:
             state_dict: dotted names to tensors.
             strict: raise when keys are missing or unexpected; otherwise only report them.
-            assign: take the tensors themselves (with their dtype and device) instead of copying.
+            assign: use the given tensors (with their dtype and device) instead of copying.
         Raises:
             RuntimeError: listing all missing and unexpected keys and all shape mismatches.
         """

@@ -1,4 +1,4 @@
-"""Activation layers: each holds the options of the function of the same name in `functional`."""
+"""Activation layers: each stores the options of the function of the same name in `functional`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,35 @@ from minigrad.nn import init
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
+
+__all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "SELU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "PReLU",
+    "ReLU",
+    "ReLU6",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
+]
 
 
 class _Inplace(Module):
@@ -214,7 +243,7 @@ class Softplus(Module):
 
 
 class Softshrink(Module):
-    """x moved towards zero by `lambd`, zero within it"""
+    """x - lambd for x > lambd, x + lambd for x < -lambd, else 0"""
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -259,7 +288,7 @@ class Threshold(Module):
 
 
 class PReLU(Module):
-    """Leaky ReLU with a trained slope per channel (dimension 1) or one for all."""
+    """Leaky ReLU with a trained slope, one per channel (dimension 1) or one for all channels."""
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
@@ -271,7 +300,7 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Every slope as given by `init`."""
+        """Set every slope to `init`."""
         init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -296,7 +325,8 @@ class GLU(Module):
 
 
 class _OverDim(Module):
-    """An activation over one dimension; None lets `functional` choose, with torch's warning."""
+    """An activation over one dimension; for None, `functional` chooses it and warns, as in
+    torch."""
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()

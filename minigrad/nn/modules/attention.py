@@ -13,13 +13,16 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
+__all__ = ["MultiheadAttention"]
+
 
 class MultiheadAttention(Module):
     """Attention of `num_heads` projections of query, key and value, projected to embed_dim.
 
     Shapes: query (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim), output like query,
-    weights (N, L, S); batch first with `batch_first`, or without N. Where a mask of bool is True,
-    nothing is attended to; masks of numbers are added. With `need_weights=False` no score is kept.
+    weights (N, L, S); batch first with `batch_first`, or without N. A boolean mask excludes the
+    keys where it is True; a mask of numbers is added to the scores. With `need_weights=False` no
+    scores are stored.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """(output, weights or None). `is_causal` says that attn_mask is the causal one."""
+        """(output, weights or None). `is_causal` states that attn_mask is the causal mask."""
         if is_causal and attn_mask is None:
             raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
         batched = self._check(query, key, value)
@@ -130,7 +133,7 @@ class MultiheadAttention(Module):
         return out if self.batch_first else out.transpose(0, 1), weights
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> bool:
-        """Whether the inputs are batched."""
+        """Check the shapes; whether the inputs are batched."""
         if query.dim() not in (2, 3):
             raise AssertionError(
                 "query should be unbatched 2D or batched 3D tensor but received "
@@ -152,7 +155,7 @@ class MultiheadAttention(Module):
     def _mask(
         self, mask: Tensor | None, padding: Tensor | None, shape: tuple, dtype: Any
     ) -> Tensor | None:
-        """Both masks as numbers that are added to scores of shape (N, heads, L, S)."""
+        """Both masks as one of numbers, to add to scores of shape (N, heads, L, S)."""
         n, heads, queries, keys = shape
         found = None
         if mask is not None:
@@ -176,7 +179,7 @@ class MultiheadAttention(Module):
 
 
 def _additive(mask: Tensor, dtype: Any) -> Tensor:
-    """-inf where a mask of bool is True; numbers as they are."""
+    """A boolean mask as numbers: -inf where it is True; numbers are unchanged."""
     if mask.dtype == minigrad.bool:
         return minigrad.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(
             mask, -math.inf

@@ -11,11 +11,13 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
+__all__ = ["BatchNorm1d", "BatchNorm2d", "InstanceNorm1d", "InstanceNorm2d"]
+
 
 class _NormBase(Module):
     """Affine parameters and running statistics, per channel."""
 
-    _version = 2  # as torch: version 2 has num_batches_tracked
+    _version = 2  # as in torch: version 2 has num_batches_tracked
 
     def __init__(
         self,
@@ -56,14 +58,14 @@ class _NormBase(Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Mean 0, variance 1, no batches seen."""
+        """Set the mean to 0, the variance to 1 and the batch counter to 0."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Running statistics and affine parameters as new."""
+        """Reset the running statistics and the affine parameters."""
         self.reset_running_stats()
         if self.affine:
             init.ones_(self.weight)
@@ -78,7 +80,7 @@ class _NormBase(Module):
         )
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict, *rest: Any):
-        # Checkpoints older than version 2 have no batch counter: keep ours.
+        # Checkpoints older than version 2 have no batch counter: keep the present one.
         key = prefix + "num_batches_tracked"
         version = local_metadata.get("version")
         old = version is None or version < 2
@@ -98,7 +100,7 @@ class _BatchNorm(_NormBase):
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # cumulative average over all batches
                 momentum = 1.0 / float(self.num_batches_tracked)
-        # Without running statistics, evaluation uses the batch's own.
+        # Without running statistics, evaluation uses those of the batch.
         use_batch = self.training or self.running_mean is None
         keep = not self.training or self.track_running_stats
         return F.batch_norm(

@@ -12,9 +12,11 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
 
 class _Indexed(Module):
-    """Children named "0", "1", ...: what Sequential and ModuleList share."""
+    """Base of Sequential and ModuleList: children named "0", "1", ..."""
 
     def _key(self, index: int) -> str:
         size = len(self)
@@ -104,7 +106,7 @@ class Sequential(_Indexed):
 
 
 class ModuleList(_Indexed):
-    """A list of modules that the enclosing module sees; it has no `forward`."""
+    """A list of modules, registered in the enclosing module; it has no `forward`."""
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -131,7 +133,7 @@ class ModuleList(_Indexed):
         return ModuleList([*self, *other])
 
     def _described_children(self) -> Iterator[tuple[str, str]]:
-        """Equal neighbours share a line."""
+        """Lines of the repr; equal neighbours share one."""
         for text, group in groupby(enumerate(map(repr, self)), key=lambda pair: pair[1]):
             places = [place for place, _ in group]
             if len(places) == 1:
@@ -141,7 +143,7 @@ class ModuleList(_Indexed):
 
 
 class ModuleDict(Module):
-    """A dict of modules that the enclosing module sees, in insertion order."""
+    """A dict of modules, registered in the enclosing module, in insertion order."""
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -216,7 +218,7 @@ def _pairs(source: Any, kind: str) -> list[tuple[str, Any]]:
 
 
 def _as_parameter(value: Any) -> Any:
-    """Tensors become Parameters, as in torch; everything else is kept as it is."""
+    """A tensor becomes a Parameter, as in torch; other values are unchanged."""
     if isinstance(value, Tensor) and not isinstance(value, Parameter):
         return Parameter(value)
     return value
@@ -231,7 +233,7 @@ def _describe(value: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters that the enclosing module sees; plain tensors become parameters."""
+    """A list of parameters, registered in the enclosing module; tensors become parameters."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -284,7 +286,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict of parameters that the enclosing module sees; plain tensors become parameters."""
+    """A dict of parameters, registered in the enclosing module; tensors become parameters."""
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

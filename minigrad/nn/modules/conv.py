@@ -1,4 +1,4 @@
-"""Convolution layers (cross-correlation, as everywhere in this field)."""
+"""Convolution layers (computing cross-correlation, as usual in deep learning)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
+__all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
+
 _PADDING_STRINGS = {"same", "valid"}
 _PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
 
 
 class _ConvNd(Module):
-    """What Conv1d and Conv2d share: checks, parameters, initial values, repr."""
+    """Base of Conv1d and Conv2d: checks, parameters, initial values, repr."""
 
     _dims: int
 
@@ -80,7 +82,7 @@ class _ConvNd(Module):
         return (self.out_channels, self.in_channels // self.groups, *self.kernel_size)
 
     def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
-        """The input and what is left to pad: a `padding_mode` pads by an operation of its own."""
+        """(input, remaining padding): modes other than "zeros" are applied here by `pad`."""
         if self.padding_mode == "zeros":
             return input, self.padding
         if isinstance(self.padding, str):
@@ -91,7 +93,7 @@ class _ConvNd(Module):
             widths = [(total // 2, total - total // 2) for total in reach]
         else:
             widths = [(p, p) for p in self.padding]
-        flat = [width for pair in reversed(widths) for width in pair]  # the last dimension first
+        flat = [width for pair in reversed(widths) for width in pair]  # last dimension first
         return F.pad(input, flat, self.padding_mode), 0
 
     def reset_parameters(self) -> None:
@@ -157,7 +159,7 @@ class Conv2d(_ConvNd):
 
 
 class _ConvTransposeNd(_ConvNd):
-    """The gradient of a convolution with respect to its input, used forward."""
+    """Transposed convolution: the gradient of a convolution with respect to its input."""
 
     def __init__(
         self,
@@ -186,7 +188,7 @@ class _ConvTransposeNd(_ConvNd):
         return (self.in_channels, self.out_channels // self.groups, *self.kernel_size)
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
-        """What to add at the end to reach `output_size`; strides leave it open."""
+        """The padding at the end that gives `output_size`, which is ambiguous with a stride > 1."""
         if output_size is None:
             return self.output_padding
         wanted = tuple(output_size)[-self._dims :]

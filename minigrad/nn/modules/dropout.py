@@ -1,10 +1,12 @@
-"""Dropout (Srivastava et al. 2014): random zeros in training, nothing in evaluation."""
+"""Dropout (Srivastava et al. 2014): random zeros in training, the identity in evaluation."""
 
 from __future__ import annotations
 
 from minigrad.nn import functional as F
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
+
+__all__ = ["Dropout", "Dropout1d", "Dropout2d"]
 
 
 class _DropoutNd(Module):
@@ -27,14 +29,14 @@ class Dropout(_DropoutNd):
 
 
 class Dropout1d(_DropoutNd):
-    """Zero entire channels of (N, C, L) or (C, L)."""
+    """Set random entire channels of (N, C, L) or (C, L) to zero."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_DropoutNd):
-    """Zero entire channels of (N, C, H, W)."""
+    """Set random entire channels of (N, C, H, W) to zero."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)

@@ -8,6 +8,8 @@ from minigrad.nn import functional as F
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
 
+__all__ = ["Flatten", "PixelShuffle", "Unflatten"]
+
 
 class Flatten(Module):
     """Merge the dimensions `start_dim` to `end_dim`; by default all but the batch."""

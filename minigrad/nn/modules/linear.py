@@ -12,6 +12,8 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
+__all__ = ["Bilinear", "Identity", "Linear"]
+
 
 class Identity(Module):
     """Returns its input; takes and ignores any arguments."""
@@ -27,7 +29,7 @@ class Linear(Module):
     """``y = x @ weight.T + bias``.
 
     Shapes: input (..., in_features), output (..., out_features), weight
-    (out_features, in_features), bias (out_features,).  Both start uniform in
+    (out_features, in_features), bias (out_features,).  Initial values are uniform in
     ``+-1/sqrt(in_features)``.
     """
 

@@ -1,4 +1,4 @@
-"""Loss layers: each holds the options of the function of the same name in `functional`."""
+"""Loss layers: each stores the options of the function of the same name in `functional`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,24 @@ from minigrad.nn._losses import legacy_reduction
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
 
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineEmbeddingLoss",
+    "CrossEntropyLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "MarginRankingLoss",
+    "NLLLoss",
+    "SmoothL1Loss",
+    "TripletMarginLoss",
+]
+
 
 class _Loss(Module):
-    """`reduction`: 'mean', 'sum' or 'none'; `size_average` and `reduce` are its old spelling."""
+    """`reduction`: 'mean', 'sum' or 'none'; `size_average` and `reduce` are deprecated."""
 
     def __init__(
         self,
@@ -80,8 +95,8 @@ class CrossEntropyLoss(_WeightedLoss):
 
     Args:
         weight: (C,) factor per class.
-        ignore_index: class that counts for nothing.
-        label_smoothing: share of the target spread evenly over all classes.
+        ignore_index: class whose loss is zero and which the mean ignores.
+        label_smoothing: fraction of the target that is spread evenly over all classes.
     """
 
     def __init__(

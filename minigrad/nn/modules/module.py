@@ -1,8 +1,8 @@
 """`Module`: a named tree of parameters, buffers and submodules with a `forward`.
 
-The tree lives in three dictionaries per module (`_parameters`, `_buffers`, `_modules`).
-`__setattr__` sorts values into them by type and `__getattr__`, which Python calls only when the
-ordinary lookup fails, finds them again.  Everything else walks the tree.
+Each module has three dictionaries (`_parameters`, `_buffers`, `_modules`).  `__setattr__` puts
+values into them by type; `__getattr__`, which Python calls only when the normal lookup fails, reads
+them. The other methods traverse the tree.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from minigrad.nn.modules._state import StateDictMixin
 from minigrad.nn.parameter import Buffer, Parameter
 from minigrad.tensor import Tensor
 from minigrad.utils.hooks import RemovableHandle, add_hook
+
+__all__ = ["Module"]
 
 
 def typename(value: Any) -> str:
@@ -51,7 +53,7 @@ class Module(StateDictMixin):
                 f"{type(self).__name__}.__init__() takes 1 positional argument but "
                 f"{len(args) + 1} were given"
             )
-        # Straight into __dict__: __setattr__ needs these to exist before it can run.
+        # Written to __dict__, because __setattr__ needs these to exist.
         self.__dict__.update(
             training=True,
             _parameters={},
@@ -77,7 +79,7 @@ class Module(StateDictMixin):
     # ---------------------------------------------------------------- registration
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add state that is not trained; `persistent` decides whether `state_dict` has it."""
+        """Add state that is not trained; `state_dict` includes it if `persistent`."""
         self._check_new_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
@@ -244,13 +246,13 @@ class Module(StateDictMixin):
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """``hook(module, args)`` before `forward`; what it returns replaces the arguments."""
+        """``hook(module, args)`` before `forward`; a returned value replaces the arguments."""
         return add_hook(self._forward_pre_hooks, (hook, with_kwargs), prepend=prepend)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """``hook(module, args, output)`` after `forward`; what it returns replaces the output."""
+        """``hook(module, args, output)`` after `forward`; a returned value replaces the output."""
         return add_hook(self._forward_hooks, (hook, with_kwargs), prepend=prepend)
 
     def register_full_backward_pre_hook(
@@ -262,7 +264,7 @@ class Module(StateDictMixin):
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """``hook(module, grad_input, grad_output)``; what it returns replaces `grad_input`."""
+        """``hook(module, grad_input, grad_output)``; a returned value replaces `grad_input`."""
         return add_hook(self._backward_hooks, hook, prepend=prepend)
 
     # ---------------------------------------------------------------- walking the tree
@@ -320,7 +322,7 @@ class Module(StateDictMixin):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Yield ``(dotted name, parameter)``; a shared parameter comes once."""
+        """Yield ``(dotted name, parameter)``; a shared parameter once."""
         return self._named_members("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
@@ -331,7 +333,7 @@ class Module(StateDictMixin):
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield ``(dotted name, buffer)``; a shared buffer comes once."""
+        """Yield ``(dotted name, buffer)``; a shared buffer once."""
         return self._named_members("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -381,7 +383,7 @@ class Module(StateDictMixin):
         return self
 
     def train(self, mode: bool = True) -> Module:
-        """Set training mode here and below."""
+        """Set training mode of this module and its submodules."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -413,7 +415,7 @@ class Module(StateDictMixin):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
         """Replace the storage of every parameter, its gradient and every buffer by `fn` of it.
 
-        Parameters stay the same objects, so that optimizers made before keep working.
+        Parameters remain the same objects, so that existing optimisers still work.
         """
         if recurse:
             for module in self.children():
@@ -488,11 +490,11 @@ class Module(StateDictMixin):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What `repr` shows between the parentheses; subclasses override it."""
+        """The text between the parentheses of `repr`; subclasses override it."""
         return ""
 
     def _described_children(self) -> Iterator[tuple[str, str]]:
-        """Per line of the repr: the name of a child, and what it is."""
+        """Per line of the repr, the name and the repr of a child."""
         return ((name, repr(module)) for name, module in self._modules.items())
 
     def __repr__(self) -> str:
@@ -508,7 +510,7 @@ class Module(StateDictMixin):
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """Read the ``to`` forms: (device, dtype), (dtype,), (tensor,), keywords."""
+    """Parse the arguments of `to`: (device, dtype), (dtype,), (tensor,), keywords."""
     unknown = set(kwargs) - {"device", "dtype", "tensor", "non_blocking", "memory_format", "copy"}
     if unknown:
         raise TypeError(f"to() got an unexpected keyword argument '{sorted(unknown)[0]}'")

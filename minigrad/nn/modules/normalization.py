@@ -12,6 +12,8 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
+__all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
+
 
 def _shape(value: Any) -> tuple[int, ...]:
     return (int(value),) if isinstance(value, numbers.Integral) else tuple(value)

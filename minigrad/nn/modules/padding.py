@@ -1,4 +1,4 @@
-"""Padding layers: each holds the widths and mode of `functional.pad`."""
+"""Padding layers: each stores the widths and the mode of `functional.pad`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from minigrad.nn import functional as F
 from minigrad.nn.modules._sizes import ntuple
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
+
+__all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ZeroPad2d",
+]
 
 
 class _PadNd(Module):
@@ -40,60 +52,60 @@ class _ConstantPadNd(_PadNd):
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """`value` beside the last dimension."""
+    """Pads the last dimension with `value`."""
 
     _dims = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """`value` around the last two dimensions."""
+    """Pads the last two dimensions with `value`."""
 
     _dims = 2
 
 
 class ZeroPad2d(_PadNd):
-    """Zeros around the last two dimensions."""
+    """Pads the last two dimensions with zeros."""
 
     _dims = 2
 
 
 class ReflectionPad1d(_PadNd):
-    """The input mirrored at its ends."""
+    """Pads by reflecting the input at its ends."""
 
     _dims = 1
     _mode = "reflect"
 
 
 class ReflectionPad2d(_PadNd):
-    """The input mirrored at its borders."""
+    """Pads by reflecting the input at its borders."""
 
     _dims = 2
     _mode = "reflect"
 
 
 class ReplicationPad1d(_PadNd):
-    """The values at the ends repeated."""
+    """Pads by repeating the values at the ends."""
 
     _dims = 1
     _mode = "replicate"
 
 
 class ReplicationPad2d(_PadNd):
-    """The values at the borders repeated."""
+    """Pads by repeating the values at the borders."""
 
     _dims = 2
     _mode = "replicate"
 
 
 class CircularPad1d(_PadNd):
-    """The input continued from its other end."""
+    """Pads with the values of the opposite end."""
 
     _dims = 1
     _mode = "circular"
 
 
 class CircularPad2d(_PadNd):
-    """The input continued from its other border."""
+    """Pads with the values of the opposite border."""
 
     _dims = 2
     _mode = "circular"

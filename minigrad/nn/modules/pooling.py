@@ -1,4 +1,5 @@
-"""Pooling layers over 1-D (N, C, L) and 2-D (N, C, H, W) inputs; the batch may be absent."""
+"""Pooling layers over 1-D (N, C, L) and 2-D (N, C, H, W) inputs; the batch dimension is
+optional."""
 
 from __future__ import annotations
 
@@ -7,6 +8,17 @@ from typing import Any
 from minigrad.nn import functional as F
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
+
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "MaxPool1d",
+    "MaxPool2d",
+]
 
 
 class _MaxPoolNd(Module):
@@ -71,7 +83,7 @@ class AvgPool1d(_AvgPoolNd):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        # One-element tuples, as torch keeps (and shows) them.
+        # One-element tuples, as torch stores (and prints) them.
         as_tuple = lambda v: tuple(v) if isinstance(v, (tuple, list)) else (v,)  # noqa: E731
         self.kernel_size = as_tuple(kernel_size)
         self.stride = as_tuple(stride if stride is not None else kernel_size)

@@ -1,4 +1,4 @@
-"""Embedding: a table of vectors looked up by integer."""
+"""Embedding: a table of vectors, indexed by integers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
+__all__ = ["Embedding"]
+
 
 class Embedding(Module):
     """``y[...] = weight[input[...]]``.
 
     Shapes: input (...) integers in [0, num_embeddings), output (..., embedding_dim).  The row
-    `padding_idx` starts at zero and gets no gradient.
+    `padding_idx` is initially zero and gets no gradient.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Embedding(Module):
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
-        """Standard normal rows; the padding row zero."""
+        """Draw standard normal rows; the padding row is zero."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with minigrad.no_grad():

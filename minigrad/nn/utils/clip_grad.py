@@ -19,7 +19,7 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The norm of order `norm_type` (may be inf) of all tensors seen as one vector, a scalar."""
+    """The norm of order `norm_type` (may be inf) of all tensors as one vector; a scalar."""
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     norm_type = float(norm_type)
     if not tensors:
@@ -49,13 +49,13 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale all gradients in place so that their total norm is at most `max_norm`.
 
-    Returns the total norm before clipping, a scalar Tensor.  `foreach` is torch's hint about
-    speed; it changes nothing here.
+    Returns the total norm before clipping, a scalar Tensor.  `foreach` is a performance hint
+    in torch; it has no effect here.
     """
     grads = _grads(parameters)
     total = get_total_norm(grads, norm_type, error_if_nonfinite)
     with minigrad.no_grad():
-        # No branch on the value: on a GPU that would wait for the device.
+        # No branch on the value, which would wait for a GPU.
         scale = (float(max_norm) / (total + 1e-6)).clamp(max=1.0)
         for grad in grads:
             grad.mul_(scale.to(grad.device))

@@ -1,7 +1,7 @@
-"""Learning-rate schedules: each writes ``group["lr"]`` of its optimiser when stepped.
+"""Learning-rate schedules: each `step` sets ``group["lr"]`` of the optimiser.
 
-Most are written as torch writes them, as the step from the current rate to the next: schedules
-then chain, and a rate that the user changed in between is respected.
+As in torch, most compute the next rate from the current one, so schedules can be chained and a rate
+that the user changed is respected.
 """
 
 from minigrad.optim.lr_scheduler.base import LRScheduler
@@ -20,7 +20,7 @@ from minigrad.optim.lr_scheduler.decay import (
 )
 from minigrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
 
-_LRScheduler = LRScheduler  # the name before torch 2.0, still subclassed by programs
+_LRScheduler = LRScheduler  # the name before torch 2.0, which programs still subclass
 
 __all__ = [
     "ChainedScheduler",

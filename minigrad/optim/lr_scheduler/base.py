@@ -41,8 +41,8 @@ class LRScheduler:
     A subclass defines `_next_lr` (per group) or overrides `get_lr` (all groups at once).
 
     Args:
-        optimizer: whose groups to schedule; their present rates become "initial_lr".
-        last_epoch: -1 starts anew; a number continues from there.
+        optimizer: the optimiser to schedule; the present rates of its groups become "initial_lr".
+        last_epoch: the epoch to continue from; -1 starts from the beginning.
     """
 
     _is_initial = False
@@ -77,7 +77,7 @@ class LRScheduler:
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore the result of `state_dict`."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[float]:
@@ -85,7 +85,7 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list[float]:
-        """The rates for `last_epoch`, from the present ones; called by `step`."""
+        """The rates for `last_epoch`, computed from the present ones; called by `step`."""
         if not self._in_step:
             warnings.warn(
                 "To get the last learning rate computed by the scheduler, "
@@ -128,7 +128,7 @@ class LRScheduler:
 
 
 class ClosedForm(LRScheduler):
-    """A schedule that also knows the rate of any epoch from the initial one."""
+    """A schedule with a formula for the rate of any epoch."""
 
     def _lr_at(self, base: float) -> float:
         raise NotImplementedError

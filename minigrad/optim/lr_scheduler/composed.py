@@ -12,7 +12,7 @@ from minigrad.optim.optimizer import Optimizer
 
 
 class _Composed(LRScheduler):
-    """A schedule whose state is that of its parts."""
+    """A schedule whose state consists of that of its schedulers."""
 
     _schedulers: Sequence[LRScheduler]
 
@@ -22,7 +22,7 @@ class _Composed(LRScheduler):
         return {**state, "_schedulers": [s.state_dict() for s in self._schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore the result of `state_dict`."""
         state = dict(state_dict)
         for scheduler, saved in zip(self._schedulers, state.pop("_schedulers"), strict=True):
             scheduler.load_state_dict(saved)
@@ -30,7 +30,7 @@ class _Composed(LRScheduler):
 
 
 class SequentialLR(_Composed):
-    """`schedulers[i]` until epoch `milestones[i]`, then the next one from its start."""
+    """Uses `schedulers[i]` until epoch `milestones[i]`, then starts the next one."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class SequentialLR(_Composed):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # Every scheduler has made its first step when it was built: take those back.
+        # Every scheduler made its first step in its constructor: undo these.
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         self._undo(schedulers)

@@ -49,12 +49,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             start += self.T_i
             self.T_i *= self.T_mult
         self.T_cur = at - start
-        self.last_epoch = math.floor(at) - 1  # _update_lr counts it up again
+        self.last_epoch = math.floor(at) - 1  # _update_lr increments it
         self._update_lr()
 
 
 class OneCycleLR(LRScheduler):
-    """Up to `max_lr` and down to far below the start, momentum the other way (Smith 2018).
+    """Up to `max_lr`, then down to far below the start; momentum inversely (Smith 2018).
 
     Stepped after every batch, `total_steps` (or `epochs` * `steps_per_epoch`) times.
     """

@@ -25,7 +25,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Without the optimiser; of the lambdas only the attributes of callable objects."""
+        """Without the optimiser; of `lr_lambda`, only the attributes of callable objects."""
         state = {k: v for k, v in super().state_dict().items() if k != "lr_lambdas"}
         state["lr_lambdas"] = [
             None if isinstance(fn, types.FunctionType) else dict(fn.__dict__)
@@ -34,7 +34,7 @@ class LambdaLR(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned; functions stay those given to the constructor."""
+        """Restore the result of `state_dict`; functions are those given to the constructor."""
         state = dict(state_dict)
         for fn, saved in zip(self.lr_lambdas, state.pop("lr_lambdas"), strict=True):
             if saved is not None:
@@ -64,7 +64,7 @@ class MultiplicativeLR(LambdaLR):
 
 
 class StepLR(ClosedForm):
-    """Times `gamma` every `step_size` epochs."""
+    """Multiplies the rate by `gamma` every `step_size` epochs."""
 
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -82,7 +82,7 @@ class StepLR(ClosedForm):
 
 
 class MultiStepLR(ClosedForm):
-    """Times `gamma` at each epoch of `milestones` (twice where it is listed twice)."""
+    """Multiplies the rate by `gamma` at each of `milestones` (twice if listed twice)."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class MultiStepLR(ClosedForm):
 
 
 class ConstantLR(ClosedForm):
-    """Times `factor` until epoch `total_iters`."""
+    """Multiplies the rate by `factor` until epoch `total_iters`."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class ConstantLR(ClosedForm):
 
 
 class LinearLR(ClosedForm):
-    """A factor that goes in a line from `start_factor` to `end_factor` over `total_iters`."""
+    """Multiplies the rate by a factor, linear from `start_factor` to `end_factor`."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class LinearLR(ClosedForm):
 
 
 class ExponentialLR(ClosedForm):
-    """Times `gamma` every epoch."""
+    """Multiplies the rate by `gamma` every epoch."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -226,7 +226,7 @@ class CosineAnnealingLR(ClosedForm):
         if self._step_count == 1 and self.last_epoch > 0:
             return self._lr_at(base)
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
-            # One step after the bottom, where the ratio below would be 0 / 0.
+            # One step after the minimum, where the ratio below would be 0 / 0.
             return lr + (base - self.eta_min) * (1 - math.cos(math.pi / self.T_max)) / 2
         now = 1 + math.cos(math.pi * self.last_epoch / self.T_max)
         before = 1 + math.cos(math.pi * (self.last_epoch - 1) / self.T_max)

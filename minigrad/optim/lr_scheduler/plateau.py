@@ -1,4 +1,4 @@
-"""The schedule that watches a metric."""
+"""The schedule that monitors a metric."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from minigrad.optim.optimizer import Optimizer
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times `factor` when a metric has not improved for `patience` epochs.
+    """Multiplies the rate by `factor` when a metric has not improved for `patience` epochs.
 
     Args:
-        mode: "min" or "max": what an improvement is.
-        threshold, threshold_mode: how much is one, "rel"ative to the best or "abs"olute.
-        cooldown: epochs after a reduction in which nothing counts.
-        min_lr: lower bound, one or one per group.
-        eps: smaller reductions are not made.
+        mode: "min" or "max": whether a lower or higher metric is better.
+        threshold, threshold_mode: minimal improvement, "rel"ative to the best or "abs"olute.
+        cooldown: epochs after a reduction in which the metric is ignored.
+        min_lr: lower bound, one for all groups or one per group.
+        eps: smaller reductions are skipped.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether the last reduction is still resting."""
+        """Whether the last reduction was at most `cooldown` epochs ago."""
         return self.cooldown_counter > 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:
-        """Take the metric of an epoch, a number or a one-element Tensor."""
+        """Process the metric of an epoch, a number or a one-element Tensor."""
         current = float(metrics)
         if epoch is not None:
             warnings.warn(EPOCH_WARNING, stacklevel=2)

@@ -1,4 +1,4 @@
-"""From a list of samples to a batch."""
+"""Combines a list of samples into a batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def default_convert(data: Any) -> Any:
 
 
 def _like(container: Any, values: Any) -> Any:
-    """`values` in the type of `container`, or as they are where that type can't be built so."""
+    """`values` in the type of `container`, or unchanged if that type can't be created."""
     try:
         return type(container)(values)
     except TypeError:
@@ -45,7 +45,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
     Raises:
         RuntimeError: arrays of different shapes, or sequences of different lengths.
-        TypeError: a type it does not know.
+        TypeError: an unsupported type.
     """
     first = batch[0]
     if isinstance(first, Tensor):

@@ -1,4 +1,4 @@
-"""`DataLoader`: batches of a dataset, in order or shuffled, read ahead by worker threads."""
+"""`DataLoader`: batches of a dataset, in order or shuffled, prefetched by worker threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minigrad.utils.data.dataset import Dataset, IterableDataset, rows_of
 from minigrad.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 from minigrad.utils.data.worker import Epoch, WorkerError, Workers
 
-_END = object()  # an iterable dataset has no more samples
+_END = object()  # result when an iterable dataset has no more samples
 
 
 class DataLoader:
@@ -24,18 +24,18 @@ class DataLoader:
         dataset: a map-style `Dataset` (or anything with ``__getitem__`` and ``__len__``), or an
             `IterableDataset`.
         batch_size: samples per batch; None gives single samples.
-        shuffle: another random order every epoch.
+        shuffle: a new random order every epoch.
         sampler, batch_sampler: other orders: iterables of indices, or of lists of indices.
-        num_workers: threads that read ahead (see `worker`); 0 reads when asked.
+        num_workers: threads that prefetch (see `worker`); 0 reads on demand.
         collate_fn: from a list of samples to a batch.
         pin_memory: put the batches into page-locked memory, for faster copies to a GPU.
-        drop_last: leave out a last batch that is not full.
-        timeout: seconds to wait for a worker's batch, 0 for ever.
+        drop_last: skip an incomplete last batch.
+        timeout: seconds to wait for a worker's batch; 0 for no limit.
         worker_init_fn: called in each worker with its number before it reads.
-        generator: decides the order and the workers' seeds.
-        prefetch_factor: batches that each worker reads ahead, by default 2.
+        generator: determines the order and the seeds of the workers.
+        prefetch_factor: batches that each worker prefetches, by default 2.
         persistent_workers: keep the threads between epochs.
-        in_order: False hands batches out as they come.
+        in_order: False returns batches in the order of completion.
 
     The same seed gives the same order, whatever the number of workers.
     """
@@ -88,7 +88,7 @@ class DataLoader:
             )
         if sampler is None:
             if iterable:
-                sampler = _Forever()
+                sampler = _InfiniteSampler()
             elif shuffle:
                 sampler = RandomSampler(dataset, generator=generator)
             else:
@@ -137,8 +137,8 @@ class DataLoader:
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def __iter__(self) -> Iterator[Any]:
-        # Drawn even where no worker needs it, so that the order that the sampler draws next from
-        # the same generator does not depend on the number of workers.
+        # Drawn even without workers, so that the order that the sampler draws next from the same
+        # generator does not depend on the number of workers.
         seed = int(minigrad.randint(0, 2**62, (1,), generator=self.generator).item())
         batches = self._read_ahead(seed) if self.num_workers else self._read()
         if self.pin_memory:
@@ -146,7 +146,7 @@ class DataLoader:
         return batches
 
     def _fetcher(self) -> Callable[[Any], Any]:
-        """A function from what the sampler gave to a batch."""
+        """A function from the indices of the sampler to a batch."""
         batched = self.batch_sampler is not None
         if isinstance(self.dataset, IterableDataset):
             return _IterableFetcher(self.dataset, self.collate_fn, batched, self.drop_last)
@@ -213,8 +213,8 @@ def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
         )
 
 
-class _Forever:
-    """The sampler of an iterable dataset: the dataset says when it ends."""
+class _InfiniteSampler:
+    """The sampler of an iterable dataset: infinite; the dataset determines the end."""
 
     def __iter__(self) -> Iterator[None]:
         while True:
@@ -252,7 +252,7 @@ class _IterableFetcher:
 
     def __call__(self, index: Any) -> Any:
         if self._samples is None:
-            # Not before the first fetch: it must happen in the worker, where its info is known.
+            # Created at the first fetch, in the worker thread, where `get_worker_info` works.
             self._samples = iter(self.dataset)
         if not self.batched:
             sample = next(self._samples, _END)
@@ -264,7 +264,7 @@ class _IterableFetcher:
 
 
 def _ordered(loader: DataLoader, workers: Workers, epoch: Epoch) -> Iterator[Any]:
-    """Hand out tasks to the workers in turn and yield the batches in the order of the tasks."""
+    """Submit tasks to the workers round-robin, and yield the batches in the order of the tasks."""
     indices = iter(loader._index_source)
     active = list(range(workers.count))  # workers that still have samples
     done: dict[int, Any] = {}
@@ -311,7 +311,7 @@ def _next_result(loader: DataLoader, workers: Workers, epoch: Epoch) -> tuple[in
             raise RuntimeError(
                 f"DataLoader timed out after {loader.timeout} seconds waiting for a worker thread"
             ) from None
-        if of_epoch is epoch:  # else left over from an epoch that was not read to its end
+        if of_epoch is epoch:  # otherwise from an earlier epoch that was not read completely
             return number, batch
 
 

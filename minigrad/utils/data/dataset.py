@@ -1,4 +1,4 @@
-"""Datasets: what a DataLoader reads from."""
+"""Datasets, the sources of a DataLoader."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Dataset(Generic[T_co]):
 class IterableDataset(Dataset[T_co]):
     """Samples in the order of ``__iter__``; with workers, every worker iterates it once.
 
-    Use `get_worker_info` in ``__iter__`` to give each worker another part.
+    Use `get_worker_info` in ``__iter__`` to give each worker a different part.
     """
 
     def __iter__(self) -> Iterator[T_co]:
@@ -57,7 +57,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 def rows_of(dataset: Dataset[Any], indices: list[int]) -> list[Tensor] | None:
-    """What `default_collate` makes of these samples of a TensorDataset, or of a Subset of one.
+    """The result of `default_collate` for samples of a TensorDataset, or of a Subset of one.
 
     One gather per tensor instead of one per sample; None for any other dataset.
     """
@@ -66,7 +66,7 @@ def rows_of(dataset: Dataset[Any], indices: list[int]) -> list[Tensor] | None:
         dataset = dataset.dataset
     if type(dataset) is not TensorDataset or any(t.requires_grad for t in dataset.tensors):
         return None
-    # Data, not part of a graph: the array library's own gather, which copies whole rows.
+    # Data without a graph, so the gather of the array library is used, which copies whole rows.
     return [wrap(t._array.take(indices, axis=0)) for t in dataset.tensors]
 
 
@@ -155,7 +155,7 @@ def random_split(
 ) -> list[Subset[T_co]]:
     """Random disjoint subsets of the given lengths, or of the given fractions that sum to 1.
 
-    What rounding leaves over is given to the first subsets, one sample each.
+    Samples left over by rounding go to the first subsets, one each.
     """
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

@@ -1,4 +1,4 @@
-"""Samplers: in which order a DataLoader reads a dataset."""
+"""Samplers, which determine the order in which a DataLoader reads a dataset."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SequentialSampler(Sampler[int]):
 
 
 def seeded_generator(generator: Any) -> Any:
-    """`generator`, or a new one seeded from the default one (so `manual_seed` decides)."""
+    """`generator`, or a new one seeded from the default one (so `manual_seed` determines it)."""
     if generator is not None:
         return generator
     fresh = minigrad.Generator()
@@ -44,9 +44,10 @@ class RandomSampler(Sampler[int]):
     """A new permutation every epoch, or independent draws with `replacement`.
 
     Args:
-        num_samples: how many to draw, by default as many as there are; more than that continues
-            with further permutations.
-        generator: decides the order; by default one seeded from `minigrad.manual_seed`.
+        num_samples: how many to draw, by default the length of the dataset; more continue with
+        further
+            permutations.
+        generator: determines the order; by default one seeded from `minigrad.manual_seed`.
     """
 
     def __init__(

@@ -1,15 +1,15 @@
 """Worker threads of a DataLoader.
 
-Workers are threads of this process, not processes.  They see the dataset itself: nothing is
-pickled, samples are not copied between processes, it works in a notebook and on every platform,
-and it is safe beside the threads of the kernels and of a CUDA driver, which a fork is not.
-Reading files, decoding images and NumPy release Python's lock, so that workers do run at the same
-time as training; a dataset that computes in pure Python gains nothing, here as with one core.
+Workers are threads of this process, not processes.  They use the dataset object itself: nothing is
+pickled, and samples are not copied between processes.  This works in a notebook and on every
+platform, and unlike a fork it is safe with the threads of the kernels and of a CUDA driver.
+Reading files, decoding images and NumPy release Python's lock, so workers run in parallel with
+training; a dataset that computes in pure Python gains nothing.
 
-What differs from worker processes: global state is shared (a counter in the dataset is one
-counter), and so are the random generators of `random` and `numpy.random`; for random
-augmentation that repeats with a seed, draw from minigrad's, of which each worker has one of its
-own, or from one seeded with `get_worker_info().seed`.
+Unlike worker processes, workers share global state (a counter in the dataset is one counter),
+including the random generators of `random` and `numpy.random`.  For reproducible random
+augmentation, use minigrad's generator, of which each worker has its own, or one seeded with
+`get_worker_info().seed`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minigrad.random import give_thread_a_generator
+from minigrad.random import use_thread_generator
 
 _local = threading.local()
 _STOP = object()
@@ -29,13 +29,13 @@ _STOP = object()
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Which worker runs this code.
+    """The worker that runs this code.
 
     Attributes:
-        id: from 0 to num_workers - 1.
-        num_workers: how many there are.
-        seed: another number for every worker and epoch, decided by the loader's generator.
-        dataset: what the worker reads.
+        id: 0 to num_workers - 1.
+        num_workers: the number of workers.
+        seed: different for every worker and epoch, drawn from the generator of the loader.
+        dataset: the dataset that the worker reads.
     """
 
     id: int
@@ -45,7 +45,7 @@ class WorkerInfo:
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The `WorkerInfo` of the worker that calls, None in the main thread."""
+    """The `WorkerInfo` of the calling worker, None in the main thread."""
     return getattr(_local, "info", None)
 
 
@@ -60,10 +60,10 @@ class WorkerError:
         """Raise an exception of the same type whose text holds the worker's traceback."""
         kind = type(self.error)
         try:
-            # KeyError shows repr(text), in which the lines would not be lines.
+            # KeyError prints repr(text), without line breaks.
             error = kind(_Plain(self.text)) if kind is KeyError else kind(self.text)
         except Exception:
-            error = RuntimeError(self.text)  # its constructor wants something else
+            error = RuntimeError(self.text)  # its constructor takes other arguments
         raise error from self.error
 
 
@@ -74,9 +74,9 @@ class _Plain(str):
 
 @dataclass(eq=False)
 class Epoch:
-    """One pass over the data, as its workers see it.
+    """One pass over the data, for the workers.
 
-    fetchers: per worker, a function from what the sampler gave to a batch.
+    fetchers: per worker, a function from the indices of the sampler to a batch.
     seeds: per worker, see `WorkerInfo`.
     """
 
@@ -86,14 +86,15 @@ class Epoch:
 
 
 class Workers:
-    """`count` threads that fetch batches; each has a queue of tasks, results come to one."""
+    """`count` threads that fetch batches; each has a queue of tasks, and all share one of
+    results."""
 
     def __init__(self, count: int, init: Callable[[int], None] | None) -> None:
         self.count = count
         self.results: queue.SimpleQueue = queue.SimpleQueue()
         self._tasks = [queue.SimpleQueue() for _ in range(count)]
         self._threads = [
-            # Daemons: a program that ends in the middle of an epoch does not wait for them.
+            # Daemon threads: a program that ends during an epoch does not wait for them.
             threading.Thread(
                 target=_work,
                 args=(i, count, self._tasks[i], self.results, init),
@@ -106,21 +107,21 @@ class Workers:
             thread.start()
 
     def begin(self, epoch: Epoch) -> None:
-        """Have every worker read from `epoch` from now on."""
+        """Let every worker read from `epoch` from now on."""
         for tasks in self._tasks:
             tasks.put(epoch)
 
     def submit(self, worker: int, epoch: Epoch, number: int, index: Any) -> None:
-        """Ask `worker` for batch `number`."""
+        """Request batch `number` from `worker`."""
         self._tasks[worker].put((epoch, number, index))
 
     def stop(self) -> None:
-        """Let the threads end after what they are doing."""
+        """Let the threads end after their current task."""
         for tasks in self._tasks:
             tasks.put(_STOP)
 
     def __del__(self) -> None:
-        # Persistent workers end with their loader: the threads hold the queues, not this object.
+        # Persistent workers end with their loader: the threads refer to the queues, not to it.
         self.stop()
 
 
@@ -139,7 +140,7 @@ def _work(
             return
         if isinstance(task, Epoch):
             _local.info = WorkerInfo(worker, count, task.seeds[worker], task.dataset)
-            give_thread_a_generator(task.seeds[worker])
+            use_thread_generator(task.seeds[worker])
             if init is not None and not started:
                 try:
                     init(worker)

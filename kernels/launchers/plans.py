@@ -1,0 +1,48 @@
+"""The cache of plans, one in each launcher: what calls with the same key share, found by that key.
+
+    key = (dialect, type(x) is ndarray or place(x), x.shape, x.dtype, version)
+    plan = _plans.get(key) or _plans.keep(key, _plan(dialect, x, version))
+
+A key holds all that the plan depends on. Where the arrays lie is part of it: the first launch of a
+plan binds its kernel to the CPU or to one GPU. NumPy's arrays are told by their type alone, which
+costs less than a call.
+"""
+
+from __future__ import annotations
+
+import threading
+from itertools import islice
+from typing import Any
+
+from kernels.launchers.common import on_gpu
+
+MAX_PLANS = 4096
+
+
+class Plans(dict):
+    """Plans by key, at most `limit` of them: a full cache drops the older half.
+
+    Looking up needs no lock: `get` of a dictionary is one step, and a plan that was dropped stays
+    usable by whoever found it before.
+    """
+
+    def __init__(self, limit: int = MAX_PLANS) -> None:
+        super().__init__()
+        self.limit = limit
+        self._lock = threading.Lock()
+
+    def keep(self, key: tuple, plan: Any) -> Any:
+        """Add a plan and return it; if another thread was faster, the plan of that thread."""
+        with self._lock:
+            if len(self) >= self.limit:
+                for old in list(islice(self, max(self.limit // 2, 1))):
+                    del self[old]
+            return self.setdefault(key, plan)
+
+
+def place(a) -> Any:
+    """Where an array lies, as part of a key: True on the CPU, else its type and its GPU."""
+    if not on_gpu(a):
+        return True
+    device = getattr(a, "device", None)
+    return type(a), getattr(device, "id", device)

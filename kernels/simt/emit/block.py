@@ -1,0 +1,216 @@
+"""From the plan of a block to the function that runs blocks `_first` to `_last` of a grid.
+
+A region becomes a loop over the threads of the block (x innermost); what a thread carries from one
+region to the next is in spill arrays `_s_<name>`, an element per thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from numba.core import types
+
+from kernels.simt.emit import collectives
+from kernels.simt.emit.printer import Printer
+from kernels.simt.emit.rows import write_rows
+from kernels.simt.ir.checks import UNEXPECTED_SIGN
+from kernels.simt.plan.nodes import DynamicShared, GridArray, Inputs, RegionPlan, StackArray
+from kernels.simt.transforms.fission import (
+    BlockFor,
+    BlockIf,
+    BlockWhile,
+    CollectivePoint,
+    Item,
+    MaskIf,
+    MaskWhile,
+    Region,
+    Scalars,
+)
+
+HEADER = ("_first", "_last", "_gx", "_gy", "_gz", "_shared_bytes", "_error")
+
+
+class BlockPrinter(Printer):
+    """Writes the function for one kernel."""
+
+    def function(self, name: str) -> str:
+        """The source of the function `name`."""
+        # what is viewed as another type needs another name: a variable has one type
+        views = self.plan.half_views
+        stored = {parameter: f"_bits_{parameter}" for parameter in views}
+        given = [stored.get(parameter, parameter) for parameter in self.program.params]
+        params = [*HEADER, *given, *self.program.constants]
+        writer = self.writer
+        with writer.block(f"def {name}({', '.join(params)}):"):
+            for parameter in self.plan.nonnegative:
+                with writer.block(f"if {parameter} < 0:"):
+                    writer.line(f"return {UNEXPECTED_SIGN}")
+            for parameter, view in views.items():
+                as_type = self.program.extern(view, view.__name__)
+                writer.line(f"{parameter} = {as_type}({stored[parameter]})")
+            if self.program.checked:  # what runs once for the block is told of its first thread
+                writer.line("_block = _t = 0")
+            for array in self.plan.declarations:
+                getattr(self, "declare_" + type(array).__name__)(array)
+            if self.program.cooperative:
+                self.write(self.plan.items)
+            else:
+                self.write_blocks()
+            writer.line("return 0")
+        return writer.text()
+
+    def write_blocks(self) -> None:
+        """The blocks, one after the other."""
+        counter = "_block" if self.plan.panel is None else "_turn"
+        with self.writer.block(f"for {counter} in range(_first, _last):"):
+            if self.plan.panel is None:
+                self.block_coordinates()
+            else:
+                self.panel_coordinates(self.plan.panel)
+            begun = len(self.writer.lines)
+            for array in self.plan.marked:
+                self.writer.line(f"_written_{array}[...] = False")
+            self.write(self.plan.items)
+            if len(self.writer.lines) == begun:  # coordinates that nothing reads are not written
+                self.writer.line("pass")
+
+    def panel_coordinates(self, panel: int) -> None:
+        for line in (
+            "_bz = _turn // (_gx * _gy)",
+            "_turn = _turn % (_gx * _gy)",
+            f"_across = _turn // ({panel} * _gy) * {panel}",
+            f"_wide = _min({panel}, _gx - _across)",
+            "_turn = _turn - _across * _gy",
+            "_by = _turn // _wide",
+            "_bx = _turn % _wide + _across",
+            "_block = _bx + _gx * (_by + _gy * _bz)",
+        ):
+            self.writer.line(line)
+
+    # -- declarations ----------------------------------------------------------------------
+
+    def declare_StackArray(self, array: StackArray) -> None:
+        dtype = self.dtype_name(array.dtype)
+        self.writer.line(f"{array.name} = _stack_array({array.shape!r}, {dtype})")
+
+    def declare_GridArray(self, array: GridArray) -> None:
+        parts = [str(n) for n in array.shape]
+        parts = ["_last", *parts] if array.threads is None else [*parts, f"_last * {array.threads}"]
+        dtype = self.dtype_name(array.dtype)
+        self.writer.line(f"{array.name} = _empty(({', '.join(parts)},), {dtype})")
+
+    def declare_DynamicShared(self, array: DynamicShared) -> None:
+        """Every dynamic shared array of a block begins at the same address, as on CUDA."""
+        if array.first:
+            size = "(_last, _shared_bytes)" if self.program.cooperative else "_shared_bytes"
+            self.writer.line(f"_shared = _empty({size}, {self.dtype_name(types.uint8)})")
+        if not self.program.cooperative:
+            dtype = self.dtype_name(array.dtype)
+            self.writer.line(f"{array.name} = _view_bytes(_shared, {dtype})")
+
+    # -- items -----------------------------------------------------------------------------
+
+    def write(self, items: list[Item]) -> None:
+        for item in items:
+            getattr(self, "write_" + type(item).__name__)(item)
+
+    def write_Scalars(self, item: Scalars) -> None:
+        self.statements.write(item.body)
+
+    def write_BlockIf(self, item: BlockIf) -> None:
+        with self.writer.block(f"if {self.expressions.text(item.test)}:"):
+            self.write(item.body)
+        if item.orelse:
+            with self.writer.block("else:"):
+                self.write(item.orelse)
+
+    def write_BlockFor(self, item: BlockFor) -> None:
+        with self.writer.loop(item.target, self.expressions.text(item.iter), item.hint):
+            self.write(item.body)
+
+    def write_BlockWhile(self, item: BlockWhile) -> None:
+        test = self.expressions.text(item.test)
+        with self.writer.block("while True:" if item.pre else f"while {test}:"):
+            if item.pre:
+                self.write(item.pre)
+                with self.writer.block(f"if not ({test}):"):
+                    self.writer.line("break")
+            self.write(item.body)
+
+    def write_MaskIf(self, item: MaskIf) -> None:
+        line = self.writer.line
+        for mask in filter(None, (item.taken, item.other)):
+            line(f"_any_{mask} = False")
+            line(f"_all_{mask} = True")
+        with self.thread_loop(None, self.plan.inputs[item]):
+            test = f"bool({self.expressions.text(item.test)})"
+            present = f"_s_{item.mask}[_u(_t)] and " if item.mask else ""
+            line(f"_s_{item.taken}[_u(_t)] = {present}{test}")
+            self._note(item.taken)
+            if item.other:
+                line(f"_s_{item.other}[_u(_t)] = {present}not _s_{item.taken}[_u(_t)]")
+                self._note(item.other)
+        with self.writer.block(f"if _any_{item.taken}:"):
+            self.write(item.body)
+        if item.other:
+            with self.writer.block(f"if _any_{item.other}:"):
+                self.write(item.orelse)
+
+    def _note(self, mask: str) -> None:
+        """Whether any, and whether all threads are in `mask`."""
+        with self.writer.block(f"if _s_{mask}[_u(_t)]:"):
+            self.writer.line(f"_any_{mask} = True")
+        with self.writer.block("else:"):
+            self.writer.line(f"_all_{mask} = False")
+
+    def write_MaskWhile(self, item: MaskWhile) -> None:
+        line, mask = self.writer.line, f"_s_{item.taken}[_u(_t)]"
+        with self.thread_loop(None, Inputs()):
+            line(f"{mask} = {f'_s_{item.mask}[_u(_t)]' if item.mask else 'True'}")
+        with self.writer.block("while True:"):
+            line(f"_all_{item.taken} = False")
+            self.write(item.pre)
+            line(f"_any_{item.taken} = False")
+            with self.thread_loop(item.taken, self.plan.inputs[item]):
+                with self.writer.block(f"if {self.expressions.text(item.test)}:"):
+                    line(f"_any_{item.taken} = True")
+                with self.writer.block("else:"):
+                    line(f"{mask} = False")
+            with self.writer.block(f"if not _any_{item.taken}:"):
+                line("break")
+            self.write(item.body)
+
+    def write_CollectivePoint(self, item: CollectivePoint) -> None:
+        collectives.write(self, item)
+
+    # -- regions ---------------------------------------------------------------------------
+
+    def write_Region(self, item: Region) -> None:
+        if item not in self.plan.regions:  # nothing is left of it
+            return
+        self.write_versions(item, self.plan.regions[item])
+
+    def write_versions(
+        self, item: Region, plan: RegionPlan, enter_row: Callable[[int], None] | None = None
+    ) -> None:
+        """A region in those of its versions that the plan asks for; see `write_rows`."""
+        self.writer.line(f"# threads, from line {item.line}")
+        if plan.every_thread is None:
+            write_rows(self, plan.masked)
+        elif plan.masked is None:
+            self._every_thread(plan, enter_row)
+        else:
+            with self.writer.block(f"if _all_{item.mask}:"):
+                self._every_thread(plan, enter_row)
+            with self.writer.block("else:"):
+                write_rows(self, plan.masked)
+
+    def _every_thread(self, plan: RegionPlan, enter_row: Callable[[int], None] | None) -> None:
+        if plan.guard_free is None:
+            write_rows(self, plan.every_thread, enter_row)
+            return
+        checks = " and ".join(plan.checks)
+        with self.writer.block(f"if {checks}:  # no thread of the block is at an edge"):
+            write_rows(self, plan.guard_free)
+        with self.writer.block("else:"):
+            write_rows(self, plan.every_thread)

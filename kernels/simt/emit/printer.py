@@ -1,0 +1,89 @@
+"""What all printers share: the lines so far, names of types, and loops over the threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+from numba.core import types
+
+from kernels.simt.emit.expressions import Expressions, Statements
+from kernels.simt.emit.writer import Writer
+from kernels.simt.ir.hints import Hint
+from kernels.simt.plan.nodes import BlockPlan, DynamicShared, Inputs
+
+
+class Printer:
+    """Prints a plan, which it leaves as it is: what it imports is in `program.externs`, a copy."""
+
+    def __init__(self, plan: BlockPlan) -> None:
+        self.plan = plan
+        self.program = replace(plan.program, externs=dict(plan.program.externs))
+        self.writer = Writer()
+        self.expressions = Expressions(plan)
+        self.statements = Statements(self.writer, self.expressions)
+        dynamic = any(isinstance(array, DynamicShared) for array in plan.declarations)
+        if dynamic or plan.program.cooperative:
+            self.program.externs["_empty"] = np.empty
+
+    def dtype_name(self, dtype: types.Type) -> str:
+        return self.program.extern(dtype, str(dtype))
+
+    def zero(self, name: str) -> str:
+        kind = self.plan.kinds.get(name, types.intp)
+        is_number = isinstance(kind, types.Number | types.Boolean)
+        return f"{self.dtype_name(kind)}(0)" if is_number else "0"
+
+    # -- loops over threads ----------------------------------------------------------------
+
+    def open_rows(self, together: int = 1) -> None:
+        """Enter the loops over the blocks (under grid barriers) and over y and z.
+
+        Of rows that go `together`, `_y0` is the first."""
+        _, y, z = self.program.block
+        if self.program.cooperative:
+            self.open_grid()
+        for name, size, step in (("_tz", z, 1), ("_ty" if together == 1 else "_y0", y, together)):
+            if size == step:
+                self.writer.line(f"{name} = 0")
+            else:
+                ends = str(size) if step == 1 else f"0, {size}, {step}"
+                self.writer.open_loop(name, f"range({ends})")
+
+    def open_grid(self) -> None:
+        """Under grid barriers: loop over the blocks, each with its part of the shared memory."""
+        self.writer.open("for _block in range(_first, _last):")
+        self.block_coordinates()
+        for array in self.program.arrays.values():
+            if array.shape is None:
+                view = f"_view_bytes(_shared[_u(_block)], {self.dtype_name(array.dtype)})"
+                self.writer.line(f"{array.name} = {view}")
+            elif array.name not in self.plan.private:
+                self.writer.line(f"{array.name} = _all_{array.name}[_u(_block)]")
+
+    def block_coordinates(self) -> None:
+        for line in (
+            "_bx = _block % _gx",
+            "_by = _block // _gx % _gy",
+            "_bz = _block // (_gx * _gy)",
+        ):
+            self.writer.line(line)
+
+    def open_mask(self, mask: str | None) -> None:
+        if mask:
+            self.writer.open(f"if _s_{mask}[_u(_t)]:")
+
+    @contextmanager
+    def thread_loop(self, mask: str | None, inputs: Inputs) -> Iterator[None]:
+        """A loop over the threads of `mask` with their `inputs` at hand."""
+        with self.writer.closing():
+            self.open_rows()
+            self.writer.open_loop("_tx", f"range({self.program.block[0]})", Hint.THREADS)
+            self.writer.line(f"_t = {self.plan.thread_number}")
+            self.open_mask(mask)
+            for name in inputs.loaded:
+                self.writer.line(f"{name} = _s_{name}[_u(_t)]")
+            self.statements.write(inputs.rematerialised)
+            yield

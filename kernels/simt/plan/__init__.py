@@ -1,0 +1,1 @@
+"""The plan of a block: all that is decided between fission and printing."""

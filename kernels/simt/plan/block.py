@@ -1,0 +1,121 @@
+"""The plan of a block, put together."""
+
+from __future__ import annotations
+
+import ast
+
+from numba.core import types
+
+from kernels.simt.analysis.ranges import Ranges
+from kernels.simt.analysis.uniformity import Facts
+from kernels.simt.frontend import calls
+from kernels.simt.ir.nodes import names
+from kernels.simt.ir.program import Program
+from kernels.simt.plan import collectives
+from kernels.simt.plan.interleaving import Interleaver
+from kernels.simt.plan.layout import Layout
+from kernels.simt.plan.nodes import BlockPlan, RegionPlan
+from kernels.simt.plan.regions import RegionPlanner, Versions
+from kernels.simt.plan.thread_loops import row_version
+from kernels.simt.transforms.fission import (
+    BlockFor,
+    CollectivePoint,
+    Item,
+    MaskIf,
+    MaskWhile,
+    Region,
+    walk,
+)
+from kernels.simt.transforms.storage import Storage
+
+PANEL = 8  # blocks in a row of a panel
+WIDE_PANEL = 16  # ... of interleaved blocks
+
+
+def plan_block(
+    program: Program,
+    facts: Facts,
+    items: list[Item],
+    storage: Storage,
+    kinds: dict[str, types.Type],
+    ranges: Ranges,
+    nonnegative: set[str],
+    half_views: dict[str, object],
+) -> BlockPlan | None:
+    """How a block runs `items`; None where its blocks are interleaved, which does not pay."""
+    regions = RegionPlanner(program, facts, items, storage, kinds, ranges)
+    regions.plan()
+    interleaved = program.interleaving is not None
+    layout = Layout(regions, around=("_j",) if interleaved else ())
+    interleaver = Interleaver(regions, layout) if interleaved else None
+    if interleaver is not None and not interleaver.pays:
+        return None
+    points = [item for item in walk(items) if isinstance(item, CollectivePoint)]
+    met = {point: collectives.plan(program, facts, storage, point) for point in points}
+    ahead = {point.stmt.args[1].id for point, plan in met.items() if plan.reads_ahead}
+    copies = interleaver.copies() if interleaver else {}
+    together = interleaver.together if interleaver else 1
+    return BlockPlan(
+        program=program,
+        kinds=kinds,
+        ranges=ranges,
+        items=interleaver.arranged() if interleaver else items,
+        nonnegative=sorted(nonnegative),
+        half_views=half_views,
+        spilled=storage.spilled,
+        private=layout.private,
+        marked=sorted(layout.marked),
+        declarations=layout.declarations(copies, together, ahead),
+        regions={
+            region: _region_plan(regions, layout, region, versions)
+            for region, versions in regions.versions.items()
+        },
+        inputs={
+            item: collectives.inputs(facts, storage, names(item.test))
+            for item in walk(items)
+            if isinstance(item, MaskIf | MaskWhile)
+        },
+        collectives=met,
+        thread_number=_thread_number(program),
+        panel=WIDE_PANEL if interleaved else _panel(program, items),
+        interleaving=interleaver.plan() if interleaver else None,
+    )
+
+
+def _region_plan(
+    regions: RegionPlanner, layout: Layout, region: Region, versions: Versions
+) -> RegionPlan:
+    """The versions of a region that are used."""
+    rows, mask = versions.rows, region.mask
+    if rows is None or (mask is not None and not (region.in_loop or rows.plan.interchanged)):
+        plain = row_version(regions, layout, versions.each_thread, mask)
+        return RegionPlan(None, plain) if mask else RegionPlan(plain, None)
+    masked = row_version(regions, layout, versions.each_thread, mask) if mask else None
+    if versions.guard_free is None:
+        return RegionPlan(row_version(regions, layout, rows, None), masked)
+    may_strip = rows.plan.interchanged
+    edge = row_version(regions, layout, rows, None, may_strip=may_strip, at_edge=True)
+    inside = row_version(regions, layout, versions.guard_free, None, may_strip=False)
+    return RegionPlan(edge, masked, inside, versions.checks)
+
+
+def _panel(program: Program, items: list[Item]) -> int | None:
+    """How wide the panels are in which blocks run; None where they run in the grid's order.
+
+    Blocks that go through memory tile by tile, with a barrier for each, find more of it in the
+    cache, since neighbours share it. Checked blocks run in the order of the grid: the lab runs
+    those that it is asked for.
+    """
+    loops = [item for item in walk(items) if isinstance(item, BlockFor)]
+    meets = (isinstance(item, CollectivePoint) for loop in loops for item in walk(loop.body))
+    return PANEL if not (program.cooperative or program.checked) and any(meets) else None
+
+
+def _thread_number(program: Program) -> str:
+    """The position of a thread among all that have spill arrays at a time."""
+    number = ast.unparse(calls.linear_thread(program))
+    if program.cooperative:
+        number = f"_block * {program.threads} + {number}"
+    if program.interleaving is not None:
+        number = f"_j * {program.threads} + {number}"
+    return number

@@ -1,0 +1,365 @@
+"""How interleaved blocks go through their program together.
+
+What fills a common array is done once, by the first block. The rest goes into loops over the blocks
+that reach from one fill to the next: there a block passes its own barriers alone, and finds in the
+cache what it has just left in its own shared array.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from itertools import takewhile
+
+from kernels.simt.analysis.uniformity import dependent_on, exposure, has_loads
+from kernels.simt.ir import memory
+from kernels.simt.ir.memory import ALIGNMENT, itemsize
+from kernels.simt.ir.nodes import call, clone, expressions, load, located, names, statements
+from kernels.simt.ir.program import ArrayDecl
+from kernels.simt.plan.layout import Layout
+from kernels.simt.plan.nodes import EachBlock, FirstBlock, InterleavingPlan, TileLoop
+from kernels.simt.plan.regions import RegionPlanner, Versions
+from kernels.simt.plan.thread_loops import row_version
+from kernels.simt.transforms.block_interleave import index_parts, needed, passed_on, stored_array
+from kernels.simt.transforms.coverage import covers
+from kernels.simt.transforms.fission import (
+    BlockFor,
+    CollectivePoint,
+    Item,
+    Region,
+    Scalars,
+    names_in,
+    walk,
+)
+from kernels.simt.transforms.short_loops import hint_short_loops
+from kernels.simt.transforms.tile_forwarding import Source, reads_of
+
+MOST = 8  # blocks that are interleaved
+MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
+FIRST_LEVEL = 1 << 14  # bytes of common arrays that a row goes through: half of a first-level cache
+
+
+@dataclass
+class _Tiles:
+    """Iterations of the loop over tiles that can be filled at once."""
+
+    loop: BlockFor
+    count: int
+    fills: list[Region]  # of what blocks have in common
+    last: Region  # what a block does with its tiles
+    initial: Region | None  # sets what its threads start with, right before the loop
+    after: list[Item]  # what it does right after the loop
+    checks: list[str] = field(default_factory=list)  # when these hold, a block needs no own tiles
+    directly: Region | None = None  # `last`, but reads memory instead of the block's own tiles
+
+
+class Interleaver:
+    """Decides how blocks are interleaved, for regions that are planned."""
+
+    def __init__(self, regions: RegionPlanner, layout: Layout) -> None:
+        self.regions, self.layout = regions, layout
+        self.program, self.facts, self.items = regions.program, regions.facts, regions.items
+        self.storage, self.kinds = regions.storage, regions.kinds
+        self.axis, self.common = self.program.interleaving.axis, self.program.interleaving.common
+        shared = {a.name for a in self.program.arrays.values() if a.space == "shared"}
+        self.own = shared - self.common
+        self.seen_as_views = passed_on(self.program, self.own)
+        runs = list(self._runs(self.items))
+        self.apart = self.seen_as_views | {
+            name for name in self.own if not all(self._begins_anew(name, run) for run in runs)
+        }
+        self.together = self._how_many()
+        self.tiles = self._tiles() if self.pays else None
+
+    @property
+    def pays(self) -> bool:
+        """Whether blocks gain from being interleaved."""
+        return self.together > 1
+
+    def plan(self) -> InterleavingPlan:
+        return InterleavingPlan(self.axis, self.together, sorted(self.apart))
+
+    def copies(self) -> dict[str, int]:
+        """Of which shared arrays there are several, and how many."""
+        copies = dict.fromkeys(self.apart, self.together)
+        if self.tiles is not None:
+            copies |= dict.fromkeys(self.common, self.tiles.count)
+        return copies
+
+    # -- what is possible ------------------------------------------------------------------
+
+    def _is_fill(self, item: Item) -> bool:
+        return isinstance(item, Region) and bool(_stored(item) & self.common)
+
+    def _is_once(self, item: Item) -> bool:
+        """Whether something in `item` is done once for all blocks."""
+        return any(isinstance(i, Scalars) or self._is_fill(i) for i in walk([item]))
+
+    def _runs(self, items: list[Item]) -> Iterator[list[Item]]:
+        """What a block goes through alone, piece by piece."""
+        run: list[Item] = []
+        for item in items:
+            if not self._is_once(item):
+                run.append(item)
+                continue
+            yield run
+            run = []
+            for inner in _inner_items(item).values():
+                yield from self._runs(inner)
+        yield run
+
+    def _begins_anew(self, array: str, run: list[Item]) -> bool:
+        """Whether `run` leaves nothing in a shared array of what was there before."""
+        for item in run:
+            regions = [r for r in walk([item]) if isinstance(r, Region)]
+            if any(array in names(s) for r in regions for s in r.body):
+                return isinstance(item, Region) and self._covers(item, array)
+        return True
+
+    def _covers(self, region: Region, array: str) -> bool:
+        return covers(self.program, self.facts, region.body, array)
+
+    def _how_many(self) -> int:
+        """How many blocks are interleaved: as many as MEMORY has room for what each keeps.
+
+        1 where that is more than what they have in common, unless the first-level cache holds it
+        all: interleaving would evict it for little reuse.
+        """
+        arrays, threads = self.program.arrays, self.program.threads
+        kept = threads * sum(itemsize(self.kinds[name]) for name in self.storage.spilled)
+        kept += threads * sum(_size(arrays[name]) for name in self.layout.private)
+        kept += sum(_size(arrays[name]) for name in self.apart)
+        most = max(1, min(MOST, MEMORY // max(kept, 1)))
+        worthwhile = kept <= self._common_size() or kept * most <= 2 * FIRST_LEVEL
+        return most if worthwhile else 1
+
+    def _common_size(self) -> int:
+        return sum(_size(self.program.arrays[name]) for name in self.common)
+
+    # -- several iterations of the loop over tiles at a time -------------------------------
+
+    def _tiles(self) -> _Tiles | None:
+        """The loop over tiles, if several of its iterations can be filled at once.
+
+        For loops in which blocks only read what they have in common, and memory.
+        """
+        around = [i for i, item in enumerate(self.items) if any(map(self._is_fill, walk([item])))]
+        loop = self.items[around[0]]
+        if len(around) != 1 or not isinstance(loop, BlockFor):
+            return None
+        pieces = [item for item in loop.body if not isinstance(item, CollectivePoint)]
+        if not all(isinstance(piece, Region) for piece in pieces):
+            return None
+        *fills, last = pieces
+        common = [fill for fill in fills if self._is_fill(fill)]
+        own = [fill for fill in fills if not self._is_fill(fill)]
+        count = max(1, min(MOST, FIRST_LEVEL // self._common_size()))
+        if count == 1 or not self._only_reads(loop, common, own, last):
+            return None
+        initial = self._initial(around[0], common)
+        after = list(takewhile(lambda i: not self._is_once(i), self.items[around[0] + 1 :]))
+        tiles = _Tiles(loop, count, common, last, initial, after)
+        if own and not self._do_without(tiles, own):
+            return None
+        return tiles
+
+    def _only_reads(
+        self, loop: BlockFor, common: list[Region], own: list[Region], last: Region
+    ) -> bool:
+        """Whether `last` only reads tiles, which the fills of one iteration make anew."""
+        variables = set(self.facts.defs)
+        filled = {a for f in common for a in self.common if self._covers(f, a)}
+        carried = exposure(last.body, variables)[1] & self.storage.spilled
+        here = {loop, *loop.body}
+        elsewhere = [item for item in walk(self.items) if item not in here]
+        tiles = {tile for fill in own for tile in _stored(fill)}
+        versions = self.regions.versions.get(last)
+        return not (
+            filled != self.common
+            or any(exposure(fill.body, variables)[0] & carried for fill in (*common, *own))
+            or not _stored(last) <= set(self.layout.private)
+            or names_in(last) & self.own - tiles
+            or self.seen_as_views
+            or not tiles <= self.own - self.apart
+            or any(names_in(item) & self.common for item in elsewhere)
+            or versions is None
+            or versions.rows is None
+            or versions.guard_free is not None
+        )
+
+    def _do_without(self, tiles: _Tiles, own: list[Region]) -> bool:
+        """Whether, in blocks away from the edges, rows can read memory instead of the tiles that
+        the regions `own` fill; records how."""
+        body = clone(tiles.last.body)
+        along_row = dependent_on({"_tx"}, self.program, self.program.body)
+        for fill in own:
+            versions = self.regions.versions.get(fill)
+            written = exposure(fill.body, set(self.facts.defs))[1]
+            if versions is None or versions.guard_free is None or written & self.storage.spilled:
+                return False
+            tiles.checks += versions.checks
+            for tile in _stored(fill):
+                source = self._source(versions.guard_free.plan.body, tile)
+                if source is None or any(map(along_row.is_varying, reads_of(tile, body))):
+                    return False
+                body = source.instead_of_tile(body)
+        rows = self.regions.best([*self.regions.rematerialised_before(body), *body])
+        if rows is None:
+            return False
+        tiles.directly = Region(tiles.last.line, None, body)
+        self.regions.versions[tiles.directly] = Versions(None, rows)
+        return True
+
+    def _source(self, fill: list[ast.stmt], tile: str) -> Source | None:
+        """The memory that `fill`, which has no guards, fills `tile` from."""
+        last = [stmt for stmt in fill if tile in map(stored_array, statements([stmt]))][-1:]
+        if not last or stored_array(last[0]) != tile:  # none, or in a loop
+            return None
+        *_, site = (site for site in self.facts.sites if stored_array(site.stmt) == tile)
+        source = Source(self.program, self.facts, site, last[0])
+        return source if source.is_known else None
+
+    def _prefetch(self, after: list[Item]) -> list[ast.stmt]:
+        """Prefetches the lines that `after` stores to, while rows still compute."""
+        body: list[ast.stmt] = []
+        for item in after:
+            if isinstance(item, Region):
+                body += [*self.regions.rematerialised_before(item.body), *item.body]
+        fetched = self.program.extern(memory.fetch, "fetch")
+        body = needed(
+            _fetches(clone(hint_short_loops(body)), set(self.program.params), fetched), set()
+        )
+        read = [expr for stmt in statements(body) for expr in expressions(stmt)]
+        known_later = exposure(body, set(self.facts.defs))[0] - self.facts.scalars
+        return [] if known_later or any(map(has_loads, read)) else body
+
+    def _initial(self, loop: int, fills: list[Region]) -> Region | None:
+        """What stands right before the `loop` in the items, if it only sets what threads keep.
+
+        A row does that in the loop's first iteration: what it sets need not go through memory.
+        """
+        region = self.items[loop - 1] if loop else None
+        if not isinstance(region, Region) or region.mask or not region.body:
+            return None
+        versions = self.regions.versions[region]
+        plan = (versions.rows or versions.each_thread).plan
+        keeps = set(self.layout.private)
+        others = set(self.program.arrays) | set(self.program.params)
+        written = exposure(region.body, set(self.facts.defs))[1]
+        if (
+            plan.rows > 1
+            or plan.lanes < self.program.block[0]
+            or versions.guard_free is not None
+            or names_in(region) & (others - keeps)
+            or any(names_in(fill) & (written | _stored(region)) for fill in fills)
+        ):
+            return None
+        return region
+
+    # -- the block's program ---------------------------------------------------------------
+
+    def arranged(self) -> list[Item]:
+        """The items of a block as those of interleaved blocks."""
+        moved: set[Item | None] = set()
+        if self.tiles is not None:
+            moved = {self.tiles.initial, *self.tiles.after}
+        return self._arranged([item for item in self.items if item not in moved])
+
+    def _arranged(self, items: list[Item]) -> list[Item]:
+        out: list[Item] = []
+        run: list[Item] = []
+        for item in items:
+            if not self._is_once(item):
+                run.append(item)
+                continue
+            out += _for_each_block(run)
+            run = []
+            if self._is_fill(item):
+                out.append(FirstBlock(item.line, None, item))
+            elif self.tiles is not None and item is self.tiles.loop:
+                out.append(self._tile_loop(self.tiles))
+            else:
+                inner = {name: self._arranged(i) for name, i in _inner_items(item).items()}
+                out.append(replace(item, **inner) if inner else item)
+        return out + _for_each_block(run)
+
+    def _tile_loop(self, tiles: _Tiles) -> TileLoop:
+        loop = tiles.loop
+        start, stop, step = [
+            lambda stop: (None, stop, None),
+            lambda start, stop: (start, stop, None),
+            lambda start, stop, step: (start, stop, step),
+        ][len(loop.iter.args) - 1](*loop.iter.args)
+        rest = [item for item in loop.body if item not in tiles.fills]
+        at_once, one_by_one = ([tiles.directly], rest) if tiles.checks else (rest, [])
+        initial_rows = None
+        if tiles.initial is not None:
+            versions = self.regions.versions[tiles.initial]
+            rows = versions.rows or versions.each_thread
+            initial_rows = row_version(self.regions, self.layout, rows, None, may_strip=False)
+        widest = max(map(itemsize, self.program.dtypes.values()), default=ALIGNMENT)
+        return TileLoop(
+            loop.line,
+            None,
+            target=loop.target,
+            start=start,
+            stop=stop,
+            step=step,
+            count=tiles.count,
+            common=sorted(self.common),
+            fills=[FirstBlock(fill.line, None, fill) for fill in tiles.fills],
+            at_once=at_once,
+            initial=tiles.initial,
+            initial_rows=initial_rows,
+            after=tiles.after,
+            prefetch=self._prefetch(tiles.after),
+            prefetch_step=max(1, ALIGNMENT // widest),
+            checks=tiles.checks,
+            one_by_one=one_by_one,
+        )
+
+
+def _inner_items(item: Item) -> dict[str, list[Item]]:
+    """The lists of items directly inside `item`, by the name of their field."""
+    found = {f.name: getattr(item, f.name) for f in fields(item)}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, list) and value and isinstance(value[0], Item)
+    }
+
+
+def _for_each_block(run: list[Item]) -> list[Item]:
+    """`run` for every block; as it is where threads do nothing in it."""
+    if not any(isinstance(item, Region) for item in walk(run)):
+        return run
+    return [EachBlock(run[0].line, None, run)]
+
+
+def _fetches(body: list[ast.stmt], params: set[str], fetched: str) -> list[ast.stmt]:
+    """`body` with a call of `fetched` in the place of each store to one of `params`, and without
+    other stores and `while` loops."""
+    out: list[ast.stmt] = []
+    for stmt in body:
+        stored = stored_array(stmt)
+        if isinstance(stmt, ast.While) or (stored is not None and stored not in params):
+            continue
+        for name in ("body", "orelse"):
+            if isinstance(stmt, ast.If | ast.For):
+                setattr(stmt, name, _fetches(getattr(stmt, name), params, fetched))
+        if stored in params:
+            place = ast.Tuple(index_parts(stmt.targets[0]), ast.Load())
+            stmt = located(ast.Expr(call(fetched, load(stored), place)), stmt)
+        out.append(stmt)
+    return out
+
+
+def _size(array: ArrayDecl) -> int:
+    """Bytes of an array, or of one thread's part of it."""
+    return math.prod(array.shape) * itemsize(array.dtype)
+
+
+def _stored(region: Region) -> set[str]:
+    return {stored_array(stmt) for stmt in statements(region.body)} - {None}

@@ -1,0 +1,237 @@
+"""What a plan is made of.
+
+A `BlockPlan` says how a block runs its items: `emit` prints it and decides nothing. Items of the
+block are those of fission, and below them `EachBlock`, `FirstBlock` and `TileLoop` where blocks are
+interleaved. A region runs as one of several versions (`RegionPlan`); a version is a program for one
+row of threads (`RowVersion`), whose items end in loops over these threads (`ThreadLoop`,
+`ClippedLoop`, `GuardedLoop`).
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+from dataclasses import dataclass, field
+
+from numba.core import types
+
+from kernels.simt.analysis.affine import Clip
+from kernels.simt.analysis.ranges import Ranges
+from kernels.simt.ir.nodes import call, load
+from kernels.simt.ir.program import Program
+from kernels.simt.transforms.fission import (
+    CollectivePoint,
+    Item,
+    MaskIf,
+    MaskWhile,
+    Region,
+)
+
+# -- loops over threads ------------------------------------------------------------------------
+
+
+@dataclass
+class Inputs:
+    """What a thread loads from spill arrays, and recomputes, before it runs a piece."""
+
+    loaded: list[str] = field(default_factory=list)
+    rematerialised: list[ast.Assign] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class ThreadLoop(Item):
+    """A loop over the threads `first` to `last` - 1 of a row (both in generated code)."""
+
+    first: str
+    last: str
+    inputs: Inputs
+    zeroed: list[str]  # variables that are set to zero first
+    views: list[str]  # private arrays that `body` needs as a whole
+    body: list[ast.stmt]
+    stored: list[str]  # variables that go back to their spill arrays
+
+
+@dataclass(eq=False)
+class ClippedLoop(Item):
+    """A guard as the bounds of a loop: `part` runs from `_lo` to `_hi`.
+
+    `whole`, if there is one, runs instead where these are the ends of the row.
+    """
+
+    clip: Clip
+    first: str
+    last: str
+    part: ThreadLoop
+    whole: ThreadLoop | None
+
+
+@dataclass(eq=False)
+class GuardedLoop(Item):
+    """`guard_free` where all `checks` hold, else `otherwise`."""
+
+    checks: list[str]
+    guard_free: ThreadLoop
+    otherwise: ThreadLoop
+
+
+# -- versions of a region ----------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class RowVersion:
+    """The program of one row of threads, all loops over its threads decided."""
+
+    items: list[Item]
+    lanes: int  # threads that go through it together
+    rows: int  # rows that go through it together: unroll-and-jam
+    mask: str | None  # of the threads that take part
+    ordered: bool  # threads run one after the other
+
+
+@dataclass
+class RegionPlan:
+    """The versions of a region: `every_thread` where all threads of the block take part, `masked`
+    where only those of a mask do. `guard_free` is `every_thread` where all `checks` hold."""
+
+    every_thread: RowVersion | None
+    masked: RowVersion | None
+    guard_free: RowVersion | None = None
+    checks: list[str] = field(default_factory=list)
+
+
+# -- collectives -------------------------------------------------------------------------------
+
+
+class Check(enum.Enum):
+    """What is checked before a collective."""
+
+    ARRIVALS = "no live thread stays away from a barrier"
+    LANES = "the member mask names those lanes that are there"
+
+
+@dataclass
+class CollectivePlan:
+    check: Check | None
+    members: Inputs  # what the member mask of the check is computed from
+    inputs: Inputs  # what a shuffle's source lane is computed from
+    reads_ahead: bool  # the same distance in every thread, of full warps
+
+
+# -- memory ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PrivateLayout:
+    """Where a private array (an element per thread) keeps a thread's own elements: the counters
+    that are its first indices, and the one that is its last."""
+
+    row: tuple[str, ...]
+    lane: str
+
+    def around(self, index: list[ast.expr]) -> list[ast.expr]:
+        """The indices of a thread's own element `index`."""
+        own = [call("_u", load(name)) for name in (*self.row, self.lane)]
+        return [*own[:-1], *index, own[-1]]
+
+
+@dataclass
+class StackArray:
+    """An array in the stack frame of the function."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: types.Type
+
+
+@dataclass
+class GridArray:
+    """Under grid barriers: an array with a part for every block, `threads` of them in a row for
+    arrays with an element per thread."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: types.Type
+    threads: int | None
+
+
+@dataclass
+class DynamicShared:
+    """A view of the block's dynamic shared memory; the `first` one allocates it."""
+
+    name: str
+    dtype: types.Type
+    first: bool
+
+
+# -- interleaved blocks ------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class EachBlock(Item):
+    """`items` for each of the interleaved blocks in turn."""
+
+    items: list[Item]
+
+
+@dataclass(eq=False)
+class FirstBlock(Item):
+    """`region` by the first of the interleaved blocks, for all of them."""
+
+    region: Region
+
+
+@dataclass(eq=False)
+class TileLoop(Item):
+    """The loop over tiles, of which `count` iterations are filled at once, each its own copy of
+    the `common` arrays: a row of threads keeps its accumulators in registers for as many tiles.
+    """
+
+    target: str
+    start: ast.expr | None  # None: 0
+    stop: ast.expr
+    step: ast.expr | None  # None: 1
+    count: int
+    common: list[str]
+    fills: list[FirstBlock]
+    at_once: list[Item]  # what a block does in several iterations, row by row
+    initial: Region | None  # sets what threads start with, right before the loop
+    initial_rows: RowVersion | None  # the same as part of the first iteration of each row
+    after: list[Item]  # what a block does right after the loop, while accumulators are at hand
+    prefetch: list[ast.stmt]  # prefetches the lines that `after` stores to
+    prefetch_step: int  # threads apart, which prefetch
+    checks: list[str]  # when these hold, `at_once` reads memory instead of the block's own tiles
+    one_by_one: list[Item]  # iterations in which they do not
+
+
+@dataclass
+class InterleavingPlan:
+    """Blocks along `axis` that run together, `together` of them."""
+
+    axis: str
+    together: int
+    apart: list[str]  # shared arrays of which each block has its own copy
+
+
+# -- the block ---------------------------------------------------------------------------------
+
+
+@dataclass
+class BlockPlan:
+    """How one function runs the blocks of a grid."""
+
+    program: Program
+    kinds: dict[str, types.Type]
+    ranges: Ranges
+    items: list[Item]
+    nonnegative: list[str]  # integer parameters that are checked to be >= 0 on entry
+    half_views: dict[str, object]  # parameters that come in as uint16, and what views them
+    spilled: set[str]  # variables and masks with a spill array, an element per thread
+    private: dict[str, PrivateLayout]  # local arrays with an element per thread
+    marked: list[str]  # shared arrays whose writes are tracked (checked mode)
+    declarations: list[StackArray | GridArray | DynamicShared]
+    regions: dict[Region, RegionPlan]
+    inputs: dict[MaskIf | MaskWhile, Inputs]
+    collectives: dict[CollectivePoint, CollectivePlan]
+    thread_number: str  # of a thread among all that have spill arrays
+    panel: int | None  # blocks in a row of a panel; None: in the order of their numbers
+    interleaving: InterleavingPlan | None

@@ -1,0 +1,192 @@
+"""The loops over the threads of a row: their bounds, guards, inputs and outputs."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import partial
+
+from kernels.simt.analysis.uniformity import exposure
+from kernels.simt.ir.hints import Hint
+from kernels.simt.ir.nodes import defined, expressions, names, statements
+from kernels.simt.plan.layout import Layout
+from kernels.simt.plan.nodes import (
+    ClippedLoop,
+    GuardedLoop,
+    Inputs,
+    RowVersion,
+    ThreadLoop,
+)
+from kernels.simt.plan.regions import RegionPlanner, StoredRows
+from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Region, Scalars
+from kernels.simt.transforms.guards import strip_guards
+from kernels.simt.transforms.row_vectorise import GuardIf
+
+
+def row_version(
+    regions: RegionPlanner,
+    layout: Layout,
+    rows: StoredRows,
+    mask: str | None,
+    may_strip: bool = True,
+    at_edge: bool = False,
+) -> RowVersion:
+    """The version of a region in which rows run as `rows` says, for the threads of `mask`.
+
+    `may_strip`: rows may have a guard-free version. `at_edge`: some guard fails in some thread of
+    the block.
+    """
+    planner = _ThreadLoops(regions, layout, rows, mask, may_strip, at_edge)
+    plan = rows.plan
+    items = planner.items(plan.items)
+    return RowVersion(items, plan.lanes, plan.rows, mask, layout.needs_order(plan.body))
+
+
+class _ThreadLoops:
+    def __init__(
+        self,
+        regions: RegionPlanner,
+        layout: Layout,
+        rows: StoredRows,
+        mask: str | None,
+        may_strip: bool,
+        at_edge: bool,
+    ) -> None:
+        self.program, self.planner, self.layout = regions.program, regions.rows, layout
+        (self.plan, self.storage), self.of_block = rows, regions.storage
+        self.mask, self.may_strip, self.at_edge = mask, may_strip, at_edge
+        self.spilled = self.storage.spilled | self.of_block.spilled
+        variables = set(self.plan.facts.defs) - self.plan.facts.scalars
+        self.known = variables | self.of_block.spilled
+
+    def items(self, items: list[Item]) -> list[Item]:
+        """The items of a row with its regions as loops over threads."""
+        return [new for item in items if (new := self.item(item)) is not None]
+
+    def item(self, item: Item) -> Item | None:
+        match item:
+            case Scalars():
+                return item
+            case BlockFor():
+                hint = Hint.UNROLL_4 if self._is_innermost(item) else None
+                return replace(item, body=self.items(item.body), hint=hint)
+            case BlockWhile():
+                return replace(item, body=self.items(item.body))
+            case BlockIf():
+                return replace(item, body=self.items(item.body), orelse=self.items(item.orelse))
+            case GuardIf():
+                otherwise = self.region(item.otherwise)
+                return replace(item, body=self.items(item.body), otherwise=otherwise)
+            case Region():
+                return self.region(item)
+        raise AssertionError(f"no {type(item).__name__} in a row")
+
+    def _is_innermost(self, loop: BlockFor) -> bool:
+        """Whether this is the loop around jammed rows: short, so that counting costs."""
+        return self.plan.rows > 1 and all(isinstance(item, Region) for item in loop.body)
+
+    def region(self, region: Region) -> Item | None:
+        """What runs a region; None where nothing of it is left."""
+        body = self._without_unread(region.body)
+        if not body:
+            return None
+        if self.mask is None and not self.program.checked and self.plan.rows == 1:
+            clipped = self._clipped(region, body)
+            if clipped is not None:
+                return clipped
+            reasoning = partial(self.planner.affine, self.plan.facts, self.plan.lanes)
+            stripped, checks = strip_guards(body, reasoning) if self.may_strip else (body, [])
+            if checks:
+                guard_free, guarded = self.loop(region, stripped), self.loop(region, body)
+                return GuardedLoop(region.line, None, checks, guard_free, guarded)
+        return self.loop(region, body)
+
+    def _clipped(self, region: Region, body: list[ast.stmt]) -> ClippedLoop | None:
+        """`if low <= x < high: ...` as a loop from low to high, if the region is just that."""
+        *before, last = body
+        if not isinstance(last, ast.If) or last.orelse:
+            return None
+        if any(not isinstance(s, ast.Assign) or defined(s) in self.spilled for s in before):
+            return None
+        if any(defined(s) is None for s in before):
+            return None
+        affine = self.planner.affine(self.plan.facts, self.plan.lanes, at=last)
+        clip = affine.clip(last.test, "_tx")
+        if clip is None:
+            return None
+        inside = [*before, *last.body]
+        first, end = self._span()
+        part, whole = self.loop(region, inside), None
+        if clip.low or clip.high:
+            if self._may_be_whole(last, inside):
+                whole = part
+            part = replace(part, first="_lo", last="_hi")
+        return ClippedLoop(region.line, None, clip, first, end, part, whole)
+
+    def _may_be_whole(self, guard: ast.If, body: list[ast.stmt]) -> bool:
+        """Whether all threads of a row may pass the guard of `body`, as far as is known."""
+        if isinstance(guard.test, ast.Compare) and isinstance(guard.test.ops[0], ast.Eq):
+            return False
+        one_row = self.plan.lanes >= self.program.threads
+        nodes = (node for stmt in body for node in ast.walk(stmt))
+        only = not any(isinstance(node, ast.If | ast.IfExp) for node in nodes)
+        return not (self.at_edge and one_row and only)  # or it is not this guard that fails
+
+    def _without_unread(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """`body` without the assignments that only other regions need, which rematerialise them."""
+        rematerialised = {**self.storage.rematerialised, **self.of_block.rematerialised}
+        while True:
+            read = set().union(*(names(e) for s in statements(body) for e in expressions(s)))
+            kept = [
+                s
+                for s in body
+                if not isinstance(s, ast.Assign)
+                or defined(s) not in rematerialised
+                or defined(s) in read
+                or defined(s) in self.spilled
+            ]
+            if len(kept) == len(body):
+                return kept
+            body = kept
+
+    def _span(self) -> tuple[str, str]:
+        """Where the threads that go together begin and end in x."""
+        lanes, x = self.plan.lanes, self.program.block[0]
+        return ("0", str(x)) if lanes >= x else ("_x0", f"_x0 + {lanes}")
+
+    def loop(self, region: Region, body: list[ast.stmt]) -> ThreadLoop:
+        """`body`, which is a version of `region`, as one loop over the threads of the row."""
+        exposed, written, certain = exposure(body, self.known)
+        zeroed = self.storage.zeroed.get(region, set())
+        reads = (exposed | ((written - certain) & self.spilled)) - zeroed
+        return ThreadLoop(
+            region.line,
+            self.mask,
+            *self._span(),
+            self._inputs(reads),
+            sorted(zeroed),
+            self.layout.views(body),
+            body,
+            sorted(written & self.spilled),
+        )
+
+    def _inputs(self, reads: set[str]) -> Inputs:
+        order: list[str] = []
+        loads: set[str] = set()
+        rematerialised = {**self.of_block.rematerialised, **self.storage.rematerialised}
+        local = self.known | set(rematerialised)
+
+        def need(name: str) -> None:
+            if name in self.spilled:
+                loads.add(name)
+            elif (
+                name in rematerialised and name not in order and name not in self.plan.facts.scalars
+            ):
+                for other in sorted(names(rematerialised[name].value) & local):
+                    need(other)
+                if name not in order:
+                    order.append(name)
+
+        for name in sorted(reads):
+            need(name)
+        return Inputs(sorted(loads), [rematerialised[name] for name in order])

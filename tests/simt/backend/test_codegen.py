@@ -1,0 +1,99 @@
+"""What is asked of LLVM, and what compiling leaves behind."""
+
+from __future__ import annotations
+
+import gc
+import re
+import weakref
+
+import numpy as np
+import pytest
+from numba.core.runtime import _nrt_python as allocations
+from numba.core.runtime import rtsys
+
+from kernels.simt import cuda
+from kernels.simt.backend import codegen
+
+VECTOR_SUM = r"= fadd .*<\d+ x float>"  # in LLVM's code, of any processor's width
+
+
+@pytest.fixture(autouse=True)
+def compile_anew(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("MINIGRAD_CACHE_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def optimised(monkeypatch) -> list[str]:
+    """The LLVM code of what is compiled meanwhile, once it is optimised."""
+    texts, optimise = [], codegen.KernelLibrary._optimise
+
+    def remember(library, module) -> None:
+        optimise(library, module)
+        texts.append(str(module))
+
+    monkeypatch.setattr(codegen.KernelLibrary, "_optimise", remember)
+    return texts
+
+
+def test_threads_are_taken_to_be_independent(optimised):
+    """Arrays may overlap, but not what two threads do between two barriers."""
+
+    @cuda.jit
+    def increase(a, b):
+        i = cuda.grid(1)
+        a[i] += b[i + 1]
+
+    a = np.zeros(65, np.float32)
+    increase[1, 64](a[:64], a)
+    assert re.search(VECTOR_SUM, optimised[0])
+    assert "vector.memcheck" not in optimised[0]
+
+
+def test_the_checked_mode_compiles_quickly(optimised):
+    @cuda.jit(debug=True)
+    def increase(a):
+        a[cuda.grid(1)] += 1
+
+    a = np.zeros(64, np.float32)
+    increase[1, 64](a)
+    assert a.all()
+    assert not re.search(VECTOR_SUM, optimised[0])
+
+
+def test_what_compiling_made_is_let_go(monkeypatch):
+    made = []
+    init = codegen.ThreadLoopLower.init
+
+    def remember(lowering) -> None:
+        made.append(weakref.ref(lowering))
+        init(lowering)
+
+    monkeypatch.setattr(codegen.ThreadLoopLower, "init", remember)
+
+    @cuda.jit
+    def halve(a):
+        a[cuda.grid(1)] /= 2
+
+    a = np.ones(32)
+    halve[1, 32](a)
+    gc.collect()
+    assert [reference() for reference in made] == [None]
+
+
+def test_what_lives_across_grid_barriers_is_released():
+    @cuda.jit
+    def shift(a):
+        i = cuda.grid(1)
+        value = a[(i + 1) % a.size]
+        cuda.cg.this_grid().sync()
+        a[i] = value
+
+    a = np.arange(64)
+    shift[2, 32](a)
+    allocations.memsys_enable_stats()
+    before = rtsys.get_allocation_stats()
+    shift[2, 32](a)
+    after = rtsys.get_allocation_stats()
+    allocations.memsys_disable_stats()
+    assert after.alloc - before.alloc == after.free - before.free > 0
+    np.testing.assert_array_equal(a, (np.arange(64) + 2) % 64)

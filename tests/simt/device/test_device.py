@@ -1,0 +1,346 @@
+"""The host side: device arrays, streams, events, the device, and what importing costs."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from kernels.simt import cuda
+from kernels.simt.device import arrays
+from kernels.simt.ir import stubs
+
+SEED = 20261122
+
+
+@pytest.fixture
+def array() -> np.ndarray:
+    return np.random.default_rng(SEED).normal(size=(4, 6)).astype(np.float32)
+
+
+def test_to_device_copies_and_copy_to_host_copies_back(array):
+    device = cuda.to_device(array)
+    original = array.copy()
+    array[:] = 0
+    np.testing.assert_array_equal(device.copy_to_host(), original)
+    out = np.empty_like(array)
+    assert device.copy_to_host(out) is out
+    np.testing.assert_array_equal(out, original)
+    out[:] = 7
+    np.testing.assert_array_equal(device.copy_to_host(), original)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.complex128])
+def test_device_memory_begins_on_a_cache_line(dtype):
+    for shape in [(), 0, 3, (5, 7), (600, 511)]:
+        host = np.zeros(shape, dtype)
+        made = (cuda.to_device(host), cuda.device_array(shape, dtype), cuda.device_array_like(host))
+        assert [x.memory.ctypes.data % 64 for x in made] == [0, 0, 0]
+
+
+def test_to_device_keeps_fortran_order_and_refuses_gaps(array):
+    device = cuda.to_device(np.asfortranarray(array))
+    assert device.is_f_contiguous()
+    assert device.copy_to_host().flags.f_contiguous
+    with pytest.raises(ValueError, match="ascontiguousarray"):
+        cuda.to_device(array[:, ::2])
+
+
+def test_to_device_accepts_what_numpy_does():
+    assert cuda.to_device([1, 2, 3]).shape == (3,)
+    assert cuda.to_device(np.float32(2)).shape == ()
+    device = cuda.device_array(3, np.int64)
+    assert cuda.to_device(np.array([1, 2, 3]), to=device) is device
+    assert device.copy_to_host().tolist() == [1, 2, 3]
+    assert cuda.to_device(device) is device
+
+
+def test_device_arrays_have_shape_dtype_and_order(array):
+    device = cuda.device_array((2, 3), dtype=np.int16, order="F")
+    assert (device.shape, device.dtype, device.ndim, device.size) == ((2, 3), np.int16, 2, 6)
+    assert (device.nbytes, device.strides, len(device)) == (12, (2, 4), 2)
+    assert device.flags == {"C_CONTIGUOUS": False, "F_CONTIGUOUS": True}
+    assert cuda.device_array(5).dtype == np.float64
+    like = cuda.device_array_like(np.asfortranarray(array))
+    assert (like.shape, like.dtype) == (array.shape, array.dtype)
+    assert like.is_f_contiguous()
+    assert cuda.device_array_like(like).is_f_contiguous()
+
+
+def test_views_share_memory(array):
+    device = cuda.to_device(array)
+    device[1:3, 2:4] = np.zeros((2, 2), np.float32)
+    device.ravel()[0] = 5
+    device.reshape(24)[23] = 6
+    device.reshape((6, 4))[0, 1] = 4
+    device.T[3, 0] = 3
+    array[1:3, 2:4] = 0
+    array[0, 0], array[3, 5], array[0, 1], array[0, 3] = 5, 6, 4, 3
+    np.testing.assert_array_equal(device.copy_to_host(), array)
+    assert isinstance(device[0], arrays.DeviceNDArray)
+    assert device[0, 0] == 5
+    assert isinstance(device[0, 0], np.float32)
+    np.testing.assert_array_equal(np.asarray(device[::2]), array[::2])
+    assert device.view(np.int32).dtype == np.int32
+    assert cuda.device_array((1, 3, 1)).squeeze().shape == (3,)
+
+
+def test_what_would_need_a_copy_is_refused(array):
+    device = cuda.to_device(array)
+    for operation in (lambda: device[:, ::2].ravel(), lambda: device.T.reshape(24)):
+        with pytest.raises(NotImplementedError, match="copy"):
+            operation()
+    with pytest.raises(NotImplementedError, match="integers and slices"):
+        device[[0, 1]]
+    with pytest.raises(ValueError, match="copy=False"):
+        np.array(device, copy=False)
+
+
+def test_split_and_bind():
+    device = cuda.to_device(np.arange(10))
+    assert [part.shape for part in device.split(4)] == [(4,), (4,), (2,)]
+    next(device.split(4))[0] = 100
+    assert device[0] == 100
+    stream = cuda.stream()
+    assert device.bind(stream).stream is stream
+
+
+def test_copies_check_shape_and_dtype(array):
+    device = cuda.to_device(array)
+    with pytest.raises(ValueError, match="incompatible shape"):
+        device.copy_to_host(np.empty((3, 6), np.float32))
+    with pytest.raises(TypeError, match="incompatible dtype"):
+        device.copy_to_device(array.astype(np.float64))
+    device.copy_to_device(cuda.to_device(array + 1))
+    np.testing.assert_array_equal(device.copy_to_host(), array + 1)
+
+
+def test_records():
+    dtype = np.dtype([("x", np.float32), ("n", np.int32)])
+    device = cuda.to_device(np.array([(1.5, 2), (2.5, 3)], dtype))
+    assert device[1]["n"] == 3
+    assert device["x"].copy_to_host().tolist() == [1.5, 2.5]
+
+
+def test_host_memory_of_all_kinds(array):
+    for make in (cuda.pinned_array, cuda.mapped_array, cuda.managed_array):
+        made = make((2, 3), dtype=np.float32)
+        assert isinstance(made, np.ndarray)
+        assert (made.shape, made.dtype) == ((2, 3), np.float32)
+    for make in (cuda.pinned_array_like, cuda.mapped_array_like):
+        assert make(array).shape == array.shape
+    with cuda.pinned(array), cuda.mapped(array) as device:
+        device[0, 0] = 42
+    assert array[0, 0] == 42
+    with cuda.mapped(array, array) as both:
+        assert len(both) == 2
+
+
+def test_as_cuda_array():
+    device = cuda.to_device(np.zeros(3))
+    assert cuda.as_cuda_array(device) is device
+    assert cuda.is_cuda_array(device)
+    assert not cuda.is_cuda_array(np.zeros(3))
+    with pytest.raises(TypeError, match="to_device"):
+        cuda.as_cuda_array(np.zeros(3))
+
+    class OnGpu:
+        __cuda_array_interface__ = {"shape": (3,), "typestr": "<f4", "data": (1, False)}  # noqa: RUF012
+
+    with pytest.raises(cuda.CudaAPIError, match="lives on a GPU"):
+        cuda.as_cuda_array(OnGpu())
+
+
+def test_argument_hints(array):
+    assert arrays.kernel_argument(cuda.InOut(array)) is array
+    assert arrays.kernel_argument(cuda.Out(array)) is array
+    assert not np.shares_memory(arrays.kernel_argument(cuda.In(array)), array)
+    device = cuda.to_device(array)
+    assert arrays.kernel_argument(device) is device.memory
+    assert arrays.kernel_argument(3) == 3
+
+
+@cuda.jit
+def double(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] *= 2
+
+
+def test_kernels_work_on_device_memory():
+    host = np.arange(10, dtype=np.float32)
+    stream, start, end = cuda.stream(), cuda.event(), cuda.event()
+    device = cuda.to_device(host, stream=stream)
+    with stream.auto_synchronize():
+        start.record(stream)
+        double[1, 32, stream](device)
+        double[1, 32, stream](device[5:])
+        end.record(stream)
+    assert start.elapsed_time(end) > 0
+    np.testing.assert_array_equal(host, np.arange(10))
+    expected = np.arange(10) * np.where(np.arange(10) < 5, 2, 4)
+    np.testing.assert_array_equal(device.copy_to_host(stream=stream), expected)
+
+
+def test_hints_decide_what_the_host_sees():
+    host = np.ones(3, np.float32)
+    double[1, 32](cuda.In(host))
+    assert host.tolist() == [1, 1, 1]
+    double[1, 32](cuda.InOut(host))
+    double[1, 32](host)
+    assert host.tolist() == [4, 4, 4]
+    with cuda.mapped(host) as device:
+        double[1, 32](device)
+    assert host.tolist() == [8, 8, 8]
+
+
+def test_streams():
+    stream = cuda.stream()
+    seen = []
+    with stream.auto_synchronize() as same:
+        assert same is stream
+        stream.add_callback(lambda *args: seen.append(args), "data")
+    assert seen == [(stream, 0, "data")]
+    assert int(stream) != int(cuda.default_stream()) == 0
+    stream.synchronize()
+    cuda.synchronize()
+
+    async def wait() -> object:
+        return await stream.async_done()
+
+    assert asyncio.run(wait()) is stream
+    with pytest.raises(cuda.CudaAPIError, match=r"cuda.stream\(\)"):
+        cuda.external_stream(1234)
+
+
+def test_events_measure_milliseconds():
+    start, end = cuda.event(), cuda.event()
+    start.record()
+    began = time.perf_counter()
+    time.sleep(0.02)
+    end.record(stream=cuda.stream())
+    bound = (time.perf_counter() - began) * 1000
+    end.synchronize()
+    end.wait()
+    assert end.query()
+    assert 20 <= start.elapsed_time(end) <= bound + 5
+    assert cuda.event_elapsed_time(start, end) == start.elapsed_time(end)
+    with pytest.raises(cuda.CudaAPIError, match="not been recorded"):
+        start.elapsed_time(cuda.event())
+    untimed = cuda.event(timing=False)
+    untimed.record()
+    with pytest.raises(cuda.CudaAPIError, match="timing=False"):
+        start.elapsed_time(untimed)
+
+
+def test_device():
+    device = cuda.get_current_device()
+    assert "CPU" in device.name
+    assert (device.WARP_SIZE, device.MAX_THREADS_PER_BLOCK) == (32, 1024)
+    assert device.MAX_SHARED_MEMORY_PER_BLOCK == 48 * 1024
+    assert device.MULTIPROCESSOR_COUNT >= 1
+    assert device.compute_capability >= (7, 5)
+    assert cuda.is_available()
+    assert len(cuda.gpus) == len(cuda.list_devices()) == 1
+    with cuda.gpus[0] as context:
+        assert context.device is device
+        assert cuda.gpus[0].compute_capability == device.compute_capability
+    assert cuda.select_device(0) is device
+    with pytest.raises(cuda.CudaAPIError, match="device 1 does not exist"):
+        cuda.select_device(1)
+    with pytest.raises(AttributeError, match="FANCY"):
+        _ = device.FANCY_FEATURE
+    free, total = cuda.current_context().get_memory_info()
+    assert 0 < free <= total
+    cuda.close()
+
+
+def test_detect_prints_the_device(capsys):
+    assert cuda.detect()
+    assert cuda.get_current_device().name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("use", ["threadIdx.x", "grid(1)", "syncthreads()", "laneid + 1"])
+def test_kernel_names_outside_a_kernel_say_so(use):
+    with pytest.raises(stubs.KernelOnlyError, match="only works inside a kernel"):
+        eval(f"cuda.{use}", {"cuda": cuda})
+
+
+def test_misused_names_say_what_they_are():
+    with pytest.raises(TypeError, match="drop the parentheses"):
+        cuda.laneid()
+    with pytest.raises(TypeError, match=r"use cuda.threadIdx.x"):
+        cuda.threadIdx()
+    with pytest.raises(AttributeError, match="atomic has no 'mul'"):
+        _ = cuda.atomic.mul
+    with pytest.raises(AttributeError, match="cuda has no 'gird'"):
+        _ = cuda.gird
+    with pytest.raises(AttributeError, match=r"kernel\.ptx"):
+        _ = cuda.compile_ptx
+
+
+def test_stubs_keep_their_identity():
+    for stub in stubs.all_stubs().values():
+        assert stubs.canonical(stub) == stub.name
+        assert pickle.loads(pickle.dumps(stub)) is stub
+    assert cuda.float4 is cuda.float32x4
+    assert stubs.canonical(print) is None
+    assert cuda.laneid == cuda.laneid
+    assert cuda.laneid != cuda.warpsize
+
+
+@pytest.mark.needs("numba.cuda")
+def test_stubs_of_numba_cuda_are_recognised():
+    from numba import cuda as real
+
+    assert stubs.canonical(real.atomic.add) == "atomic.add"
+    assert stubs.canonical(real.shfl_down_sync) == "shfl_down_sync"
+    assert stubs.canonical(real.shared.array) == "shared.array"
+    assert stubs.canonical(real.threadIdx) == "threadIdx"
+    assert stubs.is_namespace(real.atomic)
+    assert stubs.is_namespace(real)
+    assert not stubs.is_namespace(np)
+
+
+def test_names_of_numba_cuda_are_here():
+    """What the documentation of numba.cuda lists for host and device code."""
+    names = """
+        jit grid gridsize threadIdx blockIdx blockDim gridDim laneid warpsize shared local const
+        syncthreads syncthreads_count syncthreads_and syncthreads_or syncwarp threadfence
+        threadfence_block threadfence_system shfl_sync shfl_up_sync shfl_down_sync shfl_xor_sync
+        all_sync any_sync eq_sync ballot_sync match_any_sync match_all_sync activemask lanemask_lt
+        atomic popc brev clz ffs fma cbrt selp nanosleep cg fp16 libdevice to_device device_array
+        device_array_like pinned_array pinned_array_like mapped_array mapped_array_like
+        managed_array pinned mapped as_cuda_array is_cuda_array stream default_stream
+        legacy_default_stream per_thread_default_stream external_stream event event_elapsed_time
+        synchronize is_available detect gpus list_devices select_device get_current_device
+        current_context require_context close defer_cleanup is_supported_version cuda_error
+        is_float16_supported is_bfloat16_supported In Out InOut reduce Reduce vectorize random
+        types float32 float64 int8 uint64 boolean complex64 bfloat16 float4 double2 int3 uchar1
+        ldca ldcg ldcs ldlu ldcv stcg stcs stwb stwt
+    """
+    missing = [name for name in names.split() if not hasattr(cuda, name)]
+    assert not missing
+
+
+def in_fresh_process(code: str) -> str:
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_importing_loads_no_numba():
+    code = "import sys; from kernels.simt import cuda; cuda.float4; print('numba' in sys.modules)"
+    assert in_fresh_process(code) == "False"
+
+
+def test_kernels_cuda_is_ours_without_a_gpu():
+    from kernels import cuda as chosen
+
+    real = sys.modules.get("numba.cuda")
+    assert chosen is (real if real is not None and real.is_available() else cuda)
