@@ -576,7 +576,7 @@ class _Prover:
             limits = Interval(const(0), None)
         elif kind.bitwidth == 64:
             return interval
-        for end, limit, op in zip(interval, limits_of, (ast.GtE(), ast.LtE())):
+        for end, limit, op in zip(interval, limits, (ast.GtE(), ast.LtE())):
             if end is None or (limit is not None and not self.must(end, op, limit)):
                 return limits if kind != types.uint64 else Interval(const(0), None)
         return interval

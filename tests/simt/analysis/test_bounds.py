@@ -24,7 +24,7 @@ KERNELS = 60  # random ones; each is run on several sizes
 
 def conditions(function, kinds, block) -> list[str] | None:
     """What the launch must fulfil; its integers are taken to be >= 0, as a launch checks first."""
-    program, array_types = pipeline.normal_form(function, kinds, block, False)
+    program, array_types = pipeline.normal_form(function, kinds, block)
     typed = infer.infer(program, list(kinds), array_types)
     natural = {name for name, kind in zip(program.params, kinds) if kind == N}
     return bounds.conditions(program, typed, Ranges(program, analyse(program), typed, natural))
