@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from kernels import dispatch, families, pointwise, reduction
+from kernels import dispatch, launchers, pointwise, reduction
 from kernels.dispatch import trace
 
 if any(Path(__file__).parents[1].glob("kernels-*.dist-info")):
@@ -29,7 +29,7 @@ if any(Path(__file__).parents[1].glob("kernels-*.dist-info")):
         stacklevel=2,
     )
 
-__all__ = ["catalog", "dispatch", "families", "pointwise", "reduction", "trace"]
+__all__ = ["catalog", "dispatch", "launchers", "pointwise", "reduction", "trace"]
 
 
 def catalog() -> list[tuple[str, str, str, str]]:
@@ -38,7 +38,7 @@ def catalog() -> list[tuple[str, str, str, str]]:
         (family, name, version, idea)
         for name in dispatch.DIALECTS
         if dispatch.installed(name)
-        for family, version, idea in families.catalog(name)
+        for family, version, idea in launchers.catalog(name)
     ]
 
 
@@ -47,7 +47,7 @@ def _run(name: str, args: tuple, kwargs: dict, backend: str | None, version: str
     if version is not None:
         if module.__name__ == dispatch.DIALECTS["numpy"]:
             raise ValueError(f"{name}: backend 'numpy' has no versions to choose from")
-        if not families.operations()[name].takes_version:
+        if not launchers.operations()[name].takes_version:
             raise ValueError(f"{name}: takes no version; the shapes choose its kernel")
         kwargs["version"] = version
     return getattr(module, name)(*args, **kwargs)
@@ -100,7 +100,7 @@ def _table_line(name: str) -> Callable:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *families.operations(), *reduction.TABLE, *pointwise.TABLE, "cuda"})
+    return sorted({*globals(), *launchers.operations(), *reduction.TABLE, *pointwise.TABLE, "cuda"})
 
 
 def __getattr__(name: str):
@@ -110,7 +110,7 @@ def __getattr__(name: str):
         value = getattr(importlib.import_module("kernels.host"), name)
     elif name in ("cuda", "host", "lab", "reference", "simt"):
         return importlib.import_module(f"kernels.{name}")
-    elif not name.startswith("_") and name in families.operations():
+    elif not name.startswith("_") and name in launchers.operations():
         value = _operation(name)
     else:
         raise AttributeError(f"module 'kernels' has no attribute {name!r}")

@@ -3,31 +3,25 @@
 A declaration is the FAMILY at the end of a launcher, `kernels/launchers/<family>.py`: operations
 with their versions, costs and a small problem each, and calls for the tests. From it derive the
 operations of `kernels`, of its dialects and of the reference, the catalog, what `kernels.lab`
-counts, profiles and compiles, and the tests of parity and of PTX. The kernels themselves are in
-`kernels/<dialect>/<family>.py`; a dialect without that file lacks the family.
+counts, profiles and compiles, and the tests of parity and of PTX (`kernels.launchers` has them
+all). The kernels themselves are in `kernels/<dialect>/<family>.py`; a dialect without that file
+lacks the family.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import importlib.util
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from kernels import dispatch
-
 Shape = tuple[int, ...]
 Spec = tuple[Shape, np.dtype] | None  # None for a result that is not wanted
 Versions = Mapping[str, str]  # from a name to the one idea that the version adds, naive to fast
 Call = tuple[str, tuple, dict[str, Any]]  # operation, arguments, keywords
 Case = tuple[str, tuple, dict[str, Any], Any]  # a call, and what its errors are relative to
-ORACLE = "plain NumPy: the oracle"
 
 
 @dataclass(frozen=True)
@@ -91,101 +85,16 @@ class Family:
     files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        where = f"kernels/launchers/{self.name}.py"
         for operation in self.operations:
             if operation.problem is None and (operation.versions or operation.dialects):
-                raise TypeError(f"{where}: the operation {operation.name} has versions: give it a"
-                                " problem, on which they are profiled")  # fmt: skip
+                raise TypeError(
+                    f"kernels/launchers/{self.name}.py: the operation {operation.name} has"
+                    " versions: give it a problem, on which they are profiled"
+                )
 
-    def lacks(self, dialect: str) -> list[str]:
-        """The files that the dialect would need for it, and has not."""
-        files = (self.name,) if dialect == "numpy" else self.files or (self.name,)
-        return [file for file in files if file not in _files(dialect)]
-
-
-@functools.cache
-def declared() -> dict[str, Family]:
-    """All families by name."""
-    package = importlib.import_module("kernels.launchers")
-    names = [f"{package.__name__}.{found.name}" for found in pkgutil.iter_modules(package.__path__)]
-    families = [getattr(importlib.import_module(name), "FAMILY", None) for name in names]
-    return {family.name: family for family in families if family is not None}
-
-
-@functools.cache
-def operations() -> dict[str, Operation]:
-    """The operations of all families by name."""
-    return {o.name: o for family in declared().values() for o in family.operations}
-
-
-@functools.cache
-def _files(dialect: str) -> frozenset[str]:
-    """The modules of a dialect's package, which is not imported."""
-    package = importlib.util.find_spec(dispatch.DIALECTS[dialect])
-    return frozenset(m.name for m in pkgutil.iter_modules(package.submodule_search_locations))
-
-
-def has(dialect: str, family: Family, operation: Operation) -> bool:
-    """Whether the dialect has kernels for the operation."""
-    if family.lacks(dialect):
-        return False
-    return dialect == "numpy" or operation.versions_in(dialect) is not None
-
-
-def versions(dialect: str, operation: str) -> list[str]:
-    """The names of the versions that `version=` takes in a dialect."""
-    found = operations()[operation]
-    return [v for v in found.versions_in(dialect) or () if v not in found.by_shape]
-
-
-def catalog(dialect: str) -> list[tuple[str, str, str]]:
-    """(operation, version, idea) of all that a dialect has."""
-    if dialect == "numpy":
-        return [(name, "numpy", ORACLE) for name in sorted(operations())]
-    return [
-        (operation.name, version, idea)
-        for family in declared().values()
-        for operation in family.operations
-        if has(dialect, family, operation)
-        for version, idea in operation.versions_in(dialect).items()
-    ]
-
-
-def exports(dialect: str, find: Callable[[Family, Operation], Callable]) -> dict[str, Callable]:
-    """The operations of a dialect by name: what `find` finds, or a function that says what the
-    dialect lacks."""
-    return {
-        operation.name: find(family, operation)
-        if has(dialect, family, operation)
-        else missing(dialect, family, operation.name)
-        for family in declared().values()
-        for operation in family.operations
-    }
-
-
-def missing(dialect: str, family: Family, name: str) -> Callable:
-    """What stands for an operation that a dialect lacks: its call raises NotImplementedError."""
-
-    def operation(*args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError(reason(dialect, family, name))
-
-    operation.__name__ = operation.__qualname__ = name
-    return operation
-
-
-def reason(dialect: str, family: Family, name: str) -> str:
-    """That a dialect lacks an operation, and what to do."""
-    others = [
-        repr(other)
-        for other in dispatch.DIALECTS
-        if other != dialect and dispatch.installed(other) and has(other, family, operations()[name])
-    ]
-    folder = dispatch.DIALECTS[dialect].replace(".", "/")
-    files = " and ".join(f"{folder}/{file}.py" for file in family.lacks(dialect) or [family.name])
-    return (
-        f"{name}: the dialect {dialect!r} lacks it (family {family.name!r}); use"
-        f" backend={' or '.join(others)}, or write {files}"
-    )
+    def files_in(self, dialect: str) -> tuple[str, ...]:
+        """The files that a dialect needs for it."""
+        return self.files if self.files and dialect != "numpy" else (self.name,)
 
 
 # What declarations are written with.

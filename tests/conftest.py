@@ -29,6 +29,8 @@ PACKAGES = {
     "cupy": "cuda13",
     "cuda.bindings": "cuda13",
     "nvidia": "cuda13",  # headers of CUDA's wheels
+    "mkdocs": "docs",
+    "yaml": "docs",
 }
 
 

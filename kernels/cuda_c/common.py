@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.host import RawKernel, raw_kernel
+from kernels.host import RawKernel, RawModule
 from kernels.launchers.common import compute_dtype
 
 _HERE = Path(__file__).parent
@@ -57,7 +57,8 @@ def compiled(text: str, name: str) -> RawKernel:
     """The kernel `name` of a source, with the headers that its types need."""
     headers = [h for t, h in _HEADERS.items() if re.search(rf"\b{t}\b", f"{name} {text}")]
     options = ("-arch=sm_90a",) if "needs sm_90a" in text else ()
-    return raw_kernel("".join(f"#include <{h}>\n" for h in headers) + text, name, options)
+    code = "".join(f"#include <{h}>\n" for h in headers) + text
+    return RawModule(code, options, (name,), checked_by_default=False).get_function(name)
 
 
 class Kernel:

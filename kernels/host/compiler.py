@@ -13,8 +13,10 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,21 +30,28 @@ PLAIN, CHECKED, RECORDED = "plain", "checked", "recorded"  # ways to compile a k
 _FLAGS = (
     "-std=c++17 -O3 -fPIC -shared -w -fno-exceptions -fno-rtti -fno-math-errno"
     " -fno-trapping-math -fno-strict-aliasing -fno-threadsafe-statics -fno-stack-protector"
-    " -fwrapv -ffp-contract=fast"
+    " -fwrapv -ffp-contract=fast -fno-delete-null-pointer-checks -fno-finite-loops"
 ).split()
 _GNU_FLAGS = ["-fmax-errors=10", "-fdiagnostics-color=never", "-fno-semantic-interposition"]
 # What a kernel is linked with: g++ takes 13 ms to read the C++ library, which `runtime` has loaded.
 _GNU_LINKED = ["-nodefaultlibs", "-lm", "-lc", "-lgcc"]
-# In checked mode: calls before each load and store, and at each index of an array type; the
-# sanitizers' own libraries are not linked: runtime/checks.h has what is called.
+# In checked mode: checks before each load and store, and at each index of an array type; the
+# sanitizers' own libraries are not linked: runtime/checks.h has what is called. g++ looks into
+# shadow memory (runtime/shadow.h) by itself; where there is none, every check is a call.
 _GNU_BOUNDS = ["-fsanitize=bounds-strict"]
 _CLANG_BOUNDS = "-fsanitize=array-bounds -fsanitize-recover=array-bounds".split()
-_CHECKED = "-O1 -g1 -fno-omit-frame-pointer -fsanitize=kernel-address".split()
+_CHECKED = "-g1 -fno-omit-frame-pointer -fsanitize=kernel-address -DMGH_CHECKED".split()
+_SHADOW_CHECKED = (
+    "--param asan-stack=1 --param asan-globals=1"
+    " --param asan-instrumentation-with-call-threshold=1000000 -fasan-shadow-offset=0x7fff8000"
+).split()
 _GNU_CHECKED = (
-    "--param asan-stack=0 --param asan-globals=0 --param asan-instrumentation-with-call-threshold=0"
+    "-O1 --param asan-stack=0 --param asan-globals=0"
+    " --param asan-instrumentation-with-call-threshold=0"
 ).split()
 _CLANG_CHECKED = (
-    "-mllvm -asan-stack=0 -mllvm -asan-globals=0 -mllvm -asan-instrumentation-with-call-threshold=0"
+    "-O1 -mllvm -asan-stack=0 -mllvm -asan-globals=0"
+    " -mllvm -asan-instrumentation-with-call-threshold=0"
 ).split()
 # For the lab: without optimisation, so that each access of the source is one, with a call before it
 # and at the beginning of each basic block (runtime/record.h).
@@ -50,6 +59,7 @@ _RECORDED = (
     "-O0 -g1 -fno-omit-frame-pointer -fsanitize=thread -fsanitize-coverage=trace-pc -DMGH_RECORDING"
 ).split()
 _RECORDED_LINK = ["-Wl,--wrap=memcpy,--wrap=memset,--wrap=__cxa_thread_atexit"]
+_PRELUDE = ["-include", "minigrad/prelude.h"]
 RUNTIME_FLAGS: list[str] = []  # for the runtime alone; the tests build it in its portable form
 _CLANG_FLAGS = ["-ferror-limit=10", "-fno-color-diagnostics"]
 
@@ -148,8 +158,15 @@ def _sanitized(mode: str, gnu: bool) -> list[str]:
     """What a mode adds to the compiler's options."""
     bounds = _GNU_BOUNDS if gnu else _CLANG_BOUNDS
     if mode == CHECKED:
-        return [*_CHECKED, *bounds, *(_GNU_CHECKED if gnu else _CLANG_CHECKED)]
+        return [*_CHECKED, *bounds, *_checks(gnu)]
     return [*_RECORDED, *bounds] if mode == RECORDED else []
+
+
+def _checks(gnu: bool) -> list[str]:
+    """How accesses are checked in checked mode."""
+    if not gnu:
+        return _CLANG_CHECKED
+    return _SHADOW_CHECKED if runtime().mgh_have_shadow() else _GNU_CHECKED
 
 
 def library(
@@ -158,12 +175,14 @@ def library(
     extra: tuple[tuple[str, str], ...] = (),
     mode: str = PLAIN,
     prelude: bool = True,
+    smaller: Callable[[str], str | None] = lambda messages: None,
 ) -> Path:
     """The shared library made of the C++ text `unit`, from the cache or compiled now.
 
     `extra` are files (name, text) that lie beside it while it is compiled: compilers quote from
-    them in their messages. The unit begins with what nvcc declares by itself (`prelude`). Raises
-    CompileError with what the compiler said.
+    them in their messages. The unit begins with what nvcc declares by itself (`prelude`). Where the
+    compiler refuses it, what `smaller` makes of the messages is tried instead. Raises CompileError
+    with what the compiler said at last.
     """
     compiler = find_compiler()
     flags = [*_flags(compiler), *options]
@@ -175,27 +194,65 @@ def library(
     if path.exists():
         return path
     with tempfile.TemporaryDirectory(dir=_folder(), prefix="build-") as build:
-        for name, text in (*extra, ("unit.cpp", unit)):
+        for name, text in extra:
             Path(build, name).write_text(text)
-        begin = ["-include", "minigrad/prelude.h"] if prelude else []
-        commands = [[compiler, "unit.cpp", *flags, *begin, "-o", "unit.so"]]
-        if mode != PLAIN:
-            link = _RECORDED_LINK if mode == RECORDED else []
-            commands = [
-                [compiler, "-c", "unit.cpp", *flags, *sanitized, *begin, "-o", "unit.o"],
-                [compiler, "unit.o", *flags, *link, "-o", "unit.so"],
-            ]
-        elif begin and is_gnu(compiler):
-            fast = ["-include", str(_precompiled(compiler, flags))]
-            command = [compiler, "unit.cpp", *flags, *fast, *_GNU_LINKED, "-o", "unit.so"]
-            if subprocess.run(command, cwd=build, capture_output=True).returncode == 0:
-                commands = []
-        for command in commands:  # also where g++ refuses the precompiled file: its messages count
-            done = subprocess.run(command, cwd=build, capture_output=True, text=True)
-            if done.returncode:
-                raise CompileError(_readable(done.stderr, build))
-        os.replace(Path(build, "unit.so"), path)
-    return path
+        tried: str | None = unit
+        while tried is not None:
+            Path(build, "unit.cpp").write_text(tried)
+            messages = _compile(compiler, flags, sanitized, mode, prelude, build)
+            if messages is None:
+                os.replace(Path(build, "unit.so"), path)
+                return path
+            tried = smaller(messages)
+    raise CompileError(messages)
+
+
+def _compile(
+    compiler: str, flags: list[str], sanitized: list[str], mode: str, prelude: bool, build: str
+) -> str | None:
+    """Make unit.so of unit.cpp in a folder; None, or what the compiler said against it."""
+    unit_to = [compiler, "unit.cpp", *flags, *sanitized]
+    if not prelude:
+        commands = [[*unit_to, "-o", "unit.so"]]
+    elif mode == RECORDED or (mode == CHECKED and not is_gnu(compiler)):
+        link = _RECORDED_LINK if mode == RECORDED else []
+        commands = [  # linked without the sanitizers' options, which bring their libraries
+            [*unit_to, "-c", *_PRELUDE, "-o", "unit.o"],
+            [compiler, "unit.o", *flags, *link, "-o", "unit.so"],
+        ]
+    elif is_gnu(compiler):
+        linked = [*_GNU_LINKED, "-o", "unit.so"]
+        header = _precompiled(compiler, [*flags, *sanitized])
+        # Again where g++ refuses the precompiled file: its messages count.
+        if not _call([*unit_to, "-include", str(header), *linked], build)[0]:
+            return None
+        commands = [[*unit_to, *_PRELUDE, *linked]]
+    else:
+        commands = [[*unit_to, *_PRELUDE, "-o", "unit.so"]]
+    for command in commands:
+        failed, messages = _call(command, build)
+        if failed:
+            return _readable(messages, build)
+    return None
+
+
+def _call(command: list[str], folder: str) -> tuple[int, str]:
+    """The exit status of a compiler and its messages. When this is interrupted (Ctrl-C), the
+    compiler and the programs that it started end too."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            _, messages = running.communicate()
+        except BaseException:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise
+        return running.returncode, messages
 
 
 def _precompiled(compiler: str, flags: list[str]) -> Path:
@@ -211,7 +268,7 @@ def _precompiled(compiler: str, flags: list[str]) -> Path:
         _put(header, b'#include "minigrad/prelude.h"\n')
         with tempfile.TemporaryDirectory(dir=_folder(), prefix="build-") as build:
             command = [compiler, *flags, "-x", "c++-header", str(header), "-o", "prelude.h.gch"]
-            if subprocess.run(command, cwd=build, capture_output=True).returncode == 0:
+            if not _call(command, build)[0]:
                 os.replace(Path(build, "prelude.h.gch"), made)
     return header
 
@@ -247,6 +304,7 @@ def runtime() -> ctypes.CDLL:
         str(library('#include "runtime.cpp"\n', tuple(options), prelude=False)),
         mode=ctypes.RTLD_GLOBAL,
     )
+    loaded.mgh_have_shadow.restype = ctypes.c_bool
     loaded.mgh_output_size.restype = ctypes.c_size_t
     loaded.mgh_take_output.restype = ctypes.c_size_t
     loaded.mgh_place.restype = ctypes.c_void_p
@@ -257,5 +315,8 @@ def runtime() -> ctypes.CDLL:
         ctypes.c_uint64,
         ctypes.c_uint64,
         ctypes.c_void_p,
+        ctypes.c_void_p,
     )
+    loaded.mgh_stop.argtypes = (ctypes.c_void_p,)
+    loaded.mgh_stop.restype = None
     return loaded

@@ -29,8 +29,10 @@ def raw_kernel(
     `options` are NVRTC's (`-DN=4`, `-Ifolder`, `--use_fast_math`). With NumPy arrays the source is
     compiled by the machine's C++ compiler and runs on the CPU; with CuPy arrays on their GPU.
     `enable_cooperative_groups` lets `this_grid().sync()` work: all blocks run at once.
-    `debug=True` (or MINIGRAD_CUDA_DEBUG=1) checks each access on the CPU, slowly: an index outside
-    of its array is a KernelIndexError that names the array, the thread and the line.
+    On the CPU each access is checked: an index outside of its array or variable is a
+    KernelIndexError that names the array, the thread and the line. `debug=False` (or
+    MINIGRAD_CUDA_DEBUG=0) compiles without the checks: faster, but a wrong index may corrupt or
+    end the Python process.
     Nothing is compiled before the first launch (or `compile()`). On the CPU the threads of a block
     take turns from the first on; MINIGRAD_THREAD_ORDER=reversed starts with the last, which shows
     many a missing barrier. What a shuffle reads from a lane that is not there, and shared memory
@@ -70,7 +72,10 @@ def raw_module(
 
 
 class RawModule:
-    """Kernels and variables of CUDA C source; see `raw_module`."""
+    """Kernels and variables of CUDA C source; see `raw_module`.
+
+    checked_by_default: False for sources that tests check, such as those of this project.
+    """
 
     def __init__(
         self,
@@ -80,11 +85,12 @@ class RawModule:
         variables: tuple[str, ...] = (),
         cooperative: bool = False,
         debug: bool | None = None,
+        checked_by_default: bool = True,
     ) -> None:
         if isinstance(options, str):
             raise TypeError(f"options is a tuple of strings, not the string {options!r}")
         self.code, self.options, self.cooperative = code, tuple(options), cooperative
-        self.debug = debug
+        self.debug, self.checked_by_default = debug, checked_by_default
         self._names, self._variables = names, variables
         self._lock = threading.Lock()
         self._on_cpu: dict[str, Library] = {}
@@ -95,7 +101,8 @@ class RawModule:
         """How kernels are compiled for the CPU now: plain or checked."""
         debug = self.debug
         if debug is None:
-            debug = settings.get(b"MINIGRAD_CUDA_DEBUG", b"0") not in (b"", b"0")
+            setting = settings.get(b"MINIGRAD_CUDA_DEBUG", b"")
+            debug = setting != b"0" if setting else self.checked_by_default
         return compiler.CHECKED if debug else compiler.PLAIN
 
     def get_function(self, name: str) -> RawKernel:

@@ -18,11 +18,12 @@ from kernels.support.limits import launch_dimensions
 
 from . import checked, compiler, source
 from .arguments import Packer, Parameter
+from .unit import Unit
 
 _LIMIT_DYNAMIC_SHARED = 227 * 1024  # what an H100 lets a block have
 _LIMIT_COOPERATIVE = 16384  # threads: each has two of the 65530 mappings that Linux lets us have
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
-_TOO_MUCH_SHARED, _ILLEGAL_ACCESS, _OUT_OF_BOUNDS = 2, 3, 4
+_TOO_MUCH_SHARED, _ILLEGAL_ACCESS, _INTERRUPTED = 2, 3, 5  # Status in runtime/report.h
 # Not -ffast-math: with it g++ links what flushes subnormals to zero in all of the process.
 _FAST_MATH = ["-fassociative-math", "-freciprocal-math", "-fno-signed-zeros"]
 _PASSED_ON = re.compile(r"-(?:D|I|U|std=|include).*")
@@ -93,7 +94,7 @@ class Library:
         mode: str = compiler.PLAIN,
     ) -> None:
         self.names, self.variables, self.mode = names, variables, mode
-        self.code = code
+        self.code, self.options = code, options
         self.parameters = [parameters(code, name) for name in names]
         stem = re.sub(r"\W+", "_", names[0] if len(names) == 1 else "module").strip("_")
         self.file = f"{stem}.cu"  # the source's name in messages
@@ -114,6 +115,9 @@ class Library:
     def kernel(self, name: str) -> Compiled:
         if name not in self.kernels:
             number = self.names.index(name)
+            if not hasattr(self.loaded, f"mgh_count_{number}"):  # the compiler refuses it: why?
+                Library(self.code, (name,), self.variables, self.options, self.mode)
+                raise CompileError(f"{name} does not compile together with its module's others")
             self.kernels[name] = Compiled(self, number, name, self.parameters[number])
         return self.kernels[name]
 
@@ -173,34 +177,51 @@ class Compiled:
                 )
             if self.library.mode == compiler.CHECKED:
                 with checked.placed(self.pack, args) as (packed, slots):
-                    self._run(orders[order], packed, 0, total, slots)
+                    self._launch(orders[order], packed, total, one_thread, slots)
             else:
                 self._launch(orders[order], self.pack(args), total, one_thread)
 
         return launch
 
-    def _launch(self, launch: Launch, packed: bytes, blocks: int, one_thread: bool) -> None:
+    def _launch(
+        self,
+        launch: Launch,
+        packed: bytes,
+        blocks: int,
+        one_thread: bool,
+        slots: list[checked.Slot] | None = None,
+    ) -> None:
         """Run all blocks, on several OS threads where that pays."""
         threads = 1 if one_thread else pool.get_num_threads()
         if threads > 1 and self.seconds_a_block * blocks < _PARALLEL_SECONDS:
             threads = 1
         start = time.perf_counter()
+        stop = ctypes.c_int()
         if threads == 1:
-            self._run(launch, packed, 0, blocks)
+            self._run(launch, packed, 0, blocks, stop, slots)
         else:
-            pool.run(lambda a, b: self._run(launch, packed, a, b), blocks, threads)
+            try:
+                run = lambda a, b: self._run(launch, packed, a, b, stop, slots)  # noqa: E731
+                pool.run(run, blocks, threads)
+            except BaseException:  # Ctrl-C: no other thread goes on with the arguments' memory
+                self.runtime.mgh_stop(ctypes.addressof(stop))
+                raise
         self.seconds_a_block = (time.perf_counter() - start) * threads / blocks
 
     def _run(
-        self, launch: Launch, packed: bytes, first: int, last: int, slots: list | None = None
+        self,
+        launch: Launch,
+        packed: bytes,
+        first: int,
+        last: int,
+        stop: ctypes.c_int,
+        slots: list[checked.Slot] | None,
     ) -> int:
         """Blocks `first` to `last` on this OS thread; 0. Raises what went wrong."""
-        report = Report()
-        status = self.runtime.mgh_launch(
-            ctypes.addressof(launch), packed, first, last, ctypes.addressof(report)
-        )
+        report = run_blocks(launch, packed, first, last, stop)
+        status = report.status
         self.print_output()
-        if status in (_ILLEGAL_ACCESS, _OUT_OF_BOUNDS) and slots is not None:
+        if status in (_ILLEGAL_ACCESS, checked.OUT_OF_BOUNDS) and slots is not None:
             path, code = self.library.loaded._name, self.library.code
             raise checked.explain(self.name, report, slots, path, code)
         if status:
@@ -236,6 +257,25 @@ class Compiled:
                 f"{name}: a cooperative launch of {threads} threads; on the CPU at most"
                 f" {_LIMIT_COOPERATIVE} run at once"
             )
+
+
+def run_blocks(
+    launch: Launch, packed: bytes, first: int, last: int, stop: ctypes.c_int | None = None
+) -> Report:
+    """Run blocks of a launch on this OS thread; what came of it. Raises KeyboardInterrupt where
+    Ctrl-C ended it, or `stop` became 2 (runtime/interrupt.h)."""
+    report, stop = Report(), stop or ctypes.c_int()
+    compiler.runtime().mgh_launch(
+        ctypes.addressof(launch),
+        packed,
+        first,
+        last,
+        ctypes.addressof(report),
+        ctypes.addressof(stop),
+    )
+    if report.status == _INTERRUPTED:
+        raise KeyboardInterrupt
+    return report
 
 
 def parameters(code: str, name: str) -> list[str]:
@@ -278,21 +318,12 @@ def _load(
     """The library with the kernels `names`, compiled if it is not in the cache."""
     compiler.runtime()
     gnu = compiler.is_gnu(compiler.find_compiler())
-    exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(names)]
-    exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
-    text, declarations = source.rewrite(code, gnu)
-    unit = (
-        "\n".join(declarations) + "\n"
-        f'#line 1 "{stem}.cu"\n{text}\n'
-        f'#line 1 "the launch of {stem}"\n' + "\n".join(exports) + "\n"
-    )
+    unit = Unit(code, names, variables, stem, gnu)
     # What the kernels do not call is not compiled: it may hold what there is not on a CPU.
     flags = ("-fvisibility=hidden", *(("-fwhole-program",) if gnu else ()), *_options(options))
+    files = ((f"{stem}.cu", code),)
     try:
-        path = compiler.library(unit, flags, ((f"{stem}.cu", code),), mode)
+        path = compiler.library(unit.text(), flags, files, mode, smaller=unit.smaller)
     except CompileError as error:
-        refused = re.search(r"declared with .*error.*?: (line \d+: inline PTX: .*)", str(error))
-        raise CompileError(
-            f"{stem}: {refused[1]}" if refused else f"{stem} does not compile:\n{error}"
-        ) from None
+        raise CompileError(unit.explain(str(error))) from None
     return ctypes.CDLL(str(path))

@@ -16,7 +16,7 @@ from kernels.support.limits import Dimensions
 
 from . import compiler
 from .disassembly import Code, disassemble
-from .library import Compiled, Launch, Report
+from .library import Compiled, Launch, Report, run_blocks
 from .source import masked
 
 DEPTH = 14
@@ -126,9 +126,6 @@ class Recorded:
             self.compiled.run_threads, three(*grid), three(*block), shared, False,
             self.cooperative, True, ctypes.addressof(recorder),
         )  # fmt: skip
-        report = Report()
-        compiler.runtime().mgh_launch(
-            ctypes.addressof(launch), packed, blocks.start, blocks.stop, ctypes.addressof(report)
-        )
+        report = run_blocks(launch, packed, blocks.start, blocks.stop)
         self.compiled.print_output()
         return report

@@ -21,6 +21,12 @@ _UNROLL = re.compile(r"^([ \t]*#[ \t]*pragma[ \t]+)unroll\b[ \t]*(\(?[^\n]*)", r
 _FOR = re.compile(r"\s*for\s*\(")
 _SKIP_PRAGMAS = re.compile(r"(?:\s*#[^\n]*\n)*")
 _SHARED = re.compile(r"\b__shared__\b")
+_DYNAMIC = re.compile(
+    r"\s*(?P<type>.*?)(?P<name>\w+)\s*\[[^\]]*\](?P<inner>(?:\s*\[[^\]]*\])*)\s*", re.DOTALL
+)
+_BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
+_DECLARED = re.compile(r"[\w>*&]\s*\Z")  # what stands before a name that is declared
+_NO_TYPE = re.compile(r"\b(?:return|case|else|do|sizeof|typename|goto|throw)\s*\Z")
 _UNROLL_COUNT = 32  # for `#pragma unroll` without a number: g++ wants one
 
 
@@ -39,7 +45,7 @@ def kernels(code: str) -> dict[str, list[str]]:
     text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), text)
     found: dict[str, list[str]] = {}
     for match in _KERNEL.finditer(text):
-        close = _closing(text, match.end() - 1)
+        close = closing(text, match.end() - 1)
         parameters = _split(text[match.end() : close])
         found.setdefault(match["name"], [" ".join(p.split()) for p in parameters])
     return found
@@ -51,12 +57,12 @@ def extent(code: str, name: str) -> tuple[int, int]:
     text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), text)
     plain = re.sub(r"<.*", "", name).rpartition("::")[2].strip()
     for match in _KERNEL.finditer(text):
-        body = re.compile(r"\s*\{").match(text, _closing(text, match.end() - 1) + 1)
+        body = re.compile(r"\s*\{").match(text, closing(text, match.end() - 1) + 1)
         if match["name"] == plain and body:
             before = text[: match.start()]
             before = before[_end_of_directive(before, len(before)) :]
             start = match.start() - len(_lead(before).lstrip())
-            last = _closing(text, body.end() - 1)
+            last = closing(text, body.end() - 1)
             return text.count("\n", 0, start) + 1, text.count("\n", 0, last) + 1
     return 1, text.count("\n") + 1  # a macro writes it
 
@@ -113,6 +119,7 @@ def rewrite(code: str, gnu: bool) -> tuple[str, list[str]]:
             continue
         local = _scope(text, match.start()) is None
         edits += _shared(text, first, match.span(), last, local)
+    edits += _renamed(text)
     # No macro: the C++ library's headers have the word in attributes of theirs.
     edits += [(*match.span(), "__attribute__((noinline))") for match in _NOINLINE.finditer(text)]
     if gnu:
@@ -121,6 +128,39 @@ def rewrite(code: str, gnu: bool) -> tuple[str, list[str]]:
         lines = code[first:last].count("\n") - replacement.count("\n")
         code = code[:first] + replacement + "\n" * max(0, lines) + code[last:]
     return code, declarations
+
+
+def _renamed(text: str) -> list[tuple[int, int, str]]:
+    """The edits for parameters, variables and members that are called like a built-in variable:
+    ours are macros."""
+    places: set[tuple[int, int]] = set()
+    for match in _BUILTIN.finditer(text):
+        before, after = text[: match.start()], text[match.end() :].lstrip()[:1]
+        if (
+            not _DECLARED.search(before[-80:])
+            or _NO_TYPE.search(before[-80:])
+            or after not in ",)=;[{("
+        ):
+            continue
+        start, end = _block_of(text, match.start())
+        for other in re.compile(rf"\b{match.group()}\b").finditer(text):
+            member = re.search(r"(\.|->)\s*\Z", text[max(0, other.start() - 20) : other.start()])
+            if start <= other.start() < end or member:
+                places.add(other.span())
+    return [(first, last, f"mgh_n_{text[first:last]}") for first, last in sorted(places)]
+
+
+def _block_of(text: str, at: int) -> tuple[int, int]:
+    """Where a name that is declared at `at` is known: the rest of its block, or its function."""
+    depth = 0
+    for i in range(at, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if depth < 0 and text[i] == "}":
+            return at, i
+        if depth < 0:  # a parameter: as far as the function's body
+            body = re.compile(r"[^;{}]*\{").match(text, i + 1)
+            return at, closing(text, body.end() - 1) if body else i
+    return at, len(text)
 
 
 def _unroll(text: str) -> list[tuple[int, int, str]]:
@@ -134,7 +174,7 @@ def _unroll(text: str) -> list[tuple[int, int, str]]:
         if not count.isdigit():  # g++ takes no template parameter either
             count = str(_UNROLL_COUNT)
         body = _FOR.match(text, match.end())
-        body = _SKIP_PRAGMAS.match(text, _closing(text, body.end() - 1) + 1) if body else None
+        body = _SKIP_PRAGMAS.match(text, closing(text, body.end() - 1) + 1) if body else None
         if match.start() < outer or (body and _FOR.match(text, body.end())):
             edits.append((*match.span(), ""))
         else:
@@ -149,9 +189,9 @@ def _end_of_statement(text: str, start: int) -> int:
     match = head.match(text, start)
     at = match.end()
     if text[at : at + 1] == "(" and match.group().strip():
-        return _end_of_statement(text, _closing(text, at) + 1)
+        return _end_of_statement(text, closing(text, at) + 1)
     if text[at : at + 1] == "{":
-        return _closing(text, at)
+        return closing(text, at)
     return _end_of_declaration(text, at)
 
 
@@ -162,10 +202,12 @@ def _shared(
     before, after = text[first : word[0]], text[word[1] : last]
     if re.search(r"\bextern\b", before + after):
         plain = _ALIGNMENT.sub(" ", re.sub(r"\b(extern|static)\b", " ", before + after))
-        array = re.fullmatch(r"\s*(?P<type>.*?)(?P<name>\w+)\s*\[\s*\]\s*", plain, re.DOTALL)
+        array = _DYNAMIC.fullmatch(plain)
         if not array:
             return []
         kind, name = " ".join(array["type"].split()), array["name"]
+        if array["inner"].strip():  # each element is an array
+            kind = f"typename mgh::Same<{kind}{array['inner'].strip()}>::type"
         if local:
             pointer = f"{kind}* const {name} = ({kind}*)mgh::dynamic_shared()"
         else:
@@ -188,12 +230,11 @@ def _shared(
     ]
     names = [_declared(piece) for piece in _split(after)]
     macro = "MGH_SHARED" if local else "MGH_FILE_SHARED"
-    if local:  # what is declared becomes the type of the variable
-        edits.append((*word, "typedef"))
-        at = 0
-        for name in filter(None, names):
-            at = re.compile(rf"\b{name}\b(?=\s*(?:\[|=|,|\Z|\{{))").search(after, at).start()
-            edits.append((word[1] + at, word[1] + at, "mgh_d_"))
+    edits.append((*word, "typedef"))  # what is declared becomes the type of the variable
+    at = 0
+    for name in filter(None, names):
+        at = re.compile(rf"\b{name}\b(?=\s*(?:\[|=|,|\Z|\{{))").search(after, at).start()
+        edits.append((word[1] + at, word[1] + at, "mgh_d_"))
     announced = " ".join(f"{macro}({name})" for name in names if name)
     edits.append((last + 1, last + 1, " " + announced))
     return edits
@@ -206,7 +247,7 @@ def _declared(declarator: str) -> str | None:
     return words[-1] if words else None
 
 
-def _closing(text: str, opening: int) -> int:
+def closing(text: str, opening: int) -> int:
     """Where the bracket at `opening` is closed."""
     depth = 0
     for i in range(opening, len(text)):

@@ -11,15 +11,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from kernels import families
+from kernels import launchers
+from kernels.families import Family, Operation
 
 
-def _own(family: families.Family, operation: families.Operation) -> Callable:
+def _own(family: Family, operation: Operation) -> Callable:
     module = importlib.import_module(f"{__name__}.{family.name}")
-    missing = families.missing("numpy", family, operation.name)
+    missing = launchers.missing("numpy", family, operation.name)
     return getattr(module, operation.name, missing)
 
 
-_operations = families.exports("numpy", _own)
+_operations = launchers.exports("numpy", _own)
 __all__ = sorted(_operations)
 globals().update(_operations)

@@ -16,8 +16,8 @@ DOCS = ROOT / "docs"
 COMMANDS = re.findall(r"^python3 -m venv .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
 
+@pytest.mark.needs("mkdocs")
 def test_the_site_builds_without_warnings(tmp_path):
-    pytest.importorskip("mkdocs", reason="the site is built by MkDocs: pip install -e '.[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     command += ["-f", str(DOCS / "site" / "mkdocs.yml"), "-d", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -65,7 +65,8 @@ def test_contributing_has_the_test_command():
 
 
 def workflow() -> dict:
-    yaml = pytest.importorskip("yaml", reason="PyYAML reads the workflow; MkDocs brings it")
+    import yaml
+
     return yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
 
 
@@ -73,6 +74,7 @@ def steps(job: dict) -> list[str]:
     return [step["run"] for step in job["steps"] if "run" in step]
 
 
+@pytest.mark.needs("yaml")
 def test_the_workflow_runs_the_two_commands_of_the_readme():
     jobs = workflow()["jobs"]
     assert steps(jobs["commands"]) == COMMANDS
@@ -81,12 +83,15 @@ def test_the_workflow_runs_the_two_commands_of_the_readme():
     assert not any(job.get("continue-on-error") for name, job in jobs.items() if name != "types")
 
 
+@pytest.mark.needs("yaml")
 def test_the_workflow_lints_as_the_commit_hook_does():
-    yaml = pytest.importorskip("yaml", reason="PyYAML reads the workflow; MkDocs brings it")
+    import yaml
+
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert [hook["id"] for hook in hooks] == ["ruff-check", "ruff-format"]
     assert steps(workflow()["jobs"]["lint"])[1:] == ["ruff check .", "ruff format --check ."]
 
 
+@pytest.mark.needs("yaml")
 def test_the_workflow_builds_the_site_as_contributing_says():
     assert steps(workflow()["jobs"]["site"])[-1] in (DOCS / "contributing.md").read_text()

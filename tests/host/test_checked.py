@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from kernels import raw_kernel, raw_module
+from kernels.host import compiler
 from kernels.support.errors import KernelError, KernelIndexError
 
 MODULE = raw_module(
@@ -23,6 +27,8 @@ __global__ void global(const float* a, float* b, float4* v, int i, int n) {
     if (n == 4) atomicAdd(b + i, 1.0f);
     if (n == 5) reinterpret_cast<double*>(b)[i] = 1;
 }
+template <class T> __device__ __noinline__ T* hide(T* p) { asm volatile("" : "+l"(p)); return p; }
+__shared__ int kept[4];
 __global__ void shared(float* out, int i, int n) {
     __shared__ float tile[4][16], *pointer;
     __shared__ alignas(16) struct { int a, b[3]; } record;
@@ -39,6 +45,9 @@ __global__ void shared(float* out, int i, int n) {
         if (n == 4) { float local[3] = {0, 1, 2}; local[i] = n; out[t] = local[n - 3]; }
         if (n == 5) out[t] = constants[i];
         if (n == 6) { float4 v = *(float4*)(pointer + i); out[t] = v.x + v.w; }
+        if (n == 7) { float local[3] = {0, 1, 2}, *p = local; hide(p)[i] = n; out[t] = p[n - 6]; }
+        if (n == 8) hide(constants)[i] = 1;
+        if (n == 9) hide(kept)[i] = 1;
     }
     out[t] = tile[3 - t / 16][15 - t % 16] + dynamic[63 - t] + record.b[2];
 }
@@ -66,7 +75,8 @@ KERNEL = {name: MODULE.get_function(name) for name in MODULE._names}
         (0, 20, r"read of 4 bytes at index 20 of argument 1 \(a\), 20 elements of float32"),
         (0, -1, r"read of 4 bytes at index -1 of argument 1 \(a\)"),
         (0, 2**31 - 1, r"at index 2147483647 of argument 1 \(a\)"),
-        (1, -(2**31), r"write of 4 bytes at index -2147483648 of argument 2 \(b\)"),
+        (1, -(2**31), r"write at index -2147483648 of argument 2 \(b\)"),
+        (1, -1000, r"write of 4 bytes at index -1000 of argument 2 \(b\)"),
         (2, 21, r"read of 4 bytes at index 21 of argument 1 \(a\).*line 4: .*__ldg"),
         (3, 2, r"write of 4 bytes at index 9 of argument 3 \(v\), 8 elements"),
         (4, 1000, r"at index 1000 of argument 2 \(b\), 20 elements"),
@@ -92,7 +102,7 @@ def test_shared_memory_and_local_arrays(order):
     shared((2,), (64,), (out, 1, 0), shared_mem=512)
     np.testing.assert_array_equal(out, 2 * (63 - np.arange(64.0)) + 7)
     for case, i, message in (
-        (1, 16, r"index 16 is out of bounds for an array of type 'float \[16\]', .*at line 25"),
+        (1, 16, r"index 16 is out of bounds for an array of type 'float \[16\]', .*at line 27"),
         (1, -1, r"index -1 is out of bounds for an array of type 'float \[16\]'"),
         (2, 64, r"write of 4 bytes at byte 256 of 'tile', shared memory of 256 bytes"),
         (2, -1, r"at byte -4 of 'tile'.*line \d+: if \(n == 2\) pointer\[i\] = 1;"),
@@ -100,6 +110,9 @@ def test_shared_memory_and_local_arrays(order):
         (4, 3, r"index 3 is out of bounds for an array of type 'float \[3\]'"),
         (5, 4, r"index 4 is out of bounds for an array of type 'int \[4\]'"),
         (6, 61, r"read of 4 bytes at byte 256 of 'tile'"),
+        (7, 3, r"write of 4 bytes beside a local variable of the thread"),
+        (8, 4, r"write of 4 bytes at byte 16 of 'constants', a variable of 16 bytes"),
+        (9, 4, r"write of 4 bytes at byte 16 of 'kept', a variable of 16 bytes"),
     ):
         with pytest.raises(KernelIndexError, match=message) as caught:
             shared((2,), (64,), (out, i, case), shared_mem=512)
@@ -125,10 +138,10 @@ def test_arrays_that_overlap_stay_one():
 
 def test_pointers_to_nothing():
     x = np.zeros(1, np.float32)
-    with pytest.raises(KernelIndexError, match="write of 4 bytes through a null pointer.*line 38"):
+    with pytest.raises(KernelIndexError, match="write of 4 bytes through a null pointer.*line 43"):
         KERNEL["wild"]((1,), (1,), (x, None))
     x[0] = 1
-    with pytest.raises(KernelError, match="touched the address 0x123456789000.*at line 37: else"):
+    with pytest.raises(KernelError, match="touched the address 0x123456789000.*at line 42: else"):
         KERNEL["wild"]((1,), (1,), (x, None))
 
 
@@ -141,12 +154,128 @@ def test_a_checked_grid():
         grid((3,), (32,), (x, 1))
 
 
-def test_the_environment_switches_it_on(monkeypatch):
-    kernel = raw_kernel("__global__ void put(int* x, int i) { x[i] = 1; }", "put")
-    x = np.zeros(4, np.int32)
-    kernel((1,), (1,), (x, 1))
+def test_the_environment_decides_where_nobody_else_did(monkeypatch):
+    code = "__global__ void put(int* x, int i) { x[i] = 1; }"
+    kernel, unchecked = raw_kernel(code, "put"), raw_kernel(code, "put", debug=False)
+    memory = np.zeros(8, np.int32)
+    x = memory[:4]
+    unchecked((1,), (1,), (x, 5))
+    for setting in (None, "", "1"):
+        monkeypatch.delenv("MINIGRAD_CUDA_DEBUG", raising=False)
+        if setting is not None:
+            monkeypatch.setenv("MINIGRAD_CUDA_DEBUG", setting)
+        kernel((1,), (1,), (x, 2))
+        with pytest.raises(IndexError, match="write of 4 bytes at index 4 of argument 1"):
+            kernel((1,), (1,), (x, 4))
+    monkeypatch.setenv("MINIGRAD_CUDA_DEBUG", "0")
+    kernel((1,), (1,), (x, 7))
+    assert memory.tolist() == [0, 0, 1, 0, 0, 1, 0, 1]
+
+
+def test_kernels_of_this_project_are_checked_where_the_environment_says_so(monkeypatch):
+    from kernels.cuda_c.common import compiled
+
+    module = compiled("__global__ void nothing() {}", "nothing").module
+    monkeypatch.delenv("MINIGRAD_CUDA_DEBUG", raising=False)
+    assert module.mode == compiler.PLAIN
     monkeypatch.setenv("MINIGRAD_CUDA_DEBUG", "1")
-    kernel((1,), (1,), (x, 2))
-    with pytest.raises(IndexError, match="write of 4 bytes at index 4 of argument 1"):
-        kernel((1,), (1,), (x, 4))
-    assert x.tolist() == [0, 1, 1, 0]
+    assert module.mode == compiler.CHECKED
+
+
+@pytest.mark.parametrize("debug", [None, False])
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("*(float*)0 = 1;", "null pointer|the address 0x0"),
+        ("*(volatile int*)0;", "null pointer|the address 0x0"),
+        ("int* none = nullptr; if (x[0] == 7) none = x; none[0] = 1;", "null pointer|0x0"),
+        ("__builtin_trap();", "trap"),
+        ("if (x[0] == 0) __builtin_unreachable(); x[1] = 1;", ""),
+        ("x[0] = 7 / x[1];", "zero"),
+        ("x[0] = -2147483647 % x[1];", "zero"),
+        ("volatile char big[1 << 20]; big[x[0]] = 1;", "local memory"),
+        ("((void (*)())0x10)();", "null pointer|the address 0x10"),
+        ("*(double*)0xffff800000000000 = 1;", "thread .0, 0, 0."),
+    ],
+)
+def test_faults_are_errors_with_and_without_checks(body, message, debug):
+    kernel = raw_kernel(f"__global__ void wrong(int* x) {{ {body} }}", "wrong", debug=debug)
+    x = np.zeros(2, np.int32)
+    for _ in range(2):
+        if message:
+            with pytest.raises(KernelError, match=message):
+                kernel((1,), (1,), (x,))
+        else:
+            kernel((1,), (1,), (x,))
+
+
+def test_shared_memory_of_16_bytes_does_not_take_128():
+    code = """__global__ void spill(float* out) {
+        __shared__ float tile[4];
+        float* p = tile;
+        for (int i = 0; i < 32; ++i) p[i] = i;
+        __syncthreads();
+        *out = p[31];
+    }"""
+    with pytest.raises(KernelIndexError, match="write of 4 bytes at byte 16 of 'tile'.* line 4"):
+        raw_kernel(code, "spill")((1,), (1,), (np.zeros(1, np.float32),))
+
+
+def test_mistakes_of_every_size_leave_python_as_it_was():
+    """A store far or near, before or after an array, of each of several types."""
+    code = "template <class T> __global__ void store(T* x, long long i) { x[i] = T(); }"
+    for ctype, dtype in (("char", np.int8), ("double", np.float64), ("float4", "(4,)f4")):
+        kernel = raw_kernel(code, f"store<{ctype}>")
+        for size in (0, 1, 7, 1000, 2048):
+            x = np.ones(size, dtype)
+            for i in (-(2**31), -1000, -1, size, size + 1, size + 500, 2**31 - 1):
+                with pytest.raises(
+                    KernelIndexError, match=rf"write .*argument 1 \(x\), {x.size} e"
+                ):
+                    kernel((1,), (1,), (x, i))
+            assert (x == 1).all()
+
+
+def test_checked_launches_use_several_os_threads(monkeypatch):
+    from kernels.support import pool
+
+    monkeypatch.setattr(pool, "_threads", 4)
+    code = """__global__ void sum(const int* x, int* y, int bad) {
+        __shared__ int s[64];
+        s[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+        __syncthreads();
+        for (int i = 0; i < 64; ++i) y[blockIdx.x * 64 + threadIdx.x + bad] += s[i];
+    }"""
+    kernel, x = raw_kernel(code, "sum"), np.arange(64 * 500, dtype=np.int32)
+    for _ in range(4):
+        y = np.zeros_like(x)
+        kernel((500,), (64,), (x, y, 0))
+        np.testing.assert_array_equal(y, x.reshape(500, 64).sum(1).repeat(64))
+        with pytest.raises(KernelIndexError, match=r"at index 32000 of argument 2 \(y\)"):
+            kernel((500,), (64,), (x, y, 1))
+
+
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (1 << 36, 1 << 36))
+import numpy as np
+from kernels import raw_kernel
+from kernels.host import compiler
+assert not compiler.runtime().mgh_have_shadow()
+code = "__global__ void put(float* x, int i) { __shared__ int s[9]; s[i % 10] = 1; x[i] = s[0]; }"
+for i in (-1, 0, 5, 9, 1 << 24):
+    try:
+        raw_kernel(code, "put")((1,), (1,), (np.zeros(5, np.float32), i))
+    except IndexError as error:
+        print(str(error).partition(":")[2].partition(", thread")[0].partition(": out of")[0])
+"""
+
+
+def test_without_room_for_shadow_memory_checks_are_calls():
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        " index -1 is out of bounds for an array of type 'int [9]'",
+        " write of 4 bytes at index 5 of argument 1 (x), 5 elements of float32",
+        " index 9 is out of bounds for an array of type 'int [9]'",
+        " write of 4 bytes at index 16777216 of argument 1 (x), 5 elements of float32",
+    ], done.stderr

@@ -12,7 +12,8 @@ import functools
 import numpy as np
 import pytest
 
-from kernels import dispatch, families, host, reference
+from kernels import dispatch, host, launchers, reference
+from kernels.families import Family
 from kernels.pointwise import TABLE
 from tests.kernels.helpers import DEVICES, as_wide, assert_close, normal, put, wide
 
@@ -36,15 +37,15 @@ def results(operation, args: list, kwargs: dict) -> list:
     return list(returned) if isinstance(returned, tuple) else [returned]
 
 
-def cases(family: families.Family, backend: str, rng):
-    return family.cases(rng, functools.partial(families.versions, backend))
+def cases(family: Family, backend: str, rng):
+    return family.cases(rng, functools.partial(launchers.versions, backend))
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("family", families.declared().values(), ids=lambda f: f.name)
+@pytest.mark.parametrize("family", launchers.declared().values(), ids=lambda f: f.name)
 def test_family(family, backend, device, rng, monkeypatch):
-    if lacking := family.lacks(backend):
+    if lacking := launchers.lacks(backend, family):
         pytest.skip(f"{backend} has no {' and no '.join(lacking)}")
     dialect = dispatch.dialect(backend)
     orders = ("forward", "reversed") if (backend, device) == ("cupy", "cpu") else ("forward",)

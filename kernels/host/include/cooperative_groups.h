@@ -1,8 +1,10 @@
 // Cooperative groups: the grid, the block, tiles of a warp, and lanes that happen to be together.
 //
-// A group within a warp is a mask of lanes; its operations are those of minigrad/warp.h. Tiles of
-// more than 32 threads and clusters are not here.
+// A group within a warp is a mask of lanes; its operations are those of minigrad/warp.h. Clusters are
+// not available.
 #pragma once
+
+#include "minigrad/large_tiles.h"
 
 #define MGH_LINE int line = __builtin_LINE()  // the caller's, for errors
 
@@ -180,13 +182,14 @@ class coalesced_group : public details::Lanes {
 template <unsigned Size, class Parent = void>
 class thread_block_tile;
 
+namespace details {
+
 template <unsigned Size>
-class thread_block_tile<Size, void> : public details::Lanes {
-    static_assert(Size <= 32, "tiles of more than 32 threads are not here on the CPU");
+class SmallTile : public Lanes {
     static_assert((Size & (Size - 1)) == 0, "a tile's size is a power of two");
 
    public:
-    thread_block_tile() : Lanes(details::tile_mask(Size)) {}
+    SmallTile() : Lanes(details::tile_mask(Size)) {}
     static constexpr unsigned size() { return Size; }
     static constexpr unsigned num_threads() { return Size; }
     static unsigned thread_rank() { return details::lane() % Size; }
@@ -217,6 +220,12 @@ class thread_block_tile<Size, void> : public details::Lanes {
     }
 };
 
+}  // namespace details
+
+template <unsigned Size>
+class thread_block_tile<Size, void>
+    : public std::conditional_t<(Size > 32), details::LargeTile<Size>, details::SmallTile<Size>> {};
+
 template <unsigned Size, class Parent>
 class thread_block_tile : public thread_block_tile<Size, void> {};
 
@@ -244,6 +253,10 @@ class thread_group {
 };
 
 inline thread_block this_thread_block() { return {}; }
+template <unsigned Threads>
+thread_block this_thread_block(block_tile_memory<Threads>&) {
+    return {};
+}
 inline grid_group this_grid() { return {}; }
 inline thread_block_tile<1> this_thread() { return {}; }
 #define coalesced_threads() coalesced_group(mgh_activemask(__LINE__))
@@ -324,20 +337,32 @@ MGH_OPERATION(bit_or, a | b)
 MGH_OPERATION(bit_xor, a ^ b)
 #undef MGH_OPERATION
 
+template <class Group>
+constexpr bool is_large = false;
+template <unsigned Size, class Parent>
+constexpr bool is_large<thread_block_tile<Size, Parent>> = Size > 32;
+
 template <class Group, class T, class Op>
 T reduce(const Group& g, T value, Op op, MGH_LINE) {
-    return details::collective(g.mask, value, op, details::reduce_lanes<T, Op>,
-                               "cooperative_groups::reduce", line);
+    if constexpr (is_large<Group>) return g.combined(value, g.size(), op);
+    else return details::collective(g.mask, value, op, details::reduce_lanes<T, Op>,
+                                    "cooperative_groups::reduce", line);
 }
 template <class Group, class T, class Op = plus<T>>
 T inclusive_scan(const Group& g, T value, Op op = {}, MGH_LINE) {
-    return details::collective(g.mask, value, op, details::scan_lanes<T, Op, true>,
-                               "cooperative_groups::inclusive_scan", line);
+    if constexpr (is_large<Group>) return g.combined(value, g.thread_rank() + 1, op);
+    else return details::collective(g.mask, value, op, details::scan_lanes<T, Op, true>,
+                                    "cooperative_groups::inclusive_scan", line);
 }
 template <class Group, class T, class Op = plus<T>>
 T exclusive_scan(const Group& g, T value, Op op = {}, MGH_LINE) {
-    return details::collective(g.mask, value, op, details::scan_lanes<T, Op, false>,
-                               "cooperative_groups::exclusive_scan", line);
+    if constexpr (is_large<Group>) {
+        T before = g.combined(value, g.thread_rank(), op);
+        return g.thread_rank() ? before : T();
+    } else {
+        return details::collective(g.mask, value, op, details::scan_lanes<T, Op, false>,
+                                   "cooperative_groups::exclusive_scan", line);
+    }
 }
 
 // Copies bytes to shared memory: poison until wait(). Each thread copies its share of them.

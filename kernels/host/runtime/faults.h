@@ -13,8 +13,9 @@
 
 namespace {
 
-constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE};
-struct sigaction previous[3];
+constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+constexpr int SIGNAL_COUNT = sizeof SIGNALS / sizeof *SIGNALS;
+struct sigaction previous[SIGNAL_COUNT];
 
 uintptr_t stack_pointer(void* context) {
 #if defined(__linux__) && defined(__x86_64__)
@@ -27,7 +28,28 @@ uintptr_t stack_pointer(void* context) {
 #endif
 }
 
-void describe(Runner* w, int signal, uintptr_t address, uintptr_t sp) {
+// Whether the access that failed was a write, where the processor says so.
+bool wrote(void* context) {
+#if defined(__linux__) && defined(__x86_64__)
+    return ((ucontext_t*)context)->uc_mcontext.gregs[19] & 2;  // REG_ERR
+#else
+    (void)context;
+    return false;
+#endif
+}
+
+// In checked mode an access that was too far from its array for shadow memory to know of.
+bool describe_far(Runner* w, uintptr_t address, void* context) {
+    int where;
+    const Span span = locate(address, where);
+    if (!w->checked || w->recorder || where == UNKNOWN) return false;
+    describe_access(w->report, address, 0, wrote(context), where, span);
+    w->report->status = OUT_OF_BOUNDS;
+    return true;
+}
+
+void describe(Runner* w, int signal, uintptr_t address, void* context) {
+    uintptr_t sp = stack_pointer(context);
     Report* report = w->report;
     uintptr_t base = sp & ~(uintptr_t)(STACK_BYTES - 1);
     Fiber* fiber = nullptr;
@@ -39,6 +61,10 @@ void describe(Runner* w, int signal, uintptr_t address, uintptr_t sp) {
     report->status = ILLEGAL_ACCESS;
     if (signal == SIGFPE) {
         say(report, " divided an integer by zero");
+    } else if (signal == SIGILL || signal == SIGTRAP) {
+        say(report, " came to a trap that the compiler put where nothing may come to");
+    } else if (describe_far(w, address, context)) {
+        return;
     } else if (fiber && address - base < w->page) {
         say(report, " used more local memory than its stack of %zu KiB", STACK_BYTES >> 10);
     } else if (address - (uintptr_t)w->dynamic_end < w->page) {
@@ -73,11 +99,11 @@ void find_place(Runner* w, void* context) {
 void handle(int signal, siginfo_t* info, void* context) {
     Runner* w = current;
     if (w && w->running) {
-        describe(w, signal, (uintptr_t)info->si_addr, stack_pointer(context));
+        describe(w, signal, (uintptr_t)info->si_addr, context);
         if (w->checked) find_place(w, context);
         give_up(w);
     }
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < SIGNAL_COUNT; ++i) {
         if (SIGNALS[i] != signal) continue;
         struct sigaction& before = previous[i];
         if (before.sa_flags & SA_SIGINFO) return before.sa_sigaction(signal, info, context);
@@ -90,7 +116,7 @@ void handle(int signal, siginfo_t* info, void* context) {
 
 // Cheap enough for every launch, since others (Python's faulthandler) may come in between.
 void watch_faults() {
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < SIGNAL_COUNT; ++i) {
         struct sigaction now;
         sigaction(SIGNALS[i], nullptr, &now);
         if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == handle) continue;

@@ -9,8 +9,8 @@
 
 #include "../include/minigrad/state.h"
 
-enum Status { FINE, FAILED, TOO_MUCH_SHARED, ILLEGAL_ACCESS, OUT_OF_BOUNDS };
-enum Where { AT_NULL = -1, IN_SHARED = -2, UNKNOWN = -3 };  // instead of the slot of an array
+enum Status { FINE, FAILED, TOO_MUCH_SHARED, ILLEGAL_ACCESS, OUT_OF_BOUNDS, INTERRUPTED };
+enum Where { AT_NULL = -1, IN_SHARED = -2, UNKNOWN = -3, IN_VARIABLE = -4, IN_LOCAL = -5 };  // instead of the slot of an array
 
 struct Report {  // mirrored by kernels/host/library.py
     int status;

@@ -1,7 +1,7 @@
 // The runtime that kernels compiled for the CPU share: fibers, barriers, warps, launches.
 #include "barriers.h"
-#include "faults.h"
 #include "grid.h"
+#include "interrupt.h"
 #include "record.h"
 #include "warps.h"
 
@@ -27,6 +27,7 @@ extern "C" void mgh_thread_exit(Fiber* fiber) {
 extern "C" void mgh_yield(bool fruitless) {
     Fiber* fiber = self();
     Runner* w = current;
+    if (__builtin_expect(must_stop(w->launch->stop), 0)) leave_interrupted(w);
     if (fruitless && ++w->vain > (w->recorder ? MGH_SPIN_LIMIT >> 12 : MGH_SPIN_LIMIT)) {
         w->report->status = FAILED;
         say_thread(w->report, fiber);
@@ -123,8 +124,12 @@ void begin(Runner* w) {
 void start_afresh(Runner* w) {
     w->free_count = 0;
     for (unsigned i = 0; i < w->fiber_count; ++i) {
-        renew(w->fibers[i]);
-        w->free[w->free_count++] = w->fibers[i];
+        Fiber* fiber = w->fibers[i];
+        uintptr_t top = (uintptr_t)fiber, bottom = top & ~(uintptr_t)(STACK_BYTES - 1);
+        if (w->checked && fiber->busy) allow(bottom, top);  // what lay around local variables
+        fiber->worker = w;
+        renew(fiber);
+        w->free[w->free_count++] = fiber;
     }
     w->ready.first = w->ready.last = w->active.first = w->active.last = 0;
     w->barrier.arrived = 0;
@@ -160,8 +165,9 @@ bool have_runners(uint64_t count) {
     return true;
 }
 
-void prepare(Runner* w, const Launch* launch, const char* arguments, Report* report) {
+void prepare(Runner* w, const Launch* launch, const char* arguments, Report* report, Running* here) {
     w->report = report;
+    w->launch = here;
     w->run_threads = launch->run_threads;
     w->arguments = arguments;
     w->cooperative = launch->cooperative;
@@ -182,9 +188,26 @@ void set_block(Runner* w, uint64_t number) {
 
 }  // namespace
 
-// Runs the blocks from `first` to `last` (not included) on this OS thread; 0, or a Status.
+// Runs the blocks from `first` to `last` (not included) on this OS thread.
+static void run_blocks(const Launch* launch, uint64_t first, uint64_t last, Report* report) {
+    Runner* w = current = runners[0];
+    uint64_t blocks = (uint64_t)w->grid_dim.x * w->grid_dim.y * w->grid_dim.z;
+    if (launch->cooperative) {
+        for (uint64_t i = 0; i < last; ++i) set_block(runners[i], i), begin(runners[i]);
+        return run_together(runners, last, launch->reversed);
+    }
+    w->running = true;
+    for (uint64_t i = first; i < last && report->status == FINE; ++i) {
+        set_block(w, launch->reversed ? blocks - 1 - i : i);
+        begin(w);
+        run_first(w);
+        if (must_stop(w->launch->stop)) report->status = INTERRUPTED;
+    }
+}
+
+// The same for Python; 0, or a Status. `stop` is what ends the launch from outside (Stop).
 extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t first,
-                          uint64_t last, Report* report) {
+                          uint64_t last, Report* report, int* stop) {
     report->status = FINE;
     report->length = 0;
     uint64_t count = launch->cooperative ? last : 1;
@@ -199,31 +222,23 @@ extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t 
     watch_faults();
     report->frames = report->line = report->named = 0;
     report->slot = UNKNOWN;
+    Running here = {pthread_self(), stop, nullptr, nullptr, (uintptr_t)launch->run_threads, 0, 0};
     for (uint64_t i = 0; i < count; ++i) {
-        prepare(runners[i], launch, arguments, report);
+        prepare(runners[i], launch, arguments, report, &here);
         if (launch->checked && launch->shared) {
             Runner* w = runners[i];
             const char* name = "dynamic shared memory";
             w->dynamic = (unsigned char*)place_in_slot(w, 0, launch->shared, name);
         }
     }
-    Runner* w = current = runners[0];
-    uint64_t blocks = (uint64_t)w->grid_dim.x * w->grid_dim.y * w->grid_dim.z;
-    if (launch->cooperative) {
-        for (uint64_t i = 0; i < count; ++i) set_block(runners[i], i), begin(runners[i]);
-        run_together(runners, count, launch->reversed);
-    } else {
-        w->running = true;
-        for (uint64_t i = first; i < last && report->status == FINE; ++i) {
-            set_block(w, launch->reversed ? blocks - 1 - i : i);
-            begin(w);
-            run_first(w);
-        }
-    }
+    enter(here);
+    if (must_stop(stop)) report->status = INTERRUPTED;
+    else run_blocks(launch, first, last, report);
     if (launch->recorder) settle(launch->recorder);
     for (uint64_t i = 0; i < count; ++i) {
         runners[i]->running = false;
         if (report->status != FINE) start_afresh(current = runners[i]);
     }
+    leave(here);
     return report->status;
 }

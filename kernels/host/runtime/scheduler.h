@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "report.h"
+#include "shadow.h"
 #include "switch.h"
 
 namespace {
@@ -29,9 +30,10 @@ struct Variable {
 };
 constexpr unsigned MAX_VARIABLES = 256;
 
-struct Span {  // memory that may be touched
+struct Span {  // memory that may be accessed
     uintptr_t begin, end;
     const char* name;
+    size_t room, margin;  // what is open of its slot, and how much of that lies before `begin`
 };
 constexpr unsigned SHARED_SLOTS = 64, SHARED_BITS = 26;
 
@@ -45,6 +47,15 @@ struct Copy {  // one that has been begun; `present` bytes of its source are rea
 struct Pending {  // the copies of a thread, in order
     Copy* copies;
     unsigned count, room, committed;
+};
+
+struct Running {  // blocks of a launch on an OS thread
+    pthread_t thread;
+    int* stop;         // whether it is to end (interrupt.h)
+    Running *next, **link;
+    uintptr_t code;    // the memory of the kernel's code: only known of a launch that is to end
+    size_t code_bytes;
+    unsigned since;    // how many interrupts came before it
 };
 
 struct Runner : Worker {  // a Worker with what only the runtime uses
@@ -63,6 +74,7 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     size_t page;
     uint64_t vain;
     bool running;
+    Running* launch;
     Variable variables[MAX_VARIABLES], kept[MAX_VARIABLES];
     unsigned variable_count, kept_count;
     alignas(128) unsigned char statics[2 * STATIC_LIMIT];  // shared variables of functions

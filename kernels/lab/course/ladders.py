@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kernels
-from kernels import families as declarations
+from kernels import launchers
 from kernels.lab.record.capture import Launch, profiled
 from kernels.lab.report.listing import ratio, short
 from kernels.lab.report.report import Counts
@@ -43,7 +43,7 @@ def _shown(value: Any) -> str:
 def problem(family: str, version: str) -> Problem:
     """A problem small enough to be profiled in well under a second, on which the family runs that
     version. Raises KeyError for a family there is no problem for."""
-    operation = declarations.operations()[family]
+    operation = launchers.operations()[family]
     args, keywords = operation.problem(version)
     if operation.takes_version and version not in operation.by_shape:
         keywords = {**keywords, "version": version}
@@ -65,8 +65,8 @@ def families(dialect: str = "numba") -> dict[str, list[tuple[str, str]]]:
     """(version, idea) of every family in "numba" or "cupy", but for what has no CPU to be recorded
     on."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for family, version, idea in declarations.catalog(dialect):
-        if version not in declarations.operations()[family].gpu_only:
+    for family, version, idea in launchers.catalog(dialect):
+        if version not in launchers.operations()[family].gpu_only:
             found.setdefault(family, []).append((version, idea))
     return found
 

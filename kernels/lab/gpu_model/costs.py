@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernels import dispatch, families
+from kernels import dispatch, launchers
+from kernels.families import Operation, Shape
 
 
 class Launch(NamedTuple):
@@ -57,11 +58,11 @@ class Counting:
         return sum(launch.bytes for launch in self.launches)
 
     def __getattr__(self, name: str) -> Callable:
-        if name.startswith("__") or name not in families.operations():
+        if name.startswith("__") or name not in launchers.operations():
             raise AttributeError(f"counting: no operation {name!r}")
-        return functools.partial(self._run, families.operations()[name])
+        return functools.partial(self._run, launchers.operations()[name])
 
-    def _run(self, operation: families.Operation, *args: Any, **kwargs: Any) -> Any:
+    def _run(self, operation: Operation, *args: Any, **kwargs: Any) -> Any:
         specs, flops = operation.cost(*args, **kwargs)
         given = [*args, *kwargs.values()]
         moved = sum(map(_bytes, given))
@@ -80,7 +81,7 @@ class Counting:
         self.launches.append(Launch(family, int(flops), moved + written, operation.matrix))
         return results if len(results) > 1 else results[0] if results else None
 
-    def empty(self, shape: families.Shape, dtype: np.dtype) -> np.ndarray:
+    def empty(self, shape: Shape, dtype: np.dtype) -> np.ndarray:
         """An array of any size that takes no memory of its own and is counted while it lives."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if size > len(self._scratch):

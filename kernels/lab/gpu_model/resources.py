@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels import dispatch, families
+from kernels import dispatch, launchers
 from kernels.lab.gpu_model import nvrtc, sass
 from kernels.support.cache import cache_folder
 from kernels.support.errors import CompileError
@@ -35,10 +35,10 @@ MAIN_TARGET = "80"
 def launched(dialect: str) -> dict[Row, list[tuple[Any, tuple]]]:
     """By row of the catalog, the (kernel, arguments) that a dialect would launch on a GPU."""
     operations = dispatch.dialect(dialect)
-    versions = functools.partial(families.versions, dialect)
+    versions = functools.partial(launchers.versions, dialect)
     with noting() as rows:
-        for family in families.declared().values():
-            calls = () if family.lacks(dialect) else family.compiled(versions)
+        for family in launchers.declared().values():
+            calls = () if launchers.lacks(dialect, family) else family.compiled(versions)
             for name, args, keywords in calls:
                 getattr(operations, name)(*args, **keywords)
     return rows
@@ -103,7 +103,7 @@ def measure(target: str) -> list[Line]:
     main, templates, instead = target == MAIN_TARGET, set(), {}
     shown = {
         raw.code
-        for family, version, idea in families.catalog("cupy")
+        for family, version, idea in launchers.catalog("cupy")
         if family == "matmul" or "16-byte" in idea
         for raw in rows.get((family, version), ())
         if main and _can_disassemble()

@@ -151,13 +151,15 @@ class Ranges:
                 return self._arithmetic(a, op, b)
             case ast.IfExp(test=test, body=a, orelse=b):
                 return self._under(test, True, a) and self._under(test, False, b)
-            case ast.Compare() | ast.BoolOp():
+            case ast.Compare():
                 return True
+            case ast.BoolOp(values=values):  # of numbers it is one of them: 0 or -1
+                return all(map(self.nonnegative, values))
             case ast.UnaryOp(op=ast.Not()):
                 return True
             case ast.UnaryOp(op=ast.UAdd(), operand=a):
                 return self.nonnegative(a)
-            case ast.Subscript(value=ast.Attribute(attr="shape" | "strides")):
+            case ast.Subscript(value=ast.Attribute(attr="shape")):
                 return True
             case ast.Subscript(value=ast.Name(id=array)):
                 kind = self.kinds.get(array)

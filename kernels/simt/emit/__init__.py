@@ -1,1 +1,1 @@
-"""From a block's plan to the text of a Python module."""
+"""From the plan of a block to the text of a Python module that Numba compiles."""

@@ -64,7 +64,7 @@ class BlockPrinter(Printer):
 
     def write_blocks(self) -> None:
         """The blocks, one after the other."""
-        counter = "_block" if self.plan.panel is None else "_turn"
+        counter = "_block" if self.plan.panel is None else "_position"
         with self.writer.block(f"for {counter} in range(_first, _last):"):
             if self.plan.panel is None:
                 self.block_coordinates()
@@ -79,13 +79,13 @@ class BlockPrinter(Printer):
 
     def panel_coordinates(self, panel: int) -> None:
         for line in (
-            "_bz = _turn // (_gx * _gy)",
-            "_turn = _turn % (_gx * _gy)",
-            f"_across = _turn // ({panel} * _gy) * {panel}",
+            "_bz = _position // (_gx * _gy)",
+            "_position = _position % (_gx * _gy)",
+            f"_across = _position // ({panel} * _gy) * {panel}",
             f"_wide = _min({panel}, _gx - _across)",
-            "_turn = _turn - _across * _gy",
-            "_by = _turn // _wide",
-            "_bx = _turn % _wide + _across",
+            "_position = _position - _across * _gy",
+            "_by = _position // _wide",
+            "_bx = _position % _wide + _across",
             "_block = _bx + _gx * (_by + _gy * _bz)",
         ):
             self.writer.line(line)

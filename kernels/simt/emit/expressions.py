@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 
 from numba.core import types
 
@@ -19,7 +20,9 @@ class Expressions(ast.NodeTransformer):
     """Rewrites expressions of the normal form into those of the generated code."""
 
     def __init__(self, plan: BlockPlan) -> None:
-        self.program, self.kinds, self.ranges = plan.program, plan.kinds, plan.ranges
+        self.program, self.kinds = plan.program, plan.kinds
+        self.ranges = copy.copy(plan.ranges)  # with assumptions of its own
+        self.ranges.assumed = []
         self.private, self.marked = plan.private, plan.marked
         self.sites: list[tuple[str, int, int]] = []  # (array, dimensions, line) of checked accesses
 

@@ -16,12 +16,12 @@ class InterleavedPrinter(BlockPrinter):
 
     def write_blocks(self) -> None:
         line, plan = self.writer.line, self.plan
-        line("_turn = _first")
-        with self.writer.block("while _turn < _last:"):
+        line("_position = _first")
+        with self.writer.block("while _position < _last:"):
             for text in coordinates(plan.interleaving, plan.panel):
                 line(text)
             self.write(plan.items)
-            line("_turn += _joined")
+            line("_position += _joined")
 
     def write_FirstBlock(self, item: FirstBlock) -> None:
         self.writer.line("# the first block, for all that are interleaved")
@@ -61,13 +61,13 @@ class TileLoopPrinter:
 
     def write(self) -> None:
         loop, line, block = self.loop, self.line, self.block
-        line(f"_turns = len({self.values})")
-        with block(f"for _chunk in range(0, _max(_turns, 1), {loop.count}):"):
-            line(f"_tiles = _min({loop.count}, _turns - _chunk)")
+        line(f"_iterations = len({self.values})")
+        with block(f"for _chunk in range(0, _max(_iterations, 1), {loop.count}):"):
+            line(f"_tiles = _min({loop.count}, _iterations - _chunk)")
             with block("for _w in range(_tiles):"):
                 self._begin_iteration()
                 self.printer.write(loop.fills)
-            at_last = f"if _chunk + {loop.count} >= _turns:"
+            at_last = f"if _chunk + {loop.count} >= _iterations:"
             with self.printer.each_block():
                 if loop.prefetch:
                     with block(at_last):
@@ -142,8 +142,8 @@ def coordinates(plan: InterleavingPlan, panel: int) -> list[str]:
     """
     most = plan.together
     lines = [
-        "_bz = _turn // (_gx * _gy)",
-        "_in_panel = _turn % (_gx * _gy)",
+        "_bz = _position // (_gx * _gy)",
+        "_in_panel = _position % (_gx * _gy)",
         f"_across = _in_panel // ({panel} * _gy) * {panel}",
         f"_wide = _min({panel}, _gx - _across)",
         "_in_panel -= _across * _gy",
@@ -156,13 +156,13 @@ def coordinates(plan: InterleavingPlan, panel: int) -> list[str]:
             "_in_panel -= _down * _wide",
             "_bx = _in_panel // _tall + _across",
             "_by = _in_panel % _tall",
-            "_joined = _min(_tall - _by, _last - _turn)",
+            "_joined = _min(_tall - _by, _last - _position)",
             "_begin = _down + _by",
         ]
     return [
         *lines,
         "_by = _in_panel // _wide",
         "_bx = _in_panel % _wide",
-        f"_joined = _min(_min({most}, _wide - _bx), _last - _turn)",
+        f"_joined = _min(_min({most}, _wide - _bx), _last - _position)",
         "_begin = _across + _bx",
     ]

@@ -1,13 +1,13 @@
-"""Neighbouring blocks in step: what all of them load, the first loads for them.
+"""Interleaved blocks: what neighbouring blocks all load, the first loads for them.
 
 In a tiled matrix product every block of a column brings the same tiles of b into its shared
 memory. One processor that runs these blocks one after the other loads each tile again and again;
 if it takes them through the loop over tiles together, it loads each once. CUDA promises no order
-between blocks, so keeping step is as good an order as any. Done where the blocks of a line (along
-y, else along x) fill a shared array with the same values, in a loop with barriers.
+between blocks, so interleaving them is as good an order as any. Done where the blocks of a line
+(along y, else along x) fill a shared array with the same values, in a loop with barriers.
 
 Here the normal form is searched for such arrays, and the statements that fill them are cut out of
-those around them; `stepemit` writes the loops.
+those around them; `plan.interleaving` decides whether that pays, and plans the loops.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class _Cutter:
 
 
 def needed(body: list[ast.stmt], read: set[str]) -> list[ast.stmt]:
-    """`body` without the assignments that neither it needs nor who reads `read`."""
+    """Dead-store elimination in `body`; the variables `read` are live-out."""
     while True:
         wanted = read | _read_by(statements(body))
 

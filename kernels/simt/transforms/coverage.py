@@ -1,6 +1,6 @@
 """Whether the threads of a block store to each element of a shared array.
 
-Found by trying: the indices are computed for every thread and every turn of constant loops.
+Found by trying: the indices are computed for every thread and every iteration of constant loops.
 """
 
 from __future__ import annotations

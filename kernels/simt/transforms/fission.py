@@ -1,7 +1,7 @@
 """Fission: a kernel in normal form cut into pieces that a block runs one after the other.
 
-Between two meeting points the threads of a block are independent, so what lies between becomes a
-`Region`, run as a loop over the threads. Control flow around a meeting point moves outside of the
+Between two collectives the threads of a block are independent, so what lies between becomes a
+`Region`, run as a loop over the threads. Control flow around a collective moves outside of the
 thread loops: once for the block where all threads agree (`BlockIf`, `BlockFor`, `BlockWhile`), with
 a mask of the threads that take part where they may not (`MaskIf`, `MaskWhile`).
 """
@@ -138,7 +138,7 @@ class Fission:
             if id(stmt) in self.facts.collective:
                 flush()
                 tail = at.tail and position == len(body) - 1
-                items += self.meeting(stmt, at.but(tail=tail))
+                items += self.around_collective(stmt, at.but(tail=tail))
             elif self.is_scalar(stmt):
                 if not self.may_precede(stmt, region):
                     flush()
@@ -167,7 +167,7 @@ class Fission:
         loads = any(has_loads(e) for inner in statements([stmt]) for e in expressions(inner))
         return not (loads and any(has_effects(self.program, s) for s in region))
 
-    def meeting(self, stmt: ast.stmt, at: Context) -> list[Item]:
+    def around_collective(self, stmt: ast.stmt, at: Context) -> list[Item]:
         line = line_of(stmt)
         match stmt:
             case Collective():
@@ -191,7 +191,7 @@ class Fission:
                 return [BlockWhile(line, at.mask, pre, stmt.test, self.split(stmt.body, inside))]
             case ast.While():
                 return [self.masked_while(stmt, at)]
-        raise AssertionError(f"no meeting in {ast.dump(stmt)}")
+        raise AssertionError(f"no collective in {ast.dump(stmt)}")
 
     def new_mask(self, base: str) -> str:
         name = self.program.fresh(base)
@@ -208,8 +208,8 @@ class Fission:
         return MaskIf(line_of(stmt), at.mask, stmt.test, taken, other, body, orelse)
 
     def beside(self, side: list[ast.stmt], mask: str, at: Context) -> Context:
-        """Where the threads of `mask` are while the others run `side`: those that meet nobody there
-        run to their end, and nobody waits for them."""
+        """Where the threads of `mask` are while the others run `side`: threads with
+        no barrier there may run ahead, and no barrier waits for them."""
         live = mask if at.tail and not _waits(side, barriers_only=True) else at.live
         running = mask if at.tail and not _waits(side, barriers_only=False) else at.running
         return at.but(mask=mask, live=live, running=running)

@@ -1,4 +1,4 @@
-"""Regions with loops: the loops go outside, the threads of a row inside.
+"""Loop interchange in regions: the loops go outside, the threads of a row inside.
 
 A row is a run of threads that are neighbours in x. A loop that all threads of a row count through
 together is taken out of the loop over the row, so that the innermost loop is always over threads:
@@ -320,7 +320,7 @@ class RowFission(Fission):
         super().__init__(program, facts)
         self.planner, self.lanes = planner, lanes
 
-    def meeting(self, stmt: ast.stmt, at: Context) -> list[Item]:
+    def around_collective(self, stmt: ast.stmt, at: Context) -> list[Item]:
         inside = at.but(in_loop=True)
         match stmt:
             case ast.For():
@@ -342,7 +342,7 @@ class RowFission(Fission):
                 otherwise = Region(line_of(stmt), None, [clone(stmt)], at.in_loop)
                 body = self.split(stmt.body, at)
                 return [GuardIf(line_of(stmt), None, everywhere, body, otherwise)]
-        return super().meeting(stmt, at)
+        return super().around_collective(stmt, at)
 
 
 def has_calls(expr: ast.expr) -> bool:

@@ -1,9 +1,9 @@
 """Where each variable of a thread lives between the regions of its block.
 
 A variable that is always written before it is read in a region stays a local of the thread loop.
-One that comes in from elsewhere has a *slot*, an array with an element a thread, unless it is
-cheap and safe to compute again from what is there (`rebuilt`): thread coordinates and the like,
-and views of arrays, which no slot can hold.
+One that comes in from elsewhere has a spill array, with an element per thread, unless it is cheap
+and safe to rematerialise: thread coordinates and the like, and views of arrays, which no spill
+array can hold.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def assign_storage(
 
 
 def _with_inputs(reads: set[str], storage: Storage, variables: set[str]) -> set[str]:
-    """`reads` and whatever the rebuilt ones among them are computed from."""
+    """`reads` and whatever the rematerialised ones among them are computed from."""
     todo, found = list(reads), set(reads)
     while todo:
         stmt = storage.rematerialised.get(todo.pop())
@@ -164,7 +164,7 @@ def dominates(site: Site, use: Site) -> bool:
 
 
 def _drop_unrooted(storage: Storage, facts: Facts, variables: set[str]) -> None:
-    """Rebuilding may rest on thread coordinates, parameters, scalars, slots; not on local loops."""
+    """What is rematerialised must not depend on the counters of loops inside a region."""
     changed = True
     while changed:
         changed = False

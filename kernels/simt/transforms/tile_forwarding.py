@@ -1,10 +1,10 @@
-"""Tiles that need not be made: a thread reads the memory that a tile was filled from.
+"""Tile forwarding: a thread reads the memory that a shared tile was filled from.
 
 `sa[ty, tx] = a[y, p + tx]; sync; ... sa[ty, q]` is on a GPU the way to load each element once for
 many threads. Where a row of threads runs together, and all of it reads the same `sa[ty, q]`, the
 row loads that element once anyway: `a[y, p + q]` does, and nothing is copied. Only where every
 thread fills its own element, and nothing stores to memory meanwhile. Without a guard, the tile is
-never made; with one, blocks that keep step do without it away from the edges (see `stepemit`).
+never made; with one, interleaved blocks need none away from the edges (see `plan.interleaving`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Tile:
         )
 
     def _is_read_after_a_barrier(self) -> bool:
-        """Whether all reads come later in the same turn of the loop."""
+        """Whether all reads come later in the same iteration of the loop."""
         body = self.loop.body
         filled = body.index(self.store)
         barriers = [i for i, s in enumerate(body) if getattr(s, "kind", "") == "syncthreads"]

@@ -11,8 +11,8 @@ import pytest
 import kernels
 import minigrad
 from kernels import dispatch, reference
-from kernels.families import declared, operations, versions
 from kernels.lab.gpu_model.costs import counting
+from kernels.launchers import declared, operations, versions
 from kernels.pointwise import flops
 from minigrad import backends, nn
 from tests.engine.samples_layers import SAMPLES

@@ -363,6 +363,20 @@ def test_negative_indices_and_wraparound(jit):
     assert out.tolist() == [505, 501, 502, 503, 504]
 
 
+def test_an_index_that_is_one_of_two_numbers(jit):
+    """`n or q` of numbers is no truth value: it may be negative."""
+
+    @jit
+    def kernel(a, n, q):
+        a[n or q] = 5
+        i = q or n
+        a[i] += 1
+
+    a = np.zeros(16)
+    kernel[1, 1](a[4:8], 0, -1)
+    assert a.tolist() == [0] * 7 + [6] + [0] * 8
+
+
 def test_uint64_values_above_the_signed_range(jit):
     @jit
     def kernel(x, out):

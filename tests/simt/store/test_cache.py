@@ -70,6 +70,7 @@ def start(folder: Path, kept_in: Path | None = None) -> subprocess.Popen:
         "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
         "MINIGRAD_CACHE_DIR": str(kept_in or folder / "cache"),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",  # older Numba orders parts of its code by hash
     }
     return subprocess.Popen(
         [sys.executable, str(folder / "program.py")],

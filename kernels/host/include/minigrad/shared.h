@@ -7,6 +7,11 @@
 
 namespace mgh {
 
+template <class T>
+struct Same {
+    using type = T;
+};
+
 // Of an array: the size of an element, the number of dimensions, and how long they are.
 template <class T>
 struct Shape {
@@ -73,11 +78,20 @@ inline size_t __cvta_generic_to_global(const void* p) { return (uintptr_t)p; }
         &mgh_s_##name, sizeof(mgh_d_##name), __alignof__(mgh_d_##name), #name,             \
         mgh::Shape<mgh_d_##name>::value);
 
+// In checked mode it lies where an access outside of it is noticed.
+#if defined(MGH_CHECKED)
+#define MGH_FILE_VARIABLE(name)            \
+    static thread_local mgh_d_##name& name = \
+        *(mgh_d_##name*)mgh_file_shared(sizeof(mgh_d_##name), #name)
+#else
+#define MGH_FILE_VARIABLE(name) static thread_local mgh_d_##name name
+#endif
 #define MGH_FILE_SHARED(name)                                                  \
+    MGH_FILE_VARIABLE(name);                                                   \
     static mgh::AtBlockStart mgh_start_##name([] {                             \
         static thread_local uint64_t mgh_epoch;                                \
         mgh::new_in_block((void*)&name, sizeof(name), &mgh_epoch, #name,       \
-                          mgh::Shape<decltype(name)>::value);                  \
+                          mgh::Shape<mgh_d_##name>::value);                    \
     });
 
 #define MGH_DYNAMIC_SHARED(name, ...)          \

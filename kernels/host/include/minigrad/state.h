@@ -132,6 +132,7 @@ void mgh_new_shared(mgh::Worker* worker, void* variable, size_t bytes, uint64_t*
                     const char* name, const unsigned* shape);
 void mgh_place_shared(mgh::Worker* worker, mgh::Shared* variable, size_t bytes, size_t align,
                       const char* name, const unsigned* shape);
+void* mgh_file_shared(size_t bytes, const char* name);
 void mgh_keep(mgh::Worker* worker, void* variable, size_t bytes, uint64_t* epoch);
 void* mgh_from_shared(uint64_t address, int line);
 void mgh_copy_async(void* to, const void* from, unsigned bytes, unsigned present, int line);

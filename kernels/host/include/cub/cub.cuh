@@ -1,1 +1,0 @@
-#error "<cub/cub.cuh> is not here on the CPU yet: this kernel needs a GPU"

@@ -1,1 +1,0 @@
-#error "<curand_kernel.h> is not here on the CPU yet: this kernel needs a GPU"

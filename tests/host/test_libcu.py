@@ -1,0 +1,169 @@
+"""libcu++'s barriers and pipelines, and cooperative groups of more than a warp."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels import raw_kernel, raw_module
+from kernels.support.errors import CompileError
+
+pytestmark = pytest.mark.usefixtures("order")
+
+MODULE = raw_module(
+    r"""
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cuda/barrier>
+#include <cuda/pipeline>
+namespace cg = cooperative_groups;
+__global__ void tiles(int* out, int* scans) {
+    __shared__ cg::block_tile_memory<256> memory;
+    cg::thread_block block = cg::this_thread_block(memory);
+    auto tile = cg::tiled_partition<128>(block);
+    int t = threadIdx.x;
+    out[t] = cg::reduce(tile, t, cg::plus<int>()) + 0 * tile.meta_group_rank();
+    scans[t] = cg::exclusive_scan(tile, 1) + 1000 * tile.shfl_down(t, 3) ;
+    if (tile.meta_group_rank() == 1) tile.sync();
+    auto warp = cg::tiled_partition<32>(tile);
+    scans[t] += warp.shfl(t, 0) * 0;
+}
+#pragma nv_diag_suppress static_var_with_dynamic_init
+__global__ void bar(const float* x, float* y, int n) {
+    using barrier = cuda::barrier<cuda::thread_scope_block>;
+    __shared__ barrier ready;
+    __shared__ float tile[128];
+    auto block = cg::this_thread_block();
+    if (block.thread_rank() == 0) init(&ready, block.size());
+    block.sync();
+    for (int i = 0; i < n; i += 128) {
+        constexpr auto bytes = cuda::aligned_size_t<16>(sizeof(float) * 128);
+        cuda::memcpy_async(block, tile, x + i, bytes, ready);
+        barrier::arrival_token token = ready.arrive();
+        ready.wait(std::move(token));
+        y[i + threadIdx.x] = tile[127 - threadIdx.x];
+        ready.arrive_and_wait();
+    }
+}
+__global__ void pipe(const float* x, float* y, int n) {
+    constexpr auto scope = cuda::thread_scope_block;
+    constexpr int stages = 2;
+    __shared__ cuda::pipeline_shared_state<scope, stages> state;
+    extern __shared__ float s[];
+    auto block = cg::this_thread_block();
+    auto pipeline = cuda::make_pipeline(block, &state);
+    int b = block.size();
+    for (int compute = 0, fetch = 0; compute < n; ++compute) {
+        for (; fetch < n && fetch < compute + stages; ++fetch) {
+            pipeline.producer_acquire();
+            float* to = s + fetch % stages * b;
+            cuda::memcpy_async(block, to, x + fetch * b, sizeof(float) * b, pipeline);
+            pipeline.producer_commit();
+        }
+        pipeline.consumer_wait();
+        y[compute * b + threadIdx.x] = s[compute % stages * b + b - 1 - threadIdx.x];
+        pipeline.consumer_release();
+    }
+}
+__global__ void roles(const float* x, float* y, int n) {
+    constexpr auto scope = cuda::thread_scope_block;
+    __shared__ cuda::pipeline_shared_state<scope, 3> state;
+    __shared__ float s[3][64];
+    auto block = cg::this_thread_block();
+    auto role = threadIdx.x < 32 ? cuda::pipeline_role::producer : cuda::pipeline_role::consumer;
+    auto pipeline = cuda::make_pipeline(block, &state, role);
+    if (threadIdx.x < 32) {
+        auto group = cg::tiled_partition<32>(block);
+        for (int i = 0; i < n; ++i) {
+            pipeline.producer_acquire();
+            cuda::memcpy_async(group, s[i % 3], x + 64 * i, sizeof(float) * 64, pipeline);
+            pipeline.producer_commit();
+        }
+    } else {
+        for (int i = 0; i < n; ++i) {
+            pipeline.consumer_wait();
+            y[64 * i + threadIdx.x - 32] = s[i % 3][95 - threadIdx.x];
+            pipeline.consumer_release();
+        }
+    }
+}
+__global__ void mine(const float* x, float* y, int n) {
+    __shared__ float s[2][64];
+    auto pipe = cuda::make_pipeline();
+    int t = threadIdx.x;
+    for (int i = 0; i < n + 1; ++i) {
+        if (i < n) {
+            pipe.producer_acquire();
+            cuda::memcpy_async(&s[i % 2][t], x + 64 * i + t, sizeof(float), pipe);
+            pipe.producer_commit();
+        }
+        if (i > 0) {
+            if (i < n) cuda::pipeline_consumer_wait_prior<1>(pipe);
+            else cuda::pipeline_consumer_wait_prior<0>(pipe);
+            y[64 * (i - 1) + t] = s[(i - 1) % 2][t] + 1;
+            pipe.consumer_release();
+        }
+    }
+}
+"""
+)
+
+
+def test_tiles_of_several_warps():
+    t = np.arange(256)
+    sums, scans = np.zeros(256, np.int32), np.zeros(256, np.int32)
+    MODULE.get_function("tiles")((2,), (256,), (sums, scans))
+    np.testing.assert_array_equal(sums, t.reshape(2, 128).sum(1).repeat(128))
+    later = np.where(t % 128 < 125, t + 3, t)
+    np.testing.assert_array_equal(scans, t % 128 + 1000 * later)
+
+
+@pytest.mark.parametrize(
+    "name, threads, shared, count, reversed_pieces",
+    [("bar", 128, 0, 1024, 128), ("pipe", 128, 1024, 8, 128), ("roles", 96, 0, 16, 64)],
+)
+def test_copies_that_are_waited_for(rng, name, threads, shared, count, reversed_pieces):
+    x, y = rng.random(1024, dtype=np.float32), np.zeros(1024, np.float32)
+    MODULE.get_function(name)((2,), (threads,), (x, y, count), shared_mem=shared)
+    np.testing.assert_array_equal(y, x.reshape(-1, reversed_pieces)[:, ::-1].ravel())
+
+
+def test_a_pipeline_of_each_thread(rng):
+    x, y = rng.random(1024, dtype=np.float32), np.zeros(1024, np.float32)
+    MODULE.get_function("mine")((2,), (64,), (x, y, 16))
+    np.testing.assert_array_equal(y, x + 1)
+
+
+def test_a_barrier_is_passed_in_phases():
+    code = """
+    #include <cuda/barrier>
+    __global__ void phases(int* out) {
+        __shared__ cuda::barrier<cuda::thread_scope_block> halves[2];
+        __shared__ int count[2];
+        int half = threadIdx.x / 32;
+        if (threadIdx.x < 2) { init(&halves[threadIdx.x], 32); count[threadIdx.x] = 0; }
+        __syncthreads();
+        for (int i = 0; i < 5; ++i) {
+            atomicAdd(&count[half], 1);
+            halves[half].arrive_and_wait();
+            if (count[half] != 32 * (i + 1)) out[threadIdx.x] = -1;
+            if (i == 3 && threadIdx.x % 32 == 31) { halves[half].arrive_and_drop(); return; }
+            halves[half].arrive_and_wait();
+            if (i == 3 && threadIdx.x % 32 < 31) { out[threadIdx.x] += count[half]; return; }
+        }
+    }
+    """
+    out = np.zeros(64, np.int32)
+    raw_kernel(code, "phases")((1,), (64,), (out,))
+    np.testing.assert_array_equal(out, np.where(np.arange(64) % 32 < 31, 128, 0))
+
+
+def test_a_tile_has_a_size_of_a_power_of_two():
+    code = """
+    #include <cooperative_groups.h>
+    __global__ void k() {
+        cooperative_groups::tiled_partition<96>(cooperative_groups::this_thread_block()).sync();
+    }
+    """
+    with pytest.raises(CompileError, match="a power of two up to 1024"):
+        raw_kernel(code, "k").compile()
