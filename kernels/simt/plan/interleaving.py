@@ -287,11 +287,8 @@ class Interleaver:
 
     def _tile_loop(self, tiles: _Tiles) -> TileLoop:
         loop = tiles.loop
-        start, stop, step = [
-            lambda stop: (None, stop, None),
-            lambda start, stop: (start, stop, None),
-            lambda start, stop, step: (start, stop, step),
-        ][len(loop.iter.args) - 1](*loop.iter.args)
+        bounds = loop.iter.args
+        start, stop, step = {1: (None, *bounds, None), 2: (*bounds, None), 3: bounds}[len(bounds)]
         rest = [item for item in loop.body if item not in tiles.fills]
         at_once, one_by_one = ([tiles.directly], rest) if tiles.checks else (rest, [])
         initial_rows = None
