@@ -202,8 +202,12 @@ class _Prover:
         inside = Interval(start.low, last)
         if len(args) == 3:
             step = constant(stmt.iter.args[2])
+            first = None if start.low is None else constant(start.low)
             if step is not None and step < 0:
                 inside = Interval(plus(stop.low, 1), start.high)
+            elif step is not None and first is not None and equal(start.low, start.high):
+                steps = quotient(plus(last, -first), const(step))
+                inside = Interval(start.low, plus(product(steps, const(step)), first))
             elif not self.is_positive(stmt.iter.args[2], args[2]):
                 inside = TOP
         name = stmt.target.id
