@@ -1,6 +1,6 @@
-"""A process that launches one kernel and prints when it was done; `simt.py` runs it.
+"""A process that launches one kernel and prints the time at its end; `simt.py` runs it.
 
-With --numba it imports Numba as well, as programs do that take their types from there.
+With --numba it imports Numba as well, as programs do that use its types.
 """
 
 import sys

@@ -26,7 +26,7 @@ from kernels.simt import cuda
 
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
 _FLOPS = "smsp__sass_thread_inst_executed_op_f{}_pred_on.sum"
-# What `lab.Counts` calls it: Nsight Compute's metrics, each with its weight in the sum
+# A field of `lab.Counts`: Nsight Compute's metrics, each with its weight in the sum
 METRICS = {
     "requests": {_GLOBAL.format("requests", op): 1 for op in ("ld", "st")},
     "sectors": {_GLOBAL.format("sectors", op): 1 for op in ("ld", "st")},
@@ -151,7 +151,7 @@ def in_the_lab(case: Case) -> dict[str, int]:
 
 
 def launch_all() -> None:
-    """Launch every case once on the GPU: what Nsight Compute is to watch."""
+    """Launch every case once on the GPU, for Nsight Compute to profile."""
     import cupy
 
     for case in cases():
@@ -188,7 +188,7 @@ def launches(output: str, names: set[str]) -> Iterator[dict[str, int]]:
 
 
 def why_not() -> str | None:
-    """Why Nsight Compute can't be asked here, or None."""
+    """Why Nsight Compute can't run here, or None."""
     from minigrad.commands import gpu
 
     if problem := gpu.query().problem:

@@ -1,4 +1,4 @@
-"""How the benchmarks measure: side by side in one process, taking turns, medians and spreads.
+"""How the benchmarks measure: side by side in one process, in turns, medians and spreads.
 
 Import this first: it makes the source tree importable where the project is not installed.
 """
@@ -26,7 +26,7 @@ PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "torch")
 
 @dataclass
 class Timing:
-    """Seconds a call takes: the median of the turns, and the quartiles' distance over it."""
+    """Seconds per call: the median of the turns, and the interquartile range divided by it."""
 
     median: float
     spread: float
@@ -63,7 +63,7 @@ def ratio(
 ) -> tuple[Timing, Timing, Timing]:
     """Timings of both, and of their ratio theirs / ours turn by turn: above 1, ours is faster.
 
-    Neighbouring turns share what else the machine is doing, so their ratio is steadier than the
+    Other load on the machine affects neighbouring turns alike, so their ratio varies less than the
     ratio of two medians.
     """
     taken = _take_turns({"ours": ours, "theirs": theirs}, turns, turn_seconds)
@@ -117,7 +117,7 @@ def _summary(values: list[float]) -> Timing:
 
 
 def environment(threads: int) -> dict:
-    """The machine, the date and the versions: what a figure means nothing without."""
+    """The machine, the date and the versions, without which a figure means nothing."""
     from minigrad.commands import doctor
 
     versions = {"python": platform.python_version()}
@@ -135,12 +135,12 @@ def environment(threads: int) -> dict:
 
 
 def results_path(name: str) -> str:
-    """Where a benchmark's figures of today go."""
+    """The file for a benchmark's figures of today."""
     return str(ROOT / "benchmarks" / "results" / f"{name}-{datetime.date.today()}.json")
 
 
 def write_json(path: str, threads: int, rows: list[dict]) -> None:
-    """Write rows, whose Timing values become objects, beside the environment they came from."""
+    """Write rows, whose Timing values become objects, with the environment of the measurement."""
     plain = [
         {key: asdict(value) if isinstance(value, Timing) else value for key, value in row.items()}
         for row in rows

@@ -1,4 +1,4 @@
-"""What one tiny operation costs beside torch: Python and the engine, hardly any arithmetic.
+"""The cost of one tiny operation, compared with torch: Python and the engine, almost no arithmetic.
 
     python benchmarks/overhead.py [--json]
 
@@ -79,7 +79,7 @@ CASES = {
 
 
 def import_seconds(module: str) -> float:
-    """The median of five fresh processes' time to import a module."""
+    """The median time to import a module, over five new processes."""
     code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
     runs = [
         subprocess.run(

@@ -1,10 +1,10 @@
-"""CUDA C kernels on the CPU: launches, barriers, a register-blocked SGEMM beside NumPy, compiling.
+"""CUDA C kernels on the CPU: launches, barriers, a register-tiled SGEMM beside NumPy, compiling.
 
     python -m benchmarks.raw_kernels [--json]
 
-One thread. The targets: a launch at most 30 us, a barrier at most 10 ns a thread at 256 threads,
+One thread. The targets: a launch at most 30 us, a barrier at most 10 ns per thread at 256 threads,
 SGEMM at 512 at least 0.15 of NumPy's BLAS with clang++ or 0.07 with g++, a cold compile under
-1.5 s a file. Each kernel's source is as a GPU would have it, compiled without checks.
+1.5 s per file. The source of each kernel is the same as for a GPU, compiled without checks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __global__ void barriers(int n) {
 }
 """
 
-# 128 x 128 outputs a block of 16 x 16 threads, 8 x 8 a thread: two rungs up the usual ladder.
+# 128 x 128 outputs per block of 16 x 16 threads, 8 x 8 per thread: the 2-D register tile.
 SGEMM = """
 #define BM 128
 #define BN 128
@@ -86,9 +86,9 @@ sgemm(const float* __restrict__ A, const float* __restrict__ B, float* __restric
 
 
 def best(function: Callable[[], object], calls: int, turns: int) -> float:
-    """Seconds a call takes on this thread, in the best of many short turns.
+    """Seconds per call on this thread, in the best of many short turns.
 
-    The thread's own time, so that other programs on the machine do not count.
+    CPU time of the thread, so that other programs on the machine do not count.
     """
     function()
     seconds = []
@@ -107,7 +107,7 @@ def launch_cost() -> float:
 
 
 def barrier_cost(threads: int = 256, count: int = 200) -> float:
-    """Seconds that a barrier takes for each of its threads."""
+    """Seconds per barrier and thread."""
     kernel = raw_kernel(SMALL, "barriers", debug=False)
     few = best(lambda: kernel((1,), (threads,), (10,)), calls=1, turns=300)
     many = best(lambda: kernel((1,), (threads,), (10 + count,)), calls=1, turns=300)
@@ -130,8 +130,8 @@ def sgemm_seconds(n: int = 512) -> tuple[float, float]:
 
 
 def cold_compile() -> float:
-    """The compiler's seconds for the SGEMM source where no cache has it; the runtime is there, and
-    the prelude that g++ reads precompiled (0.8 s more, once)."""
+    """The compiler's seconds for the SGEMM source without a cache. The runtime is cached, and so is
+    the precompiled prelude of g++ (0.8 s more, once)."""
     import resource
 
     def spent() -> float:

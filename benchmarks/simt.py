@@ -2,7 +2,7 @@
 
     python benchmarks/simt.py [--only matmul] [--json]
 
-One thread for everything unless the line says otherwise. Rival and kernel take turns in one
+One thread for everything unless the line says otherwise. Rival and kernel alternate in one
 process; a line gives the median ratio of neighbouring turns and the distance of its quartiles.
 Results are checked against the rival's before the clock starts. --json also writes
 benchmarks/results/simt-<date>.json with the machine and the versions.
@@ -40,14 +40,14 @@ TURNS = 15
 
 @dataclass
 class Line:
-    """One line of the table: what was asked for, what was measured."""
+    """One line of the table: target and measurement."""
 
     name: str
     target: float
     value: float
     spread: float
     note: str
-    unit: str = "x"  # a ratio to the rival, to reach; or a time in "us" or "s", not to pass
+    unit: str = "x"  # a ratio to the rival that is to be reached, or a time limit in "us" or "s"
 
     @property
     def met(self) -> bool:
@@ -57,7 +57,7 @@ class Line:
 def against(
     name: str, target: float, ours: Callable, theirs: Callable, work: float = 0, unit: str = ""
 ) -> Line:
-    """Times ours beside theirs; `work` a call, in 1e9 `unit`s, says how fast in absolute terms."""
+    """Times ours beside theirs; `work` per call, in 1e9 `unit`s, gives the absolute speed."""
     mine, rival, ratio = measure.ratio(ours, theirs, turns=TURNS, turn_seconds=0.1)
     note = f"{measure.format_seconds(mine.median)} / {measure.format_seconds(rival.median)}"
     if work:
@@ -72,7 +72,7 @@ def launch_matmul(kernel, tile: tuple[int, int], block: tuple[int, int], a, b, c
 
 
 def matmul_case(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two matrices and one for the product, in device memory: BLAS is given the same arrays."""
+    """Two matrices and one for the product, in device memory: BLAS gets the same arrays."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, n, n)).astype(np.float32)
     return tuple(simt.cuda.to_device(x).memory for x in (a, b, np.zeros_like(a)))
@@ -106,7 +106,7 @@ def matmul() -> Iterator[Line]:
         ours()
         check(c, expected, 1e-5)
         lines.append(against(name, 1.0, ours, numpy_matmul, work, "GFLOP/s"))
-        print(f"    rung {name}: {lines[-1].value:.2f}", file=sys.stderr)
+        print(f"    version {name}: {lines[-1].value:.2f}", file=sys.stderr)
     best = max(lines, key=lambda line: line.value)
     best.note += f" ({best.name})"
     best.name = "matmul 512, best rung"
@@ -279,7 +279,7 @@ def first_launch(cache: str, *options: str) -> float:
 
 
 def second_process() -> Iterator[Line]:
-    """A process that launches a kernel which an earlier one has compiled."""
+    """A process that launches a kernel that an earlier one has compiled."""
     with tempfile.TemporaryDirectory() as cache:
         cold = first_launch(cache)
         warm, with_numba = (

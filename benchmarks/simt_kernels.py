@@ -73,7 +73,7 @@ def tiled(a, b, c):
 
 @cuda.jit
 def blocked_4x4(a, b, c):
-    """64x64 of c by 16x16 threads; each owns four rows and four columns 16 apart."""
+    """64x64 of c by 16x16 threads; each computes four rows and four columns, 16 apart."""
     sa = cuda.shared.array((64, 16), float32)
     sb = cuda.shared.array((16, 64), float32)
     acc = cuda.local.array((4, 4), float32)
@@ -99,7 +99,7 @@ def blocked_4x4(a, b, c):
 
 @cuda.jit
 def blocked_8x2(a, b, c):
-    """64x32 of c by 16x8 threads; each owns eight rows and two columns 16 apart."""
+    """64x32 of c by 16x8 threads; each computes eight rows and two columns, 16 apart."""
     sa = cuda.shared.array((64, 16), float32)
     sb = cuda.shared.array((16, 32), float32)
     acc = cuda.local.array((8, 2), float32)
@@ -127,7 +127,7 @@ def blocked_8x2(a, b, c):
 
 @cuda.jit
 def deep_4x4(a, b, c):
-    """128x64 of c by 16x32 threads, 32 deep: more work on what each barrier made ready."""
+    """128x64 of c by 16x32 threads, 32 deep: more work per barrier."""
     sa = cuda.shared.array((128, 32), float32)
     sb = cuda.shared.array((32, 64), float32)
     acc = cuda.local.array((4, 4), float32)
@@ -155,8 +155,8 @@ def deep_4x4(a, b, c):
 
 @cuda.jit
 def only_b_4x4(a, b, c):
-    """32x64 of c by 16x8 threads: b goes through shared memory, 64 deep. Of a, the threads of a
-    row read the same four elements: the cache has them (after Volkov and Demmel, "Benchmarking
+    """32x64 of c by 16x8 threads: b goes through shared memory, 64 deep. The threads of a row
+    read the same four elements of a, which are in the cache (after Volkov and Demmel, "Benchmarking
     GPUs to tune dense linear algebra", 2008)."""
     sb = cuda.shared.array((64, 64), float32)
     acc = cuda.local.array((4, 4), float32)
@@ -180,7 +180,7 @@ def only_b_4x4(a, b, c):
             c[row + i, col + 16 * j] = acc[i, j]
 
 
-# name: (kernel, the tile of c that a block makes as (rows, columns), block)
+# name: (kernel, the tile of c per block as (rows, columns), block)
 RUNGS = {
     "tiled": (tiled, (TILE, TILE), (TILE, TILE)),
     "blocked 4x4": (blocked_4x4, (64, 64), (16, 16)),
@@ -223,7 +223,7 @@ def saxpy(a, x, y):
 
 @cuda.jit
 def row_softmax(x, out):
-    """A block a row; partial results of the threads meet in shared memory."""
+    """A block per row; the threads combine partial results in shared memory."""
     s = cuda.shared.array(256, float32)
     row, t = cuda.blockIdx.x, cuda.threadIdx.x
     top = LOWEST
@@ -259,7 +259,7 @@ def row_softmax(x, out):
 
 @cuda.jit
 def conv3x3(x, w, out):
-    """Direct, padding 1: a thread makes one pixel of one output channel of one image."""
+    """Direct, padding 1: a thread computes one pixel of one output channel of one image."""
     channels, height, width = x.shape[1], x.shape[2], x.shape[3]
     j = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     i = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y

@@ -3,8 +3,8 @@
     python benchmarks/training.py [--threads 1] [--only cnn] [--json]
 
 A step is zero_grad, forward, loss, backward and the optimiser's update of one fixed batch. Both
-train the same network from the same weights, and the losses after the same number of steps are
-compared, so that a ratio is one between equal work. Without torch, minigrad's times stand alone.
+train the same network from the same weights. The losses after the same number of steps are
+compared, so that both do equal work. Without torch, only minigrad's times are shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHECK_STEPS = 5
 
 @dataclass
 class Case:
-    """One network, its input, its loss and its optimiser (all names of torch's)."""
+    """One network, its input, its loss and its optimiser (with torch's names)."""
 
     name: str
     build: Callable[[ModuleType], object]
@@ -50,7 +50,7 @@ CASES = [
     Case(
         "cnn 28x28, batch 256", lambda nn: models.cnn(nn, 1, 28, 28), (256, 1, 28, 28), "ce", "Adam"
     ),
-    # the size of `minigrad train`'s digits; planes of 8x8 and 4x4 take other paths than large ones
+    # the size of `minigrad train`'s digits; small planes use other versions than large ones
     Case("cnn 8x8, batch 64", lambda nn: models.cnn(nn, 1, 8, 8), (64, 1, 8, 8), "ce", "Adam"),
     Case(
         "mlp 784-512-256-10, batch 128",
