@@ -24,6 +24,7 @@ from kernels.simt.emit.module import SPIN_LIMIT
 from kernels.simt.frontend import source
 from kernels.simt.ir import memory
 from kernels.simt.ir.program import ArrayDecl, Program
+from kernels.simt.ir.safety import Safety
 from kernels.simt.store import fingerprint, modules
 from kernels.simt.transforms import canonicalise
 from kernels.support.cache import write
@@ -125,7 +126,7 @@ def _tools() -> str:
 
 def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: str):
     """Write the clone's module and facts; (the module's path, objects it cannot import)."""
-    program, array_types = pipeline.normal_form(function, kinds, block, checked=True)
+    program, array_types = pipeline.normal_form(function, kinds, block, Safety.DEBUG)
     typed = infer.infer(program, list(kinds), array_types)
     constants = [value.copy() for value in program.constants.values()]
     shared = [

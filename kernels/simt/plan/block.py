@@ -40,6 +40,7 @@ def plan_block(
     kinds: dict[str, types.Type],
     ranges: Ranges,
     nonnegative: set[str],
+    conditions: list[str],
     half_views: dict[str, object],
 ) -> BlockPlan | None:
     """How a block runs `items`; None where its blocks are interleaved, which does not pay."""
@@ -61,6 +62,7 @@ def plan_block(
         ranges=ranges,
         items=interleaver.arranged() if interleaver else items,
         nonnegative=sorted(nonnegative),
+        conditions=conditions,
         half_views=half_views,
         spilled=storage.spilled,
         private=layout.private,
