@@ -50,7 +50,7 @@ class BlockPrinter(Printer):
                 writer.line(f"{parameter} = {as_type}({stored[parameter]})")
             for condition in self.plan.conditions:
                 with writer.block(f"if not {condition}:"):
-                    writer.line(f"return {UNPROVEN}")
+                    writer.line(f"return {UNPROVEN}  # the launch is repeated with checks")
             if self.program.checked:  # what runs once for the block is told of its first thread
                 writer.line("_block = _t = 0")
             for array in self.plan.declarations:
