@@ -64,6 +64,11 @@ def _cupy() -> ModuleType:
             'device "cuda": expected CuPy, which holds arrays on the GPU, and it is not installed; '
             "fix: pip install 'minigrad[cuda13]', or stay on device \"cpu\""
         ) from error
+    except OSError as error:  # CuPy makes its cache folder when it is imported
+        raise RuntimeError(
+            f'device "cuda": CuPy cannot be used: {error}; fix: set CUPY_CACHE_DIR to a folder of '
+            'your own, or stay on device "cpu"'
+        ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

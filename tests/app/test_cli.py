@@ -305,7 +305,8 @@ def test_a_closed_pipe_is_not_a_traceback():
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=os.environ
     )
-    assert done.stderr == ""
+    # What is compiled on the first run, and where nothing can be kept, is said there, too.
+    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
     assert done.stdout.startswith("family")
 
 

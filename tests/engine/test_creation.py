@@ -77,6 +77,8 @@ def test_cupy_that_cannot_be_imported_is_no_gpu(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     with pytest.warns(UserWarning, match="no folder for you; set CUPY_CACHE_DIR"):
         assert not mg.cuda.is_available()
+    with pytest.raises(RuntimeError, match="no folder for you; fix: set CUPY_CACHE_DIR"):
+        mg.ones(1, device="cuda")
 
 
 def test_devices():
