@@ -264,7 +264,9 @@ def run_blocks(
 ) -> Report:
     """Run blocks of a launch on this OS thread; the report. Raises KeyboardInterrupt where
     Ctrl-C ended it, or `stop` became 2 (runtime/interrupt.h)."""
-    report, stop = Report(), stop or ctypes.c_int()
+    report = Report()
+    if stop is None:  # not `stop or`: a ctypes number that is 0 is false
+        stop = ctypes.c_int()
     compiler.runtime().mgh_launch(
         ctypes.addressof(launch),
         packed,
