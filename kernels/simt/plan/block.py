@@ -109,8 +109,8 @@ def _panel(program: Program, items: list[Item]) -> int | None:
     those that it is asked for.
     """
     loops = [item for item in walk(items) if isinstance(item, BlockFor)]
-    meets = (isinstance(item, CollectivePoint) for loop in loops for item in walk(loop.body))
-    return PANEL if not (program.cooperative or program.checked) and any(meets) else None
+    barriers = (isinstance(item, CollectivePoint) for loop in loops for item in walk(loop.body))
+    return PANEL if not (program.cooperative or program.checked) and any(barriers) else None
 
 
 def _thread_number(program: Program) -> str:
