@@ -109,7 +109,7 @@ def matmul() -> Iterator[Line]:
         print(f"    version {name}: {lines[-1].value:.2f}", file=sys.stderr)
     best = max(lines, key=lambda line: line.value)
     best.note += f" ({best.name})"
-    best.name = "matmul 512, best rung"
+    best.name = "matmul 512, best version"
     yield best
 
 

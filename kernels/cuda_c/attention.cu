@@ -20,7 +20,7 @@ constexpr int BX = 16, BY = 16, THREADS = BX * BY;  // the block of the tiled ke
 constexpr int NONE = 0, ADD = 1, KEEP = 2;          // what a mask does
 
 template <class M>
-struct Mask {  // as a head sees it: `keys` elements a row
+struct Mask {  // as a head sees it: `keys` elements per row
     const M* rows;
     long long pitch;
 
@@ -36,7 +36,7 @@ struct Mask {  // as a head sees it: `keys` elements a row
     }
 };
 
-// A block of one warp a row: the scores s (Z, L, S) of a row become its probabilities.
+// A block of one warp per row: the scores s (Z, L, S) of a row become its probabilities.
 template <class M, class A, int KIND>
 __global__ void softmax_rows(A* s, const M* mask, A* lse, A scale, int causal, int div, int mod,
                              int step, int queries, int keys) {
@@ -59,7 +59,7 @@ __global__ void softmax_rows(A* s, const M* mask, A* lse, A scale, int causal, i
     if (threadIdx.x == 0) lse[blockIdx.x] = total == A(0) ? A(infinity()) : top + log_of(total);
 }
 
-// A block of one warp a row: delta (Z, L), the sum of g * out over a row.
+// A block of one warp per row: delta (Z, L), the sum of g * out over a row.
 template <class T, class A>
 __global__ void row_products(const T* g, const T* out, A* delta, int n) {
     const long long row = blockIdx.x * (long long)n;
@@ -69,7 +69,7 @@ __global__ void row_products(const T* g, const T* out, A* delta, int n) {
     if (threadIdx.x == 0) delta[blockIdx.x] = total;
 }
 
-// A block of one warp a row: scores s and products ds = g @ v.T (Z, L, S) become probabilities and
+// A block of one warp per row: scores s and products ds = g @ v.T (Z, L, S) become probabilities and
 // the gradients of q @ k.T.
 template <class M, class A, int KIND>
 __global__ void score_gradients(A* s, A* ds, const M* mask, const A* lse, const A* delta, A scale,

@@ -40,7 +40,7 @@ __device__ __forceinline__ A warp_max(A value) {
     return value;
 }
 
-// The sum over the block, in every thread; `partial` is shared, one element a warp.
+// The sum over the block, in every thread; `partial` is shared, one element per warp.
 template <class A>
 __device__ __forceinline__ A block_sum(A value, A* partial) {
     value = warp_sum(value);

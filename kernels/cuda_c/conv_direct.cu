@@ -1,10 +1,10 @@
-// Convolution straight from its definition: the first rungs of the ladder, and depthwise kernels.
+// Convolution straight from its definition: the first versions of the ladder, and depthwise kernels.
 //
-// 1. direct_forward  one thread a result, neighbours along a row of the output
+// 1. direct_forward  one thread per result, neighbours along a row of the output
 // 2. tiled_forward   a block copies its piece of x, with the halo, into shared memory once, and each
 //                    thread keeps the results of several output channels
-//    direct_data     one thread an element of dx, which gathers from every output that read it
-//    direct_weight   one warp an element of dw: lanes along the output, summed by shuffles
+//    direct_data     one thread per element of dx, which gathers from every output that read it
+//    direct_weight   one warp per element of dw: lanes along the output, summed by shuffles
 //
 // x (N, C, H, W), w (O, C / groups, KH, KW), y and g (N, O, OH, OW). Kernel size, stride and
 // dilation are constants: their loops unroll.

@@ -9,7 +9,7 @@
 //
 //   pad             x -> planes: padding, phases of a stride, zeros between for a transposed one
 //   implicit_gemm   the product, RM x RN results a thread as in matmul.cu; forward, and backward-data
-//                   (a convolution of the padded gradient with the weights turned round)
+//                   (a convolution of the padded gradient with the weights rotated by 180 degrees)
 //   swap_channels   w (groups * O, C, taps) -> (groups * C, O, taps), for backward-data
 //   weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block
 //                   run along q, each keeps an RM x RN tile of sums, and are added up last

@@ -4,7 +4,7 @@
 // 1 - smoothing at the target); rows whose target is `ignore` have q = 0. About 3 N C operations and
 // N C exp; at least the logits read once, and in the backward written once.
 //
-// Block (32, rows): a warp a row, lanes along the classes; no softmax is ever stored. A target that
+// Block (32, rows): a warp per row, lanes along the classes; no softmax is ever stored. A target that
 // is no class, which the launcher refuses where it can see it, makes a loss of NaN.
 #include "common.cuh"
 

@@ -4,7 +4,7 @@
 // does the same operations; what changes is how often an element comes from far away. The ladder
 // follows S. Boehm, "How to optimize a CUDA matmul kernel" (2022).
 //
-// 1. naive          one thread an element; neighbours walk down a column: every load its own sector
+// 1. naive          one thread per element; neighbours walk down a column: every load its own sector
 // 2. coalesced      neighbours walk along a row: a warp's loads of b are one segment
 // 3. tiled          a block copies tiles into shared memory: elements are loaded TILE times less
 // 4. register_1d    a thread keeps a column of results: each shared load of b feeds 8 products

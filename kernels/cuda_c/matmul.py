@@ -29,7 +29,7 @@ _RING = 24 * BOX * BOX * 2 + 1024  # bytes of shared memory of wgmma's, 1024 to 
 
 
 class Tile(NamedTuple):
-    """A block's tm x tn results, rm x rn of them a thread, tk columns of a a step."""
+    """A block's tm x tn results, rm x rn of them per thread, tk columns of a per step."""
 
     tm: int
     tn: int

@@ -1,15 +1,15 @@
 // Batch normalisation of x (N, C, ...) per channel, with its gradient.
 //
-// y = (x - mean) * invstd * weight + bias. About 8 operations an element forward and 12 backward; at
+// y = (x - mean) * invstd * weight + bias. About 8 operations per element forward and 12 backward; at
 // least x read twice and y written once (the statistics must be complete before the first result).
 //
 //   statistics  mean and 1 / sqrt(variance + eps) of a channel: two passes (the second sums squares
 //               of differences from the mean, which does not cancel)
-//   apply       one thread an element
+//   apply       one thread per element
 //   sums        backward: sum(g) and sum(g * xhat) of a channel
-//   gradient    backward: one thread an element
+//   gradient    backward: one thread per element
 //
-// `planes`: a block a channel, threads along the plane of one image, for x (N, C, S) with S > 1.
+// `planes`: a block per channel, threads along the plane of one image, for x (N, C, S) with S > 1.
 // `columns`: threads along the channels, for x (N, C), where a channel is a column.
 #include "common.cuh"
 

@@ -1,4 +1,4 @@
-// Optimiser steps over a flat arena of n parameters: one launch, one thread a parameter.
+// Optimiser steps over a flat arena of n parameters: one launch, one thread per parameter.
 //
 // SGD with momentum does about 5 floating-point operations a parameter and moves 5 elements; Adam
 // about 14, and moves 7: 28 bytes a parameter in float32. Both run at the speed of memory. The

@@ -1,9 +1,9 @@
 // Max and average pooling over windows of the planes of x (planes, H, W), with gradients.
 //
-//   max_forward   one thread a result: the first maximum and its position; a NaN wins
-//   max_gather    gradient: one thread an element of dx asks every window that holds it
+//   max_forward   one thread per result: the first maximum and its position; a NaN wins
+//   max_gather    gradient: one thread per element of dx asks every window that holds it
 //   max_owner     windows that share nothing: the thread of a window writes all of it
-//   max_scatter   windows that are not known: a block a plane adds each g where its index says
+//   max_scatter   windows that are not known: a block per plane adds each g where its index says
 //   avg_forward, avg_gather   the same for means
 //
 // Grid (planes, row tiles, column tiles). Kernel size, stride and dilation are constants.

@@ -15,8 +15,8 @@
 // 5. shuffle: the last warp trades registers
 // What ships, many elements a thread:
 // 6. block: a block walks its segment of a row; shuffles, one barrier
-// 7. warp: one warp a row
-// 8. thread: one thread a result
+// 7. warp: one warp per row
+// 8. thread: one thread per result
 // 9. columns: tiles of neighbouring columns, where inner > 1
 #include "common.cuh"
 
@@ -144,7 +144,7 @@ __global__ void rows_by_block(const S* x, R* out, long long length, long long se
     }
 }
 
-// Block (32, warps): a warp a row.
+// Block (32, warps): a warp per row.
 __global__ void rows_by_warp(const S* x, R* out, long long rows, long long length,
                              long long count) {
     const long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;

@@ -1,13 +1,13 @@
 // Layer norm and RMS norm: each row of x (rows, n) by its own statistics, and their gradients.
 //
 // y = (x - mean) * invstd * weight + bias, invstd = 1 / sqrt(variance + eps); RMS norm (CENTRED
-// false) has no mean and no bias. About 8 operations an element forward and 14 backward; at least x
+// false) has no mean and no bias. About 8 operations per element forward and 14 backward; at least x
 // read and y written once, backward g and x read and dx written, and both read once more for the
 // sums over all rows.
 //
-// 1. online     a block a row: mean and squares in one pass (Welford, 1962); x is read twice
+// 1. online     a block per row: mean and squares in one pass (Welford, 1962); x is read twice
 // 2. one_read   the row waits in shared memory: read once; up to IN_SHARED elements
-// 3. warp       short rows: a warp a row, elements in registers by 16-byte loads, shuffles
+// 3. warp       short rows: a warp per row, elements in registers by 16-byte loads, shuffles
 // Gradient of x: `block` reads g and x twice, `warp` keeps them in registers. Those of weight and
 // bias: a column of threads walks down some of the rows, whose sums are added up by a reduction.
 #include "common.cuh"
@@ -107,7 +107,7 @@ __device__ __forceinline__ void store_row(const A (&values)[PACKS][W], T* y, int
     }
 }
 
-// Block (32, rows): HELD elements a lane, n <= 32 * HELD.
+// Block (32, rows): HELD elements per lane, n <= 32 * HELD.
 template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS, int HELD>
 __global__ void warp(const T* x, const P* weight, const P* bias, A* mean, A* invstd, T* y, A eps,
                      int rows, int n) {

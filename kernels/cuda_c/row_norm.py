@@ -28,7 +28,7 @@ def _by_block(
 
 
 def warp(acc_t: str, centred: bool, has_weight: bool, has_bias: bool, held: int) -> Kernel:
-    """kernel(x, weight, bias, mean, invstd, y, eps): `held` elements a lane."""
+    """kernel(x, weight, bias, mean, invstd, y, eps): `held` elements per lane."""
     constants = (acc_t, centred, has_weight, has_bias, max(held, FEWEST))
     return _kernel("warp", (0, 1 if has_weight else 2), constants, _row_a_warp)
 
@@ -39,7 +39,7 @@ def block_backward(acc_t: str, centred: bool, has_weight: bool, block: int) -> K
 
 
 def warp_backward(acc_t: str, centred: bool, has_weight: bool, held: int) -> Kernel:
-    """kernel(g, x, mean, invstd, weight, dx): `held` elements a lane."""
+    """kernel(g, x, mean, invstd, weight, dx): `held` elements per lane."""
     constants = (acc_t, centred, has_weight, max(held, FEWEST))
     return _kernel("warp_backward", (0, 3, 4), constants, _row_a_warp)
 

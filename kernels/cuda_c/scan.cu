@@ -7,7 +7,7 @@
 // 3. scan_shuffle: each warp scans in registers, then all add the sums of the warps before: two
 //    barriers
 // A block walks its segment of a row tile by tile and carries the sum along; totals (rows, segments)
-// receives each segment's sum, which add_offsets spreads. scan_columns: a thread a column.
+// receives each segment's sum, which add_offsets spreads. scan_columns: a thread per column.
 #include "common.cuh"
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;

@@ -1,11 +1,11 @@
 // Softmax and log-softmax of rows, with their gradients. LOG: the logarithm.
 //
-// About 4 operations and one exp an element; at least x read and y written once.
-// 1. three_pass   a block a row: maximum, sum of exp(x - max), result; the row is read three times
+// About 4 operations and one exp per element; at least x read and y written once.
+// 1. three_pass   a block per row: maximum, sum of exp(x - max), result; the row is read three times
 // 2. online       maximum and sum in one pass (Milakov and Gimelshein, 2018): read twice
 // 3. one_read     the row waits in shared memory: read once; up to IN_SHARED elements
-// 4. warp         short rows: a warp a row, elements in registers, shuffles instead of barriers
-// 5. strided      other axes: a thread a row, neighbours along `inner`
+// 4. warp         short rows: a warp per row, elements in registers, shuffles instead of barriers
+// 5. strided      other axes: a thread per row, neighbours along `inner`
 // Gradients, y (g - sum(g y)), for the logarithm g - exp(y) sum(g): block, warp and strided.
 //
 // A row of all -inf, or with a NaN or +inf, becomes NaN, as in torch.
@@ -82,7 +82,7 @@ __global__ void one_read(const T* x, T* y, int n) {
     }
 }
 
-// Block (32, rows): HELD elements a lane, n <= 32 * HELD.
+// Block (32, rows): HELD elements per lane, n <= 32 * HELD.
 template <class T, class A, bool LOG, int HELD>
 __global__ void warp(const T* x, T* y, int rows, int n) {
     const int lane = threadIdx.x;

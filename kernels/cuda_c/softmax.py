@@ -31,12 +31,12 @@ def _by_thread(name: str, acc_t: str, log: bool) -> Kernel:
 
 
 def warp(acc_t: str, log: bool, held: int) -> Kernel:
-    """kernel(x, y): a warp a row, `held` elements a lane."""
+    """kernel(x, y): a warp per row, `held` elements per lane."""
     return _kernel("warp", (0,), (acc_t, log, held), _row_a_warp)
 
 
 def warp_backward(acc_t: str, log: bool) -> Kernel:
-    """kernel(g, y, dx): a warp a row."""
+    """kernel(g, y, dx): a warp per row."""
     return _kernel("warp_backward", (0,), (acc_t, log), _row_a_warp)
 
 

@@ -11,7 +11,7 @@ _kernel = family("transpose.cu")
 
 
 def kernel(version: str, dtype: np.dtype) -> Kernel:
-    """kernel(x, out, rows, columns) of a rung of the ladder."""
+    """kernel(x, out, rows, columns) of a version of the ladder."""
     element = storage_type(dtype)
     if version == "naive":
         return _kernel("transpose_naive", (), (element,), as_passed)

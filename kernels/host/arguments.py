@@ -62,7 +62,7 @@ class Packer:
 
 
 def _converter(p: Parameter, where: str) -> tuple[Callable[[Any], Any], str, int]:
-    """What turns an argument into what is packed, its code for `struct`, and its bytes."""
+    """The function that converts an argument for packing, its code for `struct`, and its bytes."""
     kind = chr(p.kind)
     if p.pointer:
         return _pointer(p, where), "Q", 8
@@ -96,12 +96,12 @@ def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
         dtype = array.dtype
         if not fits(dtype) or dtype.hasobject or not dtype.isnative:
             if kind == "x":
-                wanted, mend = f"records of {p.bytes} bytes", "give the array a dtype of that size"
+                wanted, fix = f"records of {p.bytes} bytes", "give the array a dtype of that size"
             else:
                 wanted = _type_name(element, p.element_bytes)
                 name = "ml_dtypes.bfloat16" if element == "B" else repr(wanted)
-                mend = f"convert it with .astype({name})"
-            raise ArgumentError(f"{where} points to {wanted}, but the array is of {dtype}; {mend}")
+                fix = f"convert it with .astype({name})"
+            raise ArgumentError(f"{where} points to {wanted}, but the array is of {dtype}; {fix}")
         fitting[dtype] = True
 
     def unusual(value: Any) -> int:

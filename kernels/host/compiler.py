@@ -1,4 +1,4 @@
-"""The host's C++ compiler: found, called, and what it made kept on disk.
+"""The host's C++ compiler: finds it, calls it, and caches the libraries on disk.
 
 Libraries lie in `host/` in the cache folder (MINIGRAD_CACHE_DIR), named by a digest of all that
 they depend on: the source, the options, the headers, the compiler and the CPU. Each is made under

@@ -97,13 +97,13 @@ def _name(text: str) -> str:
 
 
 def needed(code: str, kernels: set[str]) -> set[str]:
-    """The words in what the kernels use, directly or by other declarations, and in macros."""
-    macros = re.findall(r"^[ \t]*#[ \t]*define\b((?:\\\n|[^\n])*)", masked(code), re.M)
-    words = {word for macro in macros for word in _WORD.findall(macro)} | kernels
-    waiting = declarations(code)
-    while used := [one for one in waiting if one.name in words]:
-        waiting = [one for one in waiting if one.name not in words]
-        words.update(word for one in used for word in _WORD.findall(one.text))
+    """The words in what the kernels use, directly or through other declarations and macros."""
+    macro = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)", re.MULTILINE)
+    waiting = [(one.name, one.text) for one in declarations(code)] + macro.findall(masked(code))
+    words = set(kernels)
+    while used := [text for name, text in waiting if name in words]:
+        waiting = [(name, text) for name, text in waiting if name not in words]
+        words.update(word for text in used for word in _WORD.findall(text))
     return words
 
 

@@ -34,9 +34,9 @@ def raw_kernel(
     MINIGRAD_CUDA_DEBUG=0) compiles without the checks: faster, but a wrong index may corrupt or
     end the Python process.
     Nothing is compiled before the first launch (or `compile()`). On the CPU the threads of a block
-    take turns from the first on; MINIGRAD_THREAD_ORDER=reversed starts with the last, which shows
-    many a missing barrier. What a shuffle reads from a lane that is not there, and shared memory
-    that nothing has written, is poison: NaN as a float, -1 as an integer.
+    run one at a time from the first on; MINIGRAD_THREAD_ORDER=reversed starts with the last, which
+    shows many missing barriers. What a shuffle reads from a lane that is not there, and shared
+    memory that nothing has written, is poison: NaN as a float, -1 as an integer.
 
         k = raw_kernel('extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }',
                        "twice")

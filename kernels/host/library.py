@@ -231,7 +231,7 @@ class Compiled:
         return 0
 
     def print_output(self) -> None:
-        """Hand on what the kernel printed."""
+        """Write what the kernel printed to standard output."""
         room = self.runtime.mgh_output_size()
         if not room:
             return
@@ -262,7 +262,7 @@ class Compiled:
 def run_blocks(
     launch: Launch, packed: bytes, first: int, last: int, stop: ctypes.c_int | None = None
 ) -> Report:
-    """Run blocks of a launch on this OS thread; what came of it. Raises KeyboardInterrupt where
+    """Run blocks of a launch on this OS thread; the report. Raises KeyboardInterrupt where
     Ctrl-C ended it, or `stop` became 2 (runtime/interrupt.h)."""
     report, stop = Report(), stop or ctypes.c_int()
     compiler.runtime().mgh_launch(

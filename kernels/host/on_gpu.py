@@ -1,4 +1,4 @@
-"""CUDA C kernels on CuPy arrays: what CuPy must be told, found out once for each kernel."""
+"""CUDA C kernels on CuPy arrays: what CuPy needs to know, determined once for each kernel."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Inline PTX as calls: `asm("cp.async ...")` becomes C++ that the host's compiler takes.
 
 Each instruction is looked up in a table of what `include/minigrad/ptx.h` has. One that is not there
-becomes a call that must not be compiled: other kernels of the file are none the worse for it.
+becomes a call that fails to compile only in a kernel that uses it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _HOPPER = re.compile(
 
 
 class Unknown(Exception):
-    """An instruction, or a form of one, that is not here."""
+    """An instruction, or a form of one, that is not supported."""
 
 
 @dataclass
@@ -192,7 +192,7 @@ def _instruction(text: str, block: _Block) -> str:
         raise Unknown(text)
     opcode, arguments = match["opcode"], _arguments(match["rest"])
     if _HOPPER.match(opcode):
-        raise Unknown(f"{opcode} needs a GPU: it is not here on the CPU")
+        raise Unknown(f"{opcode} needs a GPU: it is not available on the CPU")
     made = None
     try:
         for table in (_copies, _matrices, _memory, _scalars):
@@ -200,7 +200,7 @@ def _instruction(text: str, block: _Block) -> str:
     except (IndexError, KeyError, ValueError):
         made = None
     if made is None:
-        raise Unknown(f"{opcode} is not here on the CPU")
+        raise Unknown(f"{opcode} is not available on the CPU")
     if match["guard"]:
         guard = match["guard"]
         condition = block.value(guard.lstrip("!"))

@@ -1,5 +1,5 @@
-"""A launch that tells the lab all that its threads access: kernels compiled for recording, and what
-the runtime must know of them (runtime/record.h)."""
+"""Launches that report every access to the lab: kernels compiled for recording, and what the
+runtime needs to know about them (runtime/record.h)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Recorded:
         return found
 
     def recorder(self) -> Recorder:
-        """What the runtime is told of the code; the lab fills in the rest."""
+        """The description of the code for the runtime; the lab fills in the rest."""
         code = self.code
         run = ctypes.cast(self.library.loaded.mgh_run_threads_0, ctypes.c_void_p).value
         self._tables = (
@@ -120,7 +120,7 @@ class Recorded:
         shared: int,
         recorder: Recorder,
     ) -> Report:
-        """Run some blocks of a grid; what came of it."""
+        """Run some blocks of a grid; the report."""
         three = ctypes.c_uint * 3
         launch = Launch(
             self.compiled.run_threads, three(*grid), three(*block), shared, False,

@@ -10,11 +10,16 @@ What is counted, per source line, is what a GPU's profiler counts:
   (4, 8 and 16 for 32 lanes of 4, 8 and 16 bytes)
 - shared memory has 32 banks of 4-byte words; a request is served in phases of 32, 16 or 8 lanes for
   elements of up to 4, 8 and 16 bytes, and a phase takes as many *wavefronts* as the most distinct
-  words that one bank is asked for; ideal is one a phase
+  words that one bank is asked for; the ideal is one per phase
 - *active lanes* over the lanes of the warps that executed a line show divergence
 - a *race* is two threads at one address with no barrier that orders them, one of them writing and
   not both atomic: shared memory within a block, global memory across blocks too. Two stores of the
-  same value are none.
+  same value are a "harmless" race, which is a warning
+- a *shuffle* that reads from a lane which does not execute it, because it is inactive or has ended,
+  is an error, whether or not its value is used
+
+A loop that does not end is stopped after some millions of iterations, and reported. Ctrl-C stops a
+run at once.
 
 CUDA C (`kernels.raw_kernel`) is recorded as its source is written, each access of an expression for
 itself: where a compiler would load an element once, `x[i] > a ? x[i] : a` counts two loads.
@@ -30,16 +35,16 @@ from typing import Any
 
 #: imported at their first use, so that importing the lab stays fast
 _LAZY = {
-    "Counts": "report.report",
+    "Counts": "report.measurement",
     "Finding": "report.findings",
     "GPU": "gpu_model.gpus",
     "GPUS": "gpu_model.gpus",
-    "LabError": "record.profiler",
-    "Line": "report.report",
+    "LabError": "record.run",
+    "Line": "report.measurement",
     "Occupancy": "gpu_model.occupancy",
     "Picture": "draw.canvas",
     "Report": "report.report",
-    "access_map": "draw.maps",
+    "access_map": "report.maps",
     "banks_picture": "draw.pictures",
     "barrier_frames": "course.stepper",
     "compiled": "gpu_model.compiled",
@@ -51,7 +56,7 @@ _LAZY = {
     "occupancy_picture": "gpu_model.occupancy",
     "profile": "record.profiler",
     "profiled": "record.capture",
-    "request_picture": "draw.maps",
+    "request_picture": "report.maps",
     "roofline": "gpu_model.roofline",
     "sectors_picture": "draw.pictures",
     "step": "course.stepper",

@@ -298,7 +298,7 @@ def _step(
 def _ladder_passes(
     dialect: Dialect, name: str, a, dtype: np.dtype, version: str, groups: list[list]
 ) -> Callable:
-    """Launch one rung of the ladder until a single value is left."""
+    """Launch one version of the ladder until a single value is left."""
     if TABLE[name].result == "index" or any(not reduced for reduced, _ in groups) or a.size == 0:
         raise ValueError(
             f"{name}: version {version!r} reduces all axes of a non-empty array to one value;"

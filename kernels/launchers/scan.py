@@ -51,7 +51,7 @@ def cumsum(
 ) -> np.ndarray:
     """Inclusive running sum along `axis`, in x's dtype; 16-bit floats are added in float32.
 
-    version: a rung of the ladder for the last axis (default "shuffle"). Raises IndexError for an
+    version: a version of the ladder for the last axis (default "shuffle"). Raises IndexError for an
     axis that is not there, ValueError for a version that does not fit.
     """
     check_version("cumsum", version, VERSIONS)

@@ -46,7 +46,7 @@ def transpose(
 ) -> np.ndarray:
     """A C-contiguous copy with the axes in the order given.
 
-    version: a rung of the ladder (default: the padded tile). Raises ValueError for axes that are
+    version: a version of the ladder (default: the padded tile). Raises ValueError for axes that are
     no permutation of x's, and for a version where the last axis does not move.
     """
     where, axes = type(x) is ndarray or place(x), tuple(axes)

@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own = parser.add_argument_group(
         "a kernel of your own",
         f"A Python file may have a function `{_EXAMPLE}()` (or `{_EXAMPLE}_KERNEL()`) that returns"
-        " (grid, block, args), or (grid, block, args, shared bytes). Otherwise give them here.",
+        " (grid, block, args), or (grid, block, args, shared bytes). Otherwise give them here. A"
+        " kernel that is named as an exercise (`kernels.lab.exercises`) is checked as such.",
     )
     own.add_argument("--grid", help="blocks: 64, or 8,8")
     own.add_argument("--block", help="threads per block: 256, or 16,16")
@@ -89,7 +90,7 @@ def _ladder(args: argparse.Namespace) -> None:
             f"{args.target} has no version {args.version!r}; it has {', '.join(versions)}"
         )
     profiles, reports = [], []
-    for profile in ladders.climb(args.target, args.version, dialect):
+    for profile in ladders.profile_versions(args.target, args.version, dialect):
         profiles.append(profile)
         reports += [launch.report for launch in profile.launches]
         print(f"── {profile.version}: {profile.idea}\n   {profile.problem.text}\n")
@@ -111,7 +112,10 @@ def _own_kernel(args: argparse.Namespace) -> int:
     path, _, name = args.target.partition("::")
     module = None if path.endswith(".cu") else _load(Path(path))
     name, kernel = _kernel(module, path, name) if module else _kernel_of_cuda_c(path, name)
-    grid, block, given, shared = _launch(args, module, path, name, kernel)
+    launch = _launch(args, module, path, name, kernel)
+    if launch is None:
+        return _check(args, kernel)
+    grid, block, given, shared = launch
     try:
         report = profile(kernel, grid, block, *given, shared=shared, blocks=args.blocks)
     except (SimtError, TypeError, ValueError) as error:
@@ -119,6 +123,24 @@ def _own_kernel(args: argparse.Namespace) -> int:
     print(report)
     _save(args, [report])
     return 1 if report.races or report.errors else 0
+
+
+def _check(args: argparse.Namespace, kernel: Any) -> int:
+    """Try a kernel that is named as an exercise, on the problems of that exercise."""
+    from kernels.lab.course import exercises
+
+    result = exercises.check(kernel)
+    print(f"the exercise {exercises.text(exercises.name_of(kernel))}\n\n{result}")
+    if result.report is not None:
+        print(f"\n{result.report}")
+        _save(args, [result.report])
+    return 0 if result else 1
+
+
+def _is_exercise(kernel: Any) -> bool:
+    from kernels.lab.course import exercises
+
+    return exercises.name_of(kernel) in exercises.names()
 
 
 def _load(path: Path) -> ModuleType:
@@ -182,7 +204,8 @@ def _chosen(path: str, name: str, kernels: list[str], mark: str) -> str:
 
 
 def _launch(args: argparse.Namespace, module: ModuleType | None, path: str, name: str, kernel: Any):
-    """(grid, block, arguments, shared bytes), from the command line or from the file."""
+    """(grid, block, arguments, shared bytes), from the command line or from the file; None for a
+    kernel that is named as an exercise, where neither says it."""
     if args.args is not None or args.grid or args.block:
         if args.args is None or not args.grid or not args.block:
             raise CommandError("--grid, --block and --args go together")
@@ -202,6 +225,8 @@ def _launch(args: argparse.Namespace, module: ModuleType | None, path: str, name
                     f" shared bytes); it returned {type(made).__name__}"
                 )
             return (*made, 0)[:4] if args.shared is None else (*made[:3], args.shared)
+    if _is_exercise(kernel):
+        return None
     names = _parameters(kernel)
     either = (
         f"define in {path}\n    def {_EXAMPLE}():\n"
@@ -219,11 +244,9 @@ def _parameters(kernel: Any) -> list[str]:
     if hasattr(kernel, "py_func"):
         code = kernel.py_func.__code__
         return list(code.co_varnames[: code.co_argcount])
-    from kernels.host import source
+    from kernels.lab.record.cuda_c_profiler import parameters
 
-    plain = kernel.name.partition("<")[0].rpartition("::")[2].strip()
-    texts = source.kernels(kernel.code).get(plain, [])
-    return [source.parameter_name(text, index) for index, text in enumerate(texts)]
+    return parameters(kernel)
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -71,7 +71,11 @@ class Pointwise:
         if mode.enabled and self.expr.grads:
             needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
             if True in needs:
-                self._record(args, {"params": params, "dtype": dtype}, needs, tensor)
+                derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
+                if derivatives and tensor._array.dtype.kind not in "bui":
+                    attrs = {"params": params, "dtype": dtype}
+                    saved = tuple([args[i] for i in kept])
+                    record(self, args, attrs, needs, (tensor,), saved, kept_outputs)
         return tensor
 
     def forward(self, *arrays: Any, params: tuple, dtype: np.dtype) -> Any:
@@ -177,12 +181,6 @@ class Pointwise:
             name = dtypes.from_numpy_dtype(dtype).legacy_name.removesuffix("Tensor")
             raise NotImplementedError(f"\"{self.name}\" not implemented for '{name}'")
         return dtype
-
-    def _record(self, args: tuple, attrs: dict, needs: tuple, out: Tensor) -> None:
-        derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
-        if derivatives and out._array.dtype.kind not in "bui":
-            saved = tuple([args[i] for i in kept])
-            record(self, args, attrs, needs, (out,), saved, kept_outputs)
 
     def _plan(self, needs: tuple) -> tuple:
         """(derivatives, the inputs they use, the outputs they use), cached per `needs`; derivatives

@@ -27,12 +27,13 @@ class Reduce(Op):
     """A reduction of the table over axes (None: all). `REDUCTIONS` has one subclass per line with a
     gradient.
 
-    key: the name of the line. names: the variables of its gradient.
+    key: the name of the line. gradient: a function of g and n, which needs nothing saved, or of
+    the variables `names`.
     """
 
     key: ClassVar[str] = ""
     names: ClassVar[tuple[str, ...]] = ()
-    gradient: ClassVar[Callable | None] = None  # None: g itself
+    gradient: ClassVar[Callable | None] = None  # g itself
 
     @classmethod
     def forward(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
@@ -45,10 +46,10 @@ class Reduce(Op):
         shape = ctx.shapes[0]
         if cls.gradient is None:
             return (spread(g, shape, axes, keepdim),)
-        values = {"g": _with_reduced(g, shape, axes)}
-        if cls.saves:
-            x, y = ctx.tensors()
-            values |= {"x": x, "y": _with_reduced(y, shape, axes)}
+        if not cls.saves:
+            return (spread(cls.gradient(g, _count(shape, axes)), shape, axes, keepdim),)
+        x, y = ctx.tensors()
+        values = {"g": _with_reduced(g, shape, axes), "x": x, "y": _with_reduced(y, shape, axes)}
         for name in cls.names:
             if name not in values:
                 values[name] = _DERIVED[name](cls.key, values, shape, axes)
@@ -61,11 +62,13 @@ def _operation(line: Reduction) -> type[Reduce]:
     own: dict[str, Any] = {"__doc__": f"{line.name} over axes.", "key": line.name, "saves": ()}
     if line.name.startswith("norm"):
         own["grad_name"] = "LinalgVectorNormBackward0"
-    if line.gradient != "g":
-        own["names"] = names = tuple(sorted(names_in(line.gradient)))
+    names = tuple(sorted(names_in(line.gradient)))
+    if not set(names) <= {"g", "n"}:
+        own["saves"] = own["saves_outputs"] = (0,)
+        own["names"] = names
         own["gradient"] = staticmethod(on_tensors(line.gradient, names))
-        if not set(names) <= {"g", "n"}:
-            own["saves"] = own["saves_outputs"] = (0,)
+    elif line.gradient != "g":
+        own["gradient"] = staticmethod(on_tensors(line.gradient, ("g", "n")))
     return type("".join(word.capitalize() for word in line.name.split("_")), (Reduce,), own)
 
 
@@ -83,7 +86,7 @@ def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) ->
     return op.apply(x, axes=axes, keepdim=keepdim, dtype=dtype)
 
 
-def _count(key: str, values: dict, shape: tuple, axes: tuple | None) -> int:
+def _count(shape: tuple, axes: tuple | None) -> int:
     """n: the number of elements per result; 1 for none, so that nothing divides by 0."""
     return math.prod(shape if axes is None else [shape[i] for i in axes]) or 1
 
@@ -118,7 +121,11 @@ def _others(key: str, values: dict, shape: tuple, axes: tuple | None) -> Tensor:
     return others.permute(inverse)
 
 
-_DERIVED = {"n": _count, "ties": _ties, "others": _others}
+_DERIVED = {
+    "n": lambda key, values, shape, axes: _count(shape, axes),
+    "ties": _ties,
+    "others": _others,
+}
 
 
 class CumSum(Op):

@@ -89,7 +89,7 @@ def test_a_kernel_with_an_example(capsys, kernel_file, tmp_path):
     path = kernel_file(SOURCE + EXAMPLE)
     png = tmp_path / "scale.png"
     status, out, _ = lab(capsys, f"{path}::scale", "--png", png)
-    assert status == 0 and "scale: grid 2 (2 blocks), 64 threads a block" in out
+    assert status == 0 and "scale: grid 2 (2 blocks), 64 threads per block" in out
     assert "out[i] = x[i] * factor" in out and png.read_bytes().startswith(b"\x89PNG")
     status, out, _ = lab(capsys, path, "--blocks", "1")
     assert status == 0 and "1 of 2 blocks" in out
@@ -138,6 +138,20 @@ def test_a_kernel_in_cuda_c(capsys, tmp_path):
     assert status == 2 and "its kernels are turn, shift" in err
     status, _, err = lab(capsys, f"{path}::shift")
     assert status == 2 and "shift(x) has no launch configuration: pass options, for example" in err
+
+
+def test_a_kernel_that_is_named_as_an_exercise_is_checked(capsys, kernel_file, tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text(
+        "__global__ void relu(const float* x, float* out, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) out[i] = x[i] > 0 ? x[i] : 0;\n}\n"
+    )
+    status, out, _ = lab(capsys, path)
+    assert status == 0 and "the exercise relu(x, out)" in out and "right" in out
+    wrong = SOURCE.replace("def scale(x, out, factor)", "def relu(x, out)").replace(" * factor", "")
+    status, out, _ = lab(capsys, f"{kernel_file(wrong)}::relu")
+    assert status == 1 and "not yet\nelement" in out and "relu: grid" in out
 
 
 def test_a_ladder_in_cuda_c(capsys):

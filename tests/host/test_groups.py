@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernels import raw_kernel, raw_module
-from kernels.support.errors import CompileError, KernelError, LaunchError
+from kernels.support.errors import KernelError, LaunchError
 
 pytestmark = pytest.mark.usefixtures("order")
 
@@ -171,12 +171,3 @@ def test_the_grid_waits_for_itself(rng):
         kernel((257,), (64,), (x, a, b, n, turns, 0), shared_mem=256)
     with pytest.raises(KernelError, match="enable_cooperative_groups=True"):
         raw_kernel(GRID, "steps")((1,), (64,), (x, a, b, n, turns, 0), shared_mem=256)
-
-
-def test_tiles_larger_than_a_warp_say_so():
-    code = """#include <cooperative_groups.h>
-    __global__ void k() {
-        cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block()).sync();
-    }"""
-    with pytest.raises(CompileError, match="tiles of more than 32 threads are not here"):
-        raw_kernel(code, "k").compile()

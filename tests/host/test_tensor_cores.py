@@ -240,7 +240,7 @@ def test_what_is_not_here_names_the_instruction_and_the_line():
     assert x[0] == 1
     with pytest.raises(CompileError, match="^hopper: line 5: inline PTX: wgmma.*needs a GPU"):
         raw_kernel(code, "hopper").compile()
-    with pytest.raises(CompileError, match="^odd: line 8: inline PTX: lop3.b32 is not here"):
+    with pytest.raises(CompileError, match="^odd: line 8: inline PTX: lop3.b32 is not available"):
         raw_kernel(code, "odd").compile()
     with pytest.raises(CompileError, match="no tensor core has this shape"):
         raw_kernel(

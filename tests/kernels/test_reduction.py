@@ -1,4 +1,4 @@
-"""Reductions: every line, every rung, any axes, any layout."""
+"""Reductions: every line, every version, any axes, any layout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 // Cooperative groups: the grid, the block, tiles of a warp, and lanes that happen to be together.
 //
-// A group within a warp is a mask of lanes; its operations are those of minigrad/warp.h. Clusters are
-// not available.
+// A group within a warp is a mask of lanes; its operations are those of minigrad/warp.h. Clusters
+// are not available.
 #pragma once
 
 #include "minigrad/large_tiles.h"
@@ -337,32 +337,24 @@ MGH_OPERATION(bit_or, a | b)
 MGH_OPERATION(bit_xor, a ^ b)
 #undef MGH_OPERATION
 
-template <class Group>
-constexpr bool is_large = false;
-template <unsigned Size, class Parent>
-constexpr bool is_large<thread_block_tile<Size, Parent>> = Size > 32;
-
 template <class Group, class T, class Op>
 T reduce(const Group& g, T value, Op op, MGH_LINE) {
-    if constexpr (is_large<Group>) return g.combined(value, g.size(), op);
-    else return details::collective(g.mask, value, op, details::reduce_lanes<T, Op>,
-                                    "cooperative_groups::reduce", line);
+    return details::collective(g.mask, value, op, details::reduce_lanes<T, Op>,
+                               "cooperative_groups::reduce", line);
+}
+template <unsigned Size, class Parent, class T, class Op>
+std::enable_if_t<(Size > 32), T> reduce(const thread_block_tile<Size, Parent>& g, T value, Op op) {
+    return g.reduce(value, op);
 }
 template <class Group, class T, class Op = plus<T>>
 T inclusive_scan(const Group& g, T value, Op op = {}, MGH_LINE) {
-    if constexpr (is_large<Group>) return g.combined(value, g.thread_rank() + 1, op);
-    else return details::collective(g.mask, value, op, details::scan_lanes<T, Op, true>,
-                                    "cooperative_groups::inclusive_scan", line);
+    return details::collective(g.mask, value, op, details::scan_lanes<T, Op, true>,
+                               "cooperative_groups::inclusive_scan", line);
 }
 template <class Group, class T, class Op = plus<T>>
 T exclusive_scan(const Group& g, T value, Op op = {}, MGH_LINE) {
-    if constexpr (is_large<Group>) {
-        T before = g.combined(value, g.thread_rank(), op);
-        return g.thread_rank() ? before : T();
-    } else {
-        return details::collective(g.mask, value, op, details::scan_lanes<T, Op, false>,
-                                   "cooperative_groups::exclusive_scan", line);
-    }
+    return details::collective(g.mask, value, op, details::scan_lanes<T, Op, false>,
+                               "cooperative_groups::exclusive_scan", line);
 }
 
 // Copies bytes to shared memory: poison until wait(). Each thread copies its share of them.

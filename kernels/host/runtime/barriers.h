@@ -47,7 +47,7 @@ inline void arrive(Fiber* fiber, int line) {
 
 extern "C" void mgh_barrier(int line) { arrive(self(), line); }
 
-// The predicates' sum is gathered; "and" and "or" are told from it.
+// Sums the predicates; "and" and "or" are derived from the sum.
 extern "C" int mgh_barrier_reduce(int op, int predicate, int line) {
     Fiber* fiber = self();
     Barrier& barrier = current->barrier;

@@ -1,6 +1,6 @@
-// Checked mode: the compiler puts a check of shadow memory before every load and store, or a call (as
-// for the kernel address sanitizer), and one at every index of an array type (as for the undefined
-// behaviour sanitizer).
+// Checked mode: the compiler puts a check of shadow memory before every load and store, or a call
+// (as for the kernel address sanitizer), and one at every index of an array type (as for the
+// undefined behaviour sanitizer).
 //
 // Arrays lie in slots of an arena of address space, so far apart that an index that is wrong by
 // gigabytes still falls into the slot of its own array; shared variables lie in slots likewise.
@@ -50,8 +50,8 @@ void close_slot(Span& span) {
     if (!span.room) return;
     size_t page = sysconf(_SC_PAGESIZE);
     uintptr_t first = span.begin - span.margin;
-    mmap((void*)first, span.room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-         -1, 0);
+    mmap((void*)first, span.room, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     allow(span.begin - GUARD, span.begin);
     allow(span.end & ~(uintptr_t)7, (span.end + page - 1) / page * page + GUARD);
     span = {};
@@ -244,8 +244,8 @@ extern "C" void __asan_unregister_globals(const GlobalVariable*, size_t) {}
 extern "C" void __asan_before_dynamic_init(const char*) {}
 extern "C" void __asan_after_dynamic_init() {}
 
-// What g++ calls where shadow memory forbids an access (report), and what compilers call before each
-// access where there is no shadow memory.
+// What g++ calls where shadow memory forbids an access (report), and what compilers call before
+// each access where there is no shadow memory.
 #define MGH_CHECK(name, writes, size, ...)                          \
     extern "C" void __asan_##name##_noabort(uintptr_t a __VA_ARGS__) { \
         check(a, size, writes, __builtin_frame_address(0));         \

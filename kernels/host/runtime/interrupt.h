@@ -1,8 +1,8 @@
 // Ctrl-C ends launches.
 //
 // Python's handler of SIGINT only notes that the signal came, and Python looks at the note when the
-// launch returns. So we come before it: launches that still run after a grace period are stopped.
-// A watcher thread sends each OS thread that runs one a signal, whose handler leaves the kernel as a
+// launch returns. So we come before it: launches that still run after a grace period are stopped. A
+// watcher thread sends each OS thread that runs one a signal, whose handler leaves the kernel as a
 // fault does, but only if it finds the thread in the kernel's own code: in the middle of malloc, or
 // of the runtime, a lock would stay locked. Else it tries again a millisecond later; the runtime
 // looks by itself where threads wait for others (mgh_yield) and between blocks.
@@ -19,7 +19,7 @@
 
 namespace {
 
-enum Stop { GO_ON, ASKED, STOP };  // what a launch is told; mirrored by kernels/host/library.py
+enum Stop { GO_ON, ASKED, STOP };  // the state of a launch's `stop`
 constexpr unsigned GRACE_US = 200000, RETRY_US = 1000;
 constexpr int KICK = SIGURG;  // which nobody needs, and which is ignored unless handled
 
@@ -49,8 +49,8 @@ uintptr_t program_counter(void* context) {
 }
 
 void hand_on(const struct sigaction& before, int signal, siginfo_t* info, void* context) {
-    if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(signal, info, context);
-    else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(signal);
+    if (before.sa_flags & SA_SIGINFO) return before.sa_sigaction(signal, info, context);
+    if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(signal);
 }
 
 void on_kick(int signal, siginfo_t* info, void* context) {
@@ -97,8 +97,8 @@ void take_signal(int signal, void (*handler)(int, siginfo_t*, void*), int flags,
     sigaction(signal, &now, nullptr);
 }
 
-// Tells the launches that are to stop so; whether there are any. `only`: one launch, or all that
-// have been asked.
+// Signals the launches that must stop; whether there are any. `only`: one launch, or all that were
+// asked.
 bool kick(int* only) {
     take_signal(KICK, on_kick, SA_NODEFER | SA_RESTART, kicked_before);
     bool any = false;

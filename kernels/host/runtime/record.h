@@ -1,6 +1,6 @@
-// What the lab records (kernels/lab/cuda_c.py). A kernel compiled for recording calls us before each
-// load and store and at the beginning of each basic block; we add who it is, where in the source and
-// in which round of its loops, and hand it on to the lab's recorder (kernels/lab/recorder.py).
+// Recording for the lab (kernels/lab/record). A kernel compiled for recording calls the runtime
+// before each load and store and at the beginning of each basic block; the runtime adds the thread,
+// the place in the source and the iteration of its loops, and passes them to the lab's recorder.
 #pragma once
 
 #include "checks.h"
@@ -54,8 +54,8 @@ struct Recorder {
 constexpr uint64_t MIX = 0x1E3779B97F4A7C15;
 constexpr int DIMENSION = -1, NOWHERE = -2;  // instead of the row of an access that is outside
 constexpr unsigned KEYS = 1 << 16, NESTED = 24;
-// Shared variables are told to the lab at addresses of their own, those of a grid's blocks one
-// after the other.
+// Shared variables are reported at synthetic addresses, those of a grid's blocks one after the
+// other.
 constexpr int64_t SYNTHETIC = 1ll << 62, APART = 1ll << 44;
 
 struct Turn {  // a loop that a thread is in
@@ -123,7 +123,7 @@ Walk& walk_of(const Runner* w, const Fiber* fiber) {
     return walk;
 }
 
-// Tells of the store that has been done by now.
+// Reports the store that has been done by now.
 void settle(Recorder* r) {
     size_t due = store.due, piece = store.piece;
     store.due = 0;
@@ -153,8 +153,8 @@ int32_t site_of(Recorder* r, const Site& site) {
     return r->first_site + r->site_count++;
 }
 
-// Who called whom, from a frame of a function of the library on; false if it is not to be told: what
-// the shim's silent functions access they tell themselves (`told`).
+// The call stack, from a frame of a function of the library on; false if it is not reported: the
+// shim's silent functions report their accesses themselves (`told`).
 bool trace(const Recorder* r, const uintptr_t* frame, Site& site, bool told = false) {
     uintptr_t base = (uintptr_t)frame & ~(uintptr_t)(STACK_BYTES - 1);
     for (site.frames = 0; site.frames < (int)DEPTH;) {

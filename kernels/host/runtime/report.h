@@ -10,7 +10,8 @@
 #include "../include/minigrad/state.h"
 
 enum Status { FINE, FAILED, TOO_MUCH_SHARED, ILLEGAL_ACCESS, OUT_OF_BOUNDS, INTERRUPTED };
-enum Where { AT_NULL = -1, IN_SHARED = -2, UNKNOWN = -3, IN_VARIABLE = -4, IN_LOCAL = -5 };  // instead of the slot of an array
+// Instead of the slot of an array.
+enum Where { AT_NULL = -1, IN_SHARED = -2, UNKNOWN = -3, IN_VARIABLE = -4, IN_LOCAL = -5 };
 
 struct Report {  // mirrored by kernels/host/library.py
     int status;

@@ -23,7 +23,7 @@ extern "C" void mgh_thread_exit(Fiber* fiber) {
     }
 }
 
-// Lets the block's other threads run. A thread that does so in vain for very long hangs.
+// Lets the block's other threads run. A thread that yields for very long without progress hangs.
 extern "C" void mgh_yield(bool fruitless) {
     Fiber* fiber = self();
     Runner* w = current;
@@ -36,13 +36,13 @@ extern "C" void mgh_yield(bool fruitless) {
     }
     if (w->ready.first != w->ready.last || w->started < w->threads) {
         Place& mine = append(w->ready, fiber);
-        // Not run_others(): a new thread is started before this one gets its turn again.
+        // Not run_others(): a new thread starts before this one runs again.
         Fiber* fresh = w->started < w->threads ? take_fiber(w) : nullptr;
         Place* next = fresh ? nullptr : pop(w->ready);
         if (fresh) mgh_switch(&mine.sp, fresh->sp);
         else if (next->fiber != fiber) mgh_switch(&mine.sp, next->sp);
     } else {
-        sched_yield();  // what it waits for may be the affair of another block
+        sched_yield();  // it may wait for another block
     }
 }
 
@@ -120,7 +120,7 @@ void begin(Runner* w) {
     }
 }
 
-// After an error the stacks are in the middle of things.
+// After an error the stacks are abandoned: all fibers begin anew.
 void start_afresh(Runner* w) {
     w->free_count = 0;
     for (unsigned i = 0; i < w->fiber_count; ++i) {
@@ -165,7 +165,8 @@ bool have_runners(uint64_t count) {
     return true;
 }
 
-void prepare(Runner* w, const Launch* launch, const char* arguments, Report* report, Running* here) {
+void prepare(Runner* w, const Launch* launch, const char* arguments, Report* report,
+             Running* here) {
     w->report = report;
     w->launch = here;
     w->run_threads = launch->run_threads;

@@ -1,4 +1,4 @@
-// The fibers of an OS thread, and who runs next.
+// The fibers of an OS thread, and the scheduler.
 #pragma once
 
 #include <pthread.h>
@@ -16,7 +16,8 @@ using namespace mgh;
 constexpr size_t FIBERS_AT_ONCE = 16;
 constexpr size_t DYNAMIC_LIMIT = 227 << 10;
 
-// After how many turns in vain, of 64 atomics each, a thread is said to spin for ever: seconds.
+// A thread that yields so often without progress (64 atomics each time) counts as spinning forever.
+// That takes seconds.
 #ifndef MGH_SPIN_LIMIT
 #define MGH_SPIN_LIMIT (1 << 24)
 #endif
@@ -95,14 +96,15 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     unsigned char* saved;  // what is kept of this block while another one runs
 };
 
-// This OS thread's. Asked here rather than of the fiber, whose address hangs on the stack pointer:
-// so the processor looks for the next fiber while it still changes to this one.
+// The runner of this OS thread. Thread-local rather than read from the fiber, whose address depends
+// on the stack pointer: so the processor can load the next fiber before the switch to this one
+// completes.
 #if defined(__linux__)
 __attribute__((tls_model("initial-exec")))
 #endif
 thread_local Runner* current;
 
-// record.h: what the lab is told where there is a recorder.
+// record.h: reports to the lab's recorder, where there is one.
 void record_at(Runner* w, const void* p, size_t size, int op, int line);
 void record_index(Runner* w, long long index, const char* array, const uintptr_t* frame);
 void record_barrier(Runner* w, const Fiber* fiber, int kind, int line);
@@ -119,7 +121,7 @@ Place& append(Queue& queue, Fiber* fiber) {
     return place;
 }
 
-// Asks for the stack of one of the next, which the cache may not hold any more.
+// Prefetches the stack of a later fiber, which the cache may no longer hold.
 Place* pop(Queue& queue) {
     if (queue.first == queue.last) return nullptr;
     unsigned number = queue.first++;
@@ -134,7 +136,7 @@ void make_ready(Runner* w, Fiber* fiber) {
     append(w->ready, fiber);
 }
 
-// Gives the block up: back to mgh_launch, which finds the report. Other stacks are abandoned.
+// Abandons the block and all its stacks: returns to mgh_launch, which reads the report.
 [[noreturn]] void give_up(Runner* w) {
     void* nowhere;
     mgh_switch(&nowhere, w->main_sp);
@@ -175,8 +177,8 @@ Fiber* take_fiber(Runner* w) {
     return fiber;
 }
 
-// Lets those run first that became ready before this fiber, which is among them: under the recorder
-// threads go on in the order in which they came, so that the lanes of a warp stay together.
+// Under the recorder, fibers that became ready before this one run first: threads continue in the
+// order of their arrival, so that the lanes of a warp stay together.
 void take_turn(Runner* w, Fiber* fiber) {
     Place* next = pop(w->ready);
     if (next->fiber == fiber) return;
@@ -204,7 +206,7 @@ void run_others(Fiber* fiber, void** sp) {
     next = pop(w->ready);
     if (!next) return mgh_switch(sp, w->main_sp);  // to the grid's other blocks
     if (next->fiber == fiber) return;
-    for (unsigned i = w->ready.first; i != w->ready.last; ++i) {  // it may have got its own turn
+    for (unsigned i = w->ready.first; i != w->ready.last; ++i) {  // this fiber may be there
         Place& place = w->ready.places[i % MAX_THREADS];
         if (place.fiber == fiber) sp = &place.sp;
     }

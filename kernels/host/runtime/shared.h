@@ -1,4 +1,4 @@
-// Shared memory as the runtime sees it: variables, their 32-bit addresses, asynchronous copies.
+// Shared memory in the runtime: variables, their 32-bit addresses, asynchronous copies.
 #pragma once
 
 #include "scheduler.h"

@@ -11,7 +11,7 @@ import kernels
 from kernels import launchers
 from kernels.lab.record.capture import Launch, profiled
 from kernels.lab.report.listing import ratio, short
-from kernels.lab.report.report import Counts
+from kernels.lab.report.measurement import Counts
 
 
 class Problem(NamedTuple):
@@ -52,7 +52,7 @@ def problem(family: str, version: str) -> Problem:
     return Problem(family, args, keywords)
 
 
-class Rung(NamedTuple):
+class VersionProfile(NamedTuple):
     """A version of a ladder, profiled: most launch one kernel, some several."""
 
     version: str
@@ -71,28 +71,30 @@ def families(dialect: str = "numba") -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def climb(family: str, version: str | None = None, dialect: str = "numba") -> Iterator[Rung]:
+def profile_versions(
+    family: str, version: str | None = None, dialect: str = "numba"
+) -> Iterator[VersionProfile]:
     """Profile the versions of a family (or one of them), each on its problem."""
     for name, idea in families(dialect)[family]:
         if version in (None, name):
             what = problem(family, name)
             with profiled() as launches:
                 what.run(backend=dialect)
-            yield Rung(name, idea, what, launches)
+            yield VersionProfile(name, idea, what, launches)
 
 
-def summary(rungs: list[Rung]) -> str:
+def summary(profiles: list[VersionProfile]) -> str:
     """A table of the versions: what each moves, and how well."""
     header = ("version", "lanes", "requests", "sectors", "of ideal", "wavefronts", "banks")
     table = [(*header, "flops", "flops/byte")]
-    for rung in rungs:
+    for one in profiles:
         total = Counts()
-        for launch in rung.launches:
+        for launch in one.launches:
             total.add(launch.report.totals)
         moved = 32 * total.sectors
         table.append(
             (
-                rung.version,
+                one.version,
                 ratio(32 * total.lane_share),
                 short(total.requests),
                 short(total.sectors),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from kernels.lab.course.exercises import UNTOUCHED, Exercise, Problem
+from kernels.lab.course.exercise import UNTOUCHED, Demands, Exercise, Problem
 
 Generator = np.random.Generator
 EXERCISES: list[Exercise] = []
@@ -21,19 +23,26 @@ def floats(rng: Generator, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape, dtype=np.float32)
 
 
-def exercise(signature: str, text: str, sizes: tuple, uses: str = "", efficiency: float = 0.0):
-    """Add an exercise; the decorated function makes its problem of one size."""
+def exercise(signature: str, text: str, sizes: tuple, uses: str = "", **demands: float):
+    """Add an exercise; the decorated function makes its problem of one size. `uses` names the
+    instruments that are demanded."""
 
     def add(make: Callable[..., Problem]) -> Callable[..., Problem]:
         def sized(size):
-            return lambda rng: make(rng, *(size if isinstance(size, tuple) else (size,)))
+            numbers = size if isinstance(size, tuple) else (size,)
+            return lambda rng: replace(make(rng, *numbers), sizes=numbers[: len(names)])
 
+        names = tuple(inspect.signature(make).parameters)[1 : 1 + _count(sizes[0])]
         problems = tuple(sized(size) for size in sizes)
-        name = make.__name__
-        EXERCISES.append(Exercise(name, signature, text, problems, uses, efficiency))
+        asked = Demands(tuple(uses.split()), **demands)
+        EXERCISES.append(Exercise(make.__name__, signature, text, problems, asked, names))
         return make
 
     return add
+
+
+def _count(size: int | tuple) -> int:
+    return len(size) if isinstance(size, tuple) else 1
 
 
 def blocks(n: int, per: int) -> int:
@@ -43,13 +52,15 @@ def blocks(n: int, per: int) -> int:
 FLAT = (64, 200, 1000)
 
 
-@exercise("x, out", "out[i] = x[i] + 10, one thread an element.", FLAT, efficiency=0.9)
+@exercise(
+    "x, out", "out[i] = x[i] + 10, one thread per element.", FLAT, efficiency=0.9, traffic=1.3
+)
 def add_ten(rng, n):
     x = floats(rng, n)
     return Problem(blocks(n, 64), 64, (x, blank(n)), (x + 10,))
 
 
-@exercise("a, x, y, out", "out[i] = a * x[i] + y[i].", FLAT, efficiency=0.9)
+@exercise("a, x, y, out", "out[i] = a * x[i] + y[i].", FLAT, efficiency=0.9, traffic=1.3)
 def saxpy(rng, n):
     a, x, y = np.float32(1.5), floats(rng, n), floats(rng, n)
     return Problem(blocks(n, 128), 128, (a, x, y, blank(n)), (a * x + y,))
@@ -60,6 +71,7 @@ def saxpy(rng, n):
     "out[n - 1 - i] = x[i]: the whole array backwards.",
     FLAT,
     efficiency=0.7,
+    traffic=1.3,
 )
 def reverse(rng, n):
     x = floats(rng, n)
@@ -70,8 +82,9 @@ def reverse(rng, n):
     "a, b, out",
     "out[row, column] = a[row, column] * b[row, column]. The grid is two-dimensional: x runs along"
     " a row, y down the columns.",
-    ((16, 16), (33, 70), (70, 33)),
+    ((33, 70), (70, 33), (16, 16)),
     efficiency=0.6,
+    traffic=1.3,
 )
 def multiply_2d(rng, rows, columns):
     a, b = floats(rng, rows, columns), floats(rng, rows, columns)
@@ -82,8 +95,9 @@ def multiply_2d(rng, rows, columns):
 @exercise(
     "row, column, out",
     "out[i, j] = column[i] + row[j]: a vector along each axis, broadcast.",
-    ((16, 16), (35, 50)),
+    ((35, 50), (50, 35), (16, 16)),
     efficiency=0.6,
+    traffic=4,
 )
 def outer_sum(rng, rows, columns):
     row, column = floats(rng, columns), floats(rng, rows)
@@ -98,6 +112,7 @@ def outer_sum(rng, rows, columns):
     " the array in steps of the whole grid.",
     (100, 1000, 1023),
     efficiency=0.9,
+    traffic=2,
 )
 def square_strided(rng, n):
     x = floats(rng, n)
@@ -108,6 +123,7 @@ def square_strided(rng, n):
     "points, out",
     "points (n, 3) holds x, y, z of each point; out (3, n) all x, then all y, then all z.",
     (64, 333),
+    traffic=1.3,
 )
 def split_points(rng, n):
     points = floats(rng, n, 3)
@@ -118,6 +134,7 @@ def split_points(rng, n):
     "x, index, out",
     "out[i] = x[index[i]]: a gather.",
     (64, 500),
+    traffic=2,
 )
 def gather(rng, n):
     x, index = floats(rng, 97), rng.integers(0, 97, n)
@@ -141,8 +158,9 @@ def histogram(rng, n):
     "Each block of 64 threads turns its 64 elements around, through shared memory:"
     " out[64 b + t] = x[64 b + 63 - t]. The length is a multiple of 64.",
     (64, 320),
-    uses="shared",
+    uses="shared barrier",
     efficiency=0.9,
+    traffic=1.3,
 )
 def reverse_blocks(rng, n):
     x = floats(rng, n)
@@ -154,7 +172,8 @@ def reverse_blocks(rng, n):
     "out[i] = x[i - 1] + x[i] + x[i + 1], with zeros beyond the ends. Load each element once into"
     " shared memory, 64 of a block and one more on either side.",
     (64, 200, 1000),
-    uses="shared",
+    uses="shared barrier",
+    traffic=1.3,
 )
 def stencil(rng, n):
     x = floats(rng, n)
@@ -166,9 +185,10 @@ def stencil(rng, n):
     "x, out",
     "out = x transposed, with blocks of 32 x 32 threads and a tile in shared memory, so that loads"
     " and stores both run along rows, without bank conflicts.",
-    ((64, 64), (40, 70)),
-    uses="shared",
+    ((40, 70), (64, 64)),
+    uses="shared barrier",
     efficiency=0.6,
+    traffic=1.3,
 )
 def transpose(rng, rows, columns):
     x = floats(rng, rows, columns)
@@ -181,7 +201,9 @@ def transpose(rng, rows, columns):
     "out[b] = the sum of block b's 128 elements (fewer at the end of x), by a tree in shared"
     " memory.",
     (128, 300, 1000),
-    uses="shared",
+    uses="shared barrier",
+    traffic=1.3,
+    lanes=0.6,
 )
 def block_sum(rng, n):
     x = floats(rng, n)
@@ -195,7 +217,9 @@ def block_sum(rng, n):
     "out[0] += all of x, without shared memory: a warp adds up by cuda.shfl_down_sync, then its"
     " first lane adds atomically. out is zero at first.",
     (64, 1000),
-    uses="atomics",
+    uses="shuffle atomics",
+    traffic=1.3,
+    atomics=1 / 16,
 )
 def warp_sum(rng, n):
     x = floats(rng, n)
@@ -206,7 +230,9 @@ def warp_sum(rng, n):
     "x, out",
     "out[i] = x[0] + ... + x[i], one block of 128 threads; x has 128 elements or fewer.",
     (128, 100, 37),
-    uses="shared",
+    uses="shared barrier",
+    traffic=2,
+    lanes=0.6,
 )
 def scan(rng, n):
     x = floats(rng, n)
@@ -215,8 +241,8 @@ def scan(rng, n):
 
 @exercise(
     "a, b, out",
-    "out = a @ b, one thread an element, x along the columns.",
-    ((16, 16, 16), (20, 33, 45)),
+    "out = a @ b, one thread per element, x along the columns.",
+    ((20, 33, 45), (45, 20, 33), (16, 16, 16)),
     efficiency=0.5,
 )
 def matmul(rng, m, k, n):
@@ -227,15 +253,18 @@ def matmul(rng, m, k, n):
 @exercise(
     "a, b, out",
     "out = a @ b by blocks of 16 x 16 threads that share tiles of a and b.",
-    ((32, 32, 32), (20, 33, 45)),
-    uses="shared",
+    ((20, 33, 45), (32, 32, 32)),
+    uses="shared barrier",
+    traffic=3,
 )
 def matmul_tiled(rng, m, k, n):
     a, b = floats(rng, m, k), floats(rng, k, n)
     return Problem((blocks(n, 16), blocks(m, 16)), (16, 16), (a, b, blank(m, n)), (a @ b,))
 
 
-@exercise("x, out", "out[i] = x[i] where it is positive, else 0.", FLAT, efficiency=0.9)
+@exercise(
+    "x, out", "out[i] = x[i] where it is positive, else 0.", FLAT, efficiency=0.7, traffic=1.6
+)
 def relu(rng, n):
     x = floats(rng, n)
     return Problem(blocks(n, 64), 64, (x, blank(n)), (np.maximum(x, 0),))
@@ -246,6 +275,7 @@ def relu(rng, n):
     "The gradient of relu: out[i] = g[i] where the result y[i] is positive, else 0.",
     FLAT,
     efficiency=0.7,
+    traffic=1.3,
 )
 def relu_backward(rng, n):
     g, y = floats(rng, n), np.maximum(floats(rng, n), 0)
@@ -254,42 +284,57 @@ def relu_backward(rng, n):
 
 @exercise(
     "x, out",
-    "softmax of each row, a block of 64 threads a row: the maximum, the sum of exp(x - maximum),"
-    " the quotients. Rows are longer or shorter than the block.",
-    ((3, 64), (5, 150), (4, 20)),
-    uses="shared",
+    "softmax of each row, one block of 64 threads per row: the maximum, the sum of"
+    " exp(x - maximum), the quotients. Rows are longer or shorter than the block.",
+    ((3, 64), (5, 150), (4, 20), (3, 100, 100)),
+    uses="shared barrier",
+    traffic=4.5,
+    lanes=0.6,
 )
-def softmax(rng, rows, columns):
-    x = floats(rng, rows, columns)
+def softmax(rng, rows, columns, scale=1):
+    x = scale * floats(rng, rows, columns)
     e = np.exp(x - x.max(1, keepdims=True))
-    return Problem(rows, 64, (x, blank(rows, columns)), (e / e.sum(1, keepdims=True),))
+    expected = e / e.sum(1, keepdims=True)
+    trap = "exp overflows for large x: subtract the row's maximum first" if scale > 1 else ""
+    return Problem(rows, 64, (x, blank(rows, columns)), (expected,), trap=trap)
 
 
 @exercise(
     "x, out",
-    "(x - mean) / sqrt(variance + 1e-5) of each row, a block of 64 threads a row.",
-    ((3, 64), (5, 150)),
-    uses="shared",
+    "(x - mean) / sqrt(variance + 1e-5) of each row, one block of 64 threads per row.",
+    ((3, 64), (5, 150), (3, 100, 1000)),
+    uses="shared barrier",
+    traffic=4.5,
+    lanes=0.6,
 )
-def layer_norm(rng, rows, columns):
-    x = floats(rng, rows, columns)
-    expected = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
-    return Problem(rows, 64, (x, blank(rows, columns)), (expected,))
+def layer_norm(rng, rows, columns, offset=0):
+    x = offset + floats(rng, rows, columns)
+    exact = x.astype(np.float64)
+    centred = exact - exact.mean(1, keepdims=True)
+    expected = (centred / np.sqrt(exact.var(1, keepdims=True) + 1e-5)).astype(np.float32)
+    trap = (
+        "the rows' mean is large, and E[x^2] - E[x]^2, the difference of two large numbers, loses"
+        " the variance: subtract the mean first, then square"
+    )
+    args = x, blank(rows, columns)
+    return Problem(rows, 64, args, (expected,), trap=trap if offset else "", atol=1e-3)
 
 
 @exercise(
     "logits, target, out",
     "out[i] = log(sum(exp(logits[i]))) - logits[i, target[i]]: the cross entropy of each row, one"
-    " thread a row, without overflow for large logits.",
-    ((64, 10), (100, 7)),
+    " thread per row, without overflow for large logits.",
+    ((64, 10), (100, 7), (100, 7, 50)),
+    traffic=4.5,
 )
-def cross_entropy(rng, rows, columns):
-    x, target = 50 * floats(rng, rows, columns), rng.integers(0, columns, rows)
+def cross_entropy(rng, rows, columns, scale=1):
+    x, target = scale * floats(rng, rows, columns), rng.integers(0, columns, rows)
     top = x.max(1)
     lse = top + np.log(np.exp(x - top[:, None]).sum(1))
-    return Problem(
-        *(blocks(rows, 64), 64, (x, target, blank(rows))), (lse - x[np.arange(rows), target],)
-    )
+    expected = lse - x[np.arange(rows), target]
+    trap = "exp overflows for large logits: subtract the row's maximum first, add it at the end"
+    args = x, target, blank(rows)
+    return Problem(blocks(rows, 64), 64, args, (expected,), trap=trap if scale > 1 else "")
 
 
 @exercise(
@@ -310,6 +355,7 @@ def linear_backward(rng, rows, inputs, outputs):
     "A step of SGD: velocity = momentum * velocity + g, p = p - lr * velocity, both in place.",
     FLAT,
     efficiency=0.9,
+    traffic=2.5,
 )
 def sgd(rng, n):
     g, v, p = floats(rng, n), floats(rng, n), floats(rng, n)

@@ -43,7 +43,7 @@ def launch_picture(
     """A grid of blocks over the array it works on, and the warps of one block.
 
     grid, block: as in a launch (2 dimensions are drawn). shape: of the array (default: as large as
-    the grid), one thread an element. x_axis: the array's axis along which `threadIdx.x` runs; -1,
+    the grid), one thread per element. x_axis: the array's axis along which `threadIdx.x` runs; -1,
     the last, makes neighbouring threads touch neighbouring elements, 0 does not.
     """
     grid, block = launch_dimensions("launch_picture", grid, block)
@@ -65,7 +65,7 @@ def launch_picture(
         f"Launch: {grid[0] * grid[1] * grid[2]} blocks of {math.prod(block)} threads over {name} "
         "elements",
         f"grid ({grid[0]}, {grid[1]}), block ({block[0]}, {block[1]}): a block covers {tall} row(s)"
-        f" and {wide} column(s); {-(-math.prod(block) // WARP)} warp(s) a block",
+        f" and {wide} column(s); {-(-math.prod(block) // WARP)} warp(s) per block",
         f"{outside} thread(s) have no element: the kernel needs a guard" if outside else
         "every thread has an element",
     ]  # fmt: skip
@@ -306,8 +306,8 @@ def tile_walk(
 ) -> Frames:
     """How a block of a tiled matrix product walks: c (m, n) = a (m, k) @ b (k, n), by frames.
 
-    tile: (rows, columns, depth) of what a block computes and of what it loads a step; block: which
-    one, as (row, column) of blocks. Of many steps the first three and the last are drawn.
+    tile: (rows, columns, depth) of what a block computes and of what it loads per step; block:
+    which one, as (row, column) of blocks. Of many steps the first three and the last are drawn.
     """
     tm, tn, tk = tile
     if min(m, n, k, *tile) < 1:
@@ -322,7 +322,7 @@ def tile_walk(
     frames[0].text = (
         f"Tiled product ({m}x{k}) @ ({k}x{n}), tiles {tm}x{tn}, depth {tk}: block {block} takes "
         f"{steps} step(s)\neach block loads {loads:,} elements for {2 * tm * tn * k:,} operations: "
-        f"{plain(2 * tm * tn * k / (4 * loads))} FLOP a byte of float32; without tiles "
+        f"{plain(2 * tm * tn * k / (4 * loads))} FLOP per byte of float32; without tiles "
         f"{plain(2 / 8)}\n{frames[0].text}"
     )
     return Frames(frames)

@@ -27,9 +27,9 @@ RESERVED_SHARED = 1024  # bytes that a cubin for 9.0 and later counts on top of 
 class Compiled:
     """A kernel as machine code for one compute capability.
 
-    registers a thread, static shared memory in bytes a block; stack, spill_stores and spill_loads
-    in bytes a thread. ptx and cubin are what the compilers wrote, entry is the kernel's name there;
-    source is its own text as (file, number of the first line, text).
+    registers per thread, static shared memory in bytes per block; stack, spill_stores and
+    spill_loads in bytes per thread. ptx and cubin are what the compilers wrote, entry is the
+    kernel's name there; source is its own text as (file, number of the first line, text).
     """
 
     name: str
@@ -48,7 +48,7 @@ class Compiled:
         spilled = self.spill_stores or self.spill_loads
         return (
             f"{self.name} for compute capability {self.cc[0]}.{self.cc[1]}: {self.registers} "
-            f"registers a thread, {self.shared} bytes of static shared memory a block, "
+            f"registers per thread, {self.shared} bytes of static shared memory per block, "
             f"{self.stack} bytes of stack, "
             + (
                 f"{self.spill_stores} bytes spilled and {self.spill_loads} read back"

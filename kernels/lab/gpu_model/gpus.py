@@ -3,7 +3,7 @@
 Arithmetic is in TFLOP/s (INT8: TOP/s) at the boost clock, dense (not the doubled figures "with
 sparsity"), and tensor cores add up in float32, as training needs; on GeForce cards that is half
 the rate of float16 sums which advertisements quote. Memory is in 10^9 bytes, as on the box,
-bandwidth in 10^9 bytes a second, power in watts (TGP, TDP). None: the chip has no such unit.
+bandwidth in 10^9 bytes per second, power in watts (TGP, TDP). None: the chip has no such unit.
 
 The price class is a rough order, since prices of data-centre cards are not published: $ below 500
 US dollars when it came out, $$ below 1000, $$$ below 3000, $$$$ below 12 000, $$$$$ above.

@@ -25,7 +25,7 @@ _WIDE = re.compile(r"\bld\.(?:global|shared)[\w.:]*?\.(?:v4\.\w32|v2\.\w64)")
 class Facts:
     """What the assembler says of a kernel.
 
-    registers and stack, spill_stores and spill_loads (bytes) a thread; shared: static bytes a
+    registers and stack, spill_stores and spill_loads (bytes) per thread; shared: static bytes per
     block; wide_loads: how many load instructions of 16 bytes its PTX has; opcodes: the instructions
     of its machine code, if they were asked for.
     """

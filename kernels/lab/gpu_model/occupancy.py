@@ -47,8 +47,8 @@ LIMITS = {
 ADVICE = {
     "warps": "smaller blocks would use the warps that are left",
     "blocks": "larger blocks would fill the SM",
-    "registers": "fewer registers a thread (max_registers, a smaller tile) would let more in",
-    "shared memory": "less shared memory a block would let more in",
+    "registers": "fewer registers per thread (max_registers, a smaller tile) would let more in",
+    "shared memory": "less shared memory per block would let more in",
 }
 
 
@@ -56,7 +56,7 @@ ADVICE = {
 class Occupancy:
     """Blocks an SM holds of a kernel, and the limit that each resource sets.
 
-    block is in threads, shared in bytes (static and dynamic together), registers a thread.
+    block is in threads, shared in bytes (static and dynamic together), registers per thread.
     limits maps "warps", "registers", "shared memory" and "blocks" to the blocks that it would let
     in; `limited_by` are those that let in the fewest. `share` is resident over possible warps.
     """
@@ -87,7 +87,8 @@ class Occupancy:
         most = LIMITS[self.cc].warps
         rows = [
             f"compute capability {self.cc[0]}.{self.cc[1]}: blocks of {self.block} threads, "
-            f"{self.registers} registers a thread, {self.shared} bytes of shared memory a block",
+            f"{self.registers} registers per thread, {self.shared} bytes of shared memory per"
+            " block",
             f"occupancy {self.share:.0%}: {self.blocks} block(s), {self.warps} of {most} warps",
         ]
         for name, limit in self.limits.items():
@@ -124,7 +125,7 @@ def capability(cc: tuple[int, int] | float | str) -> tuple[int, int]:
 def occupancy(
     registers: int, shared: int, block: int, cc: tuple[int, int] | float | str
 ) -> Occupancy:
-    """The occupancy of a kernel with `registers` a thread and `shared` bytes a block (static and
+    """The occupancy of a kernel with `registers` a thread and `shared` bytes per block (static and
     dynamic), launched in blocks of `block` threads on compute capability `cc`.
 
     A limit of 0 is a launch that fails. Raises ValueError for numbers that no launch can have.
@@ -173,7 +174,7 @@ def occupancy_picture(
     sizes = range(WARP, MAX_THREADS + 1, WARP)
     found = {size: occupancy(registers, shared, size, cc) for size in sizes}
     title = f"Occupancy by block size on compute capability {cc[0]}.{cc[1]}"
-    about = f"{registers} registers a thread, {shared} bytes of shared memory a block"
+    about = f"{registers} registers per thread, {shared} bytes of shared memory per block"
     best = max(o.share for o in found.values())
     sizes_of_best = [size for size, o in found.items() if o.share == best]
     some = ", ".join(map(str, sizes_of_best[:6])) + (", ..." if len(sizes_of_best) > 6 else "")
@@ -199,6 +200,6 @@ def occupancy_picture(
         limit = ", ".join(found_here.limited_by)
         mark = " <- this launch" if mine else ""
         text.append(f"{size:>6} {found_here.blocks:>7} {found_here.share:>10.0%}  {limit}{mark}")
-    picture.label(left + width / 2, top + height + 36, "threads a block", 12, INK, "middle")
+    picture.label(left + width / 2, top + height + 36, "threads per block", 12, INK, "middle")
     picture.text = "\n".join(text)
     return picture

@@ -28,7 +28,7 @@ class Point:
 
     @property
     def intensity(self) -> float:
-        """Floating-point operations a byte."""
+        """Floating-point operations per byte."""
         return self.flops / self.bytes if self.bytes else math.inf
 
 
@@ -42,12 +42,12 @@ class Roofline:
 
     @property
     def peak(self) -> float:
-        """Floating-point operations a second."""
+        """Floating-point operations per second."""
         return self.gpu.peak(self.precision) * 1e12
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         return self.gpu.bandwidth * 1e9
 
     @property
@@ -60,7 +60,7 @@ class Roofline:
         return "memory" if point.intensity < self.ridge else "arithmetic"
 
     def attainable(self, point: Point) -> float:
-        """The most operations a second that the roof allows at the kernel's intensity."""
+        """The most operations per second that the roof allows at the kernel's intensity."""
         return min(self.peak, point.intensity * self.bandwidth)
 
     def seconds(self, point: Point) -> float:
@@ -70,7 +70,7 @@ class Roofline:
     def __str__(self) -> str:
         rows = [
             f"{self.gpu.name}, {self.precision}: {plain(self.peak / 1e12)} TFLOP/s, "
-            f"{plain(self.bandwidth / 1e9)} GB/s, ridge at {plain(self.ridge)} FLOP a byte"
+            f"{plain(self.bandwidth / 1e9)} GB/s, ridge at {plain(self.ridge)} FLOP per byte"
         ]
         for point in self.points:
             if not point.flops:
@@ -79,7 +79,7 @@ class Roofline:
                 continue
             rows.append(
                 f"  {point.name}: {_engineering(point.flops)}FLOP, {_engineering(point.bytes)}B, "
-                f"{plain(point.intensity)} FLOP a byte: limited by {self.bound(point)}, at most "
+                f"{plain(point.intensity)} FLOP per byte: limited by {self.bound(point)}, at most "
                 f"{_engineering(self.attainable(point))}FLOP/s, at least "
                 f"{_engineering(self.seconds(point))}s"
             )
@@ -115,10 +115,10 @@ class Roofline:
             _, y = at(1, 10.0**exponent)
             picture.line(left, y, left + across, y, GRID)
             picture.label(left - 6, y + 4, f"{_engineering(10.0**exponent)}", 11, MUTED, "end")
-        low = 10.0**x0
+        low = max(10.0**x0, 10.0**y0 / self.bandwidth)  # where the slope enters the axes
         roof = [at(low, low * self.bandwidth), at(self.ridge, self.peak), at(10.0**x1, self.peak)]
         picture.path(roof, BLUE, 2.5)
-        picture.label(left + across / 2, height - 12, "FLOP a byte", 12, INK, "middle")
+        picture.label(left + across / 2, height - 12, "FLOP per byte", 12, INK, "middle")
         picture.label(left - 6, top - 10, "FLOP/s", 11, MUTED, "end")
         over = f"{plain(self.peak / 1e12)} TFLOP/s"
         picture.label(roof[2][0], roof[2][1] - 7, over, 11, BLUE, "end")

@@ -1,8 +1,8 @@
-"""What stands in an instrumented kernel where the original accesses memory.
+"""What replaces memory accesses in an instrumented kernel.
 
-Each function does what the original did, and tells the recorder. A load outside of its array gives
-zero and a store there changes nothing, so that the kernel goes on and one run finds more than one
-mistake. These are intrinsics: machine code is made of them without another run of Numba's compiler.
+Each function does the original access and reports it to the recorder. A load outside of its array
+gives zero and a store there changes nothing, so that the kernel goes on and one run finds more than
+one mistake. These are intrinsics: they become machine code without another run of Numba's compiler.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 
 from kernels.lab.record import recorder
 from kernels.simt.ir.checks import CheckFailed
@@ -23,7 +22,7 @@ _INT = types.int64
 _CONTEXT = (_INT,) * 5  # head, site, path, who, literal: see Element
 
 
-def _tell(builder: ir.IRBuilder, function: str, *args: ir.Value) -> None:
+def _call_recorder(builder: ir.IRBuilder, function: str, *args: ir.Value) -> None:
     """Call a function of the recorder."""
     kind = ir.FunctionType(ir.VoidType(), [_I64] * len(args))
     called = cgutils.get_or_insert_function(builder.module, kind, recorder.symbol(function))
@@ -40,7 +39,7 @@ class Element:
     def __init__(self, context: Any, builder: ir.IRBuilder, kind: types.Array, args: tuple) -> None:
         self.context, self.builder, self.kind = context, builder, kind
         given, index, self.head, self.site, self.path, self.who, literal = args
-        self.array = make_array(kind)(context, builder, given)
+        self.array = context.make_array(kind)(context, builder, given)
         shape = cgutils.unpack_tuple(builder, self.array.shape, kind.ndim)
         strides = cgutils.unpack_tuple(builder, self.array.strides, kind.ndim)
         parts = cgutils.unpack_tuple(builder, index, kind.ndim)
@@ -64,20 +63,20 @@ class Element:
         with builder.if_then(odd, likely=False):
             for axis, (part, length) in enumerate(zip(parts, shape)):
                 size = [_I64(axis), part, length]
-                _tell(builder, "outside", self.head, self.site, self.who, literal, *size)
+                _call_recorder(builder, "outside", self.head, self.site, self.who, literal, *size)
         self.size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
 
     def note(self, *access: ir.Value) -> None:
-        """Tell of the access (address, size, op, same), if there is one."""
+        """Record the access (address, size, op, same), if the index is inside."""
         with self.builder.if_then(self.inside, likely=True):
-            _tell(self.builder, "note", self.head, self.site, self.path, self.who, *access)
+            _call_recorder(self.builder, "note", self.head, self.site, self.path, self.who, *access)
 
     def operands(self) -> tuple[ir.Value, ir.Value]:
         """(array, index as a tuple of uint64) to access; elsewhere if the index is outside."""
         context, builder = self.context, self.builder
         spare = cgutils.alloca_once(builder, ir.IntType(8), self.size, name="spare")
         cgutils.memset(builder, spare, _I64(self.size), 0)
-        safe = make_array(self.kind)(context, builder, self.array._getvalue())
+        safe = context.make_array(self.kind)(context, builder, self.array._getvalue())
         spare = builder.bitcast(spare, self.array.data.type)
         safe.data = builder.select(self.inside, self.array.data, spare)
         index = [builder.select(self.inside, position, _I64(0)) for position in self.index]
@@ -132,7 +131,7 @@ def store(typingctx, array, index, value, head, site, path, who, literal):
 
 @intrinsic
 def touch(typingctx, array, index, op, offset, size, head, site, path, who, literal):
-    """The index, after telling that `size` bytes from `offset` in the element are accessed.
+    """The index; records an access to `size` bytes from `offset` in the element.
 
     For atomic operations and fields of records, which use the index themselves. An index outside
     ends the run.
@@ -152,26 +151,51 @@ def touch(typingctx, array, index, op, offset, size, head, site, path, who, lite
     return result(array, index, _INT, _INT, _INT, *_CONTEXT), codegen
 
 
-def _teller(name: str, count: int):
-    """An intrinsic that only tells the recorder."""
+def _recorder_call(name: str, count: int):
+    """The types and code of an intrinsic that only calls the recorder."""
 
     def codegen(context, builder, signature, args):
-        _tell(builder, name, *args)
+        _call_recorder(builder, name, *args)
         return context.get_dummy_value()
 
     return types.void(*[_INT] * count), codegen
 
 
 @intrinsic
-def pulse(typingctx, head, site, path, who):
+def executed(typingctx, head, site, path, who):
     """The lines of a site are executed."""
-    return _teller("pulse", 4)
+    return _recorder_call("pulse", 4)
 
 
 @intrinsic
 def arrive(typingctx, head, site, who, barrier):
     """A barrier is reached."""
-    return _teller("arrive", 4)
+    return _recorder_call("arrive", 4)
+
+
+@intrinsic
+def shuffle(typingctx, head, site, path, who, kind, amount, width):
+    """A shuffle is reached: from which lane it reads, see `recorder.shuffle`."""
+    return _recorder_call("shuffle", 7)
+
+
+@intrinsic
+def iterate(typingctx, head, site, who, iterations, most):
+    """One more iteration of a loop. Ends the run where it was interrupted, and after `most`."""
+
+    def codegen(context, builder, signature, args):
+        head, site, who, iterations, most = args
+        state = builder.inttoptr(head, _I64.as_pointer())
+        stop = builder.load(builder.gep(state, [_I64(recorder.STOP)]))
+        stopped = builder.icmp_signed("!=", stop, _I64(0))
+        with builder.if_then(
+            builder.or_(stopped, builder.icmp_signed(">", iterations, most)), likely=False
+        ):
+            _call_recorder(builder, "endless", head, site, who)
+            context.call_conv.return_user_exc(builder, CheckFailed, ())
+        return context.get_dummy_value()
+
+    return types.void(*(_INT,) * 5), codegen
 
 
 @intrinsic
@@ -180,9 +204,11 @@ def declare(typingctx, head, memory, array, block):
 
     def codegen(context, builder, signature, args):
         head, memory, given, block = args
-        made = make_array(array)(context, builder, given)
+        made = context.make_array(array)(context, builder, given)
         size = builder.mul(made.nitems, made.itemsize)
-        _tell(builder, "declare", head, memory, builder.ptrtoint(made.data, _I64), size, block)
+        _call_recorder(
+            builder, "declare", head, memory, builder.ptrtoint(made.data, _I64), size, block
+        )
         return context.get_dummy_value()
 
     return types.void(_INT, _INT, array, _INT), codegen

@@ -1,4 +1,4 @@
-"""The instrumented twin of a kernel: generated, compiled and kept in the cache as kernels are."""
+"""The instrumented clone of a kernel: generated, compiled and kept in the cache as kernels are."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ import pickle
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core import types
+from numba.core.errors import NumbaError
 
 from kernels.lab.record import recorder
 from kernels.lab.record.instrument import HEAD, Place, Site, instrument, shared_arrays
 from kernels.simt.analysis import infer
-from kernels.simt.backend import entry
+from kernels.simt.backend import entry, explain
 from kernels.simt.driver import arguments, pipeline, specialise
 from kernels.simt.emit.module import SPIN_LIMIT
 from kernels.simt.frontend import source
 from kernels.simt.ir import memory
 from kernels.simt.ir.program import ArrayDecl, Program
+from kernels.simt.ir.safety import Safety
 from kernels.simt.store import fingerprint, modules
 from kernels.simt.transforms import canonicalise
 from kernels.support.cache import write
@@ -43,7 +46,7 @@ class Shared(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is known of a twin beside its code."""
+    """The metadata of a clone."""
 
     sites: list[Site]
     shared: list[Shared]
@@ -55,8 +58,8 @@ class Facts(NamedTuple):
     returns: list[int]  # lines of the kernel's `return` statements
 
 
-class Twin:
-    """The twin for one combination of argument types and block."""
+class Clone:
+    """The clone for one combination of argument types and block."""
 
     def __init__(self, kernel: Any, block: Dimensions, args: tuple) -> None:
         self.name = kernel.__name__
@@ -77,9 +80,9 @@ class Twin:
         self.kernel, self.kinds = kernel, kinds
         described = tuple(map(arguments.describe, args))
         self.halves = [arguments.is_half(kind) for kind in described]
-        told = function.__code__.co_filename  # in reports: of this session of a notebook
+        filename = function.__code__.co_filename  # in reports: of this session of a notebook
         digest = "\n".join(
-            (_tools(), fingerprint.of(function), told, repr((block, kinds, described)))
+            (_tools(), fingerprint.of(function), filename, repr((block, kinds, described)))
         )
         stem = f"lab_{function.__name__}_{hashlib.sha256(digest.encode()).hexdigest()[:20]}"
         path, given = modules.find(stem), {}
@@ -88,15 +91,19 @@ class Twin:
             path, given = _generate(function, kinds, block, stem)
         self.facts: Facts = pickle.loads(path.with_suffix(".pickle").read_bytes())
         module = modules.load(path, given)
-        twin = getattr(module, function.__name__)
+        clone = getattr(module, function.__name__)
         passed = [arguments.storage(kind)[0] for kind in kinds]
         passed += [arguments.numba_type(c, "a constant array") for c in self.facts.constants]
         recorder.linked()  # what its machine code calls by name
         signature = (*specialise.header_types(), *passed, types.int64)
-        twin.compile(signature)
+        try:
+            clone.compile(signature)
+        except NumbaError as error:
+            known = SimpleNamespace(py_func=function, __name__=function.__name__)
+            raise explain.unlowered(known, path.read_text(), str(error)) from None
         if not (found or given):
             modules.seal(path)
-        self.entry: Callable[..., int] = entry.of(twin.overloads[signature])
+        self.entry: Callable[..., int] = entry.of(clone.overloads[signature])
         self.sites = module.SITES
 
     def run(
@@ -110,7 +117,7 @@ class Twin:
 
 @lru_cache(maxsize=1)
 def _tools() -> str:
-    """A digest of what makes twins: the compiler and this package."""
+    """A digest of the compiler and of this package, which generate clones."""
     digest = hashlib.sha256(modules.toolchain().encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
@@ -118,8 +125,8 @@ def _tools() -> str:
 
 
 def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: str):
-    """Write the twin's module and facts; (the module's path, objects it cannot import)."""
-    program, array_types = pipeline.normal_form(function, kinds, block, checked=True)
+    """Write the clone's module and facts; (the module's path, objects it cannot import)."""
+    program, array_types = pipeline.normal_form(function, kinds, block, Safety.DEBUG)
     typed = infer.infer(program, list(kinds), array_types)
     constants = [value.copy() for value in program.constants.values()]
     shared = [

@@ -1,8 +1,8 @@
 """The lab for CUDA C: a raw kernel, compiled for recording, under the same recorder.
 
-What is counted and how a race is found is kernels/lab/recorder.py's, as for the other dialect.
-Here is what differs: the memory that the runtime lays out, sites that are known by their place in
-machine code, and what the runtime says when a kernel goes wrong.
+What is counted and how a race is found is `recorder`, as for the other dialect. Here is what
+differs: the memory that the runtime lays out, sites that are known by their place in machine code,
+and what the runtime says when a kernel goes wrong.
 """
 
 from __future__ import annotations
@@ -17,25 +17,33 @@ from typing import Any
 
 import numpy as np
 
-from kernels.host import checked, recording, source
+from kernels.host import checked, compiler, recording, source
 from kernels.lab.record import recorder as rec
 from kernels.lab.record.clone import Facts, Shared
 from kernels.lab.record.instrument import Place, Site
-from kernels.lab.record.profiler import LabError, Memory, Run, grain_of, owner_of, traffic
+from kernels.lab.record.run import LabError, Memory, Run, grain_of, owner_of, traffic
 from kernels.lab.report.findings import Access, Finding, Triple
-from kernels.lab.report.report import Counts, Line, Report
+from kernels.lab.report.hints import LoopCondition, c_loop
+from kernels.lab.report.measurement import Counts, Line
+from kernels.lab.report.report import Report
 from kernels.support.errors import LaunchError
 from kernels.support.limits import launch_dimensions
 
 _SHARED_LIMIT = 227 * 1024
 _STATIC_LIMIT = 48 * 1024
 _DIMENSION, _NOWHERE = -1, -2  # in the place of a row: an index of an array type, a null pointer
-_SITES = 8192  # places of accesses, told apart by who called whom
+MAX_STEPS = 1 << 22  # basic blocks that a thread may run in a row: some seconds
+_NOTHING = ctypes.c_char_p(b"")
+_SITES = 8192  # places of accesses, distinguished by their call stack
 _SPARE = 8  # shared variables of instances of templates: more than their declarations
 _GRAIN = 2  # shared memory is watched in pieces of 4 bytes, until something accesses less
 _KINDS = ("load", "store", "atomic", "barrier")
 _BARRIERS = ("__syncthreads", "__syncwarp", "this_grid().sync()")
+_SHUFFLE = re.compile(r"\b__shfl(_up|_down|_xor)?_sync\b|\b__reduce_\w+_sync\b|\.shfl\w*\(")
 _WORDS = {
+    "cuda.grid(1)": "blockIdx.x * blockDim.x + threadIdx.x",
+    "cuda.gridsize(1)": "gridDim.x * blockDim.x",
+    "cuda.shfl_down_sync": "__shfl_down_sync",
     "cuda.syncthreads()": "__syncthreads()",
     "cuda.syncwarp()": "__syncwarp()",
     "cuda.atomic.add": "atomicAdd",
@@ -79,7 +87,21 @@ def profile(
                 ctypes.memmove(address, before, size)
 
 
-class _Twin:
+def in_cuda_c(hint: str) -> str:
+    """A hint in the words of CUDA C."""
+    for word, ours in _WORDS.items():
+        hint = hint.replace(word, ours)
+    return hint
+
+
+def parameters(kernel: Any) -> list[str]:
+    """The names of a raw kernel's parameters."""
+    plain = kernel.name.partition("<")[0].rpartition("::")[2].strip()
+    texts = source.kernels(kernel.code).get(plain, [])
+    return [source.parameter_name(text, index) for index, text in enumerate(texts)]
+
+
+class _RawClone:
     """What a `Run` knows of its kernel."""
 
     def __init__(self, recorded: recording.Recorded, main: str) -> None:
@@ -115,8 +137,11 @@ class _Run(Run):
         self.recorded, self.code, self.packed, self.slots = recorded, recorded.code, packed, slots
         self.main = recorded.library.file
         self.grains, self.coarse = finer, None
-        super().__init__(_Twin(recorded, self.main), grid, block, args, shared, records)
-        self.state.head[rec.PATIENT] = 1
+        super().__init__(_RawClone(recorded, self.main), grid, block, args, shared, records)
+        head = self.state.head
+        head[rec.PATIENT], head[rec.MAX_STEPS] = 1, MAX_STEPS
+        head[rec.TRAP] = ctypes.cast(compiler.runtime().mgh_trap, ctypes.c_void_p).value
+        head[rec.NOTHING] = ctypes.cast(_NOTHING, ctypes.c_void_p).value
         self._tell_runtime()
 
     # -- memory --------------------------------------------------------------------------------
@@ -173,7 +198,7 @@ class _Run(Run):
                 self.state.watch(number, size >> int(self.grain[number]))
             except MemoryError:
                 raise LabError(
-                    f"{self.twin.name}: no memory to watch the shared memory of {together} blocks"
+                    f"{self.clone.name}: no memory to watch the shared memory of {together} blocks"
                     " at once; launch fewer"
                 ) from None
 
@@ -208,6 +233,10 @@ class _Run(Run):
         if self.recorder.misfit >= 0:
             self.coarse, self.ended = self.recorder.misfit, True
             self._name_shared()
+        elif self.state.head[rec.STOP]:
+            self._name_shared()
+            self._name_sites()
+            self.stopped()
         elif report.status:
             self.ended = True
             self._wrong(report)
@@ -216,17 +245,17 @@ class _Run(Run):
         """A finding for what ended the run."""
         message = report.message.decode(errors="replace")
         if report.status == _TOO_MUCH_SHARED or "needs a cooperative launch" in message:
-            raise LaunchError(f"{self.twin.name}: {message}")
+            raise LaunchError(f"{self.clone.name}: {message}")
         line = re.match(r"line (\d+): ", message)
         frames = (self.code.place(at - self.recorder.base) for at in report.frame[: report.frames])
-        place = next(filter(None, frames), (self.main, int(line[1]) if line else self.twin.first))
+        place = next(filter(None, frames), (self.main, int(line[1]) if line else self.clone.first))
         places = [(self.main, line) if line else place for line in report.where]
         waits = "deadlock" in message or "divergent barrier" in message
         accesses = tuple(
             self.access(places[i], "waits" if waits else "is there", report.who[i])
             for i in range(report.named)
         )
-        hint = "move __syncthreads() out of the condition, so that all threads come to it"
+        hint = "move __syncthreads() out of the condition, so that all threads reach it"
         kind, message = "barrier", message.partition("; every thread")[0]
         if "mask" in message:
             hint = "every lane that the mask names must come to the call: take it out of the branch"
@@ -248,6 +277,10 @@ class _Run(Run):
         if report.status != _FAILED:
             self.notes.append("the run ended at an access outside of its array")
 
+    def loop_condition(self, place: Place) -> LoopCondition | None:
+        file, line = place
+        return c_loop(self.clone.lines if file == self.main else linecache.getlines(file), line)
+
     # -- findings ------------------------------------------------------------------------------
 
     def access(self, place: Place, what: str, who: int) -> Access:
@@ -258,7 +291,7 @@ class _Run(Run):
         file, line = place
         if file != self.main:
             return linecache.getline(file, line).rstrip("\n")
-        return self.twin.lines[line - 1] if 0 < line <= len(self.twin.lines) else ""
+        return self.clone.lines[line - 1] if 0 < line <= len(self.clone.lines) else ""
 
     def element(self, memory: int, offset: int, site: Site) -> tuple[str, tuple[int, ...] | None]:
         name, index = super().element(memory, offset, site)
@@ -272,9 +305,7 @@ class _Run(Run):
         for findings in super().found():
             kept: dict[Any, Finding] = {}
             for number, finding in enumerate(findings):
-                hint = finding.hint
-                for word, ours in _WORDS.items():
-                    hint = hint.replace(word, ours)
+                hint = in_cuda_c(finding.hint)
                 key = finding.lines if finding.kind == "bounds" else number
                 kept.setdefault(key, replace(finding, hint=hint))
             lists.append(list(kept.values()))
@@ -338,7 +369,7 @@ class _Run(Run):
         unmet = self.recorder.held_count + first
         del self.memories[unmet:]
         dynamic = "dynamic shared memory"
-        self.twin.facts.shared[:] = [
+        self.clone.facts.shared[:] = [
             m.shared for m in self.memories if m.shared and m.shared.name != dynamic
         ]
 
@@ -352,7 +383,7 @@ class _Run(Run):
             site = self.places[number]
             frames = site.frame[: site.frames]
             places = [(self.main, site.line)] if site.line else map(code.place, frames)
-            place = next(filter(None, places), (self.main, self.twin.first))
+            place = next(filter(None, places), (self.main, self.clone.first))
             row = int(stats[len(self.sites), rec.PLACE]) - 1
             kind, array = _KINDS[site.op], ""
             if site.op == recording.BARRIER:
@@ -376,7 +407,7 @@ class _Run(Run):
             )
         if code.tensor:
             missed.add("the operations of tensor cores (mma)")
-        self.twin.facts.missed[:] = sorted(missed)
+        self.clone.facts.missed[:] = sorted(missed)
 
     def _name_lines(self) -> None:
         """The kernel's lines, and those of other functions that were run."""
@@ -386,20 +417,26 @@ class _Run(Run):
             if stat
             for place in (site.place, *site.lines)
         }
-        ran |= {(self.main, line) for line in range(self.twin.first, self.twin.last + 1)}
+        ran |= {(self.main, line) for line in range(self.clone.first, self.clone.last + 1)}
         for file, line in sorted(ran):  # a line or two between them belong there too
             for gap in (2, 3):
                 if (file, line + gap) in ran:
                     ran |= {(file, line + i) for i in range(1, gap)}
         order = sorted(ran, key=lambda place: (place[0] != self.main, *place))
-        self.twin.facts.sources.update((place, self._text(place)) for place in order)
+        self.clone.facts.sources.update((place, self._text(place)) for place in order)
+
+    def instruments(self, lines: list[Line]) -> set[str]:
+        """As for the other dialect; shuffles are found in the source."""
+        text = "\n".join(self.clone.lines[self.clone.first - 1 : self.clone.last])
+        used = super().instruments(lines)
+        return used | ({"shuffle"} if _SHUFFLE.search(source.masked(text)) else set())
 
     def lines(self) -> list[Line]:
         """A line is executed as often as the block of its code that is run most: the parts of a
         loop's head are blocks of their own."""
         lines = {
             place: Line(lineno=place[1], source=text, filename=place[0])
-            for place, text in self.twin.facts.sources.items()
+            for place, text in self.clone.facts.sources.items()
         }
         executions: dict[tuple[int, Place], tuple[int, int]] = {}
         stats = self.state.stats.tolist()

@@ -1,14 +1,15 @@
-"""A kernel's normal form with every access told to the recorder.
+"""A kernel's normal form with a call of the recorder at every access.
 
 The rewriting comes before the block's program is cut at barriers, so the compiler's back end sees
-calls with effects where the loads were, and runs them thread by thread, in order. Each call names
-its `site` (a row of the statistics), the thread, and the `path`: a number made of how often each
-loop around the site has gone round, by which lanes that are together are recognised.
+calls with effects where the loads were, and runs them thread by thread, in order. Each call gives
+its `site` (a row of the statistics), the thread, and the `path`: a hash of the iterations of all
+enclosing loops, which lanes that execute the site together have in common.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +40,11 @@ HEAD = "_lab"  # the hidden argument that carries the recorder's head
 _MIX = 0x1E3779B97F4A7C15
 _BARRIERS = {"syncwarp": recorder.WARP_BARRIER, "cg.GridGroup.sync": recorder.GRID_BARRIER}
 _BARRIERS |= dict.fromkeys(("syncthreads", *calls.COUNTED), recorder.BLOCK_BARRIER)
+_SHUFFLES = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync")  # recorder.shuffle
+# Of a `while` loop: by one thread, or if there is a barrier in it, by all threads of a block
+# together. It takes some seconds under the recorder.
+MAX_ITERATIONS = 1 << 22
+_NO_LIMIT = (1 << 63) - 1
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 Place = tuple[str, int]  # file and line
@@ -48,8 +54,8 @@ Place = tuple[str, int]  # file and line
 class Site:
     """A row of the recorder's statistics.
 
-    kind: "load", "store", "atomic", "barrier", or "lines" for statements that run together: then
-    `lines` are theirs, with the floating-point operations that each does.
+    kind: "load", "store", "atomic", "barrier", "shuffle", "loop", or "lines" for statements that
+    run together: then `lines` are theirs, with the floating-point operations that each does.
     """
 
     kind: str
@@ -122,7 +128,7 @@ class _Instrumenter(ast.NodeTransformer):
     # -- statements ------------------------------------------------------------------------
 
     def block(self, body: list[ast.stmt], path: ast.expr, *first: Place) -> list[ast.stmt]:
-        """A statement list, with a pulse wherever the threads that run it may have changed.
+        """A statement list that counts its executions wherever its active threads may change.
 
         `first` are lines that run as often as the list itself: the head of the loop around it.
         """
@@ -136,11 +142,11 @@ class _Instrumenter(ast.NodeTransformer):
                 lines = self.sites[number].lines
                 lines |= dict.fromkeys(first, 0)
                 first = ()
-                out.append(self._pulse(number))
+                out.append(self._execution(number))
             place = place_of(stmt, self.program)
             if place is not None:
                 self.place = place
-                if not isinstance(stmt, ast.For | ast.While):  # those count their own rounds
+                if not isinstance(stmt, ast.For | ast.While):  # those count their own iterations
                     if place != before:
                         lines.setdefault(place, 0)
                     if operations := self.operations(stmt):
@@ -152,8 +158,8 @@ class _Instrumenter(ast.NodeTransformer):
         self.path = outer
         return out
 
-    def _pulse(self, number: int) -> ast.Expr:
-        return ast.Expr(self.call("pulse", load(HEAD), const(number), self.path, self.who))
+    def _execution(self, number: int) -> ast.Expr:
+        return ast.Expr(self.call("executed", load(HEAD), const(number), self.path, self.who))
 
     def statement(self, stmt: ast.stmt) -> list[ast.stmt]:
         match stmt:
@@ -176,15 +182,16 @@ class _Instrumenter(ast.NodeTransformer):
         return [stmt]
 
     def _loop(self, stmt: ast.For | Loop) -> list[ast.stmt]:
-        """A loop that counts its rounds, and makes a path of the number."""
-        rounds, path = self.program.fresh("rounds"), self.program.fresh("path")
+        """A loop that counts its iterations, and derives its path from the number."""
+        iterations, path = self.program.fresh("iterations"), self.program.fresh("path")
         outer = self.path
-        around = binary(binary(outer, ast.Mult(), const(_MIX)), ast.Add(), load(rounds))
+        around = binary(binary(outer, ast.Mult(), const(_MIX)), ast.Add(), load(iterations))
         if isinstance(outer, ast.Constant):
-            around = load(rounds)
+            around = load(iterations)
         step = [
-            assign(rounds, binary(load(rounds), ast.Add(), const(1)), stmt),
+            assign(iterations, binary(load(iterations), ast.Add(), const(1)), stmt),
             assign(path, around, stmt),
+            self._iterate(stmt, iterations),
         ]
         place = place_of(stmt, self.program)
         head = (place,) if place else ()
@@ -200,7 +207,17 @@ class _Instrumenter(ast.NodeTransformer):
             stmt.body = self.block(stmt.body, load(path))
         else:
             stmt.body = [*step, *self.block(stmt.body, load(path), *head)]
-        return [assign(rounds, const(0), stmt), stmt]
+        return [assign(iterations, const(0), stmt), stmt]
+
+    def _iterate(self, stmt: ast.For | Loop, iterations: str) -> ast.stmt:
+        """What ends the run in a loop: an interrupt, or too many iterations of a `while`."""
+        most = _NO_LIMIT
+        if isinstance(stmt, Loop):
+            together = any(isinstance(s, Collective) for s in statements([stmt]))
+            most = MAX_ITERATIONS // (self.program.threads if together else 1)
+        number = const(self.site("loop", stmt))
+        counted = self.call("iterate", load(HEAD), number, self.who, load(iterations), const(most))
+        return located(ast.Expr(counted), stmt)
 
     def _first_lines(self, body: list[ast.stmt]) -> int:
         return body[0].value.args[1].value
@@ -219,7 +236,18 @@ class _Instrumenter(ast.NodeTransformer):
             number = const(self.site("barrier", stmt, stmt.kind))
             arrival = self.call("arrive", load(HEAD), number, self.who, const(barrier))
             before.append(located(ast.Expr(arrival), stmt))
+        if stmt.kind in _SHUFFLES:
+            before.append(self._shuffle(stmt))
         return [*before, stmt]
+
+    def _shuffle(self, stmt: Collective) -> ast.stmt:
+        """Records from which lane a shuffle reads; its arguments are names and constants by now."""
+        width = stmt.args[3] if len(stmt.args) > 3 else const(recorder.WARP)
+        int64 = self.program.extern(types.int64, "int64")
+        amount, width = (call(int64, copy.deepcopy(arg)) for arg in (stmt.args[2], width))
+        kind = const(_SHUFFLES.index(stmt.kind))
+        where = load(HEAD), const(self.site("shuffle", stmt)), self.path, self.who
+        return located(ast.Expr(self.call("shuffle", *where, kind, amount, width)), stmt)
 
     def _store(self, stmt: ast.Assign, target: ast.Subscript) -> ast.stmt:
         value = self.visit(stmt.value)
@@ -240,7 +268,7 @@ class _Instrumenter(ast.NodeTransformer):
         return self._part(node)
 
     def _part(self, node: ast.Attribute | ast.Subscript) -> ast.expr:
-        """A field of a record, told of by the way of its index; or what is no access at all."""
+        """A field of a record, whose index records the access; or what accesses nothing."""
         element, field = node.value, self._field(node)
         if field is None:
             if self._record_of(node) is not None:
@@ -289,7 +317,7 @@ class _Instrumenter(ast.NodeTransformer):
     def _touch(
         self, kind: str, element: ast.Subscript, op: int, offset: int, size: int
     ) -> ast.Call:
-        """The index of `element`, told of."""
+        """The index of `element`, which records the access."""
         index, literal = self._index(element.slice)
         what = [const(op), const(offset), const(size)]
         where = self._where(kind, element)

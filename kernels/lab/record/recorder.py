@@ -18,14 +18,15 @@ from typing import Any
 
 import llvmlite.binding
 import numpy as np
+from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
 WARP = 32
-LOAD, STORE, ATOMIC, PULSE = 0, 1, 2, 3
+LOAD, STORE, ATOMIC, EXECUTION, SHUFFLE = 0, 1, 2, 3, 4
 GLOBAL, SHARED = 0, 1
 # kinds of findings
-READ_WRITE, WRITE_WRITE, UNWRITTEN, BOUNDS, WRAPPED = 1, 2, 3, 4, 5
+READ_WRITE, WRITE_WRITE, UNWRITTEN, BOUNDS, WRAPPED, SAME_VALUE, MISSING_LANES = range(1, 8)
 WARPS, BLOCKS = 8, 16  # added to a race between two warps, two blocks
 APART = WARPS | BLOCKS
 
@@ -36,6 +37,10 @@ SLOTS, CAPACITY, TABLE, TABLE_BITS, STATS, MEMORY, MEMORIES, CLOCKS = range(9, 1
 FINDINGS, FOUND, TRACE, TRACE_CAPACITY, TRACED, SCRATCH = range(17, 23)
 # whether a warp's requests are complete only when it is said so: its lanes may take turns
 PATIENT = 23
+# whether and why the run is to stop; how to stop CUDA C: the address of the runtime's trap and of
+# an empty text; basic blocks that a thread of CUDA C has run in a row, and how many it may
+STOP, TRAP, NOTHING, STEPS, MAX_STEPS, STOPPED_SITE, STOPPED_WHO = range(24, 31)
+INTERRUPTED, ENDLESS = 1, 2
 HEAD_SIZE = 32
 
 # columns of a slot: one request of a warp; then the address of each lane
@@ -73,6 +78,7 @@ _SITE_SHIFT, _WARP_SHIFT, _BLOCK_SHIFT, _GRID_SHIFT = 1, 19, 33, 53
 _SITE_MASK, _WARP_MASK, _BLOCK_MASK = (1 << 18) - 1, (1 << 14) - 1, (1 << 20) - 1
 _MIX = 0x1E3779B97F4A7C15
 _I64 = types.int64
+_WORD = ir.IntType(64)
 
 
 @intrinsic
@@ -83,6 +89,20 @@ def _at(typingctx, address):
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
     return types.CPointer(_I64)(_I64), codegen
+
+
+@intrinsic
+def _trap(typingctx, function, text):
+    """End the threads of a CUDA C kernel: the runtime's `mgh_trap(text, text, 0)`."""
+
+    def codegen(context, builder, signature, args):
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [_WORD, _WORD, number])
+        called = builder.inttoptr(args[0], kind.as_pointer())
+        builder.call(called, [args[1], args[1], number(0)])
+        return context.get_dummy_value()
+
+    return types.void(_I64, _I64), codegen
 
 
 @njit
@@ -103,7 +123,7 @@ def _switch(head, who):
     before = head[WHO]
     if who >> 5 != before >> 5 or (who < before and not head[PATIENT]):
         _flush(head)
-    head[WHO], head[LANE], head[NEXT] = who, who & 31, 0
+    head[WHO], head[LANE], head[NEXT], head[STEPS] = who, who & 31, 0, 0
     clock = _at(head[CLOCKS] + (who & head[THREADS]) * (CLOCK * 8))
     head[WHEN] = (
         clock[GRID_CLOCK] << _GRID_SHIFT
@@ -175,7 +195,10 @@ def _flush(head):
         lanes = _population(slot[MASK])
         stat[REQUESTS] += 1
         stat[LANES] += lanes
-        if slot[OP] == PULSE:
+        if slot[OP] == EXECUTION:
+            continue
+        if slot[OP] == SHUFFLE:
+            _check_sources(head, slot)
             continue
         size = slot[SIZE]
         stat[BYTES] += lanes * size
@@ -191,6 +214,25 @@ def _flush(head):
             _wavefronts(head, slot, stat)
     head[USED] = 0
     head[GENERATION] += 1
+
+
+@njit
+def _check_sources(head, slot):
+    """Report lanes that a shuffle reads from and that do not execute it: they were inactive, or
+    had ended. Their numbers are kept as a mask."""
+    warp, missing, reader = head[WHO] >> 5 << 5, 0, -1
+    for lane in range(WARP):
+        if slot[MASK] >> lane & 1 and not slot[MASK] >> slot[ADDRESSES + lane] & 1:
+            missing |= 1 << slot[ADDRESSES + lane]
+            if reader < 0:
+                reader = lane
+    if reader < 0:
+        return
+    who, site = warp | reader, slot[SITE]
+    number = _report(head, MISSING_LANES, site, who, site, who, -1, 0)
+    if number >= 0:
+        row = _at(head[FINDINGS] + number * (FINDING * 8))
+        row[INDEX], row[LENGTH] = slot[ADDRESSES + reader], missing
 
 
 @njit
@@ -349,8 +391,9 @@ def _watch(head, site, who, op, same, memory, offset, place):
             _report(head, UNWRITTEN, site, who, site, who, memory, offset)
     if op == LOAD:
         _against(head, READ_WRITE, shadow, WRITER, site, who, when, memory, offset)
-    elif not same:
-        _against(head, WRITE_WRITE, shadow, WRITER, site, who, when, memory, offset)
+    else:
+        what = SAME_VALUE if same else WRITE_WRITE
+        _against(head, what, shadow, WRITER, site, who, when, memory, offset)
     if op != LOAD:
         for column in (READER, SECOND, FOREIGN):
             _against(head, READ_WRITE, shadow, column, site, who, when, memory, offset)
@@ -367,7 +410,7 @@ def _watch(head, site, who, op, same, memory, offset, place):
 def note(address, site, path, who, real, size, op, same):
     """Thread `who` (block << 10 | thread) accesses `size` bytes at the address `real`.
 
-    `same`: a store that changes nothing, which cannot race with another such store.
+    `same`: a store that changes nothing, so that a race with another store is harmless.
     """
     head = _at(address)
     if head[WHO] != who:
@@ -402,7 +445,42 @@ def pulse(address, site, path, who):
     head = _at(address)
     if head[WHO] != who:
         _switch(head, who)
-    _join(head, site, path, PULSE, 0, 0, 0)
+    _join(head, site, path, EXECUTION, 0, 0, 0)
+    if head[PATIENT]:
+        head[STEPS] += 1
+        if head[STOP] or head[STEPS] > head[MAX_STEPS]:
+            _stop(head, site, who)
+            _trap(head[TRAP], head[NOTHING])
+
+
+@njit
+def _stop(head, site, who):
+    """Stop the run: it was interrupted, or else this thread does not end."""
+    if not head[STOP]:
+        head[STOP], head[STOPPED_SITE], head[STOPPED_WHO] = ENDLESS, site, who
+
+
+def endless(address, site, who):
+    """Thread `who` is in a loop that does not end, or the run was interrupted."""
+    _stop(_at(address), site, who)
+
+
+def shuffle(address, site, path, who, kind, amount, width):
+    """Thread `who` comes to a shuffle: 0 reads the lane `amount`, 1 up, 2 down, 3 by exclusive or,
+    each in its group of `width` lanes."""
+    head = _at(address)
+    if head[WHO] != who:
+        _switch(head, who)
+    lane = who & 31
+    low = lane & ~(width - 1)
+    if kind == 0:
+        source = low + (amount & (width - 1))
+    elif kind == 1:
+        source = lane - amount if lane - amount >= low else lane
+    else:
+        source = lane + amount if kind == 2 else lane ^ amount
+        source = source if source < low + width else lane
+    _join(head, site, path, SHUFFLE, 0, 0, source & 31)
 
 
 def arrive(address, site, who, barrier):
@@ -414,6 +492,8 @@ def arrive(address, site, who, barrier):
     clock[BLOCK_CLOCK] += barrier != WARP_BARRIER
     clock[WARP_CLOCK] += barrier == WARP_BARRIER
     clock[GRID_CLOCK] += barrier == GRID_BARRIER
+    stat = _at(head[STATS] + site * (STAT * 8))
+    stat[LANES] += 1
     if barrier != WARP_BARRIER:
         clock[LAST_BARRIER] = site
     head[WHEN] += (
@@ -468,7 +548,10 @@ def _link(function, arguments: int):
     return compiled
 
 
-_SIGNATURES = ((note, 8), (pulse, 4), (arrive, 4), (declare, 5), (outside, 7), (finish, 1))
+_SIGNATURES = (
+    *((note, 8), (pulse, 4), (arrive, 4), (declare, 5), (outside, 7), (finish, 1)),
+    *((endless, 3), (shuffle, 7)),
+)
 
 
 @functools.cache  # and kept: machine code is freed with the object that owns it

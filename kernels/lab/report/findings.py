@@ -1,9 +1,11 @@
-"""Races and errors in words: who, where, which element, and what usually mends it."""
+"""Races and errors as text: which threads, which lines, which element, and the usual fix."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from kernels.lab.report.hints import LoopCondition, endless_loop
 
 Triple = tuple[int, int, int]
 
@@ -28,10 +30,11 @@ class Access:
 class Finding:
     """Something wrong with a kernel.
 
-    kind: "race", "bounds", "uninitialised", "barrier", "exception", "wraps" or "returned"; the last
-    two are warnings. `accesses` are the threads that take part (two for a race), `array` and
-    `index` the element, `address` its byte offset in the array's memory, `count` how often it came
-    about.
+    kind: "race", "bounds", "uninitialised", "barrier", "shuffle", "endless", "exception", "wraps",
+    "returned" or "harmless" (a race of equal values); the last three are warnings. `accesses` are
+    the threads that take part (two for a race), `array` and `index` the element (of an index
+    outside, the one on `axis`), `address` its byte offset in the array's memory, `count` how often
+    it came about.
     """
 
     kind: str
@@ -44,6 +47,7 @@ class Finding:
     address: int | None = None
     count: int = 1
     severity: str = field(default="error")
+    axis: int | None = None
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -53,14 +57,49 @@ class Finding:
     def __str__(self) -> str:
         rows = [self.message + (f" ({self.count} times)" if self.count > 1 else "")]
         rows += [f"    {access}" for access in self.accesses]
-        return "\n".join([*rows, f"    mend: {self.hint}"])
+        return "\n".join([*rows, f"    fix: {self.hint}"])
 
     def json(self) -> dict[str, Any]:
         return asdict(self)
 
 
+def same_value(race: Finding, count: int) -> Finding:
+    """For two stores of the same value: a race by CUDA's rules, and a harmless one."""
+    return replace(
+        race,
+        kind="harmless",
+        message=f"{race.space} {race.array}: several threads store the same value",
+        hint="harmless while the values are equal; where each thread does the work of all, give"
+        " each its own element, else let one thread store it",
+        count=count,
+        severity="warning",
+    )
+
+
+def missing_lanes(access: Access, lane: int, missing: int, count: int) -> Finding:
+    """For a shuffle that reads from lanes which do not execute it; `missing` is their mask."""
+    numbers = [i for i in range(32) if missing >> i & 1]
+    run = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
+    named = f"{numbers[0]} to {numbers[-1]}" if run else ", ".join(map(str, numbers))
+    return Finding(
+        "shuffle",
+        f"a shuffle reads from lane {lane}, which does not execute it (missing:"
+        f" {'lanes' if len(numbers) > 1 else 'lane'} {named}): the value is undefined",
+        (access,),
+        "let all lanes of the warp execute the shuffle: take it out of the condition, and guard the"
+        " data instead (a lane without data gives 0), not the thread with `return`",
+        count=count,
+    )
+
+
+def endless(access: Access, condition: LoopCondition | None) -> Finding:
+    """For a loop that was stopped after very many iterations."""
+    message, hint = endless_loop(condition)
+    return Finding("endless", message, (access,), hint)
+
+
 def race_hint(space: str, a: Access, b: Access, barriers: list[int], same_warp: bool) -> str:
-    """What usually mends a race between two accesses; `barriers` are the lines of barriers."""
+    """The usual fix of a race between two accesses; `barriers` are the lines of barriers."""
     writes = {a.what, b.what} == {"writes"}
     changes = a.lineno == b.lineno and a.what != b.what
     if space == "global" and a.block != b.block:
@@ -79,10 +118,12 @@ def race_hint(space: str, a: Access, b: Access, barriers: list[int], same_warp: 
             " cuda.syncthreads() after the write"
         )
     barrier = "cuda.syncwarp() or cuda.syncthreads()" if same_warp else "cuda.syncthreads()"
+    if a.filename != b.filename:
+        return f"{barrier} between the two accesses"
     first, second = sorted((a.lineno, b.lineno))
     if any(first < line <= second for line in barriers):
         return (
-            f"the loop comes back to line {first} before all have done line {second}: one more"
-            f" {barrier} after line {second}"
+            f"the loop returns to line {first} before all threads have finished line {second}: one"
+            f" more {barrier} after line {second}"
         )
     return f"{barrier} between line {first} and line {second}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from kernels.lab.report.listing import HEADINGS, LEGEND, Row, conclusions, heading, rows, totals
-from kernels.lab.report.report import Report
+from kernels.lab.report.measurement import Measurement
 
 # Half-transparent colours: they tint whatever background the page has.
 _POOR, _WRONG, _RULE = "rgba(230,150,0,0.30)", "rgba(220,40,40,0.25)", "rgba(128,128,128,0.4)"
@@ -30,7 +30,7 @@ def _row(row: Row) -> str:
     return f'<tr style="{background}">{cells}</tr>'
 
 
-def page(report: Report) -> str:
+def page(report: Measurement) -> str:
     """The whole report; it needs no style sheet and no script."""
     head = "".join(
         f'<th style="text-align:{"left" if name == "source" else "right"};padding:1px 8px;'
@@ -39,12 +39,12 @@ def page(report: Report) -> str:
     )
     body = "".join(map(_row, rows(report)))
     facts = escape("\n".join(totals(report)))
-    told = escape("\n".join(conclusions(report)))
+    findings = escape("\n".join(conclusions(report)))
     edge = f";border-left:3px solid {_WRONG};padding:4px 8px" if report.findings else ""
     return (
         f'<div style="color:inherit"><p><b>{escape(heading(report))}</b></p>'
         f'<table style="border-collapse:collapse;font-size:90%"><tr>{head}</tr>{body}</table>'
         f'<pre style="background:none;color:inherit">{facts}</pre>'
         f'<p style="opacity:0.7;font-size:85%">{escape(LEGEND)}</p>'
-        f'<pre style="background:none;color:inherit{edge}">{told}</pre></div>'
+        f'<pre style="background:none;color:inherit{edge}">{findings}</pre></div>'
     )

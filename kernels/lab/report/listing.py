@@ -6,7 +6,7 @@ import textwrap
 from pathlib import PurePath
 from typing import NamedTuple
 
-from kernels.lab.report.report import Line, Report
+from kernels.lab.report.measurement import Line, Measurement
 
 HEADINGS = ("line", "warps", "lanes", "source", "traffic", "sectors", "banks", "flops")
 LEGEND = (
@@ -43,7 +43,7 @@ def ratio(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-def rows(report: Report) -> list[Row]:
+def rows(report: Measurement) -> list[Row]:
     """The lines of a report, those of other functions after a row with their file's name."""
     wrong = {(a.filename, a.lineno) for f in report.findings for a in f.accesses}
     sectors = report.totals.sectors
@@ -94,11 +94,11 @@ def _row(line: Line, sectors: int, indent: int, wrong: bool) -> Row:
     return Row(cells, frozenset(poor), wrong)
 
 
-def heading(report: Report) -> str:
+def heading(report: Measurement) -> str:
     """What was run: one line."""
     grid, block = (" x ".join(map(str, _trimmed(size))) for size in (report.grid, report.block))
     blocks = "block" if report.grid_blocks == 1 else "blocks"
-    return f"{report.name}: grid {grid} ({report.grid_blocks} {blocks}), {block} threads a block"
+    return f"{report.name}: grid {grid} ({report.grid_blocks} {blocks}), {block} threads per block"
 
 
 def _trimmed(size: tuple[int, ...]) -> tuple[int, ...]:
@@ -107,8 +107,8 @@ def _trimmed(size: tuple[int, ...]) -> tuple[int, ...]:
     return size
 
 
-def totals(report: Report) -> list[str]:
-    """The totals in words, a line each."""
+def totals(report: Measurement) -> list[str]:
+    """The totals in words, one per line."""
     total = report.totals
     out = []
     if total.requests:
@@ -121,7 +121,7 @@ def totals(report: Report) -> list[str]:
         out.append(
             f"shared memory   {short(total.shared_requests)} requests,"
             f" {short(total.wavefronts)} wavefronts ({short(total.ideal_wavefronts)} ideal),"
-            f" {report.shared_bytes} bytes a block"
+            f" {report.shared_bytes} bytes per block"
         )
     if total.atomics:
         out.append(
@@ -136,7 +136,7 @@ def totals(report: Report) -> list[str]:
     return out + [f"note            {note}" for note in report.notes]
 
 
-def listing(report: Report, legend: bool = True) -> str:
+def listing(report: Measurement, legend: bool = True) -> str:
     """The whole report as text."""
     table = rows(report)
     widths = [max(len(row.cells[i]) for row in table) for i in range(len(HEADINGS))]
@@ -161,8 +161,8 @@ def listing(report: Report, legend: bool = True) -> str:
     return "\n".join([*out, "", *conclusions(report)])
 
 
-def conclusions(report: Report) -> list[str]:
-    """Races, errors and warnings in words, a line each (and a line for each thread)."""
+def conclusions(report: Measurement) -> list[str]:
+    """Races, errors and warnings in words, one per line (and a line for each thread)."""
     out: list[str] = []
     for name, found in (
         ("race", report.races),

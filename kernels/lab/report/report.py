@@ -1,197 +1,38 @@
-"""What a profile found: counts by source line, totals, races and errors."""
+"""What `kernels.lab.profile` returns: a measurement that shows itself, as text, HTML or picture."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from kernels.lab.report.findings import Finding, Triple
-
-if TYPE_CHECKING:
-    from kernels.lab.draw.canvas import Picture
-    from kernels.lab.gpu_model.compiled import Compiled
-    from kernels.lab.gpu_model.gpus import GPU
-    from kernels.lab.gpu_model.occupancy import Occupancy
-    from kernels.lab.gpu_model.roofline import Roofline
-
-SECTOR = 32  # bytes
+from kernels.lab.draw.canvas import Picture
+from kernels.lab.gpu_model.compiled import Compiled, compiled
+from kernels.lab.gpu_model.gpus import GPU
+from kernels.lab.gpu_model.occupancy import Occupancy, occupancy
+from kernels.lab.gpu_model.roofline import Roofline, roofline
+from kernels.lab.report.html import page
+from kernels.lab.report.listing import listing
+from kernels.lab.report.measurement import Measurement
+from kernels.lab.report.sheet import sheet
 
 
 @dataclass
-class Counts:
-    """What warps did. See `kernels.lab` for the definitions.
-
-    `executions` are those of a line by warps, `active_lanes` the lanes that took part in all of
-    them together. `requests`, `sectors`, `ideal_sectors` and `bytes` (asked for by lanes) are of
-    global memory, `shared_requests`, `wavefronts`, `ideal_wavefronts` of shared memory;
-    `atomics` are operations by lanes, `contention` how many more than one went to the same address
-    at once; `worst_sectors` and `worst_wavefronts` are those of the worst single request (or phase
-    of one: 32 is a 32-way bank conflict).
-    """
-
-    executions: int = 0
-    active_lanes: int = 0
-    requests: int = 0
-    sectors: int = 0
-    ideal_sectors: int = 0
-    excess_sectors: int = 0
-    bytes: int = 0
-    shared_requests: int = 0
-    wavefronts: int = 0
-    ideal_wavefronts: int = 0
-    shared_bytes: int = 0
-    atomics: int = 0
-    contention: int = 0
-    flops: int = 0
-    worst_sectors: int = 0
-    worst_wavefronts: int = 0
-
-    def add(self, other: Counts) -> None:
-        for item in fields(Counts):
-            mine, theirs = getattr(self, item.name), getattr(other, item.name)
-            worst = item.name.startswith("worst_")
-            setattr(self, item.name, max(mine, theirs) if worst else mine + theirs)
-
-    @property
-    def lane_share(self) -> float:
-        """Active lanes over lanes of the warps that executed the line: 1 is no divergence."""
-        return self.active_lanes / (32 * self.executions) if self.executions else 0.0
-
-    @property
-    def sector_efficiency(self) -> float:
-        """Sectors that the lanes' bytes would fill over sectors touched, at most 1."""
-        if not self.sectors:
-            return 1.0
-        return (self.sectors - self.excess_sectors) / self.sectors
-
-    @property
-    def bank_efficiency(self) -> float:
-        """Ideal wavefronts over wavefronts."""
-        return self.ideal_wavefronts / self.wavefronts if self.wavefronts else 1.0
-
-
-@dataclass
-class Line(Counts):
-    """The counts of one source line."""
-
-    lineno: int = 0
-    source: str = ""
-    filename: str = ""
-
-
-@dataclass
-class Report:
-    """A kernel's run under the recorder. `str(report)` is an annotated listing.
-
-    lines: of the kernel's source, then lines of other functions that it calls (`Line.filename`
-    tells). races, errors, warnings: `Finding`s. `flops` and `global_bytes` (32 for each sector) are
-    totals of the blocks that were run: `blocks` of the grid's `grid_blocks`; `scale` is how many
-    times more the whole grid is. `shared_bytes` is what a block has, static and dynamic. `records`
-    are the first accesses as a structured array, where `profile(..., records=n)` asked for them.
-    arrays: (space, shape, bytes an element) of the arrays that it can touch, by name. `kernel` and
-    `types` are what was profiled, for `compiled`.
-    """
-
-    name: str
-    filename: str
-    grid: Triple
-    block: Triple
-    lines: list[Line]
-    races: list[Finding]
-    errors: list[Finding]
-    warnings: list[Finding]
-    shared_bytes: int
-    blocks: int
-    accesses: int
-    seconds: float
-    notes: list[str] = field(default_factory=list)
-    records: np.ndarray | None = None
-    arrays: dict[str, tuple[str, tuple[int, ...], int]] = field(default_factory=dict)
-    kernel: Any = field(default=None, repr=False)
-    types: tuple = field(default=(), repr=False)
-
-    @property
-    def grid_blocks(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def scale(self) -> float:
-        return self.grid_blocks / self.blocks if self.blocks else 0.0
-
-    @property
-    def findings(self) -> list[Finding]:
-        """Races and errors, then warnings."""
-        return [*self.races, *self.errors, *self.warnings]
-
-    @cached_property
-    def totals(self) -> Counts:
-        """The sums over all lines."""
-        total = Counts()
-        for line in self.lines:
-            total.add(line)
-        return total
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations."""
-        return self.totals.flops
-
-    @property
-    def global_bytes(self) -> int:
-        """Bytes of the sectors moved to and from global memory."""
-        return SECTOR * self.totals.sectors
-
-    @property
-    def intensity(self) -> float:
-        """Arithmetic intensity: floating-point operations for each byte of global memory moved,
-        without what caches save."""
-        return self.flops / self.global_bytes if self.global_bytes else 0.0
-
-    def line(self, lineno: int) -> Line:
-        """The counts of a line of the kernel's file. Raises KeyError."""
-        for line in self.lines:
-            if line.lineno == lineno and line.filename == self.filename:
-                return line
-        raise KeyError(f"{self.name} has no line {lineno}")
-
-    def at(self, text: str) -> Line:
-        """The counts of the one executed line whose source has `text`. Raises KeyError."""
-        found = [line for line in self.lines if text in line.source and line.executions]
-        if len(found) != 1:
-            raise KeyError(f"{len(found)} executed lines of {self.name} contain {text!r}")
-        return found[0]
+class Report(Measurement):
+    """A kernel's run under the recorder. `str(report)` is an annotated listing."""
 
     def __str__(self) -> str:
-        from kernels.lab.report.listing import listing
-
         return listing(self)
 
     def _repr_html_(self) -> str:
-        from kernels.lab.report.html import page
-
         return page(self)
 
     def compiled(self, cc: tuple[int, int] | float | str = (8, 0)) -> Compiled:
         """What NVIDIA's compilers make of the kernel for compute capability `cc`: registers, PTX,
         machine code. Needs their wheels (the extra `cuda13`), not a GPU."""
-        from kernels.lab.gpu_model.compiled import compiled
-
         return compiled(self.kernel, *self.types, cc=cc)
 
     def occupancy(self, cc: tuple[int, int] | float | str) -> Occupancy:
         """How full this launch makes an SM of compute capability `cc`; see `compiled`."""
-        from kernels.lab.gpu_model.occupancy import occupancy
-
         return occupancy(self.compiled(cc).registers, self.shared_bytes, self.threads, cc)
 
     def roofline(
@@ -202,8 +43,6 @@ class Report:
         Its bytes are those of the sectors that warps ask for: what caches serve is among them, so
         that the kernel can be faster than this roof.
         """
-        from kernels.lab.gpu_model.roofline import roofline
-
         if seconds is None:
             return roofline(self, gpu, precision)
         work = (self.flops * self.scale, self.global_bytes * self.scale, seconds)
@@ -211,31 +50,8 @@ class Report:
 
     def picture(self) -> Picture:
         """The listing as a picture: SVG, PNG (needs matplotlib, the extra `plot`) or text."""
-        from kernels.lab.report.sheet import sheet
-
         return sheet(self)
 
     def save_png(self, path: str | Path) -> None:
         """Write the picture; the ending of the path, .png, .svg or .txt, says how."""
         self.picture().save(path)
-
-    def json(self) -> str:
-        """Everything but the records, as JSON."""
-        data: dict[str, Any] = {
-            "name": self.name,
-            "file": self.filename,
-            "grid": self.grid,
-            "block": self.block,
-            "blocks": self.blocks,
-            "shared_bytes": self.shared_bytes,
-            "flops": self.flops,
-            "global_bytes": self.global_bytes,
-            "intensity": self.intensity,
-            "totals": asdict(self.totals),
-            "lines": [asdict(line) for line in self.lines],
-            "races": [finding.json() for finding in self.races],
-            "errors": [finding.json() for finding in self.errors],
-            "warnings": [finding.json() for finding in self.warnings],
-            "notes": self.notes,
-        }
-        return json.dumps(data, indent=1)

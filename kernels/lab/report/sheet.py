@@ -5,14 +5,14 @@ from __future__ import annotations
 import textwrap
 
 from kernels.lab.draw.canvas import INK, MUTED, Picture, width_of
-from kernels.lab.report.listing import HEADINGS, LEGEND, conclusions, heading, rows, totals
-from kernels.lab.report.report import Report
+from kernels.lab.report.listing import HEADINGS, LEGEND, conclusions, heading, listing, rows, totals
+from kernels.lab.report.measurement import Measurement
 
 _POOR, _WRONG = "#fbe3b3", "#f8d0d0"
 _SIZE, _STEP, _LEFT, _TOP = 12, 18, 16, 44
 
 
-def sheet(report: Report) -> Picture:
+def sheet(report: Measurement) -> Picture:
     """The report on a page that is as large as it needs to be."""
     table = rows(report)
     shown = [i for i in range(len(HEADINGS)) if i < 4 or any(row.cells[i] for row in table)]
@@ -25,7 +25,7 @@ def sheet(report: Report) -> Picture:
     character = width_of(" ", _SIZE, mono=True)
     height = _TOP + _STEP * (len(table) + len(below) + len(legend) + 3)
     width = 2 * _LEFT + columns * character
-    picture = Picture(width, height, heading(report), str(report))
+    picture = Picture(width, height, heading(report), listing(report))
 
     def write(row: float, column: float, text: str, fill: str = INK, anchor: str = "start") -> None:
         x, y = _LEFT + column * character, _TOP + row * _STEP

@@ -11,6 +11,7 @@ from typing import Any
 
 from kernels.simt.driver import arguments
 from kernels.simt.ir.jitted import Jitted
+from kernels.simt.ir.safety import Safety
 from kernels.support import pool
 from kernels.support.errors import LaunchError, Unstructured
 from kernels.support.limits import launch_dimensions
@@ -36,7 +37,10 @@ def jit(
     """Decorate a kernel, or with `device=True` a function that kernels call.
 
     `func_or_sig` may be an explicit signature ("void(float32[::1], int32)", a Numba signature, a
-    tuple of types). `debug=True` compiles in checked mode. `inline`, `opt`, `lineinfo`,
+    tuple of types). An index outside of its array raises IndexError: the compiler proves that there
+    is none where it can, and checks each access where it cannot. `debug=True` checks all that can
+    be checked, `debug=False` nothing; so does MINIGRAD_CUDA_DEBUG (1 or 0) for kernels that leave
+    it out. `inline`, `opt`, `lineinfo`,
     `max_registers`, `link` and the like only matter to a GPU's compiler.
     """
     options = {"device": device, "debug": debug, "fastmath": fastmath, "gpu": ignored}
@@ -53,8 +57,7 @@ def jit(
     return lambda func: Kernel(func, func_or_sig, **options)
 
 
-def _debug_by_environment() -> bool:
-    return os.environ.get("MINIGRAD_CUDA_DEBUG", "0") not in ("", "0")
+_SHIPPED = ("kernels", "minigrad")  # packages whose kernels are tested in checked mode
 
 
 class Kernel(Jitted):
@@ -149,8 +152,15 @@ class Kernel(Jitted):
         return Interpreted(self, block, reason)
 
     @property
-    def checked(self) -> bool:
-        return _debug_by_environment() if self.debug is None else bool(self.debug)
+    def safety(self) -> Safety:
+        """What keeps a launch inside of its arrays: see `jit`."""
+        asked = os.environ.get("MINIGRAD_CUDA_DEBUG", "")
+        debug = self.debug if self.debug is not None or not asked else asked != "0"
+        if debug:
+            return Safety.DEBUG
+        if debug is None and (self.py_func.__module__ or "").partition(".")[0] not in _SHIPPED:
+            return Safety.PROVEN
+        return Safety.UNCHECKED
 
     def inspect_cpu(self, block: Any = None) -> str:
         """The Python generated for the CPU, one module per specialisation so far."""

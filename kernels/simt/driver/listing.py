@@ -10,6 +10,7 @@ from kernels.simt.driver.pipeline import PASSES, Compilation
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import BLOCK, GRID, THREAD, Collective, clone
 from kernels.simt.ir.program import Program
+from kernels.simt.ir.safety import Safety
 from kernels.simt.plan.nodes import (
     BlockPlan,
     ClippedLoop,
@@ -84,6 +85,8 @@ class _Watcher:
                 return "\n".join(f"{k}: {v}" for k, v in sorted(c.kinds.items()) if k[0] != "_")
             case "uniformity":
                 return "\n".join(_uniformity(c))
+            case "bounds":
+                return _bounds(c)
             case "fission":
                 return "\n".join(_items(c.items))
             case "storage":
@@ -94,6 +97,15 @@ class _Watcher:
                 return c.text
         before, self.form = self.form, normal_form(c.program)
         return UNCHANGED if before == self.form else self.form
+
+
+def _bounds(c: Compilation) -> str:
+    """What a launch must fulfil so that no access needs a check."""
+    if c.safety is not Safety.PROVEN:
+        return f"(nothing to prove: {c.safety.value})"
+    if c.conditions is None:
+        return "some index is not known: every access is checked"
+    return "\n".join(c.conditions) or "every index is inside its array"
 
 
 # -- the normal form ---------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from types import FunctionType
 from numba.core import types
 from numba.core.compiler_lock import global_compiler_lock
 
-from kernels.simt.analysis import infer, ssa
+from kernels.simt.analysis import bounds, infer, ssa
 from kernels.simt.analysis.ranges import Ranges
 from kernels.simt.analysis.uniformity import Facts, analyse
 from kernels.simt.driver import arguments
@@ -19,6 +19,7 @@ from kernels.simt.emit.module import module_text
 from kernels.simt.frontend import frontend
 from kernels.simt.ir import memory
 from kernels.simt.ir.program import Program
+from kernels.simt.ir.safety import Safety
 from kernels.simt.plan.block import plan_block
 from kernels.simt.plan.nodes import BlockPlan
 from kernels.simt.transforms.block_interleave import interleaved
@@ -51,7 +52,7 @@ class Compilation:
     args: tuple[types.Type, ...]
     block: tuple[int, int, int]
     signs: frozenset[int] = frozenset()
-    checked: bool = False
+    safety: Safety = Safety.UNCHECKED
     fastmath: bool = False
     watch: Callable[[str, Compilation], None] | None = None  # told after each pass
     # -- what the passes make
@@ -63,6 +64,8 @@ class Compilation:
     items: list[Item] = field(default_factory=list)
     masks: list[str] = field(default_factory=list)
     storage: Storage | None = None
+    ranges: Ranges | None = None
+    conditions: list[str] | None = None  # of a proof that no index leaves its array
     plan: BlockPlan | None = None  # None: blocks gain nothing from being interleaved
     text: str = ""
     given: dict[str, object] = field(default_factory=dict)
@@ -81,7 +84,7 @@ Pass = tuple[str, Callable[[Compilation], None]]
 def _build(c: Compilation) -> None:
     code = c.func.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    c.program = frontend.build(c.func, c.block, dict(zip(names, c.args)), c.checked)
+    c.program = frontend.build(c.func, c.block, dict(zip(names, c.args)), c.safety)
 
 
 def _canonicalise(c: Compilation) -> None:
@@ -115,6 +118,13 @@ def _infer_types(c: Compilation) -> None:
 
 def _analyse(c: Compilation) -> None:
     c.facts = analyse(c.program)
+    nonnegative = {c.program.params[position] for position in c.signs}
+    c.ranges = Ranges(c.program, c.facts, c.kinds, nonnegative)
+
+
+def _prove(c: Compilation) -> None:
+    if c.safety is Safety.PROVEN:
+        c.conditions = bounds.conditions(c.program, c.kinds, c.ranges)
 
 
 def _split(c: Compilation) -> None:
@@ -128,11 +138,10 @@ def _store(c: Compilation) -> None:
 def _plan(c: Compilation) -> None:
     program = c.program
     nonnegative = {program.params[position] for position in c.signs}
-    ranges = Ranges(program, c.facts, c.kinds, nonnegative)
     # the intrinsic that views a half-precision array as one
     views = {name: arguments.storage(kind)[1] for name, kind in zip(program.params, c.args)}
     views = {name: view for name, view in views.items() if view}
-    given = c.facts, c.items, c.storage, c.kinds, ranges, nonnegative, views
+    given = c.facts, c.items, c.storage, c.kinds, c.ranges, nonnegative, c.conditions or [], views
     c.plan = plan_block(program, *given)
 
 
@@ -157,6 +166,7 @@ RENAMING: Pass = ("SSA renaming", _rename)
 PLANNING: tuple[Pass, ...] = (
     ("types", _infer_types),
     ("uniformity", _analyse),
+    ("bounds", _prove),
     ("fission", _split),
     ("storage", _store),
     ("plan", _plan),
@@ -173,15 +183,18 @@ def generate(
     args: tuple[types.Type, ...],
     block: tuple[int, int, int],
     signs: frozenset[int] = frozenset(),
-    checked: bool = False,
+    safety: Safety = Safety.UNCHECKED,
     fastmath: bool = False,
 ) -> tuple[Program, str, dict[str, object]]:
     """(program, module source, injected objects) for kernel `func`.
 
     `args` are the Numba types of its parameters, `signs` the positions of integer parameters that
-    are known to be >= 0.
+    are known to be >= 0. Where some index cannot be proven to stay inside its array, a kernel to
+    be `PROVEN` is compiled with every index checked instead: see `program.safety`.
     """
-    done = Compilation(func, args, block, signs, checked, fastmath).run(PASSES)
+    done = Compilation(func, args, block, signs, safety, fastmath).run(PASSES)
+    if safety is Safety.PROVEN and done.conditions is None:
+        done = Compilation(func, args, block, signs, Safety.BOUNDS, fastmath).run(PASSES)
     return done.program, done.text, done.given
 
 
@@ -189,10 +202,10 @@ def normal_form(
     func: FunctionType,
     args: tuple[types.Type, ...],
     block: tuple[int, int, int],
-    checked: bool,
+    safety: Safety = Safety.UNCHECKED,
 ) -> tuple[Program, dict[str, types.Type]]:
     """(kernel `func` as one thread runs it, types of the arrays that it declares)."""
-    done = Compilation(func, args, block, checked=checked).run((*FRONT, RENAMING))
+    done = Compilation(func, args, block, safety=safety).run((*FRONT, RENAMING))
     return done.program, done.array_types
 
 
@@ -200,6 +213,6 @@ def emit(
     program: Program, args: tuple[types.Type, ...], array_types: dict[str, types.Type]
 ) -> tuple[Program, str, dict[str, object]]:
     """What `generate` returns, of a normal form."""
-    given = {"program": program, "array_types": array_types, "checked": program.checked}
+    given = {"program": program, "array_types": array_types, "safety": program.safety}
     done = Compilation(None, args, program.block, **given).run((*PLANNING, *PRINTING))
     return done.program, done.text, done.given

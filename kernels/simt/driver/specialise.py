@@ -13,6 +13,7 @@ import numpy as np
 
 from kernels.simt.backend import entry, machine_code
 from kernels.simt.driver import arguments
+from kernels.simt.ir.safety import Safety
 from kernels.simt.store import fingerprint, modules
 from kernels.support import cache, limits, pool
 from kernels.support.errors import (
@@ -43,7 +44,9 @@ def for_arguments(kernel: Any, block: tuple[int, int, int], args: tuple) -> Spec
     return _for_types_of(kernel, block, args, frozenset(positive))
 
 
-def _for_types_of(kernel: Any, block, args: tuple, positive: frozenset[int]) -> Specialisation:
+def _for_types_of(
+    kernel: Any, block, args: tuple, positive: frozenset[int], safety: Safety | None = None
+) -> Specialisation:
     def kinds() -> tuple[types.Type, ...]:
         return tuple(
             arguments.numba_type(arg, f"{kernel.__name__}, argument {name!r}")
@@ -52,8 +55,8 @@ def _for_types_of(kernel: Any, block, args: tuple, positive: frozenset[int]) -> 
 
     if kernel.signature is not None:
         matching = matching_signature(kernel, kinds())
-        return _get(kernel, block, matching, positive, lambda: matching)
-    return _get(kernel, block, tuple(map(arguments.describe, args)), positive, kinds)
+        return _get(kernel, block, matching, positive, lambda: matching, safety)
+    return _get(kernel, block, tuple(map(arguments.describe, args)), positive, kinds, safety)
 
 
 def for_signature(kernel: Any, block: tuple[int, int, int]) -> Specialisation:
@@ -137,15 +140,20 @@ def _fit(wanted: types.Type, kind: types.Type) -> types.Type | None:
 
 
 def _get(
-    kernel: Any, block, described: tuple, positive: frozenset[int], kinds: Callable[[], tuple]
+    kernel: Any,
+    block,
+    described: tuple,
+    positive: frozenset[int],
+    kinds: Callable[[], tuple],
+    safety: Safety | None = None,
 ) -> Specialisation:
     """The specialisation for `described` arguments; `kinds()` are their Numba types."""
-    checked = kernel.checked
-    key = (block, described, positive, checked)
+    safety = safety or kernel.safety
+    key = (block, described, positive, safety)
     with kernel._lock:
         found = kernel._specialised.get(key)
         if found is None:
-            found = Specialisation(kernel, block, described, positive, checked, kinds)
+            found = Specialisation(kernel, block, described, positive, safety, kinds)
             kernel._specialised[key] = found
     return found
 
@@ -159,17 +167,17 @@ class Specialisation:
         block: tuple[int, int, int],
         described: tuple,
         positive: frozenset[int],
-        checked: bool,
+        safety: Safety,
         kinds: Callable[[], tuple],
     ):
-        self.kernel, self.block, self.checked = kernel, block, checked
+        self.kernel, self.block, self.safety = kernel, block, safety
         self.described, self.positive = described, positive
         self.cost = 0.0  # seconds per block, as last measured
         self.halves = tuple(i for i, kind in enumerate(described) if arguments.is_half(kind))
         self.error = np.zeros(limits.REPORT, np.int64)
         self.grid: tuple[int, int, int] = (1, 1, 1)
         self.sites: tuple = ()
-        self.cooperative = self.one_thread = False
+        self.checked = self.cooperative = self.one_thread = False
         name = self._name(described, positive)
         if not self._load(modules.find(name), kinds):
             self._compile(name, kinds(), positive)
@@ -181,7 +189,7 @@ class Specialisation:
             modules.toolchain(),
             fingerprint.of(self.kernel.py_func),
             repr((self.block, described, sorted(positive))),
-            repr((self.checked, self.kernel.fastmath)),
+            repr((self.safety, self.kernel.fastmath)),
         ]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
         return f"{self.kernel.py_func.__name__}_{digest}"
@@ -206,7 +214,7 @@ class Specialisation:
         kernel = self.kernel
         with pipeline.few_collections():
             program, text, given = pipeline.generate(
-                kernel.py_func, kinds, self.block, positive, self.checked, kernel.fastmath
+                kernel.py_func, kinds, self.block, positive, self.safety, kernel.fastmath
             )
             frozen = {name: value.copy() for name, value in program.constants.items()}
             try:
@@ -242,6 +250,7 @@ class Specialisation:
         function.compile(signature)
         compiled = function.overloads[signature]
         point = entry.of(compiled)
+        self.checked = bool(module.CHECKED)
         self.entry = self.guarded(point) if self.checked else point
         self.cooperative = self.one_thread = bool(module.COOPERATIVE)
         self.sites = module.SITES
@@ -257,7 +266,7 @@ class Specialisation:
         from kernels.simt.driver import listing, pipeline
 
         func, kinds = self.kernel.py_func, tuple(map(arguments.type_of, self.described))
-        given = func, kinds, self.block, self.positive, self.checked, self.kernel.fastmath
+        given = func, kinds, self.block, self.positive, self.safety, self.kernel.fastmath
         return listing.passes(pipeline.Compilation(*given))
 
     # -- running ---------------------------------------------------------------------------
@@ -323,8 +332,12 @@ class Specialisation:
                 " as many arguments and with arrays of these dimensions, or bind it again"
             )
         if status == checks.UNEXPECTED_SIGN:
-            general = _for_types_of(self.kernel, self.block, args, frozenset())
+            general = _for_types_of(self.kernel, self.block, args, frozenset(), self.safety)
             general.run(grid, first, last, shared, args)
+            return
+        if status == checks.UNPROVEN:
+            with_checks = _for_types_of(self.kernel, self.block, args, self.positive, Safety.BOUNDS)
+            with_checks.run(grid, first, last, shared, args)
             return
         self.grid = grid
         raise self.explain()

@@ -13,7 +13,7 @@ from numba.core import types
 from kernels.simt.emit import collectives
 from kernels.simt.emit.printer import Printer
 from kernels.simt.emit.rows import write_rows
-from kernels.simt.ir.checks import UNEXPECTED_SIGN
+from kernels.simt.ir.checks import UNEXPECTED_SIGN, UNPROVEN
 from kernels.simt.plan.nodes import DynamicShared, GridArray, Inputs, RegionPlan, StackArray
 from kernels.simt.transforms.fission import (
     BlockFor,
@@ -48,6 +48,9 @@ class BlockPrinter(Printer):
             for parameter, view in views.items():
                 as_type = self.program.extern(view, view.__name__)
                 writer.line(f"{parameter} = {as_type}({stored[parameter]})")
+            for condition in self.plan.conditions:
+                with writer.block(f"if not {condition}:"):
+                    writer.line(f"return {UNPROVEN}  # the launch is repeated with checks")
             if self.program.checked:  # what runs once for the block is told of its first thread
                 writer.line("_block = _t = 0")
             for array in self.plan.declarations:

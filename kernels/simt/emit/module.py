@@ -61,7 +61,7 @@ def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]
         "from kernels.simt.ir.memory import view_bytes as _view_bytes",
         *imports,
         "",
-        f"NEEDS_OBJECTS = {bool(given)}",
+        f"CHECKED = {program.checked}",
         f"COOPERATIVE = {program.cooperative}",
         f"SITES = {tuple(printer.expressions.sites)!r}",
         f"_SPIN_LIMIT = {SPIN_LIMIT}",
@@ -71,7 +71,7 @@ def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]
         bounds = ", boundscheck=True" if program.checked else ""
         lines += ["", f"@_njit({options}{bounds})", text, ""]
     lines += ["", f"@_njit({options}, pipeline_class=_ThreadLoops)", function]
-    lines += ["COMPLETE = True  # the last line: a truncated file lacks it", ""]
+    lines += [""]
     return "\n".join(lines), given
 
 

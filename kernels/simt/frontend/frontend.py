@@ -36,6 +36,7 @@ from kernels.simt.ir.nodes import (
     used,
 )
 from kernels.simt.ir.program import Program
+from kernels.simt.ir.safety import Safety
 from kernels.support.errors import CompileError
 
 _FOLD = {
@@ -63,11 +64,11 @@ _FOLD = {
 
 
 def build(
-    func: FunctionType, block: tuple[int, int, int], kinds: dict[str, types.Type], checked: bool
+    func: FunctionType, block: tuple[int, int, int], kinds: dict[str, types.Type], safety: Safety
 ) -> Program:
     """The Program of kernel `func` for threads in a `block`; `kinds` are its parameters' types."""
     text = source.of(func)
-    program = Program(func.__name__, text.filename, text.first_line, block, checked)
+    program = Program(func.__name__, text.filename, text.first_line, block, safety)
     normaliser = Normaliser(program, func)
     arguments = text.tree.args
     for arg in arguments.posonlyargs + arguments.args + arguments.kwonlyargs:
@@ -204,7 +205,7 @@ class Normaliser(Translator):
 
     def stmt_Raise(self, stmt: ast.Raise) -> None:
         """On CUDA an exception only ends its thread; with debug it reaches the host."""
-        if not self.program.checked:
+        if not self.program.debug:
             self.emit(ast.Return(None), stmt)
             return
         self.emit(ast.Raise(self.expr(stmt.exc) if stmt.exc else None, None), stmt)
@@ -213,7 +214,7 @@ class Normaliser(Translator):
         test = self.expr(stmt.test)
         text = stmt.msg if isinstance(stmt.msg, ast.Constant) else const(ast.unparse(stmt.test))
         failure: ast.stmt = ast.Return(None)
-        if self.program.checked:
+        if self.program.debug:
             failure = ast.Raise(call("AssertionError", const(str(text.value))), None)
         self.emit(ast.If(negate(test), [located(failure, stmt)], []), stmt)
 

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from kernels.support.errors import KernelError, KernelIndexError, SimtError, UninitialisedError
 
-DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED, LANES = range(1, 8)
+DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED, LANES, UNPROVEN = range(1, 9)
 _I64 = ir.IntType(64)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numba.core import types
 
 from kernels.simt.devlib import half
+from kernels.simt.ir.safety import Safety
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Program:
     filename: str
     line: int
     block: tuple[int, int, int]
-    checked: bool = False
+    safety: Safety = Safety.UNCHECKED
     params: list[str] = field(default_factory=list)
     dtypes: dict[str, types.Type] = field(default_factory=dict)  # of parameters that are arrays
     body: list[ast.stmt] = field(default_factory=list)
@@ -65,6 +66,16 @@ class Program:
     ordered: set[str] = field(default_factory=set)
     places: dict[tuple, str] = field(default_factory=dict)  # where shared arrays are declared
     taken: set[str] = field(default_factory=set)
+
+    @property
+    def checked(self) -> bool:
+        """Whether every index is checked on the way."""
+        return self.safety in (Safety.BOUNDS, Safety.DEBUG)
+
+    @property
+    def debug(self) -> bool:
+        """Whether all that the debug mode checks is checked."""
+        return self.safety is Safety.DEBUG
 
     @property
     def threads(self) -> int:

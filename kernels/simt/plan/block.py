@@ -40,6 +40,7 @@ def plan_block(
     kinds: dict[str, types.Type],
     ranges: Ranges,
     nonnegative: set[str],
+    conditions: list[str],
     half_views: dict[str, object],
 ) -> BlockPlan | None:
     """How a block runs `items`; None where its blocks are interleaved, which does not pay."""
@@ -61,6 +62,7 @@ def plan_block(
         ranges=ranges,
         items=interleaver.arranged() if interleaver else items,
         nonnegative=sorted(nonnegative),
+        conditions=conditions,
         half_views=half_views,
         spilled=storage.spilled,
         private=layout.private,
@@ -107,8 +109,8 @@ def _panel(program: Program, items: list[Item]) -> int | None:
     those that it is asked for.
     """
     loops = [item for item in walk(items) if isinstance(item, BlockFor)]
-    meets = (isinstance(item, CollectivePoint) for loop in loops for item in walk(loop.body))
-    return PANEL if not (program.cooperative or program.checked) and any(meets) else None
+    barriers = (isinstance(item, CollectivePoint) for loop in loops for item in walk(loop.body))
+    return PANEL if not (program.cooperative or program.checked) and any(barriers) else None
 
 
 def _thread_number(program: Program) -> str:

@@ -56,7 +56,7 @@ def _check(program: Program, point: CollectivePoint) -> Check | None:
     kind = point.stmt.kind
     if kind.startswith("syncthreads") or kind == "cg.GridGroup.sync":
         return None if point.mask == point.live else Check.ARRIVALS
-    if not program.checked or kind in ("activemask", "match_all_pred"):
+    if not program.debug or kind in ("activemask", "match_all_pred"):
         return None
     member = point.stmt.args[0] if point.stmt.args else ast.Constant(FULL)
     everyone = isinstance(member, ast.Constant) and member.value in (FULL, -1)

@@ -24,7 +24,7 @@ class Layout:
         self.program, self.kinds, self.regions = regions.program, regions.kinds, regions
         self.around = around
         self.private = self._private_arrays()
-        self.marked = self._tracked_arrays() if self.program.checked else set()
+        self.marked = self._tracked_arrays() if self.program.debug else set()
 
     # -- private arrays --------------------------------------------------------------------
 

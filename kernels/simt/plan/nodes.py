@@ -224,6 +224,7 @@ class BlockPlan:
     ranges: Ranges
     items: list[Item]
     nonnegative: list[str]  # integer parameters that are checked to be >= 0 on entry
+    conditions: list[str]  # of the launch, under which no index leaves its array
     half_views: dict[str, object]  # parameters that come in as uint16, and what views them
     spilled: set[str]  # variables and masks with a spill array, an element per thread
     private: dict[str, PrivateLayout]  # local arrays with an element per thread

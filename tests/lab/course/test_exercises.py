@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from numba import float32
 
-from kernels import lab
+from kernels import lab, raw_kernel
 from kernels.lab.course import exercises, solutions
 from kernels.simt import cuda
+from tests.lab.course.wrong_solutions import WRONG as WRONG_SOLUTIONS
+from tests.lab.course.wrong_solutions import kernel as wrong_solution
 
 
 def test_there_are_25():
@@ -35,7 +37,7 @@ def wrong(hint: str):
     return keep
 
 
-@wrong("Guard the access with `if`")
+@wrong("guard the access: `if i < x.shape[0]:`")
 def add_ten(x, out):
     i = cuda.grid(1)
     out[i] = x[i] + float32(10)
@@ -124,7 +126,7 @@ def matmul_tiled(a, b, out):
         out[row, column] = total
 
 
-@wrong("not all threads come to the barrier")
+@wrong("not all threads reach the barrier")
 def block_sum(x, out):
     tile = cuda.shared.array(128, np.float32)
     i, t = cuda.grid(1), cuda.threadIdx.x
@@ -167,7 +169,7 @@ def relu_backward(g, y, out):
         out[i] = g[i] if y[i] >= 0 else float32(0)
 
 
-@wrong("the result is transposed")
+@wrong("x and y are swapped")
 def outer_sum(row, column, out):
     i, j = cuda.grid(2)
     if i < out.shape[0] and j < out.shape[1]:
@@ -191,6 +193,83 @@ def test_wrong_solutions_get_the_right_hint(kernel, hint):
     result = exercises.check(kernel)
     assert not result and hint in str(result), str(result)
     assert str(result).startswith("not yet")
+
+
+CASES = [(name, number) for name, cases in WRONG_SOLUTIONS.items() for number in range(len(cases))]
+
+
+@pytest.mark.parametrize(("name", "number"), CASES, ids=[f"{name}-{n}" for name, n in CASES])
+def test_each_exercise_refuses_wrong_solutions(name, number):
+    result = exercises.check(wrong_solution(name, number))
+    assert not result and WRONG_SOLUTIONS[name][number][0] in str(result), str(result)
+
+
+def test_each_exercise_has_four_wrong_solutions():
+    assert list(WRONG_SOLUTIONS) == exercises.names()
+    assert min(map(len, WRONG_SOLUTIONS.values())) >= 4
+
+
+def test_what_is_no_kernel_is_refused():
+    def relu(x, out):
+        out[0] = x[0]
+
+    assert "write @cuda.jit above `def relu`" in exercises.check(relu).hint
+    assert "device function" in exercises.check(cuda.jit(device=True)(relu)).hint
+
+
+def test_a_harmless_race_passes_and_is_told():
+    @cuda.jit
+    def reverse_blocks(x, out):
+        tile = cuda.shared.array(65, np.float32)
+        i, t = cuda.grid(1), cuda.threadIdx.x
+        tile[64] = 1
+        tile[t] = x[i]
+        cuda.syncthreads()
+        out[i] = tile[63 - t]
+
+    result = exercises.check(reverse_blocks)
+    assert result and "warning: shared tile: several threads store the same value" in str(result)
+
+
+IN_CUDA_C = r"""
+__global__ void saxpy(float a, const float* x, const float* y, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a * x[i] + y[i];
+}
+__global__ void add_ten(const float* x, float* out, int n) {
+    out[threadIdx.x] = x[threadIdx.x] + 10;
+}
+template <int WIDTH>
+__global__ void reverse_blocks(const float* x, float* out) {
+    __shared__ float tile[WIDTH];
+    int i = blockIdx.x * WIDTH + threadIdx.x;
+    tile[threadIdx.x] = x[i];
+    __syncthreads();
+    out[i] = tile[WIDTH - 1 - threadIdx.x];
+}
+__global__ void warp_sum(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float value = i < n ? x[i] : 0;
+    for (int step = 16; step; step /= 2) value += __shfl_down_sync(0xffffffff, value, step);
+    if (threadIdx.x % 32 == 0) atomicAdd(out, value);
+}
+__global__ void relu(const float* x) {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "passes", "hint"),
+    [
+        ("saxpy", True, "of the sectors moved are ideal"),
+        ("add_ten", False, "is blockIdx used? blockIdx.x * blockDim.x + threadIdx.x counts"),
+        ("reverse_blocks<64>", True, "of the shared wavefronts"),
+        ("warp_sum", True, "of the lanes are active"),
+        ("relu", False, "the exercise passes x, out, and after them, if the kernel wants them"),
+    ],
+)
+def test_solutions_in_cuda_c_are_found_by_their_name(name, passes, hint):
+    result = exercises.check(raw_kernel(IN_CUDA_C, name))
+    assert result.passed == passes and hint in result.hint, str(result)
 
 
 def test_an_unknown_name_is_refused():

@@ -10,8 +10,8 @@ from kernels.lab.course import ladders
 EVERY = [
     (dialect, family, version)
     for dialect in ("numba", "cupy")
-    for family, rungs in ladders.families(dialect).items()
-    for version, _ in rungs
+    for family, profiles in ladders.families(dialect).items()
+    for version, _ in profiles
 ]
 # Kernels whose threads share memory, each way of doing so once; the rest with `-m slow`
 SOONER = {
@@ -71,9 +71,9 @@ def test_every_family_has_a_problem():
 
 
 def test_a_ladder_is_summed_up():
-    rungs = list(ladders.climb("transpose"))
-    table = ladders.summary(rungs).splitlines()
+    profiles = list(ladders.profile_versions("transpose"))
+    table = ladders.summary(profiles).splitlines()
     assert [line.split()[0] for line in table] == ["version", "naive", "tile", "padded"]
     ways = [line.split()[-1] for line in table[2:]]
     assert float(ways[0][1:]) > 10 and ways[1] == "x1"
-    assert rungs[0].problem.text == "transpose(float32[70, 66], (1, 0), version=naive)"
+    assert profiles[0].problem.text == "transpose(float32[70, 66], (1, 0), version=naive)"

@@ -262,7 +262,7 @@ def test_the_walk_over_tiles():
     frames = lab.tile_walk(64, 48, 96, (16, 16, 16), (1, 2))
     assert len(frames) == 4  # the first three steps and the last of six
     assert "16x16, depth 16: block (1, 2) takes 6 step(s)" in frames.text
-    assert "4 FLOP a byte" in frames.text
+    assert "4 FLOP per byte" in frames.text
     assert "load a[16:32, 80:96] and b[80:96, 32:48]" in frames[-1].text
     assert "load a[16:20, 8:12]" in lab.tile_walk(20, 9, 12, (8, 8, 8), (2, 0))[1].text
     with pytest.raises(ValueError, match="block \\(4, 0\\) is not one of 4 x 3"):

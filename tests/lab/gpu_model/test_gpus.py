@@ -79,10 +79,10 @@ def test_a_roofline_by_hand():
     assert found.seconds(add) == pytest.approx(12e6 / 4.8e12)
     assert found.attainable(matmul) == 67e12
     assert found.seconds(matmul) == pytest.approx(2 * 4096**3 / 67e12)
-    assert "matmul: 137.44 GFLOP, 201.33 MB, 682.67 FLOP a byte: limited by arithmetic" in str(
+    assert "matmul: 137.44 GFLOP, 201.33 MB, 682.67 FLOP per byte: limited by arithmetic" in str(
         found
     )
-    assert "add: 1 MFLOP, 12 MB, 0.08 FLOP a byte: limited by memory" in str(found)
+    assert "add: 1 MFLOP, 12 MB, 0.08 FLOP per byte: limited by memory" in str(found)
 
 
 def test_a_roofline_of_a_report_and_a_measured_time():
@@ -106,6 +106,33 @@ def test_the_picture_stands_where_it_should():
     marks = [s for kind, s in picture.shapes if kind == "rect" and s["rx"] == 4]
     assert len(marks) == 3  # two kernels under the roof, one of them measured
     assert marks[0]["x"] < marks[2]["x"]
+
+
+LADDER = {"naive": (5.2e5, 8.8e6), "coalesced": (5.2e5, 1.3e6), "tiled": (5.2e5, 1.5e5)}
+
+
+@pytest.mark.parametrize("card", ["T4", "RTX 4060", "H100 SXM"])
+@pytest.mark.parametrize("work", [LADDER, {"a": (1e9, 1e9, 10.0)}, {"a": (1e3, 1e9)}])
+def test_the_slope_of_the_roof_is_the_bandwidth(card, work):
+    """A decade to the right is a decade up, and kernels that reach the roof lie on it."""
+    found = roofline(work, card)
+    picture = found.picture()
+    path = next(s for kind, s in picture.shapes if kind == "path" and s["stroke"] == "#2f6db8")
+    (x0, y0), (x1, y1), _ = path["points"]
+    rules = [s["points"] for kind, s in picture.shapes if kind == "path"]
+    columns = sorted(a[0] for a, b, *_ in rules if a[0] == b[0] and b[1] - a[1] > 200)
+    rows = sorted(a[1] for a, b, *rest in rules if a[1] == b[1] and not rest)
+    decade, up = columns[1] - columns[0], rows[1] - rows[0]
+    assert (y0 - y1) / up == pytest.approx((x1 - x0) / decade)
+    assert columns[0] <= x0 and y0 <= rows[-1]
+    marks = [
+        (s["x"] + 4, s["y"] + 4)
+        for kind, s in picture.shapes
+        if kind == "rect" and s["rx"] == 4 and s["fill"] == "#ffffff"
+    ]
+    assert len(marks) == len(work)
+    for x, y in marks:
+        assert y == pytest.approx(y1 + max(x1 - x, 0) * up / decade)
 
 
 def test_mistakes_are_named():

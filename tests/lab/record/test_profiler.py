@@ -20,7 +20,7 @@ def zeros(*shape: int) -> np.ndarray:
 
 
 def test_fields_of_records():
-    """An array of structures: 16 bytes from lane to lane, 16 sectors a request."""
+    """An array of structures: 16 bytes from lane to lane, 16 sectors per request."""
 
     @cuda.jit
     def move(p, out):

@@ -200,3 +200,18 @@ __global__ void what_an_earlier_block_left(const float* x, float* out) {
     __syncthreads();
     if (blockIdx.x == 1) out[t] = s[t];  // <-
 }
+
+//? endless 1 64 0 x,64 change `k` in the loop's body
+__global__ void loop_without_increment(float* x, int n) {
+    int k = 0;
+    while (k < n) {  // <-
+        x[threadIdx.x] += 1;
+    }
+}
+
+//? harmless 4 64 0 large,256 give each its own element
+__global__ void all_write_all(float* x, int n) {
+    for (int i = 0; i < n; ++i) {
+        x[i] = 1;  // <-
+    }
+}

@@ -353,3 +353,60 @@ def what_an_earlier_block_left(out):
         s[t] = t
     cuda.syncthreads()
     out[cuda.grid(1)] = s[t]  # <-
+
+
+# Warps
+
+
+@planted("shuffle", "take it out of the condition", lambda: (x(100), zeros(4)), block=128)
+def shuffle_in_a_branch(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        value = x[i]
+        for step in (16, 8, 4, 2, 1):
+            value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)  # <-
+        if i % 32 == 0:
+            out[i // 32] = value
+
+
+@planted("shuffle", "not the thread with `return`", lambda: (x(40), zeros(40)))
+def shuffle_after_a_return(x, out):
+    i = cuda.grid(1)
+    if i >= x.size:
+        return
+    value = cuda.shfl_xor_sync(0xFFFFFFFF, x[i], 16)  # <-
+    out[i] = value
+
+
+@planted("shuffle", "take it out of the condition", lambda: (x(),))
+def shuffle_in_the_last_statement(x):
+    i = cuda.grid(1)
+    if i % 2 == 0:
+        x[i] = cuda.shfl_sync(0xFFFFFFFF, x[i], 3)  # <-
+
+
+# Loops
+
+
+@planted("endless", "change `k` in the loop's body", lambda: (x(),))
+def loop_without_increment(x):
+    k = 0
+    while k < x.size:  # <-
+        x[cuda.grid(1)] += 1
+
+
+@planted("endless", "stays true however often `k` changes", lambda: (x(),))
+def loop_that_misses_its_end(x):
+    k = 1
+    while k != 0:  # <-
+        x[cuda.grid(1)] += 1
+        k += 2
+
+
+# Races without harm
+
+
+@planted("harmless", "give each its own element", lambda: (x(4 * N), zeros(4 * N)), grid=4)
+def all_write_all(x, out):
+    for i in range(x.size):
+        out[i] = x[i]  # <-

@@ -46,7 +46,7 @@ def test_planted_mistakes_are_found(name):
     assert where == report.findings
     for finding in report.findings:
         text = str(finding)
-        assert text in str(report) and "thread (" in text and "mend: " in text
+        assert text in str(report) and "thread (" in text and "fix: " in text
         assert all(access.source == LINES[access.lineno - 1] for access in finding.accesses)
         assert "cuda." not in text
         if kind == "race":

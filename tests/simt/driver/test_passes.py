@@ -14,6 +14,7 @@ from kernels.simt import cuda
 from kernels.simt.driver import listing, pipeline
 from kernels.simt.emit.module import module_text
 from kernels.simt.ir.hints import Hint, decode, encode
+from kernels.simt.ir.safety import Safety
 from kernels.simt.transforms.block_interleave import interleaved
 from kernels.simt.transforms.canonicalise import prepare
 from kernels.simt.transforms.short_loops import hint_short_loops
@@ -140,7 +141,7 @@ def test_hints_are_decoded_as_they_are_encoded(hint):
 
 PASSES = (
     "normal form, canonicalisation, tile forwarding, interleaved blocks, SSA renaming, types,"
-    " uniformity, fission, storage, plan, module"
+    " uniformity, bounds, fission, storage, plan, module"
 ).split(", ")
 
 
@@ -202,8 +203,8 @@ def test_interleaving_that_does_not_pay_is_left_out():
     assert "_joined" not in found["module"]
 
 
-@pytest.mark.parametrize("checked", [False, True])
-def test_control_flow_of_all_kinds_is_listed(checked):
+@pytest.mark.parametrize("safety", [Safety.UNCHECKED, Safety.DEBUG])
+def test_control_flow_of_all_kinds_is_listed(safety):
     def kernel(x, n):
         t = cuda.grid(1)
         while cuda.syncthreads_or(x[t] > 0):
@@ -217,7 +218,7 @@ def test_control_flow_of_all_kinds_is_listed(checked):
         if t % 2:
             x[t] = cuda.shfl_down_sync(0xFFFFFFFF, x[t], 1)
 
-    done = pipeline.Compilation(kernel, (VECTOR, types.int64), (32, 1, 1), checked=checked)
+    done = pipeline.Compilation(kernel, (VECTOR, types.int64), (32, 1, 1), safety=safety)
     found = listing.passes(done)
     assert "cuda.syncthreads_or(" in found["fission"]
     assert "cuda.shfl_down_sync(4294967295, sent_1, 1)" in found["fission"]

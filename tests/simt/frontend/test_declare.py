@@ -72,10 +72,10 @@ def _kernel(tmp_path: Path, spelling: str):
 def test_declarations_are_accepted_or_refused(spelling, tmp_path):
     kernel = _kernel(tmp_path, spelling)
     if spelling in ACCEPTED:
-        pipeline.normal_form(kernel.py_func, KINDS, (32, 1, 1), False)
+        pipeline.normal_form(kernel.py_func, KINDS, (32, 1, 1))
         return
     with pytest.raises(CompileError, match=r"spelled.py:13: the (shape|dtype|alignment) of"):
-        pipeline.normal_form(kernel.py_func, KINDS, (32, 1, 1), False)
+        pipeline.normal_form(kernel.py_func, KINDS, (32, 1, 1))
 
 
 @pytest.mark.needs("numba_cuda")

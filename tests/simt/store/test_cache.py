@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llvmlite.binding import llvm_version_info
 
 from kernels.simt import cuda
 from kernels.simt.store import fingerprint, modules
@@ -70,7 +71,6 @@ def start(folder: Path, kept_in: Path | None = None) -> subprocess.Popen:
         "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
         "MINIGRAD_CACHE_DIR": str(kept_in or folder / "cache"),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",  # older Numba orders parts of its code by hash
     }
     return subprocess.Popen(
         [sys.executable, str(folder / "program.py")],
@@ -180,6 +180,11 @@ def kept(tmp_path_factory) -> tuple[Path, str]:
     return folder, finish(start(folder))
 
 
+def damaged(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 16]) + content[middle + 1 :]
+
+
 @pytest.mark.parametrize("kind", ["py", "npz", "o", "nbi", "nbc", "sha256"])
 def test_a_damaged_file_is_made_again(kept, tmp_path, kind):
     """One wrong bit, whatever it was for: no crash, no other result, and it does not stay."""
@@ -189,11 +194,14 @@ def test_a_damaged_file_is_made_again(kept, tmp_path, kind):
     before = [path.read_bytes() for path in found]
     assert before, f"no file of this kind is kept: {kind}"
     for path, content in zip(found, before):
-        middle = len(content) // 2
-        path.write_bytes(content[:middle] + bytes([content[middle] ^ 16]) + content[middle + 1 :])
+        path.write_bytes(damaged(content))
     assert finish(start(folder, tmp_path / "cache")) == expected
+    after = [path.read_bytes() for path in found]
+    assert not {*after} & {*map(damaged, before)}
+    if kind == "nbc" and llvm_version_info < (21,):  # orders names in object files by address
+        after, before = ([len(content) for content in files] for files in (after, before))
     if kind not in ("nbi", "sha256"):  # these hold times of change, of themselves or of others
-        assert [path.read_bytes() for path in found] == before
+        assert after == before
 
 
 def test_a_full_disk_does_not_stop_a_kernel(tmp_path, monkeypatch):

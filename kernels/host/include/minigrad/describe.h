@@ -1,4 +1,4 @@
-// What Python is told of a kernel's parameters.
+// The description of a kernel's parameters that Python reads.
 #pragma once
 
 #include <type_traits>

@@ -68,30 +68,18 @@ class LargeTile {
     T shfl(T value, unsigned rank) const {
         return from(value, rank % Size);
     }
-    template <class T>
-    T shfl_up(T value, unsigned delta) const {
-        return from(value, thread_rank() < delta ? thread_rank() : thread_rank() - delta);
-    }
-    template <class T>
-    T shfl_down(T value, unsigned delta) const {
-        return from(value, thread_rank() + delta < Size ? thread_rank() + delta : thread_rank());
-    }
-    template <class T>
-    T shfl_xor(T value, unsigned lanes) const {
-        return from(value, (thread_rank() ^ lanes) % Size);
-    }
     int any(int predicate) const {
-        return combined(predicate != 0, Size, [](int a, int b) { return a | b; });
+        return reduce(predicate != 0, [](int a, int b) { return a | b; });
     }
     int all(int predicate) const {
-        return combined(predicate != 0, Size, [](int a, int b) { return a & b; });
+        return reduce(predicate != 0, [](int a, int b) { return a & b; });
     }
-    // The combination of the first `count` values, in order.
     template <class T, class Op>
-    T combined(T value, unsigned count, Op op) const {
+    T reduce(T value, Op op) const {
         return exchange(value, [&](const void** values) {
+            unsigned left = threads() - first(), last = left < Size ? left : Size;
             T total = *(const T*)values[0];
-            for (unsigned i = 1; i < count; ++i) total = op(total, *(const T*)values[i]);
+            for (unsigned i = 1; i < last; ++i) total = op(total, *(const T*)values[i]);
             return total;
         });
     }

@@ -8,7 +8,12 @@
 
 namespace cuda {
 
-enum thread_scope { thread_scope_system, thread_scope_device, thread_scope_block, thread_scope_thread };
+enum thread_scope {
+    thread_scope_system,
+    thread_scope_device,
+    thread_scope_block,
+    thread_scope_thread
+};
 
 template <size_t Alignment>
 struct aligned_size_t {

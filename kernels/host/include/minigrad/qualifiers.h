@@ -14,8 +14,8 @@
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
-// For the lab: with a destructor, a structure that is passed by value straight from memory is copied
-// before the call, by an access that the compiler tells of.
+// For the lab: a structure with a destructor that is passed by value straight from memory is copied
+// before the call, by an access that the compiler instruments.
 #if defined(MGH_RECORDING) && !defined(MGH_TRIVIAL)
 #define MGH_COPIED(type) \
     __attribute__((always_inline)) ~type() {}

@@ -144,7 +144,7 @@ void mgh_trap(const char* what, const char* detail, int line);
 int mgh_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 }
 
-// What a thread accesses by other means than loads and stores, told to the lab.
+// Reports to the lab what a thread accesses by other means than loads and stores.
 enum { MGH_LOAD_OP, MGH_STORE_OP, MGH_ATOMIC_OP };
 #if defined(MGH_RECORDING)
 #define MGH_SILENT __attribute__((no_sanitize("thread")))

@@ -8,13 +8,13 @@ import numpy as np
 
 from kernels.lab.draw.canvas import Picture
 from kernels.lab.draw.pictures import BANKS, WARP, banks_picture, heat_map, sectors_picture
-from kernels.lab.report.report import Report
+from kernels.lab.report.measurement import Measurement
 
 _OPS = {"load": "reads", "store": "writes", "atomic": "atomics"}
 
 
 def access_map(
-    report: Report, array: str, op: str = "", block: int | None = None, warp: int | None = None
+    report: Measurement, array: str, op: str = "", block: int | None = None, warp: int | None = None
 ) -> Picture:
     """How often each element of an array is accessed, as colours; of a shared array, each word of
     each bank. `op` is "load", "store" or "atomic"; by default all are counted, of all blocks and
@@ -60,7 +60,7 @@ def _folded(counts: np.ndarray) -> np.ndarray:
 
 
 def request_picture(
-    report: Report, array: str, line: int | None = None, op: str = "load", block: int = 0,
+    report: Measurement, array: str, line: int | None = None, op: str = "load", block: int = 0,
     warp: int = 0, turn: int = 0,
 ) -> Picture:  # fmt: skip
     """What one request of a warp touches: sectors of global memory, or banks of shared memory.
@@ -89,14 +89,14 @@ def request_picture(
     return draw(np.array(offsets) // itemsize, itemsize, title)
 
 
-def _known(report: Report, array: str) -> tuple[str, tuple[int, ...], int]:
+def _known(report: Measurement, array: str) -> tuple[str, tuple[int, ...], int]:
     if array not in report.arrays:
         names = ", ".join(report.arrays) or "none"
         raise ValueError(f"{report.name} has no array {array!r}; its arrays: {names}")
     return report.arrays[array]
 
 
-def _of(report: Report, array: str, op: str) -> Any:
+def _of(report: Measurement, array: str, op: str) -> Any:
     """The records of an array."""
     if op not in ("", *_OPS):
         raise ValueError(f"op: expected one of {list(_OPS)}, got {op!r}")

@@ -1,0 +1,196 @@
+"""Intervals of integers whose ends are expressions of launch constants.
+
+An end is Python's own AST, so that it can be printed into generated code; numbers are folded.
+`None` is an end that is not known. `_min` and `_max` are the names of those functions there.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+from numba.core import types
+
+from kernels.simt.analysis.ranges import constant
+from kernels.simt.ir.nodes import GRID, binary, call, const
+
+End = ast.expr | None
+
+
+class Interval(NamedTuple):
+    low: End
+    high: End
+
+
+TOP = Interval(None, None)
+TRUTH = Interval(const(0), const(1))
+
+
+def limits_of(kind: types.Integer) -> Interval:
+    return Interval(const(int(kind.minval)), const(int(kind.maxval)))
+
+
+def natural(interval: Interval) -> bool:
+    low = None if interval.low is None else constant(interval.low)
+    return low is not None and low >= 0
+
+
+def equal(a: End, b: End) -> bool:
+    return a is not None and b is not None and ast.dump(a) == ast.dump(b)
+
+
+def _split(end: ast.expr) -> tuple[str, int]:
+    """`end` as (all but its last constant term, that term)."""
+    number = constant(end)
+    if number is not None:
+        return "", number
+    if isinstance(end, ast.BinOp) and isinstance(end.op, ast.Add | ast.Sub):
+        number = constant(end.right)
+        if number is not None:
+            rest, more = _split(end.left)
+            return rest, more + (number if isinstance(end.op, ast.Add) else -number)
+    return ast.dump(end), 0
+
+
+def at_most(a: End, b: End) -> bool:
+    """Whether a <= b is plain from how they are written."""
+    if a is None or b is None:
+        return False
+    if isinstance(a, ast.Call) and a.func.id == "_min" and any(at_most(x, b) for x in a.args):
+        return True
+    if isinstance(b, ast.Call) and b.func.id == "_max" and any(at_most(a, x) for x in b.args):
+        return True
+    (rest, number), (other, limit) = _split(a), _split(b)
+    if constant(a) is not None and _is_size(b):
+        return number <= limit
+    return rest == other and number <= limit
+
+
+def _is_size(end: ast.expr) -> bool:
+    """Whether an end is made of what is never negative (sizes, the grid), but for a last number."""
+    match end:
+        case ast.Constant(value=int(value)):
+            return value >= 0
+        case ast.Name(id=name):
+            return name in GRID
+        case ast.Attribute(attr="size") | ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+        case ast.BinOp(left=a, op=ast.Add() | ast.Sub(), right=b) if constant(b) is not None:
+            return _is_size(a)
+        case ast.BinOp(left=a, op=ast.Add() | ast.Mult() | ast.FloorDiv(), right=b):
+            return all(_is_size(part) and _split(part)[1] >= 0 for part in (a, b))
+    return False
+
+
+def weakened(hoped: Interval, after: Interval) -> Interval:
+    """`hoped` without the ends that one iteration does not keep."""
+    return Interval(
+        hoped.low if at_most(hoped.low, after.low) else None,
+        hoped.high if at_most(after.high, hoped.high) else None,
+    )
+
+
+def total(a: End, b: End) -> End:
+    if a is None or b is None:
+        return None
+    for one, other in ((a, b), (b, a)):
+        number = constant(other)
+        if number is not None:
+            return plus(one, number)
+    return binary(a, ast.Add(), b)
+
+
+def plus(end: End, number: int) -> End:
+    if end is None or number == 0:
+        return end
+    known = constant(end)
+    if known is not None:
+        return _number(known + number)
+    if isinstance(end, ast.BinOp) and isinstance(end.op, ast.Add | ast.Sub):
+        last = constant(end.right)
+        if last is not None:
+            last = last if isinstance(end.op, ast.Add) else -last
+            return plus(end.left, last + number)
+    op = ast.Add() if number > 0 else ast.Sub()
+    return binary(end, op, const(abs(number)))
+
+
+def _number(value: int) -> ast.expr:
+    return const(value) if value >= 0 else ast.UnaryOp(ast.USub(), const(-value))
+
+
+def negated(end: End) -> End:
+    if end is None:
+        return None
+    known = constant(end)
+    return ast.UnaryOp(ast.USub(), end) if known is None else _number(-known)
+
+
+def product(a: End, b: End) -> End:
+    if a is None or b is None:
+        return None
+    numbers = constant(a), constant(b)
+    if None not in numbers:
+        return _number(numbers[0] * numbers[1])
+    if 1 in numbers:
+        return a if numbers[1] == 1 else b
+    return const(0) if 0 in numbers else binary(a, ast.Mult(), b)
+
+
+def quotient(a: End, b: End) -> End:
+    if a is None or b is None:
+        return None
+    numbers = constant(a), constant(b)
+    if None not in numbers and numbers[1]:
+        return _number(numbers[0] // numbers[1])
+    return a if numbers[1] == 1 else binary(a, ast.FloorDiv(), b)
+
+
+def moved(interval: Interval, number: int) -> Interval:
+    return Interval(plus(interval.low, number), plus(interval.high, number))
+
+
+def divided(interval: Interval, factor: int) -> Interval:
+    """Where v lies if factor * v lies in `interval`."""
+    low = quotient(plus(interval.low, factor - 1), const(factor))
+    return Interval(low, quotient(interval.high, const(factor)))
+
+
+def _choose(name: str, ends: list[ast.expr]) -> End:
+    """The least (`_min`) or greatest (`_max`) of some ends; None of none."""
+    pick = min if name == "_min" else max
+    numbers = [n for n in map(constant, ends) if n is not None]
+    rest = {ast.dump(end): end for end in ends if constant(end) is None}
+    found = [*rest.values(), *([_number(pick(numbers))] if numbers else [])]
+    if not found:
+        return None
+    result = found[0]
+    for end in found[1:]:
+        result = call(name, result, end)
+    return result
+
+
+def least(ends: list[End]) -> End:
+    return None if None in ends else _choose("_min", ends)
+
+
+def least_known(ends: list[End]) -> End:
+    return _choose("_min", [end for end in ends if end is not None])
+
+
+def greatest(ends: list[End]) -> End:
+    return None if None in ends else _choose("_max", ends)
+
+
+def greatest_known(ends: list[End]) -> End:
+    return _choose("_max", [end for end in ends if end is not None])
+
+
+def meet(a: Interval, b: Interval) -> Interval:
+    """What lies in both."""
+    return Interval(greatest_known([a.low, b.low]), least_known([a.high, b.high]))
+
+
+def hull(a: Interval, b: Interval) -> Interval:
+    """What holds all of both."""
+    return Interval(least([a.low, b.low]), greatest([a.high, b.high]))

@@ -1,0 +1,14 @@
+"""How safe a kernel is to be: a module of its own, since launches ask and do not load Numba."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Safety(enum.Enum):
+    """What keeps a kernel from reading or writing outside of its arrays."""
+
+    UNCHECKED = "unchecked"  # nothing: for kernels that are known to be right
+    PROVEN = "proven"  # conditions of the launch; where they do not hold, BOUNDS
+    BOUNDS = "bounds"  # every index is checked
+    DEBUG = "debug"  # and reads of unwritten shared memory, lanes, assertions and exceptions
