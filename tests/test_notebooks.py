@@ -49,6 +49,8 @@ class ForkedKernel(jupyter_client.AsyncKernelManager):
     async def is_alive(self) -> bool:
         return self.process.is_alive()
 
+    _async_is_alive = is_alive  # which a client asks that has waited for a second
+
     async def shutdown_kernel(self, now: bool = False) -> None:
         self.process.kill()
         self.process.join()
