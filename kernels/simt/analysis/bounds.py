@@ -21,6 +21,7 @@ from numba.core import types
 from kernels.simt.analysis.intervals import (
     TOP,
     TRUTH,
+    End,
     Interval,
     at_most,
     divided,
@@ -111,6 +112,7 @@ class _Prover:
         self.state = _State({}, {}, {})
         self.found: dict[str, None] = {}
         self.views: dict[str, list[ast.expr]] = {}  # the shapes of rows of arrays
+        self.strides: dict[int, tuple[int, int] | None] = {}  # of loops, by identity
         self.given: list[str] = []  # launch-constant tests around the place
         self.trying = 0  # > 0 while it is found out what a loop keeps
         written = {defined(stmt) for stmt in statements(program.body)}
@@ -220,10 +222,27 @@ class _Prover:
         self.state.forget(name)
 
     def loop(self, stmt: ast.While, test: ast.expr, pre: list[ast.stmt]) -> None:
+        self.strides[id(stmt)] = self.stride(stmt, test)
         entry = self.kept(stmt, pre, test, lambda: None)
         self.state = entry.copy()
         self.once(stmt, pre, test)
         self.leave(stmt, entry)
+
+    def stride(self, stmt: ast.While, test: ast.expr) -> tuple[int, int] | None:
+        """(first value, step) of the counter of `while counter < stop`, where both are numbers."""
+        match test:
+            case ast.Compare(left=ast.Name(id=counter), ops=[ast.Lt()]):
+                low, high = self.state.variables.get(counter, TOP)
+                inner = [s for body in bodies(stmt) for s in statements(body)]
+                changes = [s for s in inner if defined(s) == counter]
+                value = getattr(changes[0], "value", None) if len(changes) == 1 else None
+                match value:
+                    case ast.BinOp(left=ast.Name(id=name), op=ast.Add(), right=by) if (
+                        name == counter and equal(low, high) and constant(low) is not None
+                    ):
+                        step = constant(by)
+                        return (constant(low), step) if step is not None and step > 0 else None
+        return None
 
     def leave(self, stmt: ast.stmt, entry: _State) -> None:
         """After a loop: what held at its head, unless it is left from the middle."""
@@ -241,7 +260,17 @@ class _Prover:
             return
         self.value(test)
         with self.assuming(test, True):
+            if self.strides.get(id(stmt)):
+                self.learn(test.left, Interval(None, self.last(test, *self.strides[id(stmt)])))
             self.block(stmt.body)
+
+    def last(self, test: ast.Compare, first: int, step: int) -> End:
+        """The last value of a counter that begins at `first` and ends below a limit."""
+        self.trying += 1
+        high = self.value(test.comparators[0]).high
+        self.trying -= 1
+        steps = quotient(plus(high, -1 - first), const(step))
+        return plus(product(steps, const(step)), first)
 
     def kept(self, stmt: ast.stmt, pre: list[ast.stmt], test: ast.expr | None, begin) -> _State:
         """What holds at the head of every iteration of a loop."""

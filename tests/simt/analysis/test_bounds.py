@@ -167,6 +167,19 @@ def rows(a, out):
             out[i] += row[j]
 
 
+def tile_by_tile(x, out):
+    tile, t = cuda.shared.array(16, float32), cuda.threadIdx.x
+    p, total = 0, float32(0)
+    while p < x.size:
+        tile[t] = x[p + t]
+        cuda.syncthreads()
+        for k in range(16):
+            total += tile[k]
+        cuda.syncthreads()
+        p += 16
+    out[cuda.grid(1)] = total
+
+
 def clamped(x, y):
     i = cuda.grid(1)
     if i < y.size:
@@ -191,6 +204,7 @@ PROVEN = [  # kernel, types, block, a launch for which the proof holds
     (reversed_in_place, (VECTOR,), (64, 1, 1), (1, 1), dict(x=np.empty(33))),
     (flagged, (VECTOR,), (64, 1, 1), (1, 1), dict(x=np.empty(33))),
     (rows, (MATRIX, VECTOR), (64, 1, 1), (1, 1), dict(a=np.empty((9, 4)), out=np.empty(9))),
+    (tile_by_tile, (VECTOR,) * 2, (16, 1, 1), (3, 1), dict(x=np.empty(48), out=np.empty(48))),
     (clamped, (VECTOR, VECTOR), (64, 1, 1), (1, 1), dict(x=np.empty(9), y=np.empty(33))),
 ]  # fmt: skip
 
@@ -321,7 +335,7 @@ class Random:
             self.body(indent + "    ", depth - 1)
         elif kind == "while":
             name = name.replace("v", "loop")  # not changed by the body: the loop has to end
-            self.lines.append(f"{indent}{name} = {self.index(1)} % 9")
+            self.lines.append(f"{indent}{name} = {self.pick(self.index(1) + ' % 9', '0', '2')}")
             self.lines.append(f"{indent}while {name} < {self.pick('x.size', 'y.size', 'n', '5')}:")
             self.names.append(name)
             self.body(indent + "    ", depth - 1)

@@ -65,7 +65,7 @@ def test_a_tiled_matmul_shares_the_tiles_of_b(shape, threads):
     assert "8 iterations at a time" in plan(matmul, (T, T))
 
 
-@cuda.jit(debug=False)  # `p + t` is not proven to stay inside, and checked blocks run one by one
+@cuda.jit
 def forces(positions, out):
     """n bodies on a line: each block goes through the tiles that all others go through."""
     tile = cuda.shared.array(16, float32)
