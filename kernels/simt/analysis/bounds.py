@@ -14,7 +14,6 @@ import ast
 import contextlib
 import operator
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from numba.core import types
 
@@ -23,12 +22,14 @@ from kernels.simt.analysis.intervals import (
     TRUTH,
     End,
     Interval,
+    State,
     at_most,
     divided,
     equal,
     greatest,
     greatest_known,
     hull,
+    joined,
     least,
     least_known,
     limits_of,
@@ -85,31 +86,10 @@ def conditions(program: Program, kinds: dict[str, types.Type], ranges: Ranges) -
     return list(prover.found)
 
 
-class _State(NamedTuple):
-    """What is known at a place in the kernel."""
-
-    variables: dict[str, Interval]
-    narrowed: dict[str, tuple[Interval, frozenset[str]]]  # expressions, and the names they read
-    tests: dict[str, ast.expr]  # what a boolean variable stands for
-
-    def copy(self) -> _State:
-        return _State(*(dict(part) for part in self))
-
-    def forget(self, name: str) -> None:
-        self.variables.pop(name, None)
-        self.tests.pop(name, None)
-        for text, (_, read) in list(self.narrowed.items()):
-            if name in read:
-                del self.narrowed[text]
-        for flag, test in list(self.tests.items()):
-            if name in names(test):
-                del self.tests[flag]
-
-
 class _Prover:
     def __init__(self, program: Program, kinds: dict[str, types.Type], ranges: Ranges) -> None:
         self.program, self.kinds, self.ranges = program, kinds, ranges
-        self.state = _State({}, {}, {})
+        self.state = State({}, {}, {})
         self.found: dict[str, None] = {}
         self.views: dict[str, list[ast.expr]] = {}  # the shapes of rows of arrays
         self.strides: dict[int, tuple[int, int] | None] = {}  # of loops, by identity
@@ -191,7 +171,7 @@ class _Prover:
             if reached:
                 ends.append(self.state)
         if ends:
-            self.state = _joined(ends)
+            self.state = joined(ends)
         return bool(ends)
 
     def counted(self, stmt: ast.For) -> None:
@@ -244,7 +224,7 @@ class _Prover:
                         return (constant(low), step) if step is not None and step > 0 else None
         return None
 
-    def leave(self, stmt: ast.stmt, entry: _State) -> None:
+    def leave(self, stmt: ast.stmt, entry: State) -> None:
         """After a loop: what held at its head, unless it is left from the middle."""
         inner = [s for body in bodies(stmt) for s in statements(body)]
         self.state = entry
@@ -272,7 +252,7 @@ class _Prover:
         steps = quotient(plus(high, -1 - first), const(step))
         return plus(product(steps, const(step)), first)
 
-    def kept(self, stmt: ast.stmt, pre: list[ast.stmt], test: ast.expr | None, begin) -> _State:
+    def kept(self, stmt: ast.stmt, pre: list[ast.stmt], test: ast.expr | None, begin) -> State:
         """What holds at the head of every iteration of a loop."""
         inner = [s for body in bodies(stmt) for s in statements(body)]
         changed = {name for name in map(defined, inner) if name is not None}
@@ -700,21 +680,6 @@ def _is_plain(a: ast.expr, op: ast.cmpop, b: ast.expr) -> bool:
 
 def _parts(index: ast.expr) -> list[ast.expr]:
     return index.elts if isinstance(index, ast.Tuple) else [index]
-
-
-def _joined(states: list[_State]) -> _State:
-    """What is known where any of `states` may be."""
-    first, *others = states
-    result = first.copy()
-    for other in others:
-        for name in list(result.variables):
-            mine = result.variables[name]
-            theirs = other.variables.get(name, TOP)
-            result.variables[name] = mine if mine == theirs else hull(mine, theirs)
-        for mine, theirs in ((result.narrowed, other.narrowed), (result.tests, other.tests)):
-            for key in [key for key, value in mine.items() if theirs.get(key) is not value]:
-                del mine[key]
-    return result
 
 
 _OPPOSITE = {

@@ -1,4 +1,4 @@
-"""Intervals of integers whose ends are expressions of launch constants.
+"""Intervals of integers whose ends are expressions of launch constants, by variable.
 
 An end is Python's own AST, so that it can be printed into generated code; numbers are folded.
 `None` is an end that is not known. `_min` and `_max` are the names of those functions there.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from numba.core import types
 
 from kernels.simt.analysis.ranges import constant
-from kernels.simt.ir.nodes import GRID, binary, call, const
+from kernels.simt.ir.nodes import GRID, binary, call, const, names
 
 End = ast.expr | None
 
@@ -194,3 +194,39 @@ def meet(a: Interval, b: Interval) -> Interval:
 def hull(a: Interval, b: Interval) -> Interval:
     """What holds all of both."""
     return Interval(least([a.low, b.low]), greatest([a.high, b.high]))
+
+
+class State(NamedTuple):
+    """What is known at a place in the kernel."""
+
+    variables: dict[str, Interval]
+    narrowed: dict[str, tuple[Interval, frozenset[str]]]  # expressions, and the names they read
+    tests: dict[str, ast.expr]  # what a boolean variable stands for
+
+    def copy(self) -> State:
+        return State(*(dict(part) for part in self))
+
+    def forget(self, name: str) -> None:
+        self.variables.pop(name, None)
+        self.tests.pop(name, None)
+        for text, (_, read) in list(self.narrowed.items()):
+            if name in read:
+                del self.narrowed[text]
+        for flag, test in list(self.tests.items()):
+            if name in names(test):
+                del self.tests[flag]
+
+
+def joined(states: list[State]) -> State:
+    """What is known where any of `states` may be."""
+    first, *others = states
+    result = first.copy()
+    for other in others:
+        for name in list(result.variables):
+            mine = result.variables[name]
+            theirs = other.variables.get(name, TOP)
+            result.variables[name] = mine if mine == theirs else hull(mine, theirs)
+        for mine, theirs in ((result.narrowed, other.narrowed), (result.tests, other.tests)):
+            for key in [key for key, value in mine.items() if theirs.get(key) is not value]:
+                del mine[key]
+    return result
