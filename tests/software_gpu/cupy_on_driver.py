@@ -1,0 +1,380 @@
+"""`import cupy` finds kernels.cupy, with its memory, streams and kernels on the driver library.
+
+kernels.cupy computes with NumPy on memory that the host can see. Here that memory is the driver's,
+so that kernels reach it and nothing else; before CuPy touches an array, the work of the current
+stream is done, as CuPy's own kernels would come after it. Work of other streams is not: a program
+that forgot to wait for them sees the memory without it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from kernels import cupy
+from kernels.cupy import _array, _creation, _memory, _raw
+from kernels.cupy._runtime_error import CUDARuntimeError
+from kernels.cupy.cuda import device as cuda_device
+from kernels.cupy.cuda import driver as cuda_driver
+from kernels.cupy.cuda import runtime, stream
+from kernels.lab.gpu_model import nvrtc
+
+_driver: ctypes.CDLL
+_lock = threading.RLock()
+_MOST_SHARED = 48 * 1024  # bytes of dynamic shared memory; more must be asked for
+_ATTRIBUTE_SHARED, _ATTRIBUTE_ORDINAL = 8, 9
+
+
+def install(library: ctypes.CDLL) -> None:
+    """Make `import cupy` find it."""
+    global _driver
+    _driver = library
+    library.cuInit(0)
+    cupy.__name__ = "cupy"
+    cupy.lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided))
+    for name, module in list(sys.modules.items()):
+        if name == "kernels.cupy" or name.startswith("kernels.cupy."):
+            sys.modules[name.replace("kernels.cupy", "cupy", 1)] = module
+    _memory.set_place(_placed)
+    _array.ndarray.__module__ = "cupy"
+    del _array.ndarray.__host_memory__  # the CPU's compilers must not take these arrays
+    _hold_back(_array.ndarray)
+    for name in ("empty", "empty_like"):
+        setattr(_creation, name, _poisoned(getattr(_creation, name)))
+        setattr(cupy, name, getattr(_creation, name))
+    _raw.compile_module = _Module
+    for module in (cupy.cuda, stream, runtime, cuda_device):
+        _replace(module)
+    stream.Stream.null = Stream(null=True)
+
+
+def call(name: str, *args: Any) -> None:
+    """A function of the driver, in the context of the current device."""
+    if not _current.ready:
+        _use(0)
+    status = getattr(_driver, name)(*args)
+    if status:
+        text = ctypes.c_char_p()
+        _driver.cuGetErrorName(status, ctypes.byref(text))
+        raise cuda_driver.CUDADriverError(f"{name}: {(text.value or b'?').decode()}")
+
+
+def handle(name: str, *args: Any) -> int:
+    """What a function of the driver writes through its first argument."""
+    made = ctypes.c_void_p()
+    call(name, ctypes.byref(made), *args)
+    return made.value or 0
+
+
+# ---- devices
+
+
+class _Current(threading.local):
+    ready = False  # whether the thread has a context
+    device = 0
+
+
+_current = _Current()
+
+
+def _use(number: int) -> None:
+    """Make a device the current one of this thread."""
+    _current.ready = True
+    if not 0 <= number < getDeviceCount():
+        raise CUDARuntimeError(101, f"device {number} does not exist")
+    call("cuCtxSetCurrent", handle("cuDevicePrimaryCtxRetain", number))
+    _current.device = number
+
+
+def getDeviceCount() -> int:
+    count = ctypes.c_int()
+    _driver.cuDeviceGetCount(ctypes.byref(count))
+    return count.value
+
+
+def getDevice() -> int:
+    return _current.device
+
+
+def setDevice(device: int) -> None:
+    _use(device)
+
+
+def get_device_id() -> int:
+    return _current.device
+
+
+def deviceSynchronize() -> None:
+    call("cuCtxSynchronize")
+
+
+class Device(cuda_device.Device):
+    """A device by its number: the current one unless given."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.id = _current.device if device is None else int(device)
+        self._before: list[int] = []
+
+    def __enter__(self) -> Device:
+        self._before.append(_current.device)
+        _use(self.id)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _use(self._before.pop())
+
+    def use(self) -> Device:
+        _use(self.id)
+        return self
+
+    def synchronize(self) -> None:
+        with self:
+            deviceSynchronize()
+
+    @property
+    def compute_capability(self) -> str:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        _driver.cuDeviceComputeCapability(ctypes.byref(major), ctypes.byref(minor), self.id)
+        return f"{major.value}{minor.value}"
+
+
+# ---- memory
+
+
+def _placed(array: np.ndarray) -> np.ndarray:
+    """A fresh array, moved into memory of the current device."""
+    if not array.nbytes:
+        return array
+    at = handle("cuMemAlloc", array.nbytes)
+    memory = (ctypes.c_ubyte * array.nbytes).from_address(at)
+    weakref.finalize(memory, _freed, at, _current.device).atexit = False
+    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    there = np.ndarray(array.shape, array.dtype, memory, order=order)
+    there[...] = array
+    return there
+
+
+def _poisoned(make: Callable) -> Callable:
+    """`make`, but its arrays hold NaN, or -1: what nothing has written is never 0 by chance."""
+
+    def made(*args: Any, **options: Any) -> Any:
+        array = make(*args, **options)
+        ctypes.memset(array.data.ptr, 0xFF, array.nbytes)
+        return array
+
+    return made
+
+
+def _freed(at: int, device: int) -> None:
+    """Give memory back when the work so far of the current stream is done."""
+    with _lock, Device(device):
+        _driver.cuMemFreeAsync(at, get_current_stream().ptr)
+
+
+def _hold_back(ndarray: type) -> None:
+    """Reading `_array` does the work of the current stream first. What only describes an array does
+    not, nor does its address, which launches ask for."""
+    slot = ndarray._array
+
+    def finished(self: Any) -> np.ndarray:
+        _driver.software_gpu_finish_stream(get_current_stream().ptr)
+        return slot.__get__(self)
+
+    ndarray._array = property(finished, slot.__set__)
+    for name in ("ndim", "size", "itemsize", "nbytes", "strides", "dtype"):
+        setattr(ndarray, name, property(lambda self, name=name: getattr(slot.__get__(self), name)))
+    shape = property(lambda self: slot.__get__(self).shape, ndarray.shape.fset)
+    ndarray.shape = shape
+
+    def data(self: Any) -> Any:
+        owner = slot.__get__(self if self.base is None else self.base)
+        begin = owner.__array_interface__["data"][0]
+        memory = _memory.UnownedMemory(begin, owner.nbytes, self)
+        memory.device_id = _device_of(begin) if owner.nbytes else _current.device
+        at = slot.__get__(self).__array_interface__["data"][0]
+        return _memory.MemoryPointer(memory, at - begin)
+
+    def flags(self: Any) -> Any:
+        found = slot.__get__(self).flags
+        return _array.Flags(found.c_contiguous, found.f_contiguous, self.base is None)
+
+    def delete(self: Any) -> None:
+        pool = getattr(self, "_pool", None)
+        if pool is not None:
+            pool.give((slot.__get__(self).nbytes + 511) & -512)  # no names: the interpreter may end
+
+    def waiting(method: Callable) -> Callable:
+        def call_waiting(self: Any, *args: Any, **options: Any) -> Any:
+            call("cuStreamSynchronize", get_current_stream().ptr)
+            return method(self, *args, **options)
+
+        return call_waiting
+
+    for name in "get item tolist __bool__ __int__ __float__ __index__".split():
+        if hasattr(ndarray, name):  # what copies to the host: the driver counts these waits
+            setattr(ndarray, name, waiting(getattr(ndarray, name)))
+    ndarray.__del__ = delete
+    ndarray.data, ndarray.flags = property(data), property(flags)
+    ndarray.device = property(lambda self: Device(self.data.device_id))
+
+
+def _as_strided(x: Any, shape: tuple | None = None, strides: tuple | None = None) -> Any:
+    """A view of the memory from the first element of x on."""
+    shape, strides = shape or x.shape, strides or x.strides
+    return _array.view(x, np.lib.stride_tricks.as_strided(x._array, shape, strides))
+
+
+def _device_of(at: int) -> int:
+    number = ctypes.c_int()
+    _driver.cuPointerGetAttribute(ctypes.byref(number), _ATTRIBUTE_ORDINAL, at)
+    return number.value
+
+
+# ---- streams and events
+
+
+class Event:
+    """A point in a stream's work."""
+
+    def __init__(
+        self, block: bool = False, disable_timing: bool = False, interprocess: bool = False
+    ) -> None:
+        self.ptr = handle("cuEventCreate", 2 * disable_timing)
+
+    @property
+    def done(self) -> bool:
+        return _driver.cuEventQuery(self.ptr) == 0
+
+    def record(self, stream: Any = None) -> None:
+        call("cuEventRecord", self.ptr, (stream or get_current_stream()).ptr)
+
+    def synchronize(self) -> None:
+        call("cuEventSynchronize", self.ptr)
+
+
+def get_elapsed_time(start_event: Event, end_event: Event) -> float:
+    """Milliseconds between two recorded events."""
+    found = ctypes.c_float()
+    call("cuEventElapsedTime", ctypes.byref(found), start_event.ptr, end_event.ptr)
+    return found.value
+
+
+class Stream(stream.Stream):
+    """A queue of work of the driver."""
+
+    def __init__(
+        self, null: bool = False, non_blocking: bool = False, ptds: bool = False,
+        priority: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(null, non_blocking, ptds, priority)
+        if not null:
+            self.ptr = handle("cuStreamCreate", int(non_blocking))
+
+    @property
+    def done(self) -> bool:
+        return _driver.cuStreamQuery(self.ptr) == 0
+
+    def synchronize(self) -> None:
+        call("cuStreamSynchronize", self.ptr)
+
+    def record(self, event: Event | None = None) -> Event:
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        call("cuStreamWaitEvent", self.ptr, event.ptr, 0)
+
+
+get_current_stream = stream.get_current_stream
+
+
+def _replace(module: ModuleType) -> None:
+    """This file's classes and functions in the place of those of kernels.cupy."""
+    for mine in (Device, Event, Stream, getDeviceCount, getDevice, setDevice, get_device_id,
+                 deviceSynchronize, get_elapsed_time):  # fmt: skip
+        if hasattr(module, mine.__name__):
+            setattr(module, mine.__name__, mine)
+
+
+# ---- CUDA C
+
+
+class _Module:
+    """CUDA C, compiled by NVRTC to PTX with the options that CuPy adds, on each device."""
+
+    def __init__(self, code: str, options: tuple, names: tuple, cooperative: bool) -> None:
+        self.code, self.cooperative, self.names = code, cooperative, tuple(names)
+        self.options = tuple(o for o in options if not o.startswith("-arch="))
+        self.exactly = "a" if any(o.endswith("a") for o in options if "-arch=" in o) else ""
+        self._loaded: dict[int, tuple[int, dict[str, str]]] = {}
+
+    def loaded(self) -> tuple[int, dict[str, str]]:
+        """The current device's module, and the kernels' names in it."""
+        device = _current.device
+        if device not in self._loaded:
+            capability = Device().compute_capability + self.exactly
+            entries, _, ptx, _ = nvrtc.translate(
+                self.code, list(self.names), f"compute_{capability}", (*self.options, "-ftz=true")
+            )
+            module = handle("cuModuleLoadData", ptx.encode())
+            self._loaded[device] = module, dict(zip(self.names, entries))
+        return self._loaded[device]
+
+    def get_function(self, name: str) -> Callable:
+        return _Function(self, name)
+
+    def get_global(self, name: str, device: str | None = None) -> np.ndarray:
+        """The bytes of a variable."""
+        at, size = ctypes.c_uint64(), ctypes.c_size_t()
+        module, _ = self.loaded()
+        call("cuModuleGetGlobal", ctypes.byref(at), ctypes.byref(size), module, name.encode())
+        return np.ctypeslib.as_array((ctypes.c_ubyte * size.value).from_address(at.value))
+
+    def compile(self) -> None:
+        self.loaded()
+
+
+class _Function:
+    """A kernel of a module, found at its first launch on each device."""
+
+    def __init__(self, module: _Module, name: str) -> None:
+        self.module, self.name = module, name
+        self._found: dict[int, int] = {}
+
+    def compile(self) -> None:
+        self._handle()
+
+    def _handle(self) -> int:
+        if _current.device not in self._found:
+            module, names = self.module.loaded()
+            entry = names.get(self.name, self.name).encode()
+            self._found[_current.device] = handle("cuModuleGetFunction", module, entry)
+        return self._found[_current.device]
+
+    def __call__(self, grid: tuple, block: tuple, args: tuple, shared_mem: int = 0) -> None:
+        function = self._handle()
+        if shared_mem > _MOST_SHARED:
+            call("cuFuncSetAttribute", function, _ATTRIBUTE_SHARED, shared_mem)
+        kept = [_parameter(value) for value in args]
+        values = (ctypes.c_void_p * len(kept))(*(k.ctypes.data for k in kept))
+        sizes = [*grid, 1, 1][:3] + [*block, 1, 1][:3]
+        name = "cuLaunchCooperativeKernel" if self.module.cooperative else "cuLaunchKernel"
+        rest = () if self.module.cooperative else (None,)
+        call(name, function, *sizes, shared_mem, get_current_stream().ptr, values, *rest)
+
+
+def _parameter(value: Any) -> np.ndarray:
+    """The bytes of an argument: the address of an array, a number, a structure."""
+    if value is None:
+        return np.zeros(1, np.uint64)
+    if isinstance(value, np.ndarray) and value.ndim and value.dtype.names is None:
+        return np.array([value.__array_interface__["data"][0]], np.uint64)
+    return np.asarray(value)
