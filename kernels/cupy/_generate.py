@@ -1,0 +1,164 @@
+"""Functions of CuPy made from NumPy's or SciPy's: CuPy's signature, device arrays in and out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ._array import fresh, ndarray, wrap
+from ._quiet import quietly
+
+#: parameters that must be device arrays
+_ARRAYS = frozenset("a a1 a2 arr arr1 arr2 ar ar1 ar2 ary array x m z val filt input".split())
+#: parameters that are sequences of device arrays, or one
+_SEQUENCES = frozenset("tup arys arrays condlist choicelist".split())
+#: functions whose first argument may be a number, or anything
+_ANY = frozenset(
+    "arange linspace logspace tri bartlett blackman hamming hanning kaiser indices fftfreq rfftfreq"
+    " diag_indices tril_indices triu_indices mask_indices ndim shape size isscalar iterable"
+    " iscomplexobj isrealobj fromfunction base_repr binary_repr typename".split()
+)
+#: functions whose result is Python's, as it is
+_PYTHON = frozenset(
+    "ndim shape size isscalar iterable iscomplexobj isrealobj isfortran may_share_memory"
+    " shares_memory can_cast issubdtype isdtype mintypecode typename base_repr binary_repr"
+    " array_repr array_str array2string format_float_positional format_float_scientific"
+    " min_scalar_type result_type common_type broadcast_shapes einsum_path next_fast_len"
+    " get_printoptions byte_bounds kaiser_beta kaiser_atten kaiserord choose_conv_method".split()
+)
+
+
+def inputs(value: Any) -> Any:
+    """An argument for NumPy: device arrays as NumPy's, also inside of lists and tuples.
+
+    Raises TypeError for a NumPy array: CuPy does not mix the two.
+    """
+    kind = type(value)
+    if kind is ndarray:
+        return value._array
+    if kind is list or kind is tuple:
+        return kind([inputs(part) for part in value])
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {type(value)}")
+    if kind is dict:
+        return {key: inputs(part) for key, part in value.items()}
+    if hasattr(value, "__host_value__"):  # a sparse matrix and its like
+        return value.__host_value__
+    return value
+
+
+def require(name: str, value: Any) -> None:
+    """Raise TypeError unless `value` is a device array."""
+    if not isinstance(value, ndarray) and not hasattr(value, "__host_value__"):
+        raise TypeError(
+            f"{name}: expected a cupy.ndarray, got {type(value).__name__}; use cupy.asarray"
+        )
+
+
+def call(name: str, function: Callable, args: tuple, options: dict[str, Any]) -> Any:
+    """Call NumPy's function on device arrays; what it gives as CuPy's."""
+    values = [v._array if type(v) is ndarray else inputs(v) for v in args]
+    out = options.get("out")
+    if out is not None and not isinstance(out, ndarray):
+        raise TypeError(f"{name}: out must be a cupy.ndarray, not {type(out).__name__}")
+    keywords = {key: inputs(value) for key, value in options.items()} if options else options
+    result = quietly(function, *values, **keywords)
+    if out is not None:
+        return out
+    if name in _PYTHON:
+        return result
+    if (type(result) is np.ndarray and result.base is None) or isinstance(result, np.generic):
+        return fresh(result)
+    return wrap(result, *_sources(args), *options.values())
+
+
+numpy_call = call
+
+
+def _sources(args: tuple) -> list[Any]:
+    found: list[Any] = []
+    for value in args:
+        found += value if isinstance(value, list | tuple) else [value]
+    return found
+
+
+def function(
+    name: str,
+    signature: str,
+    numpy_function: Callable,
+    module: str = "cupy",
+    call: Callable = call,
+) -> Callable:
+    """A function with CuPy's `signature` that calls `numpy_function`, through `call`.
+
+    Parameters that NumPy's does not have are taken only with their defaults.
+    """
+    head = f"def {name}{signature}: pass"
+    scope: dict[str, Any] = {"nan": np.nan, "inf": np.inf}
+    exec(compile(head, "<signature>", "exec"), scope)
+    parameters = inspect.signature(scope[name]).parameters
+    theirs = _parameters(numpy_function)
+    code = [f"def {name}{signature}:"]
+    args, options, seen = [], [], False
+    for index, (key, p) in enumerate(parameters.items()):
+        if p.kind is p.VAR_KEYWORD:
+            code.append(f"    _options = dict({key})")
+            seen = True
+        elif p.kind is p.VAR_POSITIONAL:
+            args.append(f"*{key}")
+        elif theirs is not None and key not in theirs and p.default is not p.empty:
+            default = p.default
+            test = "is not None" if default is None else f"!= {default!r}"
+            code.append(f"    if {key} {test}:")
+            code.append(f"        _refuse({name!r}, {key!r}, {key})")
+        elif p.default is p.empty and (index == len(args)):
+            args.append(key)
+        else:
+            options.append(key)
+        if call is numpy_call and name not in _ANY and p.default is p.empty and key in _ARRAYS:
+            code.append(f"    if type({key}) is not _ndarray: _require({name!r}, {key})")
+    if not seen:
+        code.append("    _options = {}")
+    for key in options:
+        default = parameters[key].default
+        if default is None or default is inspect.Parameter.empty:
+            test = f"{key} is not None"
+        else:
+            test = f"{key} is not {default!r}" if isinstance(default, bool) else "True"
+        code.append(f"    if {test}: _options[{key!r}] = {key}")
+    code.append(
+        f"    return _call({name!r}, _function, ({''.join(a + ', ' for a in args)}), _options)"
+    )
+    scope = {
+        "_call": call,
+        "_function": numpy_function,
+        "_ndarray": ndarray,
+        "_refuse": refuse,
+        "_require": require,
+        "nan": np.nan,
+        "inf": np.inf,
+    }
+    exec(compile("\n".join(code), f"<{module}.{name}>", "exec"), scope)
+    made = scope[name]
+    made.__module__ = module
+    made.__doc__ = f"{module}.{name}{signature}: {numpy_function.__name__} on device arrays."
+    return made
+
+
+def refuse(function: str, parameter: str, value: Any) -> None:
+    """Raise NotImplementedError for an argument that is not supported."""
+    raise NotImplementedError(f"{function}: {parameter}={value!r} is not supported on the CPU")
+
+
+def _parameters(function: Callable) -> set[str] | None:
+    """The names of a function's parameters, or None where they are not known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return {p.name for p in parameters}
