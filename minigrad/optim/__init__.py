@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from minigrad._names import refuse
 from minigrad.optim import lr_scheduler
 from minigrad.optim.adam import Adam, AdamW
 from minigrad.optim.adaptive import Adadelta, Adagrad, Adamax, RMSprop
+from minigrad.optim.lbfgs import LBFGS
 from minigrad.optim.optimizer import Optimizer
+from minigrad.optim.per_parameter import ASGD, NAdam, RAdam, Rprop
 from minigrad.optim.sgd import SGD
 
 __all__ = [
+    "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "NAdam",
     "Optimizer",
+    "RAdam",
     "RMSprop",
+    "Rprop",
     "lr_scheduler",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(
-        f"minigrad.optim has no {name!r} in this version; it has: "
-        + ", ".join(n for n in __all__ if n[0].isupper())
-    )
+__getattr__ = refuse(__name__)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
 import minigrad
+from minigrad._names import kind
 from minigrad.optim.arena import Arenas, Run
 from minigrad.tensor import Tensor
-from minigrad.utils.hooks import RemovableHandle, add_hook
+from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 
 class _Required:
@@ -90,10 +91,12 @@ class Optimizer:
         """Reset everything that is neither state nor options."""
         self._arenas = Arenas()
         self._opt_called = False
-        for name in ("step_pre", "step_post", "state_dict_pre", "state_dict_post"):
-            setattr(self, f"_{name}_hooks", OrderedDict())
-        self._load_state_dict_pre_hooks: OrderedDict[int, Any] = OrderedDict()
-        self._load_state_dict_post_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._step_pre_hooks = Hooks()
+        self._step_post_hooks = Hooks()
+        self._state_dict_pre_hooks = Hooks()
+        self._state_dict_post_hooks = Hooks()
+        self._load_state_dict_pre_hooks = Hooks()
+        self._load_state_dict_post_hooks = Hooks()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -157,8 +160,7 @@ class Optimizer:
         for param in params:
             if not isinstance(param, Tensor):
                 raise TypeError(
-                    "optimizer can only optimize Tensors, but one of the params is "
-                    f"{type(param).__qualname__}"
+                    f"optimizer can only optimize Tensors, but one of the params is {kind(param)}"
                 )
             if not (param.is_leaf or param.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")

@@ -1,4 +1,4 @@
-"""The handle that every ``register_*_hook`` returns."""
+"""Tables of hooks, and the handle that every `register_*_hook` returns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 _ids = itertools.count()
+Hooks = OrderedDict[int, Callable[..., Any]]  # by the number of their handle, in order
 
 
 class RemovableHandle:
@@ -34,7 +35,7 @@ class RemovableHandle:
 
 
 def add_hook(
-    table: OrderedDict[int, Any],
+    table: Hooks,
     hook: Callable[..., Any],
     *extra: OrderedDict[int, Any],
     prepend: bool = False,

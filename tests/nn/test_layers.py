@@ -37,6 +37,13 @@ LAYERS = [
     ("AdaptiveAvgPool2d", ((3, None),), {}, (2, 3, 7, 5)),
     ("AdaptiveMaxPool1d", (3,), {}, (2, 3, 8)),
     ("AdaptiveMaxPool2d", ((3, 2),), {}, (2, 3, 7, 5)),
+    ("Upsample", (), {"scale_factor": 2}, (2, 3, 5)),
+    ("Upsample", ((7, 3),), {"mode": "bilinear"}, (2, 3, 5, 4)),
+    ("Upsample", (), {"scale_factor": 1.7, "mode": "bicubic"}, (2, 3, 5, 4)),
+    ("UpsamplingNearest2d", (), {"scale_factor": 3}, (2, 3, 5, 4)),
+    ("UpsamplingBilinear2d", (), {"size": 9}, (2, 3, 5, 4)),
+    ("Unfold", (3,), {"padding": 1, "stride": 2}, (2, 3, 5, 4)),
+    ("Fold", ((5, 4), 2), {}, (2, 12, 12)),
     ("BatchNorm1d", (5,), {}, (6, 5)),
     ("BatchNorm1d", (5,), {"momentum": None, "affine": False}, (4, 5, 3)),
     ("BatchNorm2d", (3,), {"eps": 1e-3}, (4, 3, 2, 5)),
@@ -343,10 +350,8 @@ def test_softshrink_needs_a_width():
 
 
 def test_what_is_missing_says_so():
-    with pytest.raises(AttributeError, match="minigrad.nn has no 'LSTM'"):
-        nn.LSTM  # noqa: B018
-    with pytest.raises(NotImplementedError, match="max_norm"):
-        nn.Embedding(3, 2, max_norm=1.0)
+    with pytest.raises(NotImplementedError, match="sparse"):
+        nn.Embedding(3, 2, sparse=True)
 
 
 def test_repr_of_a_network(torch):
@@ -364,3 +369,33 @@ def test_repr_of_a_network(torch):
         warnings.simplefilter("ignore")
         assert plain(repr(build(nn))) == plain(repr(build(torch.nn)))
         assert repr(build(nn)) == repr(build(torch.nn))
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [("CosineSimilarity", (-1,)), ("CosineSimilarity", (0, 1e-3)), ("PairwiseDistance", (1.0,))],
+)
+def test_distance_layers_match_torch(name, args, torch, rng):
+    values = rng.standard_normal((2, 4, 5))
+    ours, theirs = getattr(nn, name)(*args), getattr(torch.nn, name)(*args)
+    assert repr(ours) == repr(theirs)
+    close(ours(*map(minigrad.tensor, values)), theirs(*map(torch.tensor, values)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"scale_grad_by_freq": True}, {"max_norm": 0.7}, {"max_norm": 2.0, "norm_type": 1.0}],
+    ids=str,
+)
+def test_embedding_options_match_torch(options, torch, rng):
+    table, index = rng.standard_normal((5, 3)), np.array([[0, 2, 2], [4, 2, 0]])
+    seed = rng.standard_normal((2, 3, 3))
+    results = []
+    for m in (minigrad, torch):
+        layer = m.nn.Embedding(5, 3, padding_idx=4, _weight=m.tensor(table), **options)
+        y = layer(m.tensor(index))
+        y.backward(m.tensor(seed))
+        results.append((repr(layer), y, layer.weight, layer.weight.grad))
+    assert results[0][0] == results[1][0]
+    for ours, theirs in zip(results[0][1:], results[1][1:], strict=True):
+        close(ours, theirs)

@@ -80,11 +80,11 @@ def test_parameter_is_a_tensor_that_trains():
     assert p.tolist() == [5.0, 2.0]  # shares storage, as in torch
     assert type(p * 2) is minigrad.Tensor
     assert repr(p).startswith("Parameter containing:\ntensor(")
-    twin = copy.deepcopy(p)
-    assert type(twin) is nn.Parameter and twin.data_ptr() != p.data_ptr()
+    copied = copy.deepcopy(p)
+    assert type(copied) is nn.Parameter and copied.data_ptr() != p.data_ptr()
     p.no_decay = True
     assert p.no_decay
-    with pytest.raises(TypeError, match="expected a Tensor"):
+    with pytest.raises(TypeError, match="expected a minigrad.Tensor"):
         nn.Parameter([1.0])
 
 
@@ -242,11 +242,11 @@ def test_to_keeps_the_parameters():
 
 def test_deepcopy_and_pickle(rng):
     net = Net()
-    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+    for copied in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         x = minigrad.tensor(rng.normal(size=(4, 3)).astype(np.float32))
-        assert (twin.eval()(x).detach().numpy() == net.eval()(x).detach().numpy()).all()
-        assert twin.tied is twin.first and isinstance(twin.scale, nn.Parameter)
-        twin.scale.data.fill_(9)
+        assert (copied.eval()(x).detach().numpy() == net.eval()(x).detach().numpy()).all()
+        assert copied.tied is copied.first and isinstance(copied.scale, nn.Parameter)
+        copied.scale.data.fill_(9)
         assert net.scale.tolist() == [1, 1]
 
 

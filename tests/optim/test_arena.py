@@ -189,9 +189,9 @@ def test_module_load_state_dict_and_copy_write_into_the_arena(seed):
     home = net.weight.data_ptr()
     net.load_state_dict(saved)
     assert net.weight.data_ptr() == home
-    twin = copy.deepcopy(net)
+    copied = copy.deepcopy(net)
     o.step()
-    assert (twin.weight.detach().numpy() == saved["weight"].numpy()).all()
+    assert (copied.weight.detach().numpy() == saved["weight"].numpy()).all()
     assert not (net.weight.detach().numpy() == saved["weight"].numpy()).any()
 
 
@@ -209,18 +209,18 @@ def test_saved_values_are_protected():
 def test_optimiser_state_round_trip(seed):
     for name in ("SGD", "Adam", "RMSprop"):
         options = {"lr": 0.05} | ({"momentum": 0.9} if name == "SGD" else {})
-        params, twins = parameters(minigrad, seed), parameters(minigrad, seed)
+        params, others = parameters(minigrad, seed), parameters(minigrad, seed)
         a = getattr(optim, name)(params, **options)
         run(params, a, seed, 3)
-        for p, q in zip(params, twins, strict=True):
+        for p, q in zip(params, others, strict=True):
             q.data.copy_(p.data)
-        b = getattr(optim, name)(twins, lr=1.0)
+        b = getattr(optim, name)(others, lr=1.0)
         b.load_state_dict(a.state_dict())
         run(params, a, seed, 3, start=3)
-        run(twins, b, seed, 3, start=3)
-        assert_equal(params, twins, 0.0, name)
+        run(others, b, seed, 3, start=3)
+        assert_equal(params, others, 0.0, name)
         # The loaded state is a copy: training b did not change what a saved.
-        assert b.state[twins[0]] is not a.state[params[0]]
+        assert b.state[others[0]] is not a.state[params[0]]
 
 
 def test_loading_in_the_middle_and_editing_state(seed):

@@ -147,10 +147,10 @@ def test_sequences_and_chains_as_torch(torch):
                 for o, schedule in zip(pair, schedules, strict=True):
                     o.step()
                     schedule.step()
-        twin_optimiser = optimiser()
-        twin = build(minigrad, twin_optimiser)
-        twin.load_state_dict(schedules[0].state_dict())
-        assert twin.get_last_lr() == schedules[0].get_last_lr()
+        copied_optimiser = optimiser()
+        copied = build(minigrad, copied_optimiser)
+        copied.load_state_dict(schedules[0].state_dict())
+        assert copied.get_last_lr() == schedules[0].get_last_lr()
 
 
 def test_formulas():

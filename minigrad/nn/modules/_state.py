@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import minigrad
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
-from minigrad.utils.hooks import RemovableHandle, add_hook
+from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 _EXTRA_STATE = "_extra_state"
 
@@ -20,7 +20,7 @@ class IncompatibleKeys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
         return (
@@ -28,11 +28,22 @@ class IncompatibleKeys(NamedTuple):
             f"unexpected_keys={self.unexpected_keys})"
         )
 
-    __str__ = __repr__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class StateDictMixin:
     """`state_dict`, `load_state_dict` and the hooks around them."""
+
+    _version: int
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _non_persistent_buffers_set: set[str]
+    _modules: dict[str, Any]  # of Modules, or None
+    _state_dict_pre_hooks: Hooks
+    _state_dict_hooks: Hooks
+    _load_state_dict_pre_hooks: Hooks
+    _load_state_dict_post_hooks: Hooks
 
     def get_extra_state(self) -> Any:
         """State other than tensors for `state_dict`; define it together with `set_extra_state`."""

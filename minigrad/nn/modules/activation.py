@@ -7,6 +7,7 @@ from typing import Any
 import minigrad
 from minigrad.nn import functional as F
 from minigrad.nn import init
+from minigrad.nn.modules.attention import MultiheadAttention as MultiheadAttention  # as in torch
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor

@@ -8,7 +8,7 @@ from typing import Any
 import minigrad
 from minigrad.nn import functional as F
 from minigrad.nn import init
-from minigrad.nn.modules.linear import Linear
+from minigrad.nn.modules.linear import NonDynamicallyQuantizableLinear
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
@@ -71,7 +71,7 @@ class MultiheadAttention(Module):
             absent = shape is None or (self._qkv_same_embed_dim and name[1:] == "_proj_weight")
             made = None if absent else Parameter(minigrad.empty(shape, **kind))
             self.register_parameter(name, made)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, **kind)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **kind)
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:

@@ -70,6 +70,10 @@ class Linear(Module):
         )
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """`Linear`, under the name that torch gives it inside of `MultiheadAttention`."""
+
+
 class Bilinear(Module):
     """``y[..., o] = x1 @ weight[o] @ x2 + bias[o]``.
 

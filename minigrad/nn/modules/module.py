@@ -354,10 +354,7 @@ class Module(StateDictMixin):
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at the dotted path `target`."""
-        path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if not hasattr(module, name):
-            raise AttributeError(module._get_name() + f" has no attribute `{name}`")
+        module, name = self._owner(target)
         param = getattr(module, name)
         if not isinstance(param, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
@@ -365,13 +362,18 @@ class Module(StateDictMixin):
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at the dotted path `target`."""
+        module, name = self._owner(target)
+        if name not in module._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return module._buffers[name]
+
+    def _owner(self, target: str) -> tuple[Module, str]:
+        """The submodule that the dotted path `target` leads to, and the name of its attribute."""
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
         if not hasattr(module, name):
             raise AttributeError(module._get_name() + f" has no attribute `{name}`")
-        if name not in module._buffers:
-            raise AttributeError(f"`{name}` is not a buffer")
-        return module._buffers[name]
+        return module, name
 
     # ---------------------------------------------------------------- changing the tree
 
@@ -464,6 +466,10 @@ class Module(StateDictMixin):
     def type(self, dst_type: Any) -> Module:
         """Cast all parameters and buffers to `dst_type`."""
         return self._apply(lambda tensor: tensor.type(dst_type))
+
+    def share_memory(self) -> Module:
+        """Itself: tensors are copied to other processes, see `Tensor.share_memory_`."""
+        return self._apply(lambda tensor: tensor.share_memory_())
 
     def float(self) -> Module:
         """Cast floating parameters and buffers to float32."""

@@ -4,6 +4,7 @@ As in torch, most compute the next rate from the current one, so schedules can b
 that the user changed is respected.
 """
 
+from minigrad._names import refuse
 from minigrad.optim.lr_scheduler.base import LRScheduler
 from minigrad.optim.lr_scheduler.composed import ChainedScheduler, SequentialLR
 from minigrad.optim.lr_scheduler.cycles import CosineAnnealingWarmRestarts, OneCycleLR
@@ -39,3 +40,5 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+__getattr__ = refuse(__name__)

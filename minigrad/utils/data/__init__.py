@@ -1,5 +1,6 @@
 """Datasets, samplers and the DataLoader, with torch.utils.data's names and arguments."""
 
+from minigrad._names import refuse
 from minigrad.utils.data.collate import default_collate, default_convert
 from minigrad.utils.data.dataloader import DataLoader
 from minigrad.utils.data.dataset import (
@@ -12,6 +13,7 @@ from minigrad.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
+from minigrad.utils.data.distributed import DistributedSampler
 from minigrad.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -28,6 +30,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",
@@ -43,3 +46,5 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+__getattr__ = refuse(__name__)

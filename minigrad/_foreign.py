@@ -1,0 +1,51 @@
+"""Values that are no tensors of minigrad, and errors that say what they are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from minigrad._names import kind
+from minigrad.tensor import Tensor
+
+
+def conversion(value: Any) -> str:
+    """How a tensor of minigrad is made of a value."""
+    if _is_foreign(value):
+        return "minigrad.from_dlpack(x.detach()) converts it"
+    return "minigrad.tensor() and minigrad.from_numpy() make one"
+
+
+def _is_foreign(value: Any) -> bool:
+    """Whether a value is a tensor of another framework, such as torch's."""
+    package = type(value).__module__.split(".")[0]
+    return hasattr(value, "__dlpack__") and package not in ("minigrad", "numpy", "cupy")
+
+
+def reject_foreign(name: str, value: Any) -> None:
+    """TypeError for a tensor of another framework, which says whose it is and how to convert it."""
+    if _is_foreign(value):
+        raise TypeError(
+            f"{name}: expected a minigrad.Tensor, got {kind(value)}; {conversion(value)}"
+        )
+
+
+def tensors_only(fn: Callable) -> Callable:
+    """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError."""
+
+    @functools.wraps(fn)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except AttributeError as error:
+            given = [*args, *kwargs.values()]
+            given += [x for a in given if isinstance(a, list | tuple) for x in a]
+            if isinstance(error.obj, Tensor) or not any(error.obj is a for a in given):
+                raise
+            raise TypeError(
+                f"{fn.__name__}(): expected a minigrad.Tensor, got {kind(error.obj)}; "
+                f"{conversion(error.obj)}"
+            ) from None
+
+    return checked

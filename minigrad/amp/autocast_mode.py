@@ -1,0 +1,121 @@
+"""`autocast`: a block in which matrix products run in 16 bits and what is sensitive in 32.
+
+Every operation of the graph (`Op.apply`) looks at `mode.autocast`, which is None outside of blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import minigrad
+from minigrad.autograd.mode import mode
+from minigrad.tensor import Tensor
+
+# By the names of operations, as torch sorts them. Those in neither set run in the dtype of their
+# inputs; additions and other pointwise operations promote to the wider one.
+LOW = {"Attention", "Conv2d", "Linear", "MatMul"}
+FLOAT32 = {"CrossEntropy", "CumSum", "LayerNorm", "LogSoftmax", "Softmax"}
+_SIXTEEN = (minigrad.float16, minigrad.bfloat16)
+_DEFAULTS = {"cuda": minigrad.float16, "cpu": minigrad.bfloat16}
+
+
+class _Casts:
+    """The blocks in force: per kind of device the dtype of the low-precision operations."""
+
+    def __init__(self, dtypes: dict[str, Any]) -> None:
+        self.dtypes = dtypes
+
+    def cast(self, operation: str, inputs: tuple) -> tuple:
+        """The inputs in the dtype that the operation has inside of the block."""
+        if operation in LOW:
+            return tuple([x if x is None else self._low(x) for x in inputs])
+        if operation in FLOAT32:
+            return tuple([x if x is None else self._wide(x) for x in inputs])
+        return inputs
+
+    def _low(self, x: Tensor) -> Tensor:
+        dtype = self.dtypes.get(x.device.type)
+        cast = dtype is not None and (x.dtype == minigrad.float32 or x.dtype in _SIXTEEN)
+        return x.to(dtype) if cast else x
+
+    def _wide(self, x: Tensor) -> Tensor:
+        cast = x.device.type in self.dtypes and x.dtype in _SIXTEEN
+        return x.to(minigrad.float32) if cast else x
+
+
+class autocast:
+    """`with autocast("cuda"): ...`, or a decorator: mixed precision on one kind of device.
+
+    Products, convolutions, linear layers and attention of float32 tensors run in `dtype` (default:
+    float16 on a GPU, bfloat16 on the CPU); softmax, cross entropy, layer norm and cumulative sums
+    in float32. Parameters keep their dtype and get gradients in it.
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        dtype: Any = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        if device_type not in _DEFAULTS:
+            raise RuntimeError(
+                f"User specified an unsupported autocast device_type '{device_type}'"
+            )
+        self.device, self.fast_dtype = device_type, dtype or _DEFAULTS[device_type]
+        if enabled and device_type == "cuda" and not minigrad.cuda.is_available():
+            warnings.warn(
+                "User provided device_type of 'cuda', but CUDA is not available. Disabling",
+                stacklevel=2,
+            )
+            enabled = False
+        if enabled and self.fast_dtype not in _SIXTEEN:
+            warnings.warn(
+                f"In {device_type.upper()} autocast, but the target dtype {self.fast_dtype} is "
+                "not supported: expected float16 or bfloat16. Disabling autocast.",
+                stacklevel=2,
+            )
+            enabled = False
+        self._enabled = enabled
+        self._outside: list[_Casts | None] = []
+
+    def __enter__(self) -> autocast:
+        self._outside.append(mode.autocast)
+        dtypes = {} if mode.autocast is None else dict(mode.autocast.dtypes)
+        dtypes.pop(self.device, None)
+        if self._enabled:
+            dtypes[self.device] = self.fast_dtype
+        mode.autocast = _Casts(dtypes) if dtypes else None
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        mode.autocast = self._outside.pop()
+
+    def __call__(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether this thread is in a block of `autocast` for that kind of device."""
+    return mode.autocast is not None and device_type in mode.autocast.dtypes
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether there is `autocast` for that kind of device."""
+    return device_type in _DEFAULTS
+
+
+def get_autocast_dtype(device_type: str) -> Any:
+    """The dtype of low-precision operations on that kind of device."""
+    found = {} if mode.autocast is None else mode.autocast.dtypes
+    return found.get(device_type, _DEFAULTS[device_type])

@@ -1,0 +1,106 @@
+"""Which kernels run, and where arrays live.
+
+`set("numba" | "numpy" | "cupy")` selects the dialect of the kernels for the whole process,
+`use(...)` for a `with` block; the environment variable `MINIGRAD_BACKEND` selects the initial one.
+Kernels run where the arrays live: NumPy arrays on the CPU, CuPy arrays on a GPU. Moving is always
+explicit (`tensor.to(device)`).
+
+`backends.cudnn`, `backends.cuda` and `backends.mps` hold the flags that programs set for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from minigrad._names import refuse
+
+
+def set(name: str) -> None:
+    """Run all later operations with this dialect; ValueError if it is not installed."""
+    dispatch.set_backend(name)
+
+
+def get() -> str:
+    """The name of the dialect in use."""
+    return dispatch.backend()
+
+
+def available() -> list[str]:
+    """The dialects of this installation."""
+    return [name for name in dispatch.DIALECTS if dispatch.installed(name)]
+
+
+@contextmanager
+def use(name: str) -> Iterator[None]:
+    """`with backends.use("numpy"): ...` runs the block with another dialect."""
+    previous = get()
+    set(name)
+    try:
+        yield
+    finally:
+        set(previous)
+
+
+def array_module(array: Any) -> ModuleType:
+    """NumPy for a NumPy array, CuPy for a CuPy array."""
+    if isinstance(array, np.ndarray):
+        return np
+    return _cupy()
+
+
+def device_module(device_type: str) -> ModuleType:
+    """The module that makes arrays on a device: NumPy for "cpu", CuPy for "cuda"."""
+    return np if device_type == "cpu" else _cupy()
+
+
+def check_current(device: Any) -> None:
+    """RuntimeError for a GPU that is not the current one: tensors are made on that one."""
+    if device.type == "cuda" and device.index is not None:
+        current = _cupy().cuda.Device().id
+        if device.index != current:
+            raise RuntimeError(
+                f'device "{device}": tensors are made on the current GPU, cuda:{current}; call'
+                f" minigrad.cuda.set_device({device.index}) first"
+            )
+
+
+def _cupy() -> ModuleType:
+    try:
+        import cupy
+    except ImportError as error:
+        raise RuntimeError(
+            'device "cuda": expected CuPy, which holds arrays on the GPU, and it is not installed; '
+            "fix: pip install 'minigrad[cuda13]', or stay on device \"cpu\""
+        ) from error
+    except OSError as error:  # CuPy makes its cache folder when it is imported
+        raise RuntimeError(
+            f'device "cuda": CuPy cannot be used: {error}; fix: set CUPY_CACHE_DIR to a folder of '
+            'your own, or stay on device "cpu"'
+        ) from error
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise RuntimeError(f'device "cuda": no usable NVIDIA GPU or driver ({error})') from error
+    if count == 0 or hasattr(cupy.ndarray, "__host_memory__"):  # kernels.install() was called
+        raise RuntimeError('device "cuda": no NVIDIA GPU found; use device "cpu"')
+    return cupy
+
+
+_FLAGS = ("cuda", "cudnn", "mps")  # modules of flags, imported at their first use
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FLAGS:
+        return importlib.import_module(f"{__name__}.{name}")
+    return refuse(__name__)(name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_FLAGS])

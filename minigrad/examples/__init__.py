@@ -1,0 +1,1 @@
+"""Programs in torch's idiom: `python -m minigrad.examples.cnn`; each has a `main` with sizes."""

@@ -1,0 +1,45 @@
+"""`minigrad.multiprocessing`: the standard library's module, and `spawn`.
+
+Tensors that are sent to another process are copied; they do not share memory.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing import *  # noqa: F403 - what the standard library names
+from typing import Any
+
+__all__ = [*multiprocessing.__all__, "spawn"]
+
+
+def _run(fn: Callable, index: int, args: tuple) -> None:
+    fn(index, *args)
+
+
+def spawn(
+    fn: Callable,
+    args: tuple = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> list[Any] | None:
+    """Run `fn(i, *args)` in processes 0 .. nprocs-1.
+
+    Waits for them and raises RuntimeError where one fails; without `join` returns the processes.
+    """
+    context = multiprocessing.get_context(start_method)
+    processes = [
+        context.Process(target=_run, args=(fn, i, args), daemon=daemon) for i in range(nprocs)
+    ]
+    for process in processes:
+        process.start()
+    if not join:
+        return processes
+    for process in processes:
+        process.join()
+    failed = {i: p.exitcode for i, p in enumerate(processes) if p.exitcode}
+    if failed:
+        raise RuntimeError(f"spawn: processes ended with an error, by number: {failed}")
+    return None

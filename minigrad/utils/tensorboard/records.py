@@ -1,0 +1,78 @@
+"""TensorBoard's files: records of protocol buffers, each with its length and checksums.
+
+A record is the length (8 bytes), a checksum of the length, the message, a checksum of the message;
+a checksum is CRC-32C, rotated and shifted by a constant ("masked"). The messages are `Event` of
+TensorFlow's event.proto and `Summary` of summary.proto.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+
+_CASTAGNOLI = 0x82F63B78  # the polynomial of CRC-32C, reversed
+
+
+@functools.cache
+def _table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (_CASTAGNOLI if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+def crc32c(data: bytes) -> int:
+    """The CRC-32C of the bytes (RFC 3720)."""
+    table, value = _table(), 0xFFFFFFFF
+    for byte in data:
+        value = table[(value ^ byte) & 0xFF] ^ value >> 8
+    return value ^ 0xFFFFFFFF
+
+
+def _masked(data: bytes) -> bytes:
+    value = crc32c(data)
+    return struct.pack("<I", ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def record(message: bytes) -> bytes:
+    """A message as a record of the file."""
+    length = struct.pack("<Q", len(message))
+    return length + _masked(length) + message + _masked(message)
+
+
+def _varint(value: int) -> bytes:
+    result = bytearray()
+    while value > 127:
+        result.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*result, value])
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def event(time: float, step: int | None = None, **content: bytes) -> bytes:
+    """The message Event: `file_version` or `summary`."""
+    fields = {"file_version": 3, "summary": 5}
+    result = _varint(1 << 3 | 1) + struct.pack("<d", time)
+    if step is not None:
+        result += _varint(2 << 3) + _varint(step & 0xFFFFFFFFFFFFFFFF)
+    return result + b"".join(_bytes(fields[name], value) for name, value in content.items())
+
+
+def scalar(tag: str, value: float) -> bytes:
+    """The message Summary with one number."""
+    number = _varint(2 << 3 | 5) + struct.pack("<f", value)
+    return _bytes(1, _bytes(1, tag.encode()) + number)
+
+
+def text(tag: str, value: str) -> bytes:
+    """The message Summary with one text: a tensor of strings for the plugin "text"."""
+    plugin = _bytes(9, _bytes(1, _bytes(1, b"text")))
+    shape = _bytes(2, _bytes(2, _varint(1 << 3) + _varint(1)))
+    strings = _varint(1 << 3) + _varint(7) + shape + _bytes(8, value.encode())
+    name = _bytes(1, f"{tag}/text_summary".encode())
+    return _bytes(1, name + _bytes(8, strings) + plugin)

@@ -1,0 +1,200 @@
+"""Programs that import torch: `as_torch`, names that are missing, tensors of the two libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import minigrad
+from minigrad import nn, optim, utils
+
+
+def run(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_torch_program_runs_on_minigrad():
+    """Every form of import, one that is missing, and modules that stay what they were."""
+    out = run(
+        """
+        import minigrad
+        minigrad.as_torch()
+        minigrad.as_torch()  # a second time: no effect
+        import torch
+        import torch.nn as nn
+        import torch.nn.functional as F
+        import torch.backends.cudnn as cudnn
+        import torch.backends.cuda
+        import torch.backends.mps
+        from torch.nn.modules.linear import Linear
+        from torch.optim.lr_scheduler import StepLR
+        from torch.utils.data import DataLoader, TensorDataset
+        assert torch is minigrad and nn is minigrad.nn and Linear is nn.Linear
+        assert nn.__spec__.name == nn.__name__ == "minigrad.nn"
+        cudnn.benchmark = True
+        assert minigrad.backends.cudnn.benchmark
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = StepLR(optimizer, 1)
+        x = torch.randn(8, 3)
+        for x, y in DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=4):
+            optimizer.zero_grad()
+            F.mse_loss(model(x), y).backward()
+            optimizer.step()
+        schedule.step()
+        print(type(model[0].weight.grad).__module__)
+        try:
+            import torch.fx
+        except ImportError as error:
+            print(error.name, "|", error)
+        """
+    )
+    assert out.splitlines() == [
+        "minigrad.tensor",
+        "torch.fx | No module named 'torch.fx': this program runs on minigrad, which has no "
+        "minigrad.fx",
+    ]
+
+
+def test_the_command_runs_a_torch_program(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, torch\nfrom torch import nn\n"
+        "print(torch.__name__, nn.Linear(2, 3)(torch.ones(2)).shape, sys.argv[1:], __name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "minigrad", "run", str(program), "--lr", "1"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "minigrad minigrad.Size([3]) ['--lr', '1'] __main__\n"
+
+
+def test_as_torch_comes_before_torch():
+    out = run(
+        """
+        import sys, types
+        sys.modules["torch"] = types.ModuleType("torch")
+        import minigrad
+        try:
+            minigrad.as_torch()
+        except RuntimeError as error:
+            print(error)
+        """
+    )
+    assert "torch has been imported already" in out
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "wanted"),
+    [
+        (minigrad, "Adam", "minigrad.optim.Adam"),
+        (minigrad, "zeross", "zeros"),
+        (nn, "Linaer", "Linear"),
+        (nn, "linear", "Linear"),
+        (nn, "kaiming_uniform_", "minigrad.nn.init.kaiming_uniform_"),
+        (nn.functional, "Relu", "relu"),
+        (nn.init, "xavier_unifrom_", "xavier_uniform_"),
+        (nn.utils, "clip_grad_norm", "clip_grad_norm_"),
+        (nn.modules, "Conv2D", "Conv2d"),
+        (optim, "ADAM", "Adam"),
+        (optim.lr_scheduler, "StepLr", "StepLR"),
+        (utils.data, "Dataloader", "DataLoader"),
+        (minigrad.cuda, "is_avail", "is_available"),
+        (minigrad.autograd, "gradd", "grad"),
+        (minigrad.backends, "cuddn", "cudnn"),
+        (minigrad.accelerator, "is_availabel", "is_available"),
+    ],
+)
+def test_a_missing_name_is_answered_with_the_closest(namespace, name, wanted):
+    with pytest.raises(AttributeError) as caught:
+        getattr(namespace, name)
+    message = str(caught.value)
+    assert message.startswith(f"module '{namespace.__name__}' has no attribute '{name}'")
+    assert message.endswith(f"did you mean '{wanted}'?")
+
+
+def test_names_that_nothing_is_close_to():
+    for namespace in (minigrad, nn, nn.functional, optim):
+        with pytest.raises(AttributeError, match="a part of torch that minigrad doesn't have"):
+            _ = namespace.qqqqqq
+        assert not hasattr(namespace, "_private")
+
+
+def test_a_misspelt_method_is_answered_by_python():
+    """The traceback of an uncaught error; no `__getattr__`, which would slow every access."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import minigrad; minigrad.zeros(2).sizee"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.endswith("'Tensor' object has no attribute 'sizee'. Did you mean: 'size'?\n")
+
+
+def mixtures(torch):
+    mine, theirs = minigrad.ones(2, 3), torch.ones(2, 3)
+    layer, their_layer = nn.Linear(3, 4), torch.nn.Linear(3, 4)
+    return [
+        lambda: mine + theirs,
+        lambda: theirs * mine,
+        lambda: mine @ theirs.T,
+        lambda: mine == theirs,
+        lambda: mine.add_(theirs),
+        lambda: minigrad.relu(theirs),
+        lambda: minigrad.cat([mine, theirs]),
+        lambda: minigrad.stack([theirs]),
+        lambda: minigrad.from_numpy(theirs),
+        lambda: layer(theirs),
+        lambda: nn.CrossEntropyLoss()(theirs, theirs),
+        lambda: nn.MSELoss()(mine, theirs),
+        lambda: nn.Parameter(theirs),
+        lambda: optim.SGD(their_layer.parameters()),
+    ], [
+        lambda: torch.add(theirs, mine),
+        lambda: torch.cat([theirs, mine]),
+        lambda: their_layer(mine),
+    ]
+
+
+def test_tensors_of_two_libraries(torch):
+    """The error says which is whose; both conversions that it names work."""
+    here, there = mixtures(torch)
+    for program in here:
+        with pytest.raises(TypeError, match=r"torch\.(Tensor|Parameter)"):
+            program()
+    for program in there:
+        with pytest.raises(TypeError, match="expected torch.Tensor, got minigrad.Tensor"):
+            program()
+    x = torch.ones(2, requires_grad=True)
+    assert minigrad.from_dlpack(x.detach()).tolist() == [1, 1]
+    assert torch.from_dlpack(minigrad.ones(2, requires_grad=True).detach()).tolist() == [1, 1]
+
+
+def test_flags_of_libraries():
+    backends = minigrad.backends
+    assert not backends.cudnn.is_available() and not backends.mps.is_available()
+    outside = backends.cudnn.benchmark
+    with backends.cudnn.flags(benchmark=not outside):
+        assert backends.cudnn.benchmark != outside
+    assert backends.cudnn.benchmark == outside
+    with pytest.raises(TypeError, match="'fast'"), backends.cudnn.flags(fast=True):
+        pass
+    before = minigrad.get_float32_matmul_precision()
+    try:
+        backends.cuda.matmul.allow_tf32 = True
+        assert minigrad.get_float32_matmul_precision() == "high"
+        assert backends.cuda.matmul.allow_tf32
+        backends.cuda.matmul.allow_tf32 = False
+        assert minigrad.get_float32_matmul_precision() == "highest"
+    finally:
+        minigrad.set_float32_matmul_precision(before)
+    assert isinstance(backends.cuda.is_built(), bool)

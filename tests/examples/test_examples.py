@@ -1,0 +1,62 @@
+"""The examples at a small size: they learn. Kernels have tests of their own; one example runs on
+them."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import minigrad.examples
+from minigrad import backends
+from minigrad.examples import cnn, gpt, linear, mixed_precision, recurrent, reinforce
+
+
+@pytest.fixture(autouse=True)
+def reference_backend():
+    with backends.use("numpy"):
+        yield
+
+
+def test_every_example_is_here():
+    found = {module.name for module in pkgutil.iter_modules(minigrad.examples.__path__)}
+    assert found == {"cnn", "gpt", "linear", "mixed_precision", "recurrent", "reinforce"}
+
+
+def test_linear():
+    losses = linear.main(60)
+    assert losses[-1] < 0.01 * losses[0]
+
+
+@pytest.mark.filterwarnings("ignore:.pin_memory. argument")
+def test_cnn():
+    losses, accuracy = cnn.main(160, 2)
+    assert losses[-1] < 0.9 * losses[0] and accuracy > 0.3
+
+
+def test_mixed_precision():
+    losses = mixed_precision.main(80)
+    assert losses[-1] < 0.6 * losses[0]
+
+
+def test_recurrent():
+    for name, (first, last) in recurrent.main(60, 16, 6).items():
+        assert last < 0.9 * first, name
+
+
+def test_gpt():
+    losses, text = gpt.main(25, 32, 1)
+    assert losses[-1] < 0.6 * losses[0] and len(text) == 41
+
+
+def test_reinforce():
+    moves = reinforce.main(80, 5)
+    assert sum(moves[-20:]) < 0.75 * sum(moves[:20])
+
+
+def test_as_a_program():
+    command = [sys.executable, "-m", "minigrad.examples.linear"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert out.startswith("epoch   0  loss ") and len(out.splitlines()) == 4

@@ -1,0 +1,61 @@
+"""LBFGS: steps of a fixed length as torch's, and the line search by what it guarantees."""
+
+from __future__ import annotations
+
+import pytest
+
+import minigrad
+from minigrad import optim
+from tests.nn.helpers import close
+
+
+def rosenbrock(x):
+    return (1 - x[:-1]).square().sum() + 100 * (x[1:] - x[:-1].square()).square().sum()
+
+
+def minimise(t, steps, function, start, **options):
+    """The parameter after some steps, and the losses that `step` returned."""
+    x = t.nn.Parameter(t.tensor(start, dtype=t.float64))
+    optimizer = t.optim.LBFGS([x], **options)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = function(x)
+        loss.backward()
+        return loss
+
+    return x, [optimizer.step(closure).item() for _ in range(steps)], optimizer
+
+
+@pytest.mark.parametrize("options", [{"lr": 0.1}, {"lr": 0.05, "history_size": 3, "max_iter": 7}])
+def test_trajectory_as_torch(torch, options):
+    def quartic(x):
+        return (x**4).sum() / 4 + (x[0] * x[1] - 1) ** 2 + x.square().sum()
+
+    found = [minimise(t, 3, quartic, [1.5, -0.7, 2.0], **options) for t in (minigrad, torch)]
+    close(found[0][0], found[1][0], 1e-7)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-7)
+    evaluations = [dict(o.state[o.param_groups[0]["params"][0]]) for *_, o in found]
+    assert evaluations[0]["n_iter"] == evaluations[1]["n_iter"]
+    assert evaluations[0]["func_evals"] == evaluations[1]["func_evals"]
+
+
+def test_line_search_finds_the_minimum():
+    x, losses, _ = minimise(
+        minigrad, 6, rosenbrock, [-1.2, 1.0, 0.5], line_search_fn="strong_wolfe", max_iter=30
+    )
+    assert all(b <= a for a, b in zip(losses, losses[1:]))  # noqa: RUF007
+    assert rosenbrock(x.detach()).item() < 1e-9  # tolerance_change
+
+
+def test_errors_as_torch(same_error):
+    def groups(t):
+        a, b = t.nn.Parameter(t.ones(1)), t.nn.Parameter(t.ones(1))
+        t.optim.LBFGS([{"params": [a]}, {"params": [b]}])
+
+    same_error(groups)
+
+
+def test_unknown_line_search():
+    with pytest.raises(RuntimeError, match="only 'strong_wolfe' is supported"):
+        optim.LBFGS([minigrad.nn.Parameter(minigrad.ones(1))], line_search_fn="backtracking")
