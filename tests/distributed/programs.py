@@ -1,0 +1,308 @@
+"""Programs that the tests start with several ranks: `programs.py NAME`."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import sys
+import time
+
+import ml_dtypes
+import numpy as np
+
+import minigrad as torch
+import minigrad.distributed as dist
+from minigrad import nn
+from minigrad.nn.parallel import DistributedDataParallel
+from minigrad.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+
+def start(seconds: float = 60) -> tuple[int, int]:
+    dist.init_process_group("mpi", timeout=datetime.timedelta(seconds=seconds))
+    return dist.get_rank(), dist.get_world_size()
+
+
+def say(text: str) -> None:
+    """Print a line at once: `print` writes its end apart, and lines of two ranks would mix."""
+    os.write(1, f"{text}\n".encode())
+
+
+def values(rank: int, dtype: str, shape: tuple) -> np.ndarray:
+    made = np.random.default_rng(rank).integers(0, 5, shape)
+    return made.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+
+
+def collectives() -> None:
+    """Every collective against NumPy, over dtypes, shapes and layouts."""
+    rank, size = start()
+    reductions = {
+        dist.ReduceOp.SUM: lambda a: a.sum(0),
+        dist.ReduceOp.PRODUCT: lambda a: a.prod(0),
+        dist.ReduceOp.MIN: lambda a: a.min(0),
+        dist.ReduceOp.MAX: lambda a: a.max(0),
+    }
+    for dtype in ("float32", "float64", "int64", "int32", "uint8", "float16", "bfloat16", "bool"):
+        for shape in ((), (0,), (7,), (33, 5)):
+            mine = values(rank, dtype, shape)
+            all_of_them = np.stack([values(r, dtype, shape) for r in range(size)])
+            for op, expected in reductions.items():
+                x = torch.tensor(mine)
+                dist.all_reduce(x, op)
+                wanted = expected(all_of_them.astype("float64")).astype(mine.dtype)
+                assert np.array_equal(x.numpy(), wanted), (dtype, shape, op)
+            found = [torch.zeros(shape, dtype=torch.tensor(mine).dtype) for _ in range(size)]
+            dist.all_gather(found, torch.tensor(mine))
+            assert all(np.array_equal(f.numpy(), a) for f, a in zip(found, all_of_them))
+            x = torch.tensor(mine)
+            dist.broadcast(x, size - 1)
+            assert np.array_equal(x.numpy(), all_of_them[-1])
+    x = torch.arange(12.0).reshape(3, 4).t() * (rank + 1)  # not contiguous, in place
+    view = x[::2]
+    dist.all_reduce(view)
+    factor = sum(range(1, size + 1))
+    assert np.array_equal(x.numpy()[::2], np.arange(12.0).reshape(3, 4).T[::2] * factor)
+    assert np.array_equal(x.numpy()[1::2], np.arange(12.0).reshape(3, 4).T[1::2] * (rank + 1))
+    x = torch.full((3,), float(rank))
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    assert x.tolist() == [(size - 1) / 2] * 3
+    x = torch.full((2,), float(rank))
+    dist.reduce(x, 1)
+    assert x.tolist() == ([sum(range(size))] * 2 if rank == 1 else [rank] * 2)
+    out = torch.empty(2)
+    dist.reduce_scatter_tensor(out, torch.arange(2.0 * size) + rank)
+    assert out.tolist() == [size * (2 * rank + i) + sum(range(size)) for i in range(2)]
+    parts = [torch.full((2,), float(i)) for i in range(size)]
+    dist.reduce_scatter(out, parts)
+    assert out.tolist() == [rank * size] * 2
+    dist.scatter(out, [p * 10 for p in parts] if rank == 0 else None, 0)
+    assert out.tolist() == [rank * 10] * 2
+    held = [torch.empty(1) for _ in range(size)] if rank == 1 else None
+    dist.gather(torch.tensor([float(rank)]), held, 1)
+    assert held is None or [h.item() for h in held] == list(range(size))
+    whole = torch.empty(size, 2)
+    dist.all_gather_into_tensor(whole, torch.full((2,), float(rank)))
+    assert whole[:, 0].tolist() == list(range(size))
+    given = [torch.full((rank + 1,), float(10 * rank + i)) for i in range(size)]
+    taken = [torch.empty(i + 1) for i in range(size)]
+    dist.all_to_all(taken, given)
+    assert [t.tolist() for t in taken] == [[10.0 * i + rank] * (i + 1) for i in range(size)]
+    flat = torch.empty(size, 3)
+    dist.all_to_all_single(flat, torch.arange(3.0 * size).reshape(size, 3) + 100 * rank)
+    assert flat[:, 0].tolist() == [3 * rank + 100 * i for i in range(size)]
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank * 100})
+    assert [o["rank"] for o in objects] == list(range(size))
+    said = [rank, "from"]
+    dist.broadcast_object_list(said, 1)
+    assert said == [1, "from"]
+    work = dist.all_reduce(x := torch.ones(1000), async_op=True)
+    work.wait()
+    work.wait()
+    assert x[0].item() == size
+    dist.barrier()
+
+
+def messages() -> None:
+    """A ring, a message from anybody, and two kinds by their tags."""
+    rank, size = start()
+    right, left = (rank + 1) % size, (rank - 1) % size
+    got = torch.empty(3)
+    works = [dist.isend(torch.full((3,), float(rank)), right), dist.irecv(got, left)]
+    for work in works:
+        work.wait()
+    assert got.tolist() == [left] * 3
+    if rank == 0:
+        senders = set()
+        for _ in range(size - 1):
+            who = dist.recv(got)
+            assert got.tolist() == [who] * 3
+            senders.add(who)
+        assert senders == set(range(1, size))
+        dist.send(torch.ones(2), 1, tag=7)
+        dist.send(torch.zeros(2), 1, tag=8)
+    else:
+        dist.send(torch.full((3,), float(rank)), 0)
+    if rank == 1:
+        late, early = torch.empty(2), torch.empty(2)
+        dist.recv(late, 0, tag=8)
+        dist.recv(early, 0, tag=7)
+        assert (late.tolist(), early.tolist()) == ([0, 0], [1, 1])
+
+
+def groups() -> None:
+    rank, size = start()
+    even = dist.new_group(range(0, size, 2))
+    if rank % 2 == 0:
+        x = torch.tensor([1.0])
+        dist.all_reduce(x, group=even)
+        assert x.item() == (size + 1) // 2
+        assert dist.get_rank(even) == rank // 2
+        y = torch.tensor([float(rank)])
+        dist.broadcast(y, dist.get_process_group_ranks(even)[-1], group=even)
+        assert y.item() == (size - 1) // 2 * 2
+    else:
+        assert dist.get_rank(even) == -1
+        try:
+            dist.all_reduce(torch.ones(1), group=even)
+        except ValueError as error:
+            assert "not a member" in str(error)
+        else:
+            raise AssertionError("a rank outside the group takes part")
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(10, 20), nn.BatchNorm1d(20), nn.ReLU(), nn.Linear(20, 1))
+
+
+def train(hook: str = "", sync_every: int = 1) -> None:
+    """Prints the mean loss and, at the end, a checksum of the parameters of every rank."""
+    distributed = "PMI_RANK" in os.environ
+    rank, size = start() if distributed else (0, 1)
+    torch.manual_seed(rank)  # rank 0's parameters must win
+    model = nn.Sequential(nn.Linear(10, 20), nn.Tanh(), nn.Linear(20, 1))
+    wrapped = model
+    if distributed:
+        wrapped = DistributedDataParallel(model, bucket_cap_mb=0.0005)
+        assert len(wrapped._reducer.buckets) > 1
+        if hook == "bf16":
+            wrapped.register_comm_hook(None, dist.compression.bf16_compress_hook)
+        if hook == "topk":
+            state = dist.compression.TopKState(None, 0.25)
+            wrapped.register_comm_hook(state, dist.compression.topk_hook)
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.standard_normal((32, 10)).astype("float32"))
+    y = x.sum(1, keepdim=True)
+    for step in range(6):
+        optimizer.zero_grad()
+        halves = [slice(0, 16), slice(16, 32)] if sync_every == 2 else [slice(0, 32)]
+        total = 0.0
+        for number, half in enumerate(halves):
+            part = x[half][rank::size], y[half][rank::size]
+            if distributed and number < len(halves) - 1:
+                with wrapped.no_sync():
+                    loss = ((wrapped(part[0]) - part[1]) ** 2).mean() / len(halves)
+                    loss.backward()
+            else:
+                loss = ((wrapped(part[0]) - part[1]) ** 2).mean() / len(halves)
+                loss.backward()
+            total = total + loss.detach()
+        if distributed:
+            dist.all_reduce(total, dist.ReduceOp.AVG)
+        if rank == 0:
+            print(f"loss {step} {total.item():.7f}")
+        optimizer.step()
+    if distributed:
+        flat = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+        all_of_them = [torch.empty_like(flat) for _ in range(size)]
+        dist.all_gather(all_of_them, flat)
+        assert all(np.array_equal(one.numpy(), flat.numpy()) for one in all_of_them)
+
+
+def unused(find: str = "") -> None:
+    """A parameter that the loss does not depend on, on one rank only."""
+    rank, size = start(20)
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"a": nn.Linear(2, 1), "b": nn.Linear(2, 1)})
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = model
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.parts["a"](x) + (self.parts["b"](x) if rank == 0 else 0)
+
+    net = DistributedDataParallel(Net(), find_unused_parameters=bool(find))
+    net(torch.ones(1, 2)).sum().backward()
+    assert model["b"].weight.grad.tolist() == [[1 / size] * 2]
+
+
+def buffers() -> None:
+    """Running means become those of rank 0."""
+    rank, size = start()
+    torch.manual_seed(rank)
+    net = DistributedDataParallel(network())
+    for _ in range(2):
+        net(torch.randn(8, 10) + 5 * rank).sum().backward()
+    net.eval()
+    net(torch.randn(8, 10))
+    mean = net.module[1].running_mean
+    means = [torch.empty_like(mean) for _ in range(size)]
+    dist.all_gather(means, mean)
+    assert np.array_equal(means[0].numpy(), means[-1].numpy())
+
+
+def sampler() -> None:
+    _, size = start()
+    data = TensorDataset(torch.arange(10))
+    mine = DistributedSampler(data, seed=3)
+    orders = []
+    for epoch in range(2):
+        mine.set_epoch(epoch)
+        got = [int(i) for (batch,) in DataLoader(data, batch_size=2, sampler=mine) for i in batch]
+        found = [None] * size
+        dist.all_gather_object(found, got)
+        assert {i for part in found for i in part} == set(range(10))
+        assert len({len(part) for part in found}) == 1
+        orders.append(found)
+    assert orders[0] != orders[1]
+
+
+# --- mistakes: what each rank prints is tested
+
+
+def disagree(what: str) -> None:
+    rank, _ = start(20)
+    try:
+        if what == "shape":
+            dist.all_reduce(torch.ones(3 + rank))
+        elif what == "dtype":
+            dist.all_reduce(torch.ones(3, dtype=torch.float64 if rank else torch.float32))
+        elif what == "skipped":
+            if rank == 0:
+                dist.all_reduce(torch.ones(3))
+            dist.barrier()
+        elif what == "ended" and rank == 0:
+            dist.all_reduce(torch.ones(3))
+        elif what == "network":
+            DistributedDataParallel(nn.Linear(2 + rank, 1))
+        elif what == "message":
+            if rank == 0:
+                dist.send(torch.ones(3), 1)
+            else:
+                dist.recv(torch.ones(4), 0)
+    except dist.DistBackendError as error:
+        say(f"rank {rank} said: {error}")
+
+
+def slow() -> None:
+    rank, _ = start(1)
+    if rank == 1:
+        time.sleep(3)
+    try:
+        dist.barrier()
+    except dist.DistBackendError as error:
+        say(f"rank {rank} said: {error}")
+
+
+def fails() -> None:
+    rank, _ = start()
+    if rank == 1:
+        raise LookupError("out of cheese")
+    dist.barrier()
+
+
+def killed() -> None:
+    rank, _ = start()
+    say(f"rank {rank} has process {os.getpid()}")
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.1)
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
