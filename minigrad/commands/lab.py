@@ -9,7 +9,9 @@ import argparse
 import importlib.util
 import re
 import sys
+import tempfile
 import textwrap
+import webbrowser
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     own.add_argument("--shared", type=int, default=None, help="bytes of dynamic shared memory")
     parser.add_argument("--blocks", type=int, help="run only this number of blocks of the grid")
+    parser.add_argument(
+        "--html", metavar="PATH", help="also save a page to step through a block, line by line"
+    )
+    parser.add_argument(
+        "--open", action="store_true", help="show that page in the browser (of one report)"
+    )
     parser.add_argument("--png", metavar="PATH", help="also save the report as a picture")
     parser.add_argument("--json", metavar="PATH", help="also save the report as JSON")
 
@@ -284,8 +292,10 @@ def _argument(text: str) -> Any:
 
 
 def _save(args: argparse.Namespace, reports: list) -> None:
-    """Write the files of --png and --json; with several reports, one numbered file each."""
-    for option in ("png", "json"):
+    """Write the files of --html, --png and --json; with several reports, one numbered file each."""
+    if args.open and reports:
+        args.html = args.html or str(Path(tempfile.mkdtemp(prefix="minigrad-lab-")) / "steps.html")
+    for option in ("html", "png", "json"):
         target = getattr(args, option)
         if target is None:
             continue
@@ -294,10 +304,15 @@ def _save(args: argparse.Namespace, reports: list) -> None:
             if len(reports) > 1:
                 path = path.with_stem(f"{path.stem}-{number}")
             try:
-                if option == "png":
+                if option == "html":
+                    report.save_html(path)
+                elif option == "png":
                     report.save_png(path)
                 else:
                     path.write_text(report.json())
             except (OSError, RuntimeError, ValueError) as error:
                 raise CommandError(f"--{option} {path}: {error}") from None
             print(f"saved {path}")
+    if args.open and reports:
+        last = Path(args.html).with_stem(f"{Path(args.html).stem}-{len(reports)}")
+        webbrowser.open((last if len(reports) > 1 else Path(args.html)).resolve().as_uri())

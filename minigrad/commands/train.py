@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from minigrad.commands import CommandError, models, plot
 
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", help="cpu or cuda; default: cuda where there is one")
     add("--backend", help="the dialect of the kernels; default: numba")
     add("--seed", type=_seed, default=0, help="default: 0; the same seed gives the same result")
+    add("--distributed", action="store_true", help="a rank of mpiexec: gradients are averaged")
     add("--plot", metavar="FILE.png", help="draw loss and accuracy (needs matplotlib)")
     add("--timeline", metavar="FILE", help="draw a step by kernel (.svg, .png or .txt)")
     add("--save", metavar="FILE", help="save the network after every epoch (see minigrad.load)")
@@ -71,9 +74,6 @@ def _seed(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    import kernels
-    import minigrad
-
     _check_output(args.save, "--save")
     _check_output(args.plot, "--plot")
     _check_output(args.timeline, "--timeline")
@@ -84,6 +84,33 @@ def run(args: argparse.Namespace) -> int:
     if args.timeline and args.timeline.endswith(".png"):
         plot.require("--timeline")
     device = _configure(args)
+    if args.distributed:
+        return _train_distributed(args, device)
+    return _train_alone(args, device)
+
+
+def _train_distributed(args: argparse.Namespace, device) -> int:
+    """Train as one of the ranks; the first one prints and saves."""
+    from minigrad import distributed
+
+    try:
+        distributed.init_process_group("mpi")
+    except distributed.DistNetworkError as error:
+        raise CommandError(str(error)) from None
+    try:
+        if distributed.get_rank() == 0:
+            return _train_alone(args, device)
+        args.save = args.plot = args.timeline = None
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            return _train_alone(args, device)
+    finally:
+        distributed.destroy_process_group()
+
+
+def _train_alone(args: argparse.Namespace, device) -> int:
+    import kernels
+    import minigrad
+
     minigrad.manual_seed(args.seed)
     train, test, scaling = _load(args.dataset)
     shape = tuple(train[0][0].shape)
@@ -181,12 +208,23 @@ def fit(model, train, test, args: argparse.Namespace, device) -> Iterator[Epoch]
     from minigrad.utils.data import DataLoader
 
     generator = minigrad.Generator().manual_seed(args.seed)
-    loader = DataLoader(train, batch_size=args.batch_size, shuffle=True, generator=generator)
+    options: dict[str, Any] = {"shuffle": True, "generator": generator}
+    network, sampler = model, None
+    if args.distributed:  # each rank takes its part of every batch
+        from minigrad.nn.parallel import DistributedDataParallel
+        from minigrad.utils.data import DistributedSampler
+
+        network, sampler = DistributedDataParallel(model), DistributedSampler(train, seed=args.seed)
+        args.batch_size = -(-args.batch_size // sampler.num_replicas)
+        options = {"sampler": sampler}
+    loader = DataLoader(train, batch_size=args.batch_size, **options)
     test_loader = DataLoader(test, batch_size=EVALUATION_BATCH)
     optimizer = _optimizer(args, model.parameters())
     for number in range(1, args.epochs + 1):
         started = time.perf_counter()
-        train_loss, train_accuracy = _train(model, loader, optimizer, device, number, args.epochs)
+        if sampler is not None:
+            sampler.set_epoch(number)
+        train_loss, train_accuracy = _train(network, loader, optimizer, device, number, args.epochs)
         test_loss, test_accuracy = evaluate(model, test_loader, device)
         seconds = time.perf_counter() - started
         print(

@@ -1,1 +1,1 @@
-"""Exercises with their judge and solutions, the ladders to compare, and the stepper."""
+"""Exercises with their judge and solutions, ladders to compare, pictures of a block at barriers."""

@@ -17,7 +17,7 @@ which instruments. The answer to a right kernel is how much of the ideal traffic
 
 A solution in CUDA C is a `kernels.raw_kernel` of the same name. After the arrays it may take the
 sizes, as `int`: `saxpy(float a, const float* x, const float* y, float* out, int n)`. Integer arrays
-are `long long`. Solutions: `kernels.lab.solutions`.
+are `long long`. Solutions: `kernels.lab.solutions`. `minigrad course` shows what is solved.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from kernels.host import RawKernel
+from kernels.lab.course import progress
 from kernels.lab.course.exercise import Exercise, Problem, Result
 from kernels.lab.course.judge import mistake, praise, unmet
 from kernels.lab.course.tasks import EXERCISES
@@ -73,6 +74,8 @@ def check(solution: Any, name: str | None = None, seed: int = 0) -> Result:
     if refusal:
         return Result(False, refusal)
     result = _first_mistake(solution, exercise, seed)
+    if result:
+        progress.record(exercise.name)
     if isinstance(solution, RawKernel):
         return replace(result, hint=in_cuda_c(result.hint))
     return result

@@ -32,9 +32,9 @@ class Timeline(dispatch.Trace):
         self.began = time.perf_counter()
         self.seconds = 0.0
 
-    def add(self, family: str, version: str, seconds: float) -> None:
+    def add(self, family: str, version: str, seconds: float, began: float | None = None) -> None:
         super().add(family, version, seconds)
-        start = time.perf_counter() - self.began - seconds
+        start = (time.perf_counter() - seconds if began is None else began) - self.began
         self.events.append(Event(family, version, max(start, 0.0), seconds))
 
     @property
@@ -90,10 +90,10 @@ class Timeline(dispatch.Trace):
 
 @contextmanager
 def timeline() -> Iterator[Timeline]:
-    """Keep every kernel launch of the block, in order. A GPU's launches are timed as they are
-    queued, which says little of how long they run."""
+    """Keep every kernel launch of the block, in order; those on a GPU are timed by events."""
     with dispatch.trace(Timeline()) as found:
         try:
             yield found
         finally:
+            found.finish()
             found.seconds = time.perf_counter() - found.began

@@ -7,10 +7,10 @@ compute capability; NVRTC does both for CUDA C. SASS, the text of machine code, 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import re
-import struct
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from kernels.lab.gpu_model import nvrtc, sass
 from kernels.lab.gpu_model.occupancy import Occupancy, capability, occupancy
 from kernels.simt.api.launch import jit
+from kernels.simt.backend import assembler
 from kernels.support.errors import CompileError
 
 RESERVED_SHARED = 1024  # bytes that a cubin for 9.0 and later counts on top of the kernel's own
@@ -114,14 +115,14 @@ def compiled(
         ptx, source = _from_numba(kernel, arguments, cc, lines)
         entry = re.search(r"\.entry\s+([$\w]+)", ptx)[1]
         options = getattr(kernel, "gpu_options", None) or getattr(kernel, "targetoptions", {})
-        cubin, log = _assembled(ptx, cc, options.get("max_registers"))
+        cubin, log = assembler.assembled(ptx, cc, options.get("max_registers"))
     elif hasattr(kernel, "code"):
         entry, log, ptx, cubin = _from_cuda_c(kernel, cc, lines)
         source = (nvrtc.FILE, 1, kernel.code)
     else:
         raise TypeError(f"compiled: expected a kernel (cuda.jit or raw_kernel), got {kernel!r}")
-    facts = _facts_of(log, entry)
-    shared = _shared_bytes(cubin, entry) - (RESERVED_SHARED if cc >= (9, 0) else 0)
+    facts = assembler.facts_of(log, entry)
+    shared = assembler.shared_bytes(cubin, entry) - (RESERVED_SHARED if cc >= (9, 0) else 0)
     known = getattr(kernel, "__name__", None) or kernel.name
     return Compiled(
         known, entry, cc, shared=max(shared, 0), ptx=ptx, cubin=cubin, source=source, **facts
@@ -130,6 +131,14 @@ def compiled(
 
 def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int], lines: bool) -> tuple:
     """(PTX, source) of a kernel in Python."""
+    text = numba_ptx(kernel, _signature(kernel, arguments), cc, lines)
+    own, first = inspect.getsourcelines(kernel.py_func)
+    return text, (inspect.getfile(kernel.py_func), first, "".join(own))
+
+
+def numba_ptx(kernel: Any, signature: Any, cc: tuple[int, int], lines: bool) -> str:
+    """PTX of a kernel in Python, with line numbers if libNVVM can: it refuses those that Numba
+    writes for some kernels, and with them drops labels of others. Raises CompileError."""
     from kernels.simt.api import to_numba_cuda
 
     try:
@@ -137,19 +146,22 @@ def _from_numba(kernel: Any, arguments: tuple, cc: tuple[int, int], lines: bool)
         from numba.core.errors import NumbaError
         from numba.cuda.cudadrv.error import CCSupportError, NvvmError
     except ImportError as error:
-        raise CompileError(f"compiled: {nvrtc.NEEDS}") from error
-    signature = _signature(kernel, arguments)
+        raise CompileError(f"{kernel.__name__}: {nvrtc.NEEDS}") from error
     try:
-        try:
-            text = to_numba_cuda.ptx(kernel, signature, cc, lineinfo=lines)
-        except nvvm.nvvmError:  # libNVVM refuses the line numbers that Numba writes for some
-            if not lines:
-                raise
-            text = to_numba_cuda.ptx(kernel, signature, cc)
+        if lines:
+            with contextlib.suppress(nvvm.nvvmError):
+                text = to_numba_cuda.ptx(kernel, signature, cc, lineinfo=True)
+                if not _missing_labels(text):
+                    return text
+        return to_numba_cuda.ptx(kernel, signature, cc)
     except (NumbaError, CCSupportError, NvvmError, nvvm.nvvmError) as error:
         raise CompileError(f"{kernel.__name__}: {str(error).strip()}") from error
-    own, first = inspect.getsourcelines(kernel.py_func)
-    return text, (inspect.getfile(kernel.py_func), first, "".join(own))
+
+
+def _missing_labels(ptx: str) -> set[str]:
+    """Labels that branches name and no line has."""
+    named = set(re.findall(r"\bbra(?:\.uni)?\s+([$\w]+)", ptx))
+    return named - set(re.findall(r"^([$\w]+):", ptx, re.MULTILINE))
 
 
 def _signature(kernel: Any, arguments: tuple) -> Any:
@@ -174,57 +186,6 @@ def _from_cuda_c(kernel: Any, cc: tuple[int, int], lines: bool) -> tuple[str, st
     options = ("--ptxas-options=-v", *(["-lineinfo"] if lines else []), *kernel.options)
     (name,), *rest = nvrtc.translate(kernel.code, [kernel.name], f"sm_{target}", options)
     return name, *rest
-
-
-def _assembled(ptx: str, cc: tuple[int, int], most: int | None) -> tuple[bytes, str]:
-    """(machine code, the assembler's report) of PTX."""
-    from cuda.bindings import nvjitlink
-
-    options = [f"-arch=sm_{cc[0]}{cc[1]}", "-verbose", "-lineinfo"]
-    if most:
-        options.append(f"-maxrregcount={most}")
-    code = ptx.encode()
-    handle = nvjitlink.create(len(options), options)
-    try:
-        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), "kernel")
-        nvjitlink.complete(handle)
-        log = bytearray(nvjitlink.get_info_log_size(handle))
-        nvjitlink.get_info_log(handle, log)
-        cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
-        nvjitlink.get_linked_cubin(handle, cubin)
-    except nvjitlink.nvJitLinkError as error:
-        text = bytearray(nvjitlink.get_error_log_size(handle))
-        nvjitlink.get_error_log(handle, text)
-        raise CompileError(f"nvJitLink: {text.decode().strip() or error}") from error
-    finally:
-        nvjitlink.destroy(handle)
-    return bytes(cubin), log.decode()
-
-
-def _facts_of(log: str, entry: str) -> dict[str, int]:
-    """The numbers of a kernel in the assembler's report."""
-    report = log[log.index(f"Compiling entry function '{entry}'") :]
-    own = report[report.index(f"Function properties for {entry}") :]
-    numbers = re.search(
-        r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", own
-    )
-    stack, stores, loads = map(int, numbers.groups())
-    registers = int(re.search(r"Used (\d+) registers", report)[1])
-    return dict(registers=registers, stack=stack, spill_stores=stores, spill_loads=loads)
-
-
-def _shared_bytes(cubin: bytes, entry: str) -> int:
-    """The size of the section of a cubin (an ELF file) that holds the kernel's shared memory."""
-    table, step, count, names = (
-        *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HHH", cubin, 0x3A),
-    )  # fmt: skip
-    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * step) for i in range(count)]
-    strings = headers[names][4]
-    for name, _, _, _, _, size in headers:
-        end = cubin.index(b"\0", strings + name)
-        if cubin[strings + name : end].decode() == f".nv.shared.{entry}":
-            return size
-    return 0
 
 
 def ptx_lines(ptx: str) -> dict[tuple[str, int], list[str]]:

@@ -84,6 +84,11 @@ def build(
     }
 
 
+def _room(size: int) -> bytes:
+    """Memory that NVRTC writes to: never one byte, since all of Python shares those objects."""
+    return bytes(size + 1) if size else b""
+
+
 def translate(
     code: str, names: list[str], architecture: str, options: tuple[str, ...] = ()
 ) -> tuple[list[str], str, str, bytes]:
@@ -105,7 +110,7 @@ def translate(
     def log() -> str:
         if program is None:
             return ""
-        text = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+        text = _room(nvrtc.nvrtcGetProgramLogSize(program)[1])
         nvrtc.nvrtcGetProgramLog(program, text)
         return text.rstrip(b"\0").decode().strip()
 
@@ -118,12 +123,12 @@ def translate(
         encoded = [option.encode() for option in given]
         call(nvrtc.nvrtcCompileProgram, program, len(encoded), encoded)
         entries = [call(nvrtc.nvrtcGetLoweredName, program, n.encode()).decode() for n in names]
-        text = b" " * call(nvrtc.nvrtcGetPTXSize, program)
+        text = _room(call(nvrtc.nvrtcGetPTXSize, program))
         call(nvrtc.nvrtcGetPTX, program, text)
-        cubin = b" " * call(nvrtc.nvrtcGetCUBINSize, program)
+        cubin = _room(call(nvrtc.nvrtcGetCUBINSize, program))
         if cubin:
             call(nvrtc.nvrtcGetCUBIN, program, cubin)
-        return entries, log(), text.rstrip(b"\0").decode(), cubin
+        return entries, log(), text.rstrip(b"\0").decode(), cubin[:-1]
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -164,7 +164,7 @@ def _recorder_call(name: str, count: int):
 @intrinsic
 def executed(typingctx, head, site, path, who):
     """The lines of a site are executed."""
-    return _recorder_call("pulse", 4)
+    return _recorder_call("execute", 4)
 
 
 @intrinsic

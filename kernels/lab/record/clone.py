@@ -126,7 +126,7 @@ def _tools() -> str:
 
 def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: str):
     """Write the clone's module and facts; (the module's path, objects it cannot import)."""
-    program, array_types = pipeline.normal_form(function, kinds, block, Safety.DEBUG)
+    program, array_types = pipeline.normal_form(function, kinds, block, Safety.RECORDED)
     typed = infer.infer(program, list(kinds), array_types)
     constants = [value.copy() for value in program.constants.values()]
     shared = [

@@ -211,7 +211,7 @@ class _Run(Run):
     def _tell_runtime(self) -> None:
         recorder = self.recorder = self.recorded.recorder()
         recorder.head = self.state.address
-        for name in ("note", "pulse", "arrive", "declare", "outside", "finish"):
+        for name in ("note", "execute", "arrive", "declare", "outside", "finish"):
             setattr(recorder, name, rec.address(name))
         self.places = (recording.Site * _SITES)()
         recorder.sites = self.places
@@ -257,7 +257,10 @@ class _Run(Run):
         )
         hint = "move __syncthreads() out of the condition, so that all threads reach it"
         kind, message = "barrier", message.partition("; every thread")[0]
-        if "mask" in message:
+        if "reads from lane" in message:
+            message, hint = message.split("; ")
+            kind = "shuffle"
+        elif "mask" in message:
             hint = "every lane that the mask names must come to the call: take it out of the branch"
         elif "this_grid" in message:
             hint = "every block must come to this_grid().sync(): take it out of the condition"

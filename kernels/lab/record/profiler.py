@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from types import FunctionType
@@ -10,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from kernels.host import RawKernel
-from kernels.lab.record import cuda_c_profiler
+from kernels.lab.record import cuda_c_profiler, stepper
 from kernels.lab.record.clone import Clone
 from kernels.lab.record.run import LabError, Run
 from kernels.lab.report.report import Report
 from kernels.simt.driver import arguments
 from kernels.support.errors import LaunchError, Unstructured
+from kernels.support.interrupts import deferred
 from kernels.support.limits import launch_dimensions
 
+MOST_KEPT = 1 << 24  # bytes of arguments that are copied, so that a block can be run again
 _SHARED_LIMIT = 48 * 1024
 
 
@@ -54,14 +57,27 @@ def profile(
         raise LaunchError(f"{name}: {shared} bytes of dynamic shared memory; at most 49152")
     args = tuple(arguments.normalise(arg, name) for arg in args)
     try:
-        clone = Clone(kernel, block, args)
+        with deferred():
+            clone = Clone(kernel, block, args)
     except Unstructured as reason:
         raise LabError(
             f"{name}: the lab runs what can be compiled for the CPU, and this cannot: {reason}"
         ) from None
     run = Run(clone, grid, block, args, shared, records)
     chosen = run.choose(blocks)
+    kept = _kept(args)
     started = time.perf_counter()
     with np.errstate(all="ignore"):
         run.start(chosen, sampled=blocks is not None)
-    return run.report(time.perf_counter() - started)
+    report = run.report(time.perf_counter() - started)
+    if kept is not None and hasattr(kernel, "py_func"):
+        at = tuple(int(i) for i in np.unravel_index(chosen[0], grid[::-1]))[::-1]
+        report.trace = functools.partial(stepper.trace, kernel, grid, block, kept, shared, at)
+    return report
+
+
+def _kept(args: tuple) -> tuple | None:
+    """Copies of the arguments, to run a block again; None where they are large."""
+    if sum(arg.nbytes for arg in args if isinstance(arg, np.ndarray)) > MOST_KEPT:
+        return None
+    return tuple(stepper.copied(arg) if isinstance(arg, np.ndarray) else arg for arg in args)

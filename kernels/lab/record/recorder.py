@@ -440,7 +440,7 @@ def note(address, site, path, who, real, size, op, same):
         head[TRACED] += 1
 
 
-def pulse(address, site, path, who):
+def execute(address, site, path, who):
     """Thread `who` executes the lines of a site."""
     head = _at(address)
     if head[WHO] != who:
@@ -549,7 +549,7 @@ def _link(function, arguments: int):
 
 
 _SIGNATURES = (
-    *((note, 8), (pulse, 4), (arrive, 4), (declare, 5), (outside, 7), (finish, 1)),
+    *((note, 8), (execute, 4), (arrive, 4), (declare, 5), (outside, 7), (finish, 1)),
     *((endless, 3), (shuffle, 7)),
 )
 

@@ -17,6 +17,7 @@ from kernels.lab.report.findings import (
     Access,
     Finding,
     Triple,
+    absent_lanes,
     endless,
     missing_lanes,
     race_hint,
@@ -25,6 +26,7 @@ from kernels.lab.report.findings import (
 from kernels.lab.report.hints import LoopCondition, guard_hint, python_loop
 from kernels.lab.report.measurement import Counts, Line
 from kernels.lab.report.report import Report
+from kernels.simt.backend import entry
 from kernels.simt.ir import checks
 from kernels.support import limits
 from kernels.support.errors import LaunchError, SimtError
@@ -70,7 +72,7 @@ class Run:
         self.state = rec.State(self.site_room(), rows, 1024 * together, records)
         for number, memory in enumerate(self.memories):
             self.watch(number, memory, together)
-        self.error = np.zeros(limits.REPORT, np.int64)
+        self.error = entry.report()
 
     def site_room(self) -> int:
         return len(self.sites)
@@ -178,7 +180,7 @@ class Run:
 
     def execute(self, blocks: range) -> None:
         """Run some blocks of the grid, and note why it ended if it should not have."""
-        self.error[:] = 0
+        self.error[: limits.REPORT] = 0
         try:
             status = self.clone.run(
                 blocks, self.grid, self.shared, self.error, self.args, self.state.address
@@ -197,7 +199,8 @@ class Run:
             self._stopped("exception", error)
         else:
             if status:
-                self._stopped("endless" if self.error[0] == checks.ENDLESS else "barrier")
+                kinds = {checks.ENDLESS: "endless", checks.LANES: "lanes"}
+                self._stopped(kinds.get(int(self.error[0]), "barrier"))
 
     def stopped(self) -> None:
         """The run was interrupted, or a thread's loop does not end."""
@@ -233,13 +236,16 @@ class Run:
         self.ended = True
         block, thread = int(self.error[2]), int(self.error[3]) % self.threads
         who = block << 10 | thread
-        if kind in ("barrier", "endless"):
+        if kind in ("barrier", "endless", "lanes"):
             place = self._place_of_line(int(self.error[1]))
         else:
             array, _, line = self.clone.sites[int(self.error[1])]
             place = self._place_of_line(line)
         if kind == "barrier":
             self.errors.append(self.divergent(place, self._waiting(place, who), who))
+        elif kind == "lanes":
+            access = self.access(place, "executes it", who)
+            self.errors.append(absent_lanes(access, int(self.error[4]), int(self.error[5])))
         elif kind == "endless":
             condition = self.loop_condition(place)
             if condition and condition.variables and not condition.waits:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from kernels.lab.report.hints import LoopCondition, endless_loop
+from kernels.simt.ir.checks import named_lanes, wrong_mask
 
 Triple = tuple[int, int, int]
 
@@ -78,17 +79,25 @@ def same_value(race: Finding, count: int) -> Finding:
 
 def missing_lanes(access: Access, lane: int, missing: int, count: int) -> Finding:
     """For a shuffle that reads from lanes which do not execute it; `missing` is their mask."""
-    numbers = [i for i in range(32) if missing >> i & 1]
-    run = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
-    named = f"{numbers[0]} to {numbers[-1]}" if run else ", ".join(map(str, numbers))
     return Finding(
         "shuffle",
         f"a shuffle reads from lane {lane}, which does not execute it (missing:"
-        f" {'lanes' if len(numbers) > 1 else 'lane'} {named}): the value is undefined",
+        f" {named_lanes(missing)}): the value is undefined",
         (access,),
         "let all lanes of the warp execute the shuffle: take it out of the condition, and guard the"
         " data instead (a lane without data gives 0), not the thread with `return`",
         count=count,
+    )
+
+
+def absent_lanes(access: Access, mask: int, missing: int) -> Finding:
+    """For a warp operation whose mask names lanes that are elsewhere, or not the caller."""
+    return Finding(
+        "shuffle",
+        f"a warp operation {wrong_mask(mask, missing)}: a GPU hangs or goes on with wrong data",
+        (access,),
+        "every lane that the mask names must come to the call: take it out of the branch, or make"
+        " the mask from cuda.ballot_sync before the branch",
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernels.lab.draw.canvas import Picture
@@ -10,21 +11,44 @@ from kernels.lab.gpu_model.compiled import Compiled, compiled
 from kernels.lab.gpu_model.gpus import GPU
 from kernels.lab.gpu_model.occupancy import Occupancy, occupancy
 from kernels.lab.gpu_model.roofline import Roofline, roofline
+from kernels.lab.report import interactive
 from kernels.lab.report.html import page
 from kernels.lab.report.listing import listing
 from kernels.lab.report.measurement import Measurement
 from kernels.lab.report.sheet import sheet
+from kernels.lab.report.steps import Trace
+
+MOST_EVENTS = 100_000  # lines executed by threads that a saved page keeps
+SHOWN_EVENTS = 20_000  # lines executed by threads that a notebook's page keeps
 
 
 @dataclass
 class Report(Measurement):
-    """A kernel's run under the recorder. `str(report)` is an annotated listing."""
+    """A kernel's run under the recorder. `str(report)` is an annotated listing.
+
+    `trace(events)` runs the first recorded block again, line by line; None for CUDA C, and where
+    the arguments were too large to keep.
+    """
+
+    trace: Callable[[int], Trace] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return listing(self)
 
     def _repr_html_(self) -> str:
-        return page(self)
+        if self.trace is None:
+            return page(self)
+        steps = interactive.frame(interactive.page(self.trace(SHOWN_EVENTS), self.findings))
+        return f"{page(self)}<details><summary>step by step</summary>{steps}</details>"
+
+    def save_html(self, path: str | Path) -> None:
+        """Write a page with the listing, the findings and, for a kernel of the Numba dialect, each
+        step of a block: one file that needs no server and no network."""
+        if self.trace is None:
+            html = interactive.listing_page(self.name, page(self))
+        else:
+            html = interactive.page(self.trace(MOST_EVENTS), self.findings, page(self))
+        interactive.save(path, html)
 
     def compiled(self, cc: tuple[int, int] | float | str = (8, 0)) -> Compiled:
         """What NVIDIA's compilers make of the kernel for compute capability `cc`: registers, PTX,

@@ -218,3 +218,14 @@ def test_a_signature_is_enough():
         x[cuda.grid(1)] = 1
 
     assert lab.compiled(ones).registers > 0
+
+
+@pytest.mark.needs("cuda.bindings")
+def test_nvrtc_writes_to_memory_of_its_own():
+    """An empty log has one byte, and Python has one object for each byte: b" " became b"\\0"."""
+    from kernels.lab.gpu_model import nvrtc
+
+    code = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = 1; }'
+    *_, log, text, _ = nvrtc.translate(code, ["k"], "compute_80")
+    assert log == "" and ".entry k" in text
+    assert [bytes([byte])[0] for byte in range(256)] == list(range(256))

@@ -70,7 +70,7 @@ def test_names_are_found_by_their_words():
 
 
 def test_a_roofline_by_hand():
-    """H200: 67 TFLOP/s and 4.8 TB/s meet at 13.96 operations a byte."""
+    """H200: 67 TFLOP/s and 4.8 TB/s meet at 13.96 operations per byte."""
     found = roofline({"add": (1e6, 12e6), "matmul": (2 * 4096**3, 3 * 4 * 4096**2)}, "H200")
     add, matmul = found.points
     assert found.ridge == pytest.approx(67e12 / 4.8e12)

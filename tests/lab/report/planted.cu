@@ -138,6 +138,14 @@ __global__ void shuffle_in_a_branch(const float* x, float* out) {
     out[threadIdx.x] = value;
 }
 
+//? shuffle 1 64 0 x,out guard the data instead
+__global__ void shuffle_in_the_last_branch(const float* x, float* out) {
+    int t = threadIdx.x;
+    if (t < 40) {
+        out[t] = x[t] + __shfl_down_sync(0xffffffff, x[t], 16);  // <-
+    }
+}
+
 //? returned 1 64 0 x,out not the thread
 __global__ void return_before_a_barrier(const float* x, float* out) {
     __shared__ float s[N];

@@ -385,6 +385,14 @@ def shuffle_in_the_last_statement(x):
         x[i] = cuda.shfl_sync(0xFFFFFFFF, x[i], 3)  # <-
 
 
+@planted("shuffle", "cuda.ballot_sync before the branch", lambda: (x(),))
+def vote_in_a_branch(x):
+    i = cuda.grid(1)
+    if i % 32 < 20:
+        x[i] = cuda.ballot_sync(0xFFFFFFFF, x[i] > 0)  # <-
+    x[i] += 1
+
+
 # Loops
 
 

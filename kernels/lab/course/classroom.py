@@ -1,0 +1,326 @@
+"""A folder of submissions, judged: each in a process of its own, with limits.
+
+A submission is a file (`ada.py`, `ada.cu`, `ada.ipynb`) or a folder of such files (`ada/`); its
+name is the student's. Kernels are found by the names of the exercises. Each student's problems have
+data of their own, which the student's name decides.
+
+The process of a submission has limited time and memory, an empty working folder, and refuses to
+read the solutions, to start programs, to open connections and to write elsewhere. That stops
+mistakes and shortcuts; code that is out to break the judge belongs in a container.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import importlib.util
+import io
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ENDINGS = (".py", ".ipynb", ".cu")
+SECONDS = 60.0
+GIGABYTES = 4.0
+_PRELOADED = ["kernels.lab.course.exercises", "kernels.lab.record.profiler", "kernels.simt.cuda"]
+_FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.kill")
+_KEPT = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign)
+_NETWORK = ("socket.connect", "socket.bind")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judge says of one exercise of a submission."""
+
+    passed: bool
+    hint: str
+    seconds: float
+    file: str
+
+
+@dataclass
+class Submission:
+    """A student's work. verdicts: by exercise. problem: why it could not be judged to its end."""
+
+    student: str
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def points(self) -> int:
+        """One for each exercise solved."""
+        return sum(verdict.passed for verdict in self.verdicts.values())
+
+    def json(self) -> dict[str, Any]:
+        return {**asdict(self), "points": self.points}
+
+
+def submissions(folder: Path) -> dict[str, list[Path]]:
+    """The files of each student, by name. Raises FileNotFoundError for no folder."""
+    found: dict[str, list[Path]] = {}
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir():
+            files = sorted(p for p in entry.rglob("*") if p.suffix in ENDINGS and p.is_file())
+            found.setdefault(entry.name, []).extend(files)
+        elif entry.suffix in ENDINGS:
+            found.setdefault(entry.stem, []).append(entry)
+    return {student: files for student, files in found.items() if files}
+
+
+def judge(
+    folder: Path,
+    names: list[str],
+    seconds: float = SECONDS,
+    gigabytes: float = GIGABYTES,
+    workers: int | None = None,
+    done: Callable[[Submission], None] = lambda submission: None,
+) -> list[Submission]:
+    """Judge every submission in `folder` on the exercises `names`; `done` is told of each.
+
+    seconds: for all of a submission. gigabytes: of memory. Returns them in the order of names.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    workers = workers or min(os.cpu_count() or 1, 8)
+    with ThreadPoolExecutor(workers) as pool:
+        jobs = [
+            pool.submit(_judge_one, context, student, files, names, seconds, gigabytes, done)
+            for student, files in submissions(folder).items()
+        ]
+        return [job.result() for job in jobs]
+
+
+def _judge_one(
+    context: Any, student: str, files: list[Path], names: list[str], seconds: float,
+    gigabytes: float, done: Callable[[Submission], None],
+) -> Submission:  # fmt: skip
+    """Start the process of a submission, and gather what it reports until it ends."""
+    result = Submission(student)
+    ours, theirs = context.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory(prefix="submission-") as scratch:
+        args = (theirs, student, files, names, gigabytes, scratch)
+        process = context.Process(target=_serve, args=args, daemon=True)
+        process.start()
+        theirs.close()
+        end = time.monotonic() + seconds
+        result.problem = _gather(ours, result, end, seconds)
+        if process.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.join()
+        if not result.problem and process.exitcode:
+            result.problem = _death(process.exitcode, gigabytes)
+    done(result)
+    return result
+
+
+def _gather(pipe: Connection, result: Submission, end: float, seconds: float) -> str:
+    """Take verdicts until the end of the pipe; returns why it ended early."""
+    doing = "its files were loaded"
+    while True:
+        if not pipe.poll(max(end - time.monotonic(), 0)):
+            return f"more than {seconds:g} seconds: stopped while {doing}"
+        try:
+            kind, *what = json.loads(pipe.recv_bytes(1 << 20))
+        except (EOFError, OSError):
+            return "" if doing == "done" else f"its process ended while {doing}"
+        if kind == "verdict":
+            name, verdict = what
+            result.verdicts[name] = Verdict(**verdict)
+        elif kind == "problem":
+            return what[0]
+        doing = what[0] if kind == "doing" else doing
+
+
+def _death(code: int, gigabytes: float) -> str:
+    if code == -signal.SIGKILL:
+        return f"its process was killed: more than {gigabytes:g} GB of memory?"
+    return f"its process ended with {signal.Signals(-code).name if code < 0 else code}"
+
+
+# --- in the process of a submission
+
+
+def _serve(
+    pipe: Connection, student: str, files: list[Path], names: list[str], gigabytes: float,
+    scratch: str,
+) -> None:  # fmt: skip
+    """Judge a submission and report each verdict."""
+    from kernels.lab.record import recorder
+
+    os.setsid()
+    send = functools.partial(_send, pipe)
+    files = [path.resolve() for path in files]
+    os.chdir(scratch)
+    size = int(gigabytes * 2**30)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+    os.environ["TMPDIR"] = tempfile.tempdir = scratch
+    recorder.linked()  # Numba keeps it beside its source, where a submission may not write
+    sys.modules["kernels.lab.course.solutions"] = None  # type: ignore[assignment]
+    judges = _judges()
+    before = [_fingerprint(module) for module in judges]
+    sys.addaudithook(_guard(scratch))
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            for name, kernel, path in _kernels(files, names, Path(scratch), send):
+                if [_fingerprint(module) for module in judges] != before:
+                    return send("problem", f"{path.name} changes the judge")
+                send("doing", f"{name} was checked")
+                send("verdict", name, _verdict(name, kernel, path, student))
+        send("doing", "done")
+    except MemoryError:
+        send("problem", f"more than {gigabytes:g} GB of memory")
+    except ModuleNotFoundError as error:
+        secret = error.name == "kernels.lab.course.solutions"
+        send("problem", "a submission may not import the solutions" if secret else str(error))
+    except (Exception, SystemExit) as error:
+        send("problem", f"{type(error).__name__}: {error}")
+
+
+def _send(pipe: Connection, *message: Any) -> None:
+    pipe.send_bytes(json.dumps(message).encode())
+
+
+def _verdict(name: str, kernel: Any, path: Path, student: str) -> dict[str, Any]:
+    from kernels.lab.course import exercises
+
+    started = time.monotonic()
+    found = exercises.check(kernel, name, zlib.crc32(f"{student}/{name}".encode()))
+    hint = found.hint if found.finding is None else f"{found.hint}\n{found.finding}"
+    seconds = round(time.monotonic() - started, 2)
+    return asdict(Verdict(found.passed, hint, seconds, path.name))
+
+
+def _judges() -> list[ModuleType]:
+    """The modules whose functions decide."""
+    from kernels.lab.course import exercise, exercises, judge, tasks, values
+    from kernels.lab.record import profiler, recorder, run
+
+    return [exercise, exercises, judge, tasks, values, profiler, recorder, run]
+
+
+def _fingerprint(module: ModuleType) -> list[tuple[str, int, int]]:
+    """The names of a module with what they mean, and the code of its functions."""
+    return [(k, id(v), id(getattr(v, "__code__", None))) for k, v in vars(module).items()]
+
+
+def _guard(scratch: str) -> Callable[[str, tuple], None]:
+    """An audit hook that refuses what a submission has no reason to do."""
+    from kernels.support.cache import cache_folder
+
+    may_write = (scratch, str(cache_folder()), "/dev/")
+    secret = str(Path(__file__).with_name("solutions"))
+
+    def hook(event: str, args: tuple) -> None:
+        if event in _NETWORK:
+            raise PermissionError(f"a submission may not use the network ({event})")
+        if event in _FORBIDDEN and not _by_compiler():
+            raise PermissionError(f"a submission may not start or end programs ({event})")
+        if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
+            target = os.path.abspath(os.fsdecode(args[0]))
+            if target.startswith(secret):
+                raise PermissionError("a submission may not read the solutions")
+            if _writes(args) and not target.startswith(may_write):
+                raise PermissionError(f"a submission may not write {target}")
+
+    return hook
+
+
+def _by_compiler() -> bool:
+    """Whether the call comes from `kernels.host`, which starts compiler and disassembler."""
+    frame = sys._getframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("kernels.host."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _writes(args: tuple) -> bool:
+    mode, flags = args[1], args[2]
+    if isinstance(mode, str):
+        return any(letter in mode for letter in "wax+")
+    return bool(isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR))
+
+
+def _kernels(
+    files: list[Path], names: list[str], scratch: Path, send: Callable
+) -> Iterator[tuple[str, Any, Path]]:
+    """The kernels of a submission that are named as exercises; the last file's win."""
+    found: dict[str, tuple[Any, Path]] = {}
+    for path in files:
+        send("doing", f"{path.name} was loaded")
+        for name, kernel in _of_cuda_c(path) if path.suffix == ".cu" else _of_python(path, scratch):
+            if name in names:
+                found[name] = kernel, path
+    if not found:
+        raise LookupError(f"no kernel is named as an exercise ({', '.join(names[:3])}, ...)")
+    for name in names:
+        if name in found:
+            yield name, *found[name]
+
+
+def _of_cuda_c(path: Path) -> Iterator[tuple[str, Any]]:
+    from kernels import raw_kernel
+    from kernels.host import source
+
+    code = path.read_text(encoding="utf-8")
+    for name in source.kernels(code):
+        yield name, raw_kernel(code, name)
+
+
+def _of_python(path: Path, scratch: Path) -> Iterator[tuple[str, Any]]:
+    if path.suffix == ".ipynb":
+        target = scratch / f"{path.stem}.py"
+        target.write_text(_cells(path), encoding="utf-8")
+        path = target
+    spec = importlib.util.spec_from_file_location("submission", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["submission"] = module
+    spec.loader.exec_module(module)
+    from kernels.host import RawKernel
+    from kernels.lab.course.exercises import name_of, names
+
+    for name, value in vars(module).items():
+        if isinstance(value, RawKernel):
+            yield name_of(value), value
+        elif hasattr(value, "py_func") or (callable(value) and name in names()):
+            yield name, value
+
+
+def _cells(path: Path) -> str:
+    """The code of a notebook: cells that define something, imports, and assignments to names.
+
+    Cells that only show or check something are left out, and so are lines for IPython.
+    """
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    kept = []
+    for cell in cells:
+        if cell["cell_type"] != "code":
+            continue
+        text = "".join(cell["source"])
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith(("%", "!"))]
+        try:
+            tree = ast.parse("\n".join(lines))
+        except SyntaxError as error:
+            raise SyntaxError(f"a cell of {path.name}: {error}") from None
+        for node in tree.body:
+            if isinstance(node, _KEPT):
+                marks = getattr(node, "decorator_list", [])
+                first = min([node.lineno, *(mark.lineno for mark in marks)])
+                kept.append("\n".join(lines[first - 1 : node.end_lineno]))
+    return "\n\n".join(kept) + "\n"

@@ -1,0 +1,193 @@
+"""The course: what is solved and what comes next; `minigrad course check DIR` judges a folder of
+submissions, `minigrad course assignment FILE.ipynb NAMES...` makes an assignment of exercises.
+
+A submission is a file (`ada.py`, `ada.cu`, `ada.ipynb`) or a folder of files, whose name is the
+student's; kernels are found by the names of the exercises. Each runs in a process of its own with
+limited time and memory, on data of the student's own. The solutions cannot be imported there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from minigrad.commands import CommandError
+
+HELP = "the exercises: what is solved, what is next; judge a folder of submissions"
+_WIDTH = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    check = actions.add_parser("check", help="judge a folder of submissions", description=__doc__)
+    check.add_argument("folder", metavar="DIR")
+    check.add_argument("--exercises", nargs="+", metavar="NAME", help="only these (default: all)")
+    check.add_argument("--seconds", type=float, default=60.0, help="time for a submission (60)")
+    check.add_argument("--memory", type=float, default=4.0, metavar="GB", help="memory (4)")
+    check.add_argument("--workers", type=int, help="submissions at a time (default: processors)")
+    check.add_argument("--csv", metavar="PATH", help="write points as a table")
+    check.add_argument("--json", metavar="PATH", help="write verdicts and hints")
+    make = actions.add_parser(
+        "assignment", help="make a notebook of exercises, with the cells' marks for nbgrader"
+    )
+    make.add_argument("path", metavar="FILE.ipynb")
+    make.add_argument("names", nargs="+", metavar="NAME", help="exercises")
+    make.add_argument("--points", type=int, default=1, help="of each exercise (1)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action == "check":
+        return _check(args)
+    if args.action == "assignment":
+        return _assignment(args)
+    _show()
+    return 0
+
+
+def _show() -> None:
+    """The list of exercises with the learner's progress."""
+    from kernels.lab.course import exercises, progress
+
+    solved = progress.solved()
+    following = next((name for name in exercises.names() if name not in solved), None)
+    for name in exercises.names():
+        mark = "x" if name in solved else ">" if name == following else " "
+        print(f"[{mark}] {name:<18} {solved.get(name, '')}".rstrip())
+    count = sum(name in solved for name in exercises.names())
+    print(f"\n{count} of {len(exercises.names())} solved.")
+    if following is not None:
+        print(f"Next: {exercises.text(following)}\n")
+        print(f"Write it in a file, then: minigrad lab FILE.py::{following}")
+
+
+# --- a class
+
+
+def _check(args: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from kernels.lab.course import classroom
+
+    folder, names = Path(args.folder), _names(args.exercises)
+    if not folder.is_dir():
+        raise CommandError(f"there is no folder {folder}")
+    if args.seconds <= 0 or args.memory <= 0 or (args.workers or 1) < 1:
+        raise CommandError("--seconds, --memory and --workers must be positive")
+    count = len(classroom.submissions(folder))
+    if not count:
+        raise CommandError(f"{folder} has no submissions ({', '.join(classroom.ENDINGS)})")
+    with tqdm(total=count, unit="submission", leave=False) as bar:
+        found = classroom.judge(
+            folder, names, args.seconds, args.memory, args.workers, lambda one: bar.update()
+        )
+    _print(found, names)
+    if args.csv:
+        _write(Path(args.csv), _table(found, names))
+    if args.json:
+        _write(Path(args.json), json.dumps([one.json() for one in found], indent=1))
+    return 0
+
+
+def _names(asked: list[str] | None) -> list[str]:
+    from kernels.lab.course import exercises
+
+    unknown = [name for name in asked or () if name not in exercises.names()]
+    if unknown:
+        raise CommandError(f"no exercise {unknown[0]!r}; there are {', '.join(exercises.names())}")
+    return asked or exercises.names()
+
+
+def _print(found: list[Any], names: list[str]) -> None:
+    """Each student's points, then what is not right yet."""
+    width = max(len(one.student) for one in found)
+    for one in found:
+        right = [name for name in names if name in one.verdicts and one.verdicts[name].passed]
+        print(f"{one.student:<{width}}  {one.points:>2} of {len(names)}  {', '.join(right)}")
+        for name, verdict in one.verdicts.items():
+            if not verdict.passed:
+                first = verdict.hint.splitlines()[0]
+                print(f"{'':<{width}}    {name}: {first}"[: _WIDTH - 1])
+        if one.problem:
+            print(f"{'':<{width}}    {one.problem}"[: _WIDTH - 1])
+
+
+def _table(found: list[Any], names: list[str]) -> str:
+    """CSV: a row for each student, 1 or 0 for each exercise (empty: not handed in), the sum."""
+    import io
+
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["student", *names, "points", "problem"])
+    for one in found:
+        marks = [int(one.verdicts[n].passed) if n in one.verdicts else "" for n in names]
+        rows.writerow([one.student, *marks, one.points, one.problem])
+    return text.getvalue()
+
+
+def _write(path: Path, text: str) -> None:
+    from kernels.support import cache
+
+    if not path.parent.is_dir():
+        raise CommandError(f"{path}: there is no folder {path.parent}")
+    try:
+        cache.write(path, text.encode())
+    except OSError as error:
+        raise CommandError(f"{path}: {error}") from None
+    print(f"saved {path}")
+
+
+# --- an assignment
+
+
+def _assignment(args: argparse.Namespace) -> int:
+    """A notebook with, for each exercise, a cell to solve it in and one that grades it."""
+    from kernels.lab.course import exercises
+
+    cells = [_cell("code", "setup", "from numba import float32\n\nfrom kernels import cuda, lab")]
+    for name in _names(args.names):
+        title, _, text = exercises.text(name).partition("\n\n")
+        start = f"@cuda.jit\ndef {title}:\n    ### BEGIN SOLUTION\n    pass\n    ### END SOLUTION"
+        test = f'result = lab.exercises.check({name}, "{name}")\nassert result, str(result)'
+        cells.append(_cell("markdown", f"{name}-text", f"## {name}\n\n{text}"))
+        cells.append(_cell("code", name, start, solution=True, locked=False))
+        cells.append(_cell("code", f"{name}-check", test, grade=True, points=args.points))
+    notebook = {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    _write(Path(args.path), json.dumps(notebook, indent=1) + "\n")
+    return 0
+
+
+def _cell(
+    kind: str, name: str, text: str, solution: bool = False, locked: bool = True,
+    grade: bool = False, points: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """A notebook's cell with nbgrader's metadata (its schema, version 3)."""
+    mark: dict[str, Any] = {
+        "schema_version": 3,
+        "grade_id": name,
+        "solution": solution,
+        "grade": grade,
+        "locked": locked,
+        "task": False,
+    }
+    if grade:
+        mark["points"] = points
+    cell: dict[str, Any] = {
+        "cell_type": kind,
+        "id": name.replace("_", "-")[:64],
+        "metadata": {"nbgrader": mark},
+        "source": text.splitlines(keepends=True),
+    }
+    if kind == "code":
+        cell |= {"execution_count": None, "outputs": []}
+    return cell

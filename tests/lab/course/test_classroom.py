@@ -1,0 +1,194 @@
+"""A folder of submissions: right and wrong ones, and ones that would harm the judge."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels.lab.course import classroom, exercises, progress
+from minigrad import cli
+
+ADD_TEN = """
+import numpy as np
+from kernels import cuda
+
+@cuda.jit
+def add_ten(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i] + np.float32(10)
+"""
+WRONG = ADD_TEN.replace("if i < x.size:", "if i < x.size - 1:")
+CUDA_C = """
+__global__ void add_ten(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] + 10.0f;
+}
+"""
+HARMFUL = {
+    "imports": "from kernels.lab.course.solutions import add_ten",
+    "late": ADD_TEN + "import kernels.lab\nadd_ten = kernels.lab.solutions.add_ten",
+    "reads": "import kernels.lab.course as c\nopen(c.__path__[0] + '/solutions.py').read()",
+    "judge": ADD_TEN + "from kernels.lab.course import judge\njudge.mistake = lambda *a: None",
+    "starts": ADD_TEN + "import os\nos.system('true')",
+    "writes": ADD_TEN + "import os\nopen(os.path.expanduser('~/minigrad-was-here'), 'w')",
+    "dies": "import os\nos._exit(3)",
+    "exits": ADD_TEN + "raise SystemExit('bye')",
+    "nothing": "x = 1",
+    "broken": "def add_ten(x, out)",
+}
+REASONS = {
+    "imports": "may not import the solutions",
+    "late": "may not import the solutions",
+    "reads": "may not read the solutions",
+    "judge": "changes the judge",
+    "starts": "may not start",
+    "writes": "may not write",
+    "dies": "its process ended while dies.py was loaded",
+    "exits": "SystemExit: bye",
+    "nothing": "no kernel is named as an exercise",
+    "broken": "SyntaxError",
+}
+
+
+def notebook(*cells: str) -> str:
+    made = [{"cell_type": "code", "metadata": {}, "source": text, "outputs": []} for text in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory) -> dict[str, classroom.Submission]:
+    folder = tmp_path_factory.mktemp("class")
+    for name, text in HARMFUL.items():
+        (folder / f"{name}.py").write_text(text)
+    (folder / "ada").mkdir()
+    (folder / "ada" / "work.py").write_text(ADD_TEN)
+    (folder / "wrong.py").write_text(WRONG)
+    (folder / "cuda-c.cu").write_text(CUDA_C)
+    cells = "%matplotlib inline\nimport math", *ADD_TEN.split("\n\n", 1), "1 / 0"
+    (folder / "notes.ipynb").write_text(notebook(*cells))
+    (folder / "readme.txt").write_text("no submission")
+    found = classroom.judge(folder, ["add_ten", "saxpy"], seconds=100)
+    return {one.student: one for one in found}
+
+
+def test_each_student_is_judged(judged):
+    assert set(judged) == {*HARMFUL, "ada", "wrong", "cuda-c", "notes"}
+    for student in ("ada", "cuda-c", "notes"):
+        assert judged[student].points == 1, judged[student]
+        assert judged[student].problem == ""
+    assert judged["ada"].verdicts["add_ten"].file == "work.py"
+    assert judged["wrong"].points == 0
+    assert "does the guard stop one too early?" in judged["wrong"].verdicts["add_ten"].hint
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_what_would_harm_is_refused(judged, name):
+    assert REASONS[name] in judged[name].problem
+    assert judged[name].points == 0
+    assert not (Path.home() / "minigrad-was-here").exists()
+
+
+def test_time_is_limited(tmp_path):
+    (tmp_path / "endless.py").write_text("while True:\n    pass")
+    (tmp_path / "slow.py").write_text("import os, time\nos.setsid = None\ntime.sleep(100)")
+    for one in classroom.judge(tmp_path, ["add_ten"], seconds=3):
+        assert one.problem == f"more than 3 seconds: stopped while {one.student}.py was loaded"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limit of data")
+def test_memory_is_limited(tmp_path):
+    (tmp_path / "hungry.py").write_text("x = [bytearray(1 << 26) for _ in range(1000)]")
+    (one,) = classroom.judge(tmp_path, ["add_ten"], gigabytes=0.5, seconds=100)
+    assert "more than 0.5 GB of memory" in one.problem
+
+
+def test_students_have_data_of_their_own(monkeypatch):
+    seeds = []
+    monkeypatch.setattr(
+        exercises,
+        "check",
+        lambda kernel, name, seed: seeds.append(seed) or exercises.Result(True, ""),
+    )
+    for student in ("ada", "bob", "ada"):
+        classroom._verdict("saxpy", None, Path("x.py"), student)
+    assert seeds[0] == seeds[2] != seeds[1]
+
+
+def test_the_command_writes_points_and_hints(tmp_path, capsys):
+    folder = tmp_path / "class"
+    folder.mkdir()
+    (folder / "ada.py").write_text(ADD_TEN)
+    (folder / "bob.py").write_text(WRONG)
+    table, verdicts = tmp_path / "points.csv", tmp_path / "verdicts.json"
+    command = ["course", "check", str(folder), "--exercises", "add_ten", "saxpy"]
+    assert cli.main([*command, "--csv", str(table), "--json", str(verdicts)]) == 0
+    printed = capsys.readouterr().out
+    assert "ada   1 of 2  add_ten" in printed
+    assert "add_ten: 1 element was never written" in printed
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [(r["student"], r["add_ten"], r["saxpy"], r["points"]) for r in rows] == [
+        ("ada", "1", "", "1"),
+        ("bob", "0", "", "0"),
+    ]
+    assert json.loads(verdicts.read_text())[0]["verdicts"]["add_ten"]["passed"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["check", "nowhere"], "there is no folder nowhere"),
+        (["check", "."], "has no submissions"),
+        (["check", ".", "--exercises", "adten"], "no exercise 'adten'"),
+        (["check", ".", "--seconds", "0"], "must be positive"),
+        (["assignment", "nowhere/a.ipynb", "saxpy"], "nowhere/a.ipynb"),
+    ],
+)
+def test_mistakes_on_the_command_line(arguments, reason, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["course", *arguments]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_an_assignment_has_the_marks_of_nbgrader(tmp_path):
+    import nbformat
+
+    path = tmp_path / "week1.ipynb"
+    assert cli.main(["course", "assignment", str(path), "saxpy", "reverse", "--points", "3"]) == 0
+    made = nbformat.read(path, 4)
+    nbformat.validate(made)
+    marks = [cell.metadata.nbgrader for cell in made.cells]
+    assert len({mark.grade_id for mark in marks}) == len(marks) == 7
+    assert [mark.points for mark in marks if mark.grade] == [3, 3]
+    assert [mark.grade_id for mark in marks if mark.solution] == ["saxpy", "reverse"]
+    assert all(not mark.locked for mark in marks if mark.solution)
+
+
+def test_progress_is_kept_and_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MINIGRAD_DATA_DIR", str(tmp_path / "data"))
+    assert progress.solved() == {}
+    from kernels.lab.course import solutions
+
+    assert exercises.check(solutions.add_ten)
+    assert list(progress.solved()) == ["add_ten"]
+    assert cli.main(["course"]) == 0
+    shown = capsys.readouterr().out
+    assert "[x] add_ten" in shown
+    assert "[>] saxpy" in shown
+    assert "1 of 25 solved" in shown
+    progress.path().write_text("{damaged")
+    assert progress.solved() == {}
+    progress.record("saxpy")
+    assert list(progress.solved()) == ["saxpy"]
+
+
+def test_a_folder_that_cannot_be_written_costs_the_record_only(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MINIGRAD_DATA_DIR", str(tmp_path / "file"))
+    progress.record("saxpy")
+    assert progress.solved() == {}
