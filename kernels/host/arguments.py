@@ -38,7 +38,7 @@ class Packer:
 
     def __init__(self, kernel: str, parameters: list[Parameter], names: list[str]) -> None:
         self.kernel = kernel
-        self.names = names
+        self.names, self.parameters = names, parameters
         self.converters: list[Callable[[Any], Any]] = []
         layout = "="
         for index, parameter in enumerate(parameters):
@@ -50,6 +50,15 @@ class Packer:
 
     def __call__(self, args: Sequence) -> bytes:
         return self.layout.pack(*self.values(args))
+
+    def number_types(self) -> list[tuple[str, str] | None]:
+        """(name, NumPy's name of the type) of each parameter that is a number, else None."""
+        return [
+            (name, _type_name(kind, p.bytes))
+            if not p.pointer and (kind := chr(p.kind)) in "iufb"
+            else None
+            for name, p in zip(self.names, self.parameters)
+        ]
 
     def values(self, args: Sequence) -> list:
         """The arguments as `layout` packs them: addresses of arrays, numbers, bytes."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from kernels.support import launches
 from kernels.support.errors import ArgumentError, CompileError
 
 from . import compiler, source
@@ -32,7 +34,7 @@ def raw_kernel(
     On the CPU each access is checked: an index outside of its array or variable is a
     KernelIndexError that names the array, the thread and the line. `debug=False` (or
     MINIGRAD_CUDA_DEBUG=0) compiles without the checks: faster, but a wrong index may corrupt or
-    end the Python process.
+    end the Python process. On a GPU, `debug=True` only tells compute-sanitizer the lines.
     Nothing is compiled before the first launch (or `compile()`). On the CPU the threads of a block
     run one at a time from the first on; MINIGRAD_THREAD_ORDER=reversed starts with the last, which
     shows many missing barriers. What a shuffle reads from a lane that is not there, and shared
@@ -99,11 +101,14 @@ class RawModule:
     @property
     def mode(self) -> str:
         """How kernels are compiled for the CPU now: plain or checked."""
-        debug = self.debug
-        if debug is None:
-            setting = settings.get(b"MINIGRAD_CUDA_DEBUG", b"")
-            debug = setting != b"0" if setting else self.checked_by_default
+        debug = self._asked()
+        debug = self.checked_by_default if debug is None else debug
         return compiler.CHECKED if debug else compiler.PLAIN
+
+    def _asked(self) -> bool | None:
+        """Whether the caller or MINIGRAD_CUDA_DEBUG asks for checks; None: neither says."""
+        setting = settings.get(b"MINIGRAD_CUDA_DEBUG", b"")
+        return self.debug if self.debug is not None or not setting else setting != b"0"
 
     def get_function(self, name: str) -> RawKernel:
         """The kernel `name`. Raises CompileError where the source has none such."""
@@ -148,6 +153,9 @@ class RawModule:
         with self._lock:
             if self._on_gpu is None:
                 standard = () if any("std=" in o for o in self.options) else ("-std=c++17",)
+                if self._asked():
+                    warnings.warn(_UNCHECKED, stacklevel=3)
+                    standard += ("-lineinfo",)
                 self._on_gpu = cupy.RawModule(
                     code=self.code,
                     options=(*standard, *self.options),
@@ -157,6 +165,10 @@ class RawModule:
             return self._on_gpu
 
 
+_UNCHECKED = (
+    "CUDA C is not checked on a GPU: run the program under compute-sanitizer, which names lines,"
+    " or pass NumPy arrays, on which every access is checked"
+)
 _ON_CPU = frozenset((np.ndarray, int, float, bool, np.float32, np.int32))
 
 
@@ -164,7 +176,8 @@ def _has_gpu() -> bool:
     try:
         import cupy
 
-        return cupy.cuda.is_available()
+        # Those of kernels.install() are on the CPU.
+        return cupy.cuda.is_available() and not hasattr(cupy.ndarray, "__host_memory__")
     except ImportError:
         return False
 
@@ -191,11 +204,17 @@ class RawKernel:
         for arg in args:
             if type(arg) not in _ON_CPU and is_on_gpu(arg):
                 return self.on_gpu().launch(grid, block, args, shared_mem)
+        if launches.watcher is not None and launches.watcher(self, grid, block, shared_mem, args):
+            return None
         self.on_cpu(grid, block, shared_mem)(args)
 
     def compile(self) -> None:
         """Compile for the CPU now. Raises CompileError with the compiler's messages."""
         self.module.compile()
+
+    def number_types(self) -> list[tuple[str, str] | None]:
+        """(name, NumPy's name of the type) of each parameter that is a number, else None."""
+        return self.module.on_cpu().kernel(self.name).pack.number_types()
 
     def on_cpu(self, grid: Any, block: Any, shared_mem: int = 0) -> Callable[[Sequence], None]:
         """What launches the kernel on NumPy arrays over these dimensions."""

@@ -200,12 +200,8 @@ class Compiled:
         if threads == 1:
             self._run(launch, packed, 0, blocks, stop, slots)
         else:
-            try:
-                run = lambda a, b: self._run(launch, packed, a, b, stop, slots)  # noqa: E731
-                pool.run(run, blocks, threads)
-            except BaseException:  # Ctrl-C: no other thread goes on with the arguments' memory
-                self.runtime.mgh_stop(ctypes.addressof(stop))
-                raise
+            run = lambda a, b: self._run(launch, packed, a, b, stop, slots)  # noqa: E731
+            pool.run(run, blocks, threads, lambda: self.runtime.mgh_stop(ctypes.addressof(stop)))
         self.seconds_a_block = (time.perf_counter() - start) * threads / blocks
 
     def _run(

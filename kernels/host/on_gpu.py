@@ -43,7 +43,8 @@ _C_TYPES = {
 
 def is_on_gpu(value: Any) -> bool:
     """Whether an argument is CuPy's."""
-    return type(value).__module__.partition(".")[0] == "cupy"
+    kind = type(value)
+    return kind.__module__.partition(".")[0] == "cupy" and not hasattr(kind, "__host_memory__")
 
 
 class OnGpu:

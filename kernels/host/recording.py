@@ -52,7 +52,7 @@ class Recorder(ctypes.Structure):
 
     _fields_ = (
         ("head", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in "note pulse arrive declare outside finish".split()),
+        *((name, ctypes.c_void_p) for name in "note execute arrive declare outside finish".split()),
         ("base", ctypes.c_size_t),
         ("code", ctypes.c_void_p),
         ("code_size", ctypes.c_uint64),

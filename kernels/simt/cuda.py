@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernels.simt.api.inspection import compile_ptx, compile_ptx_for_current_device
 from kernels.simt.api.launch import jit
 from kernels.simt.device.arrays import (
     CudaAPIError,
@@ -57,6 +58,9 @@ from kernels.simt.device.context import (
     legacy_default_stream,
     list_devices,
     per_thread_default_stream,
+    profile_start,
+    profile_stop,
+    profiling,
     require_context,
     select_device,
     stream,
@@ -115,25 +119,26 @@ globals().update(stubs.CACHE_HINTS, **stubs.VECTOR_TYPES)
 _LAZY = {
     "Reduce": "kernels.simt.api.reduce",
     "reduce": "kernels.simt.api.reduce",
-    "random": "kernels.simt.api.xoroshiro",
     "vectorize": "kernels.simt.api.vectorize",
+    "guvectorize": "kernels.simt.api.vectorize",
     "bfloat16": "kernels.simt.devlib.half",
     "types": "numba",
     "literally": "numba",
     "literal_unroll": "numba",
 }
+# modules of the namespace
+_MODULES = {
+    "random": "kernels.simt.api.xoroshiro",
+    "bf16": "kernels.simt.api.bf16",
+    "extending": "kernels.simt.api.extending",
+    "vectorizers": "kernels.simt.api.vectorize",
+}
 # what only makes sense with NVIDIA's compiler and driver, and what to do instead
 _ABSENT = {
     "declare_device": "a foreign device function is machine code for a GPU; write it in Python",
-    "guvectorize": "use numba.guvectorize, or write the kernel with cuda.jit",
     "compile": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
-    "compile_ptx": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
-    "compile_ptx_for_current_device": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
     "compile_for_current_device": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
     "open_ipc_array": "there is no device memory to share; use multiprocessing.shared_memory",
-    "profile_start": "there is no CUDA profiler here; time with cuda.event()",
-    "profile_stop": "there is no CUDA profiler here; time with cuda.event()",
-    "profiling": "there is no CUDA profiler here; time with cuda.event()",
     "set_memory_manager": "device memory is NumPy's here",
 }
 
@@ -144,17 +149,17 @@ def _near(name: str) -> str:
 
     if hasattr(libdevice, name):
         return f"it has cuda.libdevice.{name}"
-    known = [known for known in (*globals(), *_LAZY) if known[0] != "_"]
+    known = [known for known in (*globals(), *_LAZY, *_MODULES) if known[0] != "_"]
     nearest = difflib.get_close_matches(name, known, 1)
     return f"did you mean cuda.{nearest[0]}?" if nearest else "numba.cuda documents what it has"
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
+    if name in _LAZY or name in _MODULES:
         import importlib
 
-        module = importlib.import_module(_LAZY[name])
-        value = module if name == "random" else getattr(module, name)
+        module = importlib.import_module(_MODULES.get(name) or _LAZY[name])
+        value = module if name in _MODULES else getattr(module, name)
     elif name in _ABSENT:
         raise AttributeError(f"cuda.{name} needs a GPU's toolchain: {_ABSENT[name]}")
     elif name.startswith("_"):

@@ -43,3 +43,6 @@ def _dimensions(value: Any, what: str, limits: Dimensions, name: str) -> Dimensi
 # The words that a checked kernel records of a violation: kind, site, block, thread, number of axes,
 # then per axis the index and the length. NumPy's arrays have 64 axes at most.
 REPORT = 5 + 2 * 64
+# Behind it: whether the launch must stop, the address of `look`, Python's main thread
+STOP, LOOK, MAIN = range(REPORT, REPORT + 3)
+REPORT_WORDS = REPORT + 3

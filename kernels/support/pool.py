@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from kernels.support.interrupts import deferred
+
 _CHUNKS_PER_THREAD = 4  # small chunks, so that a thread that starts late gets fewer
 
 _threads: int | None = None
@@ -86,16 +88,31 @@ def _ensure(count: int) -> None:
             _workers.append(thread)
 
 
-def run(function: Callable[[int, int], int], blocks: int, threads: int) -> int:
-    """Run `function` over all blocks on `threads` OS threads; the first status that is not 0."""
+def run(
+    function: Callable[[int, int], int],
+    blocks: int,
+    threads: int,
+    stop: Callable[[], None] = lambda: None,
+) -> int:
+    """Run `function` over all blocks on `threads` OS threads; the first status that is not 0.
+
+    `stop` is called when the launch is interrupted, and must end the calls of `function` soon: no
+    thread goes on with the memory of arguments when this has raised.
+    """
     helpers = min(threads, blocks) - 1
-    _ensure(helpers)
     job = _Job(function, blocks, threads)
-    for _ in range(helpers):
-        _jobs.put(job)
-    job.work()
-    for _ in range(helpers):
-        job.done.acquire()
+
+    def interrupt() -> None:
+        job.next = blocks
+        stop()
+
+    with deferred(interrupt):
+        _ensure(helpers)
+        for _ in range(helpers):
+            _jobs.put(job)
+        job.work()
+        for _ in range(helpers):
+            job.done.acquire()
     if job.error is not None:
         raise job.error
     return job.status

@@ -57,6 +57,21 @@ def test_numbers_are_of_the_types_of_their_parameters(launches):
     assert launches[1][:2] == ((5,), (64,)) and bound[2:] == (2, 1.5, 7)
 
 
+def test_checks_that_a_gpu_does_not_make_are_named(launches, monkeypatch):
+    code = "__global__ void k(float* x) {}"
+    options = []
+    real = sys.modules["cupy"].RawModule
+    record = lambda **given: options.append(given["options"]) or real(**given)  # noqa: E731
+    monkeypatch.setattr(sys.modules["cupy"], "RawModule", record)
+    with pytest.warns(UserWarning, match="not checked on a GPU: run the program under compute-s"):
+        raw_kernel(code, "k", debug=True)((1,), (1,), (array(2),))
+    monkeypatch.setenv("MINIGRAD_CUDA_DEBUG", "1")
+    with pytest.warns(UserWarning, match="not checked on a GPU"):
+        raw_kernel(code, "k")((1,), (1,), (array(2),))
+    raw_kernel(code, "k", debug=False)((1,), (1,), (array(2),))
+    assert ["-lineinfo" in given for given in options] == [True, True, False]
+
+
 def test_what_a_gpu_would_misread_is_refused(launches):
     k = raw_kernel("typedef float real; __global__ void k(real* x, real scale) {}", "k")
     k((1,), (1,), (array(2), np.float32(2)))

@@ -31,7 +31,7 @@ struct Held {  // a row of the lab's memory: a shared variable, or one of the de
 struct Recorder {
     int64_t head;  // of the lab's recorder, which these belong to
     void (*note)(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
-    void (*pulse)(int64_t, int64_t, int64_t, int64_t);
+    void (*execute)(int64_t, int64_t, int64_t, int64_t);
     void (*arrive)(int64_t, int64_t, int64_t, int64_t);
     void (*declare)(int64_t, int64_t, int64_t, int64_t, int64_t);
     void (*outside)(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
@@ -58,15 +58,15 @@ constexpr unsigned KEYS = 1 << 16, NESTED = 24;
 // other.
 constexpr int64_t SYNTHETIC = 1ll << 62, APART = 1ll << 44;
 
-struct Turn {  // a loop that a thread is in
+struct ActiveLoop {  // a loop that a thread is in
     uintptr_t frame;
-    uint64_t outer, rounds;
+    uint64_t outer, iterations;
     int32_t loop;
 };
 struct Walk {  // where a thread is
-    uint64_t epoch, path;  // of which launch and block, and in which rounds of its loops
+    uint64_t epoch, path;  // of which launch and block, and in which iterations of its loops
     unsigned depth;
-    Turn turn[NESTED];
+    ActiveLoop loops[NESTED];
 };
 struct Store {  // one that is about to be done: what it changes shows afterwards
     size_t due, piece;  // bytes, in how large pieces
@@ -309,12 +309,12 @@ void record_block(Runner* w, const uintptr_t* frame) {
     Walk& walk = walk_of(w, fiber);
     uintptr_t here = frame[0];
     while (walk.depth) {
-        const Turn& top = walk.turn[walk.depth - 1];
+        const ActiveLoop& top = walk.loops[walk.depth - 1];
         if (top.frame > here || (top.frame == here && is_inside(r, top.loop, offset))) break;
         walk.path = top.outer;
         --walk.depth;
     }
-    const Turn* top = walk.depth ? &walk.turn[walk.depth - 1] : nullptr;
+    const ActiveLoop* top = walk.depth ? &walk.loops[walk.depth - 1] : nullptr;
     int32_t known = top && top->frame == here ? top->loop : -1, entered[NESTED];
     unsigned count = 0;
     for (int32_t loop = r->blocks[number].innermost; loop >= 0 && loop != known && count < NESTED;
@@ -322,16 +322,16 @@ void record_block(Runner* w, const uintptr_t* frame) {
         entered[count++] = loop;
     }
     while (count && walk.depth < NESTED) {
-        walk.turn[walk.depth++] = {here, walk.path, 0, entered[--count]};
+        walk.loops[walk.depth++] = {here, walk.path, 0, entered[--count]};
         walk.path *= MIX;
     }
     int32_t header = r->blocks[number].header_of;
-    if (header >= 0 && walk.depth && walk.turn[walk.depth - 1].loop == header) {
-        Turn& turn = walk.turn[walk.depth - 1];
-        walk.path = turn.outer * MIX + ++turn.rounds;
+    if (header >= 0 && walk.depth && walk.loops[walk.depth - 1].loop == header) {
+        ActiveLoop& around = walk.loops[walk.depth - 1];
+        walk.path = around.outer * MIX + ++around.iterations;
     }
     const uintptr_t* outer = (const uintptr_t*)here;
-    r->pulse(r->head, number, walk.path ^ outer[1] << 20, who(w, fiber));
+    r->execute(r->head, number, walk.path ^ outer[1] << 20, who(w, fiber));
 }
 
 // A shared variable has its place in this block.

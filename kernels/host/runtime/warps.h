@@ -62,9 +62,30 @@ void compute(const Warp& warp, int op, Collective function, unsigned lanes) {
     for_lanes(lanes, [&](int i) { warp.lane[i]->value = all; });
 }
 
+// In checked mode, a shuffle whose source is another thread that does not execute it is an error;
+// lanes that the block does not have give poison.
+void check_sources(const Runner* w, const Warp& warp, const Slot& slot) {
+    for_lanes(slot.arrived, [&](int i) {
+        Fiber* fiber = warp.lane[i];
+        unsigned source = fiber->argument;
+        bool exists = fiber->linear / LANES * LANES + source < w->threads;
+        if (slot.arrived >> source & 1 || !exists) return;
+        Report* report = w->report;
+        report->status = FAILED;
+        say(report, "%s on line %d: ", name_of(fiber, slot.op), slot.line);
+        name_thread(report, fiber, slot.line);
+        say_thread(report, fiber);
+        say(report, " reads from lane %u, which does not execute it (it has ended, or is in another"
+            " branch): the value is undefined; let all lanes execute the shuffle, and guard the"
+            " data instead", source);
+        give_up(current);
+    });
+}
+
 // All lanes of the slot are there: they get their results and are ready, but for `running`.
 void finish(Runner* w, Warp& warp, unsigned slot, Fiber* running) {
     unsigned lanes = warp.slot[slot].arrived;
+    if (w->checked && warp.slot[slot].op == SHUFFLE) check_sources(w, warp, warp.slot[slot]);
     compute(warp, warp.slot[slot].op, warp.slot[slot].compute, lanes);
     warp.slot[slot] = warp.slot[--warp.slots];
     for_lanes(lanes, [&](int i) {
@@ -82,7 +103,7 @@ void finish(Runner* w, Warp& warp, unsigned slot, Fiber* running) {
 }
 
 // Under the lab's recorder the last to arrive goes on last; `all` says whether this is the one.
-__attribute__((noinline)) void meet_recorded(Runner* w, Fiber* fiber, int op, int line, bool all,
+__attribute__((noinline)) void join_recorded(Runner* w, Fiber* fiber, int op, int line, bool all,
                                              unsigned slot) {
     if (op == SYNCWARP) record_barrier(w, fiber, OF_WARP, line);
     ++w->waiting;
@@ -91,7 +112,7 @@ __attribute__((noinline)) void meet_recorded(Runner* w, Fiber* fiber, int op, in
     take_turn(w, fiber);
 }
 
-inline uint64_t meet(Fiber* fiber, int op, unsigned mask, uint64_t value, int argument, int line,
+inline uint64_t join(Fiber* fiber, int op, unsigned mask, uint64_t value, int argument, int line,
                      Collective function) {
     Runner* w = current;
     Warp& warp = w->warp[fiber->linear / LANES];
@@ -113,7 +134,7 @@ inline uint64_t meet(Fiber* fiber, int op, unsigned mask, uint64_t value, int ar
     }
     slot.arrived |= bit;
     bool all = slot.arrived == (mask & warp.live);
-    if (__builtin_expect(w->recorder != nullptr, 0)) meet_recorded(w, fiber, op, line, all, s);
+    if (__builtin_expect(w->recorder != nullptr, 0)) join_recorded(w, fiber, op, line, all, s);
     else if (all) finish(w, warp, s, fiber);
     else ++w->waiting, wait(fiber, op, line);
     return fiber->value;
@@ -122,7 +143,7 @@ inline uint64_t meet(Fiber* fiber, int op, unsigned mask, uint64_t value, int ar
 }  // namespace
 
 extern "C" uint64_t mgh_warp(int op, unsigned mask, uint64_t value, int argument, int line) {
-    return meet(self(), op, mask, value, argument, line, nullptr);
+    return join(self(), op, mask, value, argument, line, nullptr);
 }
 
 // The last lane of the mask to arrive runs `compute` on what all brought.
@@ -130,7 +151,7 @@ extern "C" void mgh_collective(unsigned mask, void* operand, Collective compute,
                                int line) {
     Fiber* fiber = self();
     fiber->what = what;
-    meet(fiber, COLLECTIVE, mask, (uint64_t)operand, 0, line, compute);
+    join(fiber, COLLECTIVE, mask, (uint64_t)operand, 0, line, compute);
 }
 
 extern "C" unsigned mgh_activemask(int line) {

@@ -12,7 +12,8 @@ from numba import njit
 from numba.core import types
 from numba.core.errors import NumbaError
 
-from kernels.simt.backend import explain, inference
+from kernels.simt.analysis import standins
+from kernels.simt.backend import explain, inference, target
 from kernels.simt.ir.nodes import (
     BLOCK,
     GRID,
@@ -28,39 +29,6 @@ from kernels.simt.ir.nodes import (
 from kernels.simt.ir.program import Program
 
 
-@njit
-def shuffled(mask, value, lane):
-    return value
-
-
-@njit
-def truth(*args):
-    return True
-
-
-@njit
-def count(*args):
-    return types.int32(0)
-
-
-@njit
-def lanes(*args):
-    return types.uint32(0)
-
-
-_STANDINS = {
-    "activemask": lanes,
-    "match_all_pred": truth,
-    "all_sync": truth,
-    "any_sync": truth,
-    "eq_sync": truth,
-}
-
-
-def _standin(kind: str):
-    return shuffled if kind.startswith("shfl") else _STANDINS.get(kind, count)
-
-
 class _ScalarModel(ast.NodeTransformer):
     """The kernel as one thread runs it, with stand-ins for collectives."""
 
@@ -71,7 +39,7 @@ class _ScalarModel(ast.NodeTransformer):
         if node.dest is None:
             return located(ast.Pass(), node)
         name = "_meet_" + node.kind
-        self.standins[name] = _standin(node.kind)
+        self.standins[name] = standins.BY_NAME[node.kind]
         return located(ast.Assign([node.dest], call(name, *node.args[:3])), node)
 
     def visit_Loop(self, node: Loop) -> ast.stmt:
@@ -97,7 +65,8 @@ def infer(program: Program, args: list[types.Type], array_types: dict[str, types
     namespace = {**program.externs, **model.standins}
     exec(compile(module, program.filename, "exec"), namespace)
     for inner in program.functions.values():
-        namespace[inner.name] = njit(namespace[inner.name])
+        compiled = njit(pipeline_class=target.DeviceFunctions)
+        namespace[inner.name] = compiled(namespace[inner.name])
     try:
         return inference.variable_types(namespace[program.name], tuple(arg_types))
     except NumbaError as error:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from kernels.simt.analysis.ranges import constant
-from kernels.simt.ir.nodes import Loop, const, names
+from kernels.simt.ir.nodes import GRID, Loop, const, defined, names, statements
 
 
-def trip_count(stmt: ast.For) -> int | None:
-    """The number of iterations of a loop over a constant range."""
+def trip_count(stmt: Any) -> int | None:
+    """The number of iterations of a loop (in the normal form or in a plan) over a constant range.
+    None where it is not constant."""
     values = [constant(arg) for arg in stmt.iter.args]
     if None in values or (len(values) == 3 and values[2] == 0):
         return None
@@ -46,3 +48,58 @@ def spins(stmt: Loop) -> bool:
 
 def _reads_memory(node: ast.AST) -> bool:
     return any(isinstance(inner, ast.Subscript | ast.Call) for inner in ast.walk(node))
+
+
+_SHORT = 1 << 10  # iterations
+
+
+def is_counted(loop: Any) -> bool:
+    """Whether a loop over a range (of the normal form or of a plan) may be long."""
+    trips = trip_count(loop)
+    return trips is None or trips > _SHORT
+
+
+def ends_by_itself(
+    test: ast.expr,
+    body: list[ast.stmt],
+    program: list[ast.stmt],
+    others: list[ast.stmt] | None = None,
+) -> bool:
+    """Whether a `while` ends soon, whatever its variables are: `while i < n: ...; i += s`, where s
+    is the size of the grid (all threads together go once through the range), or `while s > 0: ...;
+    s //= 2`. `program` is the kernel's body, `others` what runs in some iterations only."""
+    inner = list(statements([*body, *(others or [])]))
+    match test:
+        case ast.Compare(left=ast.Name(id=counter), ops=[op], comparators=[limit]):
+            changes = [s for s in inner if defined(s) == counter]
+            (change,) = changes if len(changes) == 1 else (None,)
+            if change not in body or any(isinstance(s, ast.Continue) for s in inner):
+                return False
+            match op, getattr(change, "value", None):
+                case (
+                    ast.Lt() | ast.LtE(),
+                    ast.BinOp(left=ast.Name(id=old), op=ast.Add(), right=by),
+                ):
+                    return old == counter and _is_grid_size(by, program)
+                case (
+                    ast.Gt(),
+                    ast.BinOp(
+                        left=ast.Name(id=old),
+                        op=ast.FloorDiv() | ast.RShift() as halves,
+                        right=ast.Constant(value=int(by)),
+                    ),
+                ):
+                    zero = isinstance(limit, ast.Constant) and limit.value == 0
+                    return old == counter and zero and by > isinstance(halves, ast.FloorDiv)
+    return False
+
+
+def _is_grid_size(node: ast.expr, program: list[ast.stmt]) -> bool:
+    if isinstance(node, ast.Name):
+        found = [s for s in statements(program) if defined(s) == node.id]
+        (only,) = found if len(found) == 1 else (None,)
+        return isinstance(only, ast.Assign) and _is_grid_size(only.value, program)
+    match node:
+        case ast.BinOp(left=ast.Name(id=name), op=ast.Mult(), right=ast.Constant(value=threads)):
+            return name in GRID and isinstance(threads, int) and threads > 0
+    return False

@@ -170,6 +170,8 @@ def rename(program: Program) -> None:
         if root not in names:
             names[root] = name if name not in taken else program.fresh(name)
             taken.add(names[root])
+            if names[root] != name:
+                program.renamed[names[root]] = name
     for node in ast.walk(ast.Module(body, [])):
         if isinstance(node, ast.Name) and id(node) in reaching.of_node:
             node.id = names[reaching.find(reaching.of_node[id(node)])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -9,21 +10,18 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from kernels.simt.api.inspection import Inspected
 from kernels.simt.driver import arguments
 from kernels.simt.ir.jitted import Jitted
 from kernels.simt.ir.safety import Safety
-from kernels.support import pool
+from kernels.support import launches, pool
 from kernels.support.errors import LaunchError, Unstructured
+from kernels.support.interrupts import deferred
 from kernels.support.limits import launch_dimensions
 
 _LIMIT_SHARED = 48 * 1024  # bytes of dynamic shared memory
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
 _UNEXPECTED_SIGN = 3
-_OF_A_GPU = (
-    "overloads inspect_asm inspect_llvm inspect_sass inspect_types get_regs_per_thread"
-    " get_shared_mem_per_block get_const_mem_size get_local_mem_per_thread"
-    " get_max_threads_per_block"
-).split()
 
 
 def jit(
@@ -60,7 +58,7 @@ def jit(
 _SHIPPED = ("kernels", "minigrad")  # packages whose kernels are tested in checked mode
 
 
-class Kernel(Jitted):
+class Kernel(Inspected, Jitted):
     """A `@cuda.jit` function. `kernel[grid, block, stream, shared_bytes](*args)` launches it."""
 
     def __init__(self, func: FunctionType, signature: Any, **options: Any) -> None:
@@ -70,11 +68,16 @@ class Kernel(Jitted):
         self._lock = threading.RLock()
 
     def __getattr__(self, name: str) -> Any:
-        hint = ""
-        if name in _OF_A_GPU:
-            hint = "; a GPU's compiler would tell: see inspect_cpu(), or ptx(signature, cc)"
         mine = self.__dict__.get("__name__")  # not there while the kernel is copied
-        raise AttributeError(f"the kernel {mine} has no {name!r} on the CPU{hint}")
+        raise AttributeError(f"the kernel {mine} has no {name!r} on the CPU")
+
+    @functools.cached_property
+    def declared(self) -> list[tuple]:
+        """(argument types, return type or None) of each explicit signature."""
+        from kernels.simt.backend import inference
+
+        listed = self.signature if isinstance(self.signature, list) else [self.signature]
+        return [] if self.signature is None else [inference.declared_types(s) for s in listed]
 
     def __repr__(self) -> str:
         return f"<cuda.jit {'device function' if self.device else 'kernel'} {self.__qualname__}>"
@@ -137,9 +140,10 @@ class Kernel(Jitted):
 
     def specialise(self, block: tuple[int, int, int], args: tuple) -> Any:
         """The compiled kernel for these (normalised) arguments and block dimensions."""
-        from kernels.simt.driver import specialise
+        with deferred():
+            from kernels.simt.driver import specialise
 
-        return specialise.for_arguments(self, block, args)
+            return specialise.for_arguments(self, block, args)
 
     def specialize(self, *args: Any) -> Kernel:
         """numba-cuda's kernel for the types of `args` only; here each launch finds its own."""
@@ -186,6 +190,12 @@ class Kernel(Jitted):
 
         return to_numba_cuda.ptx(self, signature, cc)
 
+    def bind_on_gpu(self, grid: Any, block: Any, *args: Any) -> Callable:
+        """As `bind`, for CuPy arrays; launches on CuPy's current stream."""
+        from kernels.simt.api import to_numba_cuda
+
+        return to_numba_cuda.bind(self, grid, block, args)
+
     def on_gpu(self) -> Any:
         """This kernel as one of numba-cuda's own, for launches on a GPU."""
         from kernels.simt.api import to_numba_cuda
@@ -210,6 +220,10 @@ class Launcher:
         self._known: dict[Any, Any] = {}
 
     def __call__(self, *args: Any) -> None:
+        if launches.watcher is not None and launches.watcher(
+            self.kernel, self.grid, self.block, self.shared_bytes, args
+        ):
+            return
         key = tuple([arguments.token(arg) for arg in args])
         compiled = self._known.get(key)
         if compiled is None:
@@ -255,7 +269,8 @@ class Launcher:
                 compiled = self.kernel.interpreted(self.block, reason)
                 return lambda *args: self.run(compiled, args)
         else:
-            from kernels.simt.driver import specialise
+            with deferred():
+                from kernels.simt.driver import specialise
 
-            compiled = specialise.for_signature(self.kernel, self.block)
+                compiled = specialise.for_signature(self.kernel, self.block)
         return compiled.bound(self)

@@ -7,23 +7,44 @@ copied, and in the copy those names stand for numba-cuda's own.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from kernels.simt.backend import gpu_launch
 from kernels.simt.backend import ptx as ptx_backend
 from kernels.simt.devlib import half
 from kernels.simt.frontend import resolve
 from kernels.simt.frontend.resolve import DYNAMIC
 from kernels.simt.ir import stubs
 from kernels.simt.ir.jitted import Jitted
+from kernels.simt.ir.safety import Safety
 from kernels.support.errors import CompileError
+from kernels.support.limits import launch_dimensions
+
+_MODULES = {
+    "kernels.simt.api.bf16": "numba.cuda.bf16",
+    "kernels.simt.api.xoroshiro": "numba.cuda.random",
+}
 
 
 def dispatcher(kernel: Any) -> Any:
     """numba-cuda's dispatcher for `kernel`."""
     return _lowering(None).kernel(kernel)
+
+
+def bind(kernel: Any, grid: Any, block: Any, args: tuple) -> Callable:
+    """A function that launches `kernel` on CuPy arrays and numbers of the types of `args`.
+
+    Raises LaunchError for dimensions that the hardware refuses.
+    """
+    grid, block = launch_dimensions(kernel.__name__, grid, block)
+    made = dispatcher(kernel)
+    if kernel.safety is Safety.DEBUG:
+        return gpu_launch.bind_checked(made, grid, block)
+    return gpu_launch.bind(made, kernel.__name__, grid, block, args)
 
 
 @functools.cache
@@ -42,18 +63,20 @@ class _Lowering:
         self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def kernel(self, kernel: Any) -> Any:
-        if kernel not in self.made:
+        checked = kernel.safety is Safety.DEBUG
+        made = self.made.setdefault(kernel, {})  # by whether it is checked
+        if checked not in made:
             options = dict(kernel.gpu_options)
             options |= {"device": kernel.device, "fastmath": kernel.fastmath}
-            if kernel.debug:
+            if checked:
                 options |= {"debug": True, "opt": False}
             function, bind = self.copied(kernel.py_func)
             arguments = () if kernel.signature is None or kernel.device else (kernel.signature,)
             if arguments:  # an explicit signature compiles at once
                 bind()
-            self.made[kernel] = self.cuda.jit(*arguments, **options)(function)
+            made[checked] = self.cuda.jit(*arguments, **options)(function)
             bind()
-        return self.made[kernel]
+        return made[checked]
 
     def function(self, func: FunctionType) -> FunctionType:
         """A copy of `func` whose globals and closure are numba-cuda's."""
@@ -89,7 +112,8 @@ class _Lowering:
         if isinstance(value, ModuleType) and value.__name__.startswith("kernels"):
             if value.__name__ in ("kernels.simt.cuda", "kernels.simt.ir.stubs"):
                 return self.cuda
-            return value
+            theirs = _MODULES.get(value.__name__)
+            return importlib.import_module(theirs) if theirs else value
         if isinstance(value, stubs.Namespace):
             return self._attribute(value.name)
         if isinstance(value, stubs.Stub):
@@ -102,6 +126,8 @@ class _Lowering:
 
     def _attribute(self, name: str) -> Any:
         found: Any = self.cuda
+        if name.startswith("bf16."):  # a module that numba.cuda does not import by itself
+            importlib.import_module("numba.cuda.bf16")
         for part in name.split("."):
             found = getattr(found, part, DYNAMIC)
             if found is DYNAMIC:
@@ -120,8 +146,20 @@ def _names_in(code: Any) -> set[str]:
 def ptx(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool = False) -> str:
     """PTX of `kernel`, ours or numba-cuda's own, for compute capability `cc`; `signature` as
     numba-cuda takes it."""
-    library = _library(kernel, signature, min(cc, ptx_backend.SAME_LOWERING), lineinfo)
-    return library.get_asm_str(cc=cc)
+    return library(kernel, signature, cc, lineinfo).get_asm_str(cc=cc)
+
+
+def library(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool = False) -> Any:
+    """numba-cuda's code library of `kernel`, for compute capability `cc` and above."""
+    return _library(kernel, signature, min(cc, ptx_backend.SAME_LOWERING), lineinfo)
+
+
+def compile_ptx(function: Any, signature: Any, cc: tuple[int, int], options: dict) -> tuple:
+    """numba-cuda's `compile_ptx` of a function that names us."""
+    python = getattr(function, "py_func", function)
+    lowering = _lowering(min(cc, ptx_backend.SAME_LOWERING))
+    with ptx_backend.compiling_for(cc, (cc, *map(repr, options.items()))):
+        return lowering.cuda.compile_ptx(lowering.function(python), signature, cc=cc, **options)
 
 
 @functools.lru_cache(maxsize=8)

@@ -13,13 +13,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import struct
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 
+from kernels.simt.backend.interrupt import IR as _LOOK
 from kernels.simt.store.modules import toolchain
+from kernels.support import limits
 from kernels.support.cache import cache_folder, is_intact, seal, write
 
 REFUSED = 7  # a status besides those of `checks`: arguments of other types
@@ -286,6 +290,22 @@ def _method() -> _Method:
     return method
 
 
+def report() -> np.ndarray:
+    """The report of a kernel's launches: what a violation leaves there, and how to look for
+    signals (`interrupt`)."""
+    words = np.zeros(limits.REPORT_WORDS, np.int64)
+    words[limits.LOOK] = engine().get_function_address("look")
+    words[limits.MAIN] = threading.main_thread().ident
+    return words
+
+
+def reraise() -> None:
+    """Raise what a signal's handler raised in an interrupted launch; KeyboardInterrupt where
+    another launch of the same kernel was interrupted."""
+    ctypes.PYFUNCTYPE(None)(engine().get_function_address("restore"))()
+    raise KeyboardInterrupt
+
+
 @cache
 def engine() -> llvm.ExecutionEngine:
     """The LLVM engine that links `entry` and stored kernels into this process."""
@@ -304,7 +324,7 @@ def _code(machine: llvm.TargetMachine) -> bytes:
     path = cache_folder() / f"entry_{toolchain()[:20]}.o"
     if is_intact(path):
         return path.read_bytes()
-    code = machine.emit_object(llvm.parse_assembly(_ENTRY))
+    code = machine.emit_object(llvm.parse_assembly(_ENTRY + _LOOK))
     with contextlib.suppress(OSError):  # a full disk: it is made again each time
         write(path, code)
         seal(path, [path])

@@ -26,7 +26,8 @@ def untyped(program: Program, report: str) -> CompileError:
     line = where[1] if where else program.line
     return CompileError(
         f"kernel {program.name!r} does not type-check:\n"
-        f"{program.filename}:{line}: {_reason(report, program.externs)}"
+        f"{program.filename}:{line}:"
+        f" {program.in_source_names(_reason(report, program.externs))}"
     )
 
 

@@ -16,6 +16,7 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
+from kernels.simt.backend import target
 from kernels.simt.backend.numba_frontend import KernelCompiler, Simplify
 
 
@@ -56,6 +57,7 @@ def variable_types(function: FunctionType, args: tuple[types.Type, ...]) -> dict
 
     Raises NumbaError where the function does not type.
     """
+    target.adopt()
     cpu_target.target_context.refresh()
     flags = compiler.Flags()
     flags.error_model = "numpy"

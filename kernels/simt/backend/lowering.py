@@ -20,6 +20,7 @@ from numba.core.lowering import Lower
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
 
 from kernels.simt.backend.numba_frontend import CachedTyping
+from kernels.support import interrupts
 
 _POWERS = (operator.pow, operator.ipow)  # Numba has special code for constant exponents
 _QUOTIENTS = (operator.floordiv, operator.ifloordiv)
@@ -36,6 +37,7 @@ class KernelLower(Lower):
         return super().lower_function_body()
 
     def lower_block(self, block) -> None:
+        interrupts.check()
         self.stored: dict[str, ir.Value] = {}  # values stored in this block: no load needed
         super().lower_block(block)
 
@@ -65,16 +67,19 @@ class KernelLower(Lower):
         return self.context.cast(self.builder, result, signature.return_type, resty)
 
     def _division(self, op, kind: types.Integer, a: ir.Value, b: ir.Value) -> ir.Value:
-        """The quotient rounded down, or the remainder; 0 for a division without a result."""
+        """The quotient rounded down, or the remainder; 0 for a division by 0.
+
+        The lowest number divided by -1 is itself, with no remainder: it wraps, as on a GPU.
+        """
         builder, zero = self.builder, a.type(0)
-        undefined = None
+        by_zero = None
         if not (isinstance(b, ir.Constant) and b.constant not in (0, -1)):
-            undefined = builder.icmp_signed("==", b, zero)
+            by_one = by_zero = builder.icmp_signed("==", b, zero)
             if kind.signed:
                 lowest = builder.icmp_signed("==", a, a.type(kind.minval))
                 overflows = builder.and_(lowest, builder.icmp_signed("==", b, a.type(-1)))
-                undefined = builder.or_(undefined, overflows)
-            b = builder.select(undefined, a.type(1), b)
+                by_one = builder.or_(by_zero, overflows)
+            b = builder.select(by_one, a.type(1), b)
         remains = (builder.srem if kind.signed else builder.urem)(a, b)
         if op in _QUOTIENTS:
             result = (builder.sdiv if kind.signed else builder.udiv)(a, b)
@@ -87,7 +92,7 @@ class KernelLower(Lower):
                 result = builder.sub(result, builder.zext(above, a.type))
             else:
                 result = builder.add(result, builder.select(above, b, zero))
-        return result if undefined is None else builder.select(undefined, zero, result)
+        return result if by_zero is None else builder.select(by_zero, zero, result)
 
     def lower_getitem(self, resty, expr, value, index, signature):
         array, pointer = self.typeof(value.name), self._element(value, index)

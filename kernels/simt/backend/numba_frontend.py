@@ -18,6 +18,9 @@ from numba.core.rewrites import rewrite_registry
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import IRLegalization
 
+from kernels.simt.backend.target import ForKernels
+from kernels.support import interrupts
+
 _CACHEABLE = types.Number | types.Boolean | types.Array
 _signatures: dict[tuple, Any] = {}
 
@@ -35,6 +38,7 @@ class CachedTyping:
         return getattr(self._context, name)
 
     def resolve_function_type(self, func: Any, args: tuple, kws: dict) -> Any:
+        interrupts.check()
         is_operation = isinstance(func, types.Function | types.NumberClass) or func is getitem
         if kws or not is_operation:
             return self._context.resolve_function_type(func, args, kws)
@@ -54,7 +58,7 @@ class CachedTyping:
         return self.resolve_function_type(function, (target, index, value), {})
 
 
-class KernelCompiler(CompilerBase):
+class KernelCompiler(ForKernels, CompilerBase):
     """A Numba pipeline with cached typing."""
 
     def __init__(self, typingctx: Any, *args: Any) -> None:

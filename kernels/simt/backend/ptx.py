@@ -42,7 +42,7 @@ def library(
     except ImportError as error:  # the CUDA target that Numba itself came with
         raise CompileError(NOT_INSTALLED) from error
 
-    with _compiling_for(cc, (cc, lineinfo, fastmath)):
+    with compiling_for(cc, (cc, lineinfo, fastmath)):
         made, _ = _compile_pyfunc_with_fixup(
             function, signature, cc=cc, device=False, abi="numba", lineinfo=lineinfo,
             fastmath=fastmath, launch_bounds=launch_bounds,
@@ -51,7 +51,7 @@ def library(
 
 
 @contextlib.contextmanager
-def _compiling_for(cc: tuple[int, int], flags: tuple) -> Iterator[None]:
+def compiling_for(cc: tuple[int, int], flags: tuple) -> Iterator[None]:
     """numba-cuda types device functions for the current GPU; here for capability `cc`.
 
     Signatures are cached per `flags`, as in our own pipeline.

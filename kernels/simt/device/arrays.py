@@ -65,8 +65,30 @@ class DeviceNDArray:
         """The same memory with another default stream."""
         return DeviceNDArray(self.memory, stream)
 
+    @property
+    def __host_memory__(self) -> np.ndarray:
+        """The NumPy array that kernels on the CPU work on."""
+        return self.memory
+
+    @property
+    def __cuda_array_interface__(self) -> HostInterface:
+        return HostInterface.of(self.memory, self.stream)
+
+    def get_ipc_handle(self) -> Any:
+        raise CudaAPIError(
+            "get_ipc_handle: there is no GPU memory to share between processes; put the array into"
+            " multiprocessing.shared_memory"
+        )
+
     def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
-        """The contents as a new NumPy array, or written into `ary` (same shape and dtype)."""
+        """The contents as a new NumPy array, or written into `ary` (same shape and dtype).
+
+        Raises NotImplementedError for negative strides, as one transfer from a GPU would.
+        """
+        if any(step < 0 for step in self.strides):
+            raise NotImplementedError(
+                f"D->H copy not implemented for negative strides: {self.strides}"
+            )
         if ary is None:
             return self.memory.copy(order="K")
         _check_alike("copy_to_host", self.memory, ary)
@@ -74,11 +96,21 @@ class DeviceNDArray:
         return ary
 
     def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
-        """Overwrite with `ary`, a host or device array of the same shape and dtype."""
-        source = ary.memory if isinstance(ary, DeviceNDArray) else np.asarray(ary)
+        """Overwrite with `ary`, a host or device array of the same shape and dtype.
+
+        Raises ValueError where one transfer cannot do it: this array, or a device array that is
+        copied, has gaps, or the orders of their axes differ.
+        """
+        on_device = is_cuda_array(ary)
+        source = as_cuda_array(ary).memory if on_device else np.asarray(ary)
         if source.size == 0:
             return
+        _check_contiguous("copy_to_device", self.memory)
         _check_alike("copy_to_device", self.memory, source)
+        if on_device:
+            _check_contiguous("copy_to_device", source)
+            if self.ndim > 1 and source.strides != self.strides:
+                raise ValueError(f"incompatible strides: {self.strides} vs. {source.strides}")
         np.copyto(self.memory, source.reshape(self.shape))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -94,12 +126,20 @@ class DeviceNDArray:
         if self.dtype.names is not None and isinstance(item, str):
             return self._view(self.memory[item])
         found = self.memory[_basic_index(item)]
-        return self._view(found) if isinstance(found, np.ndarray) else found.copy()
+        if isinstance(found, np.ndarray):
+            return self._view(found)
+        return DeviceRecord(found, self.stream) if self.dtype.names else found.copy()
 
     getitem = __getitem__
 
     def __setitem__(self, item: Any, value: Any) -> None:
-        value = value.memory if isinstance(value, DeviceNDArray) else value
+        value = _memory_of(value)
+        target = self.memory[_basic_index(item)]
+        if np.ndim(value) > np.ndim(target):
+            raise ValueError(
+                f"Can't assign {np.ndim(value)}-D array to {np.ndim(target)}-D self: the index"
+                f" {item!r} selects {np.shape(target)}"
+            )
         self.memory[_basic_index(item)] = value
 
     def setitem(self, item: Any, value: Any, stream: Any = 0) -> None:
@@ -129,7 +169,16 @@ class DeviceNDArray:
         return self.transpose()
 
     def transpose(self, axes: Any = None) -> DeviceNDArray:
-        return self._view(self.memory.transpose(axes))
+        """The transpose of a matrix, which numba-cuda makes by a kernel: a copy, not a view."""
+        if axes is not None and tuple(axes) == tuple(range(self.ndim)):
+            return self
+        if self.ndim != 2:
+            raise NotImplementedError("transposing a non-2D DeviceNDArray isn't supported")
+        if axes is not None and set(axes) != {0, 1}:
+            raise ValueError(f"invalid axes list {axes!r}")
+        copy = _allocate(self.shape[::-1], self.dtype, None, "C")
+        copy[...] = self.memory.T
+        return self._view(copy)
 
     def split(self, section: int, stream: Any = 0) -> Iterator[DeviceNDArray]:
         """Consecutive parts of `section` elements; the last one may be shorter."""
@@ -140,6 +189,91 @@ class DeviceNDArray:
 
     def __repr__(self) -> str:
         return f"<DeviceNDArray shape={self.shape} dtype={self.dtype} on the CPU>"
+
+
+class DeviceRecord:
+    """One record of a structured device array, which shares its memory: fields by name.
+
+    Reading a field copies it to the host; a field that is an array, or a record, is a view.
+    """
+
+    __cuda_memory__ = True
+    __cuda_ndarray__ = True
+    __slots__ = ("__weakref__", "memory", "stream")
+    shape = strides = ()
+    ndim, size = 0, 1
+
+    def __init__(self, record: np.void, stream: Any = 0) -> None:
+        self.memory, self.stream = record, stream
+
+    dtype = property(lambda self: self.memory.dtype)
+    nbytes = alloc_size = property(lambda self: self.memory.nbytes)
+
+    def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
+        """The record as a new array of no dimensions, or written into `ary`."""
+        host = np.array(self.memory)
+        if ary is None:
+            return host
+        _check_alike("copy_to_host", host, ary)
+        ary[...] = host
+        return ary
+
+    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
+        """Overwrite with `ary`, a record of the same dtype."""
+        source = np.asarray(_memory_of(ary))
+        _check_alike("copy_to_device", np.array(self.memory), source)
+        for name in self.dtype.names:
+            self.memory[name] = source[name]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return DeviceNDArray(np.array(self.memory)).__array__(dtype, copy)
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.memory[name]
+        if isinstance(found, np.void):
+            return DeviceRecord(found, self.stream)
+        return DeviceNDArray(found, self.stream) if isinstance(found, np.ndarray) else found
+
+    def getitem(self, item: str, stream: Any = 0) -> Any:
+        return self[item]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.memory[name] = _memory_of(value)
+
+    def setitem(self, key: str, value: Any, stream: Any = 0) -> None:
+        self[key] = value
+
+    def __repr__(self) -> str:
+        return f"<DeviceRecord dtype={self.dtype} on the CPU>"
+
+
+class HostInterface(dict):
+    """What `__cuda_array_interface__` of an array here is: its address is of the host's memory."""
+
+    @classmethod
+    def of(cls, memory: np.ndarray, stream: Any = 0) -> HostInterface:
+        number = getattr(stream, "handle", stream)
+        return cls(
+            shape=memory.shape,
+            strides=None if memory.flags.c_contiguous else memory.strides,
+            data=(memory.ctypes.data if memory.size else 0, False),
+            typestr=memory.dtype.str,
+            stream=int(number) or None,
+            version=3,
+        )
+
+
+class _Described:
+    """Memory of another object, described by an interface, for NumPy to view."""
+
+    def __init__(self, interface: dict, owner: Any) -> None:
+        fields = ("shape", "strides", "typestr", "data", "version")
+        self.__array_interface__ = {name: interface.get(name) for name in fields}
+        self.owner = owner
+
+
+def _memory_of(value: Any) -> Any:
+    return value.memory if isinstance(value, DeviceNDArray | DeviceRecord) else value
 
 
 def _basic_index(item: Any) -> Any:
@@ -159,6 +293,15 @@ def _check_alike(name: str, target: np.ndarray, source: np.ndarray) -> None:
         raise ValueError(f"{name}: incompatible shape: {target.shape} vs. {source.shape}")
 
 
+def _check_contiguous(name: str, array: np.ndarray) -> None:
+    core = array[tuple(slice(1) if s == 0 else slice(None) for s in array.strides)]
+    if not (core.flags.c_contiguous or core.flags.f_contiguous):
+        raise ValueError(
+            f"{name}: Array contains non-contiguous buffer and cannot be transferred as a single"
+            " memory region. Please ensure contiguous buffer with numpy .ascontiguousarray()"
+        )
+
+
 # --- making arrays
 
 
@@ -175,13 +318,12 @@ def to_device(
         return to
     if isinstance(obj, DeviceNDArray):
         return obj
+    if isinstance(obj, DeviceRecord):
+        return obj
+    if isinstance(obj, np.void) and obj.dtype.names:
+        return DeviceRecord(obj.copy() if copy else np.empty_like(obj)[()], stream)
     host = np.asarray(obj)
-    core = host[tuple(slice(1) if s == 0 else slice(None) for s in host.strides)]
-    if not (core.flags.c_contiguous or core.flags.f_contiguous):
-        raise ValueError(
-            "to_device: the array is not contiguous and cannot be moved in one transfer;"
-            " pass numpy.ascontiguousarray(array)"
-        )
+    _check_contiguous("to_device", host)
     memory = _allocate_like(host)
     if copy:
         memory[...] = host
@@ -201,7 +343,16 @@ def _allocate(shape: Any, dtype: Any, strides: Any, order: str) -> np.ndarray:
 
 
 def _allocate_like(array: np.ndarray) -> np.ndarray:
-    return _allocate(array.shape, array.dtype, np.empty_like(array).strides, "C")
+    """An uninitialised array with the shape, dtype and axis order of `array`, and no gaps."""
+    flags = array.flags
+    if flags.c_contiguous or flags.f_contiguous or array.ndim < 2:
+        order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
+        return _allocate(array.shape, array.dtype, None, order)
+    strides, step = [0] * array.ndim, array.itemsize
+    for axis in sorted(range(array.ndim), key=array.strides.__getitem__):
+        strides[axis] = step
+        step *= array.shape[axis]
+    return _allocate(array.shape, array.dtype, tuple(strides), "C")
 
 
 def device_array(
@@ -225,7 +376,28 @@ def pinned_array(
 
 
 def pinned_array_like(ary: Any) -> np.ndarray:
-    return _allocate_like(np.asarray(ary))
+    return _allocate_like(np.asarray(_memory_of(ary)))
+
+
+class MappedNDArray(np.ndarray):
+    """A NumPy array that counts as a device array as well: kernels work on it in place."""
+
+    __cuda_memory__ = True
+    __cuda_ndarray__ = True
+
+    @property
+    def __cuda_array_interface__(self) -> HostInterface:
+        return HostInterface.of(np.asarray(self))
+
+    def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
+        return DeviceNDArray(np.asarray(self)).copy_to_host(ary, stream)
+
+    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
+        DeviceNDArray(np.asarray(self)).copy_to_device(ary, stream)
+
+
+class ManagedNDArray(MappedNDArray):
+    """As `MappedNDArray`: memory that host and device share."""
 
 
 def mapped_array(
@@ -237,14 +409,14 @@ def mapped_array(
     portable: bool = False,
     wc: bool = False,
 ) -> np.ndarray:
-    """A host array that kernels work on in place; so is any NumPy array here."""
-    return _allocate(shape, dtype, strides, order)
+    """A host array that is device memory, too."""
+    return _allocate(shape, dtype, strides, order).view(MappedNDArray)
 
 
 def mapped_array_like(
     ary: Any, stream: Any = 0, portable: bool = False, wc: bool = False
 ) -> np.ndarray:
-    return _allocate_like(np.asarray(ary))
+    return _allocate_like(_memory_of(ary)).view(MappedNDArray)
 
 
 def managed_array(
@@ -255,8 +427,8 @@ def managed_array(
     stream: Any = 0,
     attach_global: bool = True,
 ) -> np.ndarray:
-    """A host array that kernels work on in place."""
-    return _allocate(shape, dtype, strides, order)
+    """A host array that is device memory, too."""
+    return _allocate(shape, dtype, strides, order).view(ManagedNDArray)
 
 
 @contextmanager
@@ -278,9 +450,18 @@ def is_cuda_array(obj: Any) -> bool:
 
 
 def as_cuda_array(obj: Any, sync: bool = True) -> DeviceNDArray:
-    """A device array over another library's device memory: only our own, since this is a CPU."""
+    """A device array over the memory of an array of the CPU that says it is one of a device."""
     if isinstance(obj, DeviceNDArray):
         return obj
+    if isinstance(obj, MappedNDArray):
+        return DeviceNDArray(np.asarray(obj))
+    if hasattr(obj, "__host_memory__"):
+        return DeviceNDArray(obj.__host_memory__)
+    interface = getattr(obj, "__cuda_array_interface__", None)
+    if interface is not None and interface.get("mask") is not None:
+        raise NotImplementedError("Masked arrays are not supported")
+    if isinstance(interface, HostInterface):
+        return DeviceNDArray(np.asarray(_Described(interface, obj)), interface["stream"] or 0)
     if hasattr(obj, "__cuda_array_interface__"):
         raise CudaAPIError(
             f"as_cuda_array: {type(obj).__name__} lives on a GPU, and kernels here run on the CPU"
@@ -309,9 +490,9 @@ class InOut(_ArgumentHint):
 
 def kernel_argument(arg: Any) -> Any:
     """What a kernel on the CPU works on: the memory of device arrays and of hinted ones."""
-    if isinstance(arg, DeviceNDArray):
+    if isinstance(arg, DeviceNDArray | DeviceRecord):
         return arg.memory
     if isinstance(arg, _ArgumentHint):
         memory = kernel_argument(arg.value)
         return memory.copy(order="K") if isinstance(arg, In) else memory
-    return arg
+    return getattr(arg, "__host_memory__", arg)  # kernels.cupy's arrays

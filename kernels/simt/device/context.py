@@ -213,6 +213,19 @@ class Context:
     def synchronize(self) -> None:
         """Wait for all work: there is none pending."""
 
+    def create_stream(self) -> Stream:
+        return stream()
+
+    def create_event(self, timing: bool = True) -> Event:
+        return Event(timing)
+
+    def get_default_stream(self) -> Stream:
+        return _DEFAULT_STREAM
+
+    def defer_cleanup(self) -> Any:
+        """Deallocation is Python's; there is nothing to defer."""
+        return defer_cleanup()
+
     def reset(self) -> None:
         """There is no state to reset."""
 
@@ -236,7 +249,9 @@ class DeviceList:
     current = _CONTEXT
 
     def __getitem__(self, index: int) -> Context:
-        return self.lst[index]
+        if index not in (0, -1):
+            raise IndexError(f"device {index} does not exist; there is only device 0, the CPU")
+        return _CONTEXT
 
     def __iter__(self) -> Iterator[Context]:
         return iter(self.lst)
@@ -308,6 +323,20 @@ def is_bfloat16_supported() -> bool:
 
 def is_fp8_supported() -> bool:
     return False
+
+
+def profile_start() -> None:
+    """Begin what a profiler looks at: none is attached."""
+
+
+def profile_stop() -> None:
+    """End what a profiler looks at: none is attached."""
+
+
+@contextmanager
+def profiling() -> Iterator[None]:
+    """What a profiler looks at: none is attached."""
+    yield
 
 
 def cuda_error() -> None:

@@ -11,9 +11,16 @@ import importlib
 import math
 from typing import Any
 
-from kernels.simt.devlib import atomic, bits, half, maths  # noqa: F401 - they fill the tables
+from kernels.simt.devlib import (  # noqa: F401 - they fill the tables
+    atomic,
+    bits,
+    cache_hints,
+    decimals,
+    half,
+    maths,
+)
 
-_RARE = ["rounding", "special"]  # of libdevice: loaded by the first kernel that asks
+_RARE = ["bfloat16", "rounding", "special"]  # loaded by the first kernel that asks
 
 globals().update(maths.INTRINSICS)
 ldexp = math.ldexp  # typed alike in Numba's CPU target
@@ -37,7 +44,7 @@ def lookup(what: Any, space: str = "global") -> Any | None:
         return REPLACEMENTS.get(what) if callable(what) else None
     if space != "global" and what in LOCAL_FUNCTIONS:
         return LOCAL_FUNCTIONS[what]
-    if what not in FUNCTIONS and what.startswith("libdevice."):
+    if what not in FUNCTIONS and what.startswith(("libdevice.", "bf16.")):
         _load_rare()
     return FUNCTIONS.get(what)
 

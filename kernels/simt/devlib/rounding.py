@@ -225,7 +225,7 @@ frsqrt_rn = fixed(
 # --- conversions. numba-cuda types all integers of libdevice as signed.
 
 
-def _to_integer(kind: ir.IntType, signed: bool, mode: str) -> Callable[[V], V]:
+def to_integer(kind: ir.IntType, signed: bool, mode: str) -> Callable[[V], V]:
     def body(x: V) -> V:
         name = f"llvm.fpto{'s' if signed else 'u'}i.sat"
         whole = x.call(MODES[mode])
@@ -239,7 +239,7 @@ def _to_integer(kind: ir.IntType, signed: bool, mode: str) -> Callable[[V], V]:
     return body
 
 
-def _from_integer(kind: ir.Type, signed: bool) -> Callable[[V], Rounded]:
+def from_integer(kind: ir.Type, signed: bool) -> Callable[[V], Rounded]:
     def body(x: V) -> Rounded:
         convert = x.builder.sitofp if signed else x.builder.uitofp
         nearest = V(x.builder, convert(x.value, kind))
@@ -264,10 +264,10 @@ for _source, _float in (("double", _D), ("float", _F)):
         for _mode in MODES:
             _name = f"{_source}2{_target}_{_mode}"
             _width = I32 if _integer == _I else I64
-            _body = _to_integer(_width, _signed, _mode)
+            _body = to_integer(_width, _signed, _mode)
             _made(_name, fixed(_name, _integer, (_float,), _body))
             _name = f"{_target}2{_source}_{_mode}"
-            _rounds = _from_integer(F64 if _float == _D else F32, _signed)
+            _rounds = from_integer(F64 if _float == _D else F32, _signed)
             _made(
                 _name,
                 fixed(_name, _float, (_integer,), lambda x, f=_rounds, m=_mode: f(x).to(m)),

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernels.simt.device.arrays import DeviceNDArray, kernel_argument
+from kernels.simt.device.arrays import (
+    DeviceNDArray,
+    HostInterface,
+    as_cuda_array,
+    is_cuda_array,
+    kernel_argument,
+)
 from kernels.support.errors import ArgumentError
 
 _LAYOUT = 0x403  # NumPy's flag bits: C-contiguous, F-contiguous, writeable
@@ -43,6 +49,18 @@ class ArrayKind(NamedTuple):
         return f"{constant}{self.dtype} array of {self.ndim} dimensions, layout {self.layout}"
 
 
+class EnumKind(NamedTuple):
+    """The class of an enumeration's member; its repr says what a compiled kernel depends on."""
+
+    members: type[enum.Enum]
+
+    def __str__(self) -> str:
+        return f"member of {self.members.__name__}"
+
+    def __repr__(self) -> str:
+        return repr((str(self.members), tuple((m.name, m.value) for m in self.members)))
+
+
 def describe(arg: Any) -> Any:
     """What determines the Numba type of a normalised argument, with a repr that is stable."""
     if isinstance(arg, np.ndarray):
@@ -52,7 +70,7 @@ def describe(arg: Any) -> Any:
     if isinstance(arg, tuple):
         return tuple(describe(item) for item in arg)
     if isinstance(arg, enum.Enum):
-        return str(type(arg)), tuple((member.name, member.value) for member in type(arg))
+        return EnumKind(type(arg))
     return None if arg is None else np.asarray(arg).dtype
 
 
@@ -62,8 +80,11 @@ def is_signed(arg: Any) -> bool:
 
 
 def is_on_gpu(arg: Any) -> bool:
-    return not isinstance(arg, DeviceNDArray | np.ndarray) and hasattr(
-        arg, "__cuda_array_interface__"
+    return (
+        not isinstance(arg, DeviceNDArray | np.ndarray)
+        and hasattr(arg, "__cuda_array_interface__")
+        and not hasattr(arg, "__host_memory__")
+        and not isinstance(arg.__cuda_array_interface__, HostInterface)
     )
 
 
@@ -72,6 +93,8 @@ def normalise(arg: Any, where: str) -> Any:
     arg = kernel_argument(arg)
     if isinstance(arg, np.ndarray):
         return arg.view(np.ndarray)
+    if is_cuda_array(arg):
+        return as_cuda_array(arg).memory
     if isinstance(arg, tuple):
         return tuple(normalise(item, where) for item in arg)
     if type(arg) in _SCALARS or arg is None or isinstance(arg, np.generic):
@@ -123,10 +146,10 @@ def type_of(described: Any):
         example = np.empty((0,) * max(ndim, 1), dtype)
         element = numba_type(example, "").dtype
         return types.Array(element, ndim, layout, readonly=not writeable)
-    if isinstance(described, tuple) and not (described and isinstance(described[0], str)):
-        return types.BaseTuple.from_types(list(map(type_of, described)))
+    if isinstance(described, EnumKind):
+        return typeof(next(iter(described.members)))
     if isinstance(described, tuple):
-        raise ArgumentError(f"{described[0]}: the type of an enumeration is not kept")
+        return types.BaseTuple.from_types(list(map(type_of, described)))
     if isinstance(described, types.Type):
         return described
     if described is None:

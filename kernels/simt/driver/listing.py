@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernels.simt.driver.pipeline import PASSES, Compilation
 from kernels.simt.ir.hints import Hint
-from kernels.simt.ir.nodes import BLOCK, GRID, THREAD, Collective, clone
+from kernels.simt.ir.nodes import BLOCK, GRID, THREAD, Collective, Loop, Unsigned, clone, counter
 from kernels.simt.ir.program import Program
 from kernels.simt.ir.safety import Safety
 from kernels.simt.plan.nodes import (
@@ -141,24 +141,24 @@ def _statements(body: list[ast.stmt], indent: str = "") -> Lines:
                 yield from _statements(part, indent + _INDENT)
 
 
-def _statement(stmt: ast.stmt) -> list[str | list[ast.stmt]]:
+def _statement(stmt: ast.stmt) -> tuple[str, *tuple[str | list[ast.stmt], ...]]:
     """The header of a statement, then statement lists inside of it and headers between them."""
     match stmt:
         case Collective():
             dest = f"{stmt.dest.id} = " if stmt.dest is not None else ""
-            return [f"{dest}cuda.{stmt.kind}({', '.join(map(text, stmt.args))})"]
+            return (f"{dest}cuda.{stmt.kind}({', '.join(map(text, stmt.args))})",)
         case ast.If():
             orelse = ["else:", stmt.orelse] if stmt.orelse else []
-            return [f"if {text(stmt.test)}:", stmt.body, *orelse]
+            return (f"if {text(stmt.test)}:", stmt.body, *orelse)
         case ast.For():
             hint = getattr(stmt, "hint", None)
-            return [f"for {stmt.target.id} in {text(stmt.iter)}:{_hint(hint)}", stmt.body]
-        case ast.While() if getattr(stmt, "pre", None):
+            return (f"for {counter(stmt)} in {text(stmt.iter)}:{_hint(hint)}", stmt.body)
+        case Loop() if stmt.pre:
             stop = ast.If(ast.UnaryOp(ast.Not(), stmt.test), [ast.Break()], [])
-            return ["while True:", [*stmt.pre, stop, *stmt.body]]
+            return ("while True:", [*stmt.pre, stop, *stmt.body])
         case ast.While():
-            return [f"while {text(stmt.test)}:", stmt.body]
-    return [text(stmt)]
+            return (f"while {text(stmt.test)}:", stmt.body)
+    return (text(stmt),)
 
 
 def text(node: ast.AST) -> str:
@@ -170,9 +170,14 @@ class _Coordinates(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.Name:
         return ast.Name(_COORDINATES.get(node.id, node.id), node.ctx)
 
+    def visit_Unsigned(self, node: Unsigned) -> ast.expr:
+        """The index alone: casts are seen in the generated module."""
+        return self.visit(node.value)
+
 
 def _hint(hint: Hint | None) -> str:
-    return {Hint.UNROLL: "  # unrolled", Hint.UNROLL_4: "  # unrolled by 4"}.get(hint, "")
+    shown = {Hint.UNROLL: "  # unrolled", Hint.UNROLL_4: "  # unrolled by 4"}
+    return "" if hint is None else shown.get(hint, "")
 
 
 # -- what is known, and the items of a block ---------------------------------------------------
@@ -205,7 +210,7 @@ def _storage(c: Compilation) -> Lines:
         yield f"set to zero first: {_list(zeroed)}"
 
 
-def _items(items: list[Item], indent: str = "", plan: BlockPlan | None = None) -> Lines:
+def _items(items: Sequence[Item], indent: str = "", plan: BlockPlan | None = None) -> Lines:
     for item in items:
         for line in _item(item, plan):
             yield indent + line
@@ -213,7 +218,7 @@ def _items(items: list[Item], indent: str = "", plan: BlockPlan | None = None) -
 
 def _item(item: Item, plan: BlockPlan | None) -> Lines:
     mask = f" of {item.mask}" if item.mask else ""
-    inside = [(None, getattr(item, "body", []))]
+    inside: list[tuple[str | None, list[Item]]] = [(None, getattr(item, "body", []))]
     match item:
         case Region():
             yield from _region(item, mask, plan)
@@ -242,7 +247,7 @@ def _item(item: Item, plan: BlockPlan | None) -> Lines:
             yield f"while any of mask {item.taken}:"
             yield from _items(item.pre, _INDENT, plan)
             yield f"{_INDENT}threads{mask} without {text(item.test)} leave"
-        case _:
+        case _ if plan is not None:
             yield from _interleaved_item(item, plan)
             return
     for header, body in inside:
@@ -272,8 +277,9 @@ def _plan(c: Compilation) -> Lines:
     if plan.interleaving is not None:
         axis = _COORDINATES[plan.interleaving.axis]
         yield f"{plan.interleaving.together} blocks along {axis} are interleaved"
-    if plan.panel is not None:
-        yield f"blocks run in panels, {plan.panel} wide"
+    panel = plan.panel if plan.interleaving is None else plan.interleaving.panel
+    if panel is not None:
+        yield f"blocks run in panels, {panel} wide"
     for array in plan.declarations:
         yield f"declare {array.name}: {array.dtype} {getattr(array, 'shape', '')}".rstrip()
     yield from _items(plan.items, "", plan)

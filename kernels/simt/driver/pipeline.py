@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FunctionType
 
 from numba.core import types
-from numba.core.compiler_lock import global_compiler_lock
 
 from kernels.simt.analysis import bounds, infer, ssa
 from kernels.simt.analysis.ranges import Ranges
@@ -27,21 +24,7 @@ from kernels.simt.transforms.canonicalise import prepare
 from kernels.simt.transforms.fission import Item, fission
 from kernels.simt.transforms.storage import Storage, assign_storage
 from kernels.simt.transforms.tile_forwarding import forward
-
-OBJECTS_A_COLLECTION = 100_000
-
-
-@contextlib.contextmanager
-def few_collections() -> Iterator[None]:
-    """Compile with few garbage collections: compilers make objects by the hundred thousand and
-    drop few of them in cycles, and looking for those costs up to 7 % of the time."""
-    with global_compiler_lock:  # or another thread's setting would be taken for the program's
-        usual = gc.get_threshold()
-        gc.set_threshold(max(usual[0], OBJECTS_A_COLLECTION) if usual[0] else 0, *usual[1:])
-        try:
-            yield
-        finally:
-            gc.set_threshold(*usual)
+from kernels.support import interrupts
 
 
 @dataclass
@@ -55,23 +38,24 @@ class Compilation:
     safety: Safety = Safety.UNCHECKED
     fastmath: bool = False
     watch: Callable[[str, Compilation], None] | None = None  # told after each pass
-    # -- what the passes make
-    program: Program | None = None
+    # -- what the passes make, in their order
+    program: Program = field(init=False)
     plain: Program | None = None  # `program` before its blocks were interleaved
-    array_types: dict[str, types.Type] = field(default_factory=dict)
-    kinds: dict[str, types.Type] = field(default_factory=dict)
-    facts: Facts | None = None
-    items: list[Item] = field(default_factory=list)
-    masks: list[str] = field(default_factory=list)
-    storage: Storage | None = None
-    ranges: Ranges | None = None
+    array_types: dict[str, types.Type] = field(init=False)
+    kinds: dict[str, types.Type] = field(init=False)
+    facts: Facts = field(init=False)
+    ranges: Ranges = field(init=False)
     conditions: list[str] | None = None  # of a proof that no index leaves its array
+    items: list[Item] = field(init=False)
+    masks: list[str] = field(init=False)
+    storage: Storage = field(init=False)
     plan: BlockPlan | None = None  # None: blocks gain nothing from being interleaved
-    text: str = ""
-    given: dict[str, object] = field(default_factory=dict)
+    text: str = field(init=False)
+    given: dict[str, object] = field(init=False)
 
     def run(self, passes: tuple[Pass, ...]) -> Compilation:
         for name, function in passes:
+            interrupts.check()
             function(self)
             if self.watch is not None:
                 self.watch(name, self)
@@ -82,6 +66,7 @@ Pass = tuple[str, Callable[[Compilation], None]]
 
 
 def _build(c: Compilation) -> None:
+    assert c.func is not None  # what comes without a function is in normal form: see `emit`
     code = c.func.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     c.program = frontend.build(c.func, c.block, dict(zip(names, c.args)), c.safety)
@@ -108,7 +93,8 @@ def _rename(c: Compilation) -> None:
         for name, array in c.program.arrays.items()
     }
     c.array_types |= {
-        name: arguments.numba_type(value, name) for name, value in c.program.constants.items()
+        name: c.program.type_of_constant(name, arguments.numba_type(value, name))
+        for name, value in c.program.constants.items()
     }
 
 
@@ -141,18 +127,28 @@ def _plan(c: Compilation) -> None:
     # the intrinsic that views a half-precision array as one
     views = {name: arguments.storage(kind)[1] for name, kind in zip(program.params, c.args)}
     views = {name: view for name, view in views.items() if view}
-    given = c.facts, c.items, c.storage, c.kinds, c.ranges, nonnegative, c.conditions or [], views
-    c.plan = plan_block(program, *given)
+    c.plan = plan_block(
+        program=program,
+        facts=c.facts,
+        items=c.items,
+        storage=c.storage,
+        kinds=c.kinds,
+        ranges=c.ranges,
+        nonnegative=nonnegative,
+        conditions=c.conditions or [],
+        half_views=views,
+    )
 
 
 def _choose(c: Compilation) -> None:
     """Plan the kernel as it was where its blocks gain nothing from being interleaved."""
-    if c.plan is None:
+    if c.plan is None and c.plain is not None:
         c.program, c.plain = c.plain, None
         c.run((RENAMING, *PLANNING))
 
 
 def _print(c: Compilation) -> None:
+    assert c.plan is not None  # what is not interleaved has a plan
     c.text, c.given = module_text(c.plan, c.fastmath)
 
 
@@ -213,6 +209,7 @@ def emit(
     program: Program, args: tuple[types.Type, ...], array_types: dict[str, types.Type]
 ) -> tuple[Program, str, dict[str, object]]:
     """What `generate` returns, of a normal form."""
-    given = {"program": program, "array_types": array_types, "safety": program.safety}
-    done = Compilation(None, args, program.block, **given).run((*PLANNING, *PRINTING))
+    done = Compilation(None, args, program.block, safety=program.safety)
+    done.program, done.array_types = program, array_types
+    done.run((*PLANNING, *PRINTING))
     return done.program, done.text, done.given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.simt.backend import entry, machine_code
+from kernels.simt.backend import entry, interrupt, machine_code
 from kernels.simt.driver import arguments
 from kernels.simt.ir.safety import Safety
 from kernels.simt.store import fingerprint, modules
@@ -118,7 +119,8 @@ def matching_signature(kernel: Any, kinds: tuple) -> tuple:
                 return tuple(merged)
     raise ArgumentError(
         f"{kernel.__name__}: no signature fits the arguments ({', '.join(map(str, kinds))});"
-        f" declared: {'; '.join(str(s) for s in signatures(kernel))}"
+        f" declared: {'; '.join(', '.join(map(str, s)) for s in signatures(kernel))}. Convert the"
+        " arrays, as in x.astype(numpy.int32): a GPU would take their bytes for other numbers"
     )
 
 
@@ -128,9 +130,15 @@ def _fit(wanted: types.Type, kind: types.Type) -> types.Type | None:
     if isinstance(wanted, types.Array) != isinstance(kind, types.Array):
         return None
     if isinstance(wanted, types.Array):
-        if wanted.dtype != kind.dtype or wanted.ndim != kind.ndim:
+        if wanted.ndim != kind.ndim or wanted.layout not in ("A", kind.layout):
             return None
-        return kind if wanted.layout in ("A", kind.layout) else None
+        if wanted.dtype == kind.dtype:
+            return kind
+        # the memory is that of the array; the kernel sees numbers as its signature says
+        numbers = wanted.dtype, kind.dtype
+        whole = all(isinstance(number, types.Integer) for number in numbers)
+        alike = whole and wanted.dtype.bitwidth == kind.dtype.bitwidth
+        return kind.copy(dtype=wanted.dtype) if alike else None
     if wanted == kind:
         return wanted
     numbers = isinstance(wanted, types.Number | types.Boolean) and isinstance(
@@ -174,7 +182,7 @@ class Specialisation:
         self.described, self.positive = described, positive
         self.cost = 0.0  # seconds per block, as last measured
         self.halves = tuple(i for i, kind in enumerate(described) if arguments.is_half(kind))
-        self.error = np.zeros(limits.REPORT, np.int64)
+        self.error = entry.report()
         self.grid: tuple[int, int, int] = (1, 1, 1)
         self.sites: tuple = ()
         self.checked = self.cooperative = self.one_thread = False
@@ -190,6 +198,7 @@ class Specialisation:
             fingerprint.of(self.kernel.py_func),
             repr((self.block, described, sorted(positive))),
             repr((self.safety, self.kernel.fastmath)),
+            _extensions(self.kernel.py_func),
         ]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
         return f"{self.kernel.py_func.__name__}_{digest}"
@@ -209,14 +218,19 @@ class Specialisation:
         return True
 
     def _compile(self, name: str, kinds: tuple, positive: frozenset[int]) -> None:
+        from kernels.simt.backend.compiler_lock import few_collections
         from kernels.simt.driver import pipeline
 
         kernel = self.kernel
-        with pipeline.few_collections():
+        with few_collections():
             program, text, given = pipeline.generate(
                 kernel.py_func, kinds, self.block, positive, self.safety, kernel.fastmath
             )
-            frozen = {name: value.copy() for name, value in program.constants.items()}
+            frozen = {
+                name: value if name in program.captured else modules.frozen(value)
+                for name, value in program.constants.items()
+            }
+            given |= dict.fromkeys(program.captured)  # another process has other device memory
             try:
                 self._make(name, text, frozen, given, kinds)
             except OSError as error:  # a full disk
@@ -295,9 +309,14 @@ class Specialisation:
             lambda first, last: entry(first, last, gx, gy, gz, shared, error, *passed),
             blocks,
             threads,
+            self.stop,
         )
         if status:
             self.failed(status, grid, 0, blocks, shared, args)
+
+    def stop(self) -> None:
+        """End a launch that is running."""
+        self.error[limits.STOP] = 1
 
     def bound(self, launcher: Any) -> Callable:
         """A callable that runs the launcher's whole grid."""
@@ -331,6 +350,9 @@ class Specialisation:
                 f"{self.kernel.__name__}: was compiled for ({names}) = ({kinds}); launch it with"
                 " as many arguments and with arrays of these dimensions, or bind it again"
             )
+        if status == interrupt.INTERRUPTED:
+            self.error[limits.STOP] = 0
+            entry.reraise()
         if status == checks.UNEXPECTED_SIGN:
             general = _for_types_of(self.kernel, self.block, args, frozenset(), self.safety)
             general.run(grid, first, last, shared, args)
@@ -382,3 +404,12 @@ def header_types() -> tuple[types.Type, ...]:
     from numba.core import types
 
     return (types.intp,) * 6 + (types.Array(types.intp, 1, "C"),)
+
+
+def _extensions(func: Any) -> str:
+    """What users have registered with Numba on which the code of `func` depends."""
+    if "numba" not in sys.modules:
+        return ""
+    from kernels.simt.backend import target
+
+    return target.extensions(fingerprint.names(func))

@@ -6,7 +6,7 @@ region to the next is in spill arrays `_s_<name>`, an element per thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from numba.core import types
 
@@ -14,7 +14,14 @@ from kernels.simt.emit import collectives
 from kernels.simt.emit.printer import Printer
 from kernels.simt.emit.rows import write_rows
 from kernels.simt.ir.checks import UNEXPECTED_SIGN, UNPROVEN
-from kernels.simt.plan.nodes import DynamicShared, GridArray, Inputs, RegionPlan, StackArray
+from kernels.simt.plan.nodes import (
+    DynamicShared,
+    GridArray,
+    Inputs,
+    RegionPlan,
+    RowVersion,
+    StackArray,
+)
 from kernels.simt.transforms.fission import (
     BlockFor,
     BlockIf,
@@ -51,6 +58,7 @@ class BlockPrinter(Printer):
             for condition in self.plan.conditions:
                 with writer.block(f"if not {condition}:"):
                     writer.line(f"return {UNPROVEN}  # the launch is repeated with checks")
+            self.polls.begin()
             if self.program.checked:  # what runs once for the block is told of its first thread
                 writer.line("_block = _t = 0")
             for array in self.plan.declarations:
@@ -65,7 +73,7 @@ class BlockPrinter(Printer):
     def write_blocks(self) -> None:
         """The blocks, one after the other."""
         counter = "_block" if self.plan.panel is None else "_position"
-        with self.writer.block(f"for {counter} in range(_first, _last):"):
+        with self.polls.blocks(counter):
             if self.plan.panel is None:
                 self.block_coordinates()
             else:
@@ -74,7 +82,8 @@ class BlockPrinter(Printer):
             for array in self.plan.marked:
                 self.writer.line(f"_written_{array}[...] = False")
             self.write(self.plan.items)
-            if len(self.writer.lines) == begun:  # coordinates that nothing reads are not written
+            written = self.writer.lines[begun:]  # coordinates that nothing reads are not written
+            if all(line.lstrip().startswith("#") for line in written):
                 self.writer.line("pass")
 
     def panel_coordinates(self, panel: int) -> None:
@@ -113,7 +122,7 @@ class BlockPrinter(Printer):
 
     # -- items -----------------------------------------------------------------------------
 
-    def write(self, items: list[Item]) -> None:
+    def write(self, items: Sequence[Item]) -> None:
         for item in items:
             getattr(self, "write_" + type(item).__name__)(item)
 
@@ -129,11 +138,14 @@ class BlockPrinter(Printer):
 
     def write_BlockFor(self, item: BlockFor) -> None:
         with self.writer.loop(item.target, self.expressions.text(item.iter), item.hint):
+            if self.polls.counts(item):
+                self.polls.poll(self.program.threads)
             self.write(item.body)
 
     def write_BlockWhile(self, item: BlockWhile) -> None:
         test = self.expressions.text(item.test)
         with self.writer.block("while True:" if item.pre else f"while {test}:"):
+            self.polls.block_while(item, self.program.threads)
             if item.pre:
                 self.write(item.pre)
                 with self.writer.block(f"if not ({test}):"):
@@ -171,6 +183,7 @@ class BlockPrinter(Printer):
         with self.thread_loop(None, Inputs()):
             line(f"{mask} = {f'_s_{item.mask}[_u(_t)]' if item.mask else 'True'}")
         with self.writer.block("while True:"):
+            self.polls.poll(self.program.threads)
             line(f"_all_{item.taken} = False")
             self.write(item.pre)
             line(f"_any_{item.taken} = False")
@@ -198,22 +211,25 @@ class BlockPrinter(Printer):
     ) -> None:
         """A region in those of its versions that the plan asks for; see `write_rows`."""
         self.writer.line(f"# threads, from line {item.line}")
-        if plan.every_thread is None:
-            write_rows(self, plan.masked)
-        elif plan.masked is None:
-            self._every_thread(plan, enter_row)
-        else:
+        whole, masked = plan.every_thread, plan.masked
+        if whole is not None and masked is not None:
             with self.writer.block(f"if _all_{item.mask}:"):
-                self._every_thread(plan, enter_row)
+                self._every_thread(plan, whole, enter_row)
             with self.writer.block("else:"):
-                write_rows(self, plan.masked)
+                write_rows(self, masked)
+        elif whole is not None:
+            self._every_thread(plan, whole, enter_row)
+        elif masked is not None:
+            write_rows(self, masked)
 
-    def _every_thread(self, plan: RegionPlan, enter_row: Callable[[int], None] | None) -> None:
+    def _every_thread(
+        self, plan: RegionPlan, whole: RowVersion, enter_row: Callable[[int], None] | None
+    ) -> None:
         if plan.guard_free is None:
-            write_rows(self, plan.every_thread, enter_row)
+            write_rows(self, whole, enter_row)
             return
         checks = " and ".join(plan.checks)
         with self.writer.block(f"if {checks}:  # no thread of the block is at an edge"):
             write_rows(self, plan.guard_free)
         with self.writer.block("else:"):
-            write_rows(self, plan.every_thread)
+            write_rows(self, whole)

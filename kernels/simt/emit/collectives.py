@@ -14,7 +14,7 @@ from numba.core import types
 
 from kernels.simt.emit.printer import Printer
 from kernels.simt.frontend import calls
-from kernels.simt.ir.checks import DIVERGENT, LANES
+from kernels.simt.ir.checks import DIVERGENT, LANES, SOURCE
 from kernels.simt.ir.nodes import Collective
 from kernels.simt.ir.stubs import WARP_SIZE
 from kernels.simt.plan.collectives import FULL
@@ -109,7 +109,7 @@ def _present(printer: Printer, mask: str | None, thread: str = "_t") -> str:
 
 
 def _count(printer: Printer, item: CollectivePoint) -> None:
-    writer, kind, dest = printer.writer, item.stmt.kind, item.stmt.dest.id
+    writer, kind, dest = printer.writer, item.stmt.kind, item.stmt.result
     value = _at(printer, item.stmt.args[0], "_t")
     present = _present(printer, item.mask)
     result = f"{printer.dtype_name(types.int32)}(_met)"
@@ -156,9 +156,31 @@ def _shuffle(printer: Printer, item: CollectivePoint, plan: CollectivePlan) -> N
         elif stmt.kind != "shfl_sync":
             writer.line(f"_from = _from if _from < {low} + _width else _lane")
         writer.line("_from = _t - _lane + _from")
+        if printer.program.debug and not printer.program.recorded:
+            _check_source(printer, item, f"{first} + {threads}")
         if threads % WARP_SIZE:  # the last warp is not full
             writer.line(f"_from = _from if _from < {first} + {threads} else _t")
-        writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {_at(printer, value, '_from')}")
+        writer.line(f"_s_{stmt.result}[_u(_t)] = {_at(printer, value, '_from')}")
+
+
+def _check_source(printer: Printer, item: CollectivePoint, end: str) -> None:
+    """A shuffle from a lane that does not execute it is an error."""
+    if item.mask is None and printer.program.threads % WARP_SIZE == 0:
+        return
+    writer = printer.writer
+
+    def absent(thread: str) -> str:
+        return f"{thread} >= {end} or not {_present(printer, item.mask, thread)}"
+
+    with writer.block(f"if {absent('_from')}:"):
+        writer.line(f"_record(_error, {SOURCE}, {item.line}, _block, _t)")
+        writer.line("_away = 0")
+        lanes = f"range(_t - _lane, _t - _lane + {WARP_SIZE})"
+        with writer.block(f"for _other in {lanes}:"), writer.block(f"if {absent('_other')}:"):
+            writer.line("_away |= 1 << (_other - _t + _lane)")
+        writer.line("_error[4] = _from - _t + _lane")
+        writer.line("_error[5] = _away")
+        writer.line("return 1")
 
 
 def _shuffle_down(printer: Printer, item: CollectivePoint) -> None:
@@ -178,7 +200,7 @@ def _shuffle_down(printer: Printer, item: CollectivePoint) -> None:
                 if item.mask:
                     writer.line(f"if _s_{item.mask}[_u(_warp + _tx)]:")
                     writer.depth += 1
-                writer.line(f"_s_{stmt.dest.id}[_u(_warp + _tx)] = _s_{value}[_u({source})]")
+                writer.line(f"_s_{stmt.result}[_u(_warp + _tx)] = _s_{value}[_u({source})]")
                 writer.depth -= bool(item.mask)
 
 
@@ -216,7 +238,7 @@ def _vote(printer: Printer, stmt: Collective, mask: str | None) -> None:
                 "eq_sync": "(_bits & _member) == 0 or (_here & _member & ~_bits) == 0",
                 "activemask": "_here",
             }[stmt.kind]
-            writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")
+            writer.line(f"_s_{stmt.result}[_u(_t)] = {result}")
 
 
 def _members(printer: Printer, stmt: Collective) -> str:
@@ -247,4 +269,4 @@ def _match(printer: Printer, stmt: Collective, mask: str | None) -> None:
             "match_all_sync": f"{int32}(_here if _bits == _here else 0)",
             "match_all_pred": "_bits == _here",
         }[stmt.kind]
-        writer.line(f"_s_{stmt.dest.id}[_u(_t)] = {result}")
+        writer.line(f"_s_{stmt.result}[_u(_t)] = {result}")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-import copy
+from collections.abc import Sequence
 
 from numba.core import types
 
 from kernels.simt.analysis.loops import spins
+from kernels.simt.emit.polls import Polls
 from kernels.simt.emit.writer import Writer
 from kernels.simt.ir.checks import ENDLESS, RAISED
 from kernels.simt.ir.hints import Hint
-from kernels.simt.ir.nodes import HintedFor, Loop, call, clone, load
-from kernels.simt.plan.layout import is_checked_atomic, is_position, subscript_parts
+from kernels.simt.ir.nodes import HintedFor, Loop, Unsigned, call, clone, counter, load
+from kernels.simt.plan.layout import is_checked_atomic, is_checked_element, subscript_parts
 from kernels.simt.plan.nodes import BlockPlan
 
 
@@ -21,24 +22,14 @@ class Expressions(ast.NodeTransformer):
 
     def __init__(self, plan: BlockPlan) -> None:
         self.program, self.kinds = plan.program, plan.kinds
-        self.ranges = copy.copy(plan.ranges)  # with assumptions of its own
-        self.ranges.assumed = []
         self.private, self.marked = plan.private, plan.marked
         self.sites: list[tuple[str, int, int]] = []  # (array, dimensions, line) of checked accesses
 
     def text(self, node: ast.expr) -> str:
         return ast.unparse(ast.fix_missing_locations(self.visit(clone(node))))
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        test = self.visit(clone(node.test))
-        body = self.assuming(node.test, True, node.body)
-        return ast.IfExp(test, body, self.assuming(node.test, False, node.orelse))
-
-    def assuming(self, test: ast.expr, holds: bool, node: ast.expr) -> ast.expr:
-        self.ranges.assumed.append(self.ranges.shown(test, holds))
-        result = self.visit(node)
-        self.ranges.assumed.pop()
-        return result
+    def visit_Unsigned(self, node: Unsigned) -> ast.expr:
+        return call("_u", self.visit(node.value))
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self.private:
@@ -51,24 +42,28 @@ class Expressions(ast.NodeTransformer):
         if isinstance(kind, types.BaseTuple) or isinstance(base, ast.Attribute):
             return ast.Subscript(self.visit(base), self.visit(node.slice), node.ctx)
         parts = subscript_parts(self.program, self.kinds, node.slice)
-        whole = isinstance(base, ast.Name) and base.id in self.private
-        whole = whole and len(parts) == len(self.program.arrays[base.id].shape)
-        is_array = isinstance(kind, types.Array)
-        positions = parts and all(is_position(part) for part in parts)
-        if self.program.checked and is_array and positions:
-            return self.checked(node, base, parts, whole)
-        index = [self.index(part) for part in parts]
-        if whole and not any(isinstance(part, ast.Slice) for part in parts):
-            index = self.private[base.id].around(index)
-            return self.subscript(load(base.id), index, node.ctx)
+        own = self.own_element(base, len(parts))
+        if is_checked_element(self.program, self.kinds, node):
+            return self.checked(node, base, parts, own)
+        index = [self.visit(part) for part in parts]
+        if own is not None and not any(isinstance(part, ast.Slice) for part in parts):
+            return self.subscript(load(own), self.private[own].around(index), node.ctx)
         return self.subscript(self.visit(base), index, node.ctx)
 
-    def checked(self, node: ast.Subscript, base: ast.expr, parts: list, whole: bool) -> ast.expr:
+    def own_element(self, base: ast.expr, dimensions: int) -> str | None:
+        """The private array of whose elements a thread takes one of its own, if it does."""
+        name = base.id if isinstance(base, ast.Name) else ""
+        is_element = name in self.private and dimensions == len(self.program.arrays[name].sizes)
+        return name if is_element else None
+
+    def checked(
+        self, node: ast.Subscript, base: ast.expr, parts: list[ast.expr], own: str | None
+    ) -> ast.expr:
         """The access with its index checked on the way."""
-        array = load(base.id) if whole else self.visit(clone(base))
-        index = [call("_int64", self.visit(clone(part))) for part in parts]
-        if whole:
-            index.append(load(self.private[base.id].lane))
+        array = self.visit(clone(base)) if own is None else load(own)
+        index: list[ast.expr] = [call("_int64", self.visit(part)) for part in parts]
+        if own is not None:
+            index.append(load(self.private[own].lane))
         key = self.site(ast.unparse(base), len(parts), node)
         where = [load("_error"), ast.Constant(key), load("_block"), load("_t")]
         place = call("_place", array, ast.Tuple(index, ast.Load()), *where)
@@ -100,25 +95,14 @@ class Expressions(ast.NodeTransformer):
             base, index[0] if len(index) == 1 else ast.Tuple(index, ast.Load()), ctx
         )
 
-    def index(self, part: ast.expr) -> ast.expr:
-        """An index, with Numba's count-from-the-end taken out where it cannot happen."""
-        new = self.visit(clone(part))
-        if isinstance(part, ast.Slice | ast.Constant) or not self.ranges.nonnegative(part):
-            return new
-        if isinstance(part, ast.Name):
-            kind = self.kinds.get(part.id)
-            if kind is not None and not isinstance(kind, types.Integer):
-                return new
-        return call("_u", new)
-
 
 class Statements:
     """Writes the statements that one thread runs between two collectives."""
 
-    def __init__(self, writer: Writer, expressions: Expressions) -> None:
-        self.writer, self.expressions = writer, expressions
+    def __init__(self, writer: Writer, expressions: Expressions, polls: Polls) -> None:
+        self.writer, self.expressions, self.polls = writer, expressions, polls
 
-    def write(self, body: list[ast.stmt]) -> None:
+    def write(self, body: Sequence[ast.stmt]) -> None:
         for stmt in body:
             getattr(self, "write_" + type(stmt).__name__)(stmt)
 
@@ -130,16 +114,11 @@ class Statements:
         self.writer.line(self.expressions.text(stmt.value))
 
     def write_If(self, stmt: ast.If) -> None:
-        assumed = self.expressions.ranges.assumed
         with self.writer.block(f"if {self.expressions.text(stmt.test)}:"):
-            assumed.append(self.expressions.ranges.shown(stmt.test, True))
             self.write(stmt.body)
-            assumed.pop()
         if stmt.orelse:
             with self.writer.block("else:"):
-                assumed.append(self.expressions.ranges.shown(stmt.test, False))
                 self.write(stmt.orelse)
-                assumed.pop()
 
     def write_For(self, stmt: ast.For) -> None:
         self._loop(stmt, None)
@@ -148,7 +127,7 @@ class Statements:
         self._loop(stmt, stmt.hint)
 
     def _loop(self, stmt: ast.For, hint: Hint | None) -> None:
-        with self.writer.loop(stmt.target.id, self.expressions.text(stmt.iter), hint):
+        with self.polls.loop(stmt, counter(stmt), hint, self.expressions.text):
             self.write(stmt.body)
 
     def write_Loop(self, stmt: Loop) -> None:
@@ -164,6 +143,7 @@ class Statements:
                         f"_record(_error, {ENDLESS}, {getattr(stmt, 'lineno', 0)}, _block, _t)"
                     )
                     self.writer.line("return 1")
+            self.polls.while_loop(stmt)
             self.write(stmt.pre)
             if stmt.pre:
                 with self.writer.block(f"if not ({test}):"):

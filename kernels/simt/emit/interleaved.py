@@ -7,26 +7,38 @@ from collections.abc import Iterator
 
 from kernels.simt.emit.block import BlockPrinter
 from kernels.simt.emit.rows import RowPrinter
-from kernels.simt.plan.nodes import EachBlock, FirstBlock, InterleavingPlan, TileLoop
+from kernels.simt.plan.nodes import (
+    BlockPlan,
+    EachBlock,
+    FirstBlock,
+    InterleavingPlan,
+    RowVersion,
+    TileLoop,
+)
 from kernels.simt.transforms.fission import Region
 
 
 class InterleavedPrinter(BlockPrinter):
     """Writes the function for a kernel whose neighbouring blocks are interleaved."""
 
+    def __init__(self, plan: BlockPlan, interleaving: InterleavingPlan) -> None:
+        super().__init__(plan)
+        self.interleaving = interleaving
+
     def write_blocks(self) -> None:
-        line, plan = self.writer.line, self.plan
+        line = self.writer.line
         line("_position = _first")
         with self.writer.block("while _position < _last:"):
-            for text in coordinates(plan.interleaving, plan.panel):
+            self.polls.between_blocks()
+            for text in coordinates(self.interleaving):
                 line(text)
-            self.write(plan.items)
+            self.write(self.plan.items)
             line("_position += _joined")
 
     def write_FirstBlock(self, item: FirstBlock) -> None:
         self.writer.line("# the first block, for all that are interleaved")
         self.writer.line("_j = 0")
-        self.writer.line(f"{self.plan.interleaving.axis} = _begin")
+        self.writer.line(f"{self.interleaving.axis} = _begin")
         self.write_Region(item.region)
 
     def write_EachBlock(self, item: EachBlock) -> None:
@@ -36,8 +48,8 @@ class InterleavedPrinter(BlockPrinter):
     @contextlib.contextmanager
     def each_block(self) -> Iterator[None]:
         with self.writer.block("for _j in range(_joined):"):
-            self.writer.line(f"{self.plan.interleaving.axis} = _begin + _j")
-            for name in self.plan.interleaving.apart:
+            self.writer.line(f"{self.interleaving.axis} = _begin + _j")
+            for name in self.interleaving.apart:
                 self.writer.line(f"{name} = _all_{name}[_u(_j)]")
             yield
 
@@ -116,7 +128,7 @@ class TileLoopPrinter:
 
         def enter_row(together: int) -> None:
             if self.loop.initial_rows is not None:
-                self._initial_row(together)
+                self._initial_row(self.loop.initial_rows, together)
             self.printer.writer.open(f"for _w in range({count}):")
             self._begin_iteration()
 
@@ -126,21 +138,21 @@ class TileLoopPrinter:
             else:
                 self.printer.write([item])
 
-    def _initial_row(self, together: int) -> None:
-        writer, version = self.printer.writer, self.loop.initial_rows
+    def _initial_row(self, version: RowVersion, together: int) -> None:
+        writer = self.printer.writer
         with self.block("if _chunk == 0:"), writer.closing():
             if together > 1:
                 writer.open(f"for _ty in range(_y0, _y0 + {together}):")
             RowPrinter(self.printer, version).write(version.items)
 
 
-def coordinates(plan: InterleavingPlan, panel: int) -> list[str]:
+def coordinates(plan: InterleavingPlan) -> list[str]:
     """Where the blocks are that go next; those that are interleaved follow each other in the order.
 
-    A panel of the grid is `panel` blocks wide; along y, a band of it is as tall as the number of
+    A panel of the grid is `plan.panel` blocks wide; along y, a band of it is as tall as there are
     interleaved blocks.
     """
-    most = plan.together
+    most, panel = plan.together, plan.panel
     lines = [
         "_bz = _position // (_gx * _gy)",
         "_in_panel = _position % (_gx * _gy)",

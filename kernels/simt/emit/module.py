@@ -21,7 +21,8 @@ CHECKS = (
 
 def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]]:
     """(source of the generated module, objects that it needs but cannot import)."""
-    printer = BlockPrinter(plan) if plan.interleaving is None else InterleavedPrinter(plan)
+    how = plan.interleaving
+    printer = BlockPrinter(plan) if how is None else InterleavedPrinter(plan, how)
     function, program = printer.function(plan.program.name), printer.program
     devices = [
         ast.unparse(ast.fix_missing_locations(_definition(inner)))
@@ -53,7 +54,11 @@ def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]
         "",
         "from numba.core.types import int64 as _int64",
         "from kernels.simt.ir.checks import record as _record",
+        "from kernels.simt.ir.checks import stopped as _stopped",
         f"from kernels.simt.backend.codegen import {pipeline} as _ThreadLoops",
+        *["from kernels.simt.backend.target import DeviceFunctions as _DeviceFunctions"][
+            : len(devices)
+        ],
         *CHECKS[: 3 * program.checked],
         "from kernels.simt.devlib.maths import maximum as _max",
         "from kernels.simt.devlib.maths import minimum as _min",
@@ -69,7 +74,7 @@ def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]
     ]
     for text in devices:
         bounds = ", boundscheck=True" if program.checked else ""
-        lines += ["", f"@_njit({options}{bounds})", text, ""]
+        lines += ["", f"@_njit({options}{bounds}, pipeline_class=_DeviceFunctions)", text, ""]
     lines += ["", f"@_njit({options}, pipeline_class=_ThreadLoops)", function]
     lines += [""]
     return "\n".join(lines), given

@@ -10,6 +10,7 @@ import numpy as np
 from numba.core import types
 
 from kernels.simt.emit.expressions import Expressions, Statements
+from kernels.simt.emit.polls import Polls
 from kernels.simt.emit.writer import Writer
 from kernels.simt.ir.hints import Hint
 from kernels.simt.plan.nodes import BlockPlan, DynamicShared, Inputs
@@ -23,7 +24,8 @@ class Printer:
         self.program = replace(plan.program, externs=dict(plan.program.externs))
         self.writer = Writer()
         self.expressions = Expressions(plan)
-        self.statements = Statements(self.writer, self.expressions)
+        self.polls = Polls(self.writer, plan.program, plan.kinds)
+        self.statements = Statements(self.writer, self.expressions, self.polls)
         dynamic = any(isinstance(array, DynamicShared) for array in plan.declarations)
         if dynamic or plan.program.cooperative:
             self.program.externs["_empty"] = np.empty

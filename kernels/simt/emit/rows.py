@@ -48,11 +48,13 @@ class RowPrinter:
         self.printer.statements.write(item.body)
 
     def write_BlockFor(self, item: BlockFor) -> None:
-        with self.writer.loop(item.target, self.text(item.iter), item.hint):
+        given = item, item.target, item.hint, self.text, self.version.lanes
+        with self.printer.polls.loop(*given):
             self.write(item.body)
 
     def write_BlockWhile(self, item: BlockWhile) -> None:
         with self.writer.block(f"while {self.text(item.test)}:"):
+            self.printer.polls.block_while(item, self.version.lanes)
             self.write(item.body)
 
     def write_BlockIf(self, item: BlockIf) -> None:
@@ -63,7 +65,7 @@ class RowPrinter:
                 self.write(item.orelse)
 
     def write_GuardIf(self, item: GuardIf) -> None:
-        with self.writer.block(f"if {ast.unparse(item.everywhere)}:  # the whole row"):
+        with self.writer.block(f"if {self.text(item.everywhere)}:  # the whole row"):
             self.write(item.body)
         with self.writer.block("else:"):
             self.write([item.otherwise] if item.otherwise is not None else [])
@@ -115,7 +117,7 @@ class RowPrinter:
     def write_views(self, arrays: list[str]) -> None:
         """Views of a thread's own elements of private arrays."""
         for name in arrays:
-            whole = [ast.Slice() for _ in self.printer.program.arrays[name].shape]
+            whole: list[ast.expr] = [ast.Slice() for _ in self.printer.program.arrays[name].sizes]
             index = ast.Tuple(self.printer.plan.private[name].around(whole), ast.Load())
             self.writer.line(f"_view_{name} = {name}[{ast.unparse(index)[1:-1]}]")
 

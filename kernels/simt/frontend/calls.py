@@ -12,9 +12,9 @@ from numba.core import types
 from numba.extending import is_jitted
 
 from kernels.simt.devlib import lookup
-from kernels.simt.frontend import declare, resolve
+from kernels.simt.frontend import declare, loops, resolve, vectors
 from kernels.simt.frontend.resolve import DYNAMIC, canonical
-from kernels.simt.frontend.scope import Scope, Translator
+from kernels.simt.frontend.scope import Closure, Scope, Translator
 from kernels.simt.frontend.source import of as source_of
 from kernels.simt.frontend.structure import lower_returns
 from kernels.simt.ir import stubs
@@ -30,7 +30,8 @@ from kernels.simt.ir.nodes import (
     terminates,
 )
 from kernels.simt.ir.program import Function, Program
-from kernels.support.errors import CompileError, Unstructured
+from kernels.simt.ir.safety import Safety
+from kernels.support.errors import CompileError
 
 BARRIERS = {"syncthreads", "syncwarp", "cg.GridGroup.sync"}
 COUNTED = {"syncthreads_count", "syncthreads_and", "syncthreads_or"}
@@ -41,6 +42,7 @@ COLLECTIVES = BARRIERS | COUNTED | SHUFFLES | VOTES
 FENCES = {"threadfence", "threadfence_block", "threadfence_system"}
 _INLINE_DEPTH = 40
 _AXES = {"x": 0, "y": 1, "z": 2}
+_DIMENSIONS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 
 DONE = object()
 
@@ -91,6 +93,8 @@ def special(norm: Translator, name: str, node: ast.expr) -> ast.expr:
         return const(known)
     if kind in ("threadIdx", "blockIdx", "gridDim") and axis:
         return load({"threadIdx": "_t", "blockIdx": "_b", "gridDim": "_g"}[kind] + axis)
+    if kind in _DIMENSIONS and not axis:  # printed, or passed on
+        return ast.Tuple([special(norm, f"{kind}.{a}", node) for a in "xyz"], ast.Load())
     if name == "laneid":
         return lane(norm.program)
     if (
@@ -123,13 +127,15 @@ def _is_cpu(value: Any) -> bool:
 
 def needs_statement(norm: Translator, node: ast.AST) -> bool:
     """Whether evaluating `node` itself takes statements."""
-    if isinstance(node, ast.NamedExpr):
+    if isinstance(node, ast.NamedExpr) or may_divide_by_zero(norm, node):
         return True
     if not isinstance(node, ast.Call):
         return False
     function = norm.static(node.func)
     if function is DYNAMIC:
         return False
+    if isinstance(function, Closure):
+        return True
     name = canonical(function)
     if name is not None:
         return name in COLLECTIVES
@@ -137,6 +143,18 @@ def needs_statement(norm: Translator, node: ast.AST) -> bool:
     return func is not None and func not in norm.stack and inlines(func)
 
 
+def may_divide_by_zero(norm: Translator, node: ast.AST) -> bool:
+    """Whether `node` is a division that the debug mode looks at before it is done."""
+    if norm.program.safety is not Safety.DEBUG or not isinstance(
+        getattr(node, "op", None), _DIVISIONS
+    ):
+        return False
+    divisor = node.right if isinstance(node, ast.BinOp) else node.value
+    known = norm.static(divisor)
+    return known is DYNAMIC or (isinstance(known, int | float) and known == 0)
+
+
+_DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
 _inlines: dict[pytypes.FunctionType, bool] = {}
 
 
@@ -165,7 +183,7 @@ def _depends_on_thread(func: pytypes.FunctionType) -> bool:
     """Whether a function, or one that is inlined in it, needs the thread it is called by."""
     for value in _calls_of(func):
         name = canonical(value)
-        if name and lookup.function(name) is None and not isinstance(value, stubs.VectorType):
+        if name and lookup.function(name) is None:
             return True
         inner = device_source(value)
         if inner is not None and inner is not func and inlines(inner) and _depends_on_thread(inner):
@@ -174,7 +192,10 @@ def _depends_on_thread(func: pytypes.FunctionType) -> bool:
 
 
 def _is_simple(func: pytypes.FunctionType) -> bool:
-    """No recursion, and no `return` inside a loop (which would take a flag)."""
+    """No recursion, and no `return` inside a loop (which would take a flag).
+
+    A function with a `while` may not end, and a launch is interrupted in its kernel's code only.
+    """
     seen, todo = set(), [func]
     while todo:
         for value in _calls_of(todo.pop()):
@@ -184,7 +205,9 @@ def _is_simple(func: pytypes.FunctionType) -> bool:
             if inner is not None and inner not in seen:
                 seen.add(inner)
                 todo.append(inner)
-    loops = (n for n in ast.walk(source_of(func).tree) if isinstance(n, ast.For | ast.While))
+    loops = [n for n in ast.walk(source_of(func).tree) if isinstance(n, ast.For | ast.While)]
+    if any(isinstance(loop, ast.While) for loop in loops):
+        return True
     return not any(isinstance(n, ast.Return) for loop in loops for n in ast.walk(loop))
 
 
@@ -202,28 +225,34 @@ def statement(norm: Translator, node: ast.Call) -> Any:
         return DONE
     if name in FENCES or name == "nanosleep":
         return DONE
+    if name in stubs.STORES:
+        _store_with_hint(norm, node)
+        return DONE
     return None
 
 
 def expression(norm: Translator, node: ast.Call) -> ast.expr:
     """The normal form of a call."""
-    if starred := [arg for arg in node.args if isinstance(arg, ast.Starred)]:
-        raise norm.uncompiled(starred[0])
+    node = _unpacked(norm, node)
     function = norm.static(node.func)
     if function is DYNAMIC:
         return _plain(norm, node, norm.expr(node.func))
-    if isinstance(function, stubs.VectorType):
-        raise Unstructured(str(norm.error(node, f"cuda.{function.name} is not compiled")))
+    if isinstance(function, Closure):
+        if function in norm.stack:
+            raise norm.error(node, "a function defined in a kernel cannot call itself")
+        return _inline(norm, function, node, None)
     name = canonical(function)
+    if (vector := stubs.vector_type(name)) is not None:
+        return vectors.made(norm, vector, node)
     if name is not None:
         return _cuda(norm, name, node)
     func = device_source(function)
     if func is not None:
-        if func not in norm.stack and inlines(func):
+        if func not in norm.stack and (inlines(func) or _takes_vector(norm, node)):
             if len(norm.stack) > _INLINE_DEPTH:
                 raise norm.error(node, "device functions are nested too deeply")
-            return _inline(norm, func, node)
-        return _plain(norm, node, load(_function(norm, func)))
+            return _inline(norm, func, node, _declared(function))
+        return _separate(norm, func, node, _declared(function))
     if isinstance(function, type) and issubclass(function, np.generic):
         function = resolve.dtype_of(function, norm.where(node))
     if function in (max, min) and len(node.args) == 1:
@@ -233,13 +262,32 @@ def expression(norm: Translator, node: ast.Call) -> ast.expr:
     if function in (max, min) and len(node.args) > 2:  # pairwise
         nested = located(ast.Call(node.func, node.args[:2], []), node)
         return expression(norm, located(ast.Call(node.func, [nested, *node.args[2:]], []), node))
-    if function is round and len(node.args) == 2:  # to decimals: Numba has it
-        return _plain(norm, node, load("round"))
-    if function is len or function is isinstance:
-        static = [norm.static(arg) for arg in node.args]
-        if function is len and isinstance(static[0], tuple):
-            return const(len(static[0]))
+    if function is round and len(node.args) + len(node.keywords) == 2:
+        digits = [*node.args, *(k.value for k in node.keywords)]
+        return call(
+            norm.program.extern(lookup.function("round.to"), "round_to"), *norm.sequence(digits)
+        )
+    if function is len and len(node.args) == 1:
+        length = loops.length(norm, node.args[0])
+        if length is not None:
+            return length
     return _plain(norm, node, norm.materialise(function, node.func))
+
+
+def _unpacked(norm: Translator, node: ast.Call) -> ast.Call:
+    """The call with each `*tuple` among its arguments replaced by the items of the tuple."""
+    if not any(isinstance(arg, ast.Starred) for arg in node.args):
+        return node
+    args: list[ast.expr] = []
+    for arg in node.args:
+        if not isinstance(arg, ast.Starred):
+            args.append(arg)
+            continue
+        items = norm.expr(arg.value)
+        if not isinstance(items, ast.Tuple):
+            raise norm.uncompiled(arg)
+        args += [_named(norm, norm.stable(item, node), node) for item in items.elts]
+    return located(ast.Call(node.func, args, node.keywords), node)
 
 
 def _plain(norm: Translator, node: ast.Call, function: ast.expr) -> ast.expr:
@@ -278,6 +326,8 @@ def _cuda(norm: Translator, name: str, node: ast.Call) -> ast.expr:
         return load(dest)
     if name in FENCES:
         return const(None)
+    if name in stubs.LOADS:
+        return _load_with_hint(norm, node)
     if lookup.function(name) is None:
         raise norm.error(node, f"cuda.{name} is not supported")
     space = "global"
@@ -290,6 +340,28 @@ def _cuda(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     if space == "shared":
         norm.program.ordered.add(label)
     return _plain(norm, node, load(label))
+
+
+def _load_with_hint(norm: Translator, node: ast.Call) -> ast.expr:
+    """`cuda.ldca(array, i)`: `array[i]`."""
+    array, index = _operands(norm, node, 2)
+    found = ast.Subscript(array, index, ast.Load())
+    return call(norm.program.extern(lookup.function("cache_hint"), "hinted"), array, index, found)
+
+
+def _store_with_hint(norm: Translator, node: ast.Call) -> None:
+    """`cuda.stcs(array, i, value)`: `array[i] = value`."""
+    array, index, value = _operands(norm, node, 3)
+    value = call(norm.program.extern(lookup.function("cache_hint"), "hinted"), array, index, value)
+    target = located(ast.Subscript(array, index, ast.Store()), node)
+    norm.out.append(located(ast.Assign([target], value), node))
+
+
+def _operands(norm: Translator, node: ast.Call, count: int) -> list[ast.expr]:
+    values = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if len(values) != count:
+        raise norm.error(node, f"takes {count} arguments: the array, the index and what is stored")
+    return [norm.stable(value, node) for value in norm.sequence(values)]
 
 
 def _grid(norm: Translator, name: str, node: ast.Call) -> ast.expr:
@@ -306,42 +378,103 @@ def _grid(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     return parts[0] if ndim == 1 else ast.Tuple(parts, ast.Load())
 
 
-def _function(norm: Translator, func: pytypes.FunctionType) -> str:
+def _takes_vector(norm: Translator, node: ast.Call) -> bool:
+    """Whether a variable that is passed is a vector, which has no value of its own."""
+    names = (arg.id for arg in node.args if isinstance(arg, ast.Name))
+    return any(isinstance(norm.names.get(name), vectors.Vector) for name in names)
+
+
+def _declared(function: Any) -> tuple[tuple, types.Type | None] | None:
+    """(types of the parameters, type of the result) of a device function with one signature."""
+    signatures = getattr(function, "declared", ())
+    return signatures[0] if len(signatures) == 1 else None
+
+
+def _converted(norm: Translator, value: ast.expr, kind: types.Type | None, at: ast.AST) -> ast.expr:
+    """`value` as a number of the type that a signature declares."""
+    if not isinstance(kind, types.Number | types.Boolean):
+        return value
+    kind = resolve.dtype_of(kind, norm.where(at))
+    return located(call(norm.program.extern(kind, str(kind)), value), at)
+
+
+def _separate(
+    norm: Translator, func: pytypes.FunctionType, node: ast.Call, declared: tuple | None
+) -> ast.expr:
+    """A call of a device function that is compiled on its own."""
+    result = _plain(norm, node, load(_function(norm, func, node)))
+    if declared is None or node.keywords or len(declared[0]) != len(node.args):
+        return result
+    result.args = [_converted(norm, a, k, node) for a, k in zip(result.args, declared[0])]
+    return _converted(norm, result, declared[1], node)
+
+
+def _function(norm: Translator, func: pytypes.FunctionType, node: ast.AST) -> str:
     """The name of a device function that is compiled on its own."""
     known = norm.program.functions.get(func)
     if known is not None:
+        if not known.body and norm.func is not func:
+            raise norm.error(
+                node, f"{func.__name__}() is called by a function that it calls: numba-cuda"
+                " compiles functions that call themselves, but no circles of several"
+            )  # fmt: skip
         return known.name
     inner = norm.inner(func)
-    if inner.source.tree.args.defaults or inner.source.tree.args.kwonlyargs:
-        raise norm.error(inner.source.tree, "defaults need a device function that can be inlined")
+    signature = inner.tree.args
+    if signature.defaults or signature.kwonlyargs or signature.vararg:
+        raise norm.error(
+            inner.tree, "defaults and *args need a device function that can be inlined"
+        )
     params = []
-    for arg in inner.source.tree.args.args:
+    for arg in signature.args:
         inner.names[arg.arg] = load(norm.program.fresh(arg.arg))
         params.append(inner.names[arg.arg].id)
     name = "_" + norm.program.fresh(f"device_{func.__name__}")
     function = norm.program.functions[func] = Function(name, params, [])
-    function.body = inner.block(inner.source.tree.body)
+    function.body = inner.block(inner.tree.body)
     return name
 
 
-def _inline(norm: Translator, func: pytypes.FunctionType, node: ast.Call) -> ast.expr:
+def _inline(
+    norm: Translator, func: pytypes.FunctionType | Closure, node: ast.Call, declared: tuple | None
+) -> ast.expr:
     """The body of a device function in place of its call; returns the value's expression."""
     inner = norm.inner(func, norm.stack)
+    kinds = _kinds_by_name(inner, declared)
     for name, value in _bind(norm, inner, node):
         static = norm.static(value) if isinstance(value, ast.AST) else value
         if is_compile_time(static) and not _is_value(static):
             inner.statics[name] = static
             continue
         bound = norm.expr(value) if isinstance(value, ast.AST) else inner.materialise(value, node)
-        if isinstance(bound, ast.Name | ast.Constant) and name not in inner.assigned:
+        bound = _converted(norm, bound, kinds.get(name), node)
+        number = declare.literal(norm, value) if isinstance(value, ast.AST) else value
+        if number is not DYNAMIC and name not in inner.assigned:
+            inner.integers[name] = number
+        if isinstance(bound, vectors.Vector) and name in inner.assigned:
+            outer, inner.out = inner.out, norm.out
+            vectors.bind(inner, name, bound, node)
+            inner.out = outer
+        elif _is_fixed(bound) and name not in inner.assigned:
             inner.names[name] = bound
-            number = declare.literal(norm, value) if isinstance(value, ast.AST) else value
-            if number is not DYNAMIC:
-                inner.integers[name] = number
         else:
             norm.out.append(assign(inner.variable(name), bound, node))
-    body = inner.block(inner.source.tree.body)
-    return _result(norm, func, body, node)
+    body = inner.block(inner.tree.body)
+    result = _result(norm, inner, body, node)
+    return result if declared is None else _converted(norm, result, declared[1], node)
+
+
+def _kinds_by_name(inner: Translator, declared: tuple | None) -> dict[str, types.Type]:
+    signature = inner.tree.args
+    names = [a.arg for a in signature.posonlyargs + signature.args]
+    return dict(zip(names, declared[0])) if declared else {}
+
+
+def _is_fixed(value: ast.expr) -> bool:
+    """Whether a parameter may stand for `value` itself, in any number of places."""
+    if isinstance(value, ast.Tuple):
+        return all(map(_is_fixed, value.elts))
+    return isinstance(value, ast.Name | ast.Constant)
 
 
 def _is_value(static: Any) -> bool:
@@ -350,15 +483,19 @@ def _is_value(static: Any) -> bool:
 
 def _bind(norm: Translator, inner: Translator, node: ast.Call):
     """(parameter, argument) pairs: syntax for what is given, the object itself for defaults."""
-    signature = inner.source.tree.args
-    names = [a.arg for a in signature.posonlyargs + signature.args + signature.kwonlyargs]
-    given = dict(zip(names, node.args))
+    signature = inner.tree.args
+    positional = [a.arg for a in signature.posonlyargs + signature.args]
+    names = positional + [a.arg for a in signature.kwonlyargs]
+    given = dict(zip(positional, node.args))
     given |= {k.arg: k.value for k in node.keywords}
-    defaults = dict(zip(reversed(names), reversed(inner.func.__defaults__ or ())))
-    defaults |= inner.func.__kwdefaults__ or {}
+    defaults = _defaults(norm, inner)
     missing = [n for n in names if n not in given and n not in defaults]
-    if missing or len(node.args) > len(names) or set(given) - set(names):
-        raise norm.error(node, f"{inner.func.__name__}() takes {', '.join(names)}")
+    extra = node.args[len(positional) :]
+    if missing or (extra and signature.vararg is None) or set(given) - set(names):
+        raise norm.error(node, f"{inner.tree.name}() takes {', '.join(names)}")
+    if signature.vararg is not None:
+        names.append(signature.vararg.arg)
+        given[names[-1]] = located(ast.Tuple(_in_order(norm, extra, node), ast.Load()), node)
     ordered = [n for n in names if n in given]
     hoisting = [n for n in ordered if norm.hoists(given[n])]
     for name in names:
@@ -370,26 +507,54 @@ def _bind(norm: Translator, inner: Translator, node: ast.Call):
                 name,
                 given[name]
                 if norm.static(given[name]) is not DYNAMIC
-                else _Saved(norm, given[name], node).syntax,
+                else _saved(norm, given[name], node),
             )
         else:
             yield name, given[name]
 
 
-class _Saved:
-    """An argument evaluated at once, kept in a variable of the caller under a source name."""
+def _defaults(norm: Translator, inner: Translator) -> dict[str, Any]:
+    """The default values of the parameters, by name."""
+    signature = inner.tree.args
+    names = [a.arg for a in signature.posonlyargs + signature.args]
+    if inner.outer is None:
+        defaults = dict(zip(reversed(names), reversed(inner.func.__defaults__ or ())))
+        return defaults | (inner.func.__kwdefaults__ or {})
+    given = dict(zip(reversed(names), reversed(signature.defaults)))
+    pairs = zip(signature.kwonlyargs, signature.kw_defaults)
+    given |= {arg.arg: default for arg, default in pairs if default is not None}
+    for (
+        default
+    ) in given.values():  # evaluated where the function is defined, not where it is called
+        if inner.outer.static(default) is DYNAMIC:
+            raise norm.uncompiled(default)
+    return {name: inner.outer.static(default) for name, default in given.items()}
 
-    def __init__(self, norm: Translator, value: ast.expr, node: ast.AST) -> None:
-        saved = norm.save(norm.expr(value), node)
-        name = f" {next(_serial)}"  # no identifier of the source can be this
-        norm.names[name] = saved
-        self.syntax = located(ast.Name(name, ast.Load()), node)
+
+def _in_order(norm: Translator, values: list[ast.expr], node: ast.AST) -> list[ast.expr]:
+    """Arguments evaluated now, under names that the caller's scope knows."""
+    return [
+        value if norm.static(value) is not DYNAMIC else _named(norm, norm.stable(v, node), node)
+        for value, v in zip(values, norm.sequence(values))
+    ]
+
+
+def _named(norm: Translator, value: ast.expr, node: ast.AST) -> ast.expr:
+    """A source name, one that no identifier can be, for a value of the normal form."""
+    name = f" {next(_serial)}"
+    norm.names[name] = value
+    return located(ast.Name(name, ast.Load()), node)
+
+
+def _saved(norm: Translator, value: ast.expr, node: ast.AST) -> ast.expr:
+    """An argument evaluated at once, kept in a variable of the caller under a source name."""
+    return _named(norm, norm.stable(norm.expr(value), node), node)
 
 
 _serial = itertools.count()
 
 
-def _result(norm: Translator, func, body: list[ast.stmt], node: ast.Call) -> ast.expr:
+def _result(norm: Translator, inner: Translator, body: list[ast.stmt], node: ast.Call) -> ast.expr:
     returns = [s for s in ast.walk(ast.Module(body, [])) if isinstance(s, ast.Return)]
     valued = [s for s in returns if s.value is not None]
     if not returns:
@@ -398,13 +563,15 @@ def _result(norm: Translator, func, body: list[ast.stmt], node: ast.Call) -> ast
     if len(returns) == 1 and body[-1] is returns[0]:
         norm.out += body[:-1]
         return returns[0].value if valued else const(None)
+    function = inner.tree.name
     if valued and len(valued) < len(returns):
-        raise norm.error(node, f"{func.__name__}() returns a value on some paths only")
+        raise norm.error(node, f"{function}() returns a value on some paths only")
     if valued and not terminates(body, (ast.Return,)):
-        raise norm.error(node, f"{func.__name__}() does not return a value on every path")
+        raise norm.error(node, f"{function}() does not return a value on every path")
     shapes = {len(s.value.elts) if isinstance(s.value, ast.Tuple) else None for s in valued}
     width = shapes.pop() if len(shapes) == 1 else None
-    names = [norm.program.fresh(func.__name__) for _ in range(width or 1)]
+    names = [norm.program.fresh(function) for _ in range(width or 1)]
+    alike = vectors.are_alike([s.value for s in valued])
 
     def replace(stmt: ast.Return) -> list[ast.stmt]:
         if stmt.value is None:
@@ -415,4 +582,6 @@ def _result(norm: Translator, func, body: list[ast.stmt], node: ast.Call) -> ast
     norm.out += lower_returns(body, norm.program.fresh("returned"), replace)
     if not valued:
         return const(None)
+    if alike:
+        return vectors.of(valued[0].value.kind, [load(n) for n in names])
     return ast.Tuple([load(n) for n in names], ast.Load()) if width else load(names[0])

@@ -38,9 +38,10 @@ def literal(norm: Translator, node: ast.expr) -> Any:
 
 def _value(norm: Translator, node: ast.expr) -> Any:
     match node:
-        case ast.Name(id=name) if name in norm.integers:
-            return norm.integers[name]
-        case ast.Name() | ast.Constant():
+        case ast.Name(id=name):
+            known = norm.integer(name)
+            return norm.static(node) if known is DYNAMIC else known
+        case ast.Constant():
             return norm.static(node)
         case ast.Subscript(value=base, slice=index):
             items, position = literal(norm, base), literal(norm, index)

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from kernels.simt.device import arrays
 from kernels.simt.devlib import lookup
-from kernels.simt.frontend import calls, declare, patterns, resolve, source
+from kernels.simt.frontend import calls, declare, loops, patterns, resolve, source, vectors
 from kernels.simt.frontend.resolve import DYNAMIC
-from kernels.simt.frontend.scope import Translator
+from kernels.simt.frontend.scope import Closure, Translator
 from kernels.simt.frontend.structure import lower_returns
 from kernels.simt.ir.nodes import (
     Collective,
@@ -63,6 +64,14 @@ _FOLD = {
 }
 
 
+# A number has no identity in a kernel: members of an IntEnum are compared by their values
+_IS = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
 def build(
     func: FunctionType, block: tuple[int, int, int], kinds: dict[str, types.Type], safety: Safety
 ) -> Program:
@@ -91,6 +100,7 @@ def build(
                     " a kernel must write its result into an array"
                 )
             stmt.value = None
+    vectors.refuse_others(normaliser, body)
     program.returned = program.fresh("returned")
     program.body = lower_returns(body, program.returned, lambda stmt: [])
     return program
@@ -123,8 +133,14 @@ def _as_list(result) -> list[ast.stmt]:
 class Normaliser(Translator):
     """Rewrites one function's body; inlined functions get a Normaliser of their own."""
 
-    def __init__(self, program: Program, func: FunctionType, stack: tuple = ()) -> None:
-        super().__init__(program, func, stack)
+    def __init__(
+        self,
+        program: Program,
+        func: FunctionType,
+        stack: tuple = (),
+        closure: Closure | None = None,
+    ) -> None:
+        super().__init__(program, func, stack, closure)
         self.out: list[ast.stmt] = []
         self.declaring = ""
         self._hoists: dict[int, bool] = {}
@@ -138,6 +154,10 @@ class Normaliser(Translator):
             return located(calls.special(self, name, node), node)
         if isinstance(value, np.ndarray):
             return located(load(self.program.constant_array(value)), node)
+        if arrays.is_cuda_array(value) and not isinstance(value, np.ndarray):
+            return located(
+                load(self.program.captured_array(arrays.as_cuda_array(value).memory)), node
+            )
         if isinstance(value, np.generic):
             kind = self.program.extern(
                 resolve.dtype_of(value.dtype, self.where(node)), value.dtype.name
@@ -152,6 +172,10 @@ class Normaliser(Translator):
                 node, f"a global {type(value).__name__} means nothing in a kernel: make it a tuple,"
                 " or an array"
             )  # fmt: skip
+        if isinstance(value, Closure):
+            raise self.error(
+                node, "a function defined in a kernel can be called, or passed to a device function"
+            )
         value = lookup.replacement(value)
         if getattr(value, "__module__", None) == "builtins":
             return located(load(value.__name__), node)
@@ -178,6 +202,8 @@ class Normaliser(Translator):
     def stmt_Expr(self, stmt: ast.Expr) -> None:
         if isinstance(stmt.value, ast.Constant):
             return  # a docstring
+        if self.static(stmt.value) is resolve.GRID_GROUP:
+            return
         value = calls.statement(self, stmt.value) if isinstance(stmt.value, ast.Call) else None
         if value is calls.DONE:
             return
@@ -187,6 +213,11 @@ class Normaliser(Translator):
 
     def stmt_Pass(self, stmt: ast.Pass) -> None:
         return
+
+    def stmt_FunctionDef(self, stmt: ast.FunctionDef) -> None:
+        if stmt.decorator_list or self.assigned[stmt.name] > 1:
+            raise self.uncompiled(stmt)
+        self.statics[stmt.name] = Closure(stmt, self)
 
     def stmt_Global(self, stmt: ast.Global) -> None:
         if changed := [name for name in stmt.names if name in self.assigned]:
@@ -233,26 +264,26 @@ class Normaliser(Translator):
 
     def stmt_AugAssign(self, stmt: ast.AugAssign) -> None:
         target = stmt.target
+        divides = calls.may_divide_by_zero(self, stmt)
         if isinstance(target, ast.Name):
             left = ast.copy_location(ast.Name(target.id, ast.Load()), target)
             self.assign(target, located(ast.BinOp(left, stmt.op, stmt.value), stmt), stmt)
             return
+        base = self.expr(target.value)
         if isinstance(target, ast.Attribute):
-            base = self.expr(target.value)
-            new = ast.BinOp(
-                ast.Attribute(base, target.attr, ast.Load()), stmt.op, self.expr(stmt.value)
-            )
-            self.emit(ast.Assign([ast.Attribute(base, target.attr, ast.Store())], new), stmt)
-            return
-        array = self.expr(target.value)
-        index = self.stable(self.expr(target.slice), stmt)
-        old = located(ast.Subscript(array, index, ast.Load()), target)
-        if self.hoists(stmt.value):
+            old: ast.expr = ast.Attribute(base, target.attr, ast.Load())
+            new: ast.expr = ast.Attribute(base, target.attr, ast.Store())
+        else:
+            index = self.stable(self.expr(target.slice), stmt)
+            old = located(ast.Subscript(base, index, ast.Load()), target)
+            new = located(ast.Subscript(base, index, ast.Store()), target)
+        if divides or self.hoists(stmt.value):
             old = self.save(old, stmt)
-        new = located(ast.BinOp(old, stmt.op, self.expr(stmt.value)), stmt)
-        self.emit(
-            ast.Assign([located(ast.Subscript(array, index, ast.Store()), target)], new), stmt
-        )
+        value = self.expr(stmt.value)
+        if divides:
+            value = self.save(value, stmt)
+            self.refuse_zero(value, stmt)
+        self.emit(ast.Assign([new], located(ast.BinOp(old, stmt.op, value), stmt)), stmt)
 
     def assign(self, target: ast.expr, value: ast.expr, stmt: ast.stmt) -> None:
         """`target = value`: declarations and aliases of compile-time objects emit nothing."""
@@ -262,7 +293,11 @@ class Normaliser(Translator):
             if self.once(target) and calls.is_compile_time(known):
                 self.statics[target.id] = known
                 return
-            self.bind(target.id, self.declared(target.id, value), stmt)
+            bound = self.declared(target.id, value)
+            if self.splices and self.once(target) and isinstance(bound, ast.Tuple):
+                self.names[target.id] = self.stable(bound, stmt, names=True)  # for `*target`
+                return
+            self.bind(target.id, bound, stmt)
             return
         if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple):
             items = self.sequence(value.elts)
@@ -297,6 +332,9 @@ class Normaliser(Translator):
         if named in arrays and self.once(load(name)):
             self.names[name] = value
             return
+        if isinstance(value, vectors.Vector):
+            vectors.bind(self, name, value, stmt)
+            return
         variable = self.variable(name)
         last = self.out[-1] if self.out else None
         received = isinstance(last, Collective) and last.dest is not None and last.dest.id == named
@@ -312,6 +350,8 @@ class Normaliser(Translator):
 
     def store(self, target: ast.expr, value: ast.expr, stmt: ast.stmt) -> None:
         match target:
+            case ast.Name(id=name) if isinstance(value, vectors.Vector):
+                vectors.bind(self, name, value, stmt)
             case ast.Name(id=name):
                 self.emit(assign(self.variable(name), value, stmt), stmt)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
@@ -383,7 +423,7 @@ class Normaliser(Translator):
         pre, self.out = self.out, outer
         if isinstance(test, ast.Constant) and not test.value and not pre:
             return
-        loop = Loop(test, self.block(stmt.body), [])
+        loop = Loop(test, self.block(stmt.body))
         loop.pre = pre
         self.emit(loop, stmt)
 
@@ -392,61 +432,31 @@ class Normaliser(Translator):
             self.loop_else(stmt)
             return
         iterable = stmt.iter
-        if isinstance(iterable, ast.Call):
-            function = self.static(iterable.func)
-            if function is range:
-                self.for_range(stmt, stmt.target, self.sequence(iterable.args), [])
-                return
-            if function in (enumerate, zip):
-                self.for_zip(stmt, iterable, function)
-                return
-        value = self.static(iterable)
-        sequence = (
-            self.materialise(value, iterable) if value is not DYNAMIC else self.expr(iterable)
-        )
-        self.for_items(stmt, [(stmt.target, sequence)])
-
-    def for_range(self, stmt: ast.For, target: ast.expr, bounds: list, before: list) -> None:
-        if not isinstance(target, ast.Name):
-            raise self.error(stmt, "a range is counted by one variable")
-        counter = self.variable(target.id)
-        body = self.block(stmt.body)
-        loop = ast.For(store(counter), call("range", *bounds), before + body, [])
-        self.emit(loop, stmt)
-
-    def for_zip(self, stmt: ast.For, iterable: ast.Call, function: Any) -> None:
-        if not isinstance(stmt.target, ast.Tuple):
-            raise self.error(stmt, f"unpack the items of {function.__name__}()")
-        items = [self.save(self.expr(arg), stmt) for arg in iterable.args]
-        if function is zip:
-            self.for_items(stmt, list(zip(stmt.target.elts, items)))
-        else:
-            self.for_items(stmt, [(stmt.target.elts[1], items[0])], stmt.target.elts[0])
-
-    def for_items(self, stmt: ast.For, pairs: list, index: ast.expr | None = None) -> None:
-        """`for x in array` as a loop over positions."""
+        if isinstance(iterable, ast.Call) and self.static(iterable.func) is range:
+            self.for_range(stmt, self.sequence(iterable.args))
+            return
         position = self.program.fresh("item")
-        sources = [(t, s if isinstance(s, ast.Tuple) else self.save(s, stmt)) for t, s in pairs]
-        length = call("len", sources[0][1])
-        for _, other in sources[1:]:
-            length = call("min", length, call("len", other))
-        if isinstance(sources[0][1], ast.Tuple) and len(sources) == 1:
-            length = const(len(sources[0][1].elts))
+        items = loops.of(self, iterable)
         outer, self.out = self.out, []
-        for target, sequence in sources:
-            item = located(ast.Subscript(sequence, load(position), ast.Load()), stmt)
-            self.store(target, item, stmt)
-        if index is not None:
-            self.store(index, load(position), stmt)
+        self.store(stmt.target, items.at(position), stmt)
         before, self.out = self.out, outer
         body = self.block(stmt.body)
-        self.emit(ast.For(store(position), call("range", length), before + body, []), stmt)
+        loop = ast.For(store(position), call("range", items.length), before + body, [])
+        self.emit(loop, stmt)
+
+    def for_range(self, stmt: ast.For, bounds: list[ast.expr]) -> None:
+        if not isinstance(stmt.target, ast.Name):
+            raise self.error(stmt, "a range is counted by one variable")
+        counter = self.variable(stmt.target.id)
+        self.emit(ast.For(store(counter), call("range", *bounds), self.block(stmt.body), []), stmt)
 
     # -- expressions -----------------------------------------------------------------------
 
     def save(self, value: ast.expr, at: ast.AST) -> ast.expr:
         if isinstance(value, ast.Name | ast.Constant):
             return value
+        if isinstance(value, vectors.Vector):
+            return self.stable(value, at)
         name = self.program.fresh("value")
         self.emit(assign(name, value, at), at)
         return load(name)
@@ -461,7 +471,10 @@ class Normaliser(Translator):
                 return load(name)
             return value
         if isinstance(value, ast.Tuple):
-            return ast.Tuple([self.stable(v, at, names) for v in value.elts], ast.Load())
+            parts = [self.stable(v, at, names) for v in value.elts]
+            if isinstance(value, vectors.Vector):
+                return vectors.of(value.kind, parts)
+            return ast.Tuple(parts, ast.Load())
         if isinstance(value, ast.Slice):
             parts = [
                 v and self.stable(v, at, names) for v in (value.lower, value.upper, value.step)
@@ -498,11 +511,23 @@ class Normaliser(Translator):
     def expr_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self.assigned:
             return load(self.variable(node.id))
+        if self.outer is not None:
+            return self.outer.expr(node)
         raise self.error(node, f"name {node.id!r} is not defined")
 
     def expr_BinOp(self, node: ast.BinOp) -> ast.expr:
         left, right = self.sequence([node.left, node.right])
-        return self.fold(node.op, left, right) or ast.BinOp(left, node.op, right)
+        folded = self.fold(node.op, left, right)
+        if folded is None and calls.may_divide_by_zero(self, node):
+            left, right = self.stable(left, node), self.save(right, node)
+            self.refuse_zero(right, node)
+        return folded or ast.BinOp(left, node.op, right)
+
+    def refuse_zero(self, divisor: ast.expr, at: ast.AST) -> None:
+        """Stop a debugged kernel by a ZeroDivisionError if `divisor` is zero, as on a GPU."""
+        error = call("ZeroDivisionError", const("division by zero"))
+        test = ast.Compare(divisor, [ast.Eq()], [const(0)])
+        self.emit(ast.If(test, [located(ast.Raise(error, None), at)], []), at)
 
     def fold(self, op: ast.AST, left: ast.expr, right: ast.expr) -> ast.expr | None:
         """Constant folding of arithmetic on two Python constants."""
@@ -531,6 +556,8 @@ class Normaliser(Translator):
     def expr_Compare(self, node: ast.Compare) -> ast.expr:
         values = self.sequence([node.left, *node.comparators])
         if len(values) == 2:
+            if _IS.get(type(node.ops[0])) and any(map(_is_number, values)):
+                node = ast.Compare(node.left, [_IS[type(node.ops[0])]()], node.comparators)
             folded = self.fold(node.ops[0], *values)
             if folded is not None:
                 return folded
@@ -574,17 +601,20 @@ class Normaliser(Translator):
         if isinstance(test, ast.Constant):
             return self.expr(node.body if test.value else node.orelse)
         if not self.hoists(node.body) and not self.hoists(node.orelse):
-            return ast.IfExp(test, self.expr(node.body), self.expr(node.orelse))
-        result = self.program.fresh("choice")
+            body, orelse = self.expr(node.body), self.expr(node.orelse)
+            if vectors.are_alike([body, orelse]):
+                return vectors.chosen(node, self.save(test, node), body, orelse)
+            return ast.IfExp(test, body, orelse)
+        result = f"{id(node)} choice"  # no identifier of the source can be this
         branches = []
         outer = self.out
         for branch in (node.body, node.orelse):
             self.out = []
-            self.emit(assign(result, self.expr(branch), node), node)
+            self.store(store(result), self.expr(branch), node)
             branches.append(self.out)
         self.out = outer
         self.emit(ast.If(test, *branches), node)
-        return load(result)
+        return self.names[result]
 
     def expr_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         value = self.expr(node.value)
@@ -595,7 +625,12 @@ class Normaliser(Translator):
         return calls.expression(self, node)
 
     def expr_Attribute(self, node: ast.Attribute) -> ast.expr:
-        return ast.Attribute(self.expr(node.value), node.attr, ast.Load())
+        value = self.expr(node.value)
+        if isinstance(value, vectors.Vector):
+            return vectors.field(self, value, node)
+        if node.attr == "bit_count":
+            lookup.function("popc")  # what Numba lacks comes with the device functions
+        return ast.Attribute(value, node.attr, ast.Load())
 
     def expr_Subscript(self, node: ast.Subscript) -> ast.expr:
         base, index = self.sequence([node.value, node.slice])

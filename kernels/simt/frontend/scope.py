@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Self
 
@@ -27,31 +29,81 @@ _NOT_ON_CUDA: dict[type, str] = {
 }
 
 
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def _own(tree: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a function without those of the functions defined in it."""
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, _NESTED):
+            todo += ast.iter_child_nodes(node)
+
+
 def assigned_names(tree: ast.FunctionDef) -> dict[str, int]:
     """How often each local name of a function is assigned; loop variables count as two."""
     counts: dict[str, int] = {}
-    for node in ast.walk(tree):
+
+    def count(name: str) -> None:
+        counts[name] = counts.get(name, 0) + 1
+
+    for node in _own(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
+            count(node.id)
+        if isinstance(node, ast.FunctionDef):
+            count(node.name)
         if isinstance(node, ast.For):
             for name in ast.walk(node.target):
                 if isinstance(name, ast.Name):
-                    counts[name.id] = counts.get(name.id, 0) + 1
+                    count(name.id)
     return counts
 
 
-class Scope:
-    """The names of one function of the program."""
+@dataclass(frozen=True)
+class Closure:
+    """A function that a kernel defines: a lambda, or a `def` inside of it."""
 
-    def __init__(self, program: Program, func: FunctionType, stack: tuple = ()) -> None:
+    tree: ast.FunctionDef
+    scope: Scope
+
+
+class Scope:
+    """The names of one function of the program.
+
+    A `closure` is translated where it is called: its free names are variables of `closure.scope`
+    as they are then, and its source and globals are those of the function around it.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        func: FunctionType,
+        stack: tuple = (),
+        closure: Closure | None = None,
+    ) -> None:
         self.program = program
         self.func = func
         self.source = source.of(func)
-        self.stack = (*stack, func)  # the functions that are being inlined
+        self.stack = (*stack, closure or func)  # the functions that are being inlined
+        self.tree = closure.tree if closure else self.source.tree
+        self.outer = closure.scope if closure else None
         self.names: dict[str, ast.expr] = {}
         self.statics: dict[str, Any] = {}
         self.integers: dict[str, Any] = {}  # locals assigned once, to a constant
-        self.assigned = assigned_names(self.source.tree)
+        self.assigned = assigned_names(self.tree)
+        self.splices = any(isinstance(node, ast.Starred) for node in _own(self.tree))
+
+    def is_local(self, name: str) -> bool:
+        """Whether `name` belongs to this function, not to one around it."""
+        return name in self.statics or name in self.names or name in self.assigned
+
+    def integer(self, name: str) -> Any:
+        """The number, or tuple of numbers, that a local name is bound to for good; or DYNAMIC."""
+        if name in self.integers or self.outer is None or self.is_local(name):
+            return self.integers.get(name, DYNAMIC)
+        return self.outer.integer(name)
 
     def where(self, node: ast.AST) -> str:
         return f"{self.source.filename}:{getattr(node, 'lineno', '?')}"
@@ -63,7 +115,7 @@ class Scope:
     def uncompiled(self, node: ast.AST) -> CompileError:
         """The error for syntax that the normal form lacks: Unstructured where numba-cuda compiles
         it (a lambda, a nested function), so that the interpreter may run the kernel."""
-        nodes = (n for n in ast.walk(self.source.tree) if type(n) in _NOT_ON_CUDA)
+        nodes = (n for n in ast.walk(self.tree) if type(n) in _NOT_ON_CUDA)
         refused = (n for n in nodes if not isinstance(getattr(n, "ctx", None), ast.Store))
         if (found := next(refused, None)) is not None:
             fix = _NOT_ON_CUDA[type(found)]
@@ -75,7 +127,7 @@ class Scope:
         """The normal form's name of the local variable `name`."""
         known = self.names.get(name)
         if known is None:
-            known = self.names[name] = load(self.program.fresh(name))
+            known = self.names[name] = load(self.program.fresh(name.split()[-1]))
         if not isinstance(known, ast.Name):
             raise CompileError(f"{self.source.filename}: {name!r} is a constant and is assigned")
         return known.id
@@ -85,12 +137,18 @@ class Scope:
         match node:
             case ast.Constant():
                 return node.value
+            case ast.JoinedStr(values=parts) if all(isinstance(p, ast.Constant) for p in parts):
+                return "".join(part.value for part in parts)
             case ast.Name(id=name):
                 if name in self.statics:
                     return self.statics[name]
                 if name in self.names or name in self.assigned:
                     return DYNAMIC
+                if self.outer is not None:
+                    return self.outer.static(node)
                 return resolve.lookup(self.func, name)
+            case ast.Lambda():
+                return Closure(source.from_lambda(node, self.source.filename), self)
             case ast.Attribute(value=base, attr=attr):
                 value = self.static(base)
                 if value is DYNAMIC:
@@ -116,8 +174,10 @@ class Translator(Scope, ABC):
     out: list[ast.stmt]  # where the statements go that are translated now
     declaring: str  # the name that an array declared now is assigned to, or ""
 
-    def inner(self, func: FunctionType, stack: tuple = ()) -> Self:
+    def inner(self, func: FunctionType | Closure, stack: tuple = ()) -> Self:
         """A translator of a function that this one calls."""
+        if isinstance(func, Closure):
+            return type(self)(self.program, func.scope.func, stack, func)
         return type(self)(self.program, func, stack)
 
     @abstractmethod

@@ -69,10 +69,14 @@ def _lambda(module: ast.Module, func: FunctionType, first: int) -> ast.FunctionD
         found = [f for f, c in zip(found, body_columns) if c & columns and min(c) >= min(columns)]
     if len(found) != 1:
         raise CompileError(f"{func.__qualname__!r} cannot be told apart in its source; use `def`")
-    returned = ast.copy_location(ast.Return(found[0].body), found[0].body)
-    made = ast.FunctionDef("lambda_", found[0].args, [returned], [])
-    ast.copy_location(made, found[0])
-    _stamp(made, func.__code__.co_filename)
+    return from_lambda(found[0], func.__code__.co_filename)
+
+
+def from_lambda(node: ast.Lambda, filename: str) -> ast.FunctionDef:
+    """A lambda expression as a `def`."""
+    returned = ast.copy_location(ast.Return(node.body), node.body)
+    made = ast.copy_location(ast.FunctionDef("lambda_", node.args, [returned], []), node)
+    _stamp(made, filename)
     return made
 
 

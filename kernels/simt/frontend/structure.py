@@ -17,9 +17,11 @@ from kernels.simt.ir.nodes import (
     call,
     conjunction,
     const,
+    counter,
     load,
     located,
     negate,
+    range_arguments,
     statements,
     store,
     terminates,
@@ -178,8 +180,9 @@ def _structured_loop(loop: ast.For | ast.While, fresh: Callable[[str], str]) -> 
 
 def for_to_while(loop: ast.For, fresh: Callable[[str], str]) -> tuple[list[ast.stmt], Loop]:
     """A counted loop as a `while`, with its increment in the attribute `step`."""
-    counter, setup = fresh("trip"), []
-    bounds = loop.iter.args
+    trip = fresh("trip")
+    setup: list[ast.stmt] = []
+    bounds = range_arguments(loop)
     start, stop, step = {
         1: lambda: (const(0), bounds[0], const(1)),
         2: lambda: (bounds[0], bounds[1], const(1)),
@@ -195,19 +198,14 @@ def for_to_while(loop: ast.For, fresh: Callable[[str], str]) -> tuple[list[ast.s
     start, step = names
     count = fresh("trips")
     setup.append(assign(count, call("len", call("range", start, stop, step)), loop))
-    setup.append(assign(counter, const(0), loop))
-    at = binary(start, ast.Add(), binary(load(counter), ast.Mult(), step))
+    setup.append(assign(trip, const(0), loop))
+    at = binary(start, ast.Add(), binary(load(trip), ast.Mult(), step))
     if isinstance(start, ast.Constant) and start.value == 0:
         at = at.right
     if isinstance(step, ast.Constant) and step.value == 1 and isinstance(at, ast.BinOp):
-        at = (
-            load(counter)
-            if at.op.__class__ is ast.Mult
-            else binary(start, ast.Add(), load(counter))
-        )
-    first = located(ast.Assign([store(loop.target.id)], at), loop)
-    test = ast.Compare(load(counter), [ast.Lt()], [load(count)])
-    new = located(Loop(test, [first, *loop.body], []), loop)
-    new.pre = []
-    new.step = [assign(counter, binary(load(counter), ast.Add(), const(1)), loop)]
+        at = load(trip) if at.op.__class__ is ast.Mult else binary(start, ast.Add(), load(trip))
+    first = located(ast.Assign([store(counter(loop))], at), loop)
+    test = ast.Compare(load(trip), [ast.Lt()], [load(count)])
+    new = located(Loop(test, [first, *loop.body]), loop)
+    new.step = [assign(trip, binary(load(trip), ast.Add(), const(1)), loop)]
     return setup, new

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dis
 import functools
 import math
 import operator
@@ -69,7 +70,19 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _code(code: CodeType) -> CodeType:
-    return code.replace(co_consts=tuple(_constant(constant) for constant in code.co_consts))
+    instructions, constants = bytearray(code.co_code), list(code.co_consts)
+    small: dict[int, int] = {}  # an integer that Python 3.14 does not keep as a constant: its place
+    for step in dis.get_instructions(code):
+        if step.opname == "LOAD_SMALL_INT":
+            if step.argval not in small:
+                small[step.argval] = len(constants)
+                constants.append(step.argval)
+            if small[step.argval] > 0xFF:
+                raise CompileError(f"{code.co_name}: more than 256 constants are not interpreted")
+            loaded = dis.opmap["LOAD_CONST"], small[step.argval]
+            instructions[step.offset : step.offset + 2] = loaded
+    typed = tuple(_constant(constant) for constant in constants)
+    return code.replace(co_code=bytes(instructions), co_consts=typed)
 
 
 def _constant(constant: Any) -> Any:

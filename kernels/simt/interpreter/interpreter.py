@@ -168,7 +168,7 @@ class Block:
         self.dynamic = _poisoned(max(launch.shared_bytes, 0))
         positions = list(_positions(launch.block))
         self.live = len(positions)
-        self.threads = [Thread(self, i, position) for i, position in enumerate(positions)]
+        self.threads = [self.make_thread(i, position) for i, position in enumerate(positions)]
         self.warps = [
             _Warp(self, self.threads[first : first + WARP_SIZE])
             for first in range(0, self.live, WARP_SIZE)
@@ -177,6 +177,9 @@ class Block:
             thread.warp = self.warps[thread.number // WARP_SIZE]
         self.waiting: list[Thread] = []
         self.ended: Thread | None = None  # one that ran to the end of the kernel
+
+    def make_thread(self, number: int, index: Triple) -> Thread:
+        return Thread(self, number, index)
 
     def arrive(self, thread: Thread, kind: str, value: Any) -> Any:
         """`syncthreads` and its voting variants, which all live threads must reach."""
@@ -340,9 +343,9 @@ class Thread:
                     return name
         return "array"
 
-    def tick(self, array: Any, index: Any) -> None:
-        """Called at each access: a thread that repeats one access waits for another thread."""
-        key = (id(array), index)
+    def tick(self, array: Any, index: Any, stores: bool = False) -> None:
+        """Called before each access: a thread that repeats a load waits for another thread."""
+        key = (id(array), None if stores else index)
         if key != self._last_load:
             self._last_load, self._repeats = key, 0
             return

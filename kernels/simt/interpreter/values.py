@@ -203,17 +203,17 @@ class KernelArray(np.ndarray):
         return found if isinstance(found, KernelArray) else value_of(found)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._tick(None)
+        self._tick(index, stores=True)
         value = value.void if isinstance(value, Record) else cast_array(self.dtype, value)
         try:
             super().__setitem__(_plain_index(index), value)
         except IndexError:
             raise self._outside(index) from None
 
-    def _tick(self, index: Any) -> None:
+    def _tick(self, index: Any, stores: bool = False) -> None:
         thread = stubs.active_thread()
         if thread is not None:
-            thread.tick(self, index)
+            thread.tick(self, index, stores)
 
     def _outside(self, index: Any) -> KernelIndexError:
         thread = stubs.active_thread()

@@ -12,9 +12,11 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from kernels.support import limits
 from kernels.support.errors import KernelError, KernelIndexError, SimtError, UninitialisedError
 
 DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED, LANES, UNPROVEN = range(1, 9)
+SOURCE = 10  # 9 is `backend.interrupt.INTERRUPTED`
 _I64 = ir.IntType(64)
 
 
@@ -35,6 +37,22 @@ def record(typingctx, error, kind, site, block, thread):
         return context.get_dummy_value()
 
     return types.void(error, kind, site, block, thread), codegen
+
+
+@intrinsic
+def stopped(typingctx, report):
+    """Whether the launch must stop: see `backend/interrupt.py`."""
+
+    def codegen(context, builder, signature, args):
+        words = context.make_array(report)(context, builder, args[0]).data
+        address = builder.load(cgutils.gep_inbounds(builder, words, limits.LOOK))
+        kind = ir.FunctionType(_I64, [words.type])
+        answer = builder.call(builder.inttoptr(address, kind.as_pointer()), [words])
+        # It changes no memory of the kernel, whose values stay in registers.
+        set.add(answer.attributes, "memory(argmem: readwrite, inaccessiblemem: readwrite)")
+        return builder.icmp_unsigned("!=", answer, _I64(0))
+
+    return types.boolean(report), codegen
 
 
 @intrinsic
@@ -118,18 +136,20 @@ def coordinates(linear: int, dims: tuple[int, int, int]) -> tuple[int, int, int]
     return (linear % x, linear // x % y, linear // (x * y))
 
 
-def _lanes(mask: int, missing: int) -> str:
-    """What is wrong with a member mask, and what to do."""
+def named_lanes(mask: int) -> str:
+    """The lanes in a mask: "lane 3", "lanes 20 to 31"."""
+    numbers = [lane for lane in range(32) if mask >> lane & 1]
+    run = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
+    named = f"{numbers[0]} to {numbers[-1]}" if run else ", ".join(map(str, numbers))
+    return f"lane{'s' if numbers[1:] else ''} {named}"
+
+
+def wrong_mask(mask: int, missing: int) -> str:
+    """What is wrong with a member mask."""
     if not missing:
         return f"has the mask {mask:#010x}, which does not name the lane that executes it"
-    numbers = [lane for lane in range(32) if missing >> lane & 1]
-    run = numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 2
-    named = f"{numbers[0]} to {numbers[-1]}" if run else ", ".join(map(str, numbers))
-    return (
-        f"names lane{'s' if numbers[1:] else ''} {named} in its mask {mask:#010x}, but"
-        f" {'they do' if numbers[1:] else 'it does'} not take part: move it out of the condition,"
-        " or name only the lanes that come"
-    )
+    they_do = "they do" if missing & (missing - 1) else "it does"
+    return f"names {named_lanes(missing)} in its mask {mask:#010x}, but {they_do} not take part"
 
 
 def explain(
@@ -152,10 +172,17 @@ def explain(
             f" of its block ({who} did not come); move the barrier out of the condition"
         )
     if kind == LANES:
-        what = _lanes(mask=int(error[4]), missing=int(error[5]))
+        mask, missing = int(error[4]), int(error[5])
+        fix = ": move it out of the condition, or name only the lanes that come" if missing else ""
         return KernelError(
-            f"{name}: the warp operation at {filename}:{site} {what}"
+            f"{name}: the warp operation at {filename}:{site} {wrong_mask(mask, missing)}{fix}"
             f" ({who}); hardware hangs or goes on with wrong data"
+        )
+    if kind == SOURCE:
+        return KernelError(
+            f"{name}: the shuffle at {filename}:{site} reads from lane {int(error[4])}, which does"
+            f" not execute it (missing: {named_lanes(int(error[5]))}; {who}): the value is"
+            " undefined; let all lanes execute the shuffle, and guard the data instead"
         )
     array, ndim, line = sites[site]
     where = f"{filename}:{line}"

@@ -1,4 +1,4 @@
-"""The normal form of a kernel: Python's own AST, three nodes more, and helpers.
+"""The normal form of a kernel: Python's own AST, four nodes more, and helpers.
 
 Names that start with an underscore belong to the compiler (`_tx`, `_bx`, `_float32`, ...); the
 variables of the kernel never do, so the two cannot collide.
@@ -29,6 +29,15 @@ class Collective(ast.stmt):
     dest: ast.Name | None
     args: list[ast.expr]
 
+    def __init__(self, dest: ast.Name | None, args: list[ast.expr]) -> None:
+        self.dest, self.args = dest, args
+
+    @property
+    def result(self) -> str:
+        """The variable that receives the result, of a collective that has one."""
+        assert self.dest is not None
+        return self.dest.id
+
 
 class Loop(ast.While):
     """A `while` whose test needs statements before each evaluation: `pre; if not test: break`."""
@@ -36,11 +45,24 @@ class Loop(ast.While):
     _fields = ("test", "body", "orelse", "pre")
     pre: list[ast.stmt]
 
+    def __init__(self, test: ast.expr, body: list[ast.stmt]) -> None:
+        self.test, self.body, self.orelse, self.pre = test, body, [], []
+
 
 class HintedFor(ast.For):
     """A counted loop with a hint for the generator of machine code."""
 
     hint: Hint
+
+
+class Unsigned(ast.expr):
+    """An index that is proven not to be negative: generated code casts it to uint64."""
+
+    _fields = ("value",)
+    value: ast.expr
+
+    def __init__(self, value: ast.expr) -> None:
+        self.value = value
 
 
 def load(name: str) -> ast.Name:
@@ -51,7 +73,7 @@ def store(name: str) -> ast.Name:
     return ast.Name(name, ast.Store())
 
 
-def const(value: object) -> ast.Constant:
+def const(value: bool | float | str | None) -> ast.Constant:
     return ast.Constant(value)
 
 
@@ -143,6 +165,18 @@ def expressions(stmt: ast.stmt) -> list[ast.expr]:
     return []
 
 
+def counter(loop: ast.For) -> str:
+    """The variable that a loop counts with: loops of the normal form have no other targets."""
+    assert isinstance(loop.target, ast.Name)
+    return loop.target.id
+
+
+def range_arguments(loop: ast.For) -> list[ast.expr]:
+    """What a loop counts: the arguments of `range`, which every loop of the normal form is over."""
+    assert isinstance(loop.iter, ast.Call)
+    return loop.iter.args
+
+
 def defined(stmt: ast.stmt) -> str | None:
     """The variable that a statement assigns itself, if any."""
     match stmt:
@@ -151,7 +185,7 @@ def defined(stmt: ast.stmt) -> str | None:
         case ast.Assign() if isinstance(stmt.targets[0], ast.Name):
             return stmt.targets[0].id
         case ast.For():
-            return stmt.target.id
+            return counter(stmt)
     return None
 
 
@@ -173,6 +207,15 @@ def used(stmt: ast.stmt) -> set[str]:
     return set().union(*(names(e) for e in expressions(stmt)))
 
 
+def breaks(body: list[ast.stmt]) -> bool:
+    """Whether a `break` in `body` leaves the loop around it."""
+    return any(
+        isinstance(stmt, ast.Break)
+        or (isinstance(stmt, ast.If) and (breaks(stmt.body) or breaks(stmt.orelse)))
+        for stmt in body
+    )
+
+
 def terminates(body: list[ast.stmt], kinds: tuple[type, ...]) -> bool:
     """Whether every path through `body` ends in one of the jumps `kinds`."""
     if not body:
@@ -180,4 +223,6 @@ def terminates(body: list[ast.stmt], kinds: tuple[type, ...]) -> bool:
     last = body[-1]
     if isinstance(last, ast.If):
         return terminates(last.body, kinds) and terminates(last.orelse, kinds)
+    if isinstance(last, ast.While) and isinstance(last.test, ast.Constant) and last.test.value:
+        return not breaks(last.body)
     return isinstance(last, kinds)

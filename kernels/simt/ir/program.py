@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import types as pytypes
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,12 @@ class ArrayDecl:
     shape: tuple[int, ...] | None
     dtype: types.Type
     line: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape of an array that is not dynamic shared memory."""
+        assert self.shape is not None
+        return self.shape
 
 
 @dataclass
@@ -59,6 +66,7 @@ class Program:
     functions: dict[Any, Function] = field(default_factory=dict)
     externs: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    captured: set[str] = field(default_factory=set)  # those that are memory of device arrays
     cooperative: bool = False
     interleaving: Interleaving | None = None  # what neighbouring blocks have in common
     returned: str | None = None  # the flag of threads that have returned
@@ -66,21 +74,33 @@ class Program:
     ordered: set[str] = field(default_factory=set)
     places: dict[tuple, str] = field(default_factory=dict)  # where shared arrays are declared
     taken: set[str] = field(default_factory=set)
+    renamed: dict[str, str] = field(default_factory=dict)  # what SSA renaming made of which name
 
     @property
     def checked(self) -> bool:
         """Whether every index is checked on the way."""
-        return self.safety in (Safety.BOUNDS, Safety.DEBUG)
+        return self.safety is Safety.BOUNDS or self.debug
 
     @property
     def debug(self) -> bool:
         """Whether all that the debug mode checks is checked."""
-        return self.safety is Safety.DEBUG
+        return self.safety is Safety.DEBUG or self.recorded
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the lab records the kernel, which looks at the sources of shuffles itself."""
+        return self.safety is Safety.RECORDED
 
     @property
     def threads(self) -> int:
         x, y, z = self.block
         return x * y * z
+
+    def in_source_names(self, text: str) -> str:
+        """`text` with the variables called as the kernel's author calls them."""
+        for name in sorted(self.renamed, key=len, reverse=True):
+            text = re.sub(rf"\b{name}\b(?!\()", self.renamed[name], text)
+        return text
 
     def fresh(self, base: str) -> str:
         """A variable name that nothing uses yet, close to `base`."""
@@ -112,10 +132,21 @@ class Program:
         self.constants[name] = value
         return name
 
+    def type_of_constant(self, name: str, kind: types.Array) -> types.Array:
+        """The type of a constant of `kind`: kernels cannot write to a copy that is frozen."""
+        return kind if name in self.captured else kind.copy(readonly=True)
+
+    def captured_array(self, memory: np.ndarray) -> str:
+        """The name of the hidden argument that carries a global device array: no copy."""
+        name = self.constant_array(memory)
+        self.captured.add(name)
+        return name
+
 
 #: names that generated code uses for its own purposes
 RESERVED = frozenset(
     "_tx _ty _tz _bx _by _bz _gx _gy _gz _t _u _block _position _across _wide _first _last _any"
+    " _rest _piece"
     " _all _min _max _error _shared _j _joined _begin _in_panel _down _tall _w _chunk _tiles"
     " _iterations _inside _lo _hi _x0 _y0 _sx _warp _end _delta _other _away".split()
 )

@@ -12,3 +12,4 @@ class Safety(enum.Enum):
     PROVEN = "proven"  # conditions of the launch; where they do not hold, BOUNDS
     BOUNDS = "bounds"  # every index is checked
     DEBUG = "debug"  # and reads of unwritten shared memory, lanes, assertions and exceptions
+    RECORDED = "recorded"  # likewise, for the lab: it divides, and shuffles, as hardware does

@@ -259,6 +259,23 @@ fp16 = Namespace(
     " hexp2 hexp10 hlog hlog2 hlog10 hsqrt hrsqrt hrcp hfloor hceil htrunc hrint",
 )
 
+_BF16_CONVERSIONS = [
+    f"{name}_{mode}"
+    for kind in ("short", "ushort", "int", "uint", "ll", "ull")
+    for name in (f"{kind}2bfloat16", f"bfloat162{kind}")
+    for mode in ("rn", "rz", "rd", "ru")
+]
+bf16 = Namespace(
+    "bf16",
+    "habs hadd hsub hmul hadd_rn hsub_rn hmul_rn hdiv hadd_sat hsub_sat hmul_sat hfma hfma_sat hneg"
+    " hfma_relu heq hne hge hgt hle hlt hmax hmin hmax_nan hmin_nan hisinf hisnan hequ hneu hgeu"
+    " hgtu hleu hltu bfloat162float float2bfloat16 double2bfloat16 float2bfloat16_rn"
+    " float2bfloat16_rz float2bfloat16_rd float2bfloat16_ru bfloat162char_rz bfloat162uchar_rz"
+    " bfloat16_as_short bfloat16_as_ushort short_as_bfloat16 ushort_as_bfloat16 htrunc hceil hfloor"
+    " hrint hsqrt hrsqrt hrcp hlog hlog2 hlog10 hcos hsin hexp hexp2 hexp10 htanh htanh_approx "
+    + " ".join(_BF16_CONVERSIONS),
+)
+
 # libdevice's functions
 _BOTH_WIDTHS = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc exp"
@@ -304,7 +321,14 @@ for _base, _aliases in _C_NAMES.items():
         _register(_vector)
         VECTOR_TYPES |= dict.fromkeys((_vector.name, *_vector.aliases), _vector)
 
-NAMESPACES = (shared, local, const, atomic, cg, fp16, libdevice)
+
+def vector_type(name: str | None) -> VectorType | None:
+    """The vector type of that canonical name."""
+    stub = _stubs.get(name)
+    return stub if isinstance(stub, VectorType) else None
+
+
+NAMESPACES = (shared, local, const, atomic, cg, fp16, bf16, libdevice)
 
 
 def is_namespace(candidate: Any) -> bool:
@@ -324,7 +348,8 @@ def _counterparts() -> tuple[dict[int, str], set[int]]:
     module = sys.modules.get("numba.cuda")
     if module is None:
         return {}, set()
-    key = ("libdevice" in vars(module), "fp16" in vars(module))  # submodules imported later
+    later = ("libdevice", "fp16", "bf16")  # submodules that may be imported later
+    key = tuple(name in vars(module) for name in later)
     if key not in _known_counterparts:
         found = {name: _resolve(module, name) for name in _stubs}
         names = {id(stub): name for name, stub in found.items() if stub is not None}
@@ -333,7 +358,7 @@ def _counterparts() -> tuple[dict[int, str], set[int]]:
     return _known_counterparts[key]
 
 
-_known_counterparts: dict[tuple[bool, bool], tuple[dict[int, str], set[int]]] = {}
+_known_counterparts: dict[tuple[bool, ...], tuple[dict[int, str], set[int]]] = {}
 
 
 def _resolve(module: Any, dotted: str) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from itertools import chain
 
 from numba.core import types
 
@@ -12,6 +14,7 @@ from kernels.simt.frontend import calls
 from kernels.simt.ir.nodes import names
 from kernels.simt.ir.program import Program
 from kernels.simt.plan import collectives
+from kernels.simt.plan.indices import mark_unsigned
 from kernels.simt.plan.interleaving import Interleaver
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.nodes import BlockPlan, RegionPlan
@@ -29,7 +32,6 @@ from kernels.simt.transforms.fission import (
 from kernels.simt.transforms.storage import Storage
 
 PANEL = 8  # blocks in a row of a panel
-WIDE_PANEL = 16  # ... of interleaved blocks
 
 
 def plan_block(
@@ -41,14 +43,14 @@ def plan_block(
     ranges: Ranges,
     nonnegative: set[str],
     conditions: list[str],
-    half_views: dict[str, object],
+    half_views: dict[str, Callable],
 ) -> BlockPlan | None:
     """How a block runs `items`; None where its blocks are interleaved, which does not pay."""
     regions = RegionPlanner(program, facts, items, storage, kinds, ranges)
     regions.plan()
-    interleaved = program.interleaving is not None
-    layout = Layout(regions, around=("_j",) if interleaved else ())
-    interleaver = Interleaver(regions, layout) if interleaved else None
+    common = program.interleaving
+    layout = Layout(regions, around=() if common is None else ("_j",))
+    interleaver = None if common is None else Interleaver(regions, layout, common)
     if interleaver is not None and not interleaver.pays:
         return None
     points = [item for item in walk(items) if isinstance(item, CollectivePoint)]
@@ -56,10 +58,9 @@ def plan_block(
     ahead = {point.stmt.args[1].id for point, plan in met.items() if plan.reads_ahead}
     copies = interleaver.copies() if interleaver else {}
     together = interleaver.together if interleaver else 1
-    return BlockPlan(
+    plan = BlockPlan(
         program=program,
         kinds=kinds,
-        ranges=ranges,
         items=interleaver.arranged() if interleaver else items,
         nonnegative=sorted(nonnegative),
         conditions=conditions,
@@ -79,9 +80,12 @@ def plan_block(
         },
         collectives=met,
         thread_number=_thread_number(program),
-        panel=WIDE_PANEL if interleaved else _panel(program, items),
+        panel=_panel(program, items) if interleaver is None else None,
         interleaving=interleaver.plan() if interleaver else None,
     )
+    runs = plan.regions, plan.inputs, plan.collectives
+    mark_unsigned(program, kinds, ranges, [*plan.items, *chain(*(part.values() for part in runs))])
+    return plan
 
 
 def _region_plan(

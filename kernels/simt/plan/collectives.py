@@ -34,22 +34,8 @@ def plan(
 def inputs(facts: Facts, storage: Storage, reads: set[str]) -> Inputs:
     """How a thread gets at the variables among `reads`."""
     variables = set(facts.defs) - facts.scalars
-    order: list[str] = []
-    loads: set[str] = set()
-
-    def need(name: str) -> None:
-        stmt = storage.rematerialised.get(name)
-        if stmt is None:
-            loads.update({name} & storage.spilled)
-        elif name not in order:
-            for other in sorted(names(stmt.value) & variables):
-                need(other)
-            if name not in order:
-                order.append(name)
-
-    for name in sorted(reads & (variables | storage.spilled)):
-        need(name)
-    return Inputs(sorted(loads), [storage.rematerialised[name] for name in order])
+    known = reads & (variables | storage.spilled)
+    return Inputs.of(known, storage.rematerialised, storage.spilled, variables)
 
 
 def _check(program: Program, point: CollectivePoint) -> Check | None:
@@ -68,6 +54,7 @@ def _reads_ahead(program: Program, facts: Facts, storage: Storage, point: Collec
     args = point.stmt.args
     return (
         point.stmt.kind == "shfl_down_sync"
+        and not program.debug
         and len(args) == 3
         and not program.cooperative
         and program.threads % WARP_SIZE == 0

@@ -17,12 +17,18 @@ from kernels.simt.analysis.uniformity import dependent_on, exposure, has_loads
 from kernels.simt.ir import memory
 from kernels.simt.ir.memory import ALIGNMENT, itemsize
 from kernels.simt.ir.nodes import call, clone, expressions, load, located, names, statements
-from kernels.simt.ir.program import ArrayDecl
+from kernels.simt.ir.program import ArrayDecl, Interleaving
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.nodes import EachBlock, FirstBlock, InterleavingPlan, TileLoop
 from kernels.simt.plan.regions import RegionPlanner, Versions
 from kernels.simt.plan.thread_loops import row_version
-from kernels.simt.transforms.block_interleave import index_parts, needed, passed_on, stored_array
+from kernels.simt.transforms.block_interleave import (
+    index_parts,
+    needed,
+    passed_on,
+    stored_array,
+    stored_arrays,
+)
 from kernels.simt.transforms.coverage import covers
 from kernels.simt.transforms.fission import (
     BlockFor,
@@ -37,6 +43,7 @@ from kernels.simt.transforms.short_loops import hint_short_loops
 from kernels.simt.transforms.tile_forwarding import Source, reads_of
 
 MOST = 8  # blocks that are interleaved
+PANEL = 16  # blocks in a row of a panel
 MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
 FIRST_LEVEL = 1 << 14  # bytes of common arrays that a row goes through: half of a first-level cache
 
@@ -58,11 +65,11 @@ class _Tiles:
 class Interleaver:
     """Decides how blocks are interleaved, for regions that are planned."""
 
-    def __init__(self, regions: RegionPlanner, layout: Layout) -> None:
+    def __init__(self, regions: RegionPlanner, layout: Layout, common: Interleaving) -> None:
         self.regions, self.layout = regions, layout
         self.program, self.facts, self.items = regions.program, regions.facts, regions.items
         self.storage, self.kinds = regions.storage, regions.kinds
-        self.axis, self.common = self.program.interleaving.axis, self.program.interleaving.common
+        self.axis, self.common = common.axis, common.common
         shared = {a.name for a in self.program.arrays.values() if a.space == "shared"}
         self.own = shared - self.common
         self.seen_as_views = passed_on(self.program, self.own)
@@ -79,7 +86,7 @@ class Interleaver:
         return self.together > 1
 
     def plan(self) -> InterleavingPlan:
-        return InterleavingPlan(self.axis, self.together, sorted(self.apart))
+        return InterleavingPlan(self.axis, self.together, PANEL, sorted(self.apart))
 
     def copies(self) -> dict[str, int]:
         """Of which shared arrays there are several, and how many."""
@@ -150,9 +157,10 @@ class Interleaver:
         if len(around) != 1 or not isinstance(loop, BlockFor):
             return None
         pieces = [item for item in loop.body if not isinstance(item, CollectivePoint)]
-        if not all(isinstance(piece, Region) for piece in pieces):
+        regions = [piece for piece in pieces if isinstance(piece, Region)]
+        if len(regions) < len(pieces):
             return None
-        *fills, last = pieces
+        *fills, last = regions
         common = [fill for fill in fills if self._is_fill(fill)]
         own = [fill for fill in fills if not self._is_fill(fill)]
         count = max(1, min(MOST, FIRST_LEVEL // self._common_size()))
@@ -355,8 +363,8 @@ def _fetches(body: list[ast.stmt], params: set[str], fetched: str) -> list[ast.s
 
 def _size(array: ArrayDecl) -> int:
     """Bytes of an array, or of one thread's part of it."""
-    return math.prod(array.shape) * itemsize(array.dtype)
+    return math.prod(array.sizes) * itemsize(array.dtype)
 
 
 def _stored(region: Region) -> set[str]:
-    return {stored_array(stmt) for stmt in statements(region.body)} - {None}
+    return stored_arrays(region.body)

@@ -47,8 +47,8 @@ class Layout:
         known, versions = self._views_of(name), self.regions.versions
         users = [i for i in walk(self.regions.items) if known & names_in(i)]
         plans = [plan for i in users if i in versions for plan in versions[i].fast]
-        jammed = any(plan.rows > 1 for plan in plans)
-        if len(users) > 1 or jammed or any(getattr(i, "in_loop", True) for i in users):
+        rows_together = any(plan.rows > 1 for plan in plans)
+        if len(users) > 1 or rows_together or any(getattr(i, "in_loop", True) for i in users):
             in_rows = self._has_rows and all(isinstance(i, Region) for i in users)
             return PrivateLayout((*self.around, "_ty"), "_tx") if in_rows else _PER_THREAD
         if users and users[0] in versions and versions[users[0]].rows is not None:
@@ -201,7 +201,7 @@ class Layout:
 _PER_THREAD = PrivateLayout((), "_t")
 
 
-def is_position(part: ast.expr) -> bool:
+def _is_position(part: ast.expr) -> bool:
     """Whether an index is a number (and not a slice, a field's name, ...)."""
     return not isinstance(part, ast.Slice) and not (
         isinstance(part, ast.Constant) and not isinstance(part.value, int)
@@ -209,7 +209,7 @@ def is_position(part: ast.expr) -> bool:
 
 
 def _is_element(parts: list[ast.expr], dimensions: int) -> bool:
-    return len(parts) == dimensions and all(map(is_position, parts))
+    return len(parts) == dimensions and all(map(_is_position, parts))
 
 
 def subscript_parts(
@@ -224,10 +224,18 @@ def subscript_parts(
     return [index]
 
 
+def is_checked_element(program: Program, kinds: dict[str, types.Type], node: ast.Subscript) -> bool:
+    """Whether a subscript is an element of an array whose index is checked at run time."""
+    kind = kinds.get(node.value.id) if isinstance(node.value, ast.Name) else None
+    parts = subscript_parts(program, kinds, node.slice)
+    is_element = isinstance(kind, types.Array) and bool(parts) and all(map(_is_position, parts))
+    return program.checked and is_element
+
+
 class _WholeArrays(ast.NodeVisitor):
     """Finds the private arrays that expressions use other than by element."""
 
-    def __init__(self, program: Program, kinds: dict[str, types.Type], private: object) -> None:
+    def __init__(self, program: Program, kinds: dict[str, types.Type], private: dict) -> None:
         self.program, self.kinds, self.private = program, kinds, private
         self.found: set[str] = set()
 
@@ -244,7 +252,7 @@ class _WholeArrays(ast.NodeVisitor):
         if not isinstance(node.value, ast.Name) or node.value.id not in self.private:
             return False
         parts = subscript_parts(self.program, self.kinds, node.slice)
-        whole = len(parts) == len(self.program.arrays[node.value.id].shape)
+        whole = len(parts) == len(self.program.arrays[node.value.id].sizes)
         return whole and not any(isinstance(part, ast.Slice) for part in parts)
 
     def visit_Call(self, node: ast.Call) -> None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import ast
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from numba.core import types
 
 from kernels.simt.analysis.affine import Clip
-from kernels.simt.analysis.ranges import Ranges
-from kernels.simt.ir.nodes import call, load
+from kernels.simt.ir.nodes import call, load, names
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.fission import (
     CollectivePoint,
@@ -36,6 +36,31 @@ class Inputs:
 
     loaded: list[str] = field(default_factory=list)
     rematerialised: list[ast.Assign] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        reads: set[str],
+        rematerialised: dict[str, ast.Assign],
+        spilled: set[str],
+        variables: set[str],
+    ) -> Inputs:
+        """What `reads` need, in order: the spilled ones are loaded, others recomputed if they are
+        rematerialised, from `variables` that are found in the same way."""
+        order: list[str] = []
+        loads: set[str] = set()
+
+        def need(name: str) -> None:
+            if name in spilled:
+                loads.add(name)
+            elif name in rematerialised and name not in order:
+                for other in sorted(names(rematerialised[name].value) & variables):
+                    need(other)
+                order.append(name)
+
+        for name in sorted(reads):
+            need(name)
+        return cls(sorted(loads), [rematerialised[name] for name in order])
 
 
 @dataclass(eq=False)
@@ -209,6 +234,7 @@ class InterleavingPlan:
 
     axis: str
     together: int
+    panel: int  # blocks in a row of a panel
     apart: list[str]  # shared arrays of which each block has its own copy
 
 
@@ -221,11 +247,10 @@ class BlockPlan:
 
     program: Program
     kinds: dict[str, types.Type]
-    ranges: Ranges
     items: list[Item]
     nonnegative: list[str]  # integer parameters that are checked to be >= 0 on entry
     conditions: list[str]  # of the launch, under which no index leaves its array
-    half_views: dict[str, object]  # parameters that come in as uint16, and what views them
+    half_views: dict[str, Callable]  # parameters that come in as uint16, and what views them
     spilled: set[str]  # variables and masks with a spill array, an element per thread
     private: dict[str, PrivateLayout]  # local arrays with an element per thread
     marked: list[str]  # shared arrays whose writes are tracked (checked mode)
@@ -234,5 +259,5 @@ class BlockPlan:
     inputs: dict[MaskIf | MaskWhile, Inputs]
     collectives: dict[CollectivePoint, CollectivePlan]
     thread_number: str  # of a thread among all that have spill arrays
-    panel: int | None  # blocks in a row of a panel; None: in the order of their numbers
+    panel: int | None  # blocks in a row of a panel, where they are not interleaved; None: no panels
     interleaving: InterleavingPlan | None

@@ -11,8 +11,9 @@ from numba.core import types
 
 from kernels.simt.analysis.ranges import Ranges
 from kernels.simt.analysis.uniformity import Facts, exposure
-from kernels.simt.ir.nodes import defined, names, statements, used
+from kernels.simt.ir.nodes import defined, statements, used
 from kernels.simt.ir.program import Program
+from kernels.simt.plan.nodes import Inputs
 from kernels.simt.transforms.fission import Item, Region, walk
 from kernels.simt.transforms.guards import strip_guards
 from kernels.simt.transforms.row_vectorise import RowPlan, RowPlanner
@@ -66,7 +67,7 @@ class RegionPlanner:
     def plan(self) -> dict[Region, Versions]:
         for region in walk(self.items):
             if isinstance(region, Region):
-                region.body = self._without_unread(region.body)
+                region.body = without_unread(region.body, set(self.storage.rematerialised))
                 if region.body:
                     self.versions[region] = self._versions(region)
         return self.versions
@@ -101,21 +102,6 @@ class RegionPlanner:
             if stored is not None:
                 versions.guard_free, versions.checks = stored, checks
 
-    def _without_unread(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """`body` without the assignments that only other regions need, which rematerialise them."""
-        while True:
-            read = set().union(*(used(s) for s in statements(body)))
-            kept = [
-                s
-                for s in body
-                if not isinstance(s, ast.Assign)
-                or defined(s) not in self.storage.rematerialised
-                or defined(s) in read
-            ]
-            if len(kept) == len(body):
-                return kept
-            body = kept
-
     def _stored(self, plan: RowPlan) -> StoredRows:
         storage = assign_storage(self.program, plan.facts, plan.items, [], self.kinds)
         storage.spilled -= self.storage.spilled
@@ -132,15 +118,16 @@ class RegionPlanner:
 
     def rematerialised_before(self, body: list[ast.stmt]) -> list[ast.Assign]:
         """The assignments that recompute what `body` reads from outside, in order."""
-        order: list[str] = []
+        exposed = exposure(body, self.variables)[0]
+        return Inputs.of(exposed, self.storage.rematerialised, set(), self.variables).rematerialised
 
-        def need(name: str) -> None:
-            stmt = self.storage.rematerialised.get(name)
-            if stmt is not None and name not in order:
-                for other in sorted(names(stmt.value) & self.variables):
-                    need(other)
-                order.append(name)
 
-        for name in sorted(exposure(body, self.variables)[0]):
-            need(name)
-        return [self.storage.rematerialised[name] for name in order]
+def without_unread(body: list[ast.stmt], rematerialised: set[str]) -> list[ast.stmt]:
+    """`body` without the assignments that only other regions need, which rematerialise them."""
+    while True:
+        read = set().union(*(used(stmt) for stmt in statements(body)))
+        unread = rematerialised - read
+        kept = [s for s in body if not (isinstance(s, ast.Assign) and defined(s) in unread)]
+        if len(kept) == len(body):
+            return kept
+        body = kept

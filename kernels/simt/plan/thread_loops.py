@@ -8,7 +8,7 @@ from functools import partial
 
 from kernels.simt.analysis.uniformity import exposure
 from kernels.simt.ir.hints import Hint
-from kernels.simt.ir.nodes import defined, expressions, names, statements
+from kernels.simt.ir.nodes import defined
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.nodes import (
     ClippedLoop,
@@ -17,7 +17,7 @@ from kernels.simt.plan.nodes import (
     RowVersion,
     ThreadLoop,
 )
-from kernels.simt.plan.regions import RegionPlanner, StoredRows
+from kernels.simt.plan.regions import RegionPlanner, StoredRows, without_unread
 from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Region, Scalars
 from kernels.simt.transforms.guards import strip_guards
 from kernels.simt.transforms.row_vectorise import GuardIf
@@ -82,12 +82,13 @@ class _ThreadLoops:
         raise AssertionError(f"no {type(item).__name__} in a row")
 
     def _is_innermost(self, loop: BlockFor) -> bool:
-        """Whether this is the loop around jammed rows: short, so that counting costs."""
+        """Whether this is the loop around rows that run together: short, so that counting costs."""
         return self.plan.rows > 1 and all(isinstance(item, Region) for item in loop.body)
 
     def region(self, region: Region) -> Item | None:
         """What runs a region; None where nothing of it is left."""
-        body = self._without_unread(region.body)
+        rematerialised = {**self.storage.rematerialised, **self.of_block.rematerialised}
+        body = without_unread(region.body, set(rematerialised) - self.spilled)
         if not body:
             return None
         if self.mask is None and not self.program.checked and self.plan.rows == 1:
@@ -132,23 +133,6 @@ class _ThreadLoops:
         only = not any(isinstance(node, ast.If | ast.IfExp) for node in nodes)
         return not (self.at_edge and one_row and only)  # or it is not this guard that fails
 
-    def _without_unread(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """`body` without the assignments that only other regions need, which rematerialise them."""
-        rematerialised = {**self.storage.rematerialised, **self.of_block.rematerialised}
-        while True:
-            read = set().union(*(names(e) for s in statements(body) for e in expressions(s)))
-            kept = [
-                s
-                for s in body
-                if not isinstance(s, ast.Assign)
-                or defined(s) not in rematerialised
-                or defined(s) in read
-                or defined(s) in self.spilled
-            ]
-            if len(kept) == len(body):
-                return kept
-            body = kept
-
     def _span(self) -> tuple[str, str]:
         """Where the threads that go together begin and end in x."""
         lanes, x = self.plan.lanes, self.program.block[0]
@@ -171,22 +155,7 @@ class _ThreadLoops:
         )
 
     def _inputs(self, reads: set[str]) -> Inputs:
-        order: list[str] = []
-        loads: set[str] = set()
         rematerialised = {**self.of_block.rematerialised, **self.storage.rematerialised}
         local = self.known | set(rematerialised)
-
-        def need(name: str) -> None:
-            if name in self.spilled:
-                loads.add(name)
-            elif (
-                name in rematerialised and name not in order and name not in self.plan.facts.scalars
-            ):
-                for other in sorted(names(rematerialised[name].value) & local):
-                    need(other)
-                if name not in order:
-                    order.append(name)
-
-        for name in sorted(reads):
-            need(name)
-        return Inputs(sorted(loads), [rematerialised[name] for name in order])
+        of_threads = {n: s for n, s in rematerialised.items() if n not in self.plan.facts.scalars}
+        return Inputs.of(reads, of_threads, self.spilled, local)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.simt.device.arrays import DeviceNDArray
 from kernels.simt.frontend import resolve
 from kernels.support.errors import CompileError
 
@@ -29,6 +30,27 @@ def of(func: FunctionType) -> str:
     parts: list[str] = []
     _describe(func, parts, set())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def names(func: FunctionType) -> set[str]:
+    """All names that `func` and the functions it calls use, of globals and of attributes."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    todo = [func]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        codes = [one.__code__]
+        while codes:
+            code = codes.pop()
+            found.update(code.co_names, code.co_freevars)
+            codes += [c for c in code.co_consts if isinstance(c, CodeType)]
+        values = [getattr(v, "py_func", v) for _, v in _values(one, one.__code__)]
+        found.update(str(getattr(v, "__name__", "")) for v in values)  # under other names
+        todo += [v for v in values if isinstance(v, FunctionType)]
+    return found
 
 
 def _describe(func: FunctionType, parts: list[str], seen: set[int]) -> None:
@@ -82,13 +104,17 @@ def _value(value: Any, parts: list[str], seen: set[int]) -> str:
         return f"cuda.{name}"
     if isinstance(value, ModuleType):
         return f"module {value.__name__}"
+    if isinstance(value, DeviceNDArray):
+        order = value.is_c_contiguous(), value.is_f_contiguous()
+        return f"device array {value.dtype} {value.ndim} {order}"
     if isinstance(value, np.ndarray):
         return f"array {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     inner = getattr(value, "py_func", value)
     if isinstance(inner, FunctionType):
-        if not inner.__module__.startswith(("numpy", "math")):
+        if not (inner.__module__ or "").startswith(("numpy", "math")):
             _describe(inner, parts, seen)
-        return f"function {inner.__module__}.{inner.__qualname__}"
+        signature = getattr(value, "signature", None)
+        return f"function {inner.__module__}.{inner.__qualname__} {signature}"
     if isinstance(value, type) and issubclass(value, enum.Enum):
         return f"enum {[(m.name, m.value) for m in value]}"
     if isinstance(value, type):

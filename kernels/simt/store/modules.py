@@ -93,7 +93,14 @@ def constants_of(path: Path) -> dict[str, np.ndarray]:
     if not stored.exists():
         return {}
     with np.load(stored) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        return {name: frozen(arrays[name]) for name in arrays.files}
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """A copy that nothing can write to: a global array, as a kernel was compiled with it."""
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def load(path: Path, given: dict[str, Any]) -> ModuleType:

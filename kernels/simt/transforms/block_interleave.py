@@ -89,6 +89,11 @@ def stored_array(stmt: ast.stmt) -> str | None:
     return base.id if isinstance(base, ast.Name) else None
 
 
+def stored_arrays(body: list[ast.stmt]) -> set[str]:
+    """The arrays to elements of which `body` assigns."""
+    return {array for stmt in statements(body) if (array := stored_array(stmt)) is not None}
+
+
 def _common(program: Program, facts: Facts, axis: str) -> set[str]:
     """The shared arrays that blocks along `axis` fill with the same, some of them in a loop."""
     own = {array.name for array in program.arrays.values() if array.space == "local"}
@@ -130,7 +135,7 @@ def passed_on(program: Program, arrays: set[str]) -> set[str]:
             if isinstance(node, ast.Subscript)
             and isinstance(node.value, ast.Name)
             and node.value.id in arrays
-            and _is_element(node, len(program.arrays[node.value.id].shape))
+            and _is_element(node, len(program.arrays[node.value.id].sizes))
         }
         found |= {
             node.id
@@ -180,7 +185,7 @@ class _Cutter:
 
     def apart(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The part of `body` that fills `common`, a barrier, and the rest."""
-        stored = {stored_array(stmt) for stmt in statements(body)} - {None}
+        stored = stored_arrays(body)
         filled = stored & self.common
         if not filled:
             return body
@@ -197,7 +202,7 @@ class _Cutter:
         self, fill: list[ast.stmt], rest: list[ast.stmt], others: set[str], filled: set[str]
     ) -> None:
         """Raise _Entangled unless `fill` may go first, and be computed beside `rest`."""
-        assigned = {defined(stmt) for stmt in statements(fill)} - {None}
+        assigned = {name for stmt in statements(fill) if (name := defined(stmt)) is not None}
         again = exposure(fill, assigned)[0]  # a counter would step twice
         foreign = others - set(self.arrays)  # arguments, which may overlap
         read_by_fill, read_by_rest = _read_by(statements(fill)), _read_by(statements(rest))

@@ -12,7 +12,7 @@ import numpy as np
 from kernels.simt.analysis.loops import trip_count
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import Facts
-from kernels.simt.ir.nodes import THREAD, expressions, statements
+from kernels.simt.ir.nodes import THREAD, counter, expressions, range_arguments, statements
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.block_interleave import index_parts, stored_array
 
@@ -33,7 +33,7 @@ def covers(program: Program, facts: Facts, body: list[ast.stmt], array: str) -> 
     nodes = (n for s in statements(body) for e in expressions(s) for n in ast.walk(e))
     if any(isinstance(n, ast.Name) and n.id == array and id(n) not in targets for n in nodes):
         return False
-    written = np.zeros(program.arrays[array].shape, bool)
+    written = np.zeros(program.arrays[array].sizes, np.bool_)
     threads = dict(zip(reversed(THREAD), np.indices(program.block[::-1])))
     _mark(facts, body, array, threads, written)
     return bool(written.all())
@@ -45,15 +45,17 @@ def _mark(
     """Set `written` where `body` stores whatever the conditions in it are."""
     for stmt in body:
         if isinstance(stmt, ast.For) and trip_count(stmt):
-            counter = np.arange(*(constant(arg) for arg in stmt.iter.args))
+            bounds = [constant(arg) for arg in range_arguments(stmt)]
+            counted = np.arange(*(bound for bound in bounds if bound is not None))
             inner = {name: values[..., None] for name, values in at.items()}
-            _mark(facts, stmt.body, array, {**inner, stmt.target.id: counter}, written)
+            _mark(facts, stmt.body, array, {**inner, counter(stmt): counted}, written)
         elif stored_array(stmt) == array:
             index = [_value(facts, part, at) for part in index_parts(stmt.targets[0])]
-            if not any(part is None for part in index):
-                inside = [(part >= 0) & (part < n) for part, n in zip(index, written.shape)]
+            known = [part for part in index if part is not None]
+            if len(known) == len(index):
+                inside = [(part >= 0) & (part < n) for part, n in zip(known, written.shape)]
                 if all(part.all() for part in inside):
-                    written[tuple(np.broadcast_arrays(*index))] = True
+                    written[tuple(np.broadcast_arrays(*known))] = True
 
 
 def _value(facts: Facts, node: ast.expr, at: Positions) -> np.ndarray | None:

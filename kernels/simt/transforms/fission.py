@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 
 from kernels.simt.analysis.uniformity import Facts, has_effects, has_loads, is_scalar_unit
 from kernels.simt.ir.hints import Hint
-from kernels.simt.ir.nodes import Collective, defined, expressions, names, statements
+from kernels.simt.ir.nodes import (
+    Collective,
+    counter,
+    defined,
+    expressions,
+    names,
+    statements,
+)
 from kernels.simt.ir.program import Program
 
 
@@ -184,7 +191,7 @@ class Fission:
             case ast.For():
                 inside = at.but(tail=False, in_loop=True)
                 body = self.split(stmt.body, inside)
-                return [BlockFor(line, at.mask, stmt.target.id, stmt.iter, body)]
+                return [BlockFor(line, at.mask, counter(stmt), stmt.iter, body)]
             case ast.While() if self.facts.at_block_level(stmt.test):
                 inside = at.but(tail=False, in_loop=True)
                 pre = self.split(getattr(stmt, "pre", []), inside)

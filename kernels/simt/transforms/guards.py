@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.loops import constant_ends
-from kernels.simt.ir.nodes import clone
+from kernels.simt.ir.nodes import clone, counter
 
 _MOST_CHECKS = 16  # comparisons that may decide whether a row needs its guards
 
@@ -56,7 +56,7 @@ class _Guards:
             inside = box
             if isinstance(stmt, ast.For):
                 ends = constant_ends(stmt)
-                inside = box if ends is None else {**box, stmt.target.id: ends}
+                inside = box if ends is None else {**box, counter(stmt): ends}
             for name in ("body", "orelse", "pre"):
                 if isinstance(stmt, ast.If | ast.For | ast.While) and getattr(stmt, name, None):
                     setattr(new, name, self.block(getattr(stmt, name), inside))

@@ -23,9 +23,11 @@ from kernels.simt.ir.nodes import (
     bodies,
     clone,
     const,
+    counter,
     load,
     located,
     names,
+    range_arguments,
     statements,
     store,
 )
@@ -139,7 +141,7 @@ class RowPlanner:
 
     def _can_control(self, stmt: ast.stmt, facts: Facts, lanes: int) -> bool:
         if isinstance(stmt, ast.For):
-            return facts.at_block_level(stmt.iter) and stmt.target.id in facts.scalars
+            return facts.at_block_level(stmt.iter) and counter(stmt) in facts.scalars
         if facts.at_block_level(stmt.test) and not has_loads(stmt.test):
             return True
         return isinstance(stmt, ast.If) and self.guard(stmt, facts, lanes) is not None
@@ -263,11 +265,11 @@ class RowPlanner:
         return out
 
     def _stride(self, stmt: ast.For, facts: Facts, lanes: int) -> list[ast.stmt] | None:
-        args = stmt.iter.args
+        args = range_arguments(stmt)
         if len(args) != 3 or has_jumps(stmt) or not facts.is_varying(args[0]):
             return None
         start, stop, step = args
-        name = stmt.target.id
+        name = counter(stmt)
         if facts.is_varying(stop) or facts.is_varying(step) or has_loads(stop) or has_calls(stop):
             return None
         if not self.ranges.positive(step) or name in self.outside:
@@ -293,12 +295,9 @@ class RowPlanner:
         test = ast.Compare(binary(load(base), ast.Add(), span), [ast.Lt()], [stop])
         step_on = assign(base, binary(load(base), ast.Add(), step), stmt)
         common = located(
-            Loop(
-                test, [assign(name, mine, stmt), *self._split(stmt.body, facts, lanes), step_on], []
-            ),
+            Loop(test, [assign(name, mine, stmt), *self._split(stmt.body, facts, lanes), step_on]),
             stmt,
         )
-        common.pre = []
         if self.ranges.at_least(step, slope * (lanes - 1) + 1):  # at most one step is left
             mine = clone(mine)
             inside = ast.Compare(load(name), [ast.Lt()], [clone(stop)])
@@ -328,7 +327,7 @@ class RowFission(Fission):
                     BlockFor(
                         line_of(stmt),
                         None,
-                        stmt.target.id,
+                        counter(stmt),
                         stmt.iter,
                         self.split(stmt.body, inside),
                     )

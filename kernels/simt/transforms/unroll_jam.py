@@ -80,7 +80,7 @@ class UnrollJamPlanner(RowPlanner):
                 return 1
             arrays = [a for a in self.program.arrays.values() if a.space == "local"]
             carried += sum(map(itemsize, kinds))
-            carried += sum(itemsize(a.dtype) * math.prod(a.shape) for a in arrays if a.name in used)
+            carried += sum(itemsize(a.dtype) * math.prod(a.sizes) for a in arrays if a.name in used)
             weight = max(weight, sum(map(unrolled_length, region.body)))
         if not carried:
             return 1

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+from numba import float64, int32
 
 from kernels.simt import cuda
 from kernels.simt.interpreter import interpreter
@@ -51,6 +56,158 @@ def test_vectorize():
     out = cuda.device_array(2, np.float32)
     assert hypotenuse(a, b, out=out) is out
     assert out.copy_to_host().tolist() == [5, 10]
+
+
+@pytest.fixture
+def added():
+    @cuda.vectorize(
+        ["float32(float32, float32)", "float64(float64, float64)", "int64(int64,int64)"]
+    )
+    def added(a, b):
+        return a + b
+
+    return added
+
+
+def test_vectorize_broadcasts_and_reduces(added):
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(added(a, a[0]), a + a[0])
+    np.testing.assert_array_equal(added(a[:, ::-1], a.T.copy().T), a[:, ::-1] + a)
+    np.testing.assert_array_equal(added(cuda.to_device(a), 1).copy_to_host(), a + 1)
+    out = np.zeros((3, 2), np.float32).T
+    assert added(a, a, out=out) is out
+    np.testing.assert_array_equal(out, 2 * a)
+    assert added(2, 3).tolist() == [5]
+    assert added.reduce(np.arange(101)) == 5050
+    assert (added.__name__, added(a[:0], a[:0]).shape) == ("added", (0, 3))
+
+
+def test_vectorize_refuses_what_numba_cuda_refuses(added):
+    a = np.arange(3, dtype=np.float32)
+    with pytest.raises(TypeError, match="No matching version"):
+        added(a, np.arange(3))
+    with pytest.raises(ValueError, match="failed to broadcast argument #1"):
+        added(a, a[:2])
+    with pytest.raises(TypeError, match="out is float64"):
+        added(a, a, out=np.zeros(3))
+    with pytest.raises(TypeError, match="ambiguous"):
+        added(np.float16(1), 2)
+    with pytest.raises(TypeError, match="needs signatures"):
+        cuda.vectorize(lambda a: a)
+    with pytest.raises(TypeError, match="caching is not supported"):
+        cuda.vectorize(["int32(int32)"], cache=True)(lambda a: a)
+    with pytest.raises(TypeError, match="empty array"):
+        added.reduce(a[:0])
+
+
+def test_vectorize_calls_device_functions_and_infers_the_result():
+    clamped = cuda.jit(lambda v, top: min(v, top), device=True)
+
+    @cuda.vectorize([(int32, float64), "(float32,float32)"])
+    def mixed(a, b):
+        return clamped(a, 2) * math.sqrt(b)
+
+    a = np.arange(4, dtype=np.int32)
+    result = mixed(a, np.full(4, 9.0))
+    assert (result.dtype, result.tolist()) == (np.float64, [0, 3, 6, 6])
+
+
+NUMBAS_OWN = """
+import numpy as np
+import kernels
+kernels.install()
+from numba import guvectorize, vectorize
+
+@vectorize(["float32(float32)"], target="cuda")
+def negated(a):
+    return -a
+
+@guvectorize(["void(float32[:], float32[:])"], "(n)->(n)", target="cuda")
+def turned(a, out):
+    for i in range(a.size):
+        out[i] = a[a.size - 1 - i]
+
+a = np.arange(3, dtype=np.float32)
+assert (negated(a).tolist(), turned(a).tolist()) == ([0, -1, -2], [2, 1, 0])
+"""
+
+
+def test_numbas_own_decorators_for_the_target_cuda(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(NUMBAS_OWN)
+    ran = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.fixture
+def product():
+    @cuda.guvectorize(["void(float64[:,:], float64[:,:], float64[:,:])"], "(m,n),(n,p)->(m,p)")
+    def product(a, b, c):
+        for i in range(a.shape[0]):
+            for j in range(b.shape[1]):
+                c[i, j] = 0
+                for k in range(a.shape[1]):
+                    c[i, j] += a[i, k] * b[k, j]
+
+    return product
+
+
+def test_guvectorize(product):
+    rng = np.random.default_rng(SEED)
+    a, b = rng.normal(size=(3, 5, 2, 4)), rng.normal(size=(3, 5, 4, 6))
+    np.testing.assert_allclose(product(a, b), a @ b)
+    np.testing.assert_allclose(product(a, b[0, 0]), a @ b[0, 0])
+    np.testing.assert_allclose(product(a[0, 0], b[0, 0]), a[0, 0] @ b[0, 0])
+    device = product(cuda.to_device(a), b)
+    np.testing.assert_allclose(device.copy_to_host(), a @ b)
+    out = np.zeros((3, 5, 6, 2)).swapaxes(2, 3)
+    assert product(a, b, out) is out
+    np.testing.assert_allclose(out, a @ b)
+    target = cuda.device_array((3, 5, 2, 6))
+    assert product(a, b, out=target) is target
+    np.testing.assert_allclose(target.copy_to_host(), a @ b)
+
+
+def test_guvectorize_of_scalars_and_several_outputs():
+    @cuda.guvectorize(["(float64[:], float64, float64[:], float64[:])"], "(n),()->(),(n)")
+    def scaled(x, factor, total, out):
+        total[0] = 0
+        for i in range(x.size):
+            out[i] = x[i] * factor
+            total[0] += out[i]
+
+    x = np.arange(6.0).reshape(2, 3)
+    total, out = scaled(x, np.array([2.0, 10]))
+    assert (total.tolist(), out.tolist()) == ([6, 120], [[0, 2, 4], [30, 40, 50]])
+    assert scaled(x, 3.0)[0].tolist() == [9, 36]
+
+
+def test_guvectorize_refuses_what_numba_cuda_refuses(product):
+    a = np.ones((2, 3))
+    with pytest.raises(ValueError, match=r"arg #2: shape\[0\] mismatch"):
+        product(a, a)
+    with pytest.raises(ValueError, match="arg #1: insufficient inner dimension"):
+        product(a[0], a)
+    with pytest.raises(ValueError, match="outer dimension mismatch"):
+        product(np.ones((2, 3, 3)), np.ones((4, 3, 3)))
+    with pytest.raises(ValueError, match="output shape mismatch"):
+        product(a, a.T, np.ones((3, 3)))
+    with pytest.raises(
+        TypeError, match="accepts 2 positional arguments .* Got 1 positional argument"
+    ):
+        product(a)
+    with pytest.raises(ValueError, match="both positional and keyword"):
+        product(a, a.T, a, out=a)
+    with pytest.raises(TypeError, match="no matching signature"):
+        product(a.astype(np.int8), a.T)
+    with pytest.raises(TypeError, match="cannot return values"):
+        cuda.guvectorize(["int32(int32[:], int32[:])"], "(n)->(n)")(lambda a, b: 1)
+    with pytest.raises(TypeError, match="writable_args"):
+        cuda.guvectorize(["(int32[:], int32[:])"], "(n)->(n)", writable_args=(0,))(lambda a, b: 1)
+    with pytest.raises(NameError, match="undefined output symbols: m"):
+        cuda.guvectorize(["(int32[:], int32[:])"], "(n)->(m)")(lambda a, b: 1)
+    with pytest.raises(ValueError, match="bad token"):
+        cuda.guvectorize(["(int32[:], int32[:])"], "(n->(n)")(lambda a, b: 1)
 
 
 def draw(name: str, count: int = 5) -> np.ndarray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from textwrap import dedent
 
 import numpy as np
 import pytest
-from numba import float32
+from numba import float32, int32
 from numba.core import types
 
 from kernels.simt import cuda
@@ -176,6 +177,29 @@ def test_the_kernel_after_each_pass():
     assert kernel.inspect_passes((8, 4)).keys() == found.keys()
 
 
+class Mode(enum.Enum):
+    KEEP = 1
+    DOUBLE = 2
+
+
+class Wide(enum.IntEnum):
+    LOW = 3
+
+
+@pytest.mark.parametrize("given", [Mode.DOUBLE, Wide.LOW, (Mode.KEEP, 2)], ids=repr)
+def test_the_passes_of_a_kernel_with_an_enumeration(given):
+    @cuda.jit
+    def kernel(x, mode):
+        if cuda.grid(1) < x.size:
+            x[cuda.grid(1)] = 1 if mode == given else 2
+
+    x = np.zeros(5, np.float32)
+    kernel[1, 8](x, given)
+    found = kernel.inspect_passes()
+    assert x.tolist() == [1] * 5
+    assert found["module"] == kernel.inspect_cpu()
+
+
 def test_interleaving_that_does_not_pay_is_left_out():
     """A block keeps 32 KiB of accumulators for itself, and shares a tile of 512 bytes."""
 
@@ -207,7 +231,7 @@ def test_interleaving_that_does_not_pay_is_left_out():
 def test_control_flow_of_all_kinds_is_listed(safety):
     def kernel(x, n):
         t = cuda.grid(1)
-        while cuda.syncthreads_or(x[t] > 0):
+        while cuda.syncthreads_or(int32(x[t] > 0)):
             if t < n:
                 x[t] -= 1
         if x[t] < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import linecache
 import types as python_types
+import warnings
 
 import numpy as np
 import pytest
@@ -68,11 +69,12 @@ def test_function_without_source_is_interpreted():
         "pair = cuda.int2(7, a[i])\n    a[i] = pair.x - pair.y",
     ],
 )
-def test_what_a_gpu_takes_and_the_compiler_does_not_is_interpreted(statement):
+def test_inner_functions_starred_calls_and_vectors_are_compiled(statement):
     text = f"@cuda.jit\ndef kernel(a):\n    i = cuda.threadIdx.x\n    {statement}\n"
     kernel = from_text(text, f"<ipython-input-{statement}>", register=True).kernel
     a = np.arange(8)
-    with pytest.warns(InterpretedKernelWarning, match="'kernel' is interpreted"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InterpretedKernelWarning)
         kernel[1, 8](a)
     assert a.tolist() == list(range(8))[::-1]
 

@@ -240,9 +240,9 @@ class Generator:
         p = self.condition(1)
         return self.r.choice(
             [
-                f"cuda.syncthreads_or({p})",
-                f"cuda.syncthreads_and({p})",
-                f"cuda.syncthreads_count({p}) > {self.r.randint(0, 6)}",
+                f"cuda.syncthreads_or(int32({p}))",
+                f"cuda.syncthreads_and(int32({p}))",
+                f"cuda.syncthreads_count(int32({p})) > {self.r.randint(0, 6)}",
             ]
         )
 
@@ -427,7 +427,9 @@ class Generator:
             elif self.warp:
                 self.warp_statement()
             else:
-                self.say(f"{r.choice(self.ints)} += cuda.syncthreads_count({self.condition()})")
+                self.say(
+                    f"{r.choice(self.ints)} += cuda.syncthreads_count(int32({self.condition()}))"
+                )
         elif kind == 9:
             self.uniform_branch(inner)
         elif kind in (10, 11):

@@ -284,7 +284,7 @@ def test_vote_driven_loop(jit):
         tile[i] = a[i]
         cuda.syncthreads()
         rounds = 0
-        while cuda.syncthreads_or(tile[i] > 1):
+        while cuda.syncthreads_or(int32(tile[i] > 1)):
             v = tile[i]
             if v > 1:
                 tile[i] = v // 2 if v % 2 == 0 else 3 * v + 1
@@ -309,11 +309,11 @@ def test_count_and_or_barriers(jit):
     @jit
     def kernel(a, out):
         i = cuda.threadIdx.x
-        out[0, i] = cuda.syncthreads_count(a[i] > 3)
-        out[1, i] = cuda.syncthreads_and(a[i] >= 0)
-        out[2, i] = cuda.syncthreads_and(a[i] > 0)
-        out[3, i] = cuda.syncthreads_or(a[i] > 40)
-        out[4, i] = cuda.syncthreads_or(a[i] > 38)
+        out[0, i] = cuda.syncthreads_count(int32(a[i] > 3))
+        out[1, i] = cuda.syncthreads_and(int32(a[i] >= 0))
+        out[2, i] = cuda.syncthreads_and(int32(a[i] > 0))
+        out[3, i] = cuda.syncthreads_or(int32(a[i] > 40))
+        out[4, i] = cuda.syncthreads_or(int32(a[i] > 38))
 
     a = np.arange(40, dtype=np.int32)
     out = np.zeros((5, 40), np.int32)
@@ -326,7 +326,7 @@ def test_count_barrier_inside_an_expression_keeps_the_order(jit):
     @jit
     def kernel(a, out):
         i = cuda.threadIdx.x
-        out[i] = a[i] + 100 * cuda.syncthreads_count(a[i] > 2) + a[i]
+        out[i] = a[i] + 100 * cuda.syncthreads_count(int32(a[i] > 2)) + a[i]
 
     a = np.arange(8)
     out = np.zeros(8, np.int64)
@@ -471,7 +471,7 @@ def test_order_of_evaluation_with_a_collective(jit):
     @jit
     def kernel(a, out):
         i = cuda.threadIdx.x
-        out[i] = a[(i + 1) % 8] * 10 + cuda.syncthreads_count(i < 5)
+        out[i] = a[(i + 1) % 8] * 10 + cuda.syncthreads_count(int32(i < 5))
         cuda.syncthreads()
         a[i] = out[i]
 
@@ -486,7 +486,7 @@ def test_short_circuit_with_barrier_on_the_right(jit):
     @jit
     def kernel(out, flag):
         i = cuda.threadIdx.x
-        if flag > 0 and cuda.syncthreads_or(i == 7):
+        if flag > 0 and cuda.syncthreads_or(int32(i == 7)):
             out[i] = 1
         else:
             out[i] = 2

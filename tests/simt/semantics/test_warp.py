@@ -14,7 +14,7 @@ from kernels.simt import cuda
 FULL = 0xFFFFFFFF
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
 def test_shuffles_of_a_full_warp(jit, dtype):
     @jit
     def kernel(a, out):

@@ -1,4 +1,4 @@
-"""Blocks in step: neighbours share what all of them load, and compute what each would alone."""
+"""Interleaved blocks share what all of them load, and compute what each would alone."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_accumulators_in_the_loop(rng, block):
 
 @pytest.mark.parametrize("block", [(16, 16), (32, 4), (16, 3)])
 def test_accumulators_across_barriers(rng, block):
-    """In 16 columns, as many rows as the block has: two outputs a thread, in a local array."""
+    """In 16 columns, as many rows as the block has: two outputs per thread, in a local array."""
     width, height = block
     rows = 2 * height
 

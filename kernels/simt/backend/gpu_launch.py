@@ -1,0 +1,148 @@
+"""Launches of numba-cuda's kernels on CuPy arrays, with little work on the host.
+
+numba-cuda types and wraps the arguments of every launch, which takes 50 to 90 us, and waits for the
+stream of each CuPy array. Here a kernel is bound once to a grid, a block and a buffer of arguments;
+a launch writes into that buffer what changed, and calls the driver.
+
+numba-cuda's kernels take an array as numbers of 64 bits: two pointers that stay null, the elements,
+the bytes of an element, the address, the shape and the strides (numba-cuda's `_Kernel.launch`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kernels.support.errors import ArgumentError, LaunchError
+
+_ADDRESS, _SHAPE = 4, 5  # positions among the numbers of an array
+
+
+def bind(dispatcher: Any, name: str, grid: tuple, block: tuple, args: tuple) -> Callable:
+    """A function that launches numba-cuda's kernel on CuPy's current stream.
+
+    It takes contiguous CuPy arrays and numbers of the types of `args`. Types and layouts are not
+    checked again; an array elsewhere than those of `args` is an ArgumentError.
+    """
+    return _Launch(_compiled(dispatcher, args), name, grid, block, args)
+
+
+def bind_checked(dispatcher: Any, grid: tuple, block: tuple) -> Callable:
+    """As `bind`, for a kernel compiled with `debug=True`: after each launch numba-cuda asks for the
+    exception that it raised."""
+    import cupy
+    from numba import cuda
+    from numba.cuda.core.errors import NumbaPerformanceWarning
+
+    def launch(*args: Any) -> None:
+        stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NumbaPerformanceWarning)
+            dispatcher[grid, block, stream](*args)
+
+    return launch
+
+
+def _compiled(dispatcher: Any, args: tuple) -> Any:
+    """numba-cuda's kernel for these arguments, compiled and loaded."""
+    if dispatcher.specialized:  # an explicit signature
+        return next(iter(dispatcher.overloads.values()))
+    return dispatcher.compile(tuple(map(_type_of, args)))
+
+
+def _type_of(arg: Any) -> Any:
+    from numba.cuda import types
+    from numba.cuda.np.numpy_support import from_dtype
+
+    if hasattr(arg, "__cuda_array_interface__"):
+        return types.Array(from_dtype(arg.dtype), arg.ndim, "C")
+    return from_dtype(np.asarray(arg).dtype)
+
+
+class _Launch:
+    """A kernel with its grid, block and buffer of arguments."""
+
+    def __init__(self, compiled: Any, name: str, grid: tuple, block: tuple, args: tuple) -> None:
+        import cupy
+        from cuda.bindings import driver
+
+        self.name, self.dimensions = name, (*grid, *block)
+        self._compiled = compiled  # keeps its module loaded
+        kernel = compiled._codelibrary.get_cufunc().kernel
+        self._function = driver.CUfunction(int(kernel.handle))
+        self._call, self._current_stream = driver.cuLaunchKernel, cupy.cuda.get_current_stream
+        self._lock = threading.Lock()
+        counts = [_SHAPE + 2 * k.ndim if hasattr(k, "ndim") else 1 for k in compiled.argument_types]
+        self._buffer = (ctypes.c_uint64 * sum(counts))()
+        start = ctypes.addressof(self._buffer)
+        self._pointers = (ctypes.c_uint64 * len(self._buffer))(
+            *(start + 8 * i for i in range(len(self._buffer)))
+        )
+        self._parameters = ctypes.addressof(self._pointers)
+        device = next(a.data.device_id for a in args if hasattr(a, "__cuda_array_interface__"))
+        self._writers, at = [], 0
+        for kind, count in zip(compiled.argument_types, counts):
+            self._writers.append(self._writer(kind, at, device))
+            at += count
+
+    def __call__(self, *args: Any) -> None:
+        with self._lock:
+            try:
+                for write, arg in zip(self._writers, args, strict=True):
+                    write(arg)
+            except AttributeError:  # a NumPy array has no address on a GPU
+                raise ArgumentError(
+                    f"{self.name}: expected arrays on the GPU, got one of NumPy; move it first"
+                ) from None
+            stream = self._current_stream().ptr
+            (error,) = self._call(self._function, *self.dimensions, 0, stream, self._parameters, 0)
+        if error:
+            raise LaunchError(f"{self.name}: {explain(error, self.dimensions)}")
+
+    def _writer(self, kind: Any, at: int, device: int) -> Callable[[Any], None]:
+        """What writes an argument into the buffer."""
+        from numba.cuda import types
+
+        buffer = self._buffer
+        if isinstance(kind, types.Array):
+            return self._array_writer(at, device)
+        if isinstance(kind, types.Float):
+            if kind.bitwidth == 16:
+                return lambda value: buffer.__setitem__(at, int(np.float16(value).view(np.uint16)))
+            number = ctypes.c_float if kind.bitwidth == 32 else ctypes.c_double
+            place = number.from_buffer(buffer, 8 * at)
+            return lambda value: setattr(place, "value", value)
+        return lambda value: buffer.__setitem__(at, int(value))
+
+    def _array_writer(self, at: int, device: int) -> Callable[[Any], None]:
+        buffer, name, shape = self._buffer, self.name, None
+
+        def write(array: Any) -> None:
+            nonlocal shape
+            memory = array.data
+            if memory.device_id != device:
+                raise ArgumentError(
+                    f"{name}: an array on GPU {memory.device_id} among arrays on GPU {device};"
+                    " move it first"
+                )
+            buffer[at + _ADDRESS] = memory.ptr
+            if array.shape != shape:
+                shape = array.shape
+                numbers = (0, 0, array.size, array.itemsize, memory.ptr, *shape, *array.strides)
+                buffer[at : at + len(numbers)] = numbers
+
+        return write
+
+
+def explain(error: Any, dimensions: tuple) -> str:
+    """What the driver says of a launch that it refused, and over what it was."""
+    from cuda.bindings import driver
+
+    _, text = driver.cuGetErrorString(error)
+    where = f"a grid of {dimensions[:3]} blocks of {dimensions[3:]} threads"
+    return f"the driver refused {where}: {error.name} ({(text or b'').decode()})"

@@ -1,0 +1,106 @@
+"""Ctrl-C does not cut in two what must be done as a whole: imports, compilations, shared launches.
+
+Python raises what a signal's handler raises between any two bytecodes of the main thread. An import
+that ends there leaves modules half initialised, and a compilation may leave half a table of types:
+later calls then fail in strange ways. Inside of `deferred` the handler runs at once, but what it
+raises waits for the end, or for the next `check`.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, ModuleType
+from typing import Any
+
+_outermost: deferred | None = None  # of the main thread
+
+
+class deferred:
+    """Raises at its end what a handler of SIGINT raises inside.
+
+    `stop` is called as soon as there is something to raise. With `again`, the signal comes once
+    more a moment after the end, and nothing is raised at the end itself. Off the main thread, where
+    no handler runs, and where SIGINT has no handler, this does nothing.
+    """
+
+    def __init__(self, stop: Callable[[], None] | None = None, again: bool = False) -> None:
+        self.stops, self.again = [stop] if stop else [], again
+        self.raised: BaseException | None = None
+        self.handler: Any = None
+
+    def __enter__(self) -> None:
+        global _outermost
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if _outermost is not None:
+            _outermost.stops += self.stops
+            return
+        self.handler = signal.getsignal(signal.SIGINT)
+        if callable(self.handler):
+            signal.signal(signal.SIGINT, self.note)  # may raise what came before
+            _outermost = self
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """The handler meanwhile: runs the program's own, and keeps what it raises."""
+        try:
+            self.handler(number, frame)
+        except BaseException as error:
+            self.raised = error
+            for stop in self.stops:
+                stop()
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
+        global _outermost
+        if _outermost is not self:
+            return
+        if self.raised is not None and self.again:
+            threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
+            self.raised = None
+        _outermost = None
+        if signal.getsignal(signal.SIGINT) == self.note:  # else what ran inside has set another
+            signal.signal(signal.SIGINT, self.handler)
+        self.check()
+
+    def check(self) -> None:
+        error, self.raised = self.raised, None
+        if error is not None:
+            raise error
+
+
+def check() -> None:
+    """A place at which a deferred interrupt may be raised."""
+    if _outermost is not None and threading.current_thread() is threading.main_thread():
+        _outermost.check()
+
+
+class _WholeImports(importlib.abc.MetaPathFinder):
+    """Finds packages whose import, once begun, ends: they cannot be imported again after half."""
+
+    packages = ("numpy", "ml_dtypes", "llvmlite", "numba")
+
+    def find_spec(
+        self, name: str, path: Any = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in self.packages:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = _whole(execute)  # type: ignore[method-assign, assignment]
+        return spec
+
+
+def _whole(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    def exec_module(module: ModuleType) -> None:
+        with deferred(again=True):  # Python would take an import that raises for one that failed
+            execute(module)
+
+    return exec_module
+
+
+sys.meta_path.insert(0, _WholeImports())

@@ -1,0 +1,174 @@
+"""The calls that it is given, which are interrupted: `test_interrupt` starts this program."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+import kernels
+from kernels import cuda
+from kernels.support import pool
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@cuda.jit(device=True)
+def never(x, limit):
+    while True:
+        if x[0] == limit:
+            return x[1]
+        x[1] += 1
+
+
+@cuda.jit
+def no_increment(x):
+    i = cuda.grid(1)
+    while i < x.size:
+        x[i] += 1
+
+
+@cuda.jit(debug=True)
+def checked(x):
+    i = cuda.grid(1)
+    while i < x.size:
+        x[i] += 1
+
+
+@cuda.jit
+def barriers(x):
+    while x.size > 0:
+        cuda.syncthreads()
+        x[cuda.threadIdx.x] += 1
+
+
+@cuda.jit
+def threads_disagree(x):
+    i = cuda.threadIdx.x
+    while i < 100:
+        x[i] += cuda.shfl_xor_sync(0xFFFFFFFF, x[i], 1)
+
+
+@cuda.jit
+def long_for(x, n):
+    s = 0.0
+    for k in range(n):
+        s += x[k * k % x.size]
+    x[cuda.grid(1)] = s
+
+
+@cuda.jit
+def function(x):
+    x[cuda.grid(1)] = never(x, -1)
+
+
+@cuda.jit
+def grid(x):
+    while x.size > 0:
+        cuda.cg.this_grid().sync()
+        x[cuda.grid(1)] += 1
+
+
+@cuda.jit
+def fine(x):
+    i = cuda.grid(1)
+    while i < x.size:
+        x[i] = i
+        i += cuda.gridsize(1)
+
+
+def launch(kernel, *args, blocks=2, threads=1):
+    pool.set_num_threads(threads)
+    x = np.zeros(4096)
+    compiled = kernel.specialise((32, 1, 1), (x, *args))
+    compiled.cost = 1.0  # seconds per block: worth several OS threads
+    ready()
+    kernel[blocks, 32](x, *args)
+
+
+def matmul(threads):
+    pool.set_num_threads(threads)
+    a = np.ones((8192, 8192), np.float32)
+    kernels.matmul(a[:512, :512].copy(), a[:512, :512].copy())
+    ready()
+    kernels.matmul(a, a)
+
+
+def small_launches():
+    x = np.zeros(100, np.float32)
+    kernels.exp(x)
+    ready()
+    while True:
+        kernels.exp(x)
+
+
+def compilation():
+    lines = [f"    x[{i}] = x[{i + 1}] * {time.time()} + math.sin(x[{i}])" for i in range(800)]
+    path = os.path.join(os.environ["FOLDER"], "generated.py")
+    with open(path, "w") as file:
+        file.write("import math\nfrom kernels import cuda\n@cuda.jit\ndef k(x):\n")
+        file.write("\n".join(lines))
+    sys.path.insert(0, os.environ["FOLDER"])
+    import generated
+
+    ready()
+    generated.k[1, 1](np.zeros(4096))
+
+
+def handler_that_returns():
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+    x = np.ones(4096)
+    long_for.specialise((32, 1, 1), (x, 1))
+    ready()
+    long_for[1, 1](x, 600_000_000)
+    assert seen == [1] and x[0] == 600_000_000, (seen, x[0])
+    signal.signal(signal.SIGINT, before)
+
+
+def own_exception():
+    def end(number, frame):
+        raise TimeoutError("enough")
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        launch(no_increment)
+    except TimeoutError as error:
+        assert str(error) == "enough"
+    signal.signal(signal.SIGINT, before)
+
+
+def ready():
+    fine.specialise((32, 1, 1), (np.zeros(100),))
+    print("ready", flush=True)
+
+
+CALLS = {
+    "no_increment": lambda: launch(no_increment),
+    "checked": lambda: launch(checked),
+    "barriers": lambda: launch(barriers),
+    "threads_disagree": lambda: launch(threads_disagree),
+    "function": lambda: launch(function),
+    "grid": lambda: launch(grid),
+    "long_for": lambda: launch(long_for, 10**12),
+    "no_increment, 3 threads": lambda: launch(no_increment, blocks=50, threads=3),
+    "checked, 3 threads": lambda: launch(checked, blocks=50, threads=3),
+    "barriers, 3 threads": lambda: launch(barriers, blocks=50, threads=3),
+    "matmul": lambda: matmul(1),
+    "matmul, 2 threads": lambda: matmul(2),
+    "small_launches": small_launches,
+    "compilation": compilation,
+    "own_exception": own_exception,
+    "handler_that_returns": handler_that_returns,
+}
+
+for name in sys.argv[1:]:
+    with contextlib.suppress(KeyboardInterrupt):
+        CALLS[name]()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    x = np.zeros(100)
+    fine[2, 32](x)
+    assert (x == np.arange(100)).all()
+    print("fine", flush=True)

@@ -1,0 +1,107 @@
+"""Ctrl-C ends a launch, a compilation and training within a second, and the next call works.
+
+The signal goes to a child process, which says when it begins what is to be interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FIRST = int(os.environ.get("MINIGRAD_TEST_SEED", "0"))
+HERE = Path(__file__).parent
+
+
+def seconds(child: subprocess.Popen) -> float:
+    """The CPU time of a child, on which a busy machine has no influence; off Linux the time."""
+    try:
+        fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return time.monotonic()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def interrupted(*calls: str, folder: Path | str = "", within: float = 1) -> None:
+    """Interrupts each call in one process; each must end in time."""
+    child = subprocess.Popen(
+        [sys.executable, str(HERE / "interrupted_calls.py"), *calls],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "FOLDER": str(folder)},
+    )
+    try:
+        for call in calls:
+            assert child.stdout.readline() == "ready\n", f"{call}: {child.stderr.read()}"
+            time.sleep(0.15)
+            began = seconds(child)
+            child.send_signal(signal.SIGINT)
+            told = child.stdout.readline()
+            assert told == "fine\n", f"{call}: {child.stderr.read()}"
+            assert seconds(child) - began < within, call
+        _, messages = child.communicate(timeout=20)
+        assert child.returncode == 0, messages
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_kernels_that_do_not_end():
+    names = "no_increment", "checked", "barriers", "threads_disagree", "function", "grid"
+    interrupted(*names, "long_for")
+
+
+def test_on_several_os_threads():
+    names = "no_increment, 3 threads", "checked, 3 threads", "barriers, 3 threads"
+    interrupted(*names, within=3)
+
+
+def test_kernels_of_this_project():
+    interrupted("matmul", "small_launches")
+    interrupted("matmul, 2 threads", within=2)
+
+
+def test_a_compilation(tmp_path):
+    interrupted("compilation", folder=tmp_path)
+
+
+def test_handlers_of_the_program():
+    """One that returns lets the launch go on; one that raises ends it by its own exception."""
+    interrupted("own_exception")
+    interrupted("handler_that_returns", within=20)
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(60, marks=pytest.mark.slow)])
+def test_random_moments(count, tmp_path):
+    """Imports, compilations, training, saving: whatever is interrupted, the same process begins
+    again and computes what it computes undisturbed."""
+    for seed in range(FIRST, FIRST + count):
+        print(f"seed {seed}")
+        moments = random.Random(seed)
+        cache = tmp_path / str(seed)
+        cache.mkdir(mode=0o700)
+        child = subprocess.Popen(
+            [sys.executable, str(HERE / "interrupted_program.py")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **({"MINIGRAD_CACHE_DIR": str(cache)} if seed % 2 else {})},
+        )
+        try:
+            assert child.stdout.readline() == "ready\n"
+            for _ in range(moments.randint(1, 6)):
+                time.sleep(moments.random() * moments.choice([0.05, 0.2, 1, 3]))
+                if child.poll() is None:
+                    child.send_signal(signal.SIGINT)
+            told, messages = child.communicate(timeout=120)
+            assert told == "right\n" and child.returncode == 0, f"seed {seed}: {messages}"
+        finally:
+            child.kill()
+            child.wait()

@@ -1,0 +1,116 @@
+"""Which indices of a plan are marked as not negative."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import fields, is_dataclass
+
+import pytest
+from numba import float32
+from numba.core import types
+
+from kernels.simt import cuda
+from kernels.simt.driver import listing, pipeline
+from kernels.simt.ir.nodes import Unsigned
+from kernels.simt.ir.safety import Safety
+from kernels.simt.transforms.fission import Region
+
+VECTOR = types.Array(types.float32, 1, "C")
+
+
+def planned(func, *args, safety=Safety.UNCHECKED):
+    """A kernel of one block after all passes but the last."""
+    return pipeline.Compilation(func, args, (8, 1, 1), safety=safety).run(pipeline.PASSES[:-1])
+
+
+def subscripts(part) -> list[tuple[str, bool]]:
+    """(index, whether it is marked) of all subscripts in a plan or a part of it."""
+    if isinstance(part, list | tuple | dict):
+        inner = part.values() if isinstance(part, dict) else part
+        return [found for one in inner for found in subscripts(one)]
+    if is_dataclass(part) and not isinstance(part, Region):
+        return [found for field in fields(part) for found in subscripts(getattr(part, field.name))]
+    nodes = ast.walk(part) if isinstance(part, ast.AST) else ()
+    return [
+        (listing.text(node.slice), isinstance(node.slice, Unsigned))
+        for node in nodes
+        if isinstance(node, ast.Subscript)
+    ]
+
+
+def marks(done) -> dict[str, set[bool]]:
+    """By index: whether it is marked where it is used."""
+    plan, found = done.plan, {}
+    for index, marked in subscripts([plan.items, plan.regions, plan.inputs, plan.collectives]):
+        found.setdefault(index, set()).add(marked)
+    return found
+
+
+def test_an_index_is_marked_where_the_conditions_around_it_prove_it():
+    def kernel(x, n):
+        t = cuda.threadIdx.x
+        i, j = t - n, t - n + 1
+        x[t] = 1
+        x[n] = 2
+        if i >= 0 and x[i] > 0:
+            x[i] = 3
+        if not (x[t + 1] > 0 and j >= 0):
+            x[j] = 4
+        else:
+            x[t + 2] = x[j if j > t else t + 3]
+
+    assert marks(planned(kernel, VECTOR, types.int64)) == {
+        "threadIdx.x": {True},
+        "n": {False},
+        "i": {True, False},  # not in the condition itself
+        "threadIdx.x + 1": {True},
+        "j": {True, False},  # in the branch where it fails, and in the other
+        "threadIdx.x + 2": {True},
+        "j if j > threadIdx.x else threadIdx.x + 3": {True},
+    }
+
+
+def test_an_index_that_is_loaded_is_marked_by_its_type():
+    def kernel(x, order, offsets):
+        t = cuda.threadIdx.x
+        x[order[t]] = x[offsets[t]]
+
+    unsigned, signed = (types.Array(kind, 1, "C") for kind in (types.uint32, types.int32))
+    found = marks(planned(kernel, VECTOR, unsigned, signed))
+    assert found == {
+        "threadIdx.x": {True},
+        "order[threadIdx.x]": {True},
+        "offsets[threadIdx.x]": {False},
+    }
+
+
+def test_conditions_of_masks_and_collectives_are_marked_too():
+    def kernel(x, n):
+        t = cuda.threadIdx.x
+        while x[t] > n:
+            x[t] = cuda.shfl_sync(0xFFFFFFFF, x[t + 1], t)
+            cuda.syncthreads()
+
+    assert set().union(*marks(planned(kernel, VECTOR, types.int64)).values()) == {True}
+
+
+@pytest.mark.parametrize("safety", [Safety.BOUNDS, Safety.DEBUG])
+def test_indices_that_are_checked_are_not_marked(safety):
+    def kernel(x):
+        tile = cuda.shared.array(8, float32)
+        tile[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+        cuda.syncthreads()
+        x[cuda.threadIdx.x] = tile[7 - cuda.threadIdx.x]
+
+    found = marks(planned(kernel, VECTOR, safety=safety))
+    assert found and set().union(*found.values()) == {False}
+
+
+def test_marks_leave_the_program_as_it_is():
+    def kernel(x):
+        x[cuda.threadIdx.x] = 1
+
+    done = planned(kernel, VECTOR)
+    assert marks(done) == {"threadIdx.x": {True}}
+    nodes = (node for stmt in done.program.body for node in ast.walk(stmt))
+    assert not any(isinstance(node, Unsigned) for node in nodes)
