@@ -1,6 +1,6 @@
 """The lab's figures beside Nsight Compute's, for the same kernels on the same data.
 
-    python benchmarks/lab_vs_ncu.py [--json]
+    python -m benchmarks.lab_vs_ncu [--json]
 
 Needs an NVIDIA GPU with numba-cuda, CuPy and `ncu` (Nsight Compute) on the PATH; without them it
 prints the lab's figures alone. --json also writes benchmarks/results/lab_vs_ncu-<date>.json.

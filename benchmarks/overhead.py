@@ -1,6 +1,6 @@
 """The cost of one tiny operation, compared with torch: Python and the engine, almost no arithmetic.
 
-    python benchmarks/overhead.py [--json]
+    python -m benchmarks.overhead [--json]
 
 One thread. The targets: `(a * a).sum().backward()` within 3 times torch's time, a step of
 Linear(10, 1) with SGD within 4 times, `import minigrad` under 0.3 s.

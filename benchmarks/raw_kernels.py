@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 for _name in ("MINIGRAD_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import measure  # noqa: E402
 import numpy as np  # noqa: E402

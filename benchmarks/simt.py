@@ -1,6 +1,6 @@
 """How fast compiled CUDA kernels are on this CPU: each figure a ratio measured side by side.
 
-    python benchmarks/simt.py [--only matmul] [--json]
+    python -m benchmarks.simt [--only matmul] [--json]
 
 One thread for everything unless the line says otherwise. Rival and kernel alternate in one
 process; a line gives the median ratio of neighbouring turns and the distance of its quartiles.
@@ -94,13 +94,13 @@ def matmul() -> Iterator[Line]:
         ("tiled matmul 512, no guards", 1.0, k.tiled),
     ]
     for name, target, kernel in cases:
-        ours = launch_matmul(kernel, *k.RUNGS["tiled"][1:], a, b, c)
+        ours = launch_matmul(kernel, *k.VERSIONS["tiled"][1:], a, b, c)
         c[:] = 0
         ours()
         check(c, expected, 1e-5)
         yield against(name, target, ours, numpy_matmul, work, "GFLOP/s")
     lines = []
-    for name, (kernel, tile, block) in k.RUNGS.items():
+    for name, (kernel, tile, block) in k.VERSIONS.items():
         ours = launch_matmul(kernel, tile, block, a, b, c)
         c[:] = 0
         ours()
@@ -221,9 +221,8 @@ def simulator() -> Iterator[Line]:
     )
     theirs = json.loads(done.stdout)
     a, b, c = matmul_case(64)
-    ours = measure.side_by_side({"ours": launch_matmul(*k.RUNGS["tiled"], a, b, c)}, TURNS, 0.05)[
-        "ours"
-    ]
+    launch = launch_matmul(*k.VERSIONS["tiled"], a, b, c)
+    ours = measure.side_by_side({"ours": launch}, TURNS, 0.05)["ours"]
     median = statistics.median(theirs)
     spread = (max(theirs) - min(theirs)) / median
     note = f"{measure.format_seconds(ours.median)} / {measure.format_seconds(median)}"
@@ -234,7 +233,7 @@ def simulator() -> Iterator[Line]:
 
 def threads() -> Iterator[Line]:
     a, b, c = matmul_case(1024)
-    launch = launch_matmul(*k.RUNGS["tiled"], a, b, c)
+    launch = launch_matmul(*k.VERSIONS["tiled"], a, b, c)
 
     def one() -> None:
         simt.set_num_threads(1)

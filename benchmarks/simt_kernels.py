@@ -181,7 +181,7 @@ def only_b_4x4(a, b, c):
 
 
 # name: (kernel, the tile of c per block as (rows, columns), block)
-RUNGS = {
+VERSIONS = {
     "tiled": (tiled, (TILE, TILE), (TILE, TILE)),
     "blocked 4x4": (blocked_4x4, (64, 64), (16, 16)),
     "blocked 8x2": (blocked_8x2, (64, 32), (16, 8)),

@@ -1,6 +1,6 @@
 """Training steps of minigrad beside torch on the CPU, with the same number of threads.
 
-    python benchmarks/training.py [--threads 1] [--only cnn] [--json]
+    python -m benchmarks.training [--threads 1] [--only cnn] [--json]
 
 A step is zero_grad, forward, loss, backward and the optimiser's update of one fixed batch. Both
 train the same network from the same weights. The losses after the same number of steps are

@@ -6,6 +6,8 @@ CuPy arrays); so do the lines of the tables, `kernels.exp(x)` and `kernels.sum(x
 
 `from kernels import cuda` is `numba.cuda` where there is a GPU, and the SIMT compiler behind the
 same names where there is none. `kernels.raw_kernel(code, name)` runs CUDA C in the same two ways.
+`kernels.install()` does more: where there is no GPU, `import numba.cuda` and `import cupy` find
+what runs on the CPU.
 """
 
 from __future__ import annotations
@@ -100,15 +102,19 @@ def _table_line(name: str) -> Callable:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *launchers.operations(), *reduction.TABLE, *pointwise.TABLE, "cuda"})
+    return sorted(
+        {*globals(), *launchers.operations(), *reduction.TABLE, *pointwise.TABLE, "cuda", "install"}
+    )
 
 
 def __getattr__(name: str):
     if name in reduction.TABLE or name in pointwise.TABLE:
         value = _table_line(name)
+    elif name == "install":
+        from kernels.door import install as value
     elif name in ("raw_kernel", "raw_module"):
         value = getattr(importlib.import_module("kernels.host"), name)
-    elif name in ("cuda", "host", "lab", "reference", "simt"):
+    elif name in ("cuda", "cupy", "cupyx", "host", "lab", "reference", "simt"):
         return importlib.import_module(f"kernels.{name}")
     elif not name.startswith("_") and name in launchers.operations():
         value = _operation(name)

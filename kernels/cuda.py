@@ -58,6 +58,12 @@ class _Part(ModuleType):
 
 
 _chosen = _choose()
-for _name in ("libdevice", "random"):  # so that `from kernels.cuda.random import ...` works
+for _name in (
+    "bf16",
+    "extending",
+    "libdevice",
+    "random",
+    "vectorizers",
+):  # so that `from kernels.cuda.random import ...` works
     sys.modules[f"{__name__}.{_name}"] = _Part(_chosen, _name)
 sys.modules[__name__] = _chosen

@@ -14,6 +14,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
+
+from kernels.support.interrupts import deferred  # imported before NumPy, whose import it protects
 
 DIALECTS = {
     "numba": "kernels.numba_cuda",
@@ -50,7 +53,8 @@ def dialect(name: str) -> ModuleType:
             f"backend: {name!r} is not part of this version; use "
             + " or ".join(repr(n) for n in DIALECTS if installed(n))
         )
-    return importlib.import_module(DIALECTS[name])
+    with deferred():
+        return importlib.import_module(DIALECTS[name])
 
 
 def backend() -> str:
@@ -71,11 +75,25 @@ class Trace:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], list[float]] = {}
+        self._on_gpu: list[tuple] = []  # (family, version, event before, event after, host's time)
 
-    def add(self, family: str, version: str, seconds: float) -> None:
+    def add(self, family: str, version: str, seconds: float, began: float | None = None) -> None:
+        """Count a launch. began: when, by time.perf_counter, for one that has ended before now."""
         row = self.rows.setdefault((family, version), [0, 0.0])
         row[0] += 1
         row[1] += seconds
+
+    def add_on_gpu(self, family: str, version: str, start: Any, end: Any) -> None:
+        """Count a launch between two events; `finish` asks them for the time."""
+        self._on_gpu.append((family, version, start, end, time.perf_counter()))
+
+    def finish(self) -> None:
+        """Wait for the launches on a GPU, and add their times."""
+        waiting, self._on_gpu = self._on_gpu, []
+        for family, version, start, end, _ in waiting:
+            end.synchronize()
+            _, _, first, _, origin = waiting[0]
+            self.add(family, version, _elapsed(start, end), origin + _elapsed(first, start))
 
     def takes(self, family: str, version: str, kernel, grid, block, args: tuple) -> bool:
         """Called before each launch; True if the trace has handled it, so that it is not run."""
@@ -93,6 +111,13 @@ class Trace:
         return "\n".join(lines)
 
     __str__ = table
+
+
+def _elapsed(start: Any, end: Any) -> float:
+    """Seconds between two of CuPy's events."""
+    import cupy
+
+    return cupy.cuda.get_elapsed_time(start, end) / 1e3
 
 
 tracer: Trace | None = None
@@ -113,13 +138,30 @@ def timed(family: str, version: str) -> Iterator[None]:
 
 
 @contextmanager
+def timed_on_gpu(family: str, version: str) -> Iterator[None]:
+    """As `timed`, for a launch on a GPU, where the call returns before the kernel has begun."""
+    import cupy
+
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
+    yield
+    end.record()
+    if tracer is not None:
+        tracer.add_on_gpu(family, version, start, end)
+
+
+@contextmanager
 def trace(using: Trace | None = None) -> Iterator[Trace]:
-    """Collect every kernel launch of the block: `with kernels.trace() as t: ...; print(t)`."""
+    """Collect every kernel launch of the block: `with kernels.trace() as t: ...; print(t)`.
+
+    Launches on a GPU are timed by events, and counted at the end of the block.
+    """
     global tracer
     outer, tracer = tracer, using or Trace()
     try:
         yield tracer
     finally:
+        tracer.finish()
         if outer is not None:
             for (family, version), (count, seconds) in tracer.rows.items():
                 outer.add(family, version, seconds)

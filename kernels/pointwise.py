@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import cache
 
 # Every function a text may call. `where`, `maximum`, `minimum` follow NumPy (NaN wins in max/min);
-# `rint` rounds half to even; `sign(0)` is 0; `%` and `//` follow Python's sign rule.
+# `rint` rounds half to even; `sign` of 0 and of NaN is 0; `%` and `//` follow Python's sign rule.
 FUNCTIONS = frozenset(
-    "abs acos acosh asin asinh atan atan2 atanh ceil cos cosh erf exp exp2 expm1 floor fmod isinf"
-    " isnan log log10 log1p log2 maximum minimum pow rint rsqrt sign sin sinh sqrt tan tanh trunc"
-    " where".split()
+    "abs acos acosh asin asinh atan atan2 atanh ceil cos cosh erf erfc exp exp2 expm1 floor fmod"
+    " isinf isnan lgamma log log10 log1p log2 maximum minimum pow rint rsqrt sign sin sinh sqrt tan"
+    " tanh trunc where".split()
 )
 
 
@@ -48,8 +48,9 @@ class Expr:
     params: names of scalar parameters, passed by value in the compute dtype.
     grads: per argument the derivative text, or None where it is zero or undefined.
     result: "same" (the compute dtype) or "bool".
-    domain: "any"; "float" where integers are promoted to the default float type first; "int"
-        where only integers and bools make sense.
+    domain: "any"; "float" where it computes in floats; "int" where only integers and bools make
+        sense.
+    refuses: the kinds of NumPy dtypes that torch does not take: "b" bool, "iu" integers, "f".
     masks: arguments that stay bool instead of being converted to the compute dtype.
     activation: whether networks apply it as an activation function of this name.
     """
@@ -63,6 +64,7 @@ class Expr:
     domain: str = "any"
     masks: frozenset[str] = frozenset()
     activation: bool = False
+    refuses: str = ""
 
     def vjp(self, index: int) -> Expr | None:
         """The line that computes the gradient with respect to argument `index`.
@@ -97,6 +99,7 @@ def _vjp(expr: Expr, index: int) -> Expr | None:
         text=text,
         params=tuple(p for p in expr.params if p in used),
         domain=expr.domain,
+        refuses=expr.refuses,
         masks=expr.masks & used,
     )
 
@@ -114,6 +117,7 @@ def define(
     domain: str = "any",
     masks: str = "",
     activation: bool = False,
+    refuses: str = "",
 ) -> Expr:
     """Add a line to the table: `define("mul", "a b", "a * b", "g * b", "g * a")`."""
     expr = Expr(
@@ -126,6 +130,7 @@ def define(
         domain,
         frozenset(masks.split()),
         activation,
+        refuses,
     )
     unknown = names_in(text) - set(expr.args) - set(expr.params)
     if unknown:
@@ -138,6 +143,31 @@ def define(
     return expr
 
 
+def _polygamma_texts() -> tuple[str, str]:
+    """digamma(x) and its derivative: the asymptotic series (Abramowitz and Stegun 6.3.18, 6.4.12)
+    at z = t + 6, and back to t by recurrence; t is x, or 1 - x by reflection (6.3.7, 6.4.7)."""
+    t = "where(x < 0.5, 1 - x, x)"
+    z, series, series1 = f"({t} + 6)", "0", "0"
+    bernoulli = ["1 / 6", "-1 / 30", "1 / 42", "-1 / 30", "5 / 66", "-691 / 2730", "7 / 6"]
+    for k, b in reversed(list(enumerate(bernoulli, start=1))):
+        series = f"({b} / {2 * k} + {series}) / ({z} * {z})"
+        series1 = f"({b} + {series1}) / ({z} * {z})"
+    steps = " + ".join(f"1 / ({t} + {k})" for k in range(6))
+    steps1 = " + ".join(f"1 / (({t} + {k}) * ({t} + {k}))" for k in range(6))
+    digamma = f"(log{z} - 0.5 / {z} - {series} - ({steps}))"
+    trigamma = f"((1 + 0.5 / {z} + {series1}) / {z} + ({steps1}))"
+    pi = "3.141592653589793"
+    rest = f"({pi} * (x - rint(x)))"  # the distance from a pole is exact
+    turn = f"({pi} / sin{rest})"
+    return (
+        f"where((x < 0) & (x == floor(x)), log(x), {digamma}"  # NaN at the poles
+        f" - where(x < 0.5, {pi} / tan{rest}, 0))",
+        f"where(x < 0.5, {turn} * {turn} - {trigamma}, {trigamma})",
+    )
+
+
+_DIGAMMA, _TRIGAMMA = _polygamma_texts()
+
 # fmt: off
 # Arithmetic
 define("add", "a b", "a + b", "g", "g")
@@ -145,21 +175,26 @@ define("sub", "a b", "a - b", "g", "-g")
 define("axpy", "a b", "a + alpha * b", "g", "alpha * g", params="alpha")  # torch.add(a, b, alpha=)
 define("mul", "a b", "a * b", "g * b", "g * a")
 define("div", "a b", "a / b", "g / b", "-g * a / (b * b)", domain="float")
-define("floor_divide", "a b", "a // b", None, None)
-define("remainder", "a b", "a % b", "g", "-g * floor(a / b)")
-define("fmod", "a b", "fmod(a, b)", "g", "-g * trunc(a / b)")
+define("floor_divide", "a b", "a // b", None, None, refuses="b")
+define("div_floor", "a b", "a // b", "g * 0", "g * 0", refuses="b")
+define("div_trunc", "a b", "trunc(a / b)", "g * 0", "g * 0", domain="float")
+define("div_trunc_int", "a b", "(a - fmod(a, b)) // b", domain="int",
+       refuses="bf")  # exact, unlike a / b
+define("remainder", "a b", "a % b", "g", "-g * floor(a / b)", refuses="b")
+define("fmod", "a b", "fmod(a, b)", "g", "-g * trunc(a / b)", refuses="b")
 define("pow", "a b", "pow(a, b)", "where(b == 0, 0, g * b * pow(a, b - 1))",
-       "where((a == 0) & (b >= 0), 0, g * y * log(a))")
+       "where((a == 0) & (b >= 0), 0, g * y * log(a))", refuses="b")
 define("neg", "x", "-x", "-g")
-define("abs", "x", "abs(x)", "g * sign(x)")
+define("abs", "x", "abs(x)", "g * sign(x)", refuses="b")
 define("sign", "x", "sign(x)", "g * 0")
 define("reciprocal", "x", "1 / x", "-g * y * y", domain="float")
 define("square", "x", "x * x", "2 * g * x")
 define("addcmul", "x a b", "x + value * a * b", "g", "g * value * b", "g * value * a",
-       params="value")
+       params="value", refuses="b")
 define("addcdiv", "x a b", "x + value * a / b", "g", "g * value / b", "-g * value * a / (b * b)",
        params="value", domain="float")
-define("lerp", "a b w", "a + w * (b - a)", "g * (1 - w)", "g * w", "g * (b - a)", domain="float")
+define("lerp", "a b w", "a + w * (b - a)", "g * (1 - w)", "g * w", "g * (b - a)",
+       domain="float", refuses="biu")
 
 # Exponentials, logarithms, powers
 define("exp", "x", "exp(x)", "g * y", domain="float")
@@ -168,11 +203,12 @@ define("expm1", "x", "expm1(x)", "g * (y + 1)", domain="float")
 define("log", "x", "log(x)", "g / x", domain="float")
 define("log2", "x", "log2(x)", "g / (x * 0.6931471805599453)", domain="float")
 define("log10", "x", "log10(x)", "g / (x * 2.302585092994046)", domain="float")
+define("logit", "x", "log(x / (1 - x))", "where(isnan(y), y, g / (x * (1 - x)))", domain="float")
 define("log1p", "x", "log1p(x)", "g / (x + 1)", domain="float")
 define("sqrt", "x", "sqrt(x)", "g / (2 * y)", domain="float")
 define("rsqrt", "x", "rsqrt(x)", "-0.5 * g * y * y * y", domain="float")
 define("logaddexp", "a b", "maximum(a, b) + log1p(exp(-abs(a - b)))",
-       "g * exp(a - y)", "g * exp(b - y)", domain="float")
+       "g * exp(a - y)", "g * exp(b - y)", domain="float", refuses="biu")
 
 # Trigonometry and its relatives
 define("sin", "x", "sin(x)", "g * cos(x)", domain="float")
@@ -190,80 +226,102 @@ define("asinh", "x", "asinh(x)", "g * rsqrt(x * x + 1)", domain="float")
 define("acosh", "x", "acosh(x)", "g * rsqrt(x * x - 1)", domain="float")
 define("atanh", "x", "atanh(x)", "g / (1 - x * x)", domain="float")
 define("erf", "x", "erf(x)", "g * 1.1283791670955126 * exp(-x * x)", domain="float")
+define("erfc", "x", "erfc(x)", "-g * 1.1283791670955126 * exp(-x * x)", domain="float")
+define("lgamma", "x", "lgamma(x)", f"g * {_DIGAMMA}", domain="float")
+define("digamma", "x", _DIGAMMA, f"g * {_TRIGAMMA}", domain="float")
+define("hypot", "a b", "where(abs(a) > abs(b), abs(a) * sqrt(1 + (b / a) * (b / a)),"
+       " where(b == 0, abs(a), abs(b) * sqrt(1 + (a / b) * (a / b))))",
+       "where(y == 0, 0, g * a / y)", "where(y == 0, 0, g * b / y)", domain="float", refuses="biu")
+define("xlogy", "a b", "where(isnan(b), b, where(a == 0, 0, a * log(b)))",
+       "g * where((a == 0) & (b <= 0), 0, log(b))", "g * a / b", domain="float")
+define("sinc", "x", "where(x == 0, 1, sin(3.141592653589793 * x) / (3.141592653589793 * x))",
+       "where(x == 0, 0, g * (cos(3.141592653589793 * x) - y) / x)", domain="float")
 
 # Rounding, limits and choices
-define("floor", "x", "floor(x)", "g * 0")
-define("ceil", "x", "ceil(x)", "g * 0")
-define("trunc", "x", "trunc(x)", "g * 0")
-define("round", "x", "rint(x)", "g * 0")
-define("frac", "x", "x - trunc(x)", "g")
+define("copysign", "a b", "where((b < 0) | ((b == 0) & (1 / b < 0)), -abs(a), abs(a))",
+       "where(a == 0, 0, g * y / a)", "g * 0", domain="float")
+define("signbit", "x", "(x < 0) | ((x == 0) & (1 / x < 0))", result="bool")
+define("floor", "x", "floor(x)", "g * 0", refuses="b")
+define("ceil", "x", "ceil(x)", "g * 0", refuses="b")
+define("trunc", "x", "trunc(x)", "g * 0", refuses="b")
+define("round", "x", "rint(x)", "g * 0", refuses="b")
+define("frac", "x", "x - trunc(x)", "g", domain="float", refuses="biu")
 define("maximum", "a b", "maximum(a, b)",
-       "where(a > b, g, where(a == b, g / 2, 0))", "where(b > a, g, where(a == b, g / 2, 0))")
+       "where(a < b, 0, where(a == b, g / 2, g))", "where(a > b, 0, where(a == b, g / 2, g))")
 define("minimum", "a b", "minimum(a, b)",
-       "where(a < b, g, where(a == b, g / 2, 0))", "where(b < a, g, where(a == b, g / 2, 0))")
+       "where(a > b, 0, where(a == b, g / 2, g))", "where(a < b, 0, where(a == b, g / 2, g))")
 define("clamp", "x", "minimum(maximum(x, low), high)", "where((x >= low) & (x <= high), g, 0)",
        params="low high")
 define("clamp_min", "x", "maximum(x, low)", "where(x >= low, g, 0)", params="low")
 define("clamp_max", "x", "minimum(x, high)", "where(x <= high, g, 0)", params="high")
+define("clamp_between", "x a b", "minimum(maximum(x, a), b)", "where((x >= a) & (x <= b), g, 0)",
+       "where((x < a) & (a < b), g, 0)", "where((x > b) | (b < a), g, 0)")
+define("clamp_above", "x a", "maximum(x, a)", "where(x >= a, g, 0)", "where(x < a, g, 0)")
+define("clamp_below", "x b", "minimum(x, b)", "where(x <= b, g, 0)", "where(x > b, g, 0)")
 define("where", "c a b", "where(c, a, b)", None, "where(c, g, 0)", "where(c, 0, g)", masks="c")
 define("masked_fill", "x c", "where(c, value, x)", "where(c, 0, g)", None, params="value",
        masks="c")
 
 # Activations
-define("relu", "x", "where(x > 0, x, where(isnan(x), x, 0))", "where(y > 0, g, 0)",
+# A comparison with NaN is false: the last branch of `where` is NaN's, in values and gradients.
+define("relu", "x", "where(x <= 0, 0, x)", "where(y <= 0, 0, g)",
        activation=True)
 define("sigmoid", "x", "1 / (1 + exp(-x))", "g * y * (1 - y)", domain="float", activation=True)
 define("logsigmoid", "x", "minimum(x, 0) - log1p(exp(-abs(x)))", "g / (1 + exp(x))",
-       domain="float", activation=True)
+       domain="float", refuses="biu", activation=True)
 define("leaky_relu", "x", "where(x > 0, x, slope * x)", "where(x > 0, g, slope * g)",
-       params="slope", domain="float")
+       params="slope", domain="float", refuses="biu")
 define("elu", "x", "where(x > 0, scale * x, alpha * expm1(x))",
-       "where(x > 0, scale * g, g * (y + alpha))", params="alpha scale", domain="float")
+       "where(x <= 0, g * (y + alpha), scale * g)", params="alpha scale",
+       domain="float", refuses="biu")
 define("celu", "x", "where(x > 0, x, alpha * expm1(x / alpha))",
-       "where(x > 0, g, g * exp(x / alpha))", params="alpha", domain="float")
+       "where(x <= 0, g * exp(x / alpha), g)", params="alpha", domain="float", refuses="biu")
 define("silu", "x", "x / (1 + exp(-x))",
-       "g * (1 + x * (1 - 1 / (1 + exp(-x)))) / (1 + exp(-x))", domain="float", activation=True)
+       "g * (1 + x * (1 - 1 / (1 + exp(-x)))) / (1 + exp(-x))",
+       domain="float", refuses="biu", activation=True)
 define("gelu", "x", "0.5 * x * (1 + erf(x * 0.7071067811865476))",
        "g * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * exp(-0.5 * x * x) * 0.3989422804014327)",
-       domain="float")
+       domain="float", refuses="biu")
 define("gelu_tanh", "x", "0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))",
        "0.5 * g * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))"
        " + 0.5 * g * x * (1 - pow(tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)), 2))"
-       " * 0.7978845608028654 * (1 + 0.134145 * x * x)", domain="float")
+       " * 0.7978845608028654 * (1 + 0.134145 * x * x)", domain="float", refuses="biu")
 define("softplus", "x",
        "where(x * beta > threshold, x, (maximum(x * beta, 0) + log1p(exp(-abs(x * beta)))) / beta)",
        "where(x * beta > threshold, g, g / (1 + exp(-x * beta)))", params="beta threshold",
-       domain="float")
+       domain="float", refuses="biu")
 define("softsign", "x", "x / (1 + abs(x))", "g / ((1 + abs(x)) * (1 + abs(x)))", domain="float",
-       activation=True)
-define("hardtanh", "x", "minimum(maximum(x, low), high)", "where((x > low) & (x < high), g, 0)",
+       activation=True, refuses="b")
+define("hardtanh", "x", "minimum(maximum(x, low), high)", "where((x <= low) | (x >= high), 0, g)",
        params="low high")
 define("hardsigmoid", "x", "minimum(maximum(x / 6 + 0.5, 0), 1)",
-       "where((x > -3) & (x < 3), g / 6, 0)", domain="float", activation=True)
+       "where((x > -3) & (x < 3), g / 6, 0)", domain="float", refuses="biu", activation=True)
 define("hardswish", "x", "x * minimum(maximum(x + 3, 0), 6) / 6",
-       "where(x < -3, 0, where(x <= 3, g * (x / 3 + 0.5), g))", domain="float", activation=True)
-define("threshold", "x", "where(x > limit, x, value)", "where(x > limit, g, 0)",
-       params="limit value")
+       "where(x < -3, 0, where(x <= 3, g * (x / 3 + 0.5), g))",
+       domain="float", refuses="biu", activation=True)
+define("threshold", "x", "where(x <= limit, value, x)", "where(x <= limit, 0, g)",
+       params="limit value", refuses="b")
 define("prelu", "x w", "where(x > 0, x, w * x)", "where(x > 0, g, w * g)", "where(x > 0, 0, g * x)",
-       domain="float")
+       domain="float", refuses="biu")
 
 # Losses, element by element (x: prediction, t: target)
-define("mse", "x t", "(x - t) * (x - t)", "2 * g * (x - t)", "2 * g * (t - x)", domain="float")
+define("mse", "x t", "(x - t) * (x - t)", "2 * g * (x - t)", "2 * g * (t - x)",
+       domain="float", refuses="biu")
 define("smooth_l1", "x t",
        "where(abs(x - t) < beta, 0.5 * (x - t) * (x - t) / beta, abs(x - t) - 0.5 * beta)",
-       "where(abs(x - t) < beta, g * (x - t) / beta, g * sign(x - t))",
-       "where(abs(x - t) < beta, g * (t - x) / beta, g * sign(t - x))",
-       params="beta", domain="float")
+       "where(abs(x - t) >= beta, g * sign(x - t), g * (x - t) / beta)",
+       "where(abs(x - t) >= beta, g * sign(t - x), g * (t - x) / beta)",
+       params="beta", domain="float", refuses="biu")
 define("huber", "x t",
        "where(abs(x - t) <= delta, 0.5 * (x - t) * (x - t), delta * (abs(x - t) - 0.5 * delta))",
-       "where(abs(x - t) <= delta, g * (x - t), g * delta * sign(x - t))",
-       "where(abs(x - t) <= delta, g * (t - x), g * delta * sign(t - x))",
-       params="delta", domain="float")
+       "where(abs(x - t) > delta, g * delta * sign(x - t), g * (x - t))",
+       "where(abs(x - t) > delta, g * delta * sign(t - x), g * (t - x))",
+       params="delta", domain="float", refuses="biu")
 define("bce", "x t", "-(t * maximum(log(x), -100) + (1 - t) * maximum(log1p(-x), -100))",
        "g * (x - t) / maximum(x * (1 - x), 1e-12)",
        "g * (maximum(log1p(-x), -100) - maximum(log(x), -100))", domain="float")
 define("bce_logits", "x t", "maximum(x, 0) - x * t + log1p(exp(-abs(x)))",
-       "g * (1 / (1 + exp(-x)) - t)", "-g * x", domain="float")
+       "g * (1 / (1 + exp(-x)) - t)", "-g * x", domain="float", refuses="biu")
 
 # Comparisons and tests (no gradient)
 define("eq", "a b", "a == b", result="bool")
@@ -274,17 +332,17 @@ define("gt", "a b", "a > b", result="bool")
 define("ge", "a b", "a >= b", result="bool")
 define("isnan", "x", "isnan(x)", result="bool")
 define("isinf", "x", "isinf(x)", result="bool")
-define("isfinite", "x", "x - x == 0", result="bool")  # inf - inf and nan - nan are nan
+define("isfinite", "x", "x * 0 == 0", result="bool")  # inf * 0 and nan * 0 are nan
 define("logical_not", "x", "x == 0", result="bool")
 define("logical_and", "a b", "(a != 0) & (b != 0)", result="bool")
 define("logical_or", "a b", "(a != 0) | (b != 0)", result="bool")
 define("logical_xor", "a b", "(a != 0) != (b != 0)", result="bool")
-define("bitwise_not", "x", "~x", domain="int")
-define("bitwise_and", "a b", "a & b", domain="int")
-define("bitwise_or", "a b", "a | b", domain="int")
-define("bitwise_xor", "a b", "a ^ b", domain="int")
-define("bitwise_left_shift", "a b", "a << b", domain="int")
-define("bitwise_right_shift", "a b", "a >> b", domain="int")
+define("bitwise_not", "x", "~x", domain="int", refuses="f")
+define("bitwise_and", "a b", "a & b", domain="int", refuses="f")
+define("bitwise_or", "a b", "a | b", domain="int", refuses="f")
+define("bitwise_xor", "a b", "a ^ b", domain="int", refuses="f")
+define("bitwise_left_shift", "a b", "a << b", domain="int", refuses="bf")
+define("bitwise_right_shift", "a b", "a >> b", domain="int", refuses="bf")
 
 # Copies
 define("copy", "x", "x", "g")  # the kernel behind clone, contiguous and casts

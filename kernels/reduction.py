@@ -10,7 +10,7 @@ shuffles, a grid-stride loop). Arithmetic follows the rules of `kernels.pointwis
     x, y    the element and the result
     n       the number of elements
     others  the product of the other elements
-    ties    the number of elements whose mapped value equals the result
+    ties    the number of elements whose mapped value equals the result (or is NaN, as it)
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Reduction:
     gradient: str | None = None
 
 
+_AT_EXTREMUM = "where((x == y) | (x != x), g, 0) / ties"  # the result is NaN where an x is
+
 # fmt: off
 TABLE: dict[str, Reduction] = {
     line.name: line
@@ -48,8 +50,8 @@ TABLE: dict[str, Reduction] = {
         Reduction("sum", "x", "a + b", "0", gradient="g"),
         Reduction("mean", "x", "a + b", "0", "a / n", gradient="g / n"),
         Reduction("prod", "x", "a * b", "1", gradient="g * others"),
-        Reduction("max", "x", "maximum(a, b)", "lowest", gradient="where(x == y, g, 0) / ties"),
-        Reduction("min", "x", "minimum(a, b)", "highest", gradient="where(x == y, g, 0) / ties"),
+        Reduction("max", "x", "maximum(a, b)", "lowest", gradient=_AT_EXTREMUM),
+        Reduction("min", "x", "minimum(a, b)", "highest", gradient=_AT_EXTREMUM),
         Reduction("argmax", "x", "maximum(a, b)", "lowest", result="index"),
         Reduction("argmin", "x", "minimum(a, b)", "highest", result="index"),
         Reduction("any", "x != 0", "a | b", "0", result="bool"),
@@ -59,7 +61,7 @@ TABLE: dict[str, Reduction] = {
         Reduction("norm2", "x * x", "a + b", "0", "sqrt(a)",
                   gradient="where(y == 0, 0, g / y) * x"),
         Reduction("norm_inf", "abs(x)", "maximum(a, b)", "0",
-                  gradient="where(abs(x) == y, g * sign(x), 0) / ties"),
+                  gradient="where((abs(x) == y) | (x != x), g * sign(x), 0) / ties"),
     )
 }
 # fmt: on

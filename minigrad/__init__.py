@@ -22,6 +22,8 @@ from minigrad import (
     printing,
     random,
 )
+from minigrad._foreign import tensors_only as _tensors_only
+from minigrad._names import refuse as _refuse
 from minigrad.autograd import (
     enable_grad,
     inference_mode,
@@ -31,6 +33,7 @@ from minigrad.autograd import (
     set_grad_enabled,
 )
 from minigrad.creation import LEGACY as _LEGACY
+from minigrad.devices import device
 from minigrad.dtypes import (
     bfloat16,
     can_cast,
@@ -67,8 +70,7 @@ from minigrad.random import (
     set_rng_state,
 )
 from minigrad.tensor import FUNCTIONS as _FUNCTIONS
-from minigrad.tensor import Size, Tensor, device
-from minigrad.tensor import tensors_only as _tensors_only
+from minigrad.tensor import Size, Tensor
 
 __version__ = "0.1.0"
 
@@ -82,9 +84,15 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
-    "accelerator", "cuda", "datasets", "estimate", "nn", "optim", "serialization", "utils", "viz"
+    "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "hub",
+    "jit", "multiprocessing", "nn", "optim", "serialization", "testing", "utils", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
+    "as_torch": "minigrad._torch_names",
+    "autocast": "minigrad.amp.autocast_mode",
+    "compile": "minigrad.jit",
+    "get_autocast_dtype": "minigrad.amp.autocast_mode",
+    "is_autocast_enabled": "minigrad.amp.autocast_mode",
     "save": "minigrad.serialization",
     "load": "minigrad.serialization",
     "get_num_threads": "kernels.simt",
@@ -99,10 +107,7 @@ def __getattr__(name: str) -> _Any:
         return _importlib.import_module(f"minigrad.{name}")
     if name in _LAZY_NAMES:
         return getattr(_importlib.import_module(_LAZY_NAMES[name]), name)
-    raise AttributeError(
-        f"module 'minigrad' has no attribute {name!r}: either torch has no such name, or it is a "
-        "part of torch that minigrad doesn't have"
-    )
+    return _refuse(__name__)(name)
 
 
 def __dir__() -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from minigrad import cuda
+from minigrad._names import refuse
 from minigrad.cuda import device_count, is_available, synchronize
 from minigrad.cuda import set_device as set_device_index
-from minigrad.tensor import device
+from minigrad.devices import device
 
 __all__ = [
     "current_accelerator",
@@ -25,3 +26,6 @@ def current_accelerator(check_available: bool = False) -> device | None:
 def current_device_index() -> int:
     """The number of the GPU in use."""
     return cuda.current_device()
+
+
+__getattr__ = refuse(__name__)

@@ -8,15 +8,17 @@ import sys
 from collections.abc import Sequence
 
 import minigrad
-from minigrad.commands import CommandError, bench, catalog, doctor, gpus, lab, train
+from minigrad.commands import CommandError, bench, catalog, course, doctor, gpus, lab, run, train
 
 COMMANDS = {
     "train": train,
     "doctor": doctor,
     "catalog": catalog,
     "lab": lab,
+    "course": course,
     "bench": bench,
     "gpus": gpus,
+    "run": run,
 }
 
 
@@ -55,15 +57,19 @@ def _check_environment() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (default: this process's) and return its exit status."""
-    args = _parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    command = argv[0] if argv else ""
     try:
+        if command == "run" and argv[1:2] not in ([], ["-h"], ["--help"]):
+            return run.start(argv[1:])  # whatever follows is the program's
+        args = _parser().parse_args(argv)
         _check_environment()
         return COMMANDS[args.command].run(args)
     except CommandError as error:
-        print(f"minigrad {args.command}: {error}", file=sys.stderr)
+        print(f"minigrad {command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"minigrad {args.command}: interrupted", file=sys.stderr)
+        print(f"minigrad {command}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `minigrad catalog | head`: the pipe is closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
-from minigrad.backends import device_module
-from minigrad.tensor import CPU, Size, Tensor, device, export, move_array, wrap
+from minigrad._names import kind
+from minigrad.backends import check_current, device_module
+from minigrad.devices import CPU, device, move_array
+from minigrad.tensor import Size, Tensor, as_int, export, wrap
 
 
 def place(where: Any) -> device:
     """The device that a `device=` argument names."""
-    return CPU if where is None else where if isinstance(where, device) else device(where)
+    if where is None:
+        return CPU
+    found = where if isinstance(where, device) else device(where)
+    check_current(found)
+    return found
 
 
 def finish(array: Any, requires_grad: bool) -> Tensor:
@@ -103,7 +109,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares memory with a NumPy array."""
     if not isinstance(ndarray, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+        raise TypeError(f"expected np.ndarray (got {kind(ndarray)})")
     dtypes.from_numpy_dtype(ndarray.dtype)
     return wrap(ndarray)
 
@@ -201,7 +207,7 @@ def full(
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     target = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy_dtype(dtype)
     xp = device_module(place(device).type)
-    return finish(xp.full(_shape((size,)), value, target), requires_grad)
+    return finish(xp.full(_shape((size,)), np.asarray(value).astype(target), target), requires_grad)
 
 
 @export(method=False)
@@ -213,9 +219,23 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any 
 
 
 @export(function=False)
-def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
+def new_full(
+    self: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor of one value with the dtype and device of this one."""
-    return full(size, fill_value, dtype=dtype or self.dtype, device=self.device)
+    return full(
+        size,
+        fill_value,
+        dtype=dtype or self.dtype,
+        device=device or self.device,
+        requires_grad=requires_grad,
+    )
 
 
 @export(function=False)
@@ -257,8 +277,16 @@ def arange(
     whole = all(isinstance(v, int) for v in (start, end, step))
     inferred = np.dtype(np.int64) if whole else dtypes.default_numpy()
     target = inferred if dtype is None else dtypes.to_numpy_dtype(dtype)
-    xp = device_module(place(device).type)
+    if target.kind == "b":
+        raise dtypes.refused("arange_cpu", target)
     count = -(-(end - start) // step) if whole else math.ceil((end - start) / step)
+    if target.kind in "iu" and not whole:  # as torch does: the numbers are made integers, but
+        start, step, whole = int(start), int(step), True  # only int64 counts with those
+        if target == np.int64:
+            if step == 0:
+                raise RuntimeError("step must be nonzero")
+            count = -(-(int(end) - start) // step)
+    xp = device_module(place(device).type)
     array = xp.arange(count, dtype=np.int64 if whole else np.float64) * step + start
     return finish(array.astype(target, copy=False), requires_grad)
 
@@ -274,21 +302,50 @@ def linspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """`steps` evenly spaced values from start to end, both included."""
+    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
+    values = _spaced("linspace", start, end, steps, target)
+    return finish(device_module(place(device).type).asarray(values.astype(target)), requires_grad)
+
+
+def _spaced(name: str, start: Any, end: Any, steps: Any, target: np.dtype) -> np.ndarray:
+    """`steps` values in float64; from both ends to the middle, so that both are exact."""
+    if type(steps) is not int:
+        steps = as_int("steps", steps)
     if steps < 0:
         raise RuntimeError(f"number of steps must be non-negative, got {steps}")
-    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-    xp = device_module(place(device).type)
-    array = xp.linspace(float(start), float(end), int(steps)).astype(target)
-    return finish(array, requires_grad)
+    for end_name, value in (("start", start), ("end", end)):
+        if isinstance(value, Tensor) and value._array.ndim:
+            raise RuntimeError(
+                f"{name} only supports 0-dimensional start and end tensors, but got {end_name} "
+                f"with {value._array.ndim} dimension(s)."
+            )
+    first, last = float(start), float(end)
+    if target.kind in "iu":
+        first, last = float(int(first)), float(int(last))
+    if target.kind == "b" and steps > 1:
+        raise dtypes.refused(name, target)
+    if steps == 1:
+        last = first
+    step = (last - first) / max(steps - 1, 1)
+    index = np.arange(steps)
+    return np.where(index < steps // 2, first + step * index, last - step * (steps - 1 - index))
 
 
 @export(method=False)
 def logspace(
-    start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """base ** linspace(start, end, steps)."""
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-    return wrap(np.power(float(base), np.linspace(float(start), float(end), steps)).astype(target))
+    values = np.power(float(base), _spaced("logspace", start, end, steps, target))
+    return finish(device_module(place(device).type).asarray(values.astype(target)), requires_grad)
 
 
 @export(method=False)
@@ -309,15 +366,29 @@ def eye(
 
 
 @export(method=False)
-def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None
+) -> Tensor:
     """Rows and columns (2, count) of the lower triangle."""
-    return wrap(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
+    return _triangle(np.tril_indices, row, col, offset, dtype, device)
 
 
 @export(method=False)
-def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None
+) -> Tensor:
     """Rows and columns (2, count) of the upper triangle."""
-    return wrap(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
+    return _triangle(np.triu_indices, row, col, offset, dtype, device)
+
+
+def _triangle(find: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
+    if row < 0 or col < 0:
+        raise RuntimeError(f"{find.__name__}: expected sizes >= 0, got {row} and {col}")
+    target = dtypes.to_numpy_dtype(dtype)
+    if target not in (np.int32, np.int64):
+        raise dtypes.refused(find.__name__, target)
+    pair = np.stack(find(row, offset, col)).astype(target)
+    return wrap(device_module(place(device).type).asarray(pair))
 
 
 def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:

@@ -81,8 +81,10 @@ uint32 = dtype("uint32", "UInt32Tensor", np.dtype(np.uint32))
 uint64 = dtype("uint64", "UInt64Tensor", np.dtype(np.uint64))
 bool_ = dtype("bool", "BoolTensor", np.dtype(np.bool_))
 
-ALL = (float32, float64, float16, bfloat16, int8, int16, int32, int64)
-ALL += (uint8, uint16, uint32, uint64, bool_)
+ALL = (
+    *(float32, float64, float16, bfloat16, int8, int16, int32, int64),
+    *(uint8, uint16, uint32, uint64, bool_),
+)
 _BY_NAME = {d.name: d for d in ALL}
 _FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 
@@ -140,6 +142,12 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     if a.name == "bfloat16" or b.name == "bfloat16":
         return a if a.itemsize > b.itemsize else b
     return np.promote_types(a, b)
+
+
+def refused(name: str, numpy_dtype: np.dtype) -> NotImplementedError:
+    """The error of an operation that does not take a dtype."""
+    legacy = from_numpy_dtype(numpy_dtype).legacy_name.removesuffix("Tensor")
+    return NotImplementedError(f"\"{name}\" not implemented for '{legacy}'")
 
 
 class _Default:
@@ -200,6 +208,13 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 
 class finfo:
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
+
+    eps: float
+    max: float
+    min: float
+    tiny: float
+    smallest_normal: float
+    resolution: float
 
     def __init__(self, type: dtype | None = None) -> None:
         type = type or get_default_dtype()

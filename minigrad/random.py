@@ -17,8 +17,9 @@ from minigrad import dtypes
 from minigrad.autograd.mode import no_grad
 from minigrad.backends import array_module, device_module
 from minigrad.creation import _shape, finish, place
+from minigrad.devices import device
 from minigrad.ops.inplace import check_writable, write
-from minigrad.tensor import Tensor, device, export, wrap
+from minigrad.tensor import Tensor, export, wrap
 
 _DEFAULT_SEED = 67280421310721  # torch's
 

@@ -7,19 +7,24 @@ turn its functions into methods of this class.
 
 from __future__ import annotations
 
-import functools
 import operator
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minigrad import dlpack, dtypes
 from minigrad.autograd.mode import mode
-from minigrad.backends import device_module
+from minigrad.devices import CPU, device
 from minigrad.dtypes import dtype
+from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
+
+if TYPE_CHECKING:
+    from minigrad._methods import Methods  # what `export` adds, for type checkers
+else:
+    Methods = object
 
 
 class Size(tuple):
@@ -43,51 +48,6 @@ class Size(tuple):
 
     def __repr__(self) -> str:
         return f"minigrad.Size({list(self)})"
-
-
-class device:
-    """Where a tensor lives: `device("cpu")`, `device("cuda")`, `device("cuda:1")`.
-
-    A device may be named on any machine; moving a tensor to a missing one raises.
-    """
-
-    __slots__ = ("index", "type")
-
-    def __init__(self, type: str | int | device, index: int | None = None) -> None:
-        if isinstance(type, device):
-            type, index = type.type, type.index
-        elif isinstance(type, int):
-            type, index = "cuda", type
-        elif ":" in type:
-            type, _, number = type.partition(":")
-            if not number.isdigit():
-                raise RuntimeError(f"Invalid device string: '{type}:{number}'")
-            index = int(number)
-        if type not in ("cpu", "cuda"):
-            raise RuntimeError(
-                f"Expected one of cpu, cuda device type at start of device string: {type}"
-            )
-        self.type = type
-        self.index = index
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
-
-    def __hash__(self) -> int:
-        return hash((self.type, self.index))
-
-    def __str__(self) -> str:
-        return self.type if self.index is None else f"{self.type}:{self.index}"
-
-    def __repr__(self) -> str:
-        index = "" if self.index is None else f", index={self.index}"
-        return f"device(type='{self.type}'{index})"
-
-    def __reduce__(self) -> tuple:
-        return (device, (self.type, self.index))
-
-
-CPU = device("cpu")
 
 
 class View:
@@ -141,7 +101,7 @@ def type_name(tensor: Tensor) -> str:
     return f"minigrad.{place}{tensor.dtype.legacy_name}"
 
 
-class Tensor:
+class Tensor(Methods):
     """A multi-dimensional array that records how it was computed.
 
     `minigrad.tensor(data)` makes one from numbers; `Tensor(2, 3)` and `Tensor([1, 2])` are the
@@ -156,8 +116,8 @@ class Tensor:
     _node: Any = None
     _index = 0
     _view: View | None = None
-    _hooks: list | None = None
-    _accumulate_hooks: list | None = None
+    _hooks: Hooks | None = None
+    _accumulate_hooks: Hooks | None = None
     __array_priority__ = 1000  # numpy_array * tensor calls Tensor.__rmul__
 
     def __init__(self, *args: Any, device: Any = None) -> None:
@@ -411,34 +371,31 @@ class Tensor:
         node = self._node
         return node is not None and bool(node.retained) and self._index in node.retained
 
-    def register_hook(self, hook: Callable) -> Any:
+    def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call `hook(grad)` when this tensor's gradient is known; a returned tensor replaces it.
 
         Returns a handle whose `remove()` removes the hook.
         """
-        from minigrad.autograd.node import RemovableHandle
-
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         node = self._node
-        if node is None:
-            self._hooks = self._hooks or []
-            return RemovableHandle(self._hooks, hook)
-        node.hooks = node.hooks or {}
-        return RemovableHandle(node.hooks.setdefault(self._index, []), hook)
+        if node is not None:
+            return node.add_hook(self._index, hook)
+        if self._hooks is None:
+            self._hooks = Hooks()
+        return add_hook(self._hooks, hook)
 
-    def register_post_accumulate_grad_hook(self, hook: Callable) -> Any:
+    def register_post_accumulate_grad_hook(self, hook: Callable) -> RemovableHandle:
         """Call `hook(tensor)` after a backward pass has added to this leaf's `.grad`."""
-        from minigrad.autograd.node import RemovableHandle
-
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         if self.grad_fn is not None:
             raise RuntimeError(
                 "post accumulate grad hooks cannot be registered on non-leaf tensors"
             )
-        self._accumulate_hooks = self._accumulate_hooks or []
-        return RemovableHandle(self._accumulate_hooks, hook)
+        if self._accumulate_hooks is None:
+            self._accumulate_hooks = Hooks()
+        return add_hook(self._accumulate_hooks, hook)
 
     def backward(
         self,
@@ -515,6 +472,16 @@ class Tensor:
     def __dlpack_device__(self) -> tuple:
         return self._array.__dlpack_device__()
 
+    @classmethod
+    def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None):
+        """torch calls this where a function of its own got a tensor of minigrad."""
+        name = getattr(func, "__name__", func)
+        raise TypeError(
+            f"torch's {name}(): expected torch.Tensor, got minigrad.Tensor; "
+            "minigrad.from_dlpack(x.detach()) converts a torch.Tensor x, "
+            "torch.from_dlpack(x.detach()) a minigrad.Tensor x"
+        )
+
     @property
     def __cuda_array_interface__(self) -> dict:
         if isinstance(self._array, np.ndarray):
@@ -589,6 +556,15 @@ class Tensor:
 
         return format_tensor(self)
 
+    def __copy__(self) -> Tensor:
+        """A leaf of the same memory, attributes and `requires_grad`."""
+        result = _new(type(self))
+        skipped = (*_NOT_PICKLED, "_grad", "_index")
+        result.__dict__.update({k: v for k, v in self.__dict__.items() if k not in skipped})
+        result._requires_grad = self.requires_grad
+        result._counter = self._counter
+        return result
+
     def __deepcopy__(self, memo: dict) -> Tensor:
         if self.grad_fn is not None:
             raise RuntimeError(
@@ -631,9 +607,11 @@ def _deepcopied(attributes: dict, memo: dict) -> dict:
 def as_int(name: str, value: Any) -> int:
     """The value as an integer (by `__index__`); TypeError with the argument's name otherwise."""
     try:
-        return operator.index(value)
+        if not isinstance(value, bool):
+            return operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}") from None
+        pass
+    raise TypeError(f"{name} must be an int, not {type(value).__name__}")
 
 
 def normalize_dim(dim: int, ndim: int) -> int:
@@ -646,13 +624,6 @@ def normalize_dim(dim: int, ndim: int) -> int:
             f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
         )
     return dim + n if dim < 0 else dim
-
-
-def move_array(array: Any, where: device) -> Any:
-    """The array on a device: itself if it is there."""
-    if where.type == "cpu":
-        return array if isinstance(array, np.ndarray) else array.get()
-    return device_module("cuda").asarray(array)
 
 
 FUNCTIONS: dict[str, Callable] = {}
@@ -670,23 +641,3 @@ def export(*names: str, method: bool = True, function: bool = True) -> Callable:
         return fn
 
     return register
-
-
-def tensors_only(fn: Callable) -> Callable:
-    """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError."""
-
-    @functools.wraps(fn)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return fn(*args, **kwargs)
-        except AttributeError as error:
-            given = [*args, *kwargs.values()]
-            given += [x for a in given if isinstance(a, list | tuple) for x in a]
-            if isinstance(error.obj, Tensor) or not any(error.obj is a for a in given):
-                raise
-            raise TypeError(
-                f"{fn.__name__}(): expected a Tensor, got {type(error.obj).__name__}; "
-                "minigrad.tensor() and minigrad.from_numpy() make one"
-            ) from None
-
-    return checked

@@ -7,8 +7,12 @@ import gc
 import importlib.util
 import os
 import re
+import shutil
+import signal
+import sys
+import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 # Before NumPy's BLAS or a kernel starts threads: parallel workers share the cores already.
@@ -19,22 +23,51 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import numpy as np
 import pytest
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("minigrad")
+    group.addoption(
+        "--gpu",
+        choices=("software",),
+        help="run the tests marked `gpu` on a GPU in software (tests/software_gpu), with -m gpu",
+    )
+    group.addoption("--gpu-capability", default="8.0", help="the software GPU's compute capability")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--gpu") == "software":  # before anything looks for a driver
+        from tests import software_gpu
+
+        software_gpu.install(config.getoption("--gpu-capability"))
+
+
+# A shell starts a background job with SIGINT ignored, and its children inherit that: then Ctrl-C,
+# which some tests send, would do nothing.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Programs that tests start import this tree, wherever pytest was started.
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
+# What tests solve is not what the person who runs them has solved.
+os.environ["MINIGRAD_DATA_DIR"] = tempfile.mkdtemp(prefix="minigrad-tests-")
 
 # What `@pytest.mark.needs(...)` may name, and which extra brings it. No test asks for these modules
 # in another way (tests/test_architecture.py), so `-m needs` runs all tests that skip without them.
 # "numba.cuda" is any module of that name: Numba's deprecated one, or numba-cuda's if installed.
 PACKAGES = {
     "torch": "parity",
+    "expecttest": "parity",  # torch's table of samples imports it
     "numba.cuda": "cuda13",
     "numba_cuda": "cuda13",
     "cupy": "cuda13",
     "cuda.bindings": "cuda13",
     "nvidia": "cuda13",  # headers of CUDA's wheels
+    "mypy": "types",
     "mkdocs": "docs",
     "yaml": "docs",
+    "selenium": "browser",
+    "mpi4py": "distributed",
 }
 
 
@@ -44,6 +77,9 @@ def missing(package: str) -> str | None:
     extra = PACKAGES[package]
     parents = [package[:i] for i, c in enumerate(package) if c == "."]
     if all(importlib.util.find_spec(name) for name in (*parents, package)):
+        programs = ("chromium", "chromedriver") if package == "selenium" else ()
+        if not all(map(shutil.which, programs)):
+            return "needs Chromium and its driver: apt-get install chromium chromium-driver"
         return None
     return f"needs {package}: pip install 'minigrad[{extra}]'"
 
@@ -94,6 +130,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(1_000_000, 20, 20)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A kernel's fault on the software GPU fails the test that launched it, and no other."""
+    software_gpu = sys.modules.get("tests.software_gpu")
+    if software_gpu is None or not software_gpu.installed():
+        return (yield)
+    try:
+        return (yield)
+    finally:
+        software_gpu.finish()
+        if fault := software_gpu.take_fault():
+            pytest.fail(f"on the software GPU: {fault}")
 
 
 @pytest.fixture

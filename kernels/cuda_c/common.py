@@ -92,32 +92,15 @@ class Kernel:
         """A function that launches the kernel for arguments of the types of `args`."""
         return self._bound(self.instance(*args).on_cpu(grid, block, self.shared))
 
-    def on_gpu(self) -> _OnGpu:
-        """The kernel for CuPy arrays: `kernel.on_gpu()[grid, block]` launches it."""
-        return _OnGpu(self)
+    def bind_on_gpu(self, grid, block, *args) -> Callable[..., None]:
+        """As `bind`, for CuPy arrays."""
+        return self._bound(self.instance(*args).on_gpu().bind(grid, block, self.shared))
 
     def _bound(self, run: Callable[[Sequence], None]) -> Callable[..., None]:
         arguments = self.arguments
         if arguments is as_passed:
             return lambda *args: run(args)
         return lambda *args: run(arguments(*args))
-
-
-class _OnGpu:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-
-    def __getitem__(self, configuration: tuple) -> Callable[..., None]:
-        kernel, launch = self.kernel, None
-
-        def bound(*args) -> None:
-            nonlocal launch
-            if launch is None:
-                raw = kernel.instance(*args).on_gpu()
-                launch = kernel._bound(raw.bind(*configuration, kernel.shared))
-            launch(*args)
-
-        return bound
 
 
 def as_passed(*args):

@@ -16,6 +16,12 @@ __device__ __forceinline__ long long self() {
 __device__ __forceinline__ void add(float* address, float value) { atomicAdd(address, value); }
 __device__ __forceinline__ void add(double* address, double value) { atomicAdd(address, value); }
 __device__ __forceinline__ void add(int* address, int value) { atomicAdd(address, value); }
+__device__ __forceinline__ void add(unsigned* address, unsigned value) {
+    atomicAdd(address, value);
+}
+__device__ __forceinline__ void add(unsigned long long* address, unsigned long long value) {
+    atomicAdd(address, value);
+}
 __device__ __forceinline__ void add(long long* address, long long value) {  // wraps all the same
     atomicAdd((unsigned long long*)address, (unsigned long long)value);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.cuda_c.common import Kernel, family, scalar_type, storage_type
+from kernels.launchers.embedding import sum_dtype
 
 _kernel = family("embedding.cu")
 
@@ -13,25 +14,31 @@ def _sized_by_index(x, index, out, *numbers):
     return x, index, out, *numbers, index.size
 
 
-def _types(dtype: np.dtype, index: np.dtype) -> tuple[str, str, str]:
-    return storage_type(dtype), storage_type(index), scalar_type(dtype)
+def _types(dtype: np.dtype, index: np.dtype) -> tuple[str, str]:
+    return storage_type(dtype), storage_type(index)
+
+
+def _sum(version: str, dtype: np.dtype) -> str:
+    return scalar_type(sum_dtype(version, dtype))
 
 
 def embedding_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
     """kernel(weight, index, out, width, tiles)."""
-    return _kernel("embedding", (), _types(dtype, index)[:2], _sized_by_index)
+    return _kernel("embedding", (), _types(dtype, index), _sized_by_index)
 
 
 def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
     """kernel(g, index, dw, width, tiles)."""
-    return _kernel(f"embedding_backward_{version}", (), _types(dtype, index), _sized_by_index)
+    types = (*_types(dtype, index), _sum(version, dtype))
+    return _kernel(f"embedding_backward_{version}", (), types, _sized_by_index)
 
 
 def gather_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
     """kernel(x, index, out, size, length, inner)."""
-    return _kernel("gather", (), _types(dtype, index)[:2], _sized_by_index)
+    return _kernel("gather", (), _types(dtype, index), _sized_by_index)
 
 
 def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
     """kernel(src, index, out, size, length, inner)."""
-    return _kernel(f"scatter_add_{version}", (), _types(dtype, index), _sized_by_index)
+    types = (*_types(dtype, index), _sum(version, dtype))
+    return _kernel(f"scatter_add_{version}", (), types, _sized_by_index)

@@ -13,7 +13,7 @@
 // 3. sequential: fold halves; no bank conflicts
 // 4. first_add: combine two elements while loading
 // 5. shuffle: the last warp trades registers
-// What ships, many elements a thread:
+// What ships, many elements per thread:
 // 6. block: a block walks its segment of a row; shuffles, one barrier
 // 7. warp: one warp per row
 // 8. thread: one thread per result

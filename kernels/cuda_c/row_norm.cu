@@ -21,6 +21,14 @@ __device__ __forceinline__ A scaled(A d, A inv, const P* weight, const P* bias, 
     return v;
 }
 
+// 1 / sqrt(variance). Squares that overflow give NaN in layer norm: with 0, the row would be zeros,
+// which look like a result.
+template <class A, bool CENTRED>
+__device__ __forceinline__ A inverse_root(A variance) {
+    const A inv = A(1) / sqrt_of(variance);
+    return CENTRED && inv == A(0) ? inv * A(infinity()) : inv;
+}
+
 // A block a row. The threads' means and squares are merged as Chan et al. (1979) do it.
 template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS>
 __global__ void online(const T* x, const P* weight, const P* bias, A* mean, A* invstd, T* y, A eps,
@@ -42,7 +50,7 @@ __global__ void online(const T* x, const P* weight, const P* bias, A* mean, A* i
         m = block_sum(count * own, partial) / A(n);
         squares += count * (own - m) * (own - m);
     }
-    const A inv = A(1) / sqrt_of(block_sum(squares, partial) / A(n) + eps);
+    const A inv = inverse_root<A, CENTRED>(block_sum(squares, partial) / A(n) + eps);
     if (threadIdx.x == 0) {
         if (CENTRED) mean[blockIdx.x] = m;
         invstd[blockIdx.x] = inv;
@@ -65,7 +73,7 @@ __global__ void one_read(const T* x, const P* weight, const P* bias, A* mean, A*
     const A m = CENTRED ? block_sum(total, partial) / A(n) : A(0);
     total = A(0);
     for (int i = threadIdx.x; i < n; i += blockDim.x) total += (values[i] - m) * (values[i] - m);
-    const A inv = A(1) / sqrt_of(block_sum(total, partial) / A(n) + eps);
+    const A inv = inverse_root<A, CENTRED>(block_sum(total, partial) / A(n) + eps);
     if (threadIdx.x == 0) {
         if (CENTRED) mean[blockIdx.x] = m;
         invstd[blockIdx.x] = inv;
@@ -132,7 +140,7 @@ __global__ void warp(const T* x, const P* weight, const P* bias, A* mean, A* inv
             total += d * d;
         }
     }
-    const A inv = A(1) / sqrt_of(warp_sum(total) / A(n) + eps);
+    const A inv = inverse_root<A, CENTRED>(warp_sum(total) / A(n) + eps);
     if (threadIdx.x == 0) {
         if (CENTRED) mean[row] = m;
         invstd[row] = inv;

@@ -19,6 +19,7 @@ from kernels import dispatch
 
 Pair = tuple[int, int]
 GPU_BLOCK, CPU_BLOCK = 256, 64  # threads of a block that walks along a row or a plane
+MAX_GRID_YZ, MAX_BLOCK = 65535, 1024  # blocks along y or z of a grid, threads of a block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -84,27 +85,44 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def wide_enough(name: str, size: int, block: int) -> int:
+    """`block` threads, doubled until tiles of so many cover `size` in the y or z of a grid.
+
+    Raises ValueError where no block is large enough.
+    """
+    while ceil_div(size, block) > MAX_GRID_YZ:
+        if block == MAX_BLOCK:
+            raise ValueError(f"{name}: expected at most {MAX_GRID_YZ * block} elements, got {size}")
+        block *= 2
+    return block
+
+
 def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
     """A callable that launches `kernel` on arrays, always of the types of its first call.
 
     Every call is one launch of (family, version) in the trace that is on. A call that fails, such
     as one with arrays on two devices, decides nothing for later ones.
     """
-    bound = None
+    bound, timed = None, dispatch.timed
 
     def launch(*args) -> None:
-        nonlocal bound
+        nonlocal bound, timed
         tracer = dispatch.tracer
         if tracer is not None and tracer.takes(family, version, kernel, grid, block, args):
             return
         run = bound
         if run is None:
             there = any(on_gpu(arg) for arg in args)
-            run = kernel.on_gpu()[grid, block] if there else kernel.bind(grid, block, *args)
+            bind, timed = (
+                (kernel.bind_on_gpu, dispatch.timed_on_gpu)
+                if there
+                else (kernel.bind, dispatch.timed)
+            )
+            run = bind(grid, block, *args)
         if tracer is None:
             run(*args)
         else:
-            with dispatch.timed(family, version):
+            with timed(family, version):
                 run(*args)
         bound = run
 

@@ -3,7 +3,7 @@
 2 N O OH OW C KH KW / groups floating-point operations each; at least x, w and y moved once.
 
 1. direct          one thread a result (conv_direct); also what serves depthwise convolution
-2. tiled           forward: a piece of x with its halo in shared memory, several channels a thread
+2. tiled           forward: a piece of x with its halo in shared memory, several channels per thread
 3. implicit_gemm   a matrix product whose right operand is read through a table of offsets
                    (conv_gemm); a 1x1 kernel reads x as it is
 
@@ -31,6 +31,7 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    wide_enough,
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
@@ -128,8 +129,8 @@ def _pick(version: str | None, channels: int) -> str:
 
 def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, int], Pair]:
     """Grid (planes, row tiles, column tiles) and block for one thread a pixel."""
-    bx = 32 if width > 16 else 16
-    by = 256 // bx
+    bx = wide_enough("conv2d", width, 32 if width > 16 else 16)
+    by = max(256 // bx, 1)
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 
 

@@ -34,12 +34,18 @@ THREADS = 256
 ROW_BLOCK = (64, 4)
 
 
+def sum_dtype(version: str, dtype: np.dtype) -> np.dtype:
+    """What elements of the dtype are added in: GPUs add atomically in 32 and 64 bits only."""
+    small = version == "atomic" and dtype.kind in "biu" and dtype.itemsize < 4
+    return np.dtype(np.int32) if small else compute_dtype(dtype)
+
+
 def _check_index(name: str, index, size: int) -> None:
     """Raise TypeError unless the index is of integers, IndexError unless all are in 0..size-1."""
     if index.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integer indices, got {index.dtype}")
     if index.size and (index.min() < 0 or index.max() >= size):
-        bad = index[(index < 0) | (index >= size)].ravel()[0]
+        bad = index[(index < 0) | (index >= size)].ravel()[0].item()
         raise IndexError(f"{name}: index {bad} is out of bounds for size {size}")
 
 
@@ -90,7 +96,7 @@ def embedding_backward(
     version = _chosen("embedding_backward", version, g)
     _check_index("embedding_backward", index, num_rows)
     rows, width = index.size, g.shape[-1]
-    dw = namespace(g).zeros((num_rows, width), compute_dtype(g.dtype))
+    dw = namespace(g).zeros((num_rows, width), sum_dtype(version, g.dtype))
     if g.size:
         (tiles, grid), block = _tiles(rows, width), ROW_BLOCK
         if version == "lines":
@@ -161,7 +167,7 @@ def scatter_add(
         raise TypeError(f"scatter_add: src is {src.dtype}, expected {x.dtype} as x")
     if any(n > m for n, m in zip(index.shape, src.shape)):
         raise ValueError(f"scatter_add: index {index.shape} exceeds src {src.shape}")
-    compute = compute_dtype(x.dtype)
+    compute = sum_dtype(version, x.dtype)
     out = copy(dialect, x) if compute == x.dtype else cast(dialect, x, compute)
     if index.size:
         part = _part(out, index.shape, axis)
@@ -200,7 +206,7 @@ def take_backward(
     """
     version = _chosen("take_backward", version, g)
     _check_index("take_backward", index, size)
-    dx = namespace(g).zeros(size, compute_dtype(g.dtype))
+    dx = namespace(g).zeros(size, sum_dtype(version, g.dtype))
     if g.size:
         _scatter(dialect, dx, index, contiguous(g), size, index.size, 1, version)
     return dx if dx.dtype == g.dtype else cast(dialect, dx, g.dtype)

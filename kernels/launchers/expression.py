@@ -110,8 +110,8 @@ class Translator:
     def call_minimum(self, a: str, b: str) -> str:
         return self.call_maximum(a, b, "<")
 
-    def call_sign(self, x: str) -> str:  # x itself where it is 0 or NaN
-        positive = self.choice.format(f"{x} > T(0)", "T(1)", x)
+    def call_sign(self, x: str) -> str:  # 0 for NaN
+        positive = self.choice.format(f"{x} > T(0)", "T(1)", "T(0)")
         if self.kind in "bu":
             return positive
         return self.choice.format(f"{x} < T(0)", "T(-1)", positive)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,9 @@ from numpy import ndarray
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     BFLOAT16,
+    MAX_GRID_YZ,
     Dialect,
+    ceil_div,
     check_version,
     compute_capability,
     compute_dtype,
@@ -26,7 +29,7 @@ from kernels.launchers.plans import Plans, place
 
 SIMPLE = {
     "naive": "one thread an element, neighbours down a column",
-    "coalesced": "neighbours along a row: one segment a warp",
+    "coalesced": "neighbours along a row: one segment per warp",
     "tiled": "shared tiles: each element is loaded TILE times less",
     "register_1d": "a column of results in registers",
     "register_2d": "an RM x RN tile of results in registers",
@@ -47,7 +50,6 @@ VERSIONS = {
         **MATVEC,
     },
 }
-MAX_GRID_Z = 65535
 
 
 class Product(NamedTuple):
@@ -148,15 +150,27 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
     flags = (trans_a, trans_b, bias is not None)
     no_bias = empty(0, dtype, a)
 
-    def prepare(chunk: int):
-        tiling = dialect.matmul.configure(
-            version, dialect.matmul.accumulator(dtype), flags, chunk, m, n, on_gpu(a)
-        )
-        return launcher("matmul", version, *tiling)
+    def tiling(chunk: int, rows: int):
+        acc_t = dialect.matmul.accumulator(dtype)
+        return dialect.matmul.configure(version, acc_t, flags, chunk, rows, n, on_gpu(a))
 
-    launch = prepare(min(z, MAX_GRID_Z))
-    last = prepare(z % MAX_GRID_Z or MAX_GRID_Z) if z > MAX_GRID_Z else launch
+    def prepare(chunk: int, rows: int):
+        return launcher("matmul", version, *tiling(chunk, rows))
+
+    height = _height(version, m, lambda rows: tiling(1, rows)[1][1])
+    if height < m:
+        launch, last = prepare(1, height), prepare(1, m % height or height)
+    else:
+        launch = prepare(min(z, MAX_GRID_YZ), m)
+        last = prepare(z % MAX_GRID_YZ or MAX_GRID_YZ, m) if z > MAX_GRID_YZ else launch
     xp = namespace(a)
+
+    def by_rows(a3, b3, bias, c3):
+        for i, r in itertools.product(range(z), range(0, m, height)):
+            own, rows = a3[i % len(a3)], slice(r, r + height)
+            part = contiguous(own[:, rows] if trans_a else own[rows])
+            step = launch if r + height < m else last
+            step(part[None], b3[i % len(b3)][None], bias, c3[i, rows][None])
 
     def run(a, b, bias):
         c = xp.empty(shape, dtype)
@@ -167,13 +181,26 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
         c3 = c.reshape(z, m, n)
         if bias is None:
             bias = no_bias
-        for z0 in range(0, z, MAX_GRID_Z):
-            part = slice(z0, z0 + MAX_GRID_Z)
-            step = launch if z0 + MAX_GRID_Z < z else last
+        if height < m:
+            by_rows(a3, b3, bias, c3)
+            return c
+        for z0 in range(0, z, MAX_GRID_YZ):
+            part = slice(z0, z0 + MAX_GRID_YZ)
+            step = launch if z0 + MAX_GRID_YZ < z else last
             step(a3 if len(a3) == 1 else a3[part], b3 if len(b3) == 1 else b3[part], bias, c3[part])
         return c
 
     return run
+
+
+def _height(version: str, m: int, tiles: Callable[[int], int]) -> int:
+    """Rows of a launch, at most m: `tiles(rows)` of them may lie along the grid's y."""
+    height = m
+    while (y := tiles(height)) > MAX_GRID_YZ:
+        if version == "naive":  # there the columns lie along y
+            raise ValueError(f"matmul: version 'naive' takes at most {16 * MAX_GRID_YZ} columns")
+        height = ceil_div(height, ceil_div(y, MAX_GRID_YZ)) // 512 * 512
+    return height
 
 
 def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):

@@ -19,6 +19,7 @@ from kernels.launchers.common import (
     empty,
     launcher,
     on_gpu,
+    wide_enough,
 )
 from kernels.launchers.plans import Plans, place
 
@@ -46,12 +47,13 @@ def _block(x) -> int:
     return GPU_BLOCK if on_gpu(x) else CPU_BLOCK
 
 
-def _elementwise_tiling(version: str, shape: tuple[int, ...], block: int):
+def _elementwise_tiling(name: str, version: str, shape: tuple[int, ...], block: int):
     """Grid and block for one thread an element of a two-dimensional array."""
     rows, columns = shape
     if version == "columns":
         bx, by = COLUMN_BLOCK
         return (ceil_div(rows, by), ceil_div(columns, bx)), COLUMN_BLOCK
+    block = wide_enough(name, columns, block)
     return (rows, ceil_div(columns, block)), block
 
 
@@ -111,9 +113,8 @@ def _plan_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     kernels = dialect.norm
     make = kernels.apply_columns if version == "columns" else kernels.apply_planes
     kernel = make(dialect.common.scalar_type(x.dtype), weight is not None, bias is not None)
-    run = launcher(
-        "batch_norm_apply", version, kernel, *_elementwise_tiling(version, view, _block(x))
-    )
+    name = "batch_norm_apply"
+    run = launcher(name, version, kernel, *_elementwise_tiling(name, version, view, _block(x)))
     return run, view, empty((1,), x.dtype, x)
 
 
@@ -146,7 +147,9 @@ def _plan_backward(dialect: Dialect, g, x, mean, invstd, weight):
         acc_t, weight is not None
     )
     run_sums = launcher(name, version, sums, *_reduction_tiling(version, x.shape[1], block))
-    run_gradient = launcher(name, version, gradient, *_elementwise_tiling(version, view, block))
+    run_gradient = launcher(
+        name, version, gradient, *_elementwise_tiling(name, version, view, block)
+    )
     dtype = compute_dtype(x.dtype)
     count = dtype.type(max(x.size // max(x.shape[1], 1), 1))
     return run_sums, run_gradient, channels_view, view, dtype, count, empty((1,), x.dtype, x)

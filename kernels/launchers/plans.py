@@ -40,6 +40,15 @@ class Plans(dict):
             return self.setdefault(key, plan)
 
 
+def check_places(name: str, *arrays) -> None:
+    """Raise TypeError where the arrays lie in different places."""
+    if len({place(a) for a in arrays}) > 1:
+        found = sorted({"the CPU" if not on_gpu(a) else f"GPU {a.device.id}" for a in arrays})
+        raise TypeError(
+            f"{name}: expected arrays in one place, got {' and '.join(found)}; move them"
+        )
+
+
 def place(a) -> Any:
     """Where an array lies, as part of a key: True on the CPU, else its type and its GPU."""
     if not on_gpu(a):

@@ -26,7 +26,7 @@ from numpy import ndarray
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
 from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
-from kernels.launchers.plans import Plans, place
+from kernels.launchers.plans import Plans, check_places, place
 from kernels.pointwise import TABLE, Expr, flops
 
 
@@ -133,6 +133,7 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
     if compute.kind == "f" and expr.domain == "int":
         raise TypeError(f"{expr.name}: expected integers or bools, got {compute}")
     tensors = [a for a in arrays if type(a) not in _SCALARS]
+    check_places(expr.name, *tensors, *(() if out is None else (out,)))
     try:
         shape = np.broadcast_shapes(*(a.shape for a in tensors))
     except ValueError:

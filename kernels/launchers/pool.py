@@ -19,6 +19,7 @@ from kernels.launchers.common import (
     contiguous,
     empty,
     launcher,
+    wide_enough,
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.transpose import cast
@@ -45,8 +46,8 @@ SCATTER_BLOCK = 128
 
 def _tiling(planes: int, height: int, width: int):
     """Grid and block for one thread a pixel."""
-    bx = 8 if width <= 8 else 16 if width <= 16 else 32
-    by = min(256 // bx, 1 << max(height - 1, 0).bit_length())
+    bx = wide_enough("pooling", width, 8 if width <= 8 else 16 if width <= 16 else 32)
+    by = min(max(256 // bx, 1), 1 << max(height - 1, 0).bit_length())
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 
 

@@ -8,7 +8,7 @@ Teaching ladder (`version=`, all axes of a contiguous array; block of 256 thread
 3. sequential: fold halves; no bank conflicts
 4. first_add: combine two elements while loading
 5. shuffle: the last warp trades registers
-6. block: a block walks its own segment of a row, many elements a thread; shuffles, one barrier
+6. block: a block walks its own segment of a row, many elements per thread; shuffles, one barrier
 
 What the launcher picks from, for x seen as (outer, length, inner):
 - thread: one thread per result; short rows, or nothing to gain from more
@@ -50,9 +50,9 @@ VERSIONS = {
     "interleaved": "a tree of neighbours in shared memory; warps diverge",
     "contiguous_threads": "the same pairs by the lowest threads: whole warps retire",
     "sequential": "halves fold onto each other: no bank conflicts",
-    "first_add": "two elements a thread, combined while loading",
+    "first_add": "two elements per thread, combined while loading",
     "shuffle": "the last warp trades registers instead of shared memory",
-    "block": "a segment of a row per block: many elements a thread, one barrier",
+    "block": "a segment of a row per block: many elements per thread, one barrier",
 }
 BY_SHAPE = {
     "warp": "short rows: a warp each, no barrier",
@@ -62,7 +62,7 @@ BY_SHAPE = {
 
 THREADS = 256
 WARPS = THREADS // 32
-SEGMENT = 32768  # elements of a row that one block reduces: 128 terms a thread
+SEGMENT = 32768  # elements of a row that one block reduces: 128 terms per thread
 CHAIN = 256  # terms that a thread of the column kernel adds one after the other
 SHORT = 16  # rows up to this length take one thread each; on the CPU, where threads that read
 SHORT_ON_CPU = 128  # far apart cost little and shuffles are not free, longer ones do too
@@ -152,7 +152,8 @@ def _plan(
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
     if not keepdims:
         shape = tuple(a.shape[i] for i in kept)
-    order = _memory_order(a, kept)
+    positions = line.result == "index" and len(axes) > 1  # they count in row-major order
+    order = _memory_order(a, range(a.ndim) if positions else kept)
     prepare = (lambda a: a) if order is not None else functools.partial(copy, dialect)
     groups = _groups(a.shape, axes, order or range(a.ndim))
     if version is not None:
@@ -170,9 +171,9 @@ def _plan(
     return run
 
 
-def _memory_order(a, kept: list[int]) -> list[int] | None:
+def _memory_order(a, kept: Sequence[int]) -> list[int] | None:
     """a's axes from slowest to fastest in memory, where a can be reduced in place: it is dense and
-    the axes that stay keep their order. None where it must be copied first."""
+    the axes `kept` are in order. None where it must be copied first."""
     order = sorted(range(a.ndim), key=lambda i: (-a.strides[i], i))
     stay = [i for i in order if i in kept and a.shape[i] != 1]
     return order if is_dense(a) and stay == sorted(stay) else None

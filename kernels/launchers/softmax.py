@@ -20,6 +20,7 @@ from kernels.launchers.common import (
     empty,
     launcher,
     on_gpu,
+    wide_enough,
 )
 from kernels.launchers.plans import Plans, place
 
@@ -94,7 +95,7 @@ def _forward(
         held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()
         return version, dialect.softmax.warp(acc_t, log, held), (32, 8)
     if version == "strided":
-        return version, dialect.softmax.strided(acc_t, log), 128
+        return version, dialect.softmax.strided(acc_t, log), wide_enough(name, inner, 128)
     block = GPU_BLOCK if gpu else CPU_BLOCK
     return version, getattr(dialect.softmax, version)(acc_t, log, block), block
 
@@ -112,7 +113,7 @@ def _backward(
     if version == "warp":
         return version, dialect.softmax.warp_backward(acc_t, log), (32, 8)
     if version == "strided":
-        return version, dialect.softmax.strided_backward(acc_t, log), 128
+        return version, dialect.softmax.strided_backward(acc_t, log), wide_enough(name, inner, 128)
     block = GPU_BLOCK if gpu else CPU_BLOCK
     return version, dialect.softmax.block_backward(acc_t, log, block), block
 

@@ -9,7 +9,15 @@ import numpy as np
 from numpy import ndarray
 
 from kernels.families import Family, Operation, floats, like_first, normal, ones
-from kernels.launchers.common import Dialect, ceil_div, check_version, empty, launcher
+from kernels.launchers.common import (
+    BFLOAT16,
+    Dialect,
+    ceil_div,
+    check_version,
+    empty,
+    launcher,
+    on_gpu,
+)
 from kernels.launchers.layout import contiguous_strides, is_dense, merge
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
@@ -38,6 +46,9 @@ def copy(dialect: Dialect, x: np.ndarray) -> np.ndarray:
 
 def cast(dialect: Dialect, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """A C-contiguous copy of another dtype, with C's conversions."""
+    if dtype == BFLOAT16 and dialect.name == "numba" and on_gpu(x):
+        # numba-cuda 0.30 has a conversion to bfloat16 from float32 alone; a float64 rounds twice
+        x = pointwise(dialect, _COPY, x, dtype=x.dtype, out_dtype=np.dtype(np.float32))
     return pointwise(dialect, _COPY, x, dtype=x.dtype, out_dtype=dtype)
 
 
@@ -73,12 +84,15 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
     batch, rows, columns = matrix
     grid = (ceil_div(columns, TILE), ceil_div(rows, TILE), batch)
     version = version or "padded"
-    kernel = dialect.transpose.kernel(version, dtype)
+    # numba-cuda has no shared memory of bfloat16: the elements are moved as words
+    words = np.dtype(np.uint16) if dtype == BFLOAT16 else None
+    kernel = dialect.transpose.kernel(version, words or dtype)
     call = launcher("transpose", version, kernel, grid, (TILE, ROWS))
 
     def run(x):
         out = empty(shape, dtype, x)
-        call(x.ravel(), out.ravel(), rows, columns)
+        flat = (x.ravel(), out.ravel())
+        call(*(flat if words is None else [a.view(words) for a in flat]), rows, columns)
         return out
 
     return run

@@ -22,11 +22,8 @@ from collections.abc import Callable
 import numpy as np
 from numba import types
 
-from kernels.launchers.common import compute_dtype
-from kernels.numba_cuda.common import (
-    scalar_type,
-    storage_type,
-)
+from kernels.launchers.embedding import sum_dtype
+from kernels.numba_cuda.common import scalar_type, storage_type
 from kernels.simt import cuda
 
 
@@ -52,8 +49,8 @@ def embedding_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
 
 @functools.cache
 def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
-    """kernel(g, index, dw, width, tiles); dw starts as zeros of the compute dtype."""
-    T = scalar_type(dtype)
+    """kernel(g, index, dw, width, tiles); dw starts as zeros of the sums' dtype."""
+    T = scalar_type(sum_dtype(version, dtype))
 
     def embedding_backward_atomic(g, index, dw, width, tiles):
         tile = cuda.blockIdx.x // tiles
@@ -69,7 +66,7 @@ def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) ->
                 dw[index[row] * width + column] += T(g[row * width + column])
 
     kernel = embedding_backward_atomic if version == "atomic" else embedding_backward_lines
-    target = _flat(compute_dtype(dtype))
+    target = _flat(sum_dtype(version, dtype))
     numbers = [types.int64] * 2
     return cuda.jit(types.void(_flat(dtype), _flat(index), target, *numbers))(kernel)
 
@@ -92,9 +89,9 @@ def gather_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
 
 @functools.cache
 def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
-    """kernel(src, index, out, size, length, inner): out (outer, size, inner) of the compute
+    """kernel(src, index, out, size, length, inner): out (outer, size, inner) of the sums'
     dtype, the others (outer, length, inner)."""
-    T = scalar_type(dtype)
+    T = scalar_type(sum_dtype(version, dtype))
 
     def scatter_add_atomic(src, index, out, size, length, inner):
         i = cuda.grid(1)
@@ -113,5 +110,5 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
                 out[(outer * size + index[i]) * inner + column] += T(src[i])
 
     kernel = scatter_add_atomic if version == "atomic" else scatter_add_lines
-    target, numbers = _flat(compute_dtype(dtype)), [types.int64] * 3
+    target, numbers = _flat(sum_dtype(version, dtype)), [types.int64] * 3
     return cuda.jit(types.void(_flat(dtype), _flat(index), target, *numbers))(kernel)

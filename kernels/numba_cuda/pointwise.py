@@ -35,8 +35,8 @@ from kernels.pointwise import Expr
 from kernels.simt import cuda
 
 _MATH = (
-    "acos acosh asin asinh atan atan2 atanh ceil cos cosh erf exp exp2 expm1 floor fmod isinf isnan"
-    " log log10 log1p log2 pow sin sinh sqrt tan tanh trunc"
+    "acos acosh asin asinh atan atan2 atanh ceil cos cosh erf erfc exp exp2 expm1 floor fmod isinf"
+    " isnan lgamma log log10 log1p log2 pow sin sinh sqrt tan tanh trunc"
 )
 _FLOAT_CALLS = {name: f"math.{name}" for name in _MATH.split()} | {"abs": "math.fabs"}
 
@@ -58,6 +58,25 @@ def row_tiling(length: int, gpu: bool) -> tuple[tuple[int, int], int]:
 
 class _Python(Translator):
     float_calls = _FLOAT_CALLS
+
+    def operation(self, operator: str, a: str, b: str) -> str:
+        if operator not in ("%", "//") or self.kind != "f":
+            return super().operation(operator, a, b)
+        # numba-cuda computes both from floor(a / b) * b, which is NaN for an infinite b
+        a, b = self.named(a), self.named(b)
+        rest = self.named(f"math.fmod({a}, {b})")
+        other = f"({rest} < T(0)) != ({b} < T(0))"
+        if operator == "//":
+            less = self.named(f"(T(1) if ({rest} != T(0)) & ({other}) else T(0))")
+            quotient = self.named(f"({a} - {rest}) / {b} - {less}")
+            below = self.named(f"math.floor({quotient})")
+            nearest = self.named(f"({below} + T(1) if {quotient} - {below} > T(0.5) else {below})")
+            plain = self.named(f"{a} / {b}")
+            zero = self.named(f"({plain} * T(0) if {quotient} == T(0) else {nearest})")
+            return f"({plain} if {b} == T(0) else {zero})"
+        signed = self.named(f"({rest} + {b} if {other} else {rest})")
+        zero = self.named(f"(T(-0.0) if {b} < T(0) else T(0))")
+        return f"({signed} if {rest} != T(0) else {zero})"
 
     def call_rsqrt(self, x: str) -> str:
         return f"libdevice.rsqrt{self.suffix}({x})"

@@ -17,6 +17,8 @@ from __future__ import annotations
 import functools
 import math
 
+import numpy as np
+
 from kernels.launchers.row_norm import ROW_IN_SHARED, SMALL_BLOCK
 from kernels.numba_cuda.small_block import tree_sum
 from kernels.numba_cuda.softmax import block_sum, warp_sum
@@ -26,6 +28,17 @@ from kernels.simt import cuda
 def _total(block: int):
     """A device function that sums over a block, and the size of the shared array that it needs."""
     return (tree_sum, block) if block == SMALL_BLOCK else (block_sum, block // 32)
+
+
+ONE, INFINITY = np.float32(1), np.float32(math.inf)  # the result has the type of the argument
+
+
+@cuda.jit(device=True)
+def inverse_root(variance, centred):
+    """1 / sqrt(variance). Squares that overflow give NaN in layer norm: with 0, the row would be
+    zeros, which look like a result."""
+    inv = ONE / math.sqrt(variance)
+    return inv * INFINITY if centred and inv == 0 else inv
 
 
 @functools.cache
@@ -52,7 +65,7 @@ def online(acc_t, centred: bool, has_weight: bool, has_bias: bool, block: int):
         if centred:
             m = total_of(count * own, partial) / acc_t(n)
             squares += count * (own - m) * (own - m)
-        inv = acc_t(1) / math.sqrt(total_of(squares, partial) / acc_t(n) + eps)
+        inv = inverse_root(total_of(squares, partial) / acc_t(n) + eps, centred)
         if t == 0:
             if centred:
                 mean[row] = m
@@ -88,7 +101,7 @@ def one_read(acc_t, centred: bool, has_weight: bool, has_bias: bool, block: int)
         for i in range(t, n, block):
             d = values[i] - m
             total += d * d
-        inv = acc_t(1) / math.sqrt(total_of(total, partial) / acc_t(n) + eps)
+        inv = inverse_root(total_of(total, partial) / acc_t(n) + eps, centred)
         if t == 0:
             if centred:
                 mean[row] = m
@@ -126,7 +139,7 @@ def warp(acc_t, centred: bool, has_weight: bool, has_bias: bool, held: int):
         for i in range(held):
             d = values[i] - m if i * 32 + lane < n else acc_t(0)
             total += d * d
-        inv = acc_t(1) / math.sqrt(warp_sum(total) / acc_t(n) + eps)
+        inv = inverse_root(warp_sum(total) / acc_t(n) + eps, centred)
         if lane == 0:
             if centred:
                 mean[row] = m

@@ -47,7 +47,7 @@ def scatter_add(x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray) ->
 def take(x: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Elements of the flattened x at flat positions `index`, of index's shape."""
     check_index("take", index, x.size)
-    return x.reshape(-1)[index]
+    return np.asarray(x.reshape(-1)[index])
 
 
 @traced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,13 +13,44 @@ from kernels.reference.common import compute_dtype, traced
 
 
 def _sign(x: np.ndarray) -> np.ndarray:
-    return np.sign(x) if x.dtype != bool else x
+    """1, -1 or 0, which NaN gives too."""
+    return x if x.dtype == bool else (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
-def _erf(x: np.ndarray) -> np.ndarray:
-    """erf from the standard library, in double: exact to rounding, and needs no SciPy."""
-    flat = [math.erf(v) for v in np.asarray(x, np.float64).ravel().tolist()]
-    return np.asarray(flat, x.dtype).reshape(np.shape(x))
+def _of_floats(rounding: np.ufunc) -> Callable:
+    """A rounding function that returns integers as they are; NumPy would make floats of them."""
+    return lambda x: rounding(x) if np.asarray(x).dtype.kind not in "biu" else x
+
+
+def _power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a ** b; of integers with a negative exponent the truncated result."""
+    if np.result_type(a, b).kind != "i":
+        return np.power(a, b)
+    whole = np.power(a, np.maximum(b, 0))
+    odd = np.where(np.asarray(b) % 2, a, 1)
+    return np.where(b >= 0, whole, np.where(np.abs(a) == 1, odd, 0)).astype(whole.dtype)
+
+
+def _operand(value: np.ndarray | float, dtype: np.dtype) -> np.ndarray:
+    """An array or number in the compute dtype; integers that it cannot hold wrap around."""
+    return np.asarray(value).astype(dtype, copy=False)
+
+
+def _by_element(function: Callable[[float], float]) -> Callable:
+    """A function of the standard library, in double: exact to rounding, and needs no SciPy."""
+
+    def apply(x: np.ndarray) -> np.ndarray:
+        flat = [function(v) for v in np.asarray(x, np.float64).ravel().tolist()]
+        return np.asarray(flat, x.dtype).reshape(np.shape(x))
+
+    return apply
+
+
+def _lgamma(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except ValueError:  # a pole
+        return math.inf
 
 
 _NAMESPACE = {
@@ -31,25 +62,27 @@ _NAMESPACE = {
     "atan": np.arctan,
     "atan2": np.arctan2,
     "atanh": np.arctanh,
-    "ceil": np.ceil,
+    "ceil": _of_floats(np.ceil),
     "cos": np.cos,
     "cosh": np.cosh,
-    "erf": _erf,
+    "erf": _by_element(math.erf),
+    "erfc": _by_element(math.erfc),
     "exp": np.exp,
     "exp2": np.exp2,
     "expm1": np.expm1,
-    "floor": np.floor,
+    "floor": _of_floats(np.floor),
     "fmod": np.fmod,
     "isinf": np.isinf,
     "isnan": np.isnan,
+    "lgamma": _by_element(_lgamma),
     "log": np.log,
     "log10": np.log10,
     "log1p": np.log1p,
     "log2": np.log2,
     "maximum": np.maximum,
     "minimum": np.minimum,
-    "pow": np.power,
-    "rint": np.rint,
+    "pow": _power,
+    "rint": _of_floats(np.rint),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sign": _sign,
     "sin": np.sin,
@@ -57,7 +90,7 @@ _NAMESPACE = {
     "sqrt": np.sqrt,
     "tan": np.tan,
     "tanh": np.tanh,
-    "trunc": np.trunc,
+    "trunc": _of_floats(np.trunc),
     "where": np.where,
 }
 
@@ -103,9 +136,9 @@ def pointwise(
     compute = compute_dtype(dtype)
     names = dict(_NAMESPACE)
     for name, array in zip(expr.args, arrays, strict=True):
-        names[name] = np.asarray(array, dtype=bool if name in expr.masks else compute)
+        names[name] = _operand(array, np.dtype(bool) if name in expr.masks else compute)
     for name, value in zip(expr.params, params, strict=True):
-        names[name] = compute.type(value)
+        names[name] = _operand(value, compute)[()]
     with np.errstate(all="ignore"):
         result = np.asarray(eval(_compiled(expr.text), {"__builtins__": {}}, names))
     if out is None:

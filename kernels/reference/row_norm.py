@@ -37,7 +37,9 @@ def layer_norm(
     n, lead = z.shape[1], x.shape[: x.ndim - dims]
     mean = z.sum(1) / z.dtype.type(max(n, 1))
     centred = z - mean[:, None]
-    invstd = _invstd((centred * centred).sum(1), n, eps)
+    with np.errstate(over="ignore"):
+        invstd = _invstd((centred * centred).sum(1), n, eps)
+    invstd = np.where(invstd == 0, np.nan, invstd).astype(z.dtype)  # the squares overflow
     y = centred * invstd[:, None] * _flat(weight, 1, z.dtype) + _flat(bias, 0, z.dtype)
     y = y.astype(x.dtype, copy=False).reshape(x.shape)
     return y, mean.reshape(lead), invstd.reshape(lead)

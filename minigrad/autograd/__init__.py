@@ -1,5 +1,6 @@
 """Automatic differentiation: the graph, the backward pass and the grad modes."""
 
+from minigrad._names import refuse
 from minigrad.autograd.mode import (
     enable_grad,
     inference_mode,
@@ -31,3 +32,5 @@ __all__ = [
     "no_grad",
     "set_grad_enabled",
 ]
+
+__getattr__ = refuse(__name__)

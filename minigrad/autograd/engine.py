@@ -9,14 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Protocol
 
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Node
 from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
+from minigrad.utils.hooks import Hooks
 
 Tensors = Tensor | Sequence[Tensor]
+
+
+class Observer(Protocol):
+    """Takes the gradients of some leaves over, each as soon as it is complete.
+
+    leaves: their ids. `begin` is called for a pass whose graph has some of them, `ready` when no
+    node that is still to run adds to a leaf's gradient, `end` when the pass is over; `end` must
+    have set each leaf's `.grad`. `fail` is called instead where the pass raised.
+    """
+
+    leaves: set[int]
+
+    def begin(self) -> None: ...
+
+    def ready(self, leaf: Tensor, grad: Tensor) -> None: ...
+
+    def end(self) -> None: ...
+
+    def fail(self) -> None: ...
+
+
+observers: list[Observer] = []
 
 
 class _Pass:
@@ -41,6 +64,9 @@ class _Pass:
         self.needed_below: set[Node] = set()
         self.captures: dict[Any, Tensor] = {}
         self.handed_out: set[int] = set()
+        self.uses: dict[int, int] = {}  # of an observed leaf: nodes to run that may add to it
+        self.observers: dict[int, Observer] = {}  # by the id of the leaf
+        self.delivered: list[Tensor] = []
 
     def add(self, target: Any, index: int, grad: Tensor) -> None:
         """Add one contribution to the gradient of an output of a node, or of a leaf."""
@@ -79,6 +105,34 @@ class _Pass:
             for target, grad in zip(node.edges, results, strict=True):
                 if target is not None and grad is not None:
                     self.add(target[0], target[1], grad)
+            if self.uses:
+                self._used(node)
+
+    def observe(self, roots: list[Node]) -> None:
+        """Prepare to hand leaves over to their observers."""
+        counts = _uses(roots, set().union(*(observer.leaves for observer in observers)))
+        for observer in observers:
+            shared = observer.leaves & counts.keys()
+            if shared:
+                observer.begin()
+                self.observers.update(dict.fromkeys(shared, observer))
+                self.uses.update((leaf, counts[leaf]) for leaf in shared)
+
+    def _used(self, node: Node) -> None:
+        """A node has run: leaves that wait for no other node are complete."""
+        for target in node.edges:
+            key = 0 if target is None else id(target[0])
+            if key in self.uses:
+                self.uses[key] -= 1
+                if not self.uses[key] and key in self.leaves:
+                    self._deliver(key)
+
+    def _deliver(self, key: int) -> None:
+        leaf, grad = self.leaves.pop(key)
+        if leaf._hooks:
+            grad = run_hooks(leaf._hooks, grad)
+        self.delivered.append(leaf)
+        self.observers[key].ready(leaf, grad)
 
     def _observe(self, node: Node, grads: list) -> None:
         """Run hooks, and keep the gradients that `retain_grad` asked for."""
@@ -86,7 +140,7 @@ class _Pass:
         for index, functions in hooks.items():
             if index >= 0 and grads[index] is not None:
                 grads[index] = run_hooks(functions, grads[index])
-        for hook in list(hooks.get(-1, ())):
+        for hook in list(hooks.get(-1, {}).values()):
             replaced = hook(tuple(grads))
             if replaced is not None:
                 grads[:] = replaced if isinstance(replaced, tuple | list) else [replaced]
@@ -131,12 +185,19 @@ class _Pass:
 
     def accumulate(self) -> None:
         """Add the gradients to the leaves."""
+        for key in [key for key in self.leaves if key in self.observers]:
+            self._deliver(key)  # of a leaf with a use that got no gradient
+        for observer in {id(one): one for one in self.observers.values()}.values():
+            observer.end()
+        for leaf in self.delivered:
+            for hook in list((leaf._accumulate_hooks or {}).values()):
+                hook(leaf)
         for leaf, grad in self.leaves.values():
             if leaf._hooks:
                 grad = run_hooks(leaf._hooks, grad)
                 self.handed_out.add(id(grad._array))  # the hook may have stored it
             self.store(leaf, grad)
-            for hook in list(leaf._accumulate_hooks or ()):
+            for hook in list((leaf._accumulate_hooks or {}).values()):
                 hook(leaf)
 
 
@@ -150,9 +211,9 @@ def fit(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
     return grad
 
 
-def run_hooks(hooks: list, grad: Tensor) -> Tensor:
+def run_hooks(hooks: Hooks, grad: Tensor) -> Tensor:
     """The gradient after all hooks, in order."""
-    for hook in list(hooks):
+    for hook in list(hooks.values()):
         replaced = hook(grad)
         if replaced is None:
             continue
@@ -194,6 +255,23 @@ def _nodes_to(roots: list[Node], wanted: set) -> tuple[set, set]:
         if node in below or any((node, i) in wanted for i in range(len(node.outs))):
             needed.add(node)
     return below, needed
+
+
+def _uses(roots: list[Node], leaves: set[int]) -> dict[int, int]:
+    """How many edges lead to each of some leaves, by its id."""
+    counts: dict[int, int] = {}
+    seen = set(roots)
+    stack = list(seen)
+    while stack:
+        for target in stack.pop().edges:
+            if target is None:
+                continue
+            if id(target[0]) in leaves:
+                counts[id(target[0])] = counts.get(id(target[0]), 0) + 1
+            elif isinstance(target[0], Node) and target[0] not in seen:
+                seen.add(target[0])
+                stack.append(target[0])
+    return counts
 
 
 def as_tuple(tensors: Any) -> tuple:
@@ -250,12 +328,18 @@ def backward(
         run.restrict([t._node for t in tensors if t._node is not None], _keys(chosen))
     outer, mode.enabled = mode.enabled, create_graph
     try:
+        if observers and chosen is None and not create_graph:
+            run.observe([t._node for t in tensors if t._node is not None])
         _start(run, tensors, gradients)
         run.run()
         for tensor in chosen or ():
             if (tensor._node, tensor._index) in run.captures:
                 run.store(tensor, run.captures[tensor._node, tensor._index])
         run.accumulate()
+    except BaseException:
+        for observer in run.observers.values():
+            observer.fail()
+        raise
     finally:
         mode.enabled = outer
 

@@ -49,6 +49,10 @@ class FunctionNode(Node):
 
     __slots__ = ("ctx", "function", "own")
 
+    function: type[Function]
+    ctx: FunctionCtx
+    own: dict[int, int]
+
     def name(self) -> str:
         return f"{self.function.__name__}Backward"
 

@@ -12,6 +12,7 @@ from typing import Any
 class _Mode(threading.local):
     enabled = True
     inference = False
+    autocast: Any = None  # what the blocks of `amp.autocast` in force cast, or None
 
 
 mode = _Mode()

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from minigrad.autograd.mode import mode
 from minigrad.tensor import Tensor, type_name, wrap
+from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 _next_number = count().__next__
 
@@ -34,7 +35,8 @@ class Node:
         so the backward pass can use a heap instead of a search.
     saved, versions: tensors saved for backward and their version counters at that time; `saved`
         is None once freed.
-    hooks: per output index, functions that get (and may replace) the gradient.
+    hooks: per output index, functions that get (and may replace) the gradient; those at -1 get the
+        gradients of all outputs.
     retained: per output index, a weak reference to a tensor with `retain_grad()`.
     """
 
@@ -46,7 +48,7 @@ class Node:
         self.number = _next_number()
         self.saved: tuple | None = ()
         self.versions: tuple = ()
-        self.hooks: dict[int, list] | None = None
+        self.hooks: dict[int, Hooks] | None = None
         self.retained: dict[int, Any] | None = None
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
@@ -91,9 +93,13 @@ class Node:
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call `hook(grads)` with the list of output gradients before this node runs."""
+        return self.add_hook(-1, hook)
+
+    def add_hook(self, index: int, hook: Callable) -> RemovableHandle:
+        """Put `hook` last among those of an output."""
         if self.hooks is None:
             self.hooks = {}
-        return RemovableHandle(self.hooks.setdefault(-1, []), hook)
+        return add_hook(self.hooks.setdefault(index, Hooks()), hook)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {hex(id(self))}>"
@@ -110,24 +116,6 @@ class AccumulateGrad:
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {hex(id(self))}>"
-
-
-class RemovableHandle:
-    """The handle of a registered hook: `remove()` removes it."""
-
-    def __init__(self, hooks: list, hook: Callable) -> None:
-        self._hooks, self._hook = hooks, hook
-        hooks.append(hook)
-
-    def remove(self) -> None:
-        if self._hook in self._hooks:
-            self._hooks.remove(self._hook)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self.remove()
 
 
 def _changed_in_place(tensor: Tensor, version: int) -> str:
@@ -168,6 +156,17 @@ def alias(tensor: Tensor) -> Tensor:
     return result
 
 
+def check_devices(inputs: Sequence) -> None:
+    """RuntimeError if tensors among `inputs` are on different devices. It is called where an
+    operation has failed, so that those that work do not pay for it."""
+    devices = list(dict.fromkeys(t.device for t in inputs if isinstance(t, Tensor)))
+    if len(devices) > 1:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{devices[0]} and {devices[1]}!"
+        ) from None
+
+
 class OpNode(Node):
     """A recorded call of an operation.
 
@@ -181,6 +180,12 @@ class OpNode(Node):
     """
 
     __slots__ = ("attrs", "needs", "op", "outputs", "shapes")
+
+    op: Any
+    attrs: dict[str, Any]
+    needs: tuple[bool, ...]
+    outputs: tuple[int, ...]
+    shapes: tuple | None
 
     def name(self) -> str:
         return self.op.grad_name
@@ -264,9 +269,10 @@ class Op:
         raise NotImplementedError
 
     @staticmethod
-    def vjp(ctx: OpNode, g: Tensor, **attrs: Any) -> Sequence[Tensor | None]:
-        """Gradients of the inputs; `ctx.tensors()` are the saved values, `ctx.needs` says which
-        inputs require a gradient.
+    def vjp(*args: Any, **attrs: Any) -> Sequence[Tensor | None]:
+        """`vjp(ctx: OpNode, g: Tensor, **attrs)`: the gradients of the inputs.
+
+        `ctx.tensors()` are the saved values, `ctx.needs` says which inputs require a gradient.
 
         A gradient is `g` itself, a view of it, or a new tensor: never a saved one.
         """
@@ -275,9 +281,15 @@ class Op:
     @classmethod
     def apply(cls, *inputs: Tensor | None, **attrs: Any) -> Any:
         """Check, compute, and record if grad mode is on and an input requires a gradient."""
+        if mode.autocast is not None:
+            inputs = mode.autocast.cast(cls.__name__, inputs)
         if cls.rule is not None:
             cls.rule(*inputs, **attrs)
-        result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)
+        try:
+            result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)
+        except Exception:
+            check_devices(inputs)
+            raise
         several = type(result) is tuple
         outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)
         if mode.enabled:

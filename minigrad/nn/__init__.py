@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from minigrad.nn import functional, init, modules, parameter, utils
+from minigrad._names import refuse
+from minigrad.nn import functional, init, modules, parallel, parameter, utils
 from minigrad.nn.modules import *  # noqa: F403 - the classes that `modules.__all__` names
-from minigrad.nn.parameter import Buffer, Parameter
+from minigrad.nn.parallel import DataParallel
+from minigrad.nn.parameter import (
+    Buffer,
+    Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
+)
 
 __all__ = [
     "Buffer",
+    "DataParallel",
     "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "functional",
     "init",
     "modules",
+    "parallel",
     "parameter",
     "utils",
 ]
 __all__ += modules.__all__
 
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(
-        f"minigrad.nn has no {name!r} in this version; it has: "
-        + ", ".join(sorted(n for n in __all__ if n[0].isupper()))
-    )
+__getattr__ = refuse(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 
 import minigrad
 from minigrad.ops import softmax as soft
-from minigrad.ops.pointwise import POINTWISE
+from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
 
@@ -172,6 +172,8 @@ def _finish_classes(
         return loss.sum()
     if reduction != "mean":
         raise ValueError(f"{reduction} is not a valid value for reduction")
+    if weight is None and target.is_cuda:  # the count stays there: nothing waits for it
+        return loss.sum() / (target != ignore_index).sum()
     if weight is None:
         # Counted without recording; then the mean is usually a single reduction.
         count = int((target._array != ignore_index).sum())
@@ -204,6 +206,7 @@ def nll_loss(
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     _check_class_dtype("nll_loss", target)
+    check_floating("nll_loss_out_frame", input)
     _class_weights_checked(input, weight)
     rows, classes = _classes_last(input, target, "nll_loss")
     kept = classes != ignore_index
@@ -325,6 +328,7 @@ def binary_cross_entropy_with_logits(
         raise ValueError(
             f"Target size ({target.size()}) must be the same as input size ({input.size()})"
         )
+    check_floating("log_sigmoid_cpu", input)
     if pos_weight is None:
         loss = POINTWISE["bce_logits"](input, target)
     else:

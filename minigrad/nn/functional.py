@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import minigrad
+from minigrad._foreign import tensors_only
+from minigrad._names import refuse
 from minigrad.nn._losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -48,10 +50,11 @@ from minigrad.ops.activation import (
 from minigrad.ops.attention import scaled_dot_product_attention
 from minigrad.ops.combine import pad
 from minigrad.ops.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from minigrad.ops.fold import fold, unfold
 from minigrad.ops.index import one_hot
 from minigrad.ops.matmul import linear
 from minigrad.ops.norm import group_norm, layer_norm, rms_norm
-from minigrad.ops.pointwise import POINTWISE, Pointwise
+from minigrad.ops.pointwise import POINTWISE, Pointwise, check_floating
 from minigrad.ops.pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -62,7 +65,8 @@ from minigrad.ops.pool import (
     max_pool1d,
     max_pool2d,
 )
-from minigrad.tensor import Tensor, tensors_only
+from minigrad.ops.resample import interpolate
+from minigrad.tensor import Tensor
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -88,6 +92,7 @@ __all__ = [
     "dropout2d",
     "elu",
     "embedding",
+    "fold",
     "gelu",
     "glu",
     "group_norm",
@@ -96,6 +101,7 @@ __all__ = [
     "hardtanh",
     "huber_loss",
     "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -133,6 +139,8 @@ __all__ = [
     "tanhshrink",
     "threshold",
     "triplet_margin_loss",
+    "unfold",
+    "upsample",
 ]
 
 # ------------------------------------------------------------------------ activations
@@ -289,19 +297,23 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     a, b = input1.reshape(-1, in1), input2.reshape(-1, in2)
     # (n, in1) @ (in1, out * in2): one matrix product, then a row-wise dot with b.
     left = a @ weight.permute(1, 0, 2).reshape(in1, out_features * in2)
-    y = (left.reshape(-1, out_features, in2) * b.unsqueeze(1)).sum(-1)
+    y = (left.reshape(-1, out_features, in2) * b.unsqueeze(1)).sum(-1, dtype=weight.dtype)
     y = y if bias is None else y + bias
     return y.reshape(*lead, out_features)
 
 
-def _check_embedding_options(max_norm: Any, scale_grad_by_freq: bool, sparse: bool) -> None:
-    for name, value in (
-        ("max_norm", max_norm is not None),
-        ("scale_grad_by_freq", scale_grad_by_freq),
-        ("sparse", sparse),
-    ):
-        if value:
-            raise NotImplementedError(f"embedding: the option {name} is not available in minigrad")
+def _check_dense(sparse: bool) -> None:
+    if sparse:
+        raise NotImplementedError("embedding: the option sparse is not available in minigrad")
+
+
+def _limit_rows(weight: Tensor, rows: Tensor, limit: float, p: float) -> None:
+    """Scale the rows of weight whose p-norm is above the limit, in place."""
+    with minigrad.no_grad():
+        chosen = rows.reshape(-1).unique()
+        norms = weight[chosen].norm(p, 1, keepdim=True)
+        factor = minigrad.where(norms > limit, limit / (norms + 1e-7), 1.0)
+        weight[chosen] = weight[chosen] * factor
 
 
 def embedding(
@@ -313,14 +325,21 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight (V, D) at the integers input (...): (..., D); no gradient at padding_idx"""
-    _check_embedding_options(max_norm, scale_grad_by_freq, sparse)
+    """Rows of weight (V, D) at the integers input (...): (..., D); no gradient at padding_idx
+
+    max_norm: rows with a larger `norm_type`-norm are first scaled to it, in place.
+    scale_grad_by_freq: the gradient of a row is divided by how often `input` has it.
+    """
+    _check_dense(sparse)
     if padding_idx is not None:
         rows = weight.shape[0]
         if not -rows <= padding_idx < rows:
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= rows
-    return index.embedding(weight, input, padding_idx)
+    if max_norm is not None:
+        index.embedding(weight.detach(), input)  # checks the input
+        _limit_rows(weight, input, max_norm, norm_type)
+    return index.embedding(weight, input, padding_idx, scale_grad_by_freq)
 
 
 def pairwise_distance(
@@ -328,6 +347,21 @@ def pairwise_distance(
 ) -> Tensor:
     """Norm of order p of x1 - x2 + eps along the last dimension"""
     return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
+
+
+def upsample(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`interpolate` under its former name."""
+    warnings.warn(
+        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=2,
+    )
+    return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
@@ -422,6 +456,10 @@ def batch_norm(
     In training, uses the statistics of the batch and updates the running statistics (with the
     unbiased variance); otherwise uses the running statistics.
     """
+    if not input.numel() and input.dim() > 0:
+        one = (None if v is None or not v.numel() else v.reshape(-1)[0] for v in (weight, bias))
+        return _affine(input.clone(), *one, ())
+    check_floating("batch_norm", input)
     if running_mean is not None and running_mean.numel() != input.shape[1]:
         raise RuntimeError(
             f"running_mean should contain {input.shape[1]} elements not {running_mean.numel()}"
@@ -438,10 +476,10 @@ def batch_norm(
     if running_mean is not None or running_var is not None:
         with minigrad.no_grad():
             if running_mean is not None:
-                running_mean.lerp_(mean, momentum)
+                running_mean.lerp_(mean.to(running_mean.dtype), momentum)
             if running_var is not None:
                 unbiased = (invstd**-2 - eps) * (count / (count - 1))
-                running_var.lerp_(unbiased, momentum)
+                running_var.lerp_(unbiased.to(running_var.dtype), momentum)
     return output
 
 
@@ -456,6 +494,7 @@ def instance_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each channel of each sample of input (N, C, ...) separately"""
+    check_floating("batch_norm", input)
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     samples, channels = input.shape[:2]
@@ -488,6 +527,4 @@ def _affine(
 
 globals().update({name: tensors_only(globals()[name]) for name in __all__})
 
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"minigrad.nn.functional has no {name!r} in this version")
+__getattr__ = refuse(__name__)

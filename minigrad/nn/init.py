@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import minigrad
+from minigrad._names import refuse
 from minigrad.tensor import Tensor
 
 _UNIT_GAINS = (
@@ -257,3 +258,5 @@ kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
 orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)
+
+__getattr__ = refuse(__name__)

@@ -1,10 +1,13 @@
-"""Tensors that a Module registers: `Parameter` (trained) and `Buffer` (state, not trained)."""
+"""Tensors that a Module registers: `Parameter` (trained) and `Buffer` (state, not trained), also
+without a shape, for lazy layers."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import minigrad
+from minigrad._foreign import conversion
+from minigrad._names import kind
 from minigrad.tensor import Tensor
 
 
@@ -21,7 +24,7 @@ class Parameter(Tensor):
             data = minigrad.empty(0)
         if not isinstance(data, Tensor):
             raise TypeError(
-                f"Parameter(): expected a Tensor, got {type(data).__name__}; wrap it in tensor(...)"
+                f"Parameter(): expected a minigrad.Tensor, got {kind(data)}; {conversion(data)}"
             )
         return Tensor._make_subclass(cls, data, requires_grad)
 
@@ -34,7 +37,7 @@ class Parameter(Tensor):
         memo[id(self)] = copied = type(self)(self.data.clone(), self.requires_grad)
         return copied
 
-    def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return type(self), (self.data, self.requires_grad)
 
 
@@ -45,6 +48,8 @@ class Buffer(Tensor):
         data: any tensor; the buffer shares its storage. None gives an empty buffer.
         persistent: whether the buffer is part of the module's `state_dict`.
     """
+
+    persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
@@ -62,9 +67,78 @@ class Buffer(Tensor):
         memo[id(self)] = copied = type(self)(self.data.clone(), persistent=self.persistent)
         return copied
 
-    def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return _rebuild_buffer, (type(self), self.data, self.persistent)
 
 
 def _rebuild_buffer(cls: type[Buffer], data: Tensor, persistent: bool) -> Buffer:
     return cls(data, persistent=persistent)
+
+
+class _Uninitialized:
+    """A parameter or buffer whose shape is not known yet; `materialize` gives it one."""
+
+    _becomes: type[Tensor]
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually "
+            "happens in `load_state_dict` when trying to load an uninitialized parameter into an "
+            "initialized one. Call `forward` to initialize the parameters before accessing their "
+            "attributes."
+        )
+
+    def numel(self) -> int:
+        """RuntimeError: there is no shape yet."""
+        return self.shape.numel()
+
+    def detach(self) -> Any:
+        """Itself, for `state_dict`: there is nothing to detach yet."""
+        return self
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become a parameter or buffer of this shape, with uninitialised elements."""
+        kind = {"device": device or self.device, "dtype": dtype or self.dtype}
+        self._array = minigrad.empty(tuple(shape), **kind)._array
+        self.__class__ = self._becomes
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(device=self.device, dtype=self.dtype)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad, self.device, self.dtype)
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    """A parameter whose shape is not known yet."""
+
+    _becomes = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return Parameter.__new__(cls, minigrad.empty(0, device=device, dtype=dtype), requires_grad)
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        """Nothing to do, see `__new__`."""
+
+
+class UninitializedBuffer(_Uninitialized, Buffer):
+    """A buffer whose shape is not known yet."""
+
+    _becomes = Buffer
+
+    def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> Any:
+        return Buffer.__new__(cls, minigrad.empty(0, device=device, dtype=dtype))
+
+    def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> None:
+        """Nothing to do, see `__new__`."""
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether a value is a parameter or buffer without a shape."""
+    return isinstance(value, _Uninitialized)

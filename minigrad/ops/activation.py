@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from minigrad.ops.combine import broadcast_tensors
 from minigrad.ops.elementwise import clamp, where
-from minigrad.ops.pointwise import POINTWISE
+from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor, export
 
 
@@ -20,7 +21,13 @@ def _plain(name: str, doc: str) -> Callable[[Tensor], Tensor]:
     return function
 
 
-relu = _plain("relu", "x where positive, else 0.")
+def relu(input: Tensor) -> Tensor:
+    """x where positive, else 0."""
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("Boolean inputs not supported for relu")
+    return POINTWISE["relu"](input)
+
+
 sigmoid = _plain("sigmoid", "1 / (1 + exp(-x)).")
 tanh = _plain("tanh", "Hyperbolic tangent.")
 logsigmoid = _plain("logsigmoid", "log(sigmoid(x)), computed without overflow.")
@@ -59,6 +66,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def mish(input: Tensor) -> Tensor:
     """x * tanh(softplus(x))."""
+    check_floating("mish_cpu", input)
     return input * tanh(softplus(input))
 
 
@@ -69,6 +77,10 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x limited to [min_val, max_val]."""
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("Bool inputs not supported for hardtanh")
+    if input._array.dtype.kind == "u" and int(min_val) < 0:
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return POINTWISE["hardtanh"](input, params=(min_val, max_val))
 
 
@@ -91,11 +103,13 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x - lambd for x > lambd, x + lambd for x < -lambd, else 0."""
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    check_floating("softshrink_cpu", input)
     return input - clamp(input, -lambd, lambd)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x, or zero where |x| <= lambd."""
+    check_floating("hardshrink_cpu", input)
     return where(POINTWISE["abs"](input) <= lambd, 0.0, input)
 
 
@@ -103,7 +117,14 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where positive, else weight * x; weight has one element or one per channel."""
     count = weight._array.size
-    if count != 1:
+    if weight._array.ndim > 1:
+        raise RuntimeError(
+            "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
+            f"{weight._array.ndim}"
+        )
+    if count == 1:
+        weight = weight.reshape(())
+    else:
         channels = input._array.shape[1] if input._array.ndim > 1 else 1
         if count != channels:
             raise RuntimeError(
@@ -116,6 +137,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """First half * sigmoid(second half) along `dim`."""
+    if not input._array.ndim:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    check_floating("glu_cpu", input)
     if input.size(dim) % 2:
         raise RuntimeError(f"glu: expected an even size in dimension {dim}, got {input.size(dim)}")
     a, b = input.chunk(2, dim)
@@ -129,5 +153,6 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`."""
+    x1, x2 = broadcast_tensors(x1, x2)
     lengths = clamp(x1.norm(2, dim), eps) * clamp(x2.norm(2, dim), eps)
     return (x1 * x2).sum(dim) / lengths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
+from minigrad._names import kind
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
-from minigrad.ops.shape import Cat, expand, sizes
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.ops.shape import expand, sizes
+from minigrad.ops.views import Cat
+from minigrad.tensor import Tensor, as_int, export, normalize_dim, wrap
 
 
 class Flip(Op):
@@ -85,16 +88,15 @@ def cat(
         raise ValueError("minigrad.cat(): expected a non-empty list of Tensors")
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
-            raise TypeError(
-                f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}"
-            )
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {kind(x)}")
     used = [x for x in tensors if x._array.shape != (0,)] or tensors[:1]
-    _check_cat(used, normalize_dim(dim, used[0]._array.ndim))
-    common = used[0]._array.dtype
-    for x in used[1:]:
+    place = normalize_dim(dim, used[0]._array.ndim)
+    _check_cat(used, place)
+    common = tensors[0]._array.dtype
+    for x in tensors[1:]:
         common = dtypes.promote(common, x._array.dtype)
-    used = [x if x._array.dtype == common else x.to(common) for x in used]
-    return into(out, Cat.apply(*used, dim=normalize_dim(dim, used[0]._array.ndim)))
+    same = [x if x._array.dtype == common else x.to(common) for x in tensors]
+    return into(out, Cat.apply(*same, dim=place))
 
 
 def _check_cat(tensors: list[Tensor], dim: int) -> None:
@@ -134,6 +136,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor
 @export(method=False)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Side by side (along dimension 1; vectors along 0)."""
+    if not tensors:
+        raise RuntimeError("hstack expects a non-empty TensorList")
     tensors = [x.reshape(1) if x._array.ndim == 0 else x for x in tensors]
     return cat(tensors, 0 if tensors[0]._array.ndim == 1 else 1)
 
@@ -141,6 +145,8 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 @export(method=False)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """On top of each other, as rows."""
+    if not tensors:
+        raise RuntimeError("vstack expects a non-empty TensorList")
     return cat([x.reshape(1, -1) if x._array.ndim < 2 else x for x in tensors], 0)
 
 
@@ -154,10 +160,19 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
 @export()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements shifted by `shifts`; those that leave at the end re-enter at the start."""
-    if dims is None:
+    shifts = tuple(shifts) if isinstance(shifts, Sequence) else (shifts,)
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if dims is None and len(shifts) == 1:
         return roll(input.reshape(-1), shifts, 0).reshape(input._array.shape)
-    pairs = [(shifts, dims)] if isinstance(dims, int) else list(zip(shifts, dims, strict=True))
-    for shift, dim in pairs:
+    places = () if dims is None else tuple(dims) if isinstance(dims, Sequence) else (dims,)
+    if len(shifts) != len(places):
+        raise RuntimeError(
+            f"shifts and dimensions must align. shifts: {len(shifts)}, dims: {len(places)}"
+        )
+    if not input._array.ndim:
+        raise IndexError(f"Dimension specified as {places[0]} but tensor has no dimensions")
+    for shift, dim in zip(shifts, places, strict=True):
         n = input._array.shape[normalize_dim(dim, input._array.ndim)]
         cut = n - shift % n if n else 0
         input = cat([input.narrow(dim, cut, n - cut), input.narrow(dim, 0, cut)], dim)
@@ -189,8 +204,11 @@ def tile(input: Tensor, *times: Any, dims: Any = None) -> Tensor:
 
 
 @export()
-def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Tensor:
-    """Each slice along `dim` repeated: a count, or one count per slice."""
+def repeat_interleave(
+    input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Each slice along `dim` repeated: a count, or one count per slice. output_size: their sum, if
+    it is known."""
     if dim is None:
         input, dim = input.reshape(-1), 0
     n = input._array.shape[normalize_dim(dim, input._array.ndim)]
@@ -200,8 +218,14 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Te
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
             f"{counts.size} and input.size({dim}) = {n}"
         )
-    xp = array_module(input._array)
-    return input.index_select(dim, wrap(xp.asarray(np.repeat(np.arange(n), counts))))
+    if counts.size and counts.min() < 0:
+        raise RuntimeError("repeats can not be negative")
+    places = np.repeat(np.arange(n), counts)
+    if output_size not in (None, places.size):
+        raise RuntimeError(
+            f"repeat_interleave: expected output_size to be {places.size}, got {output_size}"
+        )
+    return input.index_select(dim, wrap(array_module(input._array).asarray(places)))
 
 
 def _triangle(name: str, lower: bool) -> None:
@@ -232,12 +256,19 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 
 
 @export()
-def diag_embed(input: Tensor, offset: int = 0) -> Tensor:
-    """Matrices with the last dimension on a diagonal."""
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices, along two dimensions of the result, with the last dimension on a diagonal."""
+    ndim = input._array.ndim + 1
+    places = normalize_dim(dim1, ndim), normalize_dim(dim2, ndim)
+    if places[0] == places[1]:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    if places != (ndim - 2, ndim - 1):
+        offset = offset if places[0] < places[1] else -offset
+        return diag_embed(input, offset).movedim((-2, -1), sorted(places))
     size = input._array.shape[-1] + abs(offset)
     rows = pad_constant(input, (max(-offset, 0), max(offset, 0)))  # one value per row
     eye = wrap(array_module(input._array).eye(size, k=offset, dtype=bool))
-    return POINTWISE["where"](eye, rows.unsqueeze(-1), 0)
+    return rows.unsqueeze(-1).masked_fill(~eye, 0)
 
 
 @export(method=False)
@@ -309,6 +340,8 @@ def pad(
         return pad_constant(input, pad, 0.0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if input._array.dtype.kind == "b" and mode != "circular":
+        raise dtypes.refused(f"{mode}_pad", input._array.dtype)
     for i in range(len(pad) // 2):
         dim = input._array.ndim - 1 - i
         index = _padded_positions(input._array.shape[dim], pad[2 * i], pad[2 * i + 1], mode)
@@ -317,16 +350,78 @@ def pad(
 
 
 def _padded_positions(n: int, before: int, after: int, mode: str) -> np.ndarray:
-    limit = {"reflect": n - 1, "circular": n, "replicate": before + after}[mode]
+    limit = {"reflect": n - 1, "circular": n, "replicate": math.inf}[mode]
     if before > limit or after > limit:
         raise RuntimeError(
             f"Padding size should be less than the corresponding input dimension, but got: padding "
             f"({before}, {after}) for a dimension of length {n} in mode {mode!r}"
         )
     positions = np.arange(-before, n + after)
+    if mode == "circular":
+        kept = slice(max(-before, 0), n - max(-after, 0))  # negative padding cuts first
+        return np.pad(np.arange(n)[kept], (max(before, 0), max(after, 0)), "wrap")
     if mode == "replicate":
         return positions.clip(0, n - 1)
-    if mode == "circular":
-        return positions % n
     positions = np.abs(positions)
     return np.where(positions >= n, 2 * (n - 1) - positions, positions)
+
+
+@export()
+def fliplr(input: Tensor) -> Tensor:
+    """Columns (dimension 1) in reverse order."""
+    if input._array.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return flip(input, 1)
+
+
+@export()
+def flipud(input: Tensor) -> Tensor:
+    """Rows (dimension 0) in reverse order."""
+    if input._array.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return flip(input, 0)
+
+
+@export()
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned k times by 90 degrees in the plane of two dimensions, from the first to the second."""
+    ndim = input._array.ndim
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {ndim}")
+    a, b = [normalize_dim(d, ndim) for d in dims]
+    if a == b:
+        raise RuntimeError(
+            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
+        )
+    turns = as_int("k", k) % 4
+    if turns == 0:
+        return input.clone()
+    if turns == 2:
+        return flip(input, a, b)
+    return flip(input, b).transpose(a, b) if turns == 1 else flip(input, a).transpose(a, b)
+
+
+@export()
+def diff(
+    input: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:
+    """Differences of neighbours along `dim`, n times; bool gives whether they differ."""
+    if not input._array.ndim:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    if n == 0:
+        return input.clone()
+    ends = [x for x in (prepend, input, append) if x is not None]
+    x = cat(ends, dim) if len(ends) > 1 else input
+    line = POINTWISE["ne" if x._array.dtype.kind == "b" else "sub"]
+    for _ in range(n):
+        length = max(x.size(dim) - 1, 0)
+        x = line(x.narrow(dim, x.size(dim) - length, length), x.narrow(dim, 0, length))
+    return x

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kernels import dispatch
+from minigrad import dtypes
 from minigrad.autograd.node import Op
 from minigrad.ops.combine import pad_constant
 from minigrad.tensor import Tensor, export
@@ -24,7 +27,7 @@ class Conv2d(Op):
 
     @staticmethod
     def rule(x: Tensor, w: Tensor, bias: Tensor | None, **geometry: Any) -> None:
-        _check_dtypes(x, w, bias)
+        _check_dtypes(x, w, bias, geometry["dilation"] != (1, 1))
         _check_sizes(x._array.shape, w._array.shape, bias, **geometry)
 
     @staticmethod
@@ -51,17 +54,20 @@ class Conv1d(Conv2d):
     def rule(x: Tensor, w: Tensor, bias: Tensor | None, **geometry: Any) -> None:
         n, c, _, length = x._array.shape
         o, group, _, k = w._array.shape
-        _check_dtypes(x, w, bias)
+        _check_dtypes(x, w, bias, geometry["dilation"] != (1, 1))
         _check_sizes((n, c, length), (o, group, k), bias, **geometry)
 
 
-def _check_dtypes(x: Tensor, w: Tensor, bias: Tensor | None) -> None:
+def _check_dtypes(x: Tensor, w: Tensor, bias: Tensor | None, rare: bool = False) -> None:
+    """Errors of dtypes; rare: a form that torch has for floats and int64 only."""
     dtype = x._array.dtype
     for other in (w, bias):
         if other is not None and other._array.dtype != dtype:
             raise RuntimeError(
                 f"Input type ({x.dtype}) and weight type ({other.dtype}) should be the same"
             )
+    if dtype.kind == "b" or (rare and dtype.kind in "iu" and dtype != np.int64):
+        raise dtypes.refused("convolution", dtype)
 
 
 def _check_sizes(
@@ -163,8 +169,8 @@ class ConvWeight(Op):
 
 def pair(value: Any, name: str = "value") -> Pair:
     """An integer or a sequence of one or two as (height, width)."""
-    if isinstance(value, int):
-        return (value, value)
+    if isinstance(value, int | np.integer):
+        return (int(value), int(value))
     values = tuple([int(v) for v in value])
     if len(values) == 1:
         return values * 2
@@ -181,8 +187,7 @@ def check_positive(name: str, values: Pair) -> None:
 
 def _row(value: Any, name: str, fill: int) -> Pair:
     """The 2-D form of a 1-D setting: height `fill`, width the value."""
-    value = value if isinstance(value, int) else value[0]
-    return (fill, value)
+    return (fill, int(value if isinstance(value, int | np.integer) else value[0]))
 
 
 def _with_batch(dims: int, x: Tensor, w: Tensor) -> Tensor:
@@ -263,9 +268,15 @@ def conv1d(
 def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: Pair) -> Tensor:
     """Transposed convolution of x (N, C, H, W) with w (C, O / groups, KH, KW)."""
     stride, padding, dilation, groups = setting.values()
+    _check_dtypes(x, w, bias, rare=True)
     for extra, s, d in zip(output_padding, stride, dilation, strict=True):
         if extra >= max(s, d):
             raise RuntimeError("output padding must be smaller than either stride or dilation")
+    # Zeros appended to x give the rows beyond the last step of the stride.
+    steps = [extra // s for extra, s in zip(output_padding, stride, strict=True)]
+    if any(steps):
+        x = pad_constant(x, (0, steps[1], 0, steps[0]))
+        output_padding = tuple([e % s for e, s in zip(output_padding, stride, strict=True)])
     size = [
         (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
         for n, s, p, d, k, extra in zip(

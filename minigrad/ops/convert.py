@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from minigrad import dlpack, dtypes
-from minigrad.ops.shape import Cast, Clone, Move
-from minigrad.tensor import Tensor, device, export, wrap
+from minigrad.backends import check_current
+from minigrad.devices import device
+from minigrad.ops.views import Cast, Clone, Move
+from minigrad.tensor import Tensor, export, wrap
 
 
 @export(function=False)
@@ -20,6 +22,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """
     target, where, copy = _destination(args, kwargs)
     result = self
+    if where is not None and where != self.device:
+        check_current(where)
     if where is not None and where.type != self.device.type:
         result = Move.apply(result, where=where, origin=self.device)
     if target is not None and target != self._array.dtype:

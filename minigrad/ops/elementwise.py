@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
+from minigrad._foreign import conversion
+from minigrad._names import kind
 from minigrad.ops.inplace import inplace
-from minigrad.ops.pointwise import POINTWISE, Number, Pointwise, into, operand
+from minigrad.ops.pointwise import POINTWISE, Number, Pointwise, check_floating, into, operand
 from minigrad.tensor import Tensor, export
 
 # lines of the table that are functions and methods under their own name
 UNARY = (
-    "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor frac log log10"
-    " log1p log2 reciprocal relu rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc"
-    " isnan isinf isfinite logical_not bitwise_not"
+    "abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp exp2 expm1 floor frac"
+    " lgamma log log10 log1p log2 reciprocal relu rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+    " isnan isinf isfinite signbit sinc logical_not bitwise_not"
 ).split()
 UNARY_ALIASES = {
     "abs": ("absolute",),
@@ -30,10 +32,16 @@ UNARY_ALIASES = {
     "trunc": ("fix",),
 }
 BINARY = (
-    "mul floor_divide remainder fmod pow maximum minimum atan2 logaddexp eq ne lt le gt ge"
-    " logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor"
-    " bitwise_left_shift bitwise_right_shift"
+    "mul floor_divide remainder fmod pow maximum minimum atan2 copysign hypot xlogy"
+    " logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or"
+    " bitwise_xor bitwise_left_shift bitwise_right_shift"
 ).split()
+TWO_TENSORS = frozenset(
+    "atan2 hypot logaddexp maximum minimum logical_and logical_or logical_xor heaviside".split()
+)
+FIRST_A_TENSOR = frozenset("eq ne lt le gt ge fmod copysign rsub clamp_min clamp_max".split())
+NUMBERS = frozenset(("add", "sub", "mul", "div", "floor_divide"))  # both may be numbers
+_PYTHON_NUMBERS = (bool, int, float)
 BINARY_ALIASES = {
     "mul": ("multiply",),
     "atan2": ("arctan2",),
@@ -61,11 +69,29 @@ def _unary(op: Pointwise) -> Callable:
 
 def _binary(op: Pointwise) -> Callable:
     def function(input: Tensor | Number, other: Tensor | Number, *, out: Any = None) -> Tensor:
-        if not isinstance(other, Tensor):
+        if not (isinstance(other, Tensor) and isinstance(input, Tensor)):
+            _check_operands(op.name, input, other)
             other = _number_or_tensor(op.name, other)
         return into(out, op(input, other))
 
     return _named(function, op)
+
+
+def _check_operands(name: str, input: Any, other: Any) -> None:
+    """TypeError for a number where torch takes tensors only: in both places, in the first, or in
+    one of the two."""
+    if name in TWO_TENSORS:
+        wrong = {"input": input, "other": other}
+    elif name in FIRST_A_TENSOR or (name not in NUMBERS and type(other) in _PYTHON_NUMBERS):
+        wrong = {"input": input}
+    else:
+        return
+    for argument, value in wrong.items():
+        if not isinstance(value, Tensor | np.ndarray):
+            raise TypeError(
+                f"{name}(): argument '{argument}' must be Tensor, not {kind(value)}; "
+                f"{conversion(value)}"
+            )
 
 
 def _number_or_tensor(name: str, value: Any) -> Any:
@@ -130,6 +156,7 @@ def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = 
 @export()
 def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     """other - alpha * input."""
+    _check_operands("rsub", input, other)
     other = _number_or_tensor("rsub", other)
     _without_bool(input, other)
     return (
@@ -145,16 +172,15 @@ def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any
     other = other if isinstance(other, Tensor) else _number_or_tensor("div", other)
     if rounding_mode is None:
         return into(out, POINTWISE["div"](input, other))
-    if rounding_mode == "floor":
-        return into(out, floor_divide(input, other))
-    if rounding_mode != "trunc":
+    if rounding_mode not in ("floor", "trunc"):
         raise RuntimeError(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' "
             f"but found '{rounding_mode}'"
         )
-    dtype = POINTWISE["add"].compute_dtype((input, other))
-    exact = POINTWISE["div"](input, other)
-    return into(out, POINTWISE["trunc"](exact).to(dtypes.from_numpy_dtype(dtype)))
+    _check_integer_division(input, other)
+    whole = dtypes.category(POINTWISE["add"].compute_dtype((input, other))) != dtypes.FLOATING
+    line = f"div_{rounding_mode}" + ("_int" if whole and rounding_mode == "trunc" else "")
+    return into(out, POINTWISE[line](input, other))
 
 
 def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:
@@ -166,6 +192,7 @@ def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = None) -> T
 
 def remainder(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:
     """Python's `input % other`: the result has the divisor's sign."""
+    _check_operands("remainder", input, other)
     other = _number_or_tensor("remainder", other)
     _check_integer_division(input, other)
     return into(out, POINTWISE["remainder"](input, other))
@@ -179,30 +206,44 @@ def _check_integer_division(a: Any, b: Any) -> None:
 
 def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """input ** exponent."""
+    _check_operands("pow", input, exponent)
     exponent = _number_or_tensor("pow", exponent)
     if type(exponent) in (int, float) and isinstance(input, Tensor):
         if exponent == 2 and input._array.dtype.kind == "f":
             return into(out, POINTWISE["square"](input))
-        if exponent < 0 and type(exponent) is int and not input.is_floating_point():
-            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        if type(exponent) is int and input._array.dtype.kind in "iu":
+            if exponent < 0:
+                raise RuntimeError("Integers to negative integer powers are not allowed.")
+            if exponent > np.iinfo(input._array.dtype).max:
+                raise RuntimeError(
+                    f"value cannot be converted to type {input.dtype.name}_t without overflow"
+                )
     return into(out, POINTWISE["pow"](input, exponent))
 
 
-for _function in (floor_divide, remainder, pow):
+def square(input: Tensor, *, out: Any = None) -> Tensor:
+    """input * input; bool gives int64."""
+    return pow(input, 2, out=out)
+
+
+for _function in (floor_divide, remainder, pow, square):
     export()(_function)
 
 
 @export()
 def float_power(input: Any, exponent: Any) -> Tensor:
     """input ** exponent in float64."""
+    _check_operands("float_power", input, exponent)
     base, exponent = (x.double() if isinstance(x, Tensor) else float(x) for x in (input, exponent))
     return POINTWISE["pow"](base, exponent)
 
 
 @export()
-def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+def round(input: Tensor, *, decimals: int | None = None) -> Tensor:
     """To the nearest integer (or decimal), halves to even."""
-    if decimals == 0:
+    if decimals is not None:
+        check_floating("round_cpu", input)
+    if not decimals:
         return POINTWISE["round"](input)
     scale = 10.0**decimals
     return POINTWISE["round"](input * scale) / scale
@@ -210,18 +251,24 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
 
 @export("clip")
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
-    """Clamp to [min, max]; either may be None, a number or a tensor that broadcasts."""
-    if min is None and max is None:
+    """Clamp to [min, max]; either may be None, a number or a tensor that broadcasts.
+
+    The dtype is the common one of input and bounds; with numbers it must not be bool. At a bound,
+    the input gets the gradient.
+    """
+    bounds = [_number_or_tensor("clamp", b) for b in (min, max) if b is not None]
+    if not bounds:
         raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
+    dtype = POINTWISE["add"].compute_dtype((input, *bounds))
+    if dtype.kind == "b" and len(bounds) == 2:
+        raise dtypes.refused("clamp_cpu", dtype)
     if isinstance(min, Tensor) or isinstance(max, Tensor):
-        result = input  # at a bound, the input gets the gradient
-        if min is not None:
-            result = POINTWISE["where"](POINTWISE["lt"](result, min), min, result)
-        if max is not None:
-            result = POINTWISE["where"](POINTWISE["gt"](result, max), max, result)
-        return into(out, result)
-    if float in (type(min), type(max)) and not input.is_floating_point():
-        input = input.to(dtypes.get_default_dtype())
+        line = "clamp_below" if min is None else "clamp_above" if max is None else "clamp_between"
+        return into(out, POINTWISE[line](input, *bounds))
+    if dtype.kind == "b":
+        raise dtypes.refused("clamp_scalar_cpu", dtype)
+    if input._array.dtype != dtype:
+        input = input.to(dtype)
     if min is None:
         return into(out, POINTWISE["clamp_max"](input, params=(max,)))
     if max is None:
@@ -232,12 +279,14 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -
 @export()
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """max(input, min)."""
+    _check_operands("clamp_min", input, min)
     return clamp(input, min)
 
 
 @export()
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """min(input, max)."""
+    _check_operands("clamp_max", input, max)
     return clamp(input, None, max)
 
 
@@ -284,6 +333,9 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 @export()
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input)."""
+    check_floating("lerp_kernel", input)
+    if end._array.dtype != input._array.dtype:
+        raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")
     return POINTWISE["lerp"](input, end, weight)
 
 
@@ -296,12 +348,19 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
 @export()
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
+    if not (tensor1.is_floating_point() or tensor2.is_floating_point()):
+        raise RuntimeError(
+            "addcdiv: integer division is not supported; use input + value * "
+            "div(tensor1, tensor2, rounding_mode='trunc'), or floating tensors"
+        )
     return POINTWISE["addcdiv"](input, tensor1, tensor2, params=(value,))
 
 
 @export()
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
     """NaN and infinities replaced by numbers (infinities by the limits of the dtype)."""
+    if not input.is_floating_point():
+        return input.clone()
     limits = dtypes.finfo(input.dtype)
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
@@ -313,13 +372,17 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any 
 @export()
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x limited to [eps, 1 - eps] if given."""
-    x = input if eps is None else clamp(input, eps, 1 - eps)
-    return POINTWISE["log"](x / (1 - x))
+    if eps is None:
+        return POINTWISE["logit"](input)
+    if not input.is_floating_point():
+        input = input.to(dtypes.get_default_dtype())
+    return POINTWISE["logit"](clamp(input, eps, 1 - eps))
 
 
 @export()
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
+    _check_operands("heaviside", input, values)
     return where(input == 0, values, (input > 0).to(input.dtype))
 
 
@@ -346,13 +409,18 @@ def isclose(
     """|input - other| <= atol + rtol * |other|, per element."""
     if input._array.dtype != other._array.dtype:
         raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")
     close = POINTWISE["eq"](input, other)
-    if input.is_floating_point():
+    if not input.is_floating_point():
+        input, other = input.double(), other.double()
+    if rtol or atol:
         gap = POINTWISE["abs"](input - other)
         near = (gap <= atol + rtol * POINTWISE["abs"](other)) & POINTWISE["isfinite"](gap)
         close = close | (near & POINTWISE["isfinite"](other))
-        if equal_nan:
-            close = close | (POINTWISE["isnan"](input) & POINTWISE["isnan"](other))
+    if equal_nan:
+        close = close | (POINTWISE["isnan"](input) & POINTWISE["isnan"](other))
     return close
 
 
@@ -376,16 +444,16 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 
 for _name in (
-    "neg add sub div round clamp clip clamp_min clamp_max masked_fill lerp addcmul addcdiv"
+    "neg add sub div round square clamp clip clamp_min clamp_max masked_fill lerp addcmul addcdiv"
     " nan_to_num logit logical_not multiply divide subtract true_divide"
 ).split():
-    inplace(_name)
+    inplace(_name, composed=_name in ("logit", "nan_to_num", "round"))
 
 
 def _operator(op: Callable, swapped: bool = False) -> Callable:
     """An operator method; NotImplemented for operands that are not numbers, arrays or tensors."""
 
-    def method(self: Tensor, other: Any) -> Any:
+    def method(self: Tensor, other: Any) -> Tensor:
         if not isinstance(other, Tensor):
             other = operand(other)
             if other is None:

@@ -1,84 +1,21 @@
-"""Indexing: `x[...]` with torch's rules, gather and scatter, and selection by index or mask.
-
-An index is applied in two steps, as in torch: integers, slices and None make a view; then tensors
-and boolean masks (converted to positions) select elements by their flat position.
-"""
+"""Selection and addition by index along a dimension or by mask: gather, scatter, embedding."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from kernels import dispatch
-from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op, needs_grad
+from minigrad import dtypes
+from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.inplace import assign, check_no_overlap, check_writable, copy_, inplace
-from minigrad.ops.shape import Slice
-from minigrad.tensor import Tensor, export, normalize_dim, type_name, wrap
-
-
-class Take(Op):
-    """Elements of the flattened x at flat positions (an array)."""
-
-    saves = ()
-    grad_name = "IndexBackward0"
-
-    @staticmethod
-    def forward(x: Any, index: Any) -> Any:
-        return dispatch.active.take(x, index)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: Any) -> tuple:
-        return (PutInZeros.apply(g, index=index, shape=ctx.shapes[0]),)
-
-
-class PutInZeros(Op):
-    """Zeros of `shape` with g added at flat positions: the gradient of `Take`."""
-
-    saves = ()
-
-    @staticmethod
-    def forward(g: Any, index: Any, shape: tuple) -> Any:
-        size = 1
-        for n in shape:
-            size *= n
-        return dispatch.active.take_backward(g, index, size).reshape(shape)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: Any, shape: tuple) -> tuple:
-        return (Take.apply(g, index=index),)
-
-
-class Put(Op):
-    """x with `values` at flat positions; of equal positions the last is used, unless
-    accumulating."""
-
-    saves = ()
-    grad_name = "IndexPutBackward0"
-
-    @staticmethod
-    def forward(x: Any, values: Any, index: Any, accumulate: bool) -> Any:
-        out = dispatch.active.copy(x)
-        flat = out.reshape(-1)
-        if accumulate:
-            return dispatch.active.scatter_add(
-                flat, 0, index.reshape(-1), values.reshape(-1)
-            ).reshape(x.shape)
-        flat[index] = values
-        return out
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: Any, accumulate: bool) -> tuple:
-        kept = g
-        if not accumulate and ctx.needs[0]:
-            zeros = wrap(array_module(index).zeros(index.shape, g._array.dtype))
-            kept = Put.apply(g, zeros, index=index, accumulate=False)
-        return (
-            kept if ctx.needs[0] else None,
-            Take.apply(g, index=index) if ctx.needs[1] else None,
-        )
+from minigrad.ops.elementwise import masked_fill
+from minigrad.ops.getitem import Put, Take, flat_positions, getitem, parse
+from minigrad.ops.inplace import inplace
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape
+from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 
 class Gather(Op):
@@ -161,14 +98,20 @@ class Embedding(Op):
     saves = (1,)
 
     @staticmethod
-    def forward(weight: Any, index: Any, padding_idx: int | None) -> Any:
+    def forward(
+        weight: Any, index: Any, padding_idx: int | None, by_frequency: bool = False
+    ) -> Any:
         return dispatch.active.embedding(weight, index)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, padding_idx: int | None) -> tuple:
+    def vjp(ctx: Any, g: Tensor, padding_idx: int | None, by_frequency: bool = False) -> tuple:
         (index,) = ctx.tensors()
         if padding_idx is not None:
             g = g.masked_fill((index == padding_idx).unsqueeze(-1), 0)
+        if by_frequency:
+            places = index._array.ravel()
+            counts = wrap(array_module(places).bincount(places)[index._array])
+            g = g / counts.to(g.dtype).unsqueeze(-1)
         return (AddRows.apply(g, index, rows=ctx.shapes[0][0]), None)
 
 
@@ -202,6 +145,8 @@ def _padded(x: Tensor, shape: tuple) -> Tensor:
 def check_index(name: str, x: Tensor, index: Tensor, dim: int) -> None:
     """Check an index of gather and scatter."""
     a, i = x._array, index._array
+    if not i.size:
+        return
     if i.dtype.kind not in "iu":
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if a.ndim != i.ndim:
@@ -231,251 +176,32 @@ def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
         )
 
 
-# --- x[...] ---
-
-
-def getitem(self: Tensor, index: Any) -> Tensor:
-    """`x[index]`: a view for integers, slices, None and `...`; a copy for tensors and masks."""
-    if type(index) is int:
-        _check_position(self._array.shape, index, 0)
-        return Slice.apply(self, index=(index,))
-    basic, tensors = parse(self, index)
-    view = Slice.apply(self, index=basic) if basic or not tensors else self
-    if not tensors:
-        return view
-    flat = flat_positions(view._array.shape, tensors)
-    return Take.apply(view, index=flat)
-
-
-def setitem(self: Tensor, index: Any, value: Any) -> None:
-    """`x[index] = value`, recorded if x or value requires a gradient."""
-    basic, tensors = parse(self, index)
-    target = Slice.apply(self, index=basic) if basic or not tensors else self
-    check_writable(target)
-    if not tensors:
-        values = value if isinstance(value, Tensor | int | float) else _like(self, value)
-        if isinstance(values, Tensor):
-            values = _without_leading_ones(values, target._array.ndim)
-        copy_(target, values)
-        return
-    flat = flat_positions(target._array.shape, tensors)
-    values = value if isinstance(value, Tensor) else _like(self, value)
-    index_put(target, flat, values, accumulate=False)
-
-
-def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> None:
-    """Write values (they broadcast) at flat positions of a tensor, in place."""
-    check_no_overlap(target._array)
-    if values._array.dtype != target._array.dtype:
-        values = values.to(target.dtype)
-    if values._array.shape != flat.shape:
-        values = _without_leading_ones(values, flat.ndim)
-        try:
-            values = values.expand(flat.shape)
-        except RuntimeError:
-            raise RuntimeError(
-                f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be "
-                f"broadcast to indexing result of shape {list(flat.shape)}"
-            ) from None
-    recorded = mode.enabled and (needs_grad(values) or needs_grad(target))
-    if recorded or accumulate:
-        assign(target, Put.apply(target, values, index=flat, accumulate=accumulate))
-        return
-    array = target._array
-    array[array_module(array).unravel_index(flat, array.shape)] = values._array
-    target._counter[0] += 1
-
-
-def _without_leading_ones(values: Tensor, ndim: int) -> Tensor:
-    """Values without leading dimensions of length 1, down to `ndim` dimensions."""
-    extra = values._array.ndim - ndim
-    if extra > 0 and values._array.shape[:extra] == (1,) * extra:
-        return values.reshape(values._array.shape[extra:])
-    return values
-
-
-def _like(self: Tensor, value: Any) -> Tensor:
-    if value is None or isinstance(value, str | dict):
-        raise TypeError(f"can't assign a {type(value).__name__} to a {type_name(self)}")
-    xp = array_module(self._array)
-    return wrap(xp.asarray(value, self._array.dtype))
-
-
-def _check_position(shape: tuple, position: int, dim: int) -> None:
-    if dim >= len(shape):
-        raise IndexError(
-            "invalid index of a 0-dim tensor. Use `tensor.item()` to convert it to a number"
-            if not shape
-            else f"too many indices for tensor of dimension {len(shape)}"
-        )
-    if not -shape[dim] <= position < shape[dim]:
-        raise IndexError(
-            f"index {position} is out of bounds for dimension {dim} with size {shape[dim]}"
-        )
-
-
-def parse(self: Tensor, index: Any) -> tuple[tuple, list]:
-    """Split an index into a basic one (a tuple for a view) and tensors, one per dimension of the
-    view (None for a full dimension; empty without tensors)."""
-    shape = self._array.shape
-    items = _items(index)
-    consumed = sum(_width(item) for item in items)
-    if consumed > len(shape):
-        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
-    whole = [slice(None)] * (len(shape) - consumed)
-    if Ellipsis in [i if i is Ellipsis else None for i in items]:
-        place = next(k for k, i in enumerate(items) if i is Ellipsis)
-        items[place : place + 1] = whole
-    basic: list = []
-    tensors: list = []
-    dim = 0
-    for item in items:
-        if item is None:
-            basic.append(None)
-            tensors.append(None)
-        elif type(item) is bool:
-            basic.append(None)
-            tensors.append(np.zeros(int(item), np.int64))
-        elif isinstance(item, slice):
-            basic.append(_slice(item))
-            tensors.append(None)
-            dim += 1
-        elif hasattr(item, "dtype"):
-            width = _width(item)
-            basic += [slice(None)] * width
-            tensors += _positions(array_module(self._array).asarray(item), shape, dim)
-            dim += width
-        else:
-            _check_position(shape, item, dim)
-            basic.append(item)
-            dim += 1
-    has_tensors = any(t is not None for t in tensors)
-    while basic and isinstance(basic[-1], slice) and basic[-1] == slice(None):
-        basic.pop()
-    left = len(shape) - dim
-    return tuple(basic), (tensors + [None] * left) if has_tensors else []
-
-
-def _items(index: Any) -> list:
-    """The parts of an index: None, bool, int, slice, Ellipsis or an array."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return [_item(p) for p in parts]
-
-
-def _item(part: Any) -> Any:
-    if part is None or part is Ellipsis or isinstance(part, slice | int):
-        return part
-    array = part._array if isinstance(part, Tensor) else part
-    if isinstance(array, list | tuple | range):
-        array = np.asarray([p.item() if isinstance(p, Tensor) else p for p in array])
-        if array.size == 0:
-            array = array.astype(np.int64)
-    if not hasattr(array, "dtype"):
-        if hasattr(part, "__index__"):
-            return part.__index__()
-        raise (TypeError if isinstance(part, str) else IndexError)(
-            "only integers, slices (`:`), ellipsis (`...`), None and long, int, byte or bool "
-            f"tensors are valid indices (got {type(part).__name__})"
-        )
-    if array.dtype.kind not in "biu":
-        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    if array.ndim == 0:
-        return bool(array) if array.dtype.kind == "b" else int(array)
-    return array.astype(bool) if array.dtype == np.uint8 else array
-
-
-def _width(item: Any) -> int:
-    """How many dimensions a part of an index consumes."""
-    if item is None or item is Ellipsis or type(item) is bool:
-        return 0
-    if isinstance(item, int | slice):
-        return 1
-    return item.ndim if item.dtype.kind == "b" else 1
-
-
-def _slice(item: slice) -> slice:
-    parts = [p.__index__() if p is not None else None for p in (item.start, item.stop, item.step)]
-    if parts[2] is not None and parts[2] <= 0:
-        raise ValueError("step must be greater than zero")
-    return slice(*parts)
-
-
-def _positions(item: Any, shape: tuple, dim: int) -> list:
-    """An integer array, or the positions where a mask holds: one array per dimension."""
-    if item.dtype.kind == "b":
-        for i, n in enumerate(item.shape):
-            if n != shape[dim + i]:
-                raise IndexError(
-                    f"The shape of the mask {list(item.shape)} at index {i} does not match the "
-                    f"shape of the indexed tensor {list(shape)} at index {dim + i}"
-                )
-        return list(item.nonzero())
-    n = shape[dim]
-    if item.size and (item.min() < -n or item.max() >= n):
-        wrong = int(item.max()) if item.max() >= n else int(item.min())
-        raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {n}")
-    return [array_module(item).where(item < 0, item + n, item)]
-
-
-def flat_positions(shape: tuple, tensors: list) -> Any:
-    """Flat positions in a row-major array of `shape`. The index arrays broadcast together; their
-    dimensions replace adjacent indexed dimensions, or come first if those are not adjacent."""
-    steps = [1] * len(shape)
-    for d in range(len(shape) - 2, -1, -1):
-        steps[d] = steps[d + 1] * shape[d + 1]
-    chosen = [d for d, t in enumerate(tensors) if t is not None]
-    xp = array_module(tensors[chosen[0]])
-    try:
-        arrays = xp.broadcast_arrays(*[tensors[d] for d in chosen])
-    except ValueError as error:
-        shapes = ", ".join(str(list(tensors[d].shape)) for d in chosen)
-        raise IndexError(
-            "shape mismatch: indexing tensors could not be broadcast together with shapes " + shapes
-        ) from error
-    inner = arrays[0].shape
-    adjacent = chosen == list(range(chosen[0], chosen[-1] + 1))
-    before = [d for d in range(len(shape)) if tensors[d] is None and d < chosen[0] and adjacent]
-    after = [d for d in range(len(shape)) if tensors[d] is None and d not in before]
-    flat = sum(a.astype(np.int64) * steps[d] for a, d in zip(arrays, chosen, strict=True))
-    flat = flat.reshape((1,) * len(before) + inner + (1,) * len(after))
-    ndim = flat.ndim
-    places = [*range(len(before)), *range(len(before) + len(inner), ndim)]
-    for d, place in zip(before + after, places, strict=True):
-        axis = [1] * ndim
-        axis[place] = shape[d]
-        flat = flat + (xp.arange(shape[d], dtype=np.int64) * steps[d]).reshape(axis)
-    return flat
-
-
-Tensor.__getitem__ = getitem
-Tensor.__setitem__ = setitem
-
-
-def index_put_(self: Tensor, indices: tuple, values: Tensor, accumulate: bool = False) -> Tensor:
-    """`self[indices] = values`, or with accumulate `+=`, where equal positions add up."""
-    check_writable(self)
-    basic, tensors = parse(self, tuple(indices))
-    target = Slice.apply(self, index=basic) if basic else self
-    index_put(target, flat_positions(target._array.shape, tensors), values, accumulate)
-    return self
-
-
-Tensor.index_put_ = index_put_
-
-
-# --- by index along a dimension ---
-
-
 @export()
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i, j] = input[index[i, j], j] for dim 0, and so on; of index's shape."""
-    return Gather.apply(input, index, dim=normalize_dim(dim, input._array.ndim))
+    place = normalize_dim(dim, input._array.ndim)
+    if not index._array.size:
+        return input.reshape(-1)[:0].reshape(index._array.shape)
+    if input._array.ndim and index._array.ndim:
+        return Gather.apply(input, index, dim=place)
+    return Gather.apply(*_vectors(input, index), dim=place).reshape(index._array.shape)
+
+
+def _vectors(*tensors: Tensor) -> list[Tensor]:
+    """The tensors, those of no dimension as vectors of one element."""
+    return [x if x._array.ndim else x.reshape(1) for x in tensors]
 
 
 @export()
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """input with src added at index along dim; equal positions add up."""
-    return ScatterAdd.apply(input, index, src, dim=normalize_dim(dim, input._array.ndim))
+    return _scattered(ScatterAdd, input, dim, index, src)
+
+
+def _scattered(op: type[Op], input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    place = normalize_dim(dim, input._array.ndim)
+    result = op.apply(*_vectors(input, index, src), dim=place)
+    return result if input._array.ndim else result.reshape(())
 
 
 @export()
@@ -489,16 +215,120 @@ def scatter(
     reduce: str | None = None,
 ) -> Tensor:
     """input with src (a tensor or a number) written at index along dim; reduce="add" adds."""
-    place = normalize_dim(dim, input._array.ndim)
     source = value if src is None else src
     if not isinstance(source, Tensor):
         xp = array_module(input._array)
         source = wrap(xp.full(index._array.shape, source, input._array.dtype))
-    if reduce == "add":
-        return ScatterAdd.apply(input, index, source, dim=place)
-    if reduce is not None:
-        raise RuntimeError(f"scatter: expected reduce to be None or 'add', got {reduce!r}")
-    return Scatter.apply(input, index, source, dim=place)
+    if reduce == "multiply":
+        return scatter_reduce(input, dim, index, source, "prod")
+    if reduce not in (None, "add"):
+        raise RuntimeError(
+            f"scatter: expected reduce to be None, 'add' or 'multiply', got {reduce!r}"
+        )
+    return _scattered(Scatter if reduce is None else ScatterAdd, input, dim, index, source)
+
+
+class ScatterReduce(Op):
+    """The product or an extremum of x and of what src has for the same place."""
+
+    saves = (0, 1, 2)
+    saves_outputs = (0,)
+
+    @staticmethod
+    def rule(x: Tensor, index: Tensor, src: Tensor, dim: int, reduce: str) -> None:
+        check_index("scatter", x, index, dim)
+        check_source("scatter", x, index, src)
+
+    @staticmethod
+    def forward(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
+        xp, out = array_module(x), dispatch.active.copy(x)
+        region = tuple([slice(0, n) for n in index.shape])
+        places = list(xp.ogrid[region]) if index.ndim else []
+        places[dim] = index
+        used = src[region]
+        if reduce == "prod" and xp is not np:  # CuPy has no multiply.at: the CPU multiplies
+            host = out.get()
+            np.multiply.at(host, tuple(place.get() for place in places), used.get())
+            out.set(host)
+            return out
+        ufunc = {"prod": xp.multiply, "amax": xp.maximum, "amin": xp.minimum}[reduce]
+        ufunc.at(out, tuple(places), used)
+        return out
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int, reduce: str) -> tuple:
+        x, index, src, y = ctx.tensors()
+        region = tuple([slice(0, n) for n in index._array.shape])
+        used = src[region]
+        if reduce == "prod":
+            gx, gs = _product_gradients(g, x, index, used, y, dim)
+        else:
+            mine = (x == y).to(g.dtype)
+            theirs = (used == y.gather(dim, index)).to(g.dtype)
+            share = g / mine.scatter_add(dim, index, theirs)  # ties share the gradient
+            gx, gs = mine * share, theirs * share.gather(dim, index)
+        return (gx, None, _padded(gs, src._array.shape))
+
+
+def _product_gradients(
+    g: Tensor, x: Tensor, index: Tensor, src: Tensor, y: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """The gradient of a factor is the product of the others. A factor of 0 is replaced by 1 in it;
+    of several zeros in src at one place, each has a gradient of 0."""
+
+    def product(x: Tensor, src: Tensor) -> Tensor:
+        return ScatterReduce.apply(x, index, src, dim=dim, reduce="prod")
+
+    ones = x.masked_fill(x == 0, 1)
+    zero = src == 0
+    zeros = (x * 0).scatter_add(dim, index, zero.to(x.dtype)).gather(dim, index)
+    single = zero & (zeros == 1)
+    without = (g * product(x, src.masked_fill(single, 1))).gather(dim, index)
+    others = (g * y).gather(dim, index) / src.masked_fill(zero, 1)
+    return g * product(ones, src) / ones, POINTWISE["where"](single, without, others)
+
+
+@export()
+def scatter_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Tensor:
+    """input with src reduced into it at index along dim: by "sum", "prod", "mean", "amax" or
+    "amin". Without include_self, places that the index names start from nothing."""
+    identities = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}
+    if reduce not in identities:
+        raise RuntimeError(
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
+        )
+    if src._array.dtype != input._array.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if reduce == "mean" and input._array.dtype.kind == "b":
+        raise dtypes.refused("scatter_reduce_mean", input._array.dtype)
+    if not include_self:
+        first = identities[reduce]
+        if math.isinf(first) and input._array.dtype.kind == "b":
+            first = first > 0
+        elif math.isinf(first) and not input.is_floating_point():
+            limits = np.iinfo(input._array.dtype)
+            first = limits.min if first < 0 else limits.max
+        input = scatter(input, dim, index, first)
+    if reduce not in ("sum", "mean"):
+        place = normalize_dim(dim, input._array.ndim)
+        result = ScatterReduce.apply(*_vectors(input, index, src), dim=place, reduce=reduce)
+        return result if input._array.ndim else result.reshape(())
+    total = scatter_add(input, dim, index, src)
+    if reduce == "sum":
+        return total
+    xp, shape = array_module(input._array), input._array.shape
+    count = wrap((xp.ones if include_self else xp.zeros)(shape, input._array.dtype))
+    count = scatter_add(count, dim, index, wrap(xp.ones(src._array.shape, input._array.dtype)))
+    count = count.masked_fill(count == 0, 1)
+    return total / count if input.is_floating_point() else total.div(count, rounding_mode="floor")
 
 
 @export()
@@ -506,24 +336,70 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` at `index` (one-dimensional) along `dim`."""
     if index._array.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
+    _check_index_dtype("index_select", index)
+    if not input._array.ndim:
+        if index._array.size != 1:
+            raise RuntimeError(
+                "index_select(): Index to scalar can have only 1 value, got "
+                f"{index._array.size} value(s)"
+            )
+        return index_select(input.reshape(1), dim, index).reshape(())
     place = normalize_dim(dim, input._array.ndim)
+    _check_positions("index_select", index, input._array.shape[place])
     return getitem(input, (slice(None),) * place + (index.reshape(-1),))
+
+
+def _check_index_dtype(name: str, index: Tensor) -> None:
+    if index._array.dtype not in (np.int32, np.int64):
+        raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index, got {index.dtype}")
+
+
+def _check_positions(name: str, index: Tensor, n: int) -> None:
+    """IndexError for a position outside 0 .. n-1: these operations don't count from the end."""
+    i = index._array
+    if i.size and (i.min() < 0 or i.max() >= n):
+        wrong = int(i.max()) if i.max() >= n else int(i.min())
+        raise IndexError(f"{name}(): index {wrong} is out of range for a dimension of length {n}")
 
 
 @export()
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor at `index`."""
-    i = index._array
-    flat = array_module(i).where(i < 0, i + input._array.size, i)
-    return Take.apply(input, index=flat)
+    i, n = index._array, input._array.size
+    if i.dtype != np.int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
+    if i.size and not n:
+        raise IndexError("take(): tried to take from an empty tensor")
+    if i.size and (i.min() < -n or i.max() >= n):
+        raise IndexError(f"take(): index out of range for a tensor of {n} elements")
+    return Take.apply(input, index=array_module(i).asarray(array_module(i).where(i < 0, i + n, i)))
 
 
 @export()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather`, with the other dimensions broadcast."""
+    if indices._array.dtype != np.int64:
+        raise RuntimeError(
+            f"take_along_dim(): dtype of indices should be Long but got {indices.dtype}"
+        )
     if dim is None:
         return take(input, indices.reshape(-1))
-    return gather(input, dim, indices)
+    if input._array.ndim != indices._array.ndim:
+        raise RuntimeError(
+            "take_along_dim(): input and indices should have the same number of dimensions, but "
+            f"got {input._array.ndim} dimensions for input, and {indices._array.ndim} for indices"
+        )
+    place = normalize_dim(dim, input._array.ndim)
+    others = broadcast_shape(
+        *[(*x[:place], 1, *x[place + 1 :]) for x in (input._array.shape, indices._array.shape)]
+    )
+    n = input._array.shape[place]
+    wanted = indices.expand(*others[:place], -1, *others[place + 1 :])
+    return gather(
+        input.expand(*others[:place], -1, *others[place + 1 :]),
+        place,
+        POINTWISE["where"](wanted < 0, wanted + n, wanted),
+    )
 
 
 @export()
@@ -531,7 +407,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask (broadcast) is True, as one dimension."""
     if mask._array.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
-    shape = np.broadcast_shapes(input._array.shape, mask._array.shape)
+    shape = broadcast_shape(input._array.shape, mask._array.shape)
     return getitem(input.expand(shape), mask.expand(shape))
 
 
@@ -544,6 +420,14 @@ def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
 ) -> Tensor:
     """input with alpha * source added to the slices at `index`."""
+    if not input._array.ndim:
+        vectors = _vectors(input, index, source)
+        return index_add(vectors[0], dim, *vectors[1:], alpha=alpha).reshape(())
+    source = _checked_slices("index_add", input, dim, index, source)
+    if isinstance(alpha, float) and not input.is_floating_point():
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
     tensors = parse(input, _along(input, dim, index))[1]
     flat = flat_positions(input._array.shape, tensors)
     return Put.apply(input, source if alpha == 1 else source * alpha, index=flat, accumulate=True)
@@ -552,6 +436,10 @@ def index_add(
 @export()
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with the slices at `index` replaced by those of source."""
+    if not input._array.ndim:
+        vectors = _vectors(input, index, source)
+        return index_copy(vectors[0], dim, *vectors[1:]).reshape(())
+    source = _checked_slices("index_copy", input, dim, index, source)
     tensors = parse(input, _along(input, dim, index))[1]
     flat = flat_positions(input._array.shape, tensors)
     return Put.apply(input, source, index=flat, accumulate=False)
@@ -559,10 +447,44 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 @export()
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """input with the slices at `index` set to a number."""
-    out = input.clone()
-    out[_along(input, dim, index)] = value
-    return out
+    """input with the slices at `index` set to a number or a 0-dimensional tensor."""
+    if not input._array.ndim:
+        return index_fill(input.reshape(1), dim, *_vectors(index), value).reshape(())
+    if index._array.dtype != np.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if isinstance(value, Tensor) and value._array.ndim:
+        raise RuntimeError(
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value._array.ndim} dimension(s)."
+        )
+    place = normalize_dim(dim, input._array.ndim)
+    chosen = np.zeros(input._array.shape[place], bool)
+    chosen[index._array if isinstance(index._array, np.ndarray) else index._array.get()] = True
+    rows = chosen.reshape([-1 if d == place else 1 for d in range(input._array.ndim)])
+    mask = wrap(array_module(input._array).asarray(rows)).expand(input._array.shape)
+    return masked_fill(input, mask, value)
+
+
+def _checked_slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """The source of index_add and index_copy: slices like those of x, one per position."""
+    place = normalize_dim(dim, x._array.ndim)
+    if index._array.ndim > 1:
+        raise IndexError(f"{name}_(): Index should have dimension 1 or 0 (got {index.ndim})")
+    _check_index_dtype(name, index)
+    if source._array.dtype != x._array.dtype:
+        raise RuntimeError(
+            f"{name}_(): self and source expected to have the same dtype, but got (self) "
+            f"{x.dtype} and (source) {source.dtype}"
+        )
+    _check_positions(name, index, x._array.shape[place])
+    shape = (*x._array.shape[:place], index._array.size, *x._array.shape[place + 1 :])
+    if source._array.shape == shape:
+        return source
+    if source._array.ndim or index._array.size != 1:
+        raise RuntimeError(
+            f"{name}_(): expected a source of shape {list(shape)}, got {list(source.shape)}"
+        )
+    return source.reshape([1] * len(shape)).expand(shape)
 
 
 @export()
@@ -577,10 +499,16 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
 
 @export(method=False)
-def embedding(weight: Tensor, index: Tensor, padding_idx: int | None = None) -> Tensor:
+def embedding(
+    weight: Tensor,
+    index: Tensor,
+    padding_idx: int | None = None,
+    scale_grad_by_freq: bool = False,
+) -> Tensor:
     """Rows of weight (V, D) at an integer index of any shape: (*index.shape, D).
 
-    The row `padding_idx` gets no gradient. (`nn.functional.embedding` takes the index first.)
+    The row `padding_idx` gets no gradient. scale_grad_by_freq: the gradient of a row is divided by
+    the number of times that the index has it. (`nn.functional.embedding` takes the index first.)
     """
     if weight._array.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
@@ -597,7 +525,9 @@ def embedding(weight: Tensor, index: Tensor, padding_idx: int | None = None) -> 
             f"{int(i.max()) if i.max() >= rows else int(i.min())}"
         )
     padding = padding_idx + rows if padding_idx is not None and padding_idx < 0 else padding_idx
-    return Embedding.apply(weight, index, padding_idx=padding)
+    return Embedding.apply(
+        weight, index, padding_idx=padding, by_frequency=bool(scale_grad_by_freq)
+    )
 
 
 @export(method=False)
@@ -618,9 +548,27 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with consecutive elements of source where mask is True."""
-    tensors = parse(input, (mask.expand(input._array.shape),))[1]
-    flat = flat_positions(input._array.shape, tensors)
+    """input with consecutive elements of source where mask (both broadcast) is True."""
+    if mask._array.dtype.kind != "b":
+        raise RuntimeError(
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}"
+        )
+    if input._array.dtype != source._array.dtype:
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got {input.dtype} "
+            f"and {source.dtype}"
+        )
+    shape = broadcast_shape(input._array.shape, mask._array.shape)
+    input, mask = input.expand(shape), mask.expand(shape)
+    if not shape:
+        return _masked_scatter(input.reshape(1), mask.reshape(1), source).reshape(())
+    tensors = parse(input, (mask,))[1]
+    flat = flat_positions(shape, tensors)
+    if source._array.size < flat.size:
+        raise RuntimeError(
+            f"masked_scatter: expected at least {flat.size} elements in source, got "
+            f"{source._array.size}"
+        )
     return Put.apply(input, source.reshape(-1)[: flat.size], index=flat, accumulate=False)
 
 

@@ -13,17 +13,22 @@ from typing import Any
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Node, attach, edge, needs_grad
-from minigrad.ops.pointwise import check_number
+from minigrad.ops.pointwise import number
 from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
 
 
-def inplace(name: str) -> None:
-    """Define `Tensor.name_` for an operation whose result has the shape of its first argument."""
+def inplace(name: str, composed: bool = False) -> None:
+    """Define `Tensor.name_` for an operation whose result has the shape of its first argument.
+
+    composed: of several operations, of which the first may save the argument that the last one
+    overwrites; they get a copy.
+    """
     function = FUNCTIONS[name]
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self)
-        return assign(self, function(self, *args, **kwargs))
+        copied = composed and mode.enabled and needs_grad(self)
+        return assign(self, function(self.clone() if copied else self, *args, **kwargs))
 
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"In-place version of `{name}`; returns the tensor itself."
@@ -82,7 +87,8 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
 
 def check_no_overlap(array: Any) -> None:
     """RuntimeError for an expanded array, where one element in memory would get several values."""
-    if any(s == 0 and n > 1 for n, s in zip(array.shape, array.strides, strict=True)):
+    steps = zip(array.shape, array.strides, strict=True)
+    if array.size and any(s == 0 and n > 1 for n, s in steps):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location. Please clone() the tensor before performing the operation."
@@ -192,10 +198,10 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     check_no_overlap(array)
     if src._array.shape != array.shape:
         src = src.expand(array.shape)
-    if mode.enabled and (needs_grad(src) or needs_grad(self)):
-        return assign(self, src if src._array.dtype == array.dtype else src.to(self.dtype))
     if src.device != self.device:
         src = src.to(self.device)
+    if mode.enabled and (needs_grad(src) or needs_grad(self)):
+        return assign(self, src if src._array.dtype == array.dtype else src.to(self.dtype))
     write(self, src._array)
     return self
 
@@ -210,8 +216,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
                 f"{value._array.ndim} dimensions."
             )
         return copy_(self, value)
-    check_number("fill_", value)
-    write(self, value)
+    write(self, number("fill_", value))
     if mode.enabled and needs_grad(self):
         rebase(self, self.detach().clone())
     return self
@@ -230,3 +235,4 @@ def set_(self: Tensor, source: Tensor) -> Tensor:
 
 for _function in (copy_, fill_, zero_, set_):
     setattr(Tensor, _function.__name__, _function)
+FUNCTIONS |= {"fill_": fill_, "zero_": zero_}

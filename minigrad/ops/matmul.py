@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from kernels import dispatch
+from minigrad import dtypes
+from minigrad._foreign import reject_foreign
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
@@ -19,6 +22,8 @@ def _dtype_name(x: Tensor) -> str:
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
+    if a._array.dtype.kind == "b" and a._array.size and b._array.size:
+        raise dtypes.refused("addmm_impl_cpu_", a._array.dtype)
     if a._array.dtype != b._array.dtype:
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {_dtype_name(a)} != "
@@ -132,13 +137,16 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     if a > 2 and b == 2:  # one product of all rows instead of a batch
         shape = input._array.shape
         MatMul.rule(input, other)
-        flat = MatMul.apply(input.reshape(-1, shape[-1]), other)
+        flat = MatMul.apply(input.reshape(math.prod(shape[:-1]), shape[-1]), other)
         return into(out, flat.reshape(*shape[:-1], other._array.shape[-1]))
     return into(out, MatMul.apply(input, other))
 
 
 def _operator(self: Tensor, other: Any) -> Any:
-    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+    if isinstance(other, Tensor):
+        return matmul(self, other)
+    reject_foreign("matmul", other)
+    return NotImplemented
 
 
 Tensor.__matmul__ = _operator
@@ -231,6 +239,8 @@ def baddbmm(
 
 
 def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    if not product.is_floating_point():  # as torch does
+        beta, alpha = int(beta), int(alpha)
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
@@ -242,6 +252,8 @@ def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     if input._array.ndim != 2:
         raise RuntimeError("trace: expected a matrix")
+    if input._array.dtype.kind == "b":
+        raise dtypes.refused("trace", input._array.dtype)
     return input.diagonal().sum()
 
 
@@ -249,19 +261,41 @@ def trace(input: Tensor) -> Tensor:
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Contract the last `dims` dimensions of a with the first of b, or two lists of dimensions."""
     if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a._array.ndim, b._array.ndim):
+            raise RuntimeError(
+                f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims} for "
+                f"{a._array.ndim} and {b._array.ndim} dimensions"
+            )
         dims = (list(range(a._array.ndim - dims, a._array.ndim)), list(range(dims)))
     left = [normalize_dim(d, a._array.ndim) for d in dims[0]]
     right = [normalize_dim(d, b._array.ndim) for d in dims[1]]
+    if len(left) != len(right):
+        raise RuntimeError("both dimension lists should have same length")
+    for i, j in zip(left, right, strict=True):  # a length of 1 is summed away on the other side
+        n, m = a._array.shape[i], b._array.shape[j]
+        if n == 1 and m != 1:
+            b = _summed(b, [j], keepdim=True)
+        elif m == 1 and n != 1:
+            a = _summed(a, [i], keepdim=True)
+        elif n != m:
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {n} in dim {i} and "
+                f"second has size {m} in dim {j}"
+            )
     keep_a = [d for d in range(a._array.ndim) if d not in left]
     keep_b = [d for d in range(b._array.ndim) if d not in right]
     inner = 1
     for d in left:
         inner *= a._array.shape[d]
+    rows = [a._array.shape[d] for d in keep_a]
+    columns = [b._array.shape[d] for d in keep_b]
     flat = matmul(
-        a.permute(keep_a + left).reshape(-1, inner), b.permute(right + keep_b).reshape(inner, -1)
+        a.permute(keep_a + left).reshape(math.prod(rows), inner),
+        b.permute(right + keep_b).reshape(inner, math.prod(columns)),
     )
-    shape = [a._array.shape[d] for d in keep_a] + [b._array.shape[d] for d in keep_b]
-    return flat.reshape(shape)
+    return flat.reshape(rows + columns)
 
 
 @export(method=False)
@@ -355,12 +389,19 @@ def _contract(
     left = _arranged(a_labels, a, batch, rows, inner, lengths)
     right = _arranged(b_labels, b, batch, inner, cols, lengths)
     shape = [lengths[c] for c in batch + rows + cols]
-    return batch + rows + cols, MatMul.apply(left, right).reshape(shape)
+    product = MatMul.apply(left, right) if inner else POINTWISE["mul"](left, right)
+    return batch + rows + cols, product.reshape(shape)
 
 
 def _sum_private(labels: list[str], x: Tensor, used: set) -> tuple[list[str], Tensor]:
     gone = [i for i, c in enumerate(labels) if c not in used]
     return ([c for c in labels if c in used], x.sum(gone)) if gone else (labels, x)
+
+
+def _summed(x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
+    """The sum in x's dtype; of bool, whether any is True."""
+    kind = x._array.dtype.kind
+    return x.any(dims, keepdim) if kind == "b" else x.sum(dims, keepdim, dtype=x.dtype)
 
 
 def _arranged(labels: list, x: Tensor, batch: list, m: list, n: list, lengths: dict) -> Tensor:
@@ -374,3 +415,75 @@ def _arranged(labels: list, x: Tensor, batch: list, m: list, n: list, lengths: d
             size *= lengths[c]
         sizes.append(size)
     return x.reshape(sizes)
+
+
+@export()
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Kronecker product: every element of input times the whole of other."""
+    ndim = max(input._array.ndim, other._array.ndim)
+    a, b = ((1,) * (ndim - x._array.ndim) + x._array.shape for x in (input, other))
+    left = input.reshape([n for m in a for n in (m, 1)])
+    right = other.reshape([n for m in b for n in (1, m)])
+    return POINTWISE["mul"](left, right).reshape([m * n for m, n in zip(a, b, strict=True)])
+
+
+@export()
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """Cross product of vectors of three elements along `dim` (the first such dimension)."""
+    a, b = input._array.ndim, other._array.ndim
+    if a != b:
+        raise RuntimeError(
+            f"linalg.cross: inputs must have the same number of dimensions. Got {a} and {b}"
+        )
+    if dim is None:
+        threes = [d for d, n in enumerate(input._array.shape) if n == 3]
+        if not threes:
+            raise RuntimeError("no dimension of size 3 in input")
+        dim = threes[0]
+    place = normalize_dim(dim, a)
+    if input._array.dtype.kind == "b":
+        raise dtypes.refused("cross", input._array.dtype)
+    if (input.size(place), other.size(place)) != (3, 3):
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.size(place)} and "
+            f"{other.size(place)}"
+        )
+    mul, sub = POINTWISE["mul"], POINTWISE["sub"]
+    return sub(
+        mul(input.roll(-1, place), other.roll(1, place)),
+        mul(input.roll(1, place), other.roll(-1, place)),
+    )
+
+
+@export(method=False)
+def cdist(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+) -> Tensor:
+    """The p-norms of all differences of rows of x1 (..., m, k) and x2 (..., n, k): (..., m, n).
+
+    compute_mode is accepted as in torch; the differences are always formed.
+    """
+    for name, x in (("X1", x1), ("X2", x2)):
+        if not x.is_floating_point():
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype}")
+        if x._array.ndim < 2:
+            raise RuntimeError(
+                f"cdist only supports at least 2D tensors, {name} got: {x._array.ndim}D"
+            )
+    if x1.size(-1) != x2.size(-1):
+        raise RuntimeError(
+            f"X1 and X2 must have the same number of columns. X1: {x1.size(-1)} X2: {x2.size(-1)}"
+        )
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    by_product = p == 2 and (
+        compute_mode == "use_mm_for_euclid_dist"
+        or (compute_mode != "donot_use_mm_for_euclid_dist" and max(x1.size(-2), x2.size(-2)) > 25)
+    )
+    if x1.dtype.name == "float16" and not by_product and x1._array.size and x2._array.size:
+        raise dtypes.refused("cdist", x1._array.dtype)
+    difference = POINTWISE["sub"](x1.unsqueeze(-2), x2.unsqueeze(-3))
+    return difference.norm(p, -1)

@@ -10,7 +10,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
-from minigrad.ops.pointwise import POINTWISE
+from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor, wrap
 
 
@@ -274,13 +274,26 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each of num_groups groups of channels of (N, C, ...)."""
+    if input._array.ndim < 2:
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {input._array.ndim}"
+        )
+    check_floating("GroupNormKernelImpl", input)
     n, channels = input._array.shape[:2]
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if channels % num_groups:
         raise RuntimeError(
             "Expected number of channels in input to be divisible by num_groups, but got input of "
             f"shape {list(input.shape)} and num_groups={num_groups}"
         )
     rows = input.reshape(n * num_groups, -1) if input._array.size else input
+    for name, v in (("weight", weight), ("bias", bias)):
+        if v is not None and v._array.shape != (channels,):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, "
+                f"but got {name} of shape {list(v.shape)} and input of shape {list(input.shape)}"
+            )
     y = LayerNorm.apply(rows, None, None, eps=eps, first=1)[0].reshape(input._array.shape)
     y = y if weight is None else y * per_channel(weight, input)
     return y if bias is None else y + per_channel(bias, input)

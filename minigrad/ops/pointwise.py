@@ -7,6 +7,7 @@ derivatives of every order exist.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -17,13 +18,31 @@ from kernels import dispatch
 from kernels.pointwise import FUNCTIONS as TEXT_FUNCTIONS
 from kernels.pointwise import TABLE, Expr
 from minigrad import dtypes
+from minigrad._foreign import reject_foreign
+from minigrad._names import kind
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import OpNode, needs_grad, record
+from minigrad.autograd.node import OpNode, check_devices, needs_grad, record
 from minigrad.backends import array_module
+from minigrad.devices import CPU
 from minigrad.tensor import Tensor, wrap
 
 Number = bool | int | float
 _NUMBERS = (float, int, bool)
+
+
+def _numbers_moved(args: tuple) -> list | None:
+    """The arguments with 0-dimensional tensors on the CPU moved to where the others are; None where
+    all are in one place. RuntimeError for other tensors on different devices."""
+    if all(a.device == b.device for a, b in itertools.pairwise(filter(_is_tensor, args))):
+        return None
+    number = [_is_tensor(a) and not a._array.ndim and a.device == CPU for a in args]
+    check_devices([a for a, small in zip(args, number) if not small])
+    where = next(a.device for a, small in zip(args, number) if _is_tensor(a) and not small)
+    return [a.to(where) if small else a for a, small in zip(args, number)]
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
 
 
 class Derivative:
@@ -62,12 +81,22 @@ class Pointwise:
         """
         for value in params:
             if type(value) not in _NUMBERS:
-                check_number(self.name, value)
+                params = tuple([number(self.name, p) for p in params])
+                break
         dtype, arrays = self._same_kind(args)
         if dtype is None:
             dtype = self.compute_dtype(args)
             check_broadcast(arrays)
-        tensor = wrap(dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype))
+            if dtype.kind in "iu":
+                arrays = [a if hasattr(a, "dtype") else in_integers(a, dtype) for a in arrays]
+                params = tuple([in_integers(p, dtype) for p in params])
+        try:
+            tensor = wrap(dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype))
+        except Exception:
+            moved = _numbers_moved(args)
+            if moved is None:
+                raise
+            return self(*moved, params=params)
         if mode.enabled and self.expr.grads:
             needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
             if True in needs:
@@ -153,7 +182,7 @@ class Pointwise:
             if i in self.masks or type(a) in _NUMBERS:
                 continue
             if not isinstance(a, Tensor):
-                raise TypeError(f"{self.name}(): argument must be Tensor, not {type(a).__name__}")
+                raise TypeError(f"{self.name}(): argument must be Tensor, not {kind(a)}")
             if found is None:
                 found = a._array.dtype
             elif a._array.dtype != found:
@@ -175,11 +204,10 @@ class Pointwise:
             classes[rank] = dtype if known is None else dtypes.promote(known, dtype)
         dtype = dtypes.combine(*classes)
         floating = dtypes.category(dtype) == dtypes.FLOATING
+        if ("f" if floating else dtype.kind) in self.expr.refuses:
+            raise dtypes.refused(self.name, dtype)
         if self.domain == "float" and not floating:
             return dtypes.default_numpy()
-        if self.domain == "int" and floating:
-            name = dtypes.from_numpy_dtype(dtype).legacy_name.removesuffix("Tensor")
-            raise NotImplementedError(f"\"{self.name}\" not implemented for '{name}'")
         return dtype
 
     def _plan(self, needs: tuple) -> tuple:
@@ -220,10 +248,33 @@ def _tensor_namespace() -> dict[str, Any]:
 POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE.items()}
 
 
-def check_number(name: str, value: Any) -> None:
-    """TypeError unless the value is a Python or NumPy number or a tensor."""
-    if not isinstance(value, (*_NUMBERS, np.generic, Tensor)):
-        raise TypeError(f"{name}(): expected a number, not {type(value).__name__}")
+def number(name: str, value: Any) -> Number:
+    """A number or a 0-dimensional tensor as a Python number; TypeError for anything else."""
+    if isinstance(value, _NUMBERS):
+        return value
+    if isinstance(value, np.generic) or (isinstance(value, Tensor) and not value._array.ndim):
+        return value.item()
+    raise TypeError(f"{name}(): expected a number, not {kind(value)}")
+
+
+def in_integers(value: Number, dtype: np.dtype) -> int:
+    """A number as one of an integer dtype: as in torch, integers wrap around and fractions are cut
+    off; RuntimeError for NaN and infinity."""
+    if type(value) is int and -128 <= value < 128 and dtype.kind == "i":
+        return value
+    try:
+        return int(np.asarray(int(value)).astype(dtype))
+    except (ValueError, OverflowError) as error:
+        raise RuntimeError(
+            f"value {value} cannot be converted to type {dtype.name}_t without overflow"
+        ) from error
+
+
+def check_floating(name: str, *tensors: Tensor) -> None:
+    """NotImplementedError unless all are of floating dtypes."""
+    for x in tensors:
+        if not x.is_floating_point():
+            raise dtypes.refused(name, x._array.dtype)
 
 
 def check_broadcast(arrays: list) -> tuple[int, ...]:
@@ -263,9 +314,16 @@ def operand(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         dtypes.from_numpy_dtype(value.dtype)
         return wrap(value)
+    reject_foreign("operand", value)
     return None
 
 
 def into(out: Tensor | None, result: Tensor) -> Tensor:
     """Implements torch's `out=`: copy the result there if given."""
-    return result if out is None else out.copy_(result.detach())
+    if out is None:
+        return result
+    if dtypes.category(result._array.dtype) > dtypes.category(out._array.dtype):
+        raise RuntimeError(
+            f"result type {result.dtype} can't be cast to the desired output type {out.dtype}"
+        )
+    return out.copy_(result.detach())

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.combine import stack
 from minigrad.ops.conv import Pair, check_positive, pair
 from minigrad.ops.matmul import matmul
+from minigrad.ops.pointwise import check_floating
 from minigrad.tensor import Tensor, export, wrap
 
 
@@ -58,13 +60,11 @@ class AvgPool2d(Op):
     saves = ()
 
     @staticmethod
-    def rule(x: Tensor, **setting: Any) -> None:
-        if not x.is_floating_point():
-            raise NotImplementedError(f"avg_pool2d: expected a floating input, got {x.dtype}")
-
-    @staticmethod
     def forward(x: Any, **setting: Any) -> Any:
-        return dispatch.active.avg_pool2d(x, **setting)
+        if x.dtype.kind == "f" or x.dtype.kind == "V":
+            return dispatch.active.avg_pool2d(x, **setting)
+        means = dispatch.active.avg_pool2d(x.astype(np.float64), **setting)
+        return array_module(x).trunc(means).astype(x.dtype)  # the mean of integers, towards zero
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, **setting: Any) -> tuple:
@@ -92,6 +92,10 @@ def _windows(kernel: Any, stride: Any, padding: Any) -> tuple[Pair, Pair, Pair]:
     padding = pair(padding, "padding")
     if min(stride) <= 0:
         raise RuntimeError("stride should not be zero")
+    if min(kernel) <= 0:
+        raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
+    if min(padding) < 0:
+        raise RuntimeError(f"pad must be non-negative, but got pad: {min(padding)}")
     if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
         raise RuntimeError(
             f"pad should be at most half of effective kernel size, but got pad={max(padding)}, "
@@ -129,6 +133,8 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Any:
     """Maximum over windows of (N, C, H, W) or (C, H, W); stride defaults to the window."""
+    if input._array.dtype.kind == "b":
+        raise dtypes.refused("max_pool2d", input._array.dtype)
     x = _batched("max_pool2d", input, 2)
     kernel, step, pads = _windows(kernel_size, stride, padding)
     dilation = pair(dilation, "dilation")
@@ -143,7 +149,9 @@ def max_pool2d(
 
 
 def _first(value: Any) -> Any:
-    return value if value is None or isinstance(value, int) else value[0]
+    if value is None:
+        return None
+    return int(value if isinstance(value, int | np.integer) else value[0])
 
 
 @export(method=False)
@@ -157,6 +165,13 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:
     """Maximum over windows of (N, C, L) or (C, L)."""
+    if not return_indices:
+        check_floating("max_pool1d_impl", input)
+    if 0 in input._array.shape[-2:]:
+        raise RuntimeError(
+            "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for "
+            f"input, but got: {list(input.shape)}"
+        )
     kernel = _first(kernel_size)
     step = kernel if stride is None else _first(stride)
     found = max_pool2d(
@@ -187,6 +202,8 @@ def avg_pool2d(
     """Mean over windows of (N, C, H, W) or (C, H, W); stride defaults to the window."""
     x = _batched("avg_pool2d", input, 2)
     kernel, step, pads = _windows(kernel_size, stride, padding)
+    if input._array.dtype != np.int64:
+        check_floating("avg_pool2d", input)
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     _check_output("avg_pool2d", x, kernel, pads, (1, 1))
@@ -219,10 +236,32 @@ def avg_pool1d(
     return y.squeeze(2) if input._array.ndim == 3 else y.squeeze(2).squeeze(0)
 
 
-def _target_size(output_size: Any, size: tuple) -> tuple[int, ...]:
+def _adaptive(name: str, x: Tensor) -> Tensor:
+    """x with a batch dimension; errors of the adaptive pools of images."""
+    if x._array.ndim < 3:
+        raise ValueError(f"Input dimension should be at least 3, got {name} of {list(x.shape)}")
+    if x._array.size:
+        check_floating(name, x)
+    if 0 in x._array.shape[-3:]:
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
+            f"has sizes {list(x.shape)}"
+        )
+    return _batched(name, x, 2)
+
+
+def _check_adaptive1d(name: str, x: Tensor, output_size: Any) -> None:
+    if x._array.ndim not in (2, 3):
+        raise RuntimeError(f"{name}(): Expected 2D or 3D tensor, but got {list(x.shape)}")
+    _target_size(name, output_size, x._array.shape[-1:])
+
+
+def _target_size(name: str, output_size: Any, size: tuple) -> tuple[int, ...]:
     """The output size; None keeps the length of the input."""
     if isinstance(output_size, int) or output_size is None:
         output_size = (output_size,) * len(size)
+    if len(output_size) != len(size):
+        raise RuntimeError(f"{name}: output_size must have {len(size)} lengths, got {output_size}")
     sizes = tuple([n if o is None else int(o) for o, n in zip(output_size, size, strict=True)])
     check_positive("the output size of an adaptive pool", sizes)
     return sizes
@@ -233,7 +272,7 @@ def _bounds(n: int, out: int) -> list[tuple[int, int]]:
     return [(i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
 
 
-def _averaging(n: int, out: int, x: Tensor) -> Tensor:
+def averaging(n: int, out: int, x: Tensor) -> Tensor:
     """The (out, n) matrix that averages each window, of x's dtype and device."""
     rows = np.zeros((out, n), x._array.dtype)
     for i, (a, b) in enumerate(_bounds(n, out)):
@@ -247,28 +286,29 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
     Windows of equal size use average pooling; others two products with averaging matrices.
     """
-    x = _batched("adaptive_avg_pool2d", input, 2)
+    x = _adaptive("adaptive_avg_pool2d", input)
     h, w = x._array.shape[2:]
-    oh, ow = _target_size(output_size, (h, w))
+    oh, ow = _target_size("adaptive_avg_pool2d", output_size, (h, w))
     if h % oh == 0 and w % ow == 0:
         y = avg_pool2d(x, (h // oh, w // ow))
     else:
-        y = matmul(matmul(_averaging(h, oh, x), x), _averaging(w, ow, x).t())
+        y = matmul(matmul(averaging(h, oh, x), x), averaging(w, ow, x).t())
     return y if input._array.ndim == 4 else y.squeeze(0)
 
 
 @export(method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Mean of (..., L) over windows such that the result has `output_size`."""
+    _check_adaptive1d("adaptive_avg_pool1d", input, output_size)
     return adaptive_avg_pool2d(input.unsqueeze(-2), (1, _first(output_size))).squeeze(-2)
 
 
 @export(method=False)
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum of (..., H, W) over windows such that the result has `output_size`."""
-    x = _batched("adaptive_max_pool2d", input, 2)
+    x = _adaptive("adaptive_max_pool2d", input)
     h, w = x._array.shape[2:]
-    oh, ow = _target_size(output_size, (h, w))
+    oh, ow = _target_size("adaptive_max_pool2d", output_size, (h, w))
     if h % oh == 0 and w % ow == 0:
         y, indices = max_pool2d(x, (h // oh, w // ow), return_indices=True)
     else:
@@ -295,5 +335,6 @@ def _unequal_maxima(x: Tensor, oh: int, ow: int) -> tuple[Tensor, Tensor]:
 @export(method=False)
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum of (..., L) over windows such that the result has `output_size`."""
+    _check_adaptive1d("adaptive_max_pool1d", input, output_size)
     y, indices = adaptive_max_pool2d(input.unsqueeze(-2), (1, _first(output_size)), True)
     return (y.squeeze(-2), indices.squeeze(-2)) if return_indices else y.squeeze(-2)

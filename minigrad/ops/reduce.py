@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import namedtuple
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, into, on_tensors
-from minigrad.ops.shape import expand_array
+from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 Dims = int | Sequence[int] | None
@@ -92,9 +93,9 @@ def _count(shape: tuple, axes: tuple | None) -> int:
 
 
 def _ties(key: str, values: dict, shape: tuple, axes: tuple | None) -> Tensor:
-    """ties: the number of elements whose mapped value equals the result."""
+    """ties: the number of elements whose mapped value equals the result, or is NaN."""
     x, y = values["x"].detach(), values["y"].detach()
-    equal = POINTWISE["eq"](on_tensors(TABLE[key].map, ("x",))(x), y)
+    equal = POINTWISE["eq"](on_tensors(TABLE[key].map, ("x",))(x), y) | POINTWISE["isnan"](x)
     return sum(equal.to(x.dtype), axes, keepdim=True)
 
 
@@ -128,20 +129,6 @@ _DERIVED = {
 }
 
 
-class CumSum(Op):
-    """Running sum along a dimension."""
-
-    saves = ()
-
-    @staticmethod
-    def forward(x: Any, dim: int) -> Any:
-        return dispatch.active.cumsum(x, dim)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
-        return (CumSum.apply(g.flip(dim), dim=dim).flip(dim),)
-
-
 def spread(g: Tensor, shape: tuple, axes: tuple | None, keepdim: bool) -> Tensor:
     """A reduced tensor expanded to the shape before the reduction."""
     return _expanded(g if keepdim else _with_reduced(g, shape, axes), shape)
@@ -166,11 +153,13 @@ def axes_of(dim: Any, ndim: int) -> tuple[int, ...] | None:
     """`dim=` as sorted non-negative axes; None (or an empty sequence) for all."""
     if dim is None:
         return None
-    if isinstance(dim, int):
-        return (normalize_dim(dim, ndim),) if ndim else None
+    if type(dim) is int or not isinstance(dim, Sequence):
+        place = normalize_dim(dim, ndim)
+        return (place,) if ndim else None
     axes = tuple(sorted([normalize_dim(d, ndim) for d in dim]))
-    if len(set(axes)) != len(axes):
-        raise RuntimeError(f"dim {axes} appears multiple times in the list of dims")
+    for a, b in itertools.pairwise(axes):
+        if a == b:
+            raise RuntimeError(f"dim {a} appears multiple times in the list of dims")
     return (axes or None) if ndim else None
 
 
@@ -179,7 +168,8 @@ def one_dim(dim: Any, axis: Any) -> Any:
     return axis if dim is None else dim
 
 
-def _sum_dtype(x: Tensor, dtype: Any) -> np.dtype:
+def sum_dtype(x: Tensor, dtype: Any) -> np.dtype:
+    """The dtype of a sum or product: `dtype` if given, else int64 for integers and bools."""
     if dtype is not None:
         return dtypes.to_numpy_dtype(dtype)
     found = x._array.dtype
@@ -204,7 +194,7 @@ def sum(
     if dtype is None and array.dtype.kind == "f":
         target = array.dtype
     else:
-        target = _sum_dtype(input, dtype)
+        target = sum_dtype(input, dtype)
     result = REDUCTIONS["sum"].apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
     return result if out is None else into(out, result)
 
@@ -240,15 +230,16 @@ def prod(
     dtype: Any = None,
 ) -> Tensor:
     """Product over one dimension, or all."""
-    return reduce("prod", input, dim, keepdim, _sum_dtype(input, dtype))
+    return reduce("prod", input, dim, keepdim, sum_dtype(input, dtype))
 
 
 def _define_test(name: str) -> None:
     def function(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-        return reduce(name, input, dim, keepdim)
+        result = reduce(name, input, dim, keepdim)
+        return result if input._array.dtype != np.uint8 else result.to(np.dtype(np.uint8))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Whether {name} elements (over `dim`) are non-zero."
+    function.__doc__ = f"Whether {name} elements (over `dim`) are non-zero; uint8 gives uint8."
     export()(function)
 
 
@@ -266,13 +257,14 @@ def values_and_indices(name: str) -> type:
 
 
 _Max, _Min = map(values_and_indices, ("max", "min"))
+_AMinMax = namedtuple("aminmax", ["min", "max"])
 
 
 def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:
     if x._array.size:
         return
     if dim is None:
-        raise RuntimeError(
+        raise (IndexError if name.startswith("arg") else RuntimeError)(
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
             "reduction dim with the 'dim' argument."
         )
@@ -282,6 +274,8 @@ def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:
 
 def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     axes = None if dim is None else axes_of(dim, x._array.ndim)
+    if x._array.dtype.kind == "b":
+        raise RuntimeError(f"{name}(): does not support bool input")
     _check_not_empty(name, x, None if axes is None else axes[0])
     return reduce(name, x, axes, keepdim)
 
@@ -291,6 +285,8 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
     other = kwargs.pop("other", None)
     if len(args) > 1:
         keepdim = args[1]
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(x).__name__}")
     if isinstance(dim, Tensor) or other is not None:
         return POINTWISE[f"{name}imum"](x, dim if other is None else other)
     if kwargs:
@@ -298,9 +294,9 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
     if dim is None:
         _check_not_empty(name, x, None)
         return reduce(name, x, None, False)
+    place = normalize_dim(dim, x._array.ndim)
     if not x._array.ndim:
         return pair(x.clone(), wrap(np.zeros((), np.int64)))
-    place = normalize_dim(dim, x._array.ndim)
     _check_not_empty(name, x, place)
     indices = wrap(dispatch.active.reduce(f"arg{name}", x._array, (place,), True))
     if mode.enabled and x.requires_grad:
@@ -327,9 +323,8 @@ def min(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
 
 def _over_axes(name: str, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     axes = axes_of(dim, x._array.ndim)
-    for axis in range(x._array.ndim) if axes is None else axes:
-        if x._array.shape[axis] == 0:
-            _check_not_empty(f"a{name}", x, axis)
+    for axis in (None,) if axes is None else axes:
+        _check_not_empty(f"a{name}", x, axis)
     return reduce(name, x, axes, keepdim)
 
 
@@ -376,7 +371,7 @@ def var(
     unbiased: bool = True,
     keepdim: bool = False,
     *,
-    correction: int | None = None,
+    correction: float | None = None,
     axis: Dims = None,
 ) -> Tensor:
     """Variance over `dim`, divided by N - correction (1 unless `unbiased=False`)."""
@@ -389,7 +384,8 @@ def var(
     centre = mean(input, dim, keepdim=True)
     count = input._array.size // (centre._array.size or 1)
     total = sum(POINTWISE["square"](input - centre), dim, keepdim)
-    return total / (count - correction) if count > correction else total * float("nan")
+    freedom = count - correction
+    return total / (freedom if freedom > 0 else 0)
 
 
 @export()
@@ -399,7 +395,7 @@ def std(
     unbiased: bool = True,
     keepdim: bool = False,
     *,
-    correction: int | None = None,
+    correction: float | None = None,
     axis: Dims = None,
 ) -> Tensor:
     """Square root of `var`; the gradient is zero if all elements are equal."""
@@ -411,20 +407,25 @@ def std(
     return root.masked_fill(constant, 0)
 
 
-@export(method=False)
-def var_mean(
-    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False
-) -> tuple:
-    """(var, mean)."""
-    return var(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
+def _with_mean(name: str, spread: Callable) -> None:
+    def function(
+        input: Tensor,
+        dim: Any = None,
+        unbiased: bool = True,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        result = spread(input, dim, unbiased, keepdim, correction=correction)
+        return result, mean(input, None if isinstance(dim, bool) else dim, keepdim)
+
+    function.__name__ = function.__qualname__ = f"{name}_mean"
+    function.__doc__ = f"({name}, mean), with the arguments of `{name}`."
+    export(method=False)(function)
 
 
-@export(method=False)
-def std_mean(
-    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False
-) -> tuple:
-    """(std, mean)."""
-    return std(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
+_with_mean("var", var)
+_with_mean("std", std)
 
 
 @export()
@@ -443,6 +444,8 @@ def norm(
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {name}"
         )
+    if x.dtype.itemsize == 2 and p not in (None, "fro", 2):  # powers overflow 16 bits
+        return norm(x.to(dtypes.float32), p, dim, keepdim).to(x.dtype)
     if p in (None, "fro", 2):
         return reduce("norm2", x, dim, keepdim)
     axes = axes_of(dim, x._array.ndim)
@@ -451,8 +454,8 @@ def norm(
         return amax(size, axes, keepdim)
     if p == -float("inf"):
         return amin(size, axes, keepdim)
-    if p == 0:
-        return sum(POINTWISE["ne"](x, 0).to(x.dtype), axes, keepdim)
+    if p == 0:  # counts; x * 0 gives the gradient, which is zero
+        return sum(POINTWISE["ne"](x, 0) + POINTWISE["sign"](x) * 0, axes, keepdim)
     if p == 1:
         return sum(size, axes, keepdim)
     if not isinstance(p, int | float):
@@ -480,26 +483,38 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 
 
 @export()
-def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None) -> Tensor:
-    """Running sum along `dim`; integers give int64."""
-    place = normalize_dim(one_dim(dim, axis), input._array.ndim)
-    x = input.to(dtypes.from_numpy_dtype(_sum_dtype(input, dtype)))
-    return CumSum.apply(x, dim=place) if x._array.ndim else x.clone()
-
-
-@export()
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """Running product along `dim`."""
-    x = input.to(dtypes.from_numpy_dtype(_sum_dtype(input, dtype)))
-    place = normalize_dim(dim, x._array.ndim)
-    n = x._array.shape[place]
-    last = x.movedim(place, -1)
-    lower = wrap(array_module(x._array).tri(n, dtype=bool))
-    rows = last.unsqueeze(-2).expand(*last._array.shape[:-1], n, n)
-    return prod(rows.masked_fill(~lower, 1), -1).movedim(-1, place)
-
-
-@export()
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements differ from zero."""
     return sum(POINTWISE["ne"](input, 0), dim)
+
+
+@export()
+def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Sum over `dim` with NaN counted as zero."""
+    return sum(_without_nan(input), dim, keepdim, dtype=dtype)
+
+
+def _without_nan(x: Tensor) -> Tensor:
+    return x.masked_fill(POINTWISE["isnan"](x), 0) if x.is_floating_point() else x
+
+
+@export()
+def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Mean over `dim` of the elements that are not NaN."""
+    if not input.is_floating_point():
+        raise RuntimeError(
+            f"nanmean(): expected input to have floating point or complex dtype but got "
+            f"{input.dtype}"
+        )
+    present = POINTWISE["logical_not"](POINTWISE["isnan"](input))
+    return nansum(input, dim, keepdim, dtype=dtype) / sum(present, dim, keepdim)
+
+
+@export()
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """(min, max) over one dimension, or all."""
+    if dim is not None and input._array.ndim:
+        _check_not_empty("aminmax", input, normalize_dim(dim, input._array.ndim))
+    elif not input._array.size:
+        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension")
+    return _AMinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))

@@ -1,8 +1,4 @@
-"""Shape operations: views that share memory, and operations that copy.
-
-A view operation is an `Op` whose forward is a NumPy view; its output shares the version counter and
-records how it is computed from its base (`minigrad.tensor.View`).
-"""
+"""Functions and methods for shapes: views where the memory allows it, else copies."""
 
 from __future__ import annotations
 
@@ -10,244 +6,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from kernels import dispatch
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op, needs_grad
 from minigrad.backends import array_module
+from minigrad.ops.views import Clone, Diagonal, Expand, Permute, Reshape, Slice, Transpose, Unfold
 from minigrad.tensor import (
     Size,
     Tensor,
-    View,
     as_int,
-    device,
     export,
-    move_array,
     normalize_dim,
     wrap,
 )
-
-
-class ViewOp(Op):
-    """An operation whose result shares memory with its input."""
-
-    saves = ()
-
-    @classmethod
-    def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
-        out = wrap(cls.forward(x._array, **attrs))
-        out._counter = x._counter
-        needs = needs_grad(x)
-        parent = x._view
-        link = ((cls, attrs),)
-        untracked = needs and not mode.enabled
-        if parent is None:
-            out._view = View(x, link, x._counter[0], untracked)
-        else:
-            chain, untracked = parent.chain + link, untracked or parent.untracked
-            out._view = View(parent.base, chain, x._counter[0], untracked)
-        if needs and mode.enabled:
-            cls.record((x,), attrs, (True,), (out,))
-        return out
-
-
-class Reshape(ViewOp):
-    """The same elements in row-major order under another shape, without a copy."""
-
-    grad_name = "ViewBackward0"
-
-    @staticmethod
-    def forward(x: Any, shape: tuple) -> Any:
-        return array_module(x).reshape(x, shape)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, shape: tuple) -> tuple:
-        return (reshape(g, ctx.shapes[0]),)
-
-
-class Permute(ViewOp):
-    """Dimensions in another order."""
-
-    @staticmethod
-    def forward(x: Any, dims: tuple) -> Any:
-        return x.transpose(dims)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, dims: tuple) -> tuple:
-        inverse = [0] * len(dims)
-        for i, d in enumerate(dims):
-            inverse[d] = i
-        return (Permute.apply(g, dims=tuple(inverse)),)
-
-
-class Transpose(Permute):
-    """Two dimensions exchanged."""
-
-
-class Expand(ViewOp):
-    """Dimensions of length 1 (and new ones in front) repeated without a copy."""
-
-    @staticmethod
-    def forward(x: Any, shape: tuple) -> Any:
-        return expand_array(x, shape)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, shape: tuple) -> tuple:
-        return (sum_to_size(g, ctx.shapes[0]),)
-
-
-def expand_array(x: Any, shape: tuple) -> Any:
-    """`np.broadcast_to`, but writeable and with less Python overhead."""
-    if not isinstance(x, np.ndarray):
-        return array_module(x).broadcast_to(x, shape)
-    new = len(shape) - x.ndim
-    kept = zip(x.shape, x.strides, shape[new:])
-    strides = (0,) * new + tuple([0 if m == 1 and n != 1 else s for m, s, n in kept])
-    if x.flags.c_contiguous and x.dtype.kind != "V":  # bfloat16 has no buffer
-        return np.ndarray(shape, x.dtype, x, 0, strides)
-    return np.lib.stride_tricks.as_strided(x, shape, strides)
-
-
-class Slice(ViewOp):
-    """Basic indexing: a tuple of integers, slices, None and Ellipsis."""
-
-    @staticmethod
-    def forward(x: Any, index: tuple) -> Any:
-        return x[(*index, ...)]  # with `...` even a single element is a view, not a number
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: tuple) -> tuple:
-        return (ZerosExceptView.apply(g, view=Slice, attrs={"index": index}, shape=ctx.shapes[0]),)
-
-
-class Diagonal(ViewOp):
-    """A diagonal of two dimensions, as a new last dimension."""
-
-    @staticmethod
-    def forward(x: Any, offset: int, dim1: int, dim2: int) -> Any:
-        view = x.diagonal(offset, dim1, dim2)
-        if array_module(x).__name__ == "numpy":
-            view.flags.writeable = x.flags.writeable
-        return view
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, **attrs: int) -> tuple:
-        return (ZerosExceptView.apply(g, view=Diagonal, attrs=attrs, shape=ctx.shapes[0]),)
-
-
-class Unfold(ViewOp):
-    """Windows of `size` elements every `step` along a dimension, as a new last dimension."""
-
-    @staticmethod
-    def forward(x: Any, dim: int, size: int, step: int) -> Any:
-        count = (x.shape[dim] - size) // step + 1
-        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
-        stride = x.strides[dim]
-        strides = (*x.strides[:dim], stride * step, *x.strides[dim + 1 :], stride)
-        return array_module(x).lib.stride_tricks.as_strided(x, shape, strides)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, **attrs: int) -> tuple:
-        return (FoldWindows.apply(g, shape=ctx.shapes[0], **attrs),)
-
-
-class ZerosExceptView(Op):
-    """Zeros of `shape` with g written into a view of them: the gradient of that view."""
-
-    saves = ()
-
-    @staticmethod
-    def forward(g: Any, view: type[ViewOp], attrs: dict, shape: tuple) -> Any:
-        zeros = array_module(g).zeros(shape, g.dtype)
-        view.forward(zeros, **attrs)[...] = g
-        return zeros
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, view: type[ViewOp], attrs: dict, shape: tuple) -> tuple:
-        return (view.apply(g, **attrs),)
-
-
-class FoldWindows(Op):
-    """Overlapping windows added at their positions: the gradient of `Unfold`."""
-
-    saves = ()
-
-    @staticmethod
-    def forward(g: Any, shape: tuple, dim: int, size: int, step: int) -> Any:
-        total = array_module(g).zeros(shape, g.dtype)
-        span = g.shape[dim] * step
-        for k in range(size):
-            window = slice(k, k + span - step + 1, step)
-            total[(slice(None),) * dim + (window,)] += g[..., k]
-        return total
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, shape: tuple, **attrs: int) -> tuple:
-        return (Unfold.apply(g, **attrs),)
-
-
-class Clone(Op):
-    """A contiguous copy."""
-
-    saves = ()
-
-    @staticmethod
-    def forward(x: Any) -> Any:
-        return dispatch.active.copy(x)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor) -> tuple:
-        return (g,)
-
-
-class Cast(Op):
-    """A copy of another dtype (the engine casts the gradient back)."""
-
-    saves = ()
-    grad_name = "ToCopyBackward0"
-
-    @staticmethod
-    def forward(x: Any, dtype: Any) -> Any:
-        return dispatch.active.cast(x, dtype)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, dtype: Any) -> tuple:
-        return (g,)
-
-
-class Move(Op):
-    """A copy on another device."""
-
-    saves = ()
-    grad_name = "ToCopyBackward0"
-
-    @staticmethod
-    def forward(x: Any, where: device, origin: device) -> Any:
-        return move_array(x, where)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, where: device, origin: device) -> tuple:
-        return (Move.apply(g, where=origin, origin=where),)
-
-
-class Cat(Op):
-    """Arrays of one dtype, concatenated along a dimension."""
-
-    saves = ()
-
-    @staticmethod
-    def forward(*arrays: Any, dim: int) -> Any:
-        return dispatch.active.concat(arrays, dim)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, dim: int) -> list:
-        grads, start = [], 0
-        for shape, need in zip(ctx.shapes, ctx.needs, strict=True):
-            grads.append(narrow(g, dim, start, shape[dim]) if need else None)
-            start += shape[dim]
-        return grads
 
 
 def sizes(args: tuple, named: Any = None) -> tuple[int, ...]:
@@ -323,8 +92,10 @@ Tensor.view_as = lambda self, other: view(self, other._array.shape)
 Tensor.reshape_as = lambda self, other: reshape(self, other._array.shape)
 
 
-def _dims(args: tuple, ndim: int) -> tuple[int, ...]:
-    return tuple([normalize_dim(d, ndim) for d in sizes(args)])
+def _dims(given: Any, ndim: int) -> tuple[int, ...]:
+    """One dimension or a sequence of them, each in 0 .. ndim-1."""
+    dims = given if isinstance(given, Sequence) else (given,)
+    return tuple([normalize_dim(d, ndim) for d in dims])
 
 
 @export()
@@ -381,10 +152,19 @@ Tensor.H = property(t)
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the positions `destination`."""
     ndim = input._array.ndim
-    source = _dims((source,) if isinstance(source, int) else tuple(source), ndim)
-    places = (destination,) if isinstance(destination, int) else tuple(destination)
+    source, places = _dims(source, ndim), _dims(destination, ndim)
+    if not ndim:
+        return permute(input, ())
+    if len(source) != len(places):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(source)} dims) should "
+            f"contain the same number of dims as destination ({list(places)} dims)"
+        )
+    for name, dims in (("source", source), ("destination", places)):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(dims)})")
     order = [d for d in range(ndim) if d not in source]
-    for place, dim in sorted(zip(_dims(places, ndim), source, strict=True)):
+    for place, dim in sorted(zip(places, source, strict=True)):
         order.insert(place, dim)
     return permute(input, order)
 
@@ -399,6 +179,11 @@ def expand(self: Tensor, *lengths: Any, size: Any = None) -> Tensor:
         raise RuntimeError(
             f"expand: the number of sizes provided ({len(new)}) must be greater or equal to the "
             f"number of dimensions in the tensor ({len(old)})"
+        )
+    if min(new[:extra], default=0) < 0:
+        raise RuntimeError(
+            f"expand: -1 keeps the length of a dimension that exists, but {list(new)} has it for a "
+            f"new one of a tensor of shape {list(old)}"
         )
     shape = list(new)
     for i, n in enumerate(old):
@@ -430,7 +215,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     if dim is None:
         gone = range(len(shape))
     else:
-        gone = _dims((dim,) if isinstance(dim, int) else tuple(dim), len(shape))
+        gone = _dims(dim, len(shape))
     return Reshape.apply(
         input, shape=tuple([n for i, n in enumerate(shape) if n != 1 or i not in gone])
     )
@@ -448,9 +233,9 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions start_dim .. end_dim as one."""
     shape = input._array.shape
+    first, last = normalize_dim(start_dim, len(shape)), normalize_dim(end_dim, len(shape))
     if not shape:
         return reshape(input, 1)
-    first, last = normalize_dim(start_dim, len(shape)), normalize_dim(end_dim, len(shape))
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if first == last:
@@ -484,9 +269,20 @@ def ravel(input: Tensor) -> Tensor:
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements along `dim` from `start` on."""
     place = normalize_dim(dim, input._array.ndim)
+    if not input._array.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if isinstance(start, Tensor) and (start._array.ndim or start._array.dtype.kind not in "iu"):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     n = input._array.shape[place]
-    start = int(start) + n if start < 0 else int(start)
-    if length < 0 or start + length > n:
+    start, length = as_int("start", start), as_int("length", length)
+    if not -n <= start <= n:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-n}, {n}], but got {start})"
+        )
+    start = start + n if start < 0 else start
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if start + length > n:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
     return Slice.apply(input, index=(slice(None),) * place + (slice(start, start + length),))
 
@@ -494,7 +290,9 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 @export()
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One position along `dim`; the dimension is removed."""
-    place = normalize_dim(dim, input._array.ndim)
+    place, index = normalize_dim(dim, input._array.ndim), as_int("index", index)
+    if not input._array.ndim:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
     n = input._array.shape[place]
     if not -n <= index < n:
         raise IndexError(
@@ -518,29 +316,41 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` every `step` along a dimension, as a new last dimension (a view)."""
     dim = normalize_dim(dimension, self._array.ndim)
-    if size > self._array.shape[dim]:
-        raise RuntimeError(
-            f"maximum size for tensor at dimension {dim} is {self._array.shape[dim]} but size is "
-            f"{size}"
-        )
+    n = self._array.shape[dim] if self._array.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > n:
+        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    if not self._array.ndim:
+        return reshape(self, 1)[:size]
     return Unfold.apply(self, dim=dim, size=size, step=step)
+
+
+def _length(name: str, x: Tensor, dim: int) -> int:
+    """The length of a dimension; RuntimeError for a tensor that has none."""
+    place = normalize_dim(dim, x._array.ndim)
+    if not x._array.ndim:
+        raise RuntimeError(f"{name} expects at least a 1-dimensional tensor")
+    return x._array.shape[place]
 
 
 @export()
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views along `dim`: of one size (the last may be smaller), or of the sizes listed."""
+    n = _length("split", tensor, dim)
     place = normalize_dim(dim, tensor._array.ndim)
-    n = tensor._array.shape[place]
-    if isinstance(split_size_or_sections, int):
-        size = split_size_or_sections
-        if size <= 0:
+    if not isinstance(split_size_or_sections, Sequence):
+        size = as_int("split_size", split_size_or_sections)
+        if size < 0 or (size == 0 and n):
             raise RuntimeError(
                 f"split expects split_size be non-negative, but got split_size={size}"
             )
-        lengths = [min(size, n - i) for i in range(0, n, size)] or [0]
+        lengths = [min(size, n - i) for i in range(0, n, size or 1)] or [0]
     else:
-        lengths = list(split_size_or_sections)
-        if sum(lengths) != n:
+        lengths = [as_int("split_size", length) for length in split_size_or_sections]
+        if sum(lengths) != n or min(lengths, default=0) < 0:
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size "
                 f"at dimension {place}), but got split_sizes={lengths}"
@@ -557,24 +367,34 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` views of equal length (the last may be shorter)."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    n = input._array.shape[normalize_dim(dim, input._array.ndim)]
-    return split(input, max(1, -(-n // chunks)), dim)
+    n = _length("chunk", input, dim)
+    if n == 0:
+        return split(input, [0] * chunks, dim)
+    return split(input, -(-n // chunks), dim)
 
 
 @export()
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views cut at the given positions, or into that many nearly equal parts."""
-    n = input._array.shape[normalize_dim(dim, input._array.ndim)]
-    if isinstance(indices_or_sections, int):
-        small, extra = divmod(n, indices_or_sections)
-        return split(input, [small + (i < extra) for i in range(indices_or_sections)], dim)
-    cuts = [0, *(min(c, n) for c in indices_or_sections), n]
-    return split(input, [b - a for a, b in pairwise(cuts)], dim)
+    n = _length("tensor_split", input, dim)
+    given = indices_or_sections
+    if isinstance(given, Tensor):
+        given = given.tolist()
+    if not isinstance(given, Sequence):
+        sections = as_int("sections", given)
+        if sections <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        small, extra = divmod(n, sections)
+        return split(input, [small + (i < extra) for i in range(sections)], dim)
+    cuts = [0, *(slice(None, as_int("index", c)).indices(n)[1] for c in given), n]
+    return tuple([narrow(input, dim, a, max(b - a, 0)) for a, b in pairwise(cuts)])
 
 
 @export()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along `dim`."""
+    if not input._array.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     n = input._array.shape[normalize_dim(dim, input._array.ndim)]
     return tuple([select(input, dim, i) for i in range(n)])
 
@@ -585,6 +405,14 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     shape = sizes(size)
     array = self._array
     new = array.ndim - len(shape)
+    tail = array.shape[new:] if new >= 0 else ()
+    if new < 0 or any(n not in (1, m) for n, m in zip(shape, tail)):
+        raise RuntimeError(
+            f"size {list(shape)} is not expandable to size {list(array.shape)}: sum_to_size needs "
+            "a shape that broadcasts to that of the tensor"
+        )
+    if not shape and array.dtype.kind in "biu":  # a sum of integers is int64
+        return self.sum()
     axes = tuple(range(new))
     axes += tuple([i + new for i, n in enumerate(shape) if n == 1 and array.shape[i + new] != 1])
     result = self.sum(axes, keepdim=True) if axes else self

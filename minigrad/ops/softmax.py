@@ -103,7 +103,7 @@ def _arange(x: Tensor, n: int) -> Any:
 def _prepared(name: str, x: Tensor, dim: int | None, dtype: Any) -> tuple[Tensor, int]:
     if dtype is not None:
         x = x.to(dtype)
-    if not x.is_floating_point():
+    if not x.is_floating_point() and x._array.size:
         legacy = x.dtype.legacy_name.removesuffix("Tensor")
         raise NotImplementedError(
             f"\"{name}_lastdim_kernel_impl\" not implemented for '{legacy}'; pass dtype="
@@ -117,6 +117,8 @@ def _prepared(name: str, x: Tensor, dim: int | None, dtype: Any) -> tuple[Tensor
 def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`."""
     x, place = _prepared("softmax", input, dim, dtype)
+    if not x._array.size:
+        return x.clone()
     return Softmax.apply(x, dim=place) if x._array.ndim else x * 0 + 1
 
 
@@ -124,6 +126,8 @@ def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
 def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """log(softmax(x)) along `dim`, computed without overflow."""
     x, place = _prepared("log_softmax", input, dim, dtype)
+    if not x._array.size:
+        return x.clone()
     return LogSoftmax.apply(x, dim=place) if x._array.ndim else x * 0
 
 

@@ -5,17 +5,21 @@ The positions are computed by the array library; the values, with their gradient
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from minigrad import dtypes
+from minigrad.autograd.node import check_devices
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import POINTWISE
+from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
-_Sort, _TopK, _KthValue = map(values_and_indices, ("sort", "topk", "kthvalue"))
+_Sort, _TopK, _KthValue, _NanMedian = map(
+    values_and_indices, ("sort", "topk", "kthvalue", "nanmedian")
+)
 
 
 def _order(x: Tensor, dim: int, descending: bool) -> Tensor:
@@ -36,9 +40,9 @@ def sort(
     stable: bool = True,
 ) -> Any:
     """(values, indices) in order along `dim`."""
+    place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         return _Sort(input.clone(), wrap(np.zeros((), np.int64)))
-    place = normalize_dim(dim, input._array.ndim)
     indices = _order(input, place, descending)
     return _Sort(input.gather(place, indices), indices)
 
@@ -67,6 +71,8 @@ def topk(
     n = input._array.shape[place] if input._array.ndim else 1
     if not 0 <= k <= n:
         raise RuntimeError("selected index k out of range")
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("topk does not support bool dtypes on CPU")
     values, indices = sort(input, place, largest)
     if not input._array.ndim:
         return _TopK(values, indices)
@@ -79,6 +85,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     """(value, index) of the k-th smallest (from 1) along `dim`."""
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1
+    if not n:
+        raise IndexError(f"kthvalue(): Expected reduction dim {place} to have non-zero size.")
     if not 1 <= k <= n:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
     if not input._array.ndim:
@@ -93,6 +101,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 @export()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median: a tensor, or with `dim` (values, indices)."""
+    if input._array.dtype.kind == "b":
+        raise dtypes.refused("median_cpu", input._array.dtype)
     if dim is None:
         return _median_of_all(input.reshape(-1))
     place = normalize_dim(dim, input._array.ndim)
@@ -119,6 +129,115 @@ def _median_of_all(x: Tensor) -> Tensor:
         return x.sum() * float("nan")
     middle = values.kthvalue((values.numel() + 1) // 2).values
     return x.masked_select(POINTWISE["eq"](values, middle)).amax()
+
+
+@export()
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of the elements that are not NaN: a tensor, or with `dim` (values,
+    indices)."""
+    if input._array.dtype.kind == "b":
+        raise dtypes.refused("median_cpu", input._array.dtype)
+    if dim is None:
+        absent = POINTWISE["isnan"](input.detach())
+        kept = input.masked_select(~absent)
+        return _median_of_all(kept if kept.numel() else input.reshape(-1))
+    place = normalize_dim(dim, input._array.ndim)
+    if not input._array.ndim:
+        return _NanMedian(*input.kthvalue(1, 0, keepdim))
+    absent = POINTWISE["isnan"](input.detach())
+    order = _order(input, place, False)  # NaN last
+    count = (~absent).sum(place, keepdim=True)
+    indices = order.gather(place, ((count - 1) // 2).clamp(min=0))
+    values = input.gather(place, indices)
+    if keepdim:
+        return _NanMedian(values, indices)
+    return _NanMedian(values.squeeze(place), indices.squeeze(place))
+
+
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _quantile(
+    name: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str
+) -> Tensor:
+    if not input._array.size:
+        raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if not isinstance(q, Tensor):
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
+        q = wrap(array_module(input._array).asarray(q, input._array.dtype))
+    if q._array.ndim > 1:
+        raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+    if not input.is_floating_point() or input.dtype.itemsize == 2:
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+    if q._array.dtype != input._array.dtype:
+        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+    if interpolation not in _INTERPOLATIONS:
+        raise RuntimeError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, "
+            f"but got {interpolation}"
+        )
+    if not ((q._array >= 0) & (q._array <= 1)).all():
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    place = normalize_dim(0 if dim is None else dim, 1 if dim is None else input._array.ndim)
+    x = input.reshape(-1) if dim is None else input.movedim(place, -1) if input.ndim else input
+    x = x if x._array.ndim else x.reshape(1)
+    result = _interpolated(name, sort(x).values, q.reshape(-1), interpolation).movedim(-1, 0)
+    if keepdim:
+        lengths = [1] * input._array.ndim
+        if dim is not None:
+            lengths = [1 if d == place else n for d, n in enumerate(input._array.shape)]
+        result = result.reshape(-1, *lengths)
+    return result if q._array.ndim else result.squeeze(0)
+
+
+def _interpolated(name: str, ordered: Tensor, q: Tensor, interpolation: str) -> Tensor:
+    """Quantiles q (k,) of rows (..., n) in order: (..., k). A row with NaN gives NaN, or with
+    nanquantile leaves it out."""
+    absent = POINTWISE["isnan"](ordered.detach())
+    if name == "nanquantile":
+        last = ((~absent).sum(-1, keepdim=True) - 1).clamp(min=0).to(q.dtype)
+        places = q * last
+    else:
+        places = q * (ordered._array.shape[-1] - 1) + absent.any(-1, keepdim=True).to(q.dtype) * 0
+        ordered = POINTWISE["where"](absent.any(-1, keepdim=True), float("nan"), ordered)
+    if interpolation in ("lower", "higher", "nearest"):
+        rounding = {"lower": "floor", "higher": "ceil", "nearest": "round"}[interpolation]
+        places = POINTWISE[rounding](places)
+    low = POINTWISE["floor"](places)
+    below = ordered.gather(-1, low.long())
+    if interpolation in ("lower", "higher", "nearest"):
+        return below
+    above = ordered.gather(-1, POINTWISE["ceil"](places).long())
+    share = 0.5 if interpolation == "midpoint" else places - low
+    return POINTWISE["lerp"](below, above, share)
+
+
+@export()
+def quantile(
+    input: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """The q-th quantiles (q in [0, 1], a number or a vector, which becomes the first dimension)
+    along `dim`, or of all elements."""
+    return _quantile("quantile", input, q, dim, keepdim, interpolation)
+
+
+@export()
+def nanquantile(
+    input: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """`quantile` of the elements that are not NaN."""
+    return _quantile("nanquantile", input, q, dim, keepdim, interpolation)
 
 
 @export()
@@ -149,19 +268,96 @@ def unique(
 
 
 @export(method=False)
-def searchsorted(sorted_sequence: Tensor, values: Any, *, right: bool = False) -> Tensor:
-    """The positions (int64) at which values would be inserted into an ascending vector."""
-    wanted = values._array if isinstance(values, Tensor) else values
-    side = "right" if right else "left"
-    found = array_module(sorted_sequence._array).searchsorted(sorted_sequence._array, wanted, side)
-    return wrap(np.asarray(found, np.int64))
+def searchsorted(
+    sorted_sequence: Tensor,
+    values: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """The positions (int64) at which values would be inserted into an ascending vector, or, row by
+    row, into the last dimension of a tensor.
+
+    right, or side="right": after equal elements. sorter: positions that sort the sequence.
+    """
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"side can only be 'left' or 'right' but got {side}")
+    if right and side == "left":
+        raise RuntimeError(
+            "side and right can't be set to opposites, got side of left while right was True"
+        )
+    order, xp = sorted_sequence._array, array_module(sorted_sequence._array)
+    if isinstance(values, Tensor) and values.device != sorted_sequence.device:
+        check_devices((sorted_sequence, values))
+    wanted = xp.asarray(values._array if isinstance(values, Tensor) else values)
+    if not isinstance(values, Tensor) and order.ndim != 1:
+        raise RuntimeError("searchsorted(): a number needs a vector as the sorted sequence")
+    if isinstance(values, Tensor) and wanted.dtype != order.dtype:
+        raise RuntimeError(
+            "searchsorted(): boundary tensor and input value tensor should have same dtype, but "
+            f"got boundary tensor dtype {sorted_sequence.dtype} and input value tensor dtype "
+            f"{values.dtype}"
+        )
+    if order.ndim != 1 and order.shape[:-1] != wanted.shape[:-1]:
+        raise RuntimeError(
+            "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions "
+            f"of boundaries tensor and input value tensor must match, but we got boundaries tensor "
+            f"{list(order.shape)} and input value tensor {list(wanted.shape)}"
+        )
+    if sorter is not None:
+        if sorter._array.shape != order.shape:
+            raise RuntimeError(
+                "searchsorted(): boundary and sorter must have the same size, but got boundary "
+                f"tensor {list(order.shape)} and got sorter tensor {list(sorter.shape)}"
+            )
+        order = xp.take_along_axis(order, sorter._array, -1)
+    if order.dtype.kind == "b" and wanted.size:
+        raise dtypes.refused("searchsorted_out_cpu", order.dtype)
+    where = "right" if right or side == "right" else "left"
+    if order.ndim == 1:
+        found = xp.asarray(xp.searchsorted(order, wanted, where))
+    else:
+        found = xp.empty(wanted.shape, np.int64)
+        for row in np.ndindex(order.shape[:-1]):
+            found[row] = xp.searchsorted(order[row], wanted[row], where)
+    return wrap(found.astype(np.int32 if out_int32 else np.int64))
+
+
+@export(method=False)
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The number of the interval between ascending boundaries that holds each element."""
+    if boundaries._array.ndim != 1:
+        raise RuntimeError(
+            f"boundaries tensor must be 1 dimension, but got dim({boundaries._array.ndim})"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+@export(method=False)
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Whether each element is among the test elements; one of both may be a number."""
+    given = next(x for x in (elements, test_elements) if isinstance(x, Tensor))
+    if given._array.dtype.kind == "b":
+        raise RuntimeError("Unsupported input type encountered for isin(): Bool")
+    xp = array_module(given._array)
+    arrays = [x._array if isinstance(x, Tensor) else x for x in (elements, test_elements)]
+    found = xp.isin(*map(xp.asarray, arrays), assume_unique=assume_unique, invert=invert)
+    return wrap(xp.asarray(found))
 
 
 @export()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """The count of each non-negative integer (or the sum of its weights)."""
     array = input._array
-    if array.ndim != 1 or array.dtype.kind not in "iu" or (array.size and array.min() < 0):
+    if array.dtype.kind not in "iu":
+        raise dtypes.refused("bincount_cpu", array.dtype)
+    if array.ndim != 1 or (array.size and array.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     w = None if weights is None else weights.detach()._array
     return wrap(array_module(array).bincount(array, w, minlength))
@@ -170,7 +366,18 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 @export()
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts of elements in `bins` equal intervals of [min, max] (of the data if both are 0)."""
+    check_floating("histogram_cpu", input)
+    if bins <= 0:
+        raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
     array = input.detach()._array
-    limits = (min, max) if (min, max) != (0, 0) else (float(array.min()), float(array.max()))
+    limits = (min, max)
+    if min == max and array.size:
+        limits = (float(array.min()), float(array.max()))
+    if limits[0] == limits[1]:
+        limits = (limits[0] - 1, limits[1] + 1)
+    if not (math.isfinite(limits[0]) and math.isfinite(limits[1])):
+        raise RuntimeError(f"histc(): range of [{limits[0]}, {limits[1]}] is not finite")
+    if limits[0] > limits[1]:
+        raise RuntimeError("histc(): max must be larger than min")
     counts, _ = np.histogram(array, bins, limits)
     return wrap(counts.astype(array.dtype))

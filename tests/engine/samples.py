@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 
 @dataclass(frozen=True)
@@ -438,3 +439,48 @@ case(
 )
 case("tensordot", lambda m, a, b: m.tensordot(a, b, dims=([1], [0])), (3, 4), (4, 2), ref=np.matmul)
 case("trace", lambda m, a: m.trace(a), (3, 3), ref=np.trace)
+
+# --- fewer programs ask for these ---
+case("erfc", lambda m, x: m.erfc(x), (3, 4), ref=special.erfc)
+case("lgamma", lambda m, x: m.lgamma(x), (3, 4), ref=special.gammaln, domain=(0.3, 5))
+case("digamma", lambda m, x: m.digamma(x), (3, 4), ref=special.digamma, domain=(-2.8, -2.2))
+case("logit", lambda m, x: m.logit(x), (3, 4), ref=special.logit, domain=(0.1, 0.9))
+case("copysign", lambda m, a, b: m.copysign(a, b), (3, 4), (4,), ref=np.copysign)
+case("cummax", lambda m, x: x.cummax(1).values, (3, 4), ref=lambda x: np.maximum.accumulate(x, 1))
+case(
+    "logcumsumexp",
+    lambda m, x: x.logcumsumexp(1),
+    (3, 4),
+    ref=lambda x: np.logaddexp.accumulate(x, 1),
+)
+for _how in ("sum", "mean", "prod", "amax", "amin"):
+    case(
+        f"scatter_reduce_{_how}",
+        lambda m, x, i, s, how=_how: x.scatter_reduce(0, i, s, how, include_self=how != "mean"),
+        (3, 3),
+        INDEX,
+        (2, 3),
+        domain=(0.5, 2),
+        gradgrad=_how not in ("amax", "amin"),
+    )
+case("diff", lambda m, x: m.diff(x, 2, 0), (5, 3), ref=lambda x: np.diff(x, 2, 0))
+case("cross", lambda m, a, b: m.cross(a, b, dim=1), (2, 3), (2, 3), ref=np.cross)
+case("quantile", lambda m, x: m.quantile(x, 0.3, 1), (3, 5), ref=lambda x: np.quantile(x, 0.3, 1))
+case(
+    "cdist",
+    lambda m, a, b: m.cdist(a, b),
+    (3, 2),
+    (4, 2),
+    ref=lambda a, b: np.linalg.norm(a[:, None] - b, axis=-1),
+)
+case(
+    "interpolate",
+    lambda m, x: m.nn.functional.interpolate(x, size=(5, 2), mode="bicubic"),
+    (1, 2, 3, 4),
+)
+case(
+    "unfold_images",
+    lambda m, x: m.nn.functional.unfold(x, (2, 3), dilation=(2, 1), padding=1, stride=2),
+    (2, 2, 5, 4),
+)
+case("fold_images", lambda m, x: m.nn.functional.fold(x, (4, 3), 2), (2, 8, 6))

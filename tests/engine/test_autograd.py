@@ -269,6 +269,19 @@ def test_tensor_hooks_see_the_whole_gradient_and_may_replace_it():
     assert x.grad.item() == 2
 
 
+@pytest.mark.parametrize("of", [lambda x: x, lambda x: x * 1], ids=["leaf", "node"])
+def test_a_handle_removes_its_own_hook_only(of):
+    """A function that is registered twice runs twice, and a handle may be removed twice."""
+    x = leaf(1.0)
+    y = of(x)
+    handles = [y.register_hook(hook) for hook in [lambda g: g * 2] * 2]
+    handles[0].remove()
+    handles[0].remove()
+    (y * 3).sum().backward()
+    assert x.grad.item() == 6
+    assert isinstance(handles[1], mg.utils.hooks.RemovableHandle)
+
+
 def test_what_a_hook_keeps_is_not_a_grad():
     x = leaf(1.0, 2.0)
     y = x + 0

@@ -11,6 +11,19 @@ F = mg.nn.functional
 
 # what is called, the type of the error, and a part of torch's message
 CASES = {
+    "dim_of_scalar": (lambda: mg.tensor(1.0).sum(2), IndexError, "Dimension out of range"),
+    "dim_bool": (lambda: ones(2, 3).sum(True), TypeError, "int"),
+    "huge_exponent": (
+        lambda: mg.tensor([3], dtype=mg.int32) ** 2**40,
+        RuntimeError,
+        "value cannot be converted to type int",
+    ),
+    "number_first": (lambda: mg.maximum(2, ones(3)), TypeError, "argument 'input' must be Tensor"),
+    "floats_only": (
+        lambda: F.gelu(mg.tensor([1])),
+        NotImplementedError,
+        "not implemented for 'Long'",
+    ),
     "broadcast": (
         lambda: ones(3) + ones(4),
         RuntimeError,
@@ -295,9 +308,9 @@ CASES = {
         r"value tensor of shape \[3\] cannot be broadcast to indexing result of shape \[2\]",
     ),
     "missing_function": (
-        lambda: F.grid_sample,
+        lambda: F.no_such_function,
         AttributeError,
-        "functional has no 'grid_sample' in this version",
+        "functional' has no attribute 'no_such_function'",
     ),
     "unknown_backend": (lambda: mg.backends.set("tpu"), ValueError, "expected one of"),
 }

@@ -51,3 +51,146 @@ def test_in_place_and_indexing():
     a = mg.rand(5, device="cuda").cpu()
     mg.manual_seed(0)
     assert a.equal(mg.rand(5))
+
+
+def test_tensors_on_different_devices():
+    here, there = mg.ones(3), mg.ones(3, device="cuda")
+    message = "Expected all tensors to be on the same device, but found at least two devices"
+    for program in (
+        lambda: here + there,
+        lambda: there * here,
+        lambda: mg.where(there > 0, there, here),
+        lambda: here.reshape(1, 3) @ there.reshape(3, 1),
+        lambda: mg.cat([there, here]),
+        lambda: there.gather(0, mg.tensor([0, 1])),
+        lambda: mg.nn.functional.embedding(mg.tensor([0]), there.reshape(1, 3)),
+        lambda: mg.nn.functional.mse_loss(there, here),
+        lambda: mg.searchsorted(there, here),
+        lambda: here.add_(there),
+    ):
+        for _ in range(2):  # a plan that was made before does not make it work
+            with pytest.raises(RuntimeError, match=message):
+                program()
+
+
+def test_a_number_on_the_cpu_goes_to_the_gpu():
+    x = mg.arange(3.0, device="cuda").requires_grad_()
+    w = mg.tensor(2.0, requires_grad=True)
+    y = (x * w + mg.tensor(1)).sum()
+    assert y.device.type == "cuda" and y.item() == 9
+    y.backward()
+    assert w.grad.device.type == "cpu" and w.grad.item() == 3
+    assert x.grad.device.type == "cuda" and x.grad.tolist() == [2, 2, 2]
+    assert (mg.tensor(2) ** x.detach()).tolist() == [1, 2, 4]
+
+
+def test_copies_across_devices():
+    x = mg.zeros(2, 3, device="cuda")
+    x.copy_(mg.arange(3))
+    assert x.tolist() == [[0, 1, 2]] * 2
+    w = mg.ones(2, 3, requires_grad=True)
+    y = mg.zeros(2, 3, device="cuda")
+    y.copy_(w)
+    (y * x).sum().backward()
+    assert w.grad.tolist() == [[0, 1, 2]] * 2
+    here = mg.empty(2, 3)
+    here.copy_(x)
+    assert here.tolist() == x.tolist()
+    edges = mg.tensor([1.0, 2.0, 4.0], device="cuda")
+    found = mg.searchsorted(edges, mg.tensor([2.0, 5.0], device="cuda"))
+    assert found.device.type == "cuda" and found.tolist() == [1, 3]
+    assert mg.searchsorted(edges, 3.0).item() == 2
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_operations_run_in_the_current_stream(backend):
+    with mg.backends.use(backend):
+        x = mg.arange(1000.0, device="cuda")
+        stream, other = mg.cuda.Stream(), mg.cuda.Stream()
+        stream.wait_stream(mg.cuda.current_stream())
+        with mg.cuda.stream(stream):
+            assert mg.cuda.current_stream() == stream
+            y = (x * 2).reshape(20, 50) @ mg.ones(50, 1, device="cuda")
+            done = stream.record_event()
+        assert mg.cuda.current_stream() == mg.cuda.default_stream() != stream
+        other.wait_event(done)
+        with mg.cuda.stream(other):
+            z = y + 1
+        other.synchronize()
+        assert stream.query() and done.query()
+        expected = 2 * np.arange(1000, dtype=np.float32).reshape(20, 50).sum(1, keepdims=True) + 1
+        np.testing.assert_array_equal(z.cpu().numpy(), expected)
+
+
+def test_events_measure_time():
+    start, end = (mg.cuda.Event(enable_timing=True) for _ in range(2))
+    x = mg.ones(100, 100, device="cuda")
+    start.record()
+    y = x @ x
+    end.record()
+    end.synchronize()
+    assert end.query() and 0 <= start.elapsed_time(end) < 60_000
+    assert y[0, 0].item() == 100
+    mg.cuda.synchronize()
+    mg.cuda.synchronize("cuda:0")
+
+
+def test_a_trace_asks_events_for_the_time(monkeypatch):
+    import kernels
+
+    x = mg.ones(100, 100, device="cuda")
+    with kernels.trace() as trace:
+        for _ in range(3):
+            y = x @ x
+    ((count, seconds),) = [row for (family, _), row in trace.rows.items() if family == "matmul"]
+    assert count == 3 and seconds > 0
+    with kernels.lab.timeline() as timeline:
+        y = y @ x
+    assert [event.family for event in timeline.events] == ["matmul"]
+    assert timeline.seconds >= timeline.busy > 0
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_a_training_step_waits_for_the_gpu_once_at_most(backend):
+    from minigrad.commands import models
+    from tests import software_gpu
+
+    if not software_gpu.installed():
+        pytest.skip("the software GPU counts how often the host waits")
+    losses = {}
+    for place in ("cpu", "cuda"):
+        mg.manual_seed(0)
+        with mg.backends.use(backend):
+            model = models.mlp(mg.nn, 1, 4, 4).to(place)
+            optimizer = mg.optim.Adam(model.parameters())
+            x, target = mg.rand(16, 1, 4, 4).to(place), (mg.arange(16) % 10).to(place)
+            found = losses[place] = []
+            for _ in range(3):
+                waits, launches = software_gpu.waits(), software_gpu.launches()
+                optimizer.zero_grad()
+                loss = mg.nn.functional.cross_entropy(model(x), target)
+                loss.backward()
+                optimizer.step()
+                assert software_gpu.waits() - waits <= 1
+                assert (software_gpu.launches() > launches) == (place == "cuda")
+                found.append(loss.item())
+    np.testing.assert_allclose(losses["cuda"], losses["cpu"], rtol=1e-5)
+
+
+def test_a_device_that_is_not_the_current_one_is_refused():
+    if mg.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    x = mg.ones(3, device="cuda")
+    for program in (lambda: mg.zeros(3, device="cuda:1"), lambda: x.to("cuda:1")):
+        with pytest.raises(RuntimeError, match=r"minigrad.cuda.set_device\(1\) first"):
+            program()
+    assert mg.zeros(3, device="cuda:0").device == x.device
+    mg.cuda.set_device(1)
+    try:
+        y = mg.ones(3, device="cuda:1")
+        assert y.device == mg.device("cuda", 1) and (y + 1).tolist() == [2, 2, 2]
+        with pytest.raises(RuntimeError, match="same device.*cuda:1 and cuda:0"):
+            y + x
+    finally:
+        mg.cuda.set_device(0)
+    assert (x + 1).tolist() == [2, 2, 2]

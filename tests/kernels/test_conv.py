@@ -30,8 +30,8 @@ CASES = {
 }
 SHIPPED = [(case, None) for case in CASES]
 # the shipped version of these is another one
-RUNGS = [(case, "direct") for case in ("3x3", "everything", "groups")]
-RUNGS += [("depthwise", "implicit_gemm")]
+OTHERS = [(case, "direct") for case in ("3x3", "everything", "groups")]
+OTHERS += [("depthwise", "implicit_gemm")]
 TILED = [(case, "tiled") for case in ("3x3", "everything", "groups")]
 
 
@@ -43,7 +43,7 @@ def make(rng, case: str, dtype=np.float32):
     return x, w, normal(rng, w_shape[0], dtype), normal(rng, y.shape, dtype), options
 
 
-@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *RUNGS, *TILED])
+@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS, *TILED])
 def test_forward(device, version, case, rng):
     x, w, bias, _, options = make(rng, case)
     scale = reference.conv2d(abs(wide(x)), abs(wide(w)), None, *options) + 3
@@ -67,7 +67,7 @@ def test_tiles_of_other_processors(device, floats, case, rng, monkeypatch):
     test_backward_weight(device, None, case, rng)
 
 
-@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *RUNGS])
+@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS])
 def test_backward_data(device, version, case, rng):
     x, w, _, g, options = make(rng, case)
     dx = kernels.conv2d_backward_data(
@@ -78,7 +78,7 @@ def test_backward_data(device, version, case, rng):
     assert_close(dx, expected, scale, terms=w[:, 0].size)
 
 
-@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *RUNGS])
+@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS])
 def test_backward_weight(device, version, case, rng):
     x, w, _, g, options = make(rng, case)
     dw = kernels.conv2d_backward_weight(

@@ -213,19 +213,11 @@ def test_what_is_bound_in_one_place_does_not_run_in_another(family, rng, monkeyp
 
         return launch
 
-    class Bound:
-        def __getitem__(self, configuration):
-            launch = None
-
-            def first(*args):  # as CuPy's kernels: bound to the GPU of the first launch
-                nonlocal launch
-                launch = launch or bound(next(n for a in args if (n := number_of(a)) is not None))
-                launch(*args)
-
-            return first
+    def bind_on_gpu(self, grid, block, *args):
+        return bound(next(n for a in args if (n := number_of(a)) is not None))
 
     monkeypatch.setattr(Kernel, "bind", lambda *_: bound(-1))
-    monkeypatch.setattr(Kernel, "on_gpu", lambda self: Bound(), raising=False)
+    monkeypatch.setattr(Kernel, "bind_on_gpu", bind_on_gpu)
     real = sys.modules["kernels.launchers.common"].namespace
 
     def namespace(a):

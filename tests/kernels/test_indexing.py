@@ -58,6 +58,26 @@ def test_scatter_add(version, axis, device, rng):
     check("scatter_add", x, axis, index[:0], src, **how)
 
 
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("dtype", "bool int8 uint8 int16 uint16 uint32 int64 uint64".split())
+@pytest.mark.parametrize("version", VERSIONS)
+def test_sums_of_integers_wrap_and_of_bool_are_or(version, dtype, backend, device, rng):
+    x, src = (rng.integers(0, 256, n).astype(dtype) for n in (7, 400))
+    index = rng.integers(0, 7, 400)
+    expected = x.copy()
+    np.add.at(expected, index, src)
+    call = {"version": version, "backend": backend}
+    placed = [put(a, device) for a in (x, index, src)]
+    found = kernels.scatter_add(placed[0], 0, *placed[1:], **call)
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(get(found), expected)
+    rows = put(src.reshape(200, 2), device)
+    found = kernels.embedding_backward(rows, put(index[:200], device), 7, **call)
+    expected = np.zeros((7, 2), dtype)
+    np.add.at(expected, index[:200], src.reshape(200, 2))
+    np.testing.assert_array_equal(get(found), expected)
+
+
 @pytest.mark.parametrize("version", VERSIONS_AND_DEFAULT)
 def test_take(version, device, rng):
     x, index = normal(rng, (7, 31)), rng.integers(0, 217, (9, 33))

@@ -259,8 +259,8 @@ def test_what_cupy_is_told_of_a_launch_of_wgmma(monkeypatch):
     a, b = room[1:].reshape(2, 128, 64), np.zeros((1, 64, 256), F16)  # a not at 16 bytes
     bias, c = np.zeros(256, F16), np.zeros((2, 128, 256), F16)
     kernel, *configuration = cuda_c.configure("wgmma", "float", (0, 0, 1), 2, 128, 256, True)
-    launch = kernel.on_gpu()[tuple(configuration)]
-    launch(*(x.view(OnGpu) for x in (a, b, bias, c)))
+    args = [x.view(OnGpu) for x in (a, b, bias, c)]
+    kernel.bind_on_gpu(*configuration, *args)(*args)
     assert made["options"] == ("-std=c++17", "-arch=sm_90a")
     assert made["name_expressions"] == ("wgmma<__half, 0, 0, 1, 128>",)
     (grid, block, args, shared_mem), ring = launches[0], 24 * 64 * 64 * 2 + 1024

@@ -122,8 +122,9 @@ def test_machine_code_has_what_versions_claim():
     assert local == []
 
 
-# sinf and its like reduce large arguments with a table in local memory, off the usual path.
-WITH_TABLES = ("sin", "cos", "tan")
+# sinf and its like (digamma reflects at 0 by tan) reduce large arguments with a table in local
+# memory, off the usual path.
+WITH_TABLES = ("sin", "cos", "tan", "sinc", "lgamma", "digamma")
 
 
 @pytest.mark.parametrize("target, step", [("75", 9), ("80", 1), ("90", 9)])

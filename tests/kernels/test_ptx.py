@@ -31,6 +31,11 @@ WITH_DOUBLES = {
     "pointwise_cos",
     "pointwise_cos_vjp0",
     "pointwise_tan",
+    "pointwise_sinc",
+    "pointwise_sinc_vjp0",
+    "pointwise_lgamma_vjp0",  # digamma, which reflects at 0 by tan
+    "pointwise_digamma",
+    "pointwise_digamma_vjp0",
 }
 
 

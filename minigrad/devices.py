@@ -1,0 +1,65 @@
+"""Where tensors live: the class that `minigrad.device` is, and arrays on their way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minigrad.backends import device_module
+
+
+class device:
+    """Where a tensor lives: `device("cpu")`, `device("cuda")`, `device("cuda:1")`.
+
+    A device may be named on any machine; moving a tensor to a missing one raises.
+    """
+
+    __slots__ = ("index", "type")
+
+    type: str
+    index: int | None
+
+    def __init__(self, type: str | int | device, index: int | None = None) -> None:
+        if isinstance(type, device):
+            self.type, self.index = type.type, type.index
+            return
+        if isinstance(type, int):
+            self.type, self.index = "cuda", type
+            return
+        if ":" in type:
+            type, _, number = type.partition(":")
+            if not number.isdigit():
+                raise RuntimeError(f"Invalid device string: '{type}:{number}'")
+            index = int(number)
+        if type not in ("cpu", "cuda"):
+            raise RuntimeError(
+                f"Expected one of cpu, cuda device type at start of device string: {type}"
+            )
+        self.type, self.index = type, index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __reduce__(self) -> tuple:
+        return (device, (self.type, self.index))
+
+
+CPU = device("cpu")
+
+
+def move_array(array: Any, where: device) -> Any:
+    """The array on a device: itself if it is there."""
+    if where.type == "cpu":
+        return array if isinstance(array, np.ndarray) else array.get()
+    return device_module("cuda").asarray(array)

@@ -1,0 +1,310 @@
+"""`x[...]` and `x[...] = value` with torch's rules.
+
+An index is applied in two steps, as in torch: integers, slices and None make a view; then tensors
+and boolean masks (converted to positions) select elements by their flat position.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import Op, needs_grad
+from minigrad.backends import array_module
+from minigrad.ops.inplace import assign, check_no_overlap, check_writable, copy_
+from minigrad.ops.views import Slice
+from minigrad.tensor import Tensor, type_name, wrap
+
+
+class Take(Op):
+    """Elements of the flattened x at flat positions (an array)."""
+
+    saves = ()
+    grad_name = "IndexBackward0"
+
+    @staticmethod
+    def forward(x: Any, index: Any) -> Any:
+        return dispatch.active.take(x, index)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, index: Any) -> tuple:
+        return (PutInZeros.apply(g, index=index, shape=ctx.shapes[0]),)
+
+
+class PutInZeros(Op):
+    """Zeros of `shape` with g added at flat positions: the gradient of `Take`."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(g: Any, index: Any, shape: tuple) -> Any:
+        size = 1
+        for n in shape:
+            size *= n
+        return dispatch.active.take_backward(g, index, size).reshape(shape)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, index: Any, shape: tuple) -> tuple:
+        return (Take.apply(g, index=index),)
+
+
+class Put(Op):
+    """x with `values` at flat positions; of equal positions the last is used, unless
+    accumulating."""
+
+    saves = ()
+    grad_name = "IndexPutBackward0"
+
+    @staticmethod
+    def forward(x: Any, values: Any, index: Any, accumulate: bool) -> Any:
+        out = dispatch.active.copy(x)
+        flat = out.reshape(-1)
+        if accumulate:
+            return dispatch.active.scatter_add(
+                flat, 0, index.reshape(-1), values.reshape(-1)
+            ).reshape(x.shape)
+        flat[index] = values
+        return out
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, index: Any, accumulate: bool) -> tuple:
+        kept = g
+        if not accumulate and ctx.needs[0]:
+            zeros = wrap(array_module(index).zeros(index.shape, g._array.dtype))
+            kept = Put.apply(g, zeros, index=index, accumulate=False)
+        return (
+            kept if ctx.needs[0] else None,
+            Take.apply(g, index=index) if ctx.needs[1] else None,
+        )
+
+
+def getitem(self: Tensor, index: Any) -> Tensor:
+    """`x[index]`: a view for integers, slices, None and `...`; a copy for tensors and masks."""
+    if type(index) is int:
+        _check_position(self._array.shape, index, 0)
+        return Slice.apply(self, index=(index,))
+    basic, tensors = parse(self, index)
+    view = Slice.apply(self, index=basic) if basic or not tensors else self
+    if not tensors:
+        return view
+    flat = flat_positions(view._array.shape, tensors)
+    return Take.apply(view, index=flat)
+
+
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    """`x[index] = value`, recorded if x or value requires a gradient."""
+    basic, tensors = parse(self, index)
+    target = Slice.apply(self, index=basic) if basic or not tensors else self
+    check_writable(target)
+    if not tensors:
+        values = value if isinstance(value, Tensor | int | float) else _like(self, value)
+        if isinstance(values, Tensor):
+            values = _without_leading_ones(values, target._array.ndim)
+        copy_(target, values)
+        return
+    flat = flat_positions(target._array.shape, tensors)
+    values = value if isinstance(value, Tensor) else _like(self, value)
+    index_put(target, flat, values, accumulate=False)
+
+
+def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> None:
+    """Write values (they broadcast) at flat positions of a tensor, in place."""
+    check_no_overlap(target._array)
+    if values._array.dtype != target._array.dtype:
+        values = values.to(target.dtype)
+    if values._array.shape != flat.shape:
+        values = _without_leading_ones(values, flat.ndim)
+        try:
+            values = values.expand(flat.shape)
+        except RuntimeError:
+            raise RuntimeError(
+                f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be "
+                f"broadcast to indexing result of shape {list(flat.shape)}"
+            ) from None
+    recorded = mode.enabled and (needs_grad(values) or needs_grad(target))
+    if recorded or accumulate:
+        assign(target, Put.apply(target, values, index=flat, accumulate=accumulate))
+        return
+    array = target._array
+    array[array_module(array).unravel_index(flat, array.shape)] = values._array
+    target._counter[0] += 1
+
+
+def _without_leading_ones(values: Tensor, ndim: int) -> Tensor:
+    """Values without leading dimensions of length 1, down to `ndim` dimensions."""
+    extra = values._array.ndim - ndim
+    if extra > 0 and values._array.shape[:extra] == (1,) * extra:
+        return values.reshape(values._array.shape[extra:])
+    return values
+
+
+def _like(self: Tensor, value: Any) -> Tensor:
+    if value is None or isinstance(value, str | dict):
+        raise TypeError(f"can't assign a {type(value).__name__} to a {type_name(self)}")
+    xp = array_module(self._array)
+    return wrap(xp.asarray(value, self._array.dtype))
+
+
+def _check_position(shape: tuple, position: int, dim: int) -> None:
+    if dim >= len(shape):
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` to convert it to a number"
+            if not shape
+            else f"too many indices for tensor of dimension {len(shape)}"
+        )
+    if not -shape[dim] <= position < shape[dim]:
+        raise IndexError(
+            f"index {position} is out of bounds for dimension {dim} with size {shape[dim]}"
+        )
+
+
+def parse(self: Tensor, index: Any) -> tuple[tuple, list]:
+    """Split an index into a basic one (a tuple for a view) and tensors, one per dimension of the
+    view (None for a full dimension; empty without tensors)."""
+    shape = self._array.shape
+    items = _items(index)
+    consumed = sum(_width(item) for item in items)
+    if consumed > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+    whole = [slice(None)] * (len(shape) - consumed)
+    if Ellipsis in [i if i is Ellipsis else None for i in items]:
+        place = next(k for k, i in enumerate(items) if i is Ellipsis)
+        items[place : place + 1] = whole
+    basic: list = []
+    tensors: list = []
+    dim = 0
+    for item in items:
+        if item is None:
+            basic.append(None)
+            tensors.append(None)
+        elif type(item) is bool:
+            basic.append(None)
+            tensors.append(np.zeros(int(item), np.int64))
+        elif isinstance(item, slice):
+            basic.append(_slice(item))
+            tensors.append(None)
+            dim += 1
+        elif hasattr(item, "dtype"):
+            width = _width(item)
+            basic += [slice(None)] * width
+            tensors += _positions(array_module(self._array).asarray(item), shape, dim)
+            dim += width
+        else:
+            _check_position(shape, item, dim)
+            basic.append(item)
+            dim += 1
+    has_tensors = any(t is not None for t in tensors)
+    while basic and isinstance(basic[-1], slice) and basic[-1] == slice(None):
+        basic.pop()
+    left = len(shape) - dim
+    return tuple(basic), (tensors + [None] * left) if has_tensors else []
+
+
+def _items(index: Any) -> list:
+    """The parts of an index: None, bool, int, slice, Ellipsis or an array."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return [_item(p) for p in parts]
+
+
+def _item(part: Any) -> Any:
+    if part is None or part is Ellipsis or isinstance(part, slice | int):
+        return part
+    array = part._array if isinstance(part, Tensor) else part
+    if isinstance(array, list | tuple | range):
+        array = np.asarray([p.item() if isinstance(p, Tensor) else p for p in array])
+        if array.size == 0:
+            array = array.astype(np.int64)
+    if not hasattr(array, "dtype"):
+        if hasattr(part, "__index__"):
+            return part.__index__()
+        raise (TypeError if isinstance(part, str) else IndexError)(
+            "only integers, slices (`:`), ellipsis (`...`), None and long, int, byte or bool "
+            f"tensors are valid indices (got {type(part).__name__})"
+        )
+    if array.dtype.kind not in "biu":
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if array.ndim == 0:
+        return bool(array) if array.dtype.kind == "b" else int(array)
+    return array.astype(bool) if array.dtype == np.uint8 else array
+
+
+def _width(item: Any) -> int:
+    """How many dimensions a part of an index consumes."""
+    if item is None or item is Ellipsis or type(item) is bool:
+        return 0
+    if isinstance(item, int | slice):
+        return 1
+    return item.ndim if item.dtype.kind == "b" else 1
+
+
+def _slice(item: slice) -> slice:
+    parts = [p.__index__() if p is not None else None for p in (item.start, item.stop, item.step)]
+    if parts[2] is not None and parts[2] <= 0:
+        raise ValueError("step must be greater than zero")
+    return slice(*parts)
+
+
+def _positions(item: Any, shape: tuple, dim: int) -> list:
+    """An integer array, or the positions where a mask holds: one array per dimension."""
+    if item.dtype.kind == "b":
+        for i, n in enumerate(item.shape):
+            if n != shape[dim + i]:
+                raise IndexError(
+                    f"The shape of the mask {list(item.shape)} at index {i} does not match the "
+                    f"shape of the indexed tensor {list(shape)} at index {dim + i}"
+                )
+        return list(item.nonzero())
+    n = shape[dim]
+    if item.size and (item.min() < -n or item.max() >= n):
+        wrong = int(item.max()) if item.max() >= n else int(item.min())
+        raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {n}")
+    return [array_module(item).where(item < 0, item + n, item)]
+
+
+def flat_positions(shape: tuple, tensors: list) -> Any:
+    """Flat positions in a row-major array of `shape`. The index arrays broadcast together; their
+    dimensions replace adjacent indexed dimensions, or come first if those are not adjacent."""
+    steps = [1] * len(shape)
+    for d in range(len(shape) - 2, -1, -1):
+        steps[d] = steps[d + 1] * shape[d + 1]
+    chosen = [d for d, t in enumerate(tensors) if t is not None]
+    xp = array_module(tensors[chosen[0]])
+    try:
+        arrays = xp.broadcast_arrays(*[tensors[d] for d in chosen])
+    except ValueError as error:
+        shapes = ", ".join(str(list(tensors[d].shape)) for d in chosen)
+        raise IndexError(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes " + shapes
+        ) from error
+    inner = arrays[0].shape
+    adjacent = chosen == list(range(chosen[0], chosen[-1] + 1))
+    before = [d for d in range(len(shape)) if tensors[d] is None and d < chosen[0] and adjacent]
+    after = [d for d in range(len(shape)) if tensors[d] is None and d not in before]
+    flat = sum(a.astype(np.int64) * steps[d] for a, d in zip(arrays, chosen, strict=True))
+    flat = flat.reshape((1,) * len(before) + inner + (1,) * len(after))
+    ndim = flat.ndim
+    places = [*range(len(before)), *range(len(before) + len(inner), ndim)]
+    for d, place in zip(before + after, places, strict=True):
+        axis = [1] * ndim
+        axis[place] = shape[d]
+        flat = flat + (xp.arange(shape[d], dtype=np.int64) * steps[d]).reshape(axis)
+    return flat
+
+
+Tensor.__getitem__ = getitem
+Tensor.__setitem__ = setitem
+
+
+def index_put_(self: Tensor, indices: tuple, values: Tensor, accumulate: bool = False) -> Tensor:
+    """`self[indices] = values`, or with accumulate `+=`, where equal positions add up."""
+    check_writable(self)
+    basic, tensors = parse(self, tuple(indices))
+    target = Slice.apply(self, index=basic) if basic else self
+    index_put(target, flat_positions(target._array.shape, tensors), values, accumulate)
+    return self
+
+
+Tensor.index_put_ = index_put_

@@ -1,0 +1,152 @@
+"""Resampling of images and signals: `interpolate`, one dimension after the other.
+
+A result of n elements takes, along each dimension, a weighted sum of few elements of the input: of
+one (nearest), two (linear) or four (cubic). Nearest selects by index; for the others the weights
+are the rows of a matrix, which multiplies the input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad.backends import array_module
+from minigrad.ops.matmul import matmul
+from minigrad.ops.pointwise import check_floating
+from minigrad.ops.pool import averaging
+from minigrad.tensor import Tensor, wrap
+
+_DIMENSIONS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+_MODES = ("nearest", "nearest-exact", "area", *_DIMENSIONS)
+
+
+def _output_size(size: Any, scale_factor: Any, lengths: tuple[int, ...]) -> list[int]:
+    """The lengths of the result, from `size=` or `scale_factor=`."""
+    given = size if size is not None else scale_factor
+    values = list(given) if isinstance(given, Sequence) else [given] * len(lengths)
+    if len(values) != len(lengths):
+        raise ValueError(
+            "Input and output must have the same number of spatial dimensions, but got input with "
+            f"spatial dimensions of {list(lengths)} and "
+            f"{'scale_factor' if size is None else 'output size'} of {given}."
+        )
+    if size is not None:
+        return [int(v) for v in values]
+    return [math.floor(n * float(v)) for n, v in zip(lengths, values, strict=True)]
+
+
+def _check(input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: Any) -> None:
+    if (size is None) == (scale_factor is None):
+        what = "only one of" if size is not None else "either"
+        raise ValueError(f"{what} size or scale_factor should be defined")
+    if mode not in _MODES:
+        raise NotImplementedError(f"interpolate: expected mode one of {_MODES}, got {mode!r}")
+    if align_corners is not None and mode not in _DIMENSIONS:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: "
+            "linear | bilinear | bicubic | trilinear"
+        )
+    if mode not in ("nearest", "nearest-exact") or input._array.dtype != np.uint8:
+        check_floating("compute_indices_weights", input)
+    dims = input._array.ndim - 2
+    if not 1 <= dims <= 3 or _DIMENSIONS.get(mode, dims) != dims:
+        raise NotImplementedError(
+            f"Got {dims + 2}D input, but {mode} mode needs "
+            f"{_DIMENSIONS.get(mode, '1, 2 or 3 spatial dimensions')} (and batch and channels)"
+        )
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """input (N, C, ...) resampled to `size`, or to its lengths times `scale_factor`.
+
+    mode: "nearest", "nearest-exact", "area" (adaptive average), "linear" (3-D input), "bilinear",
+    "bicubic" (4-D) or "trilinear" (5-D). align_corners: the corners of both grids coincide.
+    recompute_scale_factor: coordinates use the ratio of the lengths, not the factor given.
+    """
+    _check(input, size, scale_factor, mode, align_corners)
+    if antialias:
+        raise NotImplementedError("interpolate: antialias=True is not available in minigrad")
+    lengths = input._array.shape[2:]
+    target = _output_size(size, scale_factor, lengths)
+    if min(target) <= 0 or 0 in lengths:
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input {list(lengths)} "
+            f"output {target}"
+        )
+    factors: Sequence[Any] = [None] * len(lengths)
+    if scale_factor is not None and not recompute_scale_factor:
+        same = isinstance(scale_factor, Sequence)
+        factors = scale_factor if same else [scale_factor] * len(lengths)
+    for i, (n, m, factor) in enumerate(zip(lengths, target, factors, strict=True)):
+        input = _along(input, i + 2, n, m, _step(mode, n, m, factor, align_corners), mode,
+                       bool(align_corners))  # fmt: skip
+    return input
+
+
+def _step(mode: str, n: int, m: int, factor: float | None, align_corners: bool | None) -> float:
+    """The distance, in elements of the input, between neighbours of the result."""
+    if align_corners:
+        return (n - 1) / (m - 1) if m > 1 else 0.0
+    return 1 / factor if factor else n / m
+
+
+def _along(x: Tensor, dim: int, n: int, m: int, step: float, mode: str, aligned: bool) -> Tensor:
+    """One dimension of n elements resampled to m."""
+    positions = np.arange(m)
+    if mode.startswith("nearest"):
+        offset = 0.5 if mode == "nearest-exact" else 0.0
+        chosen = np.floor((positions + offset).astype(np.float32) * np.float32(step))
+        chosen = chosen.astype(np.int64).clip(0, n - 1)
+        if (chosen == positions).all() and n == m:
+            return x
+        return x.index_select(dim, wrap(array_module(x._array).asarray(chosen)))
+    if mode == "area":
+        weights = averaging(n, m, x)
+    else:
+        centres = positions * step if aligned else (positions + 0.5) * step - 0.5
+        rows = _cubic(centres, n) if mode == "bicubic" else _linear(centres, n, aligned)
+        weights = wrap(array_module(x._array).asarray(rows.astype(x._array.dtype)))
+    return matmul(x.movedim(dim, -1), weights.t()).movedim(-1, dim)
+
+
+def _weights(places: list[np.ndarray], shares: list[np.ndarray], n: int) -> np.ndarray:
+    """The matrix (m, n) whose row i holds share[i] at place[i], added up at the edges."""
+    rows = np.zeros((len(places[0]), n))
+    for place, share in zip(places, shares, strict=True):
+        np.add.at(rows, (np.arange(len(place)), place.clip(0, n - 1)), share)
+    return rows
+
+
+def _linear(centres: np.ndarray, n: int, aligned: bool) -> np.ndarray:
+    centres = centres if aligned else centres.clip(min=0)
+    left = np.floor(centres).astype(np.int64).clip(max=n - 1)
+    share = (centres - left).clip(0, 1)
+    return _weights([left, left + 1], [1 - share, share], n)
+
+
+def _cubic(centres: np.ndarray, n: int) -> np.ndarray:
+    """Cubic convolution with a = -0.75 (Keys 1981)."""
+    a = -0.75
+    left = np.floor(centres).astype(np.int64)
+    t = centres - left
+
+    def near(d: np.ndarray) -> np.ndarray:  # distances up to 1
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: np.ndarray) -> np.ndarray:  # from 1 to 2
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return _weights(
+        [left - 1, left, left + 1, left + 2], [far(t + 1), near(t), near(1 - t), far(2 - t)], n
+    )

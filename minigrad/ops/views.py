@@ -1,0 +1,247 @@
+"""The operations behind `minigrad.ops.shape`: views that share memory, and copies.
+
+A view operation is an `Op` whose forward is a NumPy view; its output shares the version counter
+and records how it is computed from its base (`minigrad.tensor.View`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import Op, needs_grad
+from minigrad.backends import array_module
+from minigrad.devices import device, move_array
+from minigrad.tensor import (
+    Tensor,
+    View,
+    wrap,
+)
+
+
+class ViewOp(Op):
+    """An operation whose result shares memory with its input."""
+
+    saves = ()
+
+    @classmethod
+    def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
+        out = wrap(cls.forward(x._array, **attrs))
+        out._counter = x._counter
+        needs = needs_grad(x)
+        parent = x._view
+        link = ((cls, attrs),)
+        untracked = needs and not mode.enabled
+        if parent is None:
+            out._view = View(x, link, x._counter[0], untracked)
+        else:
+            chain, untracked = parent.chain + link, untracked or parent.untracked
+            out._view = View(parent.base, chain, x._counter[0], untracked)
+        if needs and mode.enabled:
+            cls.record((x,), attrs, (True,), (out,))
+        return out
+
+
+class Reshape(ViewOp):
+    """The same elements in row-major order under another shape, without a copy."""
+
+    grad_name = "ViewBackward0"
+
+    @staticmethod
+    def forward(x: Any, shape: tuple) -> Any:
+        return array_module(x).reshape(x, shape)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, shape: tuple) -> tuple:
+        return (g.reshape(ctx.shapes[0]),)
+
+
+class Permute(ViewOp):
+    """Dimensions in another order."""
+
+    @staticmethod
+    def forward(x: Any, dims: tuple) -> Any:
+        return x.transpose(dims)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dims: tuple) -> tuple:
+        inverse = [0] * len(dims)
+        for i, d in enumerate(dims):
+            inverse[d] = i
+        return (Permute.apply(g, dims=tuple(inverse)),)
+
+
+class Transpose(Permute):
+    """Two dimensions exchanged."""
+
+
+class Expand(ViewOp):
+    """Dimensions of length 1 (and new ones in front) repeated without a copy."""
+
+    @staticmethod
+    def forward(x: Any, shape: tuple) -> Any:
+        return expand_array(x, shape)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, shape: tuple) -> tuple:
+        return (g.sum_to_size(ctx.shapes[0]),)
+
+
+def expand_array(x: Any, shape: tuple) -> Any:
+    """`np.broadcast_to`, but writeable and with less Python overhead."""
+    if not isinstance(x, np.ndarray):
+        return array_module(x).broadcast_to(x, shape)
+    new = len(shape) - x.ndim
+    kept = zip(x.shape, x.strides, shape[new:])
+    strides = (0,) * new + tuple([0 if m == 1 and n != 1 else s for m, s, n in kept])
+    if x.flags.c_contiguous and x.dtype.kind != "V":  # bfloat16 has no buffer
+        return np.ndarray(shape, x.dtype, x, 0, strides)
+    return np.lib.stride_tricks.as_strided(x, shape, strides)
+
+
+class Slice(ViewOp):
+    """Basic indexing: a tuple of integers, slices, None and Ellipsis."""
+
+    @staticmethod
+    def forward(x: Any, index: tuple) -> Any:
+        return x[(*index, ...)]  # with `...` even a single element is a view, not a number
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, index: tuple) -> tuple:
+        return (ZerosExceptView.apply(g, view=Slice, attrs={"index": index}, shape=ctx.shapes[0]),)
+
+
+class Diagonal(ViewOp):
+    """A diagonal of two dimensions, as a new last dimension."""
+
+    @staticmethod
+    def forward(x: Any, offset: int, dim1: int, dim2: int) -> Any:
+        view = x.diagonal(offset, dim1, dim2)
+        if array_module(x).__name__ == "numpy":
+            view.flags.writeable = x.flags.writeable
+        return view
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, **attrs: int) -> tuple:
+        return (ZerosExceptView.apply(g, view=Diagonal, attrs=attrs, shape=ctx.shapes[0]),)
+
+
+class Unfold(ViewOp):
+    """Windows of `size` elements every `step` along a dimension, as a new last dimension."""
+
+    @staticmethod
+    def forward(x: Any, dim: int, size: int, step: int) -> Any:
+        count = (x.shape[dim] - size) // step + 1
+        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
+        stride = x.strides[dim]
+        strides = (*x.strides[:dim], stride * step, *x.strides[dim + 1 :], stride)
+        return array_module(x).lib.stride_tricks.as_strided(x, shape, strides)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, **attrs: int) -> tuple:
+        return (FoldWindows.apply(g, shape=ctx.shapes[0], **attrs),)
+
+
+class ZerosExceptView(Op):
+    """Zeros of `shape` with g written into a view of them: the gradient of that view."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(g: Any, view: type[ViewOp], attrs: dict, shape: tuple) -> Any:
+        zeros = array_module(g).zeros(shape, g.dtype)
+        view.forward(zeros, **attrs)[...] = g
+        return zeros
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, view: type[ViewOp], attrs: dict, shape: tuple) -> tuple:
+        return (view.apply(g, **attrs),)
+
+
+class FoldWindows(Op):
+    """Overlapping windows added at their positions: the gradient of `Unfold`."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(g: Any, shape: tuple, dim: int, size: int, step: int) -> Any:
+        total = array_module(g).zeros(shape, g.dtype)
+        span = g.shape[dim] * step
+        for k in range(size):
+            window = slice(k, k + span - step + 1, step)
+            total[(slice(None),) * dim + (window,)] += g[..., k]
+        return total
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, shape: tuple, **attrs: int) -> tuple:
+        return (Unfold.apply(g, **attrs),)
+
+
+class Clone(Op):
+    """A contiguous copy."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return dispatch.active.copy(x)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return (g,)
+
+
+class Cast(Op):
+    """A copy of another dtype (the engine casts the gradient back)."""
+
+    saves = ()
+    grad_name = "ToCopyBackward0"
+
+    @staticmethod
+    def forward(x: Any, dtype: Any) -> Any:
+        return dispatch.active.cast(x, dtype)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dtype: Any) -> tuple:
+        return (g,)
+
+
+class Move(Op):
+    """A copy on another device."""
+
+    saves = ()
+    grad_name = "ToCopyBackward0"
+
+    @staticmethod
+    def forward(x: Any, where: device, origin: device) -> Any:
+        return move_array(x, where)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, where: device, origin: device) -> tuple:
+        return (Move.apply(g, where=origin, origin=where),)
+
+
+class Cat(Op):
+    """Arrays of one dtype, concatenated along a dimension. Those of shape (0,) add nothing,
+    whatever the shape of the others, as in torch."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(*arrays: Any, dim: int) -> Any:
+        used = [a for a in arrays if a.shape != (0,)] or arrays[:1]
+        return dispatch.active.concat(used, dim)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> list:
+        grads, start = [], 0
+        for shape, need in zip(ctx.shapes, ctx.needs, strict=True):
+            if shape == (0,):
+                grads.append(g.reshape(-1)[:0] if need else None)
+                continue
+            grads.append(g.narrow(dim, start, shape[dim]) if need else None)
+            start += shape[dim]
+        return grads

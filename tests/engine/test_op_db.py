@@ -1,0 +1,76 @@
+"""torch's samples of its operators, on minigrad's: values, dtypes, shapes, gradients and errors.
+
+`python -m tests.engine.op_db` prints all differences, by cause.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine import op_db
+
+pytestmark = pytest.mark.needs("torch", "expecttest")
+
+# Differences that stay, by operator, kind and dtype ("": all).
+ACCEPTED = {
+    ("nn.functional.embedding", "raises", ""): "sparse gradients",
+    ("norm.nuc", "raises", ""): "needs a singular value decomposition",
+    ("masked_fill", "error", ""): "complex numbers are a TypeError everywhere",
+    ("nn.functional.interpolate.bilinear", "raises", "uint8"): "images of bytes",
+    ("nn.functional.interpolate.bicubic", "raises", "uint8"): "images of bytes",
+    ("div.trunc_rounding", "value", "float16"): "the quotient is rounded down from float32",
+    ("nn.functional.conv_transpose2d", "value", "float16"): "torch adds up in float16",
+    ("histc", "value", "float16"): "torch finds the interval in float16",
+    ("nn.functional.adaptive_avg_pool1d", "raises", "bool"): "an empty batch of bools",
+    ("tensordot", "raises", "bool"): "a product of bools whose lengths of 1 were summed away",
+}
+
+
+def _wrong(found: list) -> list[str]:
+    """Differences that are not accepted; calls with `out=`, which few functions have, are."""
+    return [
+        f"{d.operator}{d.variant} {d.dtype}: {d.cause()}: {d.sample}"
+        for d in found
+        if not {(d.operator, d.kind, d.dtype), (d.operator, d.kind, "")} & ACCEPTED.keys()
+        and "'out':" not in d.sample
+    ]
+
+
+def test_a_few_samples(rng):
+    """Some operators, other ones for another seed."""
+    entries = op_db.entries()
+    wrong, total = [], 0
+    for i in rng.choice(len(entries), 60, replace=False):
+        for dtype in ("float64", str(rng.choice(["int64", "bool", "uint8"]))):
+            count, found = op_db.run(entries[i], dtype, limit=8)
+            total += count
+            wrong += _wrong(found)
+    assert total > 200
+    assert not wrong
+
+
+def test_a_wrong_operator_is_found(monkeypatch):
+    """The comparison fails on a wrong value, gradient and dtype, and on a missing error."""
+    entry = next(e for e in op_db.entries() if e.name == "atan2")
+    right = op_db.operator(entry)
+    for wrong in (
+        lambda a, b: right(b, a),
+        lambda a, b: right(a, b.detach()),
+        lambda a, b: right(a, b).float(),
+        lambda a, b: right(*(x if hasattr(x, "shape") else right(b, b) for x in (a, b))),
+    ):
+        monkeypatch.setattr(op_db, "operator", lambda entry, wrong=wrong: wrong)
+        assert op_db.run(entry, "float64")[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("dtype", op_db.DTYPES)
+def test_all_samples(dtype, backend):
+    if backend == "numba" and dtype not in ("float32", "int64"):
+        pytest.skip("the kernels of other dtypes are compared with the reference elsewhere")
+    wrong = []
+    for entry in op_db.entries():
+        for run in (op_db.run, op_db.run_inplace):
+            wrong += _wrong(run(entry, dtype, backend)[1])
+    assert not wrong

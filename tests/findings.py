@@ -1,0 +1,40 @@
+"""What mypy finds, counted by package. `python tests/findings.py` writes tests/findings.json.
+
+The counts may only go down: tests/test_types.py compares.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COUNTS = Path(__file__).with_suffix(".json")
+
+
+def run_mypy() -> str:
+    """The output of mypy, by the options in pyproject.toml."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    if done.returncode not in (0, 1):  # 1: it found something
+        raise RuntimeError(f"mypy failed: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def by_package(output: str) -> dict[str, list[str]]:
+    """The lines of mypy's output that are errors."""
+    found: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        if match := re.match(r"(.+)/[^/]+\.pyi?:\d+: error: ", line):
+            found.setdefault(match[1], []).append(line)
+    return found
+
+
+if __name__ == "__main__":
+    counts = {package: len(lines) for package, lines in sorted(by_package(run_mypy()).items())}
+    COUNTS.write_text(json.dumps(counts, indent=2) + "\n")
+    print(sum(counts.values()), "findings")

@@ -1,0 +1,80 @@
+"""The plans that a GPU would get (its tiles, blocks, versions, atomic additions), on the CPU: the
+values of each family's cases, and the races that the lab's recorder finds."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+from kernels import dispatch, lab, launchers, reference
+from kernels.launchers.plans import Plans
+from kernels.simt import cuda
+from tests.kernels.helpers import as_wide, assert_close, wide
+from tests.kernels.test_parity import LIKE, cases, placed, results
+
+QUICK = ("embedding", "norm", "scan", "transpose")  # the others take more than seconds
+CAPABILITY = (8, 0)
+
+
+@pytest.fixture
+def planning_for_a_gpu(monkeypatch):
+    """The launchers plan as for arrays on a GPU, and launch where the arrays are: on the CPU."""
+    for family in launchers.declared().values():
+        module = importlib.import_module(f"kernels.launchers.{family.name}")
+        for name, value in {
+            "on_gpu": lambda a: True,
+            "compute_capability": lambda a: CAPABILITY,
+            "_plans": Plans(),
+            "_same_view": _same_view,
+        }.items():
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, value)
+
+
+def _same_view(a, out) -> bool:
+    first, second = a.__array_interface__, out.__array_interface__
+    return (first["data"], a.strides, a.dtype) == (second["data"], out.strides, out.dtype)
+
+
+def _families():
+    for name, family in launchers.declared().items():
+        marks = () if name in QUICK else (pytest.mark.slow,)
+        yield pytest.param(family, id=name, marks=marks)
+
+
+@pytest.mark.parametrize("family", list(_families()))
+def test_plans_of_a_gpu_have_no_race_and_right_values(family, planning_for_a_gpu, rng):
+    dialect, seen = dispatch.dialect("numba"), 0
+    for name, args, kwargs, scale in cases(family, "numba", rng):
+        wanted = {k: v for k, v in kwargs.items() if k != "version"}
+        with np.errstate(all="ignore"):
+            exact = args if name in LIKE else [as_wide(placed(a, "cpu")) for a in args]
+            expected = results(getattr(reference, name), exact, wanted)
+            got = results(getattr(dialect, name), [placed(a, "cpu") for a in args], kwargs)
+            with lab.profiled() as launched:
+                getattr(dialect, name)(*[placed(a, "cpu") for a in args], **kwargs)
+        for a, b in zip(got, expected, strict=True):
+            assert_close(a, wide(np.asarray(b)), scale, terms=9)
+        for *_, report in launched:
+            assert not report.races and not report.errors, f"{name} {kwargs}:\n{report}"
+        seen += len(launched)
+    assert seen
+
+
+@cuda.jit
+def not_atomic(g, index, dw, width, tiles):
+    row = cuda.blockIdx.x // tiles * cuda.blockDim.y + cuda.threadIdx.y
+    j = cuda.blockIdx.x % tiles * cuda.blockDim.x + cuda.threadIdx.x
+    if row < index.size and j < width:
+        dw[index[row] * width + j] += g[row * width + j]
+
+
+def test_a_race_in_a_plan_is_found(planning_for_a_gpu, monkeypatch):
+    module = importlib.import_module("kernels.numba_cuda.embedding")
+    monkeypatch.setattr(module, "embedding_backward_kernel", lambda *constants: not_atomic)
+    with lab.profiled() as launched:
+        g, index = np.ones((40, 5), np.float32), np.zeros(40, np.int64)
+        dispatch.dialect("numba").embedding_backward(g, index, 3)
+    assert any(report.races for *_, report in launched)

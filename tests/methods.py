@@ -1,0 +1,89 @@
+"""Writes minigrad/_methods.pyi: the methods that `export` adds to Tensor, for type checkers.
+
+    python tests/methods.py
+
+They are added where their operation is defined, so a type checker cannot see them, and an editor
+cannot complete them, without this list.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+STUB = ROOT / "minigrad" / "_methods.pyi"
+HEADER = '''"""The methods that `export` adds to Tensor. Written by tests/methods.py."""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+'''
+KNOWN = {"Any", "None", "Sequence", "tuple", "list", "str"}
+BUILTINS = ("bool", "float", "int")  # Tensor has methods with these names
+
+
+def methods() -> Iterator[tuple[str, Callable, bool]]:
+    """(name, function, whether it is a property) of what other modules add to Tensor."""
+    from minigrad import Tensor
+
+    for name, value in sorted(vars(Tensor).items()):
+        function = value.fget if isinstance(value, property) else value
+        if inspect.isfunction(function) and function.__module__ != Tensor.__module__:
+            yield name, function, isinstance(value, property)
+
+
+def text() -> str:
+    """The text of the stub."""
+    imports: dict[str, str] = {}
+    lines = []
+    for name, function, is_property in methods():
+        lines += ["    @property"] * is_property
+        lines.append(f"    def {name}{_signature(function, imports)}: ...")
+    needed = [f"from {module} import {name}" for name, module in sorted(imports.items())]
+    return HEADER + "\n".join([*sorted(needed), "", "class Methods:", *lines, ""])
+
+
+def _signature(function: Callable, imports: dict[str, str]) -> str:
+    signature = inspect.signature(function)
+    first, *others = signature.parameters.values()
+    given = [first.replace(annotation=first.empty), *others]
+    if first.kind is not first.VAR_POSITIONAL:
+        given[0] = given[0].replace(name="self")
+    parts = [_parameter(parameter, function, imports) for parameter in given]
+    kinds = [parameter.kind for parameter in given]
+    if first.KEYWORD_ONLY in kinds and first.VAR_POSITIONAL not in kinds:
+        parts.insert(kinds.index(first.KEYWORD_ONLY), "*")
+    result = _annotation(signature.return_annotation, function, imports)
+    return f"({', '.join(parts)}) -> {result}"
+
+
+def _parameter(parameter: inspect.Parameter, function: Callable, imports: dict[str, str]) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    part = stars + parameter.name
+    if parameter.name != "self":
+        part += f": {_annotation(parameter.annotation, function, imports)}"
+    if parameter.default is not parameter.empty:
+        simple = parameter.default is None or isinstance(parameter.default, int | float | str)
+        part += f" = {parameter.default!r}" if simple else " = ..."
+    return part
+
+
+def _annotation(annotation: object, function: Callable, imports: dict[str, str]) -> str:
+    if annotation is inspect.Parameter.empty:
+        return "Any"
+    for name in re.findall(r"[A-Za-z_]\w*", str(annotation)):
+        if name not in (*KNOWN, *BUILTINS):
+            owner = getattr(function.__globals__[name], "__module__", None)
+            found = owner if str(owner).startswith("minigrad") else function.__module__
+            imports.setdefault(name, found)
+    return re.sub(rf"\b({'|'.join(BUILTINS)})\b", r"builtins.\1", str(annotation))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    STUB.write_text(text())
