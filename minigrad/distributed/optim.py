@@ -50,7 +50,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         super().__init__(params, defaults)
         members = resolve(process_group)
         self._owners = _owners([group["params"] for group in self.param_groups], members.size)
-        self._rank, self._all = members.rank, None
+        self._rank = members.rank
+        self._all: dict[int, Any] | None = None
         mine = [self._part(group) for group in self.param_groups]
         self.optim = optimizer_class(mine, **defaults) if any(p["params"] for p in mine) else None
         for group, own in zip(self.param_groups, self.optim.param_groups if self.optim else ()):
@@ -79,7 +80,8 @@ class ZeroRedundancyOptimizer(Optimizer):
                 for parameter, owner in self._owners.items()
             ]
             for work in works:
-                work.wait()
+                if work is not None:
+                    work.wait()
         return loss
 
     def owned(self) -> list[Tensor]:
@@ -99,7 +101,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         members = resolve(self._group)
         whole: dict[int, Any] = {}
         for rank in range(members.size):
-            said = [self.local_state() if rank == self._rank else None]
+            said: list[Any] = [self.local_state() if rank == self._rank else None]
             dist.broadcast_object_list(said, dist.get_global_rank(self._group, rank), self._group)
             if self._rank == dist.get_group_rank(self._group, to):
                 whole.update(said[0])

@@ -188,7 +188,8 @@ class Unit:
         """The opposite; writeback: what was changed remains."""
         for (leaf, part), places in zip(self.whole.values(), self.places):
             for owner, name in places:
-                array = owner._parameters.pop(name)._array
+                parameter = owner._parameters.pop(name)
+                array = leaf._array if parameter is None else parameter._array
                 if array is not leaf._array:
                     self.memory.array[part] = array.reshape(-1)
                 owner.__dict__[name] = leaf
@@ -204,7 +205,12 @@ class _Observer:
     """An `engine.Observer` of a unit's whole parameters, which does not keep the unit alive."""
 
     def __init__(self, unit: Unit) -> None:
-        self.leaves, self._unit = unit.leaves, weakref.ref(unit)
+        self.leaves, self._reference = unit.leaves, weakref.ref(unit)
+
+    def _unit(self) -> Unit:
+        unit = self._reference()
+        assert unit is not None, "a pass has reached the parameters of a unit that is gone"
+        return unit
 
     def begin(self) -> None:
         self._unit().begin()
