@@ -58,6 +58,10 @@ def test_kernels_that_do_not_end():
     interrupted(*names, "long_for")
 
 
+def test_kernels_without_checks():
+    interrupted("unchecked", "unchecked_for")
+
+
 def test_on_several_os_threads():
     names = "no_increment, 3 threads", "checked, 3 threads", "barriers, 3 threads"
     interrupted(*names, within=3)
