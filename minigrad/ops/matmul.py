@@ -483,7 +483,8 @@ def cdist(
         compute_mode == "use_mm_for_euclid_dist"
         or (compute_mode != "donot_use_mm_for_euclid_dist" and max(x1.size(-2), x2.size(-2)) > 25)
     )
-    if x1.dtype.name == "float16" and not by_product and x1._array.size and x2._array.size:
+    narrow = x1.dtype.name in ("float16", "bfloat16")
+    if narrow and not by_product and x1._array.size and x2._array.size:
         raise dtypes.refused("cdist", x1._array.dtype)
     difference = POINTWISE["sub"](x1.unsqueeze(-2), x2.unsqueeze(-3))
     return difference.norm(p, -1)

@@ -29,6 +29,7 @@ from kernels.simt.ir.nodes import (
     Loop,
     assign,
     call,
+    clone,
     const,
     load,
     located,
@@ -85,7 +86,7 @@ def build(
         program.params.append(name)
         unchanged, kind = arg.arg not in normaliser.assigned, kinds[arg.arg]
         if unchanged and isinstance(kind, types.Array):
-            program.dtypes[name] = kind.dtype
+            program.given[name] = kind
         if unchanged and isinstance(kind, types.NoneType):
             normaliser.statics[arg.arg] = None
         else:
@@ -297,6 +298,9 @@ class Normaliser(Translator):
             if self.splices and self.once(target) and isinstance(bound, ast.Tuple):
                 self.names[target.id] = self.stable(bound, stmt, names=True)  # for `*target`
                 return
+            if self.once(target) and self.lengths(bound) is not None:
+                self.names[target.id] = bound
+                return
             self.bind(target.id, bound, stmt)
             return
         if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple):
@@ -355,8 +359,9 @@ class Normaliser(Translator):
             case ast.Name(id=name):
                 self.emit(assign(self.variable(name), value, stmt), stmt)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
-                if isinstance(value, ast.Tuple):
-                    self.unpack(target, list(value.elts), stmt)
+                items = value.elts if isinstance(value, ast.Tuple) else self.lengths(value)
+                if items is not None:
+                    self.unpack(target, list(items), stmt)
                     return
                 saved = self.save(value, stmt)
                 for position, item in enumerate(elts):
@@ -370,6 +375,17 @@ class Normaliser(Translator):
                 self.emit(ast.Assign([located(new, target)], value), stmt)
             case _:
                 raise self.error(stmt, f"{type(target).__name__} is not a target on CUDA")
+
+    def lengths(self, value: ast.expr) -> list[ast.expr] | None:
+        """The items of `value` if it is the shape of an array; None for other values."""
+        match value:
+            case ast.Attribute(value=ast.Name(id=name), attr="shape"):
+                given, own = self.program.given.get(name), self.program.arrays.get(name)
+                if given is None and own is None:
+                    return None
+                count = len(own.shape or (0,)) if given is None else given.ndim
+                return [ast.Subscript(clone(value), const(i), ast.Load()) for i in range(count)]
+        return None
 
     def unpack(self, target: ast.Tuple, items: list[ast.expr], stmt: ast.stmt) -> None:
         """`a, b = x, y`: the whole right side is evaluated before the first assignment."""
