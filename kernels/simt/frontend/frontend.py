@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import enum
 import operator
 import random
 from types import FunctionType
@@ -144,6 +145,7 @@ class Normaliser(Translator):
         super().__init__(program, func, stack, closure)
         self.out: list[ast.stmt] = []
         self.declaring = ""
+        self.enumerations: dict[str, type | None] = {}  # whose members local names are
         self._hoists: dict[int, bool] = {}
 
     def materialise(self, value: Any, node: ast.expr) -> ast.expr:
@@ -236,8 +238,9 @@ class Normaliser(Translator):
         self.emit(ast.Return(value), stmt)
 
     def stmt_Raise(self, stmt: ast.Raise) -> None:
-        """On CUDA an exception only ends its thread; with debug it reaches the host."""
-        if not self.program.debug:
+        """On CUDA an exception only ends its thread; with debug it reaches the host. It does so
+        here, too, from a function that is compiled on its own, which cannot end the thread."""
+        if not self.program.debug and not self.separate:
             self.emit(ast.Return(None), stmt)
             return
         self.emit(ast.Raise(self.expr(stmt.exc) if stmt.exc else None, None), stmt)
@@ -246,7 +249,7 @@ class Normaliser(Translator):
         test = self.expr(stmt.test)
         text = stmt.msg if isinstance(stmt.msg, ast.Constant) else const(ast.unparse(stmt.test))
         failure: ast.stmt = ast.Return(None)
-        if self.program.debug:
+        if self.program.debug or self.separate:
             failure = ast.Raise(call("AssertionError", const(str(text.value))), None)
         self.emit(ast.If(negate(test), [located(failure, stmt)], []), stmt)
 
@@ -291,6 +294,8 @@ class Normaliser(Translator):
         self.note(target, declare.literal(self, value))
         if isinstance(target, ast.Name):
             known = self.static(value)
+            if self.once(target):
+                self.enumerations[target.id] = self.enumeration(value)
             if self.once(target) and calls.is_compile_time(known):
                 self.statics[target.id] = known
                 return
@@ -572,12 +577,27 @@ class Normaliser(Translator):
     def expr_Compare(self, node: ast.Compare) -> ast.expr:
         values = self.sequence([node.left, *node.comparators])
         if len(values) == 2:
-            if _IS.get(type(node.ops[0])) and any(map(_is_number, values)):
+            if type(node.ops[0]) in _IS:
+                of = [self.enumeration(part) for part in (node.left, node.comparators[0])]
+                if None not in of and of[0] is not of[1]:
+                    return const(isinstance(node.ops[0], ast.IsNot))
+            if type(node.ops[0]) in _IS and any(map(_is_number, values)):
                 node = ast.Compare(node.left, [_IS[type(node.ops[0])]()], node.comparators)
             folded = self.fold(node.ops[0], *values)
             if folded is not None:
                 return folded
         return ast.Compare(values[0], node.ops, values[1:])
+
+    def enumeration(self, node: ast.expr) -> type | None:
+        """The IntEnum that an expression is a member of, where that is known."""
+        match node:
+            case ast.Name(id=name) if name in self.enumerations:
+                return self.enumerations[name]
+            case ast.IfExp(body=a, orelse=b):
+                kind = self.enumeration(a)
+                return kind if kind is self.enumeration(b) else None
+        value = self.static(node)
+        return type(value) if isinstance(value, enum.IntEnum) else None
 
     def expr_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         is_and = isinstance(node.op, ast.And)

@@ -40,6 +40,7 @@ class Function:
     name: str
     params: list[str]
     body: list[ast.stmt]
+    depth: str | None = None  # of one that calls itself: the parameter that counts the calls
 
 
 @dataclass
