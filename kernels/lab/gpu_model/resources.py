@@ -25,7 +25,7 @@ import numpy as np
 
 from kernels import dispatch, launchers
 from kernels.lab.gpu_model import nvrtc, sass
-from kernels.support.cache import cache_folder
+from kernels.support.cache import cache_folder, is_intact, seal
 from kernels.support.errors import CompileError
 
 Row = tuple[str, str]  # family, version
@@ -148,13 +148,14 @@ def table(target: str = MAIN_TARGET) -> list[Line] | None:
     if not dispatch.installed("cupy") or not nvrtc.available():
         return None
     path = _file(target)
-    if not path.exists():
+    if not is_intact(path):
         command = [sys.executable, "-m", "kernels.lab.gpu_model.resources", target, str(path)]
         folders = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
             raise CompileError(done.stderr.strip())
+        seal(path, [path])
     rows = json.loads(path.read_text())
     for row in rows:
         row[4]["opcodes"] = tuple(row[4]["opcodes"])
@@ -163,7 +164,7 @@ def table(target: str = MAIN_TARGET) -> list[Line] | None:
 
 def will_compile(target: str = MAIN_TARGET) -> bool:
     """Whether `table` would take its half minute."""
-    return dispatch.installed("cupy") and nvrtc.available() and not _file(target).exists()
+    return dispatch.installed("cupy") and nvrtc.available() and not is_intact(_file(target))
 
 
 def most(lines: list[Line]) -> dict[Row, nvrtc.Facts]:
