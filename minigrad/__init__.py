@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib as _importlib
 import math as _math
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from minigrad import (
@@ -78,6 +79,8 @@ pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
 strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
 channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
 
+if _TYPE_CHECKING:  # else it is taken for the module minigrad.tensor
+    from minigrad.creation import tensor as tensor
 globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})

@@ -90,7 +90,8 @@ class Types:
     """The types that letters stand for in a call."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.found = name, {}
+        self.name = name
+        self.found: dict[str, np.dtype] = {}
 
     def see(self, parameter: Parameter, value: Any) -> np.dtype:
         """The type of a parameter given a value. Raises TypeError where letters disagree."""
@@ -204,7 +205,7 @@ def _memory(value: np.ndarray) -> tuple[ndarray, ndarray]:
 
 
 def _packed(
-    params: tuple[Parameter, ...], dtypes: list, values: list[Any], shape: tuple, order: Any = None
+    params: list[Parameter], dtypes: list, values: list[Any], shape: tuple, order: Any = None
 ) -> tuple[list[Any], list[tuple]]:
     """A kernel's arguments, and (parameter, dtype, dimensions, is a scalar) of each.
 

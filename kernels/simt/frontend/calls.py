@@ -291,7 +291,7 @@ def _unpacked(norm: Translator, node: ast.Call) -> ast.Call:
     return located(ast.Call(node.func, args, node.keywords), node)
 
 
-def _plain(norm: Translator, node: ast.Call, function: ast.expr) -> ast.expr:
+def _plain(norm: Translator, node: ast.Call, function: ast.expr) -> ast.Call:
     values = norm.sequence([*node.args, *(k.value for k in node.keywords)])
     positional, named = values[: len(node.args)], values[len(node.args) :]
     keywords = [ast.keyword(k.arg, v) for k, v in zip(node.keywords, named)]
@@ -374,7 +374,7 @@ def _grid(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     ndim = declare.literal(norm, node.args[0]) if len(node.args) == 1 else DYNAMIC
     if ndim not in (1, 2, 3):
         raise norm.error(node, f"cuda.{name} takes the constant 1, 2 or 3")
-    parts = []
+    parts: list[ast.expr] = []
     for axis, size in zip("xyz"[:ndim], norm.program.block):
         if name == "grid":
             base = binary(load(f"_b{axis}"), ast.Mult(), const(size))

@@ -386,13 +386,16 @@ class Normaliser(Translator):
         match value:
             case ast.Attribute(value=ast.Name(id=name), attr="shape"):
                 given, own = self.program.given.get(name), self.program.arrays.get(name)
-                if given is None and own is None:
+                if given is not None:
+                    count = given.ndim
+                elif own is not None:
+                    count = len(own.shape or (0,))
+                else:
                     return None
-                count = len(own.shape or (0,)) if given is None else given.ndim
                 return [ast.Subscript(clone(value), const(i), ast.Load()) for i in range(count)]
         return None
 
-    def unpack(self, target: ast.Tuple, items: list[ast.expr], stmt: ast.stmt) -> None:
+    def unpack(self, target: ast.Tuple | ast.List, items: list[ast.expr], stmt: ast.stmt) -> None:
         """`a, b = x, y`: the whole right side is evaluated before the first assignment."""
         if len(target.elts) != len(items):
             raise self.error(stmt, f"cannot unpack {len(items)} values into {len(target.elts)}")
@@ -603,7 +606,7 @@ class Normaliser(Translator):
         is_and = isinstance(node.op, ast.And)
         if any(self.hoists(value) for value in node.values[1:]):
             return self.short_circuit(node, is_and)
-        values = []
+        values: list[ast.expr] = []
         for value in map(self.expr, node.values):
             if isinstance(value, ast.Constant) and isinstance(value.value, bool):
                 if value.value != is_and:
