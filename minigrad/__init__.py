@@ -59,6 +59,7 @@ from minigrad.dtypes import (
     uint32,
     uint64,
 )
+from minigrad.layouts import layout, sparse_coo, sparse_csr, strided
 from minigrad.printing import set_printoptions
 from minigrad.random import (
     Generator,
@@ -75,7 +76,7 @@ from minigrad.tensor import Size, Tensor
 __version__ = "0.1.0"
 
 pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
-strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
+contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
 
 globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
@@ -85,7 +86,7 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "hub",
-    "jit", "multiprocessing", "nn", "optim", "serialization", "testing", "utils", "viz",
+    "jit", "multiprocessing", "nn", "optim", "serialization", "sparse", "testing", "utils", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigrad import dlpack, dtypes
+from minigrad import dlpack, dtypes, layouts
 from minigrad.autograd.mode import mode
 from minigrad.devices import CPU, device
 from minigrad.dtypes import dtype
@@ -171,8 +171,8 @@ class Tensor(Methods):
     def is_cuda(self) -> bool:
         return not isinstance(self._array, np.ndarray)
 
-    is_sparse = is_quantized = is_xpu = is_mps = is_meta = False
-    layout = "minigrad.strided"
+    is_sparse = is_sparse_csr = is_quantized = is_xpu = is_mps = is_meta = False
+    layout = layouts.strided
 
     def size(self, dim: int | None = None) -> Size | int:
         """The shape, or the length of one dimension."""

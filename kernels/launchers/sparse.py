@@ -72,7 +72,7 @@ def _check_rows(crow, count: int) -> None:
 def _chosen(version: str | None, width: int, like) -> str:
     if version is not None:
         return version
-    return "warp" if on_gpu(like) or width >= 8 else "thread"
+    return "warp" if on_gpu(like) or width >= 16 else "thread"
 
 
 def columns_of(width: int) -> int:

@@ -63,7 +63,7 @@ def warp_kernel(dtype: np.dtype, sums: np.dtype, index: np.dtype, columns: int) 
 
     def spmm_warp(crow, col, values, dense, out, rows, width):
         row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-        group = cuda.threadIdx.x // columns
+        group = 0 if columns == 32 else cuda.threadIdx.x // columns
         for base in range(0, width, columns):
             j = base + cuda.threadIdx.x % columns
             total = A(0)

@@ -22,6 +22,7 @@ from minigrad.ops import (
     shape,
     softmax,
     sort,
+    sparse,
 )
 from minigrad.ops.pointwise import POINTWISE
 
@@ -45,4 +46,5 @@ __all__ = [
     "shape",
     "softmax",
     "sort",
+    "sparse",
 ]
