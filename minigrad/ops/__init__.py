@@ -23,6 +23,7 @@ from minigrad.ops import (
     softmax,
     sort,
     sparse,
+    volume,
 )
 from minigrad.ops.pointwise import POINTWISE
 
@@ -47,4 +48,5 @@ __all__ = [
     "softmax",
     "sort",
     "sparse",
+    "volume",
 ]
