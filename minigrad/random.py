@@ -142,6 +142,15 @@ def _floating(name: str, dtype: Any) -> np.dtype:
     return target
 
 
+def _drawn(name: str, kind: str, shape: tuple, dtype: Any, generator: Any, where: device) -> Any:
+    """Random numbers; complex ones have random parts (normal ones a variance of 1 in all)."""
+    if dtype is None or not dtype.is_complex:
+        return _draw(kind, shape, _floating(name, dtype), generator, where)
+    parts = _draw(kind, (*shape, 2), dtype.to_real().numpy, generator, where)
+    scale = 0.5**0.5 if kind == "normal" else 1
+    return (parts[..., 0] + 1j * parts[..., 1]).astype(dtype.numpy) * dtype.numpy.type(scale)
+
+
 def _sampler(name: str, kind: str, what: str) -> None:
     def function(
         *size: Any,
@@ -156,7 +165,7 @@ def _sampler(name: str, kind: str, what: str) -> None:
         shape = _shape(size, named.pop("size", None))
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
-        array = _draw(kind, shape, _floating(name, dtype), generator, place(device))
+        array = _drawn(name, kind, shape, dtype, generator, place(device))
         return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
 
     def like(

@@ -222,7 +222,7 @@ class Tensor(Methods):
         return dtypes.category(self._array.dtype) == dtypes.FLOATING
 
     def is_complex(self) -> bool:
-        return False
+        return self._array.dtype.kind == "c"
 
     def is_signed(self) -> bool:
         return self.dtype.is_signed
@@ -259,8 +259,10 @@ class Tensor(Methods):
                 "computed variable in a subgraph that doesn't require differentiation use "
                 "var_no_grad = var.detach()."
             )
-        if value and not self.is_floating_point():
-            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if value and not (self.is_floating_point() or self.is_complex()):
+            raise RuntimeError(
+                "only Tensors of floating point and complex dtype can require gradients"
+            )
         self._requires_grad = value
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -425,7 +427,7 @@ class Tensor(Methods):
                 f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
             )
         value = self._array.item()
-        return value if isinstance(value, int | float) else float(value)  # bfloat16
+        return value if isinstance(value, int | float | complex) else float(value)  # bfloat16
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
@@ -458,7 +460,7 @@ class Tensor(Methods):
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """The result of a NumPy function of a tensor: a tensor if minigrad has the dtype."""
-        return array if array.dtype.kind in "cOSUMm" else wrap(np.asarray(array))
+        return array if array.dtype.kind in "OSUMm" else wrap(np.asarray(array))
 
     def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
         if self.requires_grad:

@@ -50,6 +50,10 @@ class Node:
         self.versions: tuple = ()
         self.hooks: dict[int, Hooks] | None = None
         self.retained: dict[int, Any] | None = None
+        if mode.anomaly:
+            from minigrad.autograd.anomaly_mode import remember
+
+            remember(self)
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients of the inputs from those of the outputs."""
@@ -165,6 +169,14 @@ def check_devices(inputs: Sequence) -> None:
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{devices[0]} and {devices[1]}!"
         ) from None
+
+
+def refuse_complex(name: str, inputs: Sequence) -> None:
+    """NotImplementedError if a tensor is complex; called where an operation has failed."""
+    found = next((t for t in inputs if isinstance(t, Tensor) and t.is_complex()), None)
+    if found is not None:
+        legacy = found.dtype.legacy_name.removesuffix("Tensor")
+        raise NotImplementedError(f"\"{name.lower()}\" not implemented for '{legacy}'") from None
 
 
 class OpNode(Node):
@@ -289,6 +301,7 @@ class Op:
             result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)
         except Exception:
             check_devices(inputs)
+            refuse_complex(cls.name, inputs)
             raise
         several = type(result) is tuple
         outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)

@@ -8,7 +8,7 @@ from typing import Any
 
 import minigrad
 from minigrad.nn._losses import _reduce, legacy_reduction
-from minigrad.ops.pointwise import POINTWISE
+from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
 IMPOSSIBLE = -1e30  # the logarithm of a probability of zero, in the recursion of ctc_loss
@@ -47,6 +47,10 @@ def ctc_loss(
     before = total.gather(1, (ends - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
     before = minigrad.where(ends > 0, before, IMPOSSIBLE)
     loss = -POINTWISE["logaddexp"](last, before)
+    # torch's gradient holds for log_probs that are normalised: it has that of their mass added.
+    running = minigrad.arange(steps, **where).unsqueeze(1) < minigrad.tensor(times, **where)
+    mass = (probs.exp() * running.unsqueeze(2)).sum((0, 2))
+    loss = loss + (mass - mass.detach())
     loss = minigrad.where(loss > -IMPOSSIBLE / 10, 0.0 if zero_infinity else math.inf, loss)
     if reduction == "mean":
         loss = loss / minigrad.tensor([max(n, 1) for n in lengths], dtype=loss.dtype, **where)
@@ -186,6 +190,7 @@ def soft_margin_loss(
 ) -> Tensor:
     """log(1 + exp(-target * input)) for targets 1 and -1"""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    check_floating("soft_margin_loss", input)
     return _reduce((-target * input).exp().log1p(), reduction)
 
 
@@ -203,7 +208,21 @@ def multi_margin_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
-    x = input if input.dim() == 2 else input.unsqueeze(0)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    check_floating("multi_margin_loss", input)
+    if input.dim() > 2 or 0 in input.shape[1:]:
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input.shape)}"
+        )
+    x = input if input.dim() == 2 else input.reshape(1, -1)
+    if target.dim() > 1 or target.numel() != x.shape[0]:
+        raise RuntimeError(f"inconsistent target size, got: {list(target.shape)}")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    if weight is not None and tuple(weight.shape) != (x.shape[1],):
+        raise RuntimeError(f"inconsistent weight size, expected {x.shape[1]} elements")
     y = target.reshape(-1, 1)
     terms = (margin - x.gather(1, y) + x).clamp(min=0)
     terms = terms if p == 1 else terms * terms
@@ -225,7 +244,21 @@ def multilabel_margin_loss(
     target: (N, C) or (C,), the classes of each sample, then -1.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
-    x, y = (v if v.dim() == 2 else v.unsqueeze(0) for v in (input, target))
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    check_floating("multilabel_margin_loss", input)
+    if input.dim() > 2 or 0 in input.shape[1:] or not input.dim() <= target.dim() + 1:
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input.shape)}"
+        )
+    if input.shape != target.shape and not (input.dim() < 2 and input.numel() == target.numel()):
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
+        )
+    x, y = (v if v.dim() == 2 else v.reshape(1, -1) for v in (input, target))
+    if not x.shape[1]:
+        raise RuntimeError(f"Expected non-empty vector or matrix, but got: {list(input.shape)}")
     before_end = (y < 0).to(minigrad.int64).cumsum(1) == 0
     safe = minigrad.where(before_end, y, 0)
     counts = minigrad.zeros_like(x.detach()).scatter_add(1, safe, before_end.to(x.dtype))

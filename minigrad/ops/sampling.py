@@ -202,6 +202,7 @@ def _unpool(
             f"{name}: expected input and indices of one shape with {dims + 1} or {dims + 2} "
             f"dimensions, got {list(input.shape)} and {list(indices.shape)}"
         )
+    check_floating(name, input)
     if indices._array.dtype != "int64":
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
     given = input._array.shape[-dims:]

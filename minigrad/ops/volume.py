@@ -7,6 +7,7 @@ averages separate: over each frame first, then over the depth.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from minigrad.ops.combine import pad_constant
 from minigrad.ops.conv import _check_dtypes, _check_sizes, _with_batch, conv2d, conv_transpose2d
 from minigrad.ops.fold import Col2Im
 from minigrad.ops.matmul import matmul
+from minigrad.ops.pointwise import check_floating
 from minigrad.ops.pool import (
     _batched,
     _target_size,
@@ -105,6 +107,10 @@ def conv_transpose3d(
     """Transposed convolution of (N, C, D, H, W) or (C, D, H, W) with weight
     (C, O / groups, KD, KH, KW)."""
     x = _with_batch(3, input, weight)
+    if x.dtype.itemsize == 2:  # frames are added up in float32
+        wide = [None if t is None else t.float() for t in (input, weight, bias)]
+        how = (stride, padding, output_padding, groups, dilation)
+        return conv_transpose3d(*wide, *how).to(input.dtype)
     stride, padding = triple(stride, "stride"), triple(padding, "padding")
     dilation, extra = triple(dilation, "dilation"), triple(output_padding, "output_padding")
     if extra[0] >= max(stride[0], dilation[0]):
@@ -162,7 +168,7 @@ def max_pool3d(
         *((kernel[0], 1), (step[0], 1), (pads[0], 0), (reach[0], 1), ceil_mode, True),
     )
     shape = (n, c, outer._array.shape[2], *size)
-    outer = outer.reshape(n, c, -1)
+    outer = outer.reshape(n, c, math.prod(outer._array.shape[2:]))
     at = inner.reshape(n, c, depth * plane).gather(2, outer) + outer // plane * (height * width)
     y, at = y.reshape(shape), at.reshape(shape)
     if input._array.ndim == 4:
@@ -184,6 +190,9 @@ def avg_pool3d(
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     x = _batched("avg_pool3d", input, 3)
+    if x._array.dtype.kind in "iu":  # in two steps: rounded once, towards zero
+        how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return avg_pool3d(input.double(), *how).trunc().to(input.dtype)
     kernel = triple(kernel_size, "kernel_size")
     step = kernel if stride is None or stride == () else triple(stride, "stride")
     pads = triple(padding, "padding")
@@ -202,28 +211,43 @@ def avg_pool3d(
     return y if input._array.ndim == 5 else y.squeeze(0)
 
 
+def _adaptive(name: str, x: Tensor) -> Tensor:
+    """x with a batch dimension; errors of the adaptive pools of volumes."""
+    if x._array.ndim not in (4, 5):
+        raise ValueError(f"{name}: Expected 4D or 5D input, but got {list(x.shape)}")
+    check_floating(name, x)
+    if 0 in x._array.shape[-4:]:
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
+            f"has sizes {list(x.shape)}"
+        )
+    return _batched(name, x, 3)
+
+
 @export(method=False)
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean of (..., D, H, W) over windows such that the result has `output_size`."""
-    x = _batched("adaptive_avg_pool3d", input, 3)
+    x = _adaptive("adaptive_avg_pool3d", input)
     n, c, depth = x._array.shape[:3]
     size = _target_size("adaptive_avg_pool3d", output_size, x._array.shape[2:])
     y = adaptive_avg_pool2d(x.reshape(n, c * depth, *x._array.shape[3:]), size[1:])
-    y = matmul(averaging(depth, size[0], y), y.reshape(n, c, depth, -1)).reshape(n, c, *size)
+    y = matmul(averaging(depth, size[0], y), y.reshape(n, c, depth, size[1] * size[2])).reshape(
+        n, c, *size
+    )
     return y if input._array.ndim == 5 else y.squeeze(0)
 
 
 @export(method=False)
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum of (..., D, H, W) over windows such that the result has `output_size`."""
-    x = _batched("adaptive_max_pool3d", input, 3)
+    x = _adaptive("adaptive_max_pool3d", input)
     n, c, depth, height, width = x._array.shape
     size = _target_size("adaptive_max_pool3d", output_size, x._array.shape[2:])
     frames = x.reshape(n, c * depth, height, width)
     y, inner = adaptive_max_pool2d(frames, size[1:], True)
     plane = size[1] * size[2]
     y, outer = adaptive_max_pool2d(y.reshape(n, c, depth, plane), (size[0], plane), True)
-    outer = outer.reshape(n, c, -1)
+    outer = outer.reshape(n, c, math.prod(outer._array.shape[2:]))
     at = inner.reshape(n, c, depth * plane).gather(2, outer) + outer // plane * (height * width)
     y, at = y.reshape(n, c, *size), at.reshape(n, c, *size)
     if input._array.ndim == 4:
