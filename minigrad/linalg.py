@@ -334,7 +334,7 @@ def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
-    """(L and U in one matrix, pivots from 1)."""
+    """(L and U in one matrix, pivots from 1); first derivatives only."""
     return LU_FACTOR(*_packed("linalg.lu_factor", A, pivot))
 
 
@@ -357,7 +357,7 @@ def _check_lu(name: str, A: Tensor, pivot: bool) -> None:
 
 
 def lu(A: Tensor, *, pivot: bool = True) -> Any:
-    """(P, L, U) with A = P L U, L with ones on the diagonal."""
+    """(P, L, U) with A = P L U, L with ones on the diagonal; first derivatives only."""
     _check_lu("linalg.lu", A, pivot)
     return LU(*_parts(A)[:3])
 

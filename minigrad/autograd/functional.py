@@ -21,7 +21,8 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 def _tuple(name: str, what: str, value: Any) -> tuple[tuple[Tensor, ...], bool]:
     """(the tensors, whether a sequence was given)."""
-    found = (value,) if isinstance(value, Tensor) else tuple(value or ())
+    given = (value,) if isinstance(value, Tensor) else value
+    found = tuple(given) if isinstance(given, list | tuple) else ()
     if not found or not all(isinstance(t, Tensor) for t in found):
         raise TypeError(
             f"The {what} given to {name} must be either a Tensor or a tuple of Tensors, got "
