@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigrad import dtypes
+from minigrad._foreign import tensors_only
 from minigrad._names import refuse
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
@@ -259,5 +260,7 @@ def _overlapped(frames: Tensor, hop: int) -> Tensor:
     one = {"size": (1, length), "kernel": (1, n), "dilation": (1, 1), "padding": (0, 0)}
     return Col2Im.apply(columns, **one, stride=(1, hop)).reshape(*lead, length)
 
+
+globals().update({name: tensors_only(globals()[name]) for name in __all__ if name.islower()})
 
 __getattr__ = refuse(__name__)

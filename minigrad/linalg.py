@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import minigrad
+from minigrad._foreign import tensors_only
 from minigrad._names import refuse
 from minigrad.backends import array_module
 from minigrad.ops import matmul as products
@@ -561,5 +562,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
         )
     return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
 
+
+globals().update({name: tensors_only(globals()[name]) for name in __all__ if name.islower()})
 
 __getattr__ = refuse(__name__)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import minigrad
+from minigrad._foreign import tensors_only
 from minigrad._names import refuse
 from minigrad.ops.special import call, erfinv, pair, polygamma, xlog1py
 from minigrad.tensor import Tensor
@@ -55,5 +56,7 @@ def zeta(input: Any, other: Any) -> Tensor:
     """Hurwitz' zeta function: the sum over k of (k + other) ** -input; a gradient of `other`."""
     return pair("zeta", input, other)
 
+
+globals().update({name: tensors_only(globals()[name]) for name in __all__ if name.islower()})
 
 __getattr__ = refuse(__name__)
