@@ -244,12 +244,6 @@ def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     return _shift(input, dim, True)
 
 
-def _window_sum(total: int, window: Tensor, hop: int, frames: int) -> Tensor:
-    """The sum of the squares of windows that begin every `hop` elements."""
-    square = (window * window).expand(frames, -1)
-    return _overlapped(square, hop)[:total]
-
-
 def _overlapped(frames: Tensor, hop: int) -> Tensor:
     """Frames (..., count, n) added up where they overlap: (..., (count - 1) hop + n)."""
     from minigrad.ops.fold import Col2Im

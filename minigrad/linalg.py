@@ -18,26 +18,27 @@ import numpy as np
 import minigrad
 from minigrad._foreign import tensors_only
 from minigrad._names import refuse
-from minigrad.backends import array_module
+from minigrad.backends import array_module, scipy_module
 from minigrad.ops import matmul as products
 from minigrad.ops.linalg import (
     Eigenvalues,
     Eigh,
     LinAlgError,
     Pinv,
-    Qr,
     SingularValues,
-    Solve,
-    Svd,
-    batches,
     cholesky,
     det,
     matrices,
     matrix_exp,
     matrix_power,
+    multi_dot,
     slogdet,
+    solve,
+    solve_triangular,
 )
 from minigrad.ops.linalg import inverse as inv
+from minigrad.ops.linalg import linalg_qr as qr
+from minigrad.ops.linalg import linalg_svd as svd
 from minigrad.tensor import Tensor, normalize_dim, wrap
 
 __all__ = [
@@ -48,13 +49,11 @@ __all__ = [
     "vecdot", "vector_norm",
 ]  # fmt: skip
 
-SVD = namedtuple("svd", "U S Vh")
-QR = namedtuple("qr", "Q R")
-EIGH = namedtuple("eigh", "eigenvalues eigenvectors")
-EIG = namedtuple("eig", "eigenvalues eigenvectors")
-LSTSQ = namedtuple("lstsq", "solution residuals rank singular_values")
-LU = namedtuple("lu", "P L U")
-LU_FACTOR = namedtuple("lu_factor", "LU pivots")
+EIGH = namedtuple("EIGH", "eigenvalues eigenvectors")
+EIG = namedtuple("EIG", "eigenvalues eigenvectors")
+LSTSQ = namedtuple("LSTSQ", "solution residuals rank singular_values")
+LU = namedtuple("LU", "P L U")
+LU_FACTOR = namedtuple("LU_FACTOR", "LU pivots")
 
 matmul = products.matmul
 
@@ -81,86 +80,6 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
             raise
         found, info = minigrad.full_like(A, math.nan), info + 1
     return namedtuple("inv_ex", "inverse info")(found, info)
-
-
-def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
-    """X of A X = B (with left=False of X A = B); B may be a vector, or one per matrix."""
-    matrices("linalg.solve", A, square=True)
-    if A.dtype != B.dtype:
-        raise RuntimeError(
-            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {A.dtype} "
-            f"and B of type {B.dtype} instead"
-        )
-    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
-    if vector and not left:
-        raise RuntimeError(
-            "linalg.solve: Vector broadcasting of the left hand side is not supported for "
-            "left=False"
-        )
-    right = B.unsqueeze(-1) if vector else B
-    if not left:
-        return solve(A.mT, right.mT).mT
-    if right.ndim < 2 or right.shape[-2] != A.shape[-1]:
-        raise RuntimeError(
-            f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
-            f"({A.shape[-2]}x{A.shape[-1]} and {'x'.join(map(str, B.shape))})"
-        )
-    found = Solve.apply(*batches(A, right))
-    return found.squeeze(-1) if vector else found
-
-
-def solve_triangular(
-    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Tensor:
-    """X of A X = B, reading the upper or lower triangle of A alone."""
-    matrices("linalg.solve_triangular", A, square=True)
-    triangle = A.triu() if upper else A.tril()
-    if unitriangular:
-        eye = minigrad.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        triangle = triangle * (1 - eye) + eye
-    if not left:
-        return solve(triangle.mT, B.mT).mT
-    return Solve.apply(*batches(triangle, B))
-
-
-def qr(A: Tensor, mode: str = "reduced") -> Any:
-    """(Q, R) with A = Q R, Q with orthonormal columns. mode: "reduced", "complete" (Q square), or
-    "r" (Q empty; no gradient). "complete" has a gradient for square and wide A only."""
-    matrices("linalg.qr", A)
-    if mode not in ("reduced", "complete", "r"):
-        raise RuntimeError(
-            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), "
-            "'r', or 'complete'"
-        )
-    m, n = A.shape[-2:]
-    xp = array_module(A._array)
-    if mode == "r":
-        return QR(A.new_empty(0), wrap(xp.linalg.qr(A._array, "r")))
-    if mode == "complete" and m > n:
-        if A.requires_grad and minigrad.is_grad_enabled():
-            raise RuntimeError(
-                "linalg.qr: the gradient of mode='complete' does not exist for matrices with more "
-                "rows than columns; use mode='reduced'"
-            )
-        return QR(*map(wrap, xp.linalg.qr(A._array, "complete")))
-    if m >= n:
-        return QR(*Qr.apply(A))
-    q, square = Qr.apply(A[..., :m])
-    return QR(q, minigrad.cat([square, q.mT @ A[..., m:]], -1))
-
-
-def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
-    """(U, S, V^T) with A = U diag(S) V^T, S descending. With full_matrices U and V are square (then
-    the columns that S has no value for get no gradient)."""
-    matrices("linalg.svd", A)
-    u, s, vh = Svd.apply(A)
-    m, n = A.shape[-2:]
-    if full_matrices and m != n:
-        whole_u, _, whole_vh = map(wrap, array_module(A._array).linalg.svd(A._array))
-        k = min(m, n)
-        u = minigrad.cat([u, whole_u[..., k:]], -1) if m > k else u
-        vh = minigrad.cat([vh, whole_vh[..., k:, :]], -2) if n > k else vh
-    return SVD(u, s, vh)
 
 
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
@@ -284,10 +203,7 @@ def _factored(A: Tensor) -> tuple:
     if not array.size:
         pivots = xp.zeros((*array.shape[:-2], rows), np.int32)
         return A.detach().clone(), wrap(pivots + xp.arange(1, rows + 1, dtype=np.int32))
-    if xp.__name__ == "numpy":
-        from scipy.linalg import lu_factor as factor
-    else:
-        from cupyx.scipy.linalg import lu_factor as factor
+    factor = scipy_module(array, "linalg").lu_factor
     with warnings.catch_warnings():  # of singular matrices, which have factors as well
         warnings.simplefilter("ignore")
         pairs = [factor(m) for m in array.reshape(-1, *array.shape[-2:])]
@@ -455,47 +371,6 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
         large, small = s[..., 0], s[..., -1]
         return small / large if p == -2 else large / small
     return matrix_norm(A, p) * matrix_norm(inv(A), p)
-
-
-def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
-    """The product of matrices (the first and last may be vectors) in the cheapest order."""
-    parts = list(tensors)
-    if len(parts) < 2:
-        raise RuntimeError("multi_dot(): expected at least 2 tensors but got 1")
-    first, last = parts[0].ndim == 1, parts[-1].ndim == 1
-    if first:
-        parts[0] = parts[0].unsqueeze(0)
-    if last:
-        parts[-1] = parts[-1].unsqueeze(1)
-    if any(p.ndim != 2 for p in parts):
-        raise RuntimeError("multi_dot(): expected matrices, and vectors at the ends only")
-    sizes = [parts[0].shape[0], *(p.shape[1] for p in parts)]
-    found = _product(parts, _splits(sizes), 0, len(parts) - 1)
-    found = found.squeeze(0) if first else found
-    return found.squeeze(-1) if last else found
-
-
-def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Where each chain of factors is best divided (Cormen et al., matrix-chain order)."""
-    n = len(sizes) - 1
-    cost = {(i, i): 0 for i in range(n)}
-    best: dict[tuple[int, int], int] = {}
-    for length in range(1, n):
-        for i in range(n - length):
-            j = i + length
-            options = [
-                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
-                for k in range(i, j)
-            ]
-            cost[i, j], best[i, j] = min(options)
-    return best
-
-
-def _product(parts: list, splits: dict, i: int, j: int) -> Tensor:
-    if i == j:
-        return parts[i]
-    k = splits[i, j]
-    return _product(parts, splits, i, k) @ _product(parts, splits, k + 1, j)
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:

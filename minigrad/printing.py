@@ -142,8 +142,8 @@ def format_tensor(tensor: Tensor) -> str:
     notes = []
     if not isinstance(array, np.ndarray):
         notes.append(f"device='{tensor.device}'")
-    default = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_)
-    default += (dtypes.from_numpy_dtype(dtypes.scalar_dtype(1j)),)
+    own_complex = dtypes.from_numpy_dtype(dtypes.scalar_dtype(1j))
+    default = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_, own_complex)
     if array.size == 0:
         body = "[]"
         if array.ndim != 1:

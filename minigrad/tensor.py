@@ -420,7 +420,7 @@ class Tensor(Methods):
 
     # --- conversions ---
 
-    def item(self) -> float | int | bool:
+    def item(self) -> Any:
         """The value of a tensor of one element as a Python number."""
         if self._array.size != 1:
             raise RuntimeError(
@@ -629,6 +629,19 @@ def normalize_dim(dim: int, ndim: int) -> int:
 
 
 FUNCTIONS: dict[str, Callable] = {}
+
+
+class _Exported:
+    """The functions of FUNCTIONS as attributes: `functions.cat` is `minigrad.cat`."""
+
+    def __getattr__(self, name: str) -> Callable:
+        try:
+            return FUNCTIONS[name]
+        except KeyError:
+            raise AttributeError(f"no function {name!r} is exported") from None
+
+
+functions = _Exported()  # for files composed of many others, which cannot import minigrad
 
 
 def export(*names: str, method: bool = True, function: bool = True) -> Callable:

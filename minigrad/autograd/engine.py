@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
+from minigrad.autograd import anomaly_mode
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Node
 from minigrad.backends import array_module
@@ -91,9 +92,7 @@ class _Pass:
     def run(self) -> None:
         """Run every node that has a gradient."""
         heap, pending = self.heap, self.pending
-        watched = None
-        if mode.anomaly:
-            from minigrad.autograd.anomaly_mode import watched
+        watched = anomaly_mode.watched if mode.anomaly else None
         while heap:
             node = heappop(heap)[1]
             grads = pending.pop(node)

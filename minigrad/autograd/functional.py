@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import minigrad
 from minigrad._names import refuse
 from minigrad.autograd.engine import grad
 from minigrad.autograd.mode import enable_grad
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, functions
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -57,7 +56,7 @@ def _gradients(
     if strict and len(pairs) < len(outputs):
         raise RuntimeError("Output of the function is independent of all inputs.")
     if not pairs:
-        return tuple(minigrad.zeros_like(x) for x in inputs)
+        return tuple(functions.zeros_like(x) for x in inputs)
     found = grad(
         *([y for y, _ in pairs], inputs, [v for _, v in pairs]),
         retain_graph=True,
@@ -67,7 +66,7 @@ def _gradients(
     for i, g in enumerate(found):
         if strict and g is None:
             raise RuntimeError(f"Output of the function is independent of input {i}.")
-    return tuple(minigrad.zeros_like(x) if g is None else g for x, g in zip(inputs, found))
+    return tuple(functions.zeros_like(x) if g is None else g for x, g in zip(inputs, found))
 
 
 def _detached(values: Any, create_graph: bool) -> Any:
@@ -101,7 +100,7 @@ def jacobian(
         for y in outputs:
             rows: list[tuple[Tensor, ...]] = []
             for i in range(y.numel()):
-                unit = minigrad.zeros(y.numel(), dtype=y.dtype, device=y.device)
+                unit = functions.zeros(y.numel(), dtype=y.dtype, device=y.device)
                 unit[i] = 1
                 vector = (unit.reshape(y.shape),)
                 rows.append(_gradients((y,), given, vector, create_graph, strict))
@@ -113,7 +112,7 @@ def jacobian(
 def _stacked(rows: list, j: int, y: Tensor, x: Tensor) -> Tensor:
     if not rows:
         return x.new_zeros((*y.shape, *x.shape))
-    return minigrad.stack([row[j] for row in rows]).reshape(*y.shape, *x.shape)
+    return functions.stack([row[j] for row in rows]).reshape(*y.shape, *x.shape)
 
 
 def hessian(
@@ -154,7 +153,7 @@ def _vectors(name: str, v: Any, like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             raise RuntimeError(
                 f"The vector v can only be None if {name} has a single element to multiply it with."
             )
-        return (minigrad.ones_like(like[0]),)
+        return (functions.ones_like(like[0]),)
     found, _ = _tuple(name, "v", v)
     if len(found) != len(like) or any(a.shape != b.shape for a, b in zip(found, like)):
         raise RuntimeError(
@@ -183,7 +182,7 @@ def jvp(
     with enable_grad():
         given, _, outputs, several = _called("jvp", func, inputs, create_graph)
         vectors = _vectors("jvp", v, given)
-        dummies = tuple(minigrad.zeros_like(y).requires_grad_() for y in outputs)
+        dummies = tuple(functions.zeros_like(y).requires_grad_() for y in outputs)
         slopes = _gradients(outputs, given, dummies, True, strict)
         found = _gradients(slopes, dummies, vectors, create_graph, False)
     result = _one_or_all(outputs, several), _one_or_all(found, several)
@@ -197,7 +196,7 @@ def vhp(
     with enable_grad():
         given, several, outputs, _ = _called("vhp", _scalar(func, "vhp"), inputs, create_graph)
         vectors = _vectors("vhp", v, given)
-        one = (minigrad.ones_like(outputs[0]),)
+        one = (functions.ones_like(outputs[0]),)
         slopes = _gradients(outputs, given, one, True, strict)
         found = _gradients(slopes, given, vectors, create_graph, strict)
     result = outputs[0], _one_or_all(found, several)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, ClassVar
 
+from minigrad.autograd.anomaly_mode import remember
 from minigrad.autograd.mode import mode
 from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
@@ -51,8 +52,6 @@ class Node:
         self.hooks: dict[int, Hooks] | None = None
         self.retained: dict[int, Any] | None = None
         if mode.anomaly:
-            from minigrad.autograd.anomaly_mode import remember
-
             remember(self)
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:

@@ -55,6 +55,12 @@ def array_module(array: Any) -> ModuleType:
     return _cupy()
 
 
+def scipy_module(array: Any, name: str) -> ModuleType:
+    """SciPy's module of a name for NumPy's arrays, CuPy's form of it for its own."""
+    package = "scipy" if array_module(array) is np else "cupyx.scipy"
+    return importlib.import_module(f"{package}.{name}")
+
+
 def device_module(device_type: str) -> ModuleType:
     """The module that makes arrays on a device: NumPy for "cpu", CuPy for "cuda"."""
     return np if device_type == "cpu" else _cupy()

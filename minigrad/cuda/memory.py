@@ -12,6 +12,7 @@ import gc
 import tracemalloc
 from typing import Any
 
+from minigrad.backends import device_module
 from minigrad.devices import device as Device
 from minigrad.tensor import Tensor
 
@@ -21,11 +22,12 @@ _hook: Any = None
 
 def _pool(where: Any) -> Any:
     """CuPy's pool for a device, None for the CPU."""
-    from minigrad import cuda
-
     if where is not None and not isinstance(where, int) and Device(where).type == "cpu":
         return None
-    return cuda._cupy().get_default_memory_pool() if cuda.is_available() else None
+    try:
+        return device_module("cuda").get_default_memory_pool()
+    except RuntimeError:  # there is no GPU
+        return None
 
 
 def _of_live_tensors() -> int:
@@ -89,9 +91,7 @@ def stop_counting() -> None:
 
 
 def _peak_hook(pool: Any) -> Any:
-    import cupy
-
-    class Peak(cupy.cuda.MemoryHook):
+    class Peak(device_module("cuda").cuda.MemoryHook):
         name = "minigrad.cuda.memory"
 
         def malloc_postprocess(self, **allocation: Any) -> None:

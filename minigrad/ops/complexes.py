@@ -15,7 +15,7 @@ from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op, OpNode, needs_grad, record
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import POINTWISE, Pointwise
+from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise
 from minigrad.ops.views import ViewOp
 from minigrad.tensor import Tensor, export, wrap
 
@@ -85,6 +85,9 @@ def pointwise_gradients(
     operands += values[len(kept) :]
     found = op._recorded(derivatives, conj(g), operands, params)
     return [None if grad is None else conj(grad) for grad in found]
+
+
+COMPLEX.update(call=pointwise, vjp=pointwise_gradients)
 
 
 class Abs(Op):

@@ -8,17 +8,19 @@ differentiation" (2008), and Townsend, "Differentiating the singular value decom
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-import minigrad
+from minigrad import dtypes
 from minigrad.autograd.function import Function
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, scipy_module
 from minigrad.ops.matmul import MatMul
 from minigrad.ops.pointwise import broadcast_shape
-from minigrad.tensor import Tensor, export, wrap
+from minigrad.ops.reduce import NORMS
+from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 
 class LinAlgError(RuntimeError):
@@ -177,23 +179,20 @@ class MatrixExp(Op):
 
     @staticmethod
     def forward(a: Any) -> Any:
+        expm = scipy_module(a, "linalg").expm
         if array_module(a).__name__ != "numpy":
-            from cupyx.scipy.linalg import expm
-
             flat = a.reshape(-1, *a.shape[-2:])
             found = array_module(a).stack([expm(m) for m in flat]) if len(flat) else flat
             return found.reshape(a.shape)
-        from scipy.linalg import expm
-
         return expm(a).astype(a.dtype, copy=False) if a.size else a.copy()
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         (a,) = ctx.tensors()
         n = a._array.shape[-1]
-        top = minigrad.cat([a.mT, g], -1)
-        below = minigrad.cat([minigrad.zeros_like(a), a.mT], -1)
-        return (MatrixExp.apply(minigrad.cat([top, below], -2))[..., :n, n:],)
+        top = functions.cat([a.mT, g], -1)
+        below = functions.cat([functions.zeros_like(a), a.mT], -1)
+        return (MatrixExp.apply(functions.cat([top, below], -2))[..., :n, n:],)
 
 
 class Eigh(Function):
@@ -211,13 +210,13 @@ class Eigh(Function):
     def backward(ctx: Any, g_values: Tensor, g_vectors: Tensor) -> tuple:
         values, v = ctx.saved_tensors
         inner = v.mT @ g_vectors / _gaps(values)
-        return v @ (inner + minigrad.diag_embed(g_values)) @ v.mT, None
+        return v @ (inner + functions.diag_embed(g_values)) @ v.mT, None
 
 
 def _gaps(values: Tensor) -> Tensor:
     """E[i, j] = values[j] - values[i], infinite on the diagonal."""
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    eye = minigrad.eye(values._array.shape[-1], device=values.device).to(minigrad.bool)
+    eye = functions.eye(values._array.shape[-1], device=values.device).to(dtypes.bool_)
     return gaps.masked_fill(eye, float("inf"))
 
 
@@ -240,7 +239,7 @@ class Svd(Function):
         row, column = s.unsqueeze(-2), s.unsqueeze(-1)
         of_u, of_v = u.mT @ gu, v.mT @ gv
         inner = (of_u - of_u.mT) / squares * row + column * ((of_v - of_v.mT) / squares)
-        found = u @ (inner + minigrad.diag_embed(gs)) @ vh
+        found = u @ (inner + functions.diag_embed(gs)) @ vh
         m, n = u._array.shape[-2], v._array.shape[-2]
         k = s._array.shape[-1]
         if m > k:
@@ -338,7 +337,7 @@ def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant: NaN where that is negative."""
     matrices("linalg.det", input, square=True)
     sign, size = SignLogAbsDet.apply(input)
-    return minigrad.where(sign < 0, float("nan"), size)
+    return functions.where(sign < 0, float("nan"), size)
 
 
 @export()
@@ -369,13 +368,13 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
 @export()
 def qr(input: Tensor, some: bool = True) -> Any:
     """(Q, R) with `input` = Q R; see `minigrad.linalg.qr`."""
-    return minigrad.linalg.qr(input, "reduced" if some else "complete")
+    return linalg_qr(input, "reduced" if some else "complete")
 
 
 @export()
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """(U, S, V) with `input` = U diag(S) V^T; `minigrad.linalg.svd` gives V^T."""
-    u, s, vh = minigrad.linalg.svd(input, full_matrices=not some)
+    u, s, vh = linalg_svd(input, full_matrices=not some)
     return namedtuple("svd", "U S V")(u, s, vh.mT)
 
 
@@ -409,14 +408,14 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     if result is not None:
         return result
     size = input._array.shape[-1]
-    eye = minigrad.eye(size, dtype=input.dtype, device=input.device)
+    eye = functions.eye(size, dtype=input.dtype, device=input.device)
     return eye + input * 0
 
 
 @export(method=False)
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of several matrices, in the cheapest order."""
-    return minigrad.linalg.multi_dot(list(matrices))
+    return multi_dot(list(matrices))
 
 
 @export()
@@ -424,7 +423,147 @@ def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular=False
 ) -> Any:
     """(X of A X = input, A) for a triangular A."""
-    x = minigrad.linalg.solve_triangular(
+    x = solve_triangular(
         A.mT if transpose else A, input, upper=upper != transpose, unitriangular=unitriangular
     )
     return namedtuple("triangular_solve", "solution cloned_coefficient")(x, A)
+
+
+SVD = namedtuple("SVD", "U S Vh")
+QR = namedtuple("QR", "Q R")
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X of A X = B (with left=False of X A = B); B may be a vector, or one per matrix."""
+    matrices("linalg.solve", A, square=True)
+    if A.dtype != B.dtype:
+        raise RuntimeError(
+            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {A.dtype} "
+            f"and B of type {B.dtype} instead"
+        )
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    if vector and not left:
+        raise RuntimeError(
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for "
+            "left=False"
+        )
+    right = B.unsqueeze(-1) if vector else B
+    if not left:
+        return solve(A.mT, right.mT).mT
+    if right.ndim < 2 or right.shape[-2] != A.shape[-1]:
+        raise RuntimeError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
+            f"({A.shape[-2]}x{A.shape[-1]} and {'x'.join(map(str, B.shape))})"
+        )
+    found = Solve.apply(*batches(A, right))
+    return found.squeeze(-1) if vector else found
+
+
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """X of A X = B, reading the upper or lower triangle of A alone."""
+    matrices("linalg.solve_triangular", A, square=True)
+    triangle = A.triu() if upper else A.tril()
+    if unitriangular:
+        eye = functions.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+        triangle = triangle * (1 - eye) + eye
+    if not left:
+        return solve(triangle.mT, B.mT).mT
+    return Solve.apply(*batches(triangle, B))
+
+
+def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
+    """(Q, R) with A = Q R, Q with orthonormal columns. mode: "reduced", "complete" (Q square), or
+    "r" (Q empty; no gradient). "complete" has a gradient for square and wide A only."""
+    matrices("linalg.qr", A)
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), "
+            "'r', or 'complete'"
+        )
+    m, n = A.shape[-2:]
+    xp = array_module(A._array)
+    if mode == "r":
+        return QR(A.new_empty(0), wrap(xp.linalg.qr(A._array, "r")))
+    if mode == "complete" and m > n:
+        if A.requires_grad and mode.enabled:
+            raise RuntimeError(
+                "linalg.qr: the gradient of mode='complete' does not exist for matrices with more "
+                "rows than columns; use mode='reduced'"
+            )
+        return QR(*map(wrap, xp.linalg.qr(A._array, "complete")))
+    if m >= n:
+        return QR(*Qr.apply(A))
+    q, square = Qr.apply(A[..., :m])
+    return QR(q, functions.cat([square, q.mT @ A[..., m:]], -1))
+
+
+def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    """(U, S, V^T) with A = U diag(S) V^T, S descending. With full_matrices U and V are square (then
+    the columns that S has no value for get no gradient)."""
+    matrices("linalg.svd", A)
+    u, s, vh = Svd.apply(A)
+    m, n = A.shape[-2:]
+    if full_matrices and m != n:
+        whole_u, _, whole_vh = map(wrap, array_module(A._array).linalg.svd(A._array))
+        k = min(m, n)
+        u = functions.cat([u, whole_u[..., k:]], -1) if m > k else u
+        vh = functions.cat([vh, whole_vh[..., k:, :]], -2) if n > k else vh
+    return SVD(u, s, vh)
+
+
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of matrices (the first and last may be vectors) in the cheapest order."""
+    parts = list(tensors)
+    if len(parts) < 2:
+        raise RuntimeError("multi_dot(): expected at least 2 tensors but got 1")
+    first, last = parts[0].ndim == 1, parts[-1].ndim == 1
+    if first:
+        parts[0] = parts[0].unsqueeze(0)
+    if last:
+        parts[-1] = parts[-1].unsqueeze(1)
+    if any(p.ndim != 2 for p in parts):
+        raise RuntimeError("multi_dot(): expected matrices, and vectors at the ends only")
+    sizes = [parts[0].shape[0], *(p.shape[1] for p in parts)]
+    found = _product(parts, _splits(sizes), 0, len(parts) - 1)
+    found = found.squeeze(0) if first else found
+    return found.squeeze(-1) if last else found
+
+
+def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where each chain of factors is best divided (Cormen et al., matrix-chain order)."""
+    n = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    best: dict[tuple[int, int], int] = {}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            options = [
+                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
+            ]
+            cost[i, j], best[i, j] = min(options)
+    return best
+
+
+def _product(parts: list, splits: dict, i: int, j: int) -> Tensor:
+    if i == j:
+        return parts[i]
+    k = splits[i, j]
+    return _product(parts, splits, i, k) @ _product(parts, splits, k + 1, j)
+
+
+def nuclear(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The sums of the singular values of matrices along two dimensions."""
+    places = (-2, -1) if dim is None else tuple(dim)
+    row, column = (normalize_dim(d, x._array.ndim) for d in places)
+    found = SingularValues.apply(x.movedim((row, column), (-2, -1))).sum(-1)
+    if not keepdim:
+        return found
+    for d in sorted((row, column)):
+        found = found.unsqueeze(d)
+    return found
+
+
+NORMS["nuc"] = nuclear

@@ -29,6 +29,7 @@ from minigrad.tensor import Tensor, wrap
 Number = bool | int | float | complex
 _NUMBERS = (float, int, bool)
 _SCALARS = (*_NUMBERS, complex)
+COMPLEX: dict[str, Callable] = {}  # what `minigrad.ops.complexes` does on complex numbers
 
 
 def _numbers_moved(args: tuple) -> list | None:
@@ -89,9 +90,7 @@ class Pointwise:
             dtype = self.compute_dtype(args)
             check_broadcast(arrays)
             if dtype.kind == "c":
-                from minigrad.ops.complexes import pointwise
-
-                return pointwise(self, args, arrays, params, dtype)
+                return COMPLEX["call"](self, args, arrays, params, dtype)
             if dtype.kind in "iu":
                 arrays = [a if hasattr(a, "dtype") else in_integers(a, dtype) for a in arrays]
                 params = tuple([in_integers(p, dtype) for p in params])
@@ -120,9 +119,7 @@ class Pointwise:
         """The gradients of the inputs, one kernel each; evaluated on tensors if they are
         recorded."""
         if dtype.kind == "c":
-            from minigrad.ops.complexes import pointwise_gradients
-
-            return pointwise_gradients(self, ctx, g, params, dtype)
+            return COMPLEX["vjp"](self, ctx, g, params, dtype)
         derivatives, kept, _ = self._plans[ctx.needs]
         values = ctx.tensors()
         if mode.enabled:

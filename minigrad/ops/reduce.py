@@ -83,6 +83,10 @@ REDUCTIONS: dict[str, type[Reduce]] = {
 }
 
 
+NORMS: dict[str, Callable] = {}
+"""Norms of matrices by their names: (x, dim, keepdim), filled by `minigrad.ops.linalg`."""
+
+
 def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) -> Tensor:
     """x reduced over `dim` (all dimensions for None) with a line of the table."""
     axes = axes_of(dim, x._array.ndim)
@@ -454,9 +458,7 @@ def norm(
     if x.dtype.itemsize == 2 and p not in (None, "fro", 2):  # powers overflow 16 bits
         return norm(x.to(dtypes.float32), p, dim, keepdim).to(x.dtype)
     if p == "nuc":
-        from minigrad.linalg import matrix_norm
-
-        return matrix_norm(x, "nuc", (-2, -1) if dim is None else tuple(dim), keepdim)
+        return NORMS["nuc"](x, dim, keepdim)
     if p in (None, "fro", 2):
         return reduce("norm2", x, dim, keepdim)
     axes = axes_of(dim, x._array.ndim)

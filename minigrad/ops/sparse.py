@@ -1,7 +1,7 @@
 """Products with sparse matrices, with the gradients of both operands, and the constructors.
 
 A sparse tensor holds its elements in a dense vector, which is an ordinary part of the graph
-(`minigrad.sparse.tensor`); the operations here take that vector and the pattern of the matrix.
+(`minigrad.ops.sparse_tensor`); the operations here take that vector and the pattern of the matrix.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.tensor import Tensor, export, wrap
+from minigrad.tensor import Tensor, wrap
 
 
 class Pattern:
@@ -107,84 +107,3 @@ class SampledMM(Op):
             SparseMM.apply(h, b, pattern=pattern) if ctx.needs[0] else None,
             transposed_mm(h, a, pattern) if ctx.needs[1] else None,
         )
-
-
-@export(method=False)
-def sparse_coo_tensor(
-    indices: Any,
-    values: Any,
-    size: Any = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
-    is_coalesced: bool | None = None,
-) -> Any:
-    """A sparse tensor from the positions of its elements: indices (sparse dimensions, nnz), values
-    (nnz, ...). Equal positions add up. size: by default just large enough.
-
-    Gradients reach `values`; with `requires_grad` the result is a leaf of its own instead.
-    """
-    from minigrad.sparse.tensor import make_coo
-
-    return make_coo(indices, values, size, dtype, device, requires_grad, bool(is_coalesced))
-
-
-@export(method=False)
-def sparse_csr_tensor(
-    crow_indices: Any,
-    col_indices: Any,
-    values: Any,
-    size: Any = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
-) -> Any:
-    """A sparse matrix in compressed rows: row i has the elements crow_indices[i] up to
-    crow_indices[i + 1] of `col_indices` and `values`. size: by default just large enough."""
-    from minigrad.sparse.tensor import make_csr
-
-    return make_csr(crow_indices, col_indices, values, size, dtype, device, requires_grad)
-
-
-@export("to_sparse_coo", function=False)
-def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Any = None) -> Any:
-    """The elements that are not zero, as a COO tensor (or with `layout` minigrad.sparse_csr).
-
-    sparse_dim: how many of the first dimensions are sparse (default: all).
-    """
-    from minigrad.sparse.tensor import from_dense
-
-    return from_dense(self, sparse_dim, layout)
-
-
-@export(function=False)
-def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Any:
-    """The elements of a matrix that are not zero, in compressed rows."""
-    from minigrad import layouts
-    from minigrad.sparse.tensor import from_dense
-
-    return from_dense(self, None, layouts.sparse_csr)
-
-
-@export(function=False)
-def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-    """This tensor, which is dense, in another dtype if one is given."""
-    return self if dtype is None else self.to(dtype)
-
-
-@export(function=False)
-def sparse_mask(self: Tensor, mask: Any) -> Any:
-    """The elements of this tensor where a sparse tensor has some, as a tensor of its layout."""
-    found = mask.coalesce() if mask.layout.name == "sparse_coo" else mask
-    places = tuple(wrap(i) for i in found._coordinates())
-    return found._with(self[places])
-
-
-@export("dsmm", method=False)
-def spmm(input: Any, mat2: Any) -> Tensor:
-    """`mm`, for a sparse matrix times a dense one."""
-    return input.mm(mat2)

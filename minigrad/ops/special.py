@@ -12,25 +12,18 @@ from typing import Any
 
 import numpy as np
 
-import minigrad
 from minigrad import dtypes
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, scipy_module
 from minigrad.ops.pointwise import POINTWISE, check_floating, into
-from minigrad.tensor import Tensor, export
+from minigrad.tensor import Tensor, export, functions
 
 _ROOT = math.sqrt(2 * math.pi)
 
 
 def routines(array: Any) -> Any:
     """SciPy's special functions for NumPy's arrays, CuPy's for its own."""
-    if array_module(array).__name__ == "numpy":
-        import scipy.special
-
-        return scipy.special
-    import cupyx.scipy.special
-
-    return cupyx.scipy.special
+    return scipy_module(array, "special")
 
 
 class Special(Op):
@@ -54,13 +47,13 @@ class Special(Op):
 
 
 def _of_i1(x: Tensor, y: Tensor) -> Tensor:
-    safe = minigrad.where(x == 0, 1.0, x)
-    return minigrad.where(x == 0, 0.5, call("i0", x) - y / safe)
+    safe = functions.where(x == 0, 1.0, x)
+    return functions.where(x == 0, 0.5, call("i0", x) - y / safe)
 
 
 def _of_i1e(x: Tensor, y: Tensor) -> Tensor:
-    safe = minigrad.where(x == 0, 1.0, x)
-    return minigrad.where(x == 0, 0.5, call("i0e", x) - y * (x.sign() + 1 / safe))
+    safe = functions.where(x == 0, 1.0, x)
+    return functions.where(x == 0, 0.5, call("i0e", x) - y * (x.sign() + 1 / safe))
 
 
 _SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -192,7 +185,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
         raise RuntimeError("p has to be greater than or equal to 1")
     if input._array.dtype.kind in "biu":
         input = input.to(dtypes.get_default_dtype())
-    steps = minigrad.arange(p, dtype=input.dtype, device=input.device) * 0.5
+    steps = functions.arange(p, dtype=input.dtype, device=input.device) * 0.5
     total = (input.unsqueeze(-1) - steps).lgamma().sum(-1)
     return total + p * (p - 1) * math.log(math.pi) / 4
 
@@ -203,5 +196,5 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     like = input if isinstance(input, Tensor) else other
     other = other if isinstance(other, Tensor) else like.new_tensor(other, dtype=like.dtype)
     product = input * other.log1p()
-    zero = (input * minigrad.ones_like(other) == 0) & ~other.isnan()
-    return minigrad.where(zero, 0.0, product)
+    zero = (input * functions.ones_like(other) == 0) & ~other.isnan()
+    return functions.where(zero, 0.0, product)

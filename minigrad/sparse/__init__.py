@@ -13,7 +13,9 @@ import minigrad
 from minigrad import dtypes
 from minigrad._names import refuse
 from minigrad.creation import place
-from minigrad.sparse.tensor import CooTensor, SparseTensor, make_coo
+from minigrad.ops.sparse_make import make_coo
+from minigrad.ops.sparse_tensor import CooTensor, SparseTensor
+from minigrad.ops.sparse_tensor import total as sum
 from minigrad.tensor import Tensor, normalize_dim, wrap
 
 __all__ = ["addmm", "log_softmax", "mm", "softmax", "sum"]
@@ -30,26 +32,6 @@ def addmm(mat: Tensor, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -
     """beta * mat + alpha * (mat1 @ mat2) for a sparse mat1."""
     product = mm(mat1, mat2)
     return (mat if beta == 1 else mat * beta) + (product if alpha == 1 else product * alpha)
-
-
-def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
-    """The sum of all elements (a dense scalar), or over dimensions: sparse while a sparse dimension
-    is left, else dense."""
-    if not isinstance(input, SparseTensor):
-        raise RuntimeError("sparse.sum: expected a sparse tensor; for dense ones use minigrad.sum")
-    values = input._values() if dtype is None else input._values().to(dtype)
-    if dim is None:
-        return values.sum()
-    dims = {normalize_dim(d, input.ndim) for d in (dim if isinstance(dim, list | tuple) else [dim])}
-    coo = input.to_sparse()
-    sparse = coo.sparse_dim()
-    kept = [d for d in range(sparse) if d not in dims]
-    inner = [d - sparse + 1 for d in sorted(dims) if d >= sparse]
-    values = values.sum(inner) if inner else values
-    if not kept:
-        return values.sum(0)
-    shape = tuple(n for d, n in enumerate(input.shape) if d not in dims)
-    return CooTensor(coo._places[kept], values, shape, False).coalesce()
 
 
 def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:

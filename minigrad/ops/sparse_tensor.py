@@ -14,13 +14,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-import minigrad
 from minigrad import dtypes, layouts
 from minigrad.autograd.mode import mode
 from minigrad.backends import array_module
 from minigrad.layouts import NoDenseArray
 from minigrad.ops.sparse import Pattern, SparseMM, ends, transposed_mm
-from minigrad.tensor import Size, Tensor, normalize_dim, wrap
+from minigrad.tensor import Size, Tensor, functions, normalize_dim, wrap
 
 
 def _operation() -> str:
@@ -233,7 +232,7 @@ class SparseTensor(Tensor):
             if name != "mul" or other.shape != self._shape:
                 _refused(name, self, "a dense tensor")
             other = other[tuple(wrap(i) for i in self._coordinates())]
-        return self._with(getattr(minigrad, name)(self._elements, other))
+        return self._with(getattr(functions, name)(self._elements, other))
 
     def mul(self, other: Any) -> Any:
         """Times a number, or elementwise times a dense tensor of the same shape."""
@@ -276,9 +275,7 @@ class SparseTensor(Tensor):
         """The sum of all elements, or over dimensions, which gives a sparse tensor."""
         if keepdim:
             _refused("sum", self, "keepdim=True")
-        from minigrad.sparse import sum as sparse_sum
-
-        return sparse_sum(self, dim, dtype)
+        return total(self, dim, dtype)
 
     # --- products ---
 
@@ -441,7 +438,7 @@ class CooTensor(SparseTensor):
         other = other.to_sparse() if other.layout is layouts.sparse_csr else other
         xp = array_module(self._places)
         places = xp.concatenate([self._places, other._places], 1)
-        elements = minigrad.cat([self._elements, other._elements])
+        elements = functions.cat([self._elements, other._elements])
         return CooTensor(places, elements, self._shape, False).coalesce()
 
     def transpose(self, dim0: int, dim1: int) -> CooTensor:
@@ -545,7 +542,7 @@ _KEEP_ZERO = (
 def _keeping(name: str) -> Callable:
     def method(self: Any) -> Any:
         found = self.coalesce() if isinstance(self, CooTensor) else self
-        return found._with(getattr(minigrad, name)(found._elements))
+        return found._with(getattr(functions, name)(found._elements))
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"`{name}` of the elements; coalesces first."
@@ -556,111 +553,21 @@ for _name in _KEEP_ZERO:
     setattr(SparseTensor, _name, _keeping(_name))
 
 
-# --- constructors ---
-
-
-def _index_array(name: str, value: Any, ndim: int, where: Any) -> Any:
-    found = value if isinstance(value, Tensor) else minigrad.tensor(value, dtype=minigrad.int64)
-    if found.is_floating_point() or found.ndim != ndim:
-        raise RuntimeError(
-            f"{name} must be an int64 tensor of {ndim} dimensions, got {found.dtype} of shape "
-            f"{list(found.shape)}"
-        )
-    return found.detach().to(where).to(minigrad.int64).contiguous()._array
-
-
-def _elements(values: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    found = values if isinstance(values, Tensor) else minigrad.tensor(values)
-    found = found.to(device=device, dtype=dtype)
-    return found.detach().requires_grad_() if requires_grad else found
-
-
-def _check_bounds(name: str, places: Any, sizes: tuple) -> None:
-    for d, (index, n) in enumerate(zip(places, sizes, strict=True)):
-        if index.size and (int(index.min()) < 0 or int(index.max()) >= n):
-            bad = int(index.min()) if int(index.min()) < 0 else int(index.max())
-            raise RuntimeError(
-                f"{name}: size is inconsistent with indices: for dim {d}, size is {n} but found "
-                f"index {bad}"
-            )
-
-
-def make_coo(
-    indices: Any, values: Any, size: Any, dtype: Any, device: Any, grad: bool, coalesced: bool
-) -> CooTensor:
-    """`minigrad.sparse_coo_tensor`."""
-    elements = _elements(values, dtype, device, grad)
-    places = _index_array("indices", indices, 2, elements.device)
-    if elements.ndim == 0 or places.shape[1] != elements.shape[0]:
-        raise RuntimeError(
-            f"number of elements in indices ({places.shape[1]}) must be that of values "
-            f"({list(elements.shape)})"
-        )
-    if size is None:
-        found = [int(row.max()) + 1 if row.size else 0 for row in places]
-        size = (*found, *elements.shape[1:])
-    size = tuple(int(n) for n in size)
-    if len(size) != places.shape[0] + elements.ndim - 1:
-        raise RuntimeError(
-            f"number of dimensions must be sparse_dim ({places.shape[0]}) + dense_dim "
-            f"({elements.ndim - 1}), but got {len(size)}"
-        )
-    if size[places.shape[0] :] != tuple(elements.shape[1:]):
-        raise RuntimeError(
-            f"values has incorrect size, expected {[elements.shape[0], *size[places.shape[0] :]]}, "
-            f"got {list(elements.shape)}"
-        )
-    _check_bounds("sparse_coo_tensor", places, size[: places.shape[0]])
-    return CooTensor(places, elements, size, coalesced)
-
-
-def make_csr(
-    crow: Any, col: Any, values: Any, size: Any, dtype: Any, device: Any, grad: bool
-) -> CsrTensor:
-    """`minigrad.sparse_csr_tensor`."""
-    elements = _elements(values, dtype, device, grad)
-    crow = _index_array("crow_indices", crow, 1, elements.device)
-    col = _index_array("col_indices", col, 1, elements.device)
-    if elements.ndim != 1 or col.shape != tuple(elements.shape):
-        raise RuntimeError(
-            f"sparse_csr_tensor: expected as many values as col_indices, got "
-            f"{list(elements.shape)} and {list(col.shape)} (batches have no place in minigrad)"
-        )
-    columns = int(col.max()) + 1 if col.size else 0
-    shape = (crow.size - 1, columns) if size is None else tuple(int(n) for n in size)
-    ends_fit = crow.size and int(crow[0]) == 0 and int(crow[-1]) == col.size
-    if len(shape) != 2 or crow.size != shape[0] + 1 or not ends_fit:
-        raise RuntimeError(
-            f"sparse_csr_tensor: expected {shape[0] + 1} crow_indices from 0 to {col.size}, got "
-            f"{crow.size} of them"
-        )
-    if bool((crow[1:] < crow[:-1]).any()):
-        raise RuntimeError("sparse_csr_tensor: crow_indices must never fall")
-    _check_bounds("sparse_csr_tensor", [col], shape[1:])
-    return CsrTensor(Pattern(crow, col, shape), elements)
-
-
-def from_dense(dense: Tensor, sparse_dim: Any, layout: Any) -> SparseTensor:
-    """`Tensor.to_sparse`."""
-    if isinstance(sparse_dim, layouts.layout):
-        sparse_dim, layout = None, sparse_dim
-    if layout is layouts.sparse_csr and dense.ndim != 2:
-        raise RuntimeError(
-            f"to_sparse_csr: expected a matrix, got {dense.ndim} dimensions (batches have no place"
-            " in minigrad)"
-        )
-    count = dense.ndim if sparse_dim is None else int(sparse_dim)
-    if not dense.ndim or not 0 < count <= dense.ndim:
-        raise RuntimeError(
-            f"to_sparse: expected sparse_dim from 1 to {dense.ndim}, got {sparse_dim} for a tensor "
-            f"of {dense.ndim} dimensions"
-        )
-    array = dense._array
-    xp = array_module(array)
-    used = array != 0
-    if count < dense.ndim:
-        used = used.any(axis=tuple(range(count, dense.ndim)))
-    places = xp.stack(xp.nonzero(used)).astype(np.int64)
-    elements = dense[tuple(wrap(row) for row in places)]
-    found = CooTensor(places, elements, tuple(dense.shape), True)
-    return found.to_sparse_csr() if layout is layouts.sparse_csr else found
+def total(input: Any, dim: Any = None, dtype: Any = None) -> Any:
+    """The sum of all elements (a dense scalar), or over dimensions: sparse while a sparse dimension
+    is left, else dense."""
+    if not isinstance(input, SparseTensor):
+        raise RuntimeError("sparse.sum: expected a sparse tensor; for dense ones use minigrad.sum")
+    values = input._values() if dtype is None else input._values().to(dtype)
+    if dim is None:
+        return values.sum()
+    dims = {normalize_dim(d, input.ndim) for d in (dim if isinstance(dim, list | tuple) else [dim])}
+    coo = input.to_sparse()
+    sparse = coo.sparse_dim()
+    kept = [d for d in range(sparse) if d not in dims]
+    inner = [d - sparse + 1 for d in sorted(dims) if d >= sparse]
+    values = values.sum(inner) if inner else values
+    if not kept:
+        return values.sum(0)
+    shape = tuple(n for d, n in enumerate(input.shape) if d not in dims)
+    return CooTensor(coo._places[kept], values, shape, False).coalesce()
