@@ -49,6 +49,8 @@ __all__ = [
     "vecdot", "vector_norm",
 ]  # fmt: skip
 
+CHOLESKY_EX = namedtuple("CHOLESKY_EX", "L info")
+INV_EX = namedtuple("INV_EX", "inverse info")
 EIGH = namedtuple("EIGH", "eigenvalues eigenvectors")
 EIG = namedtuple("EIG", "eigenvalues eigenvectors")
 LSTSQ = namedtuple("LSTSQ", "solution residuals rank singular_values")
@@ -67,7 +69,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
         if check_errors:
             raise
         factor, info = minigrad.full_like(A, math.nan), info + 1
-    return namedtuple("cholesky_ex", "L info")(factor, info)
+    return CHOLESKY_EX(factor, info)
 
 
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
@@ -79,7 +81,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
         if check_errors:
             raise
         found, info = minigrad.full_like(A, math.nan), info + 1
-    return namedtuple("inv_ex", "inverse info")(found, info)
+    return INV_EX(found, info)
 
 
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
@@ -222,7 +224,7 @@ def _permutation(pivots: Tensor, m: int, like: Tensor) -> Tensor:
         for i, j in enumerate(swaps - 1):
             order[[i, j]] = order[[j, i]]
     eye = minigrad.eye(m, dtype=like.dtype, device=like.device)
-    return eye[minigrad.tensor(orders, device=like.device).reshape(*lead, m)].mT
+    return eye[minigrad.as_tensor(orders, device=like.device).reshape(*lead, m)].mT
 
 
 def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -324,8 +326,8 @@ def matrix_norm(
             "linalg.matrix_norm: Expected a floating point or complex tensor as input. Got "
             f"{A.dtype}"
         )
-    needed = {2: (row, column), -2: (row, column), 1: (column,), -1: (column,)}
-    needed |= {math.inf: (row,), -math.inf: (row,)}
+    needed: dict[Any, tuple[int, ...]] = {2: (row, column), -2: (row, column)}
+    needed |= {1: (column,), -1: (column,), math.inf: (row,), -math.inf: (row,)}
     if any(not A.shape[d] for d in needed.get(ord, ())):
         raise RuntimeError(f"linalg.matrix_norm: an empty matrix has no norm of order {ord}")
     if ord == "fro":

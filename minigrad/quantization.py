@@ -101,7 +101,7 @@ class QuantizedConv2d(_Quantized):
             setattr(self, name, getattr(layer, name))
 
     _dims = 2
-    _padded = Conv2d._padded
+    _padded: Any = Conv2d._padded
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -119,7 +120,7 @@ def spmm(
 def _multiply(dialect: Dialect, version: str, arrays: list, out, rows: int, width: int) -> None:
     """Launch a version on flat arrays."""
     crow, _, values, _ = arrays
-    constants = (values.dtype, out.dtype, crow.dtype)
+    constants: tuple = (values.dtype, out.dtype, crow.dtype)
     found, columns = dialect.sparse, columns_of(width)
     if version == "thread":
         grid = ceil_div(rows, THREADS)
@@ -167,7 +168,8 @@ def sddmm(
     out = namespace(a).zeros(row.shape, a.dtype)
     if row.size and width:
         version = version or ("warp" if on_gpu(a) or width >= 32 else "thread")
-        grid, block = ceil_div(row.size, THREADS), THREADS
+        grid: int = ceil_div(row.size, THREADS)
+        block: Any = THREADS
         if version == "warp":
             grid, block = ceil_div(row.size, WARPS), (32, WARPS)
         constants = (version, a.dtype, row.dtype)

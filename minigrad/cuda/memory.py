@@ -91,7 +91,9 @@ def stop_counting() -> None:
 
 
 def _peak_hook(pool: Any) -> Any:
-    class Peak(device_module("cuda").cuda.MemoryHook):
+    hook: Any = device_module("cuda").cuda.MemoryHook
+
+    class Peak(hook):
         name = "minigrad.cuda.memory"
 
         def malloc_postprocess(self, **allocation: Any) -> None:

@@ -39,21 +39,21 @@ def ctc_loss(
     _check_ctc(times, lengths, steps, batch, blank, classes)
     labels = _labels(targets, lengths, blank)
     where: dict[str, Any] = {"device": probs.device}
-    spelled = minigrad.tensor(labels, **where)
+    spelled = minigrad.as_tensor(labels, **where)
     emitted = probs.transpose(0, 1).gather(2, spelled.unsqueeze(1).expand(-1, steps, -1))
-    total = _spelled(emitted, spelled, minigrad.tensor(times, **where), blank)
-    ends = minigrad.tensor(lengths, **where) * 2
+    total = _spelled(emitted, spelled, minigrad.as_tensor(times, **where), blank)
+    ends = minigrad.as_tensor(lengths, **where) * 2
     last = total.gather(1, ends.unsqueeze(1)).squeeze(1)
     before = total.gather(1, (ends - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
     before = minigrad.where(ends > 0, before, IMPOSSIBLE)
     loss = -POINTWISE["logaddexp"](last, before)
     # torch's gradient holds for log_probs that are normalised: it has that of their mass added.
-    running = minigrad.arange(steps, **where).unsqueeze(1) < minigrad.tensor(times, **where)
+    running = minigrad.arange(steps, **where).unsqueeze(1) < minigrad.as_tensor(times, **where)
     mass = (probs.exp() * running.unsqueeze(2)).sum((0, 2))
     loss = loss + (mass - mass.detach())
     loss = minigrad.where(loss > -IMPOSSIBLE / 10, 0.0 if zero_infinity else math.inf, loss)
     if reduction == "mean":
-        loss = loss / minigrad.tensor([max(n, 1) for n in lengths], dtype=loss.dtype, **where)
+        loss = loss / minigrad.as_tensor([max(n, 1) for n in lengths], dtype=loss.dtype, **where)
     loss = loss.squeeze(0) if single and reduction == "none" else loss
     return _reduce(loss, reduction)
 

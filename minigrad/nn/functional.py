@@ -322,9 +322,8 @@ def _in_place(fn: Callable) -> Callable:
     return function
 
 
-celu_, elu_, hardtanh_, rrelu_, selu_, threshold_ = map(
-    _in_place, (celu, elu, hardtanh, rrelu, selu, threshold)
-)
+celu_, elu_, hardtanh_ = _in_place(celu), _in_place(elu), _in_place(hardtanh)
+rrelu_, selu_, threshold_ = _in_place(rrelu), _in_place(selu), _in_place(threshold)
 
 
 def _dim_or_guess(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:

@@ -233,10 +233,6 @@ def imag(input: Tensor) -> Tensor:
     return Imag.apply(input)
 
 
-Tensor.real = property(real)
-Tensor.imag = property(imag)
-
-
 @export()
 def angle(input: Tensor) -> Tensor:
     """The angle in radians: of real numbers 0, or pi where negative."""
@@ -326,5 +322,10 @@ def adjoint(input: Tensor) -> Tensor:
     return conj(input.mT)
 
 
-Tensor.mH = property(adjoint)
-Tensor.H = property(lambda self: conj(self.t()))
+def _transposed(self: Tensor) -> Tensor:
+    """The conjugate transpose of a matrix."""
+    return conj(self.t())
+
+
+for _name, _part in {"real": real, "imag": imag, "mH": adjoint, "H": _transposed}.items():
+    setattr(Tensor, _name, property(_part))

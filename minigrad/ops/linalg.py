@@ -15,6 +15,7 @@ import numpy as np
 
 from minigrad import dtypes
 from minigrad.autograd.function import Function
+from minigrad.autograd.mode import is_grad_enabled
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops.matmul import MatMul
@@ -322,14 +323,16 @@ def det(input: Tensor) -> Tensor:
     return Det.apply(input)
 
 
-Slogdet = namedtuple("slogdet", "sign logabsdet")
+LEGACY_SVD = namedtuple("LEGACY_SVD", "U S V")
+TRIANGULAR = namedtuple("TRIANGULAR", "solution cloned_coefficient")
+SLOGDET = namedtuple("SLOGDET", "sign logabsdet")
 
 
 @export()
 def slogdet(input: Tensor) -> Any:
     """(sign, logarithm of the absolute value) of the determinant of square matrices."""
     matrices("linalg.slogdet", input, square=True)
-    return Slogdet(*SignLogAbsDet.apply(input))
+    return SLOGDET(*SignLogAbsDet.apply(input))
 
 
 @export()
@@ -375,7 +378,7 @@ def qr(input: Tensor, some: bool = True) -> Any:
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """(U, S, V) with `input` = U diag(S) V^T; `minigrad.linalg.svd` gives V^T."""
     u, s, vh = linalg_svd(input, full_matrices=not some)
-    return namedtuple("svd", "U S V")(u, s, vh.mT)
+    return LEGACY_SVD(u, s, vh.mT)
 
 
 @export()
@@ -426,7 +429,7 @@ def triangular_solve(
     x = solve_triangular(
         A.mT if transpose else A, input, upper=upper != transpose, unitriangular=unitriangular
     )
-    return namedtuple("triangular_solve", "solution cloned_coefficient")(x, A)
+    return TRIANGULAR(x, A)
 
 
 SVD = namedtuple("SVD", "U S Vh")
@@ -487,7 +490,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
     if mode == "r":
         return QR(A.new_empty(0), wrap(xp.linalg.qr(A._array, "r")))
     if mode == "complete" and m > n:
-        if A.requires_grad and mode.enabled:
+        if A.requires_grad and is_grad_enabled():
             raise RuntimeError(
                 "linalg.qr: the gradient of mode='complete' does not exist for matrices with more "
                 "rows than columns; use mode='reduced'"

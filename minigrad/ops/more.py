@@ -437,10 +437,10 @@ def index_put(
     input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
 ) -> Tensor:
     """A copy of input with `values` at the positions of `input[indices]`."""
-    return input.clone().index_put_(indices, values, accumulate)
+    return input.clone().index_put_(tuple(indices), values, accumulate)
 
 
-HISTOGRAM = namedtuple("histogram", "hist bin_edges")
+HISTOGRAM = namedtuple("HISTOGRAM", "hist bin_edges")
 
 
 @export()
@@ -468,7 +468,8 @@ def histogram(
         if range is None and input._array.size:
             low, high = float(input._array.min()), float(input._array.max())
         if low == high:
-            low, high = low - bool(range or input._array.size), high + 1
+            empty = range is None and not input._array.size
+            low, high = (low, high + 1) if empty else (low - 0.5, high + 0.5)
         edges = xp.linspace(low, high, bins + 1).astype(input._array.dtype)
     weights = None if weight is None else weight._array.reshape(-1)
     counts, _ = xp.histogram(input._array.reshape(-1), edges, weights=weights)

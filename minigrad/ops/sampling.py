@@ -70,11 +70,11 @@ def grid_sample(
     ]
     if mode == "nearest":
         with no_grad():
-            corner = [POINTWISE["round"](p) for p in places]
-        return _at(input, corner)
+            nearest = [POINTWISE["round"](p) for p in places]
+        return _at(input, nearest)
     with no_grad():
         lower = [POINTWISE["floor"](p) for p in places]
-    total = None
+    total: Any = None
     for corner in itertools.product((0, 1), repeat=dims):
         share: Any = 1.0
         for p, low, up in zip(places, lower, corner, strict=True):
@@ -145,7 +145,8 @@ def _at(input: Tensor, places: Sequence[Tensor]) -> Tensor:
     """input at whole positions (x first), zero outside: (N, C, ...)."""
     n, c, *size = input._array.shape
     with no_grad():
-        flat, inside = 0, None
+        flat: Any = 0
+        inside: Any = None
         for place, length in zip(reversed(places), size, strict=True):
             fits = (place >= 0) & (place <= length - 1)
             inside = fits if inside is None else inside & fits
@@ -163,7 +164,7 @@ def _bicubic(input: Tensor, places: list, padding_mode: str, align_corners: bool
         lower = [POINTWISE["floor"](p) for p in places]
     shares = [_cubic_shares(p - low) for p, low in zip(places, lower, strict=True)]
     sizes = input._array.shape[:1:-1]
-    total = None
+    total: Any = None
     for i, j in itertools.product(range(4), repeat=2):
         with no_grad():
             corner = [

@@ -1,3 +1,5 @@
+# mypy: disable-error-code="override, assignment, misc"
+# A sparse tensor is a Tensor whose methods take and return less than those of dense ones.
 """Sparse tensors: coordinates (COO) and compressed rows (CSR).
 
 A sparse tensor has the positions of its elements, and their values in a dense tensor. That one is
@@ -10,6 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +27,8 @@ from minigrad.tensor import Size, Tensor, functions, normalize_dim, wrap
 
 def _operation() -> str:
     """The name of minigrad's function that the program has called."""
-    frame, name = sys._getframe(2), "this operation"
+    name = "this operation"
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
         if module.split(".")[0] != "minigrad":
@@ -434,7 +438,7 @@ class CooTensor(SparseTensor):
             self._sorted = self.coalesce()
         return self._sorted
 
-    def _plus(self, other: SparseTensor) -> CooTensor:
+    def _plus(self, other: Any) -> CooTensor:
         other = other.to_sparse() if other.layout is layouts.sparse_csr else other
         xp = array_module(self._places)
         places = xp.concatenate([self._places, other._places], 1)

@@ -161,7 +161,10 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     return input.digamma() if n == 0 else Polygamma.apply(input, n=n)
 
 
-Tensor.polygamma = lambda self, n: polygamma(n, self)
+@export("polygamma", function=False)
+def _polygamma(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma."""
+    return polygamma(n, self)
 
 
 @export()

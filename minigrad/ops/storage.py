@@ -31,7 +31,7 @@ def _offset(array: Any) -> int:
     return wrap(array).storage_offset()
 
 
-def _positions(shape: tuple, stride: tuple, offset: int) -> np.ndarray:
+def _positions(shape: tuple, stride: Any, offset: int) -> np.ndarray:
     """Where each element of a strided view lies in its storage."""
     at = np.full(shape, offset, np.int64)
     for d, (n, step) in enumerate(zip(shape, stride, strict=True)):
@@ -97,14 +97,12 @@ def as_strided(
     return AsStrided.apply(input, shape=shape, stride=steps, offset=offset)
 
 
+@export(function=False)
 def as_strided_(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """`as_strided` of this tensor itself."""
     return _become(self, lambda x: as_strided(x, size, stride, storage_offset))
-
-
-Tensor.as_strided_ = as_strided_
 
 
 def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
@@ -141,6 +139,7 @@ for _name, _function in {
     _define(_name, _function)
 
 
+@export(function=False)
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Another shape for this tensor: its elements in order, then uninitialised ones."""
     shape = shapes.sizes(sizes)
@@ -160,11 +159,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
+@export()
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor."""
     return resize_(self, *the_template._array.shape)
-
-
-Tensor.resize_ = resize_
-Tensor.resize_as_ = resize_as_
-FUNCTIONS["resize_as_"] = resize_as_

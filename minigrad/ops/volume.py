@@ -191,8 +191,8 @@ def avg_pool3d(
         raise RuntimeError("divisor must be not zero")
     x = _batched("avg_pool3d", input, 3)
     if x._array.dtype.kind in "iu":  # in two steps: rounded once, towards zero
-        how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return avg_pool3d(input.double(), *how).trunc().to(input.dtype)
+        setting = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return avg_pool3d(input.double(), *setting).trunc().to(input.dtype)
     kernel = triple(kernel_size, "kernel_size")
     step = kernel if stride is None or stride == () else triple(stride, "stride")
     pads = triple(padding, "padding")

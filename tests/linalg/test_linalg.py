@@ -150,3 +150,10 @@ def test_complex_tensors(rng):
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_the_complete_qr_of_a_tall_matrix_has_no_gradient():
+    tall = minigrad.rand(4, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="use mode='reduced'"):
+        linalg.qr(tall, "complete")
+    assert linalg.qr(tall.detach(), "complete").Q.shape == (4, 4)
