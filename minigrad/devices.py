@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad._meta import MetaArray
 from minigrad.backends import device_module
 
 
@@ -34,9 +35,9 @@ class device:
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: '{type}:{number}'")
             index = int(number)
-        if type not in ("cpu", "cuda"):
+        if type not in ("cpu", "cuda", "meta"):
             raise RuntimeError(
-                f"Expected one of cpu, cuda device type at start of device string: {type}"
+                f"Expected one of cpu, cuda, meta device type at start of device string: {type}"
             )
         self.type, self.index = type, index
 
@@ -64,7 +65,7 @@ class device:
         return (device, (self.type, self.index))
 
 
-CPU = device("cpu")
+CPU, META = device("cpu"), device("meta")
 _class = device
 
 
@@ -92,6 +93,10 @@ def get_default_device() -> device:
 
 def move_array(array: Any, where: device) -> Any:
     """The array on a device: itself if it is there."""
+    if isinstance(array, MetaArray) and where.type != "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if where.type == "meta":
+        return MetaArray(array.shape, array.dtype)
     if where.type == "cpu":
         return array if isinstance(array, np.ndarray) else array.get()
     return device_module("cuda").asarray(array)

@@ -139,6 +139,9 @@ def format_tensor(tensor: Tensor) -> str:
     name = "Parameter containing:\ntensor" if type(tensor).__name__ == "Parameter" else "tensor"
     prefix = f"{name.rpartition(chr(10))[2]}("
     array = tensor._array
+    if tensor.is_meta:
+        grad = ", requires_grad=True" if tensor.requires_grad else ""
+        return f"{name}(..., device='meta', size={tuple(array.shape)}{grad})"
     notes = []
     if not isinstance(array, np.ndarray):
         notes.append(f"device='{tensor.device}'")

@@ -121,6 +121,8 @@ def set_rng_state(new_state: Tensor) -> None:
 
 def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: device) -> Any:
     """Random numbers from the kernel `uniform` or `normal`."""
+    if where.type == "meta":
+        return device_module("meta").empty(shape, target)
     source = generator or current_generator()
     wide = target if target in (np.float32, np.float64) else np.dtype(np.float32)
     array = getattr(dispatch.active, kind)(shape, *source.next_call(), wide)
@@ -351,6 +353,8 @@ def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None
             f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
         )
     u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
+    if self.is_meta:
+        return self
     return _fill(self, u * self._array.dtype.type(b - a) + self._array.dtype.type(a))
 
 
@@ -359,6 +363,8 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     z = _draw("normal", self._array.shape, self._array.dtype, generator, self.device)
+    if self.is_meta:
+        return self
     return _fill(self, z * self._array.dtype.type(std) + self._array.dtype.type(mean))
 
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minigrad import dlpack, dtypes, layouts
+from minigrad._meta import MetaArray
 from minigrad.autograd.mode import mode
-from minigrad.devices import CPU, device
+from minigrad.devices import CPU, META, device
 from minigrad.dtypes import dtype
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -153,7 +154,9 @@ class Tensor(Methods):
     @property
     def device(self) -> device:
         array = self._array
-        return CPU if isinstance(array, np.ndarray) else device("cuda", array.device.id)
+        if isinstance(array, np.ndarray):
+            return CPU
+        return META if isinstance(array, MetaArray) else device("cuda", array.device.id)
 
     @property
     def ndim(self) -> int:
@@ -169,9 +172,13 @@ class Tensor(Methods):
 
     @property
     def is_cuda(self) -> bool:
-        return not isinstance(self._array, np.ndarray)
+        return not isinstance(self._array, np.ndarray | MetaArray)
 
-    is_sparse = is_sparse_csr = is_quantized = is_xpu = is_mps = is_meta = False
+    @property
+    def is_meta(self) -> bool:
+        return isinstance(self._array, MetaArray)
+
+    is_sparse = is_sparse_csr = is_quantized = is_xpu = is_mps = False
     layout = layouts.strided
 
     def size(self, dim: int | None = None) -> Size | int:

@@ -170,9 +170,15 @@ def check_devices(inputs: Sequence) -> None:
         ) from None
 
 
-def refuse_complex(name: str, inputs: Sequence) -> None:
-    """NotImplementedError if a tensor is complex; called where an operation has failed."""
+def refuse_unsupported(name: str, inputs: Sequence) -> None:
+    """NotImplementedError if a tensor is complex or has no data; called where an operation has
+    failed."""
     found = next((t for t in inputs if isinstance(t, Tensor) and t.is_complex()), None)
+    if name != "Move" and any(isinstance(t, Tensor) and t.is_meta for t in inputs):
+        raise NotImplementedError(
+            f"{name.lower()}: not implemented for tensors on the device meta, which have no data;"
+            ' make them on "cpu" or "cuda"'
+        ) from None
     if found is not None:
         legacy = found.dtype.legacy_name.removesuffix("Tensor")
         raise NotImplementedError(f"\"{name.lower()}\" not implemented for '{legacy}'") from None
@@ -300,7 +306,7 @@ class Op:
             result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)
         except Exception:
             check_devices(inputs)
-            refuse_complex(cls.name, inputs)
+            refuse_unsupported(cls.name, inputs)
             raise
         several = type(result) is tuple
         outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)

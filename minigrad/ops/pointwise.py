@@ -21,7 +21,7 @@ from minigrad import dtypes
 from minigrad._foreign import reject_foreign
 from minigrad._names import kind
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import OpNode, check_devices, needs_grad, record
+from minigrad.autograd.node import OpNode, check_devices, needs_grad, record, refuse_unsupported
 from minigrad.backends import array_module
 from minigrad.devices import CPU
 from minigrad.tensor import Tensor, wrap
@@ -97,6 +97,7 @@ class Pointwise:
         try:
             tensor = wrap(dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype))
         except Exception:
+            refuse_unsupported(self.name, args)
             moved = _numbers_moved(args)
             if moved is None:
                 raise

@@ -53,7 +53,7 @@ class SparseTensor(Tensor):
     that keeps the positions."""
 
     is_sparse = True
-    _grad_of_leaf = None
+    is_meta = False
 
     def __init__(self, shape: tuple[int, ...], elements: Tensor) -> None:
         self._shape, self._elements = Size(shape), elements
@@ -128,6 +128,9 @@ class SparseTensor(Tensor):
 
     def is_floating_point(self) -> bool:
         return self._elements.is_floating_point()
+
+    def is_complex(self) -> bool:
+        return self._elements.is_complex()
 
     def _nnz(self) -> int:
         """The number of elements that are stored."""

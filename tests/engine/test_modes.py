@@ -137,3 +137,34 @@ def test_as_strided():
     ):
         with pytest.raises(RuntimeError, match=message):
             x.as_strided(size, stride, offset)
+
+
+def test_models_on_the_device_meta():
+    nn = minigrad.nn
+    with minigrad.device("meta"):
+        model = nn.Sequential(
+            nn.Linear(100_000, 100_000), nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.LSTM(4, 5)
+        )
+    weight = model[0].weight
+    assert weight.is_meta and weight.device.type == "meta" and not weight.is_cuda
+    assert sum(p.numel() for p in model.parameters()) > 10**10
+    assert weight.t()[:3].shape == (3, 100_000) and weight.view(-1).numel() == 10**10
+    small = nn.Linear(3, 2, device="meta")
+    assert "device='meta', size=(2, 3)" in repr(small.weight)
+    for call, name in (
+        (lambda: weight + 1, "add"), (lambda: weight @ weight, "matmul"), (weight.sum, "sum"),
+        (lambda: small(minigrad.zeros(1, 3, device="meta")), "linear"),
+        (lambda: minigrad.cat([weight, weight]), "cat"),
+    ):  # fmt: skip
+        with pytest.raises(NotImplementedError, match=f"{name}: not implemented .* device meta"):
+            call()
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        small.to("cpu")
+    with pytest.raises(NotImplementedError, match="has no data"):
+        weight[0, 0].item()
+    state = {"weight": minigrad.ones(2, 3), "bias": minigrad.zeros(2)}
+    small.load_state_dict(state, assign=True)
+    assert small(minigrad.ones(1, 3)).tolist() == [[3, 3]]
+    empty = nn.Linear(3, 2, device="meta").to_empty(device="cpu")
+    empty.load_state_dict(state)
+    assert empty(minigrad.ones(1, 3)).tolist() == [[3, 3]]
