@@ -313,4 +313,24 @@ case(
     ref=lambda x: np.lib.stride_tricks.as_strided(x.ravel()[1:], (2, 3), (8, 16)),
 )  # fmt: skip
 
+# --- less common functions ---
+case("cov", lambda m, x: m.cov(x), (3, 5), ref=np.cov)
+case("corrcoef", lambda m, x: m.corrcoef(x), (2, 5), ref=np.corrcoef)
+case("inner", lambda m, x, y: m.inner(x, y), (2, 3), (4, 3), ref=np.inner)
+case("trapezoid", lambda m, x, y: m.trapezoid(y, x.cumsum(0), dim=0), (4,), (4, 2),
+     ref=lambda x, y: np.trapezoid(y, x.cumsum()[:, None], axis=0), domain=(0.3, 2))  # fmt: skip
+case("fmax", lambda m, x, y: m.fmax(x, y), (3, 4), (4,), ref=np.fmax)
+case("logaddexp2", lambda m, x, y: m.logaddexp2(x, y), (3, 4), (4,), ref=np.logaddexp2)
+case("block_diag", lambda m, x, y: m.block_diag(x, y), (2, 3), (1, 2),
+     ref=lambda x, y: linalg.block_diag(x, y))  # fmt: skip
+case(
+    "select_scatter", lambda m, x, y: m.select_scatter(x, y, 1, 2), (3, 4), (3,),
+    ref=lambda x, y: np.stack([x[:, 0], x[:, 1], y, x[:, 3]], 1),
+)  # fmt: skip
+case(
+    "slice_scatter", lambda m, x, y: m.slice_scatter(x, y, 1, 1, None, 2), (3, 4), (3, 2),
+    ref=lambda x, y: np.stack([x[:, 0], y[:, 0], x[:, 2], y[:, 1]], 1),
+)  # fmt: skip
+case("stft", lambda m, x: m.stft(x, 4, 2, return_complex=True).abs(), (2, 9), gradgrad=False)
+
 ALL = [*SAMPLES, *MORE]

@@ -157,3 +157,15 @@ def test_the_complete_qr_of_a_tall_matrix_has_no_gradient():
     with pytest.raises(RuntimeError, match="use mode='reduced'"):
         linalg.qr(tall, "complete")
     assert linalg.qr(tall.detach(), "complete").Q.shape == (4, 4)
+
+
+def test_short_time_transforms_have_an_inverse(rng):
+    signal = minigrad.from_numpy(rng.standard_normal((2, 64)))
+    window = minigrad.hann_window(16, dtype=minigrad.float64)
+    np.testing.assert_allclose(window, np.hanning(17)[:16], atol=1e-12)
+    spectrum = minigrad.stft(signal, 16, 4, window=window, return_complex=True)
+    assert spectrum.shape == (2, 9, 17) and spectrum.dtype is minigrad.complex128
+    expected = np.fft.rfft(signal.numpy()[0, 8:24] * window.numpy())
+    np.testing.assert_allclose(spectrum[0, :, 4], expected, atol=1e-12)
+    back = minigrad.istft(spectrum, 16, 4, window=window, length=64)
+    np.testing.assert_allclose(back, signal, atol=1e-12)
