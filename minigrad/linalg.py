@@ -405,6 +405,10 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 to N - 1 of each element, as a new last dimension."""
+    if x.dtype in (minigrad.bool, minigrad.float16, minigrad.bfloat16):
+        raise RuntimeError(
+            f"linalg.vander supports floating, complex and integer tensors, but got {x.dtype}"
+        )
     x = x if x.ndim else x.unsqueeze(0)
     count = x.shape[-1] if N is None else N
     ones = minigrad.ones_like(x).unsqueeze(-1)

@@ -398,7 +398,7 @@ def matrix_exp(input: Tensor) -> Tensor:
 @export()
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """Square matrices to an integer power; a negative one inverts."""
-    if input._array.dtype.kind not in "iu" or n < 0:
+    if input._array.dtype.kind not in "biu" or n < 0:
         matrices("linalg.matrix_power", input, square=True)
     if n < 0:
         return matrix_power(Inverse.apply(input), -n)
@@ -412,7 +412,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
         return result
     size = input._array.shape[-1]
     eye = functions.eye(size, dtype=input.dtype, device=input.device)
-    return eye + input * 0
+    return (eye + input * 0).to(input.dtype)
 
 
 @export(method=False)

@@ -319,8 +319,10 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1)
     n = y._array.shape[dim]
     if n < 1:
         return y.sum(dim)
-    middle = (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) / 2
-    return (middle * _steps(y, x, dx, dim)).sum(dim)
+    pairs = y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)
+    if x is None:
+        return pairs.sum(dim) * (_steps(y, x, dx, dim) / 2)
+    return (pairs * _steps(y, x, dx, dim)).sum(dim) / 2
 
 
 @export(method=False)
@@ -329,8 +331,10 @@ def cumulative_trapezoid(
 ) -> Tensor:
     """The running integrals of `trapezoid`."""
     n = y._array.shape[dim]
-    middle = (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) / 2
-    return (middle * _steps(y, x, dx, dim)).cumsum(dim)
+    pairs = y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)
+    if x is None:
+        return pairs.cumsum(dim) * (_steps(y, x, dx, dim) / 2)
+    return (pairs * _steps(y, x, dx, dim)).cumsum(dim) / 2
 
 
 def _steps(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Any:
@@ -373,7 +377,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     sizes = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if indices._array.dtype.kind not in "iu":
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    found, left = [], indices
+    found, left = [], indices.to(dtypes.int64)
     for n in reversed(sizes):
         found.append(left % n)
         left = left // n

@@ -186,6 +186,8 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("The input tensor may not be a boolean tensor.")
     if input._array.dtype.kind in "biu":
         input = input.to(dtypes.get_default_dtype())
     steps = functions.arange(p, dtype=input.dtype, device=input.device) * 0.5

@@ -63,9 +63,7 @@ def stft(
         raise NotImplementedError("stft: minigrad returns complex numbers; use return_complex=True")
     hop = n_fft // 4 if hop_length is None else hop_length
     if not (input.is_floating_point() or input.is_complex()):
-        raise RuntimeError(
-            f"stft: expected a tensor of floating or complex numbers, got {input.dtype}"
-        )
+        raise NotImplementedError(f"stft: expected floating or complex numbers, got {input.dtype}")
     x = input if input._array.ndim == 2 else input.unsqueeze(0)
     if center:
         half = n_fft // 2

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad import dtypes
 from minigrad.autograd.node import check_devices
 from minigrad.ops.combine import pad_constant
 from minigrad.ops.conv import _check_dtypes, _check_sizes, _with_batch, conv2d, conv_transpose2d
@@ -78,7 +79,7 @@ def conv3d(
     stride, dilation = triple(stride, "stride"), triple(dilation, "dilation")
     kernel = tuple(weight._array.shape[2:])
     x, pads = _padded(x, padding, kernel, stride, dilation)
-    _check_dtypes(x, weight, bias, rare=True)
+    _check_dtypes(x, weight, bias, dilation != (1, 1, 1))
     _check_sizes(x._array.shape, weight._array.shape, bias, stride, pads, dilation, groups)
     check_devices([x, weight, bias])
     n, c = x._array.shape[:2]
@@ -190,7 +191,9 @@ def avg_pool3d(
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     x = _batched("avg_pool3d", input, 3)
-    if x._array.dtype.kind in "iu":  # in two steps: rounded once, towards zero
+    if x._array.dtype.kind in "bu":
+        raise dtypes.refused("avg_pool3d_out_frame", x._array.dtype)
+    if x._array.dtype.kind == "i":  # in two steps: rounded once, towards zero
         setting = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         return avg_pool3d(input.double(), *setting).trunc().to(input.dtype)
     kernel = triple(kernel_size, "kernel_size")
