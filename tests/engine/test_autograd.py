@@ -402,9 +402,7 @@ def test_mode_belongs_to_the_thread():
 
 
 def test_requires_grad_rules():
-    with pytest.raises(
-        RuntimeError, match="floating point and complex dtype can require gradients"
-    ):
+    with pytest.raises(RuntimeError, match="floating point dtype can require gradients"):
         mg.arange(3).requires_grad_()
     with pytest.raises(RuntimeError, match="floating point and complex dtype"):
         mg.tensor([1], requires_grad=True)
