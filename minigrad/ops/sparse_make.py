@@ -192,3 +192,21 @@ def sparse_mask(self: Tensor, mask: Any) -> Any:
 def spmm(input: Any, mat2: Any) -> Tensor:
     """`mm`, for a sparse matrix times a dense one."""
     return input.mm(mat2)
+
+
+def _of_sparse_tensors(name: str, layout: str) -> None:
+    def method(self: Tensor) -> Any:
+        raise RuntimeError(
+            f"{name} expected sparse {layout} tensor layout but got Strided; x.to_sparse() makes a"
+            " sparse tensor"
+        )
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`{name}` of a sparse tensor; RuntimeError for a dense one."
+    export(function=False)(method)
+
+
+for _name in ("indices", "values", "coalesce", "is_coalesced"):
+    _of_sparse_tensors(_name, "coordinate")
+for _name in ("crow_indices", "col_indices"):
+    _of_sparse_tensors(_name, "row compressed")

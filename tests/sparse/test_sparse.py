@@ -226,3 +226,10 @@ def test_like_torch(torch, rng):
     for a, b in zip(own, results, strict=True):
         np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-5)
     assert " ".join(own_text.split()) == " ".join(text.split())
+
+
+def test_dense_tensors_have_no_positions(pair):
+    dense = pair[0].to_dense()
+    for name in ("indices", "values", "coalesce", "crow_indices", "col_indices"):
+        with pytest.raises(RuntimeError, match=f"{name} expected sparse .* got Strided"):
+            getattr(dense, name)()
