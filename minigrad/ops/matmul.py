@@ -11,6 +11,7 @@ from minigrad import dtypes
 from minigrad._foreign import reject_foreign
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
+from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
@@ -55,6 +56,8 @@ class MatMul(Op):
 
     @staticmethod
     def forward(a: Any, b: Any) -> Any:
+        if a.dtype.kind == "c":
+            return array_module(a).matmul(a, b)
         return dispatch.active.matmul(a, b)
 
     @staticmethod
@@ -67,7 +70,9 @@ class MatMul(Op):
 
 
 def transposed(x: Tensor) -> Tensor:
-    """x.mT; without a view record if nothing is recorded."""
+    """x.mT, of a complex tensor x.mH; without a view record if nothing is recorded."""
+    if x._array.dtype.kind == "c":
+        return x.mH
     return x.mT if mode.enabled else wrap(x._array.swapaxes(-1, -2))
 
 
