@@ -32,6 +32,8 @@ SHIPPED = [(case, None) for case in CASES]
 # the shipped version of these is another one
 OTHERS = [(case, "direct") for case in ("3x3", "everything", "groups")]
 OTHERS += [("depthwise", "implicit_gemm")]
+BATCH = ("1x1_padded", "stride", "everything", "groups", "one_pixel", "empty_batch")
+OTHERS += [(case, "batch_gemm") for case in BATCH]
 TILED = [(case, "tiled") for case in ("3x3", "everything", "groups")]
 
 
@@ -111,6 +113,19 @@ def test_dtypes(device, case, dtype, biased, rng):
     dw = kernels.conv2d_backward_weight(on_g, on_x, w.shape, *options, backend="numba")
     expected = reference.conv2d_backward_weight(wide(g), wide(x), w.shape, *options)
     assert_close(dw, expected, abs(expected).max(), g[:, 0].size)
+
+
+@pytest.mark.parametrize("case", ["many_channels", "everything"])
+def test_sums_and_rows_in_parts(device, case, rng, monkeypatch):
+    """A batch larger than one sum, and than the grid of one launch."""
+    batch = importlib.import_module("kernels.launchers.conv_batch")
+    monkeypatch.setattr(batch, "SPAN", 50)
+    monkeypatch.setattr(batch, "MAX_GRID_YZ", 1)
+    launchers = importlib.import_module("kernels.launchers.conv")
+    monkeypatch.setattr(launchers, "_plans", Plans())
+    test_forward(device, "batch_gemm", case, rng)
+    test_backward_data(device, "batch_gemm", case, rng)
+    test_backward_weight(device, "batch_gemm", case, rng)
 
 
 def test_views(device, rng):
