@@ -98,7 +98,13 @@ class Pointwise:
                 raise
             return self(*moved, params=params)
         if mode.enabled and self.expr.grads:
-            needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
+            needs = tuple(
+                [
+                    isinstance(a, Tensor)
+                    and (a._requires_grad if a._view is None else needs_grad(a))
+                    for a in args
+                ]
+            )
             if True in needs:
                 derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
                 if derivatives and tensor._array.dtype.kind not in "bui":
