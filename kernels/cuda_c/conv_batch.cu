@@ -2,9 +2,9 @@
 // through tables.
 //
 // Element (i, k) of the left operand is left[rows[i] + terms[k]], element (k, j) of the right one
-// right[right_terms[k] + j * right_step], and the result (i, j) goes to out[places[i] + j * out_step].
-// So an operand is read where it lies, and none is ever built. With other tables the same kernel
-// computes
+// right[right_terms[k] + j * right_step], and the result (i, j) goes to out[places[i] + j]. So an
+// operand is read where it lies, and none is ever built; only the result is transposed afterwards.
+// With other tables the same kernel computes
 //
 //   forward          i an output position of any image, k (channel, kh, kw); right w
 //   backward-data    i a position of x, k (output channel, kh, kw) of the taps that reach it; left g,
@@ -18,7 +18,7 @@ template <class T, class U, class A, int BX, int BY, int RM, int RN, int TK, boo
 __global__ void __launch_bounds__(BX * BY)
 batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned* rows,
            const unsigned* places, const unsigned* terms, const unsigned* right_terms, int m,
-           int count, int span, int groups, int n, int right_step, int out_step,
+           int count, int span, int groups, int n, int right_step,
            long long left_group, long long right_group, long long out_group, long long out_split) {
     constexpr int TM = BY * RM, TN = BX * RN;
     __shared__ A left_tile[TK][TM + 1];
@@ -64,7 +64,7 @@ batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned*
         #pragma unroll
         for (int i = 0; i < RM; ++i) {
             const int row = row0 + ty * RM + i;
-            if (row < m) out[(long long)places[row] + (long long)col * out_step] = U(sum[j][i] + more);
+            if (row < m) out[(long long)places[row] + col] = U(sum[j][i] + more);
         }
     }
 }

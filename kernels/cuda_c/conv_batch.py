@@ -25,7 +25,7 @@ def pays(terms: int, gpu: bool) -> bool:
 
 def batch_gemm(acc_t, bx: int, by: int, rm: int, rn: int, tk: int, has_bias: bool) -> Kernel:
     """kernel(left, right, bias, out, rows, places, terms, right_terms, span, groups, n, right_step,
-    out_step, left_group, right_group, out_group, out_split)."""
+    left_group, right_group, out_group, out_split)."""
 
     def arguments(left, right, bias, out, rows, places, terms, right_terms, *rest):
         tables = rows, places, terms, right_terms

@@ -201,7 +201,7 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     if version == "implicit_gemm":
         gemm = _gemm(dialect, "conv2d", geo, _input_planes(geo), out, False, x, bias is not None)
     elif version == "batch_gemm":
-        gemm = conv_batch.forward(dialect, "conv2d", geo, x, bias is not None)
+        product = conv_batch.forward(dialect, "conv2d", geo, x, bias is not None)
     else:
         constants = (acc_t, geo.w_shape[2:], geo.stride, geo.dilation, bias is not None)
         if version == "direct":
@@ -217,12 +217,14 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
         run = launcher("conv2d", version, kernel, grid, block)
 
     def forward(x, w, bias):
-        y = empty(shape, dtype, x)
-        if y.size == 0:
-            return y
+        if 0 in shape:
+            return empty(shape, dtype, x)
         x, w = contiguous(x), contiguous(w)
         bias = no_bias if bias is None else contiguous(bias)
-        if version.endswith("gemm"):
+        if version == "batch_gemm":
+            return product(w, x, bias)
+        y = empty(shape, dtype, x)
+        if version == "implicit_gemm":
             gemm(w.reshape(o, -1), x, bias, y)
         else:
             run(x, w, bias, y, *sizes)
@@ -260,16 +262,16 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
         run = launcher(name, version, kernel, *tiling)
 
     def data(g, w):
-        dx = empty(x_shape, dtype, g)
-        if dx.size == 0:
-            return dx
+        if 0 in x_shape:
+            return empty(x_shape, dtype, g)
         g, w = contiguous(g), contiguous(w)
+        if version == "batch_gemm":
+            return product(g, w)
+        dx = empty(x_shape, dtype, g)
         if version == "implicit_gemm":
             swapped = empty((groups * per_in, per_out, taps), dtype, w)
             swap(w.reshape(-1, per_in, taps), swapped)
             gemm(swapped.reshape(groups * per_in, -1), g, no_bias, dx)
-        elif version == "batch_gemm":
-            product(g, w, dx)
         else:
             run(g, w, dx, groups, *geo.padding)
         return dx

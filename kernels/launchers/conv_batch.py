@@ -26,18 +26,18 @@ SPAN = 16384  # terms that one sum adds up; the sums of more are added afterward
 
 class Side(NamedTuple):
     """An index of the product: where its elements lie in the left operand, and in the other array
-    that it belongs to (the result for rows, the right operand for terms)."""
+    that it belongs to (the right operand for terms; the result for rows, which has its columns, the
+    channels of all groups, last)."""
 
     left: np.ndarray
     other: np.ndarray
 
 
 class Columns(NamedTuple):
-    """The columns of a group: how many, and their distances in the right operand and the result."""
+    """The columns of a group: how many, and their distance in the right operand."""
 
     count: int
     right_step: int
-    out_step: int
 
 
 class Groups(NamedTuple):
@@ -56,7 +56,7 @@ def _plain(geo: Geometry) -> Planes:
 
 
 def _positions(geo: Geometry, planes: Planes) -> Side:
-    """The output positions of all images: in padded planes of x, and in y."""
+    """The output positions of all images: in padded planes of x, and in an output."""
     n, (height, width) = geo.x_shape[0], geo.out
     image, i, j = np.ogrid[:n, :height, :width]
     x = image * geo.x_shape[1] * planes.channel
@@ -116,22 +116,36 @@ def _laid_out(dialect: Dialect, name: str, like, planes: Planes, shape: tuple):
     return planes.launch(dialect, name, like, shape[0] * shape[1], 0)
 
 
+def _channels_first(dialect: Dialect, out, shape: tuple):
+    """`out` (images, positions, channels) as an array of `shape` (N, C, H, W)."""
+    return transpose(dialect, out, (0, 2, 1)).reshape(shape)
+
+
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
-    """The function (w, x, bias, y) of a convolution."""
+    """The function (w, x, bias) -> y of a convolution."""
     (per_in, per_out), planes = geo.channels, _plain(geo)
     lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
     terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
+    positions = _positions(geo, planes).left
+    places = np.arange(positions.size) * geo.w_shape[0]
     product = Product(
         dialect,
         name,
         like,
-        _positions(geo, planes),
+        Side(positions, places),
         _taps(geo, planes),
-        Columns(per_out, terms, pixels),
-        Groups(geo.groups, per_in * planes.channel, per_out * terms, per_out * pixels),
+        Columns(per_out, terms),
+        Groups(geo.groups, per_in * planes.channel, per_out * terms, per_out),
         has_bias,
     )
-    return lambda w, x, bias, y: product(lay_out(x), w.reshape(-1), bias, y.reshape(-1))
+    between = (geo.x_shape[0], pixels, geo.w_shape[0])
+
+    def convolved(w, x, bias):
+        y = empty(between, like.dtype, x)
+        product(lay_out(x), w.reshape(-1), bias, y.reshape(-1))
+        return _channels_first(dialect, y, (geo.x_shape[0], geo.w_shape[0], *geo.out))
+
+    return convolved
 
 
 def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
@@ -148,7 +162,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
         like,
         Side(_taps(geo, planes).left, np.arange(terms) * per_out),
         positions,
-        Columns(per_out, pixels, 1),
+        Columns(per_out, pixels),
         Groups(geo.groups, per_in * planes.channel, per_out * pixels, terms * per_out),
         span=ceil_div(positions.left.size, splits),
         out_split=size,
@@ -188,7 +202,7 @@ def _reach(geo: Geometry, axis: int) -> list[_Reach]:
 
 
 def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
-    """The function (g, w, dx)."""
+    """The function (g, w) -> dx."""
     (per_in, per_out), (n, channels, height, width) = geo.channels, geo.x_shape
     reaches = [_reach(geo, axis) for axis in range(2)]
     lead, sizes = [], []
@@ -206,7 +220,7 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
             t, u = np.ogrid[: v.count, : h.count]
             g = image * geo.w_shape[0] * planes.channel + t * planes.width + u
             place = (v.phase + t * geo.stride[0]) * width + h.phase + u * geo.stride[1]
-            rows = Side(g, image * channels * height * width + place)
+            rows = Side(g, (image * height * width + place) * channels)
             o = np.arange(per_out).reshape(-1, 1, 1)
             down, across = (
                 np.array(r.shifts, np.int64) + before for r, before in zip((v, h), lead)
@@ -220,20 +234,21 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
                     like,
                     rows,
                     Side(from_g, o * per_in * taps + tap),
-                    Columns(per_in, taps, height * width),
+                    Columns(per_in, taps),
                     Groups(
                         geo.groups,
                         per_out * planes.channel,
                         per_out * per_in * taps,
-                        per_in * height * width,
+                        per_in,
                     ),
                 )
             )
     no_bias = empty((1,), like.dtype, like)
 
-    def data(g, w, dx):
-        left = lay_out(g)
+    def data(g, w):
+        left, dx = lay_out(g), empty((n, height * width, channels), like.dtype, g)
         for product in products:
             product(left, w.reshape(-1), no_bias, dx.reshape(-1))
+        return _channels_first(dialect, dx, geo.x_shape)
 
     return data

@@ -2,9 +2,9 @@
 through tables.
 
 Element (i, k) of the left operand is left[rows[i] + terms[k]], element (k, j) of the right one
-right[right_terms[k] + j * right_step], and the result (i, j) goes to out[places[i] + j * out_step].
-So an operand is read where it lies, in any layout, and none is ever built. With other tables the
-same kernel computes
+right[right_terms[k] + j * right_step], and the result (i, j) goes to out[places[i] + j]. So an
+operand is read where it lies, in any layout, and none is ever built; only the result, whose columns
+are neighbours, is transposed afterwards. With other tables the same kernel computes
 
     forward           i an output position of any image, k (channel, kh, kw); right w
     backward-data     i a position of x, k (output channel, kh, kw) of the taps that reach it;
@@ -49,7 +49,6 @@ def batch_gemm(acc_t, has_bias: bool):
         groups,
         n,
         right_step,
-        out_step,
         left_group,
         right_group,
         out_group,
@@ -80,7 +79,7 @@ def batch_gemm(acc_t, has_bias: bool):
         if row < m and col < n:
             if has_bias:
                 acc += acc_t(bias[group * n + col])
-            out[split * out_split + group * out_group + places[row] + col * out_step] = acc
+            out[split * out_split + group * out_group + places[row] + col] = acc
 
     return conv2d_batch_gemm
 
