@@ -349,7 +349,7 @@ def _check_backward(name: str, g, geo: Geometry) -> None:
         raise ValueError(f"{name}: expected a gradient of shape {expected}, got {g.shape}")
 
 
-_plans = Plans()
+_plans = Plans(512)  # those of batch_gemm hold tables as long as an output plane of the batch
 
 
 def _key(dialect: Dialect, kind: str, a, b, version: str | None, *options) -> tuple:

@@ -298,6 +298,8 @@ def check_broadcast(arrays: list) -> tuple[int, ...]:
 
 def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that two shapes broadcast to."""
+    if a == b:
+        return a
     ndim = max(len(a), len(b))
     full_a, full_b = (1,) * (ndim - len(a)) + a, (1,) * (ndim - len(b)) + b
     result = []
