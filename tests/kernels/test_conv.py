@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels import reference
+from kernels import lab, reference
 from kernels.launchers.plans import Plans
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
 
@@ -126,6 +126,22 @@ def test_sums_and_rows_in_parts(device, case, rng, monkeypatch):
     test_forward(device, "batch_gemm", case, rng)
     test_backward_data(device, "batch_gemm", case, rng)
     test_backward_weight(device, "batch_gemm", case, rng)
+
+
+def test_batch_gemm_has_no_races(device, rng):
+    """More terms than a tile: the next one is filled after all have read this one."""
+    if device != "cpu":
+        pytest.skip("the lab records on the CPU")
+    x, w = normal(rng, (2, 8, 6, 5)), normal(rng, (5, 8, 3, 3))
+    options = ((2, 2), (1, 1))
+    with lab.profiled() as launches:
+        y = kernels.conv2d(x, w, None, *options, backend="numba", version="batch_gemm")
+        how = {"backend": "numba", "version": "batch_gemm"}
+        kernels.conv2d_backward_data(y, w, x.shape, *options, **how)
+        kernels.conv2d_backward_weight(y, x, w.shape, *options, **how)
+    reports = [launch.report for launch in launches if launch.version == "batch_gemm"]
+    assert len(reports) == 1 + 4 + 1
+    assert not any(report.races or report.errors for report in reports)
 
 
 def test_views(device, rng):
