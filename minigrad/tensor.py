@@ -92,8 +92,7 @@ def wrap(array: Any) -> Tensor:
     return tensor
 
 
-def _new(cls: type) -> Any:
-    return object.__new__(cls)
+_new: Callable[[type], Any] = object.__new__
 
 
 def type_name(tensor: Tensor) -> str:

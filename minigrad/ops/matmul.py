@@ -77,7 +77,7 @@ def transposed(x: Tensor) -> Tensor:
 
 
 class Linear(Op):
-    """x (m, k) @ weight (n, k).T + bias (n,), as one kernel."""
+    """x (..., k) @ weight (n, k).T + bias (n,), as one kernel."""
 
     grad_name = "AddmmBackward0"
     bilinear = True
@@ -86,8 +86,9 @@ class Linear(Op):
     def rule(x: Tensor, weight: Tensor, bias: Tensor) -> None:
         _same_dtype(x, weight)
         _same_dtype(x, bias)
-        (m, k), (n, features) = x._array.shape, weight._array.shape
+        (*rows, k), (n, features) = x._array.shape, weight._array.shape
         if k != features:
+            m = math.prod(rows)
             raise RuntimeError(
                 f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {features}x{n})"
             )
@@ -104,11 +105,22 @@ class Linear(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         x, weight = ctx.tensors()
+        dx = None
+        if ctx.needs[0]:
+            dx = matmul(g, weight) if mode.enabled else MatMul.apply(g, weight)
+        if len(ctx.shapes[0]) > 2:
+            g, x = _rows(g), None if x is None else _rows(x)
         return (
-            MatMul.apply(g, weight) if ctx.needs[0] else None,
+            dx,
             MatMul.apply(transposed(g), x) if ctx.needs[1] else None,
             g.sum(0) if ctx.needs[2] else None,
         )
+
+
+def _rows(x: Tensor) -> Tensor:
+    """x (..., k) as (m, k); without a view record if nothing is recorded."""
+    shape = (math.prod(x._array.shape[:-1]), x._array.shape[-1])
+    return x.reshape(shape) if mode.enabled else wrap(x._array.reshape(shape))
 
 
 @export(method=False)
@@ -120,6 +132,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"linear: expected input (..., in_features) and weight (out_features, in_features), "
             f"got {list(shape)} and {list(weight.shape)}"
         )
+    if bias is not None and len(shape) > 1:
+        return Linear.apply(input, weight, bias)
     flat = input if len(shape) == 2 else input.reshape(-1, shape[-1])
     out = MatMul.apply(flat, weight.t()) if bias is None else Linear.apply(flat, weight, bias)
     return out if len(shape) == 2 else out.reshape(*shape[:-1], weight._array.shape[0])

@@ -103,7 +103,13 @@ class Pointwise:
                 raise
             return self(*moved, params=params)
         if mode.enabled and self.expr.grads:
-            needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
+            needs = tuple(
+                [
+                    isinstance(a, Tensor)
+                    and (a._requires_grad if a._view is None else needs_grad(a))
+                    for a in args
+                ]
+            )
             if True in needs:
                 derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
                 if derivatives and tensor._array.dtype.kind not in "bui":
@@ -301,6 +307,8 @@ def check_broadcast(arrays: list) -> tuple[int, ...]:
 
 def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that two shapes broadcast to."""
+    if a == b:
+        return a
     ndim = max(len(a), len(b))
     full_a, full_b = (1,) * (ndim - len(a)) + a, (1,) * (ndim - len(b)) + b
     result = []
