@@ -85,12 +85,14 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "hub",
-    "jit", "multiprocessing", "nn", "optim", "serialization", "testing", "utils", "viz",
+    "jit", "models", "multiprocessing", "nn", "optim", "serialization", "testing", "training",
+    "transforms", "utils", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",
     "autocast": "minigrad.amp.autocast_mode",
     "compile": "minigrad.jit",
+    "fit": "minigrad.training",
     "get_autocast_dtype": "minigrad.amp.autocast_mode",
     "is_autocast_enabled": "minigrad.amp.autocast_mode",
     "save": "minigrad.serialization",
