@@ -5,7 +5,6 @@ torch has no such loop; its programs write their own, which works here, too.
 
 from minigrad._names import refuse
 from minigrad.training.callbacks import (
-    Callback,
     Checkpoint,
     CSVLogger,
     EarlyStopping,
@@ -13,7 +12,7 @@ from minigrad.training.callbacks import (
     TensorBoard,
 )
 from minigrad.training.history import History
-from minigrad.training.loop import Fit, accuracy, fit
+from minigrad.training.loop import Callback, Fit, accuracy, fit
 
 __all__ = [
     "CSVLogger",

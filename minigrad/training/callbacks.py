@@ -4,48 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import minigrad
 from minigrad import serialization
+from minigrad.training.loop import Callback, Fit
 from minigrad.utils.tensorboard import SummaryWriter
-
-if TYPE_CHECKING:
-    from minigrad.training.loop import Fit
-
-
-class Callback:
-    """Called by `fit` at five moments, each with the `Fit` that runs. A subclass defines some.
-
-    A callback that has `state_dict` and `load_state_dict` is part of checkpoints.
-
-    >>> import minigrad
-    >>> class Announce(minigrad.training.Callback):
-    ...     def on_epoch_end(self, fit):
-    ...         print("epoch", fit.epoch, "of", fit.epochs)
-    """
-
-    def on_fit_begin(self, fit: Fit) -> None:
-        """Before the first epoch; the model is on its device."""
-
-    def on_epoch_begin(self, fit: Fit) -> None:
-        """Before an epoch."""
-
-    def on_batch_end(self, fit: Fit) -> None:
-        """After the step of a batch: `fit.batch` batches of this epoch are done."""
-
-    def on_epoch_end(self, fit: Fit) -> None:
-        """After an epoch: its row is the last of `fit.history`, and `fit.epoch` counts it."""
-
-    def on_fit_end(self, fit: Fit) -> None:
-        """After the last epoch, and after an exception."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
 
 
 def is_better(value: float, best: float, mode: str, least: float = 0.0) -> bool:
@@ -234,10 +197,3 @@ class Plot(Callback):
     def on_epoch_end(self, fit: Fit) -> None:
         """Draw all rows."""
         fit.history.plot(self.path)
-
-
-def chosen_device(device: Any) -> minigrad.device:
-    """The device that is meant: the given one, else a GPU where there is one, else the CPU."""
-    if device is None:
-        device = "cuda" if minigrad.cuda.is_available() else "cpu"
-    return minigrad.device(device)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class History:
-    """A row per epoch: a dict with "epoch" (from 1), "loss", "valid_loss", metrics, "lr", "seconds".
+    """A row per epoch: a dict with "epoch" (from 1), losses, metrics, "lr", "seconds".
+
+    "lr" is that of the first batch; "seconds" of an epoch that was resumed are those since then.
 
     `history["loss"]` is the list of that column, one number per epoch (None where it has none).
 

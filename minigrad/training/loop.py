@@ -1,4 +1,4 @@
-"""`fit`: the loop over epochs and batches."""
+"""`fit`: the loop over epochs and batches, and the class of its callbacks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,44 @@ from minigrad.optim import Optimizer
 from minigrad.optim.lr_scheduler import ReduceLROnPlateau
 from minigrad.tensor import Tensor
 from minigrad.training import randomness
-from minigrad.training.callbacks import Callback, chosen_device
 from minigrad.training.history import History, line
 from minigrad.utils.data import DataLoader, Dataset, TensorDataset
 
 Metric = Callable[[Any, Any], Any]
+
+
+class Callback:
+    """Called by `fit` at five moments, each with the `Fit` that runs. A subclass defines some.
+
+    A callback that has `state_dict` and `load_state_dict` is part of checkpoints.
+
+    >>> import minigrad
+    >>> class Announce(minigrad.training.Callback):
+    ...     def on_epoch_end(self, fit):
+    ...         print("epoch", fit.epoch, "of", fit.epochs)
+    """
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Before the first epoch; the model is on its device."""
+
+    def on_epoch_begin(self, fit: Fit) -> None:
+        """Before an epoch."""
+
+    def on_batch_end(self, fit: Fit) -> None:
+        """After the step of a batch: `fit.batch` batches of this epoch are done."""
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """After an epoch: its row is the last of `fit.history`, and `fit.epoch` counts it."""
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """After the last epoch, and after an exception."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
 
 
 def accuracy(output: Tensor, target: Tensor) -> float:
@@ -110,6 +143,13 @@ def loader_of(source: Any, batch_size: int, shuffle: bool) -> Any:
     return source
 
 
+def chosen_device(device: Any) -> minigrad.device:
+    """The device that is meant: the given one, else a GPU where there is one, else the CPU."""
+    if device is None:
+        device = "cuda" if minigrad.cuda.is_available() else "cpu"
+    return minigrad.device(device)
+
+
 class Fit:
     """A run of `fit`, which its callbacks are given.
 
@@ -146,14 +186,15 @@ class Fit:
         self.epoch = self.batch = 0
         self.stop = False
         self._totals: dict[str, float] = {}
+        self._rate = 0.0  # the learning rate at the beginning of the epoch
         self._begin: dict[str, Any] = {}  # the random generators at the beginning of the epoch
         self._resumed: dict[str, Any] | None = None  # and those where it goes on
 
     def run(self) -> History:
         """Train until `epochs` epochs are done."""
         self.model.to(self.device)
-        self._call("on_fit_begin")
         try:
+            self._call("on_fit_begin")
             while self.epoch < self.epochs and not self.stop:
                 self._call("on_epoch_begin")
                 self._one_epoch()
@@ -174,11 +215,12 @@ class Fit:
 
     def _one_epoch(self) -> None:
         started = time.perf_counter()
-        rate = float(self.optimizer.param_groups[0]["lr"])
+        if self._resumed is None:
+            self._rate = float(self.optimizer.param_groups[0]["lr"])
         row: dict[str, Any] = {"epoch": self.epoch + 1, **self._train()}
         if self.valid_loader is not None:
             row |= {f"valid_{name}": value for name, value in self._measure().items()}
-        row |= {"lr": rate, "seconds": time.perf_counter() - started}
+        row |= {"lr": self._rate, "seconds": time.perf_counter() - started}
         if self.scheduler is not None and self.scheduler_every == "epoch":
             if isinstance(self.scheduler, ReduceLROnPlateau):
                 self.scheduler.step(row.get("valid_loss", row["loss"]))
@@ -295,6 +337,7 @@ class Fit:
             "batch": self.batch,
             "stop": self.stop,
             "totals": dict(self._totals),
+            "rate": self._rate,
             "history": self.history.rows,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -321,7 +364,7 @@ class Fit:
             callback.load_state_dict(kept)
         self.history.rows = list(state["history"])
         self.epoch, self.batch, self.stop = state["epoch"], state["batch"], state["stop"]
-        self._totals = dict(state["totals"])
+        self._totals, self._rate = dict(state["totals"]), state["rate"]
         self._begin = state["random_begin"]
         randomness.set_state(state["random"], self._loaders)
         self._resumed = state["random"] if self.batch else None

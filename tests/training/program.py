@@ -26,13 +26,19 @@ class Noisy(Dataset):
 
 
 class Announce(Callback):
-    """A line per batch, for the test to count."""
+    """A line per batch, for the test to count; an interrupt after `last` of them."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.last, self.count = last, 0
 
     def on_batch_end(self, fit) -> None:
         print(fit.epoch, fit.batch, flush=True)
+        self.count += 1
+        if self.count == self.last:
+            raise KeyboardInterrupt
 
 
-def main(folder: str, workers: int, every: int) -> None:
+def main(folder: str, workers: int, every: int, last: int | None = None) -> None:
     for seed in (minigrad.manual_seed, random.seed, np.random.seed):
         seed(5)
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 3))
@@ -50,7 +56,7 @@ def main(folder: str, workers: int, every: int) -> None:
             Checkpoint(Path(folder, "run.pt"), every or None),
             CSVLogger(Path(folder, "log.csv")),
             EarlyStopping(patience=20, restore_best=True),
-            Announce(),
+            Announce(last),
         ],
         scheduler=minigrad.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=32),
         scheduler_every="batch",

@@ -26,6 +26,7 @@ from minigrad.training import (
     accuracy,
 )
 from minigrad.utils.data import DataLoader, IterableDataset, TensorDataset
+from tests.training import program
 
 
 @pytest.fixture(autouse=True)
@@ -176,7 +177,9 @@ def test_schedulers(rng):
         )
         assert optimizer.param_groups[0]["lr"] == 0.5**count
     optimizer = optim.SGD(model.parameters(), lr=1.0)
-    plateau = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=1e9)
+    plateau = optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, patience=0, threshold=1e9, threshold_mode="abs"
+    )
     history = fit(model, points(rng), optimizer=optimizer, scheduler=plateau, epochs=3)
     np.testing.assert_allclose(history["lr"], [1, 1, 0.1])
 
@@ -225,6 +228,35 @@ def test_resume_checks_what_it_is_given(rng, tmp_path):
         )
 
 
+def batches_until_the_end(every, rng):
+    """After how many of 8 batches per epoch a run ends: there is a checkpoint by then."""
+    return int(rng.integers(4 if every else 9, 14))
+
+
+def same_results(whole, other):
+    """The history, the sums of the parameters and the log, to the last digit."""
+    results = [json.loads((folder / "result.json").read_text()) for folder in (whole, other)]
+    assert results[0] == results[1]
+    logs = [(folder / "log.csv").read_text().splitlines() for folder in (whole, other)]
+    first, second = ([row.rpartition(",")[0] for row in log] for log in logs)  # not the seconds
+    assert first == second and len(first) == 5
+
+
+@pytest.mark.parametrize("every", [0, 3])
+def test_an_interrupted_run_goes_on_with_the_same_losses(every, rng, tmp_path, capsys):
+    """Interrupted twice, at random batches; 4 epochs of 8 batches."""
+    whole, other = tmp_path / "whole", tmp_path / "other"
+    whole.mkdir(), other.mkdir()
+    program.main(whole, 0, every)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            program.main(other, 0, every, batches_until_the_end(every, rng))
+    capsys.readouterr()
+    program.main(other, 0, every)
+    assert len(capsys.readouterr().out.splitlines()) < 32
+    same_results(whole, other)
+
+
 def start(folder, workers, every):
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "tests.training.program", folder, str(workers), str(every)]
@@ -232,26 +264,24 @@ def start(folder, workers, every):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def result(folder, process):
+def printed(process):
+    """The lines that a process still prints, which must end well."""
     lines = process.communicate(timeout=60)[0].splitlines()
     assert process.returncode == 0
-    return json.loads((folder / "result.json").read_text()), lines
+    return lines
 
 
+@pytest.mark.slow  # four processes
 @pytest.mark.parametrize(("workers", "every"), [(0, 0), (0, 3), (2, 3)])
 def test_a_killed_run_goes_on_with_the_same_losses(workers, every, rng, tmp_path):
-    """Killed twice, at random batches; 4 epochs of 8 batches."""
-    expected, lines = result(tmp_path / "whole", start(tmp_path / "whole", workers, every))
-    assert len(lines) == 32
+    """Killed twice, at random batches."""
+    whole, other = tmp_path / "whole", tmp_path / "other"
+    assert len(printed(start(whole, workers, every))) == 32
     for _ in range(2):
-        process = start(tmp_path / "killed", workers, every)
-        for _ in range(rng.integers(4, 14)):
+        process = start(other, workers, every)
+        for _ in range(batches_until_the_end(every, rng)):
             assert process.stdout.readline()
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-    got, lines = result(tmp_path / "killed", start(tmp_path / "killed", workers, every))
-    assert got == expected  # every digit
-    assert len(lines) < 32
-    logs = [(tmp_path / name / "log.csv").read_text() for name in ("whole", "killed")]
-    first, second = ([row.rpartition(",")[0] for row in log.splitlines()] for log in logs)
-    assert first == second
+    assert len(printed(start(other, workers, every))) < 32
+    same_results(whole, other)
