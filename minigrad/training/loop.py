@@ -374,7 +374,7 @@ def _named(metrics: Any) -> dict[str, Metric]:
     """Metrics by name, of a dict or of names and functions."""
     if isinstance(metrics, Mapping):
         return dict(metrics)
-    found = {}
+    found: dict[str, Metric] = {}
     for metric in metrics or ():
         if metric == "accuracy":
             found["accuracy"] = accuracy
