@@ -95,7 +95,7 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 _LAZY = (
     "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "fft",
     "func", "hub", "jit", "linalg", "multiprocessing", "nn", "optim", "quantization",
-    "serialization", "sparse", "special", "testing", "utils", "viz",
+    "serialization", "sparse", "special", "testing", "training", "utils", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",
@@ -104,6 +104,7 @@ _LAZY_NAMES = {
     "is_anomaly_enabled": "minigrad.autograd.anomaly_mode",
     "vmap": "minigrad.func",
     "compile": "minigrad.jit",
+    "fit": "minigrad.training",
     "get_autocast_dtype": "minigrad.amp.autocast_mode",
     "is_autocast_enabled": "minigrad.amp.autocast_mode",
     "save": "minigrad.serialization",
