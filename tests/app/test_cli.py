@@ -300,6 +300,24 @@ def test_catalog_lists_every_kernel(capsys):
     assert all(line.startswith("matmul ") for line in ladder)
 
 
+@pytest.mark.needs("cuda.bindings")
+def test_catalog_compiles_one_family(monkeypatch, tmp_path):
+    """Of a family the same figures as of all, without compiling the others."""
+    from kernels.lab.gpu_model import nvrtc, resources
+
+    compiled = []
+
+    def build(code, names, *args, **kwargs):
+        compiled.extend(names)
+        return dict.fromkeys(names, nvrtc.Facts(1, 2, 3, 4, 5, 6, ()))
+
+    monkeypatch.setattr(nvrtc, "build", build)
+    rows = {(line.family, line.version) for line in resources.measure("80", "cumsum")}
+    versions = {row[2] for row in kernels.catalog() if row[:2] == ("cumsum", "cupy")}
+    assert rows == {("cumsum", version) for version in versions}
+    assert len(compiled) < 40
+
+
 def test_a_closed_pipe_is_not_a_traceback():
     command = f"{sys.executable} -m minigrad catalog | head -n 1"
     done = subprocess.run(

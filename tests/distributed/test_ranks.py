@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-PROGRAMS = Path(__file__).with_name("programs.py")
+from tests.distributed import launch
+from tests.distributed.launch import start
+
+PROGRAMS = launch.FOLDER / "programs.py"
 pytestmark = pytest.mark.needs("mpi4py")
 
 
-def start(ranks: int, *arguments: str) -> subprocess.CompletedProcess:
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    environment = {**os.environ, "MINIGRAD_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [str(mpiexec), "-n", str(ranks), sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=environment,
-    )
-
-
 def run(ranks: int, *arguments: str) -> str:
-    done = start(ranks, str(PROGRAMS), *arguments)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return done.stdout
+    return launch.run(ranks, "programs.py", *arguments)
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

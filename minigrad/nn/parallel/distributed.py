@@ -7,6 +7,7 @@ Accelerating Data Parallel Training", VLDB 2020).
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,10 +76,15 @@ class _Average:
 class _Reducer:
     """Observes backward passes for one network; see `engine.Observer`."""
 
-    def __init__(self, buckets: list[GradBucket], names: dict[int, str], unused: bool) -> None:
-        self.buckets, self.names, self.unused = buckets, names, unused
+    def __init__(
+        self,
+        buckets: list[GradBucket],
+        names: dict[int, str],
+        unused: bool,
+        hook: Callable[[GradBucket], Any],
+    ) -> None:
+        self.buckets, self.names, self.unused, self.hook = buckets, names, unused, hook
         self.bucket_of = {id(p): bucket for bucket in buckets for p in bucket.parameters()}
-        self.hook: Callable[[GradBucket], Any] = lambda bucket: _Average(None, bucket)
         self.leaves: set[int] = set()
         self.following = 0  # the bucket that is communicated next: all ranks keep one order
 
@@ -169,7 +175,7 @@ class DistributedDataParallel(Module):
                 "that requires a gradient."
             )
         self.module, self.process_group = module, process_group
-        self.broadcast_buffers, self.dim = broadcast_buffers, dim
+        self.broadcast_buffers = broadcast_buffers
         self.require_backward_grad_sync = True
         if init_sync:
             with minigrad.no_grad():
@@ -178,8 +184,8 @@ class DistributedDataParallel(Module):
         cap = BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb
         names = {id(p): name for name, p in trained}
         buckets = _buckets([p for _, p in reversed(trained)], int(cap * (1 << 20)))
-        self._reducer = _Reducer(buckets, names, find_unused_parameters)
-        self._reducer.hook = lambda bucket: _Average(process_group, bucket)
+        average = functools.partial(_Average, process_group)
+        self._reducer = _Reducer(buckets, names, find_unused_parameters, average)
         engine.observers.append(self._reducer)
         weakref.finalize(self, engine.observers.remove, self._reducer)
 
