@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import kernels.support.interrupts  # noqa: F401 - before NumPy, whose import it protects
+from kernels.support import interrupts as _interrupts  # noqa: F401 - protects NumPy's import
 
 if any(Path(__file__).parents[1].glob("kernels-*.dist-info")):
     warnings.warn(
@@ -32,8 +32,8 @@ __all__ = ["catalog", "dispatch", "launchers", "pointwise", "reduction", "trace"
 
 # Imported at their first use: a program of numba.cuda or CuPy starts without the rest.
 _MODULES = (
-    "cuda", "cupy", "cupyx", "dispatch", "host", "lab", "launchers", "pointwise", "reduction",
-    "reference", "simt",
+    "cuda", "cupy", "cupyx", "dispatch", "door", "families", "host", "lab", "launchers",
+    "operations", "pointwise", "ptx", "reduction", "reference", "simt",
 )  # fmt: skip
 _LAZY = {
     "install": "kernels.door",
