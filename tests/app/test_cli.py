@@ -156,7 +156,7 @@ def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
     def interrupted(args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.COMMANDS["catalog"], "run", interrupted)
+    monkeypatch.setattr(cli._command("catalog"), "run", interrupted)
     assert status(["catalog"]) == 130
     assert capsys.readouterr().err == "minigrad catalog: interrupted\n"
 
