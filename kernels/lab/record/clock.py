@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from kernels.lab.gpu_model.gpus import gpu as named
 from kernels.lab.gpu_model.occupancy import occupancy
 from kernels.lab.record import ptx
 from kernels.lab.record.run import owner_of
+from kernels.ptx.lowering import Lowered
 from kernels.ptx.study import Caches, Costs, Study
 from kernels.support.errors import LaunchError
 from kernels.support.limits import launch_dimensions
@@ -52,60 +54,76 @@ def time(
         raise LaunchError(
             f"{name}: a block of {threads} threads does not fit on an SM of {card.name}"
         )
-    arguments = tuple(_copied(a) if isinstance(a, np.ndarray) else a for a in arguments)
-    (entry, text), values = ptx._compiled(kernel, arguments, cc)
-    module = ptx._module(text)
+    arguments = _copied(arguments)
+    (entry, text), values = ptx.entry_and_values(kernel, arguments, cc)
+    module = ptx.module_of(text)
     lowered = module.kernel(entry)
     costs = clock.Costs(lowered, chips.chip(card))
-    packed = ptx._packed(lowered.parameters.values(), values, entry)
+    parameters = ptx.packed(lowered.parameters.values(), values, entry)
 
     def run(study: Study) -> Study:
         module.launch(
-            entry, grid, block, shared, packed,
-            allocations=ptx._allocations(arguments), study=study,
+            entry, grid, block, shared, parameters,
+            allocations=ptx.allocations_of(arguments), study=study,
         )  # fmt: skip
         return study
 
-    resident = min(on_sm.blocks, -(-grid_blocks // card.sms))
-    caches = Caches(
-        card.sms,
-        chips.first_level_bytes(card, resident * (made.shared + shared)),
-        int(card.l2 * 2**20),
-    )
+    used = made.shared + shared
+    counts = _counted(run, lowered, costs, card, grid_blocks, on_sm.blocks, used)
+    return clock.estimate(name, card, on_sm, grid_blocks, costs, counts)
+
+
+def _counted(
+    run: Callable[[Study], Study],
+    lowered: Lowered,
+    costs: clock.Costs,
+    card: GPU,
+    grid_blocks: int,
+    resident: int,
+    shared: int,
+) -> clock.Counts:
+    """What a launch does: as many blocks as the GPU holds through its caches, then some alone.
+
+    resident: blocks that an SM holds, each with `shared` bytes of shared memory.
+    """
+    resident = min(resident, -(-grid_blocks // card.sms))
+    first = chips.first_level_bytes(card, resident * shared)
+    caches = Caches(card.sms, first, int(card.l2 * 2**20))
     cached = run(Study(lowered, together=resident * card.sms, turn=TURN, most=MOST, caches=caches))
-    misses = clock.shares(cached)
     known = Costs(costs.with_levels(cached.traffic), costs.slots, costs.widths)
     some = clock.spread(grid_blocks)
     alone = run(Study(lowered, blocks=some, most=MOST_OF_A_BLOCK, costs=known))
     if not alone.is_whole:
         raise LaunchError(
-            f"{name}: a block takes more than {MOST_OF_A_BLOCK} instructions of warps"
+            f"{lowered.name}: a block takes more than {MOST_OF_A_BLOCK} instructions of warps"
         )
-    sampled = len(some)
-    given = max(float(cached.traffic[:, clock.L1_MISSES].sum()), 1.0)
-    whole = alone.steps / sampled * grid_blocks
-    counts = clock.Counts(
-        executed=alone.executed[:, 0] / sampled,
-        traffic=alone.traffic / sampled,
+    whole = alone.steps / len(some) * grid_blocks
+    return clock.Counts(
+        executed=alone.executed[:, 0] / len(some),
+        traffic=alone.traffic / len(some),
         cycles=alone.cycles,
         hottest=cached.hottest * max(whole / max(cached.steps, 1), 1.0),
-        dram_written=cached.written / given,
-        misses=misses,
+        dram_written=cached.written / max(float(cached.traffic[:, clock.L1_MISSES].sum()), 1.0),
+        misses=clock.shares(cached),
     )
-    return clock.estimate(name, card, on_sm, grid_blocks, costs, counts)
 
 
-def _copied(array: np.ndarray) -> np.ndarray:
-    """A copy with its memory at a multiple of 256 bytes, as a GPU's allocator gives it; a view
-    keeps its offset in the array that it is part of."""
-    owner = owner_of(array)
-    low, high = np.lib.array_utils.byte_bounds(owner)
-    room = np.empty(high - low + 256, np.uint8)
-    start = -room.ctypes.data % 256
-    made = np.ndarray(
-        array.shape, array.dtype, room, start + array.ctypes.data - low, array.strides
-    )
-    np.ndarray(owner.shape, owner.dtype, room, start + owner.ctypes.data - low, owner.strides)[
-        ...
-    ] = owner
-    return made
+def _copied(arguments: tuple) -> tuple:
+    """Arguments with copies of the arrays, whose memory begins at a multiple of 256 bytes, as an
+    allocator of a GPU gives it; views of one array stay views of one."""
+    owners: dict[int, tuple[np.ndarray, int]] = {}
+
+    def copied(array: np.ndarray) -> np.ndarray:
+        owner = owner_of(array)
+        low, high = np.lib.array_utils.byte_bounds(owner)
+        if low not in owners:
+            room = np.empty(high - low + 256, np.uint8)
+            start = -room.ctypes.data % 256
+            owners[low] = room, start
+            at = start + owner.ctypes.data - low
+            np.ndarray(owner.shape, owner.dtype, room, at, owner.strides)[...] = owner
+        room, start = owners[low]
+        at = start + array.ctypes.data - low
+        return np.ndarray(array.shape, array.dtype, room, at, array.strides)
+
+    return tuple(copied(a) if isinstance(a, np.ndarray) else a for a in arguments)

@@ -44,6 +44,17 @@ def test_a_copy_moves_its_bytes():
 
 
 @needs_wheels
+def test_an_array_that_is_given_twice_is_one():
+    x = np.ones(SIZE, np.float32)
+    kernel = raw_kernel(CODE, "copy")
+    e = lab.time(kernel, SIZE // 256, 256, x, x, np.int32(SIZE), gpu="A100 80GB")
+    assert e.hits[1] == pytest.approx(0.5, abs=0.01)
+    assert e.dram_bytes == pytest.approx(2 * 4 * SIZE, rel=0.01)
+    half = lab.time(kernel, SIZE // 512, 256, x[: SIZE // 2], x, np.int32(SIZE // 2), gpu="A10")
+    assert half.dram_bytes == pytest.approx(4 * SIZE, rel=0.01)
+
+
+@needs_wheels
 def test_slower_kernels_and_slower_cards_take_longer():
     copy, strided = estimate("copy"), estimate("strided")
     assert strided.bounds["L1 and shared memory"] > 10 * copy.bounds["L1 and shared memory"]
