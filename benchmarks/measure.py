@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import gc
 import json
+import os
 import platform
 import statistics
 import sys
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "torch")
 
 
@@ -130,12 +132,17 @@ def environment(threads: int) -> dict:
         "machine": f"{doctor.cpu_name()}, {doctor.cores()} cores, {platform.machine()}",
         "date": datetime.date.today().isoformat(),
         "threads": threads,
+        "command": f"python -m benchmarks.{Path(sys.argv[0]).stem} {' '.join(sys.argv[1:])}",
+        "settings": {name: os.environ[name] for name in SETTINGS if name in os.environ},
         "versions": versions,
     }
 
 
 def results_path(name: str) -> str:
-    """The file for a benchmark's figures of today."""
+    """The file for a benchmark's figures of today; of another processor than that of the machine,
+    which NUMBA_CPU_NAME asks for, in a file of its own."""
+    asked = os.environ.get("NUMBA_CPU_NAME")
+    name += f"-{asked}" if asked else ""
     return str(ROOT / "benchmarks" / "results" / f"{name}-{datetime.date.today()}.json")
 
 

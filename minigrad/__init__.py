@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib as _importlib
 import math as _math
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from minigrad import (
@@ -33,10 +34,14 @@ from minigrad.autograd import (
     set_grad_enabled,
 )
 from minigrad.creation import LEGACY as _LEGACY
-from minigrad.devices import device
+from minigrad.devices import device, get_default_device, set_default_device
 from minigrad.dtypes import (
     bfloat16,
     can_cast,
+    cdouble,
+    cfloat,
+    complex64,
+    complex128,
     double,
     dtype,
     finfo,
@@ -59,6 +64,7 @@ from minigrad.dtypes import (
     uint32,
     uint64,
 )
+from minigrad.layouts import layout, sparse_coo, sparse_csr, strided
 from minigrad.printing import set_printoptions
 from minigrad.random import (
     Generator,
@@ -74,23 +80,31 @@ from minigrad.tensor import Size, Tensor
 
 __version__ = "0.1.0"
 
+qint8 = int8  # what `quantization.quantize_dynamic` rounds weights to
 pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
-strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
+contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
 
+if _TYPE_CHECKING:  # else it is taken for the module minigrad.tensor
+    from minigrad.creation import tensor as tensor
 globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
 
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
-    "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "hub",
-    "jit", "multiprocessing", "nn", "optim", "serialization", "testing", "utils", "viz",
+    "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "fft",
+    "func", "hub", "jit", "linalg", "multiprocessing", "nn", "optim", "quantization",
+    "serialization", "sparse", "special", "testing", "training", "utils", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",
     "autocast": "minigrad.amp.autocast_mode",
+    "is_anomaly_check_nan_enabled": "minigrad.autograd.anomaly_mode",
+    "is_anomaly_enabled": "minigrad.autograd.anomaly_mode",
+    "vmap": "minigrad.func",
     "compile": "minigrad.jit",
+    "fit": "minigrad.training",
     "get_autocast_dtype": "minigrad.amp.autocast_mode",
     "is_autocast_enabled": "minigrad.amp.autocast_mode",
     "save": "minigrad.serialization",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minigrad._names import kind
+from minigrad.layouts import NoDenseArray
 from minigrad.tensor import Tensor
 
 
@@ -31,13 +32,28 @@ def reject_foreign(name: str, value: Any) -> None:
         )
 
 
+def _own_method(cls: type, name: str) -> Callable | None:
+    """The method that a class of sparse tensors has in place of Tensor's."""
+    found = getattr(cls, name, None)
+    return None if found is getattr(Tensor, name, None) else found
+
+
 def tensors_only(fn: Callable) -> Callable:
-    """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError."""
+    """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError.
+
+    Where fn needs a dense array of a sparse tensor, the method of that tensor is called instead.
+    """
 
     @functools.wraps(fn)
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
             return fn(*args, **kwargs)
+        except NoDenseArray:
+            first = args[0] if args else None
+            own = isinstance(first, Tensor) and _own_method(type(first), fn.__name__)
+            if not own:
+                raise
+            return own(*args, **kwargs)
         except AttributeError as error:
             given = [*args, *kwargs.values()]
             given += [x for a in given if isinstance(a, list | tuple) for x in a]

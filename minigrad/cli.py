@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 import minigrad
-from minigrad.commands import CommandError, bench, catalog, course, doctor, gpus, lab, run, train
+from minigrad.commands import CommandError
 
-COMMANDS = {
-    "train": train,
-    "doctor": doctor,
-    "catalog": catalog,
-    "lab": lab,
-    "course": course,
-    "bench": bench,
-    "gpus": gpus,
-    "run": run,
-}
+COMMANDS = ("train", "doctor", "catalog", "lab", "course", "bench", "gpus", "run")
+
+
+def _command(name: str) -> ModuleType:
+    """The module of a command. Imported when needed: a program that is run waits for no other."""
+    return importlib.import_module(f"minigrad.commands.{name}")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -34,7 +32,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"minigrad {minigrad.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, module in COMMANDS.items():
+    for name in COMMANDS:
+        module = _command(name)
         sub = commands.add_parser(name, help=module.HELP, description=module.__doc__)
         module.add_arguments(sub)
     return parser
@@ -61,10 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = argv[0] if argv else ""
     try:
         if command == "run" and argv[1:2] not in ([], ["-h"], ["--help"]):
-            return run.start(argv[1:])  # whatever follows is the program's
+            return _command("run").start(argv[1:])  # whatever follows is the program's
         args = _parser().parse_args(argv)
         _check_environment()
-        return COMMANDS[args.command].run(args)
+        return _command(args.command).run(args)
     except CommandError as error:
         print(f"minigrad {command}: {error}", file=sys.stderr)
         return 2

@@ -10,14 +10,14 @@ import numpy as np
 from minigrad import dtypes
 from minigrad._names import kind
 from minigrad.backends import check_current, device_module
-from minigrad.devices import CPU, device, move_array
+from minigrad.devices import device, get_default_device, move_array
 from minigrad.tensor import Size, Tensor, as_int, export, wrap
 
 
 def place(where: Any) -> device:
     """The device that a `device=` argument names."""
     if where is None:
-        return CPU
+        where = get_default_device()
     found = where if isinstance(where, device) else device(where)
     check_current(found)
     return found
@@ -27,7 +27,7 @@ def finish(array: Any, requires_grad: bool) -> Tensor:
     """A leaf tensor with a new array."""
     result = wrap(array)
     if requires_grad:
-        if dtypes.category(array.dtype) != dtypes.FLOATING:
+        if dtypes.category(array.dtype) < dtypes.FLOATING:
             raise RuntimeError(
                 "Only Tensors of floating point and complex dtype can require gradients"
             )
@@ -55,10 +55,14 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
         array = np.array(data)
     except ValueError as error:
         raise ValueError(_ragged(data, 0) or str(error)) from None
-    if array.dtype == object or array.dtype.kind in "USc":
+    if array.dtype == object or array.dtype.kind in "US":
         raise RuntimeError(f"Could not infer dtype of {type(first).__name__}")
     if dtype is None and not isinstance(first, np.ndarray | np.generic | Tensor):
-        dtype = {"f": dtypes.default_numpy(), "u": np.dtype(np.int64)}.get(array.dtype.kind)
+        dtype = {
+            "f": dtypes.default_numpy(),
+            "u": np.dtype(np.int64),
+            "c": dtypes.scalar_dtype(1j),
+        }.get(array.dtype.kind)
         if array.size == 0:
             dtype = dtypes.default_numpy()
     return array if dtype is None else array.astype(dtype, copy=False)
@@ -425,5 +429,7 @@ def legacy_class(target: dtypes.dtype, where: str = "cpu") -> type:
     return _Legacy(target.legacy_name, (), body)
 
 
-_WITHOUT_LEGACY_NAME = (dtypes.uint16, dtypes.uint32, dtypes.uint64)
+_WITHOUT_LEGACY_NAME = (
+    *(dtypes.uint16, dtypes.uint32, dtypes.uint64, dtypes.complex64, dtypes.complex128),
+)
 LEGACY = {d.legacy_name: legacy_class(d) for d in dtypes.ALL if d not in _WITHOUT_LEGACY_NAME}

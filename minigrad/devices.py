@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 
+from minigrad._meta import MetaArray
 from minigrad.backends import device_module
 
 
 class device:
     """Where a tensor lives: `device("cpu")`, `device("cuda")`, `device("cuda:1")`.
 
-    A device may be named on any machine; moving a tensor to a missing one raises.
+    A device may be named on any machine; moving a tensor to a missing one raises. In a block `with
+    device("cuda"): ...` tensors are made there unless `device=` says otherwise.
     """
 
     __slots__ = ("index", "type")
@@ -32,11 +35,18 @@ class device:
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: '{type}:{number}'")
             index = int(number)
-        if type not in ("cpu", "cuda"):
+        if type not in ("cpu", "cuda", "meta"):
             raise RuntimeError(
-                f"Expected one of cpu, cuda device type at start of device string: {type}"
+                f"Expected one of cpu, cuda, meta device type at start of device string: {type}"
             )
         self.type, self.index = type, index
+
+    def __enter__(self) -> device:
+        _Default.stack.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _Default.stack.pop()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
@@ -55,11 +65,38 @@ class device:
         return (device, (self.type, self.index))
 
 
-CPU = device("cpu")
+CPU, META = device("cpu"), device("meta")
+_class = device
+
+
+class _Defaults(threading.local):
+    """stack: of the `with` blocks in force; chosen: by `set_default_device`, for all threads."""
+
+    chosen = CPU
+
+    def __init__(self) -> None:
+        self.stack: list[device] = []
+
+
+_Default = _Defaults()
+
+
+def set_default_device(device: Any) -> None:
+    """Make tensors on this device unless `device=` says otherwise (None: on the CPU)."""
+    _Defaults.chosen = CPU if device is None else _class(device)
+
+
+def get_default_device() -> device:
+    """Where tensors are made without `device=`."""
+    return _Default.stack[-1] if _Default.stack else _Default.chosen
 
 
 def move_array(array: Any, where: device) -> Any:
     """The array on a device: itself if it is there."""
+    if isinstance(array, MetaArray) and where.type != "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if where.type == "meta":
+        return MetaArray(array.shape, array.dtype)
     if where.type == "cpu":
         return array if isinstance(array, np.ndarray) else array.get()
     return device_module("cuda").asarray(array)

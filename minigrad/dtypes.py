@@ -41,7 +41,15 @@ class dtype:
 
     @property
     def is_complex(self) -> bool:
-        return False
+        return self._numpy is not None and self._numpy.kind == "c"
+
+    def to_complex(self) -> dtype:
+        """The complex dtype whose parts have this one."""
+        return self if self.is_complex else complex128 if self is float64 else complex64
+
+    def to_real(self) -> dtype:
+        """The dtype of the parts of a complex one."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
 
     @property
     def is_signed(self) -> bool:
@@ -80,16 +88,18 @@ uint16 = dtype("uint16", "UInt16Tensor", np.dtype(np.uint16))
 uint32 = dtype("uint32", "UInt32Tensor", np.dtype(np.uint32))
 uint64 = dtype("uint64", "UInt64Tensor", np.dtype(np.uint64))
 bool_ = dtype("bool", "BoolTensor", np.dtype(np.bool_))
+complex64 = cfloat = dtype("complex64", "ComplexFloatTensor", np.dtype(np.complex64))
+complex128 = cdouble = dtype("complex128", "ComplexDoubleTensor", np.dtype(np.complex128))
 
 ALL = (
     *(float32, float64, float16, bfloat16, int8, int16, int32, int64),
-    *(uint8, uint16, uint32, uint64, bool_),
+    *(uint8, uint16, uint32, uint64, bool_, complex64, complex128),
 )
 _BY_NAME = {d.name: d for d in ALL}
 _FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 
-BOOL, INTEGER, FLOATING = 0, 1, 2
-_CATEGORY = {"b": BOOL, "u": INTEGER, "i": INTEGER, "f": FLOATING}
+BOOL, INTEGER, FLOATING, COMPLEX = 0, 1, 2, 3
+_CATEGORY = {"b": BOOL, "u": INTEGER, "i": INTEGER, "f": FLOATING, "c": COMPLEX}
 
 
 def _by_name(name: str) -> dtype:
@@ -106,7 +116,7 @@ def from_numpy_dtype(numpy_dtype: Any) -> dtype:
         names = ", ".join(d.name for d in ALL)
         raise TypeError(
             f"can't convert an array of type {numpy_dtype}: minigrad has {names} "
-            "(complex numbers, strings and objects are not supported)"
+            "(strings and objects are not supported)"
         )
     return found
 
@@ -121,12 +131,14 @@ def to_numpy_dtype(value: Any) -> np.dtype:
         return np.dtype(np.int64)
     if value is bool:
         return np.dtype(np.bool_)
+    if value is complex:
+        return np.dtype(np.complex128)
     raise TypeError(f"expected a minigrad dtype such as minigrad.float32, got {value!r}")
 
 
 @cache
 def category(numpy_dtype: np.dtype) -> int:
-    """BOOL, INTEGER or FLOATING."""
+    """BOOL, INTEGER, FLOATING or COMPLEX."""
     return FLOATING if numpy_dtype.name == "bfloat16" else _CATEGORY[numpy_dtype.kind]
 
 
@@ -135,6 +147,10 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     """The common type of two tensors of equal rank class (`torch.promote_types`)."""
     if a == b:
         return a
+    if COMPLEX in (category(a), category(b)):
+        other = a if category(a) < COMPLEX else b
+        double = np.complex128 in (a, b) or other == np.float64
+        return np.dtype(np.complex128 if double else np.complex64)
     if category(a) != category(b):
         return a if category(a) > category(b) else b
     if category(a) == FLOATING and a.itemsize == b.itemsize == 2:
@@ -179,7 +195,9 @@ def scalar_dtype(value: Any) -> np.dtype:
         return np.dtype(np.int64)
     if isinstance(value, float):
         return _Default.numpy
-    raise TypeError(f"expected a Python bool, int or float, got {type(value).__name__}")
+    if isinstance(value, complex):
+        return np.dtype(np.complex128 if _Default.numpy == np.float64 else np.complex64)
+    raise TypeError(f"expected a Python bool, int, float or complex, got {type(value).__name__}")
 
 
 def combine(tensors: np.dtype | None, zero_dim: np.dtype | None, scalar: np.dtype | None) -> Any:

@@ -47,6 +47,11 @@ class _Formatter:
     """One width and notation for all printed values."""
 
     def __init__(self, shown: np.ndarray) -> None:
+        self.parts = None
+        if shown.dtype.kind == "c":
+            self.parts = _Formatter(shown.real), _Formatter(abs(shown.imag))
+            self.width = max((len(self(v)) for v in shown.reshape(-1).tolist()), default=1)
+            return
         self.floating = shown.dtype.kind == "f"
         self.whole = self.scientific = False
         values = shown.reshape(-1)
@@ -79,6 +84,10 @@ class _Formatter:
         return f"{value:.0f}." if self.whole else f"{value:.{OPTIONS.precision}f}"
 
     def __call__(self, value: Any) -> str:
+        if self.parts is not None:
+            real, imag = self.parts
+            sign = "-" if math.copysign(1, value.imag) < 0 else "+"
+            return f"{real(value.real)}{sign}{imag(abs(value.imag)).strip()}j"
         return self._text(value).rjust(self.width)
 
 
@@ -130,10 +139,14 @@ def format_tensor(tensor: Tensor) -> str:
     name = "Parameter containing:\ntensor" if type(tensor).__name__ == "Parameter" else "tensor"
     prefix = f"{name.rpartition(chr(10))[2]}("
     array = tensor._array
+    if tensor.is_meta:
+        grad = ", requires_grad=True" if tensor.requires_grad else ""
+        return f"{name}(..., device='meta', size={tuple(array.shape)}{grad})"
     notes = []
     if not isinstance(array, np.ndarray):
         notes.append(f"device='{tensor.device}'")
-    default = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_)
+    own_complex = dtypes.from_numpy_dtype(dtypes.scalar_dtype(1j))
+    default = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_, own_complex)
     if array.size == 0:
         body = "[]"
         if array.ndim != 1:

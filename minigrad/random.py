@@ -121,6 +121,8 @@ def set_rng_state(new_state: Tensor) -> None:
 
 def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: device) -> Any:
     """Random numbers from the kernel `uniform` or `normal`."""
+    if where.type == "meta":
+        return device_module("meta").empty(shape, target)
     source = generator or current_generator()
     wide = target if target in (np.float32, np.float64) else np.dtype(np.float32)
     array = getattr(dispatch.active, kind)(shape, *source.next_call(), wide)
@@ -142,6 +144,15 @@ def _floating(name: str, dtype: Any) -> np.dtype:
     return target
 
 
+def _drawn(name: str, kind: str, shape: tuple, dtype: Any, generator: Any, where: device) -> Any:
+    """Random numbers; complex ones have random parts (normal ones a variance of 1 in all)."""
+    if dtype is None or not dtype.is_complex:
+        return _draw(kind, shape, _floating(name, dtype), generator, where)
+    parts = _draw(kind, (*shape, 2), dtype.to_real().numpy, generator, where)
+    scale = 0.5**0.5 if kind == "normal" else 1
+    return (parts[..., 0] + 1j * parts[..., 1]).astype(dtype.numpy) * dtype.numpy.type(scale)
+
+
 def _sampler(name: str, kind: str, what: str) -> None:
     def function(
         *size: Any,
@@ -156,7 +167,7 @@ def _sampler(name: str, kind: str, what: str) -> None:
         shape = _shape(size, named.pop("size", None))
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
-        array = _draw(kind, shape, _floating(name, dtype), generator, place(device))
+        array = _drawn(name, kind, shape, dtype, generator, place(device))
         return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
 
     def like(
@@ -342,6 +353,8 @@ def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None
             f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
         )
     u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
+    if self.is_meta:
+        return self
     return _fill(self, u * self._array.dtype.type(b - a) + self._array.dtype.type(a))
 
 
@@ -350,6 +363,8 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     z = _draw("normal", self._array.shape, self._array.dtype, generator, self.device)
+    if self.is_meta:
+        return self
     return _fill(self, z * self._array.dtype.type(std) + self._array.dtype.type(mean))
 
 

@@ -77,7 +77,7 @@ def save(
     if not isinstance(f, (str, os.PathLike)):
         _write_archive(f, pickled, writer.arrays)
         return
-    with _atomic_file(os.fspath(f)) as file:
+    with atomic_file(os.fspath(f)) as file:
         _write_archive(file, pickled, writer.arrays)
 
 
@@ -94,7 +94,7 @@ def _write_archive(file: IO[bytes], pickled: bytes, arrays: list[np.ndarray]) ->
 
 
 @contextlib.contextmanager
-def _atomic_file(path: str) -> Iterator[IO[bytes]]:
+def atomic_file(path: str) -> Iterator[IO[bytes]]:
     """A new file that replaces `path` when the block ends; deleted if the block fails."""
     path = os.path.realpath(path)  # a symbolic link stays, and names the new file
     folder, name = os.path.split(path)

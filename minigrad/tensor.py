@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigrad import dlpack, dtypes
+from minigrad import dlpack, dtypes, layouts
+from minigrad._meta import MetaArray
 from minigrad.autograd.mode import mode
-from minigrad.devices import CPU, device
+from minigrad.devices import CPU, META, device
 from minigrad.dtypes import dtype
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -91,8 +92,7 @@ def wrap(array: Any) -> Tensor:
     return tensor
 
 
-def _new(cls: type) -> Any:
-    return object.__new__(cls)
+_new: Callable[[type], Any] = object.__new__
 
 
 def type_name(tensor: Tensor) -> str:
@@ -153,7 +153,9 @@ class Tensor(Methods):
     @property
     def device(self) -> device:
         array = self._array
-        return CPU if isinstance(array, np.ndarray) else device("cuda", array.device.id)
+        if isinstance(array, np.ndarray):
+            return CPU
+        return META if isinstance(array, MetaArray) else device("cuda", array.device.id)
 
     @property
     def ndim(self) -> int:
@@ -169,10 +171,14 @@ class Tensor(Methods):
 
     @property
     def is_cuda(self) -> bool:
-        return not isinstance(self._array, np.ndarray)
+        return not isinstance(self._array, np.ndarray | MetaArray)
 
-    is_sparse = is_quantized = is_xpu = is_mps = is_meta = False
-    layout = "minigrad.strided"
+    @property
+    def is_meta(self) -> bool:
+        return isinstance(self._array, MetaArray)
+
+    is_sparse = is_sparse_csr = is_quantized = is_xpu = is_mps = False
+    layout = layouts.strided
 
     def size(self, dim: int | None = None) -> Size | int:
         """The shape, or the length of one dimension."""
@@ -222,7 +228,7 @@ class Tensor(Methods):
         return dtypes.category(self._array.dtype) == dtypes.FLOATING
 
     def is_complex(self) -> bool:
-        return False
+        return self._array.dtype.kind == "c"
 
     def is_signed(self) -> bool:
         return self.dtype.is_signed
@@ -259,12 +265,16 @@ class Tensor(Methods):
                 "computed variable in a subgraph that doesn't require differentiation use "
                 "var_no_grad = var.detach()."
             )
-        if value and not self.is_floating_point():
-            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if value and not (self.is_floating_point() or self.is_complex()):
+            raise RuntimeError(
+                "only Tensors of floating point and complex dtype can require gradients"
+            )
         self._requires_grad = value
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether operations on this leaf are recorded; returns itself."""
+        if requires_grad and not (self.is_floating_point() or self.is_complex()):
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
         self.requires_grad = requires_grad
         return self
 
@@ -418,14 +428,14 @@ class Tensor(Methods):
 
     # --- conversions ---
 
-    def item(self) -> float | int | bool:
+    def item(self) -> Any:
         """The value of a tensor of one element as a Python number."""
         if self._array.size != 1:
             raise RuntimeError(
                 f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
             )
         value = self._array.item()
-        return value if isinstance(value, int | float) else float(value)  # bfloat16
+        return value if isinstance(value, int | float | complex) else float(value)  # bfloat16
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
@@ -458,7 +468,7 @@ class Tensor(Methods):
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """The result of a NumPy function of a tensor: a tensor if minigrad has the dtype."""
-        return array if array.dtype.kind in "cOSUMm" else wrap(np.asarray(array))
+        return array if array.dtype.kind in "OSUMm" else wrap(np.asarray(array))
 
     def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
         if self.requires_grad:
@@ -627,6 +637,19 @@ def normalize_dim(dim: int, ndim: int) -> int:
 
 
 FUNCTIONS: dict[str, Callable] = {}
+
+
+class _Exported:
+    """The functions of FUNCTIONS as attributes: `functions.cat` is `minigrad.cat`."""
+
+    def __getattr__(self, name: str) -> Callable:
+        try:
+            return FUNCTIONS[name]
+        except KeyError:
+            raise AttributeError(f"no function {name!r} is exported") from None
+
+
+functions = _Exported()  # for files composed of many others, which cannot import minigrad
 
 
 def export(*names: str, method: bool = True, function: bool = True) -> Callable:

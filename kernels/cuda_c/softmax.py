@@ -46,3 +46,8 @@ one_read: Callable = functools.partial(_by_block, "one_read")
 block_backward: Callable = functools.partial(_by_block, "block_backward")
 strided: Callable = functools.partial(_by_thread, "strided")
 strided_backward: Callable = functools.partial(_by_thread, "strided_backward")
+
+
+def shuffles_pay(gpu: bool) -> bool:
+    """Whether the versions with shuffles are faster for short rows: a barrier costs more."""
+    return True

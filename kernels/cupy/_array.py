@@ -49,6 +49,9 @@ class ndarray:
     """
 
     __slots__ = ("__weakref__", "_array", "_pool", "base")
+    _array: np.ndarray
+    _pool: Any  # where its bytes are counted, or None
+    base: ndarray | None
     __array_priority__ = 100
     __hash__ = None
 

@@ -90,7 +90,8 @@ class Types:
     """The types that letters stand for in a call."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.found = name, {}
+        self.name = name
+        self.found: dict[str, np.dtype] = {}
 
     def see(self, parameter: Parameter, value: Any) -> np.dtype:
         """The type of a parameter given a value. Raises TypeError where letters disagree."""
@@ -203,6 +204,28 @@ def _memory(value: np.ndarray) -> tuple[ndarray, ndarray]:
     return made, fresh(layout)
 
 
+def _packed(
+    params: list[Parameter], dtypes: list, values: list[Any], shape: tuple, order: Any = None
+) -> tuple[list[Any], list[tuple]]:
+    """A kernel's arguments, and (parameter, dtype, dimensions, is a scalar) of each.
+
+    What is not raw is broadcast to `shape`, its dimensions in `order`.
+    """
+    args, described = [], []
+    for p, dtype, value in zip(params, dtypes, values):
+        scalar = type(value) in SCALARS or isinstance(value, np.generic)
+        if scalar:
+            args.append(dtype.type(value))
+        else:
+            if not p.raw:
+                value = value if value.dtype == dtype else value.astype(dtype)
+                value = np.broadcast_to(value, shape) if value.shape != shape else value
+                value = value if order is None else value.transpose(order)
+            args += _memory(value)
+        described.append((p, dtype, 0 if scalar else value.ndim, scalar))
+    return args, described
+
+
 class ElementwiseKernel(_Kernel):
     """An element-wise kernel: ElementwiseKernel("T x, T y", "T z", "z = x * y", "product").
 
@@ -266,17 +289,7 @@ class ElementwiseKernel(_Kernel):
         return np.broadcast_shapes(*shapes)
 
     def _run(self, types: Types, dtypes: list, arrays: list[Any], shape: tuple) -> None:
-        args, described = [], []
-        for p, dtype, value in zip(self.params, dtypes, arrays):
-            scalar = type(value) in SCALARS or isinstance(value, np.generic)
-            if scalar:
-                args.append(dtype.type(value))
-            else:
-                if not p.raw:
-                    value = value if value.dtype == dtype else value.astype(dtype)
-                    value = np.broadcast_to(value, shape) if value.shape != shape else value
-                args += _memory(value)
-            described.append((p, dtype, 0 if scalar else value.ndim, scalar))
+        args, described = _packed(self.params, dtypes, arrays, shape)
         extent = fresh(np.array([int(np.prod(shape)), *shape], np.int64))
         key = (tuple((d.char, n, s) for _, d, n, s in described), len(shape))
         source = lambda: self.source(types, described, len(shape))  # noqa: E731
@@ -363,17 +376,7 @@ class ReductionKernel(_Kernel):
         self, types: Types, dtypes: list, values: list[Any], out: ndarray, shape: tuple,
         order: tuple, results: int, elements: int,
     ) -> None:  # fmt: skip
-        args, described = [], []
-        for p, dtype, value in zip(self.in_params, dtypes, values):
-            scalar = type(value) in SCALARS or isinstance(value, np.generic)
-            if scalar:
-                args.append(dtype.type(value))
-            else:
-                if not p.raw:
-                    value = value if value.dtype == dtype else value.astype(dtype)
-                    value = np.broadcast_to(value, shape).transpose(order)
-                args += _memory(value)
-            described.append((p, dtype, 0 if scalar else value.ndim, scalar))
+        args, described = _packed(self.in_params, dtypes, values, shape, order)
         flat = np.ascontiguousarray(out._array).reshape(-1)
         extent = fresh(np.array([results, elements], np.int64))
         key = tuple((d.char, n, s) for _, d, n, s in described), dtypes[-1].char

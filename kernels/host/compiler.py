@@ -8,6 +8,7 @@ a temporary name and moved into place, so two processes may compile the same ker
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
 import platform
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from kernels.support.cache import cache_folder
+from kernels.support.cache import cache_folder, fall_back, is_intact, seal, write
 from kernels.support.errors import CompileError
 
 _HERE = Path(__file__).parent
@@ -60,6 +61,9 @@ _RECORDED = (
 ).split()
 _RECORDED_LINK = ["-Wl,--wrap=memcpy,--wrap=memset,--wrap=__cxa_thread_atexit"]
 _PRELUDE = ["-include", "minigrad/prelude.h"]
+_NO_SPACE = os.strerror(errno.ENOSPC)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # another folder helps
+_verified: set[Path] = set()  # precompiled files, in this process
 RUNTIME_FLAGS: list[str] = []  # for the runtime alone; the tests build it in its portable form
 _CLANG_FLAGS = ["-ferror-limit=10", "-fno-color-diagnostics"]
 
@@ -103,8 +107,9 @@ def _identity(compiler: str) -> str:
     status = os.stat(real)
     key = hashlib.sha256(f"{real} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()
     stored = _folder() / f"compiler-{key[:16]}.txt"
-    if not stored.exists():
-        _put(stored, _version(compiler).encode())
+    if not is_intact(stored):
+        write(stored, _version(compiler).encode())
+        seal(stored, [stored])
     return stored.read_text()
 
 
@@ -134,13 +139,6 @@ def _folder() -> Path:
     folder = cache_folder() / "host"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _put(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(temporary, path)
 
 
 def _flags(compiler: str) -> list[str]:
@@ -184,6 +182,24 @@ def library(
     compiler refuses it, what `smaller` makes of the messages is tried instead. Raises CompileError
     with what the compiler said at last.
     """
+    arguments = unit, options, extra, mode, prelude, smaller
+    try:
+        return _library(*arguments)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        fall_back(error)
+        return _library(*arguments)
+
+
+def _library(
+    unit: str,
+    options: tuple[str, ...],
+    extra: tuple[tuple[str, str], ...],
+    mode: str,
+    prelude: bool,
+    smaller: Callable[[str], str | None],
+) -> Path:
     compiler = find_compiler()
     flags = [*_flags(compiler), *options]
     sanitized = _sanitized(mode, is_gnu(compiler))
@@ -191,7 +207,7 @@ def library(
     for part in (unit, *flags, *sanitized, _identity(compiler), _cpu()):
         digest.update(part.encode() + b"\0")
     path = _folder() / f"{digest.hexdigest()[:40]}.so"
-    if path.exists():
+    if is_intact(path):
         return path
     with tempfile.TemporaryDirectory(dir=_folder(), prefix="build-") as build:
         for name, text in extra:
@@ -202,6 +218,7 @@ def library(
             messages = _compile(compiler, flags, sanitized, mode, prelude, build)
             if messages is None:
                 os.replace(Path(build, "unit.so"), path)
+                seal(path, [path])
                 return path
             tried = smaller(messages)
     raise CompileError(messages)
@@ -238,7 +255,7 @@ def _compile(
 
 def _call(command: list[str], folder: str) -> tuple[int, str]:
     """The exit status of a compiler and its messages. When this is interrupted (Ctrl-C), the
-    compiler and the programs that it started end too."""
+    compiler and the programs that it started end too. Raises OSError where the disk is full."""
     with subprocess.Popen(
         command,
         cwd=folder,
@@ -246,13 +263,16 @@ def _call(command: list[str], folder: str) -> tuple[int, str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, "TMPDIR": folder},
     ) as running:
         try:
             _, messages = running.communicate()
         except BaseException:
             os.killpg(running.pid, signal.SIGKILL)
             raise
-        return running.returncode, messages
+    if running.returncode and _NO_SPACE in messages:
+        raise OSError(errno.ENOSPC, _NO_SPACE, folder)
+    return running.returncode, messages
 
 
 def _precompiled(compiler: str, flags: list[str]) -> Path:
@@ -263,13 +283,15 @@ def _precompiled(compiler: str, flags: list[str]) -> Path:
         digest.update(part.encode() + b"\0")
     header = _folder() / f"prelude-{digest.hexdigest()[:16]}" / "prelude.h"
     made = header.with_suffix(".h.gch")
-    if not (header.exists() and made.exists()):
+    if made not in _verified and not is_intact(made):
         header.parent.mkdir(exist_ok=True)
-        _put(header, b'#include "minigrad/prelude.h"\n')
+        write(header, b'#include "minigrad/prelude.h"\n')
         with tempfile.TemporaryDirectory(dir=_folder(), prefix="build-") as build:
             command = [compiler, *flags, "-x", "c++-header", str(header), "-o", "prelude.h.gch"]
             if not _call(command, build)[0]:
                 os.replace(Path(build, "prelude.h.gch"), made)
+                seal(made, [header, made])
+    _verified.add(made)
     return header
 
 

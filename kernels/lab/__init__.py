@@ -36,6 +36,7 @@ from typing import Any
 #: imported at their first use, so that importing the lab stays fast
 _LAZY = {
     "Counts": "report.measurement",
+    "Estimate": "gpu_model.clock",
     "Finding": "report.findings",
     "GPU": "gpu_model.gpus",
     "GPUS": "gpu_model.gpus",
@@ -64,6 +65,7 @@ _LAZY = {
     "sectors_picture": "draw.pictures",
     "step": "record.stepper",
     "tile_walk": "draw.pictures",
+    "time": "record.clock",
     "timeline": "draw.timelines",
     "wavefronts": "draw.pictures",
 }

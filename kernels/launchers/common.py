@@ -19,6 +19,7 @@ from kernels import dispatch
 
 Pair = tuple[int, int]
 GPU_BLOCK, CPU_BLOCK = 256, 64  # threads of a block that walks along a row or a plane
+SMALL_BLOCK = 32  # on the CPU, of a block that sums a row in shared memory
 MAX_GRID_YZ, MAX_BLOCK = 65535, 1024  # blocks along y or z of a grid, threads of a block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 

@@ -6,6 +6,8 @@
 2. tiled           forward: a piece of x with its halo in shared memory, several channels per thread
 3. implicit_gemm   a matrix product whose right operand is read through a table of offsets
                    (conv_gemm); a 1x1 kernel reads x as it is
+4. batch_gemm      one product over the positions of all images (conv_batch); tables say where both
+                   operands and the result lie, so a stride needs no zeros between
 
 Backward-data is a convolution of the padded gradient with the weights turned round; backward-weight
 is a product of the gradient with the same offset-table operand. All sums have a fixed order.
@@ -20,6 +22,7 @@ import numpy as np
 from numpy import ndarray
 
 from kernels.families import Family, Operation, floats, normal, ones
+from kernels.launchers import conv_batch
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -33,6 +36,7 @@ from kernels.launchers.common import (
     on_gpu,
     wide_enough,
 )
+from kernels.launchers.conv_planes import Geometry, Planes
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast
@@ -42,44 +46,19 @@ FORWARD = {
     "direct": "one thread a result",
     "tiled": "the input piece with its halo in shared memory",
     "implicit_gemm": "a product whose operand is read through a table of offsets",
+    "batch_gemm": "one product over all images, tables for all sides",
 }
 BACKWARD_DATA = {
     "direct": "one thread an element gathers what read it",
     "implicit_gemm": "a convolution with the weights turned round",
+    "batch_gemm": "one product over all images for each phase of the stride",
 }
 BACKWARD_WEIGHT = {
     "direct": "one warp a weight, summed by shuffles",
     "implicit_gemm": "lanes along the output, a tile of sums each",
+    "batch_gemm": "one product whose terms are the positions of all images",
 }
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins
-
-
-class Geometry(NamedTuple):
-    """What a convolution is, apart from its data."""
-
-    x_shape: tuple[int, int, int, int]
-    w_shape: tuple[int, int, int, int]
-    stride: Pair
-    padding: Pair
-    dilation: Pair
-    groups: int
-
-    @property
-    def out(self) -> Pair:
-        """Height and width of the output."""
-        return tuple(
-            (self.x_shape[2 + i] + 2 * self.padding[i] - self.reach(i) - 1) // self.stride[i] + 1
-            for i in range(2)
-        )
-
-    def reach(self, i: int) -> int:
-        """Distance between the first and the last element that a kernel touches."""
-        return self.dilation[i] * (self.w_shape[2 + i] - 1)
-
-    @property
-    def channels(self) -> Pair:
-        """Input and output channels of one group."""
-        return self.w_shape[1], self.w_shape[0] // self.groups
 
 
 class GemmTile(NamedTuple):
@@ -123,8 +102,11 @@ def _check_geometry(name: str, geo: Geometry) -> None:
         )
 
 
-def _pick(version: str | None, channels: int) -> str:
-    return version or ("implicit_gemm" if channels >= MIN_GEMM_CHANNELS else "direct")
+def _pick(dialect: Dialect, like, channels: int, terms: int) -> str:
+    """The version for so many output channels a group, each of so many weights."""
+    if dialect.conv_batch.pays(terms, on_gpu(like)):
+        return "batch_gemm"
+    return "implicit_gemm" if channels >= MIN_GEMM_CHANNELS else "direct"
 
 
 def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, int], Pair]:
@@ -132,39 +114,6 @@ def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, in
     bx = wide_enough("conv2d", width, 32 if width > 16 else 16)
     by = max(256 // bx, 1)
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
-
-
-class Planes(NamedTuple):
-    """How an array lies after `conv_gemm.pad`: see there."""
-
-    rows: int
-    width: int
-    lead: Pair
-    sub: Pair = (1, 1)
-    insert: Pair = (1, 1)
-
-    @property
-    def channel(self) -> int:
-        """Elements of one channel, all phases."""
-        return self.rows * self.width * self.sub[0] * self.sub[1]
-
-    def launch(self, dialect: Dialect, name: str, like, channels: int, slack: int):
-        """A function x (N, C, H, W), as `like` -> flat planes, with `slack` zeros after them."""
-        dtype = like.dtype
-        phases = self.sub[0] * self.sub[1]
-        total_rows = (channels + ceil_div(slack, self.channel)) * phases * self.rows
-        acc_t = dialect.common.scalar_type(dtype)
-        kernel = dialect.conv_gemm.pad(acc_t, self.sub, self.insert)
-        tiling = dialect.conv_gemm.pad_tiling(total_rows, self.width, on_gpu(like))
-        run = launcher(name, "pad", kernel, *tiling)
-        sizes = (self.rows, self.width, *self.lead)
-
-        def pad(x):
-            planes = empty((total_rows * self.width,), compute_dtype(dtype), x)
-            run(x.reshape(-1, *x.shape[2:]), planes, *sizes)
-            return planes
-
-        return pad
 
 
 def _input_planes(geo: Geometry) -> Planes:
@@ -244,13 +193,15 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     _check_geometry("conv2d", geo)
     if bias is not None and bias.shape != geo.w_shape[:1]:
         raise ValueError(f"conv2d: expected a bias of shape {geo.w_shape[:1]}, got {bias.shape}")
-    version = _pick(version, geo.channels[1])
+    version = version or _pick(dialect, x, geo.channels[1], math.prod(geo.w_shape[1:]))
     out, dtype, acc_t = geo.out, x.dtype, dialect.common.scalar_type(x.dtype)
     n, o = geo.x_shape[0], geo.w_shape[0]
     shape = (n, o, *out)
     no_bias, sizes = empty((1,), dtype, x), (geo.groups, *geo.padding)
     if version == "implicit_gemm":
         gemm = _gemm(dialect, "conv2d", geo, _input_planes(geo), out, False, x, bias is not None)
+    elif version == "batch_gemm":
+        product = conv_batch.forward(dialect, "conv2d", geo, x, bias is not None)
     else:
         constants = (acc_t, geo.w_shape[2:], geo.stride, geo.dilation, bias is not None)
         if version == "direct":
@@ -266,11 +217,13 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
         run = launcher("conv2d", version, kernel, grid, block)
 
     def forward(x, w, bias):
-        y = empty(shape, dtype, x)
-        if y.size == 0:
-            return y
+        if 0 in shape:
+            return empty(shape, dtype, x)
         x, w = contiguous(x), contiguous(w)
         bias = no_bias if bias is None else contiguous(bias)
+        if version == "batch_gemm":
+            return product(w, x, bias)
+        y = empty(shape, dtype, x)
         if version == "implicit_gemm":
             gemm(w.reshape(o, -1), x, bias, y)
         else:
@@ -286,7 +239,8 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
     check_version(name, version, BACKWARD_DATA)
     check_floating(name, g, w)
     _check_backward(name, g, geo)
-    version = _pick(version, geo.channels[0])
+    terms = geo.channels[1] * math.prod(geo.w_shape[2:])
+    version = version or _pick(dialect, g, geo.channels[0], terms)
     dtype, acc_t, groups, x_shape = (
         g.dtype,
         dialect.common.scalar_type(g.dtype),
@@ -300,16 +254,20 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
         no_bias = empty((1,), dtype, g)
         grid = (ceil_div(per_in, 32), ceil_div(geo.w_shape[0], 8))
         swap = launcher(name, "swap_channels", dialect.conv_gemm.swap_channels(taps), grid, (32, 8))
+    elif version == "batch_gemm":
+        product = conv_batch.backward_data(dialect, name, geo, g)
     else:
         kernel = dialect.conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
         tiling = _tile_grid(x_shape[0] * x_shape[1], *x_shape[2:])
         run = launcher(name, version, kernel, *tiling)
 
     def data(g, w):
-        dx = empty(x_shape, dtype, g)
-        if dx.size == 0:
-            return dx
+        if 0 in x_shape:
+            return empty(x_shape, dtype, g)
         g, w = contiguous(g), contiguous(w)
+        if version == "batch_gemm":
+            return product(g, w)
+        dx = empty(x_shape, dtype, g)
         if version == "implicit_gemm":
             swapped = empty((groups * per_in, per_out, taps), dtype, w)
             swap(w.reshape(-1, per_in, taps), swapped)
@@ -327,10 +285,12 @@ def _plan_weight(dialect: Dialect, g, x, geo: Geometry, version: str | None):
     check_version(name, version, BACKWARD_WEIGHT)
     check_floating(name, g, x)
     _check_backward(name, g, geo)
-    version = _pick(version, geo.channels[1])
+    version = version or _pick(dialect, x, geo.channels[1], math.prod(geo.w_shape[1:]))
     dtype, acc_t, w_shape = x.dtype, dialect.common.scalar_type(x.dtype), geo.w_shape
     if version == "implicit_gemm":
         product = _weight_product(dialect, name, geo, x)
+    elif version == "batch_gemm":
+        product = conv_batch.backward_weight(dialect, name, geo, x)
     else:
         kernel = dialect.conv_direct.direct_weight(acc_t, geo.stride, geo.dilation)
         grid = (w_shape[0], w_shape[1], w_shape[2] * w_shape[3])
@@ -341,7 +301,7 @@ def _plan_weight(dialect: Dialect, g, x, geo: Geometry, version: str | None):
             return namespace(x).zeros(w_shape, dtype)
         g, x = contiguous(g), contiguous(x)
         dw = empty(w_shape, dtype, x)
-        if version == "implicit_gemm":
+        if version.endswith("gemm"):
             return product(g, x)
         run(g, x, dw, geo.groups, *geo.padding)
         return dw
@@ -389,7 +349,7 @@ def _check_backward(name: str, g, geo: Geometry) -> None:
         raise ValueError(f"{name}: expected a gradient of shape {expected}, got {g.shape}")
 
 
-_plans = Plans()
+_plans = Plans(512)  # those of batch_gemm hold tables as long as an output plane of the batch
 
 
 def _key(dialect: Dialect, kind: str, a, b, version: str | None, *options) -> tuple:
@@ -485,7 +445,15 @@ _PADDED = dict(padding=(1, 1))
 
 def _cases(rng, versions):
     for chosen, x_shape, w_shape, *options in [
-        ((None, "direct", "tiled"), (2, 6, 13, 16), (8, 3, 2, 3), (3, 2), (3, 4), (2, 1), 2),
+        (
+            (None, "direct", "tiled", "batch_gemm"),
+            (2, 6, 13, 16),
+            (8, 3, 2, 3),
+            (3, 2),
+            (3, 4),
+            (2, 1),
+            2,
+        ),
         ((None,), (2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
         ((None,), (2, 5, 7, 9), (33, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
     ]:
@@ -538,5 +506,5 @@ FAMILY = Family(
     ),
     _cases,
     _compiled,
-    files=("conv_direct", "conv_gemm"),
+    files=("conv_direct", "conv_gemm", "conv_batch"),
 )

@@ -44,7 +44,8 @@ def merge(shape: Sequence[int], strides: list[list[int]]) -> tuple[list[int], li
 def window(name: str, a) -> tuple[Callable, int]:
     """How to see the memory of an array like `a` as a flat array, and where a's first element lies.
 
-    Where it can be, the flat view is a `ravel` in memory order, which costs less than a window.
+    Where it can be, the flat view is a `ravel` in memory order, which costs less than a window: of
+    an expanded array, that of its elements, each once.
     Raises ValueError for strides that are no multiples of the item size (fields of records).
     """
     if a.flags.c_contiguous:
@@ -53,6 +54,9 @@ def window(name: str, a) -> tuple[Callable, int]:
         raise ValueError(f"{name}: strides {a.strides} are no multiples of the item size: copy it")
     if is_dense(a):
         return ravel_in_memory_order, 0
+    once = (*(0 if s == 0 else slice(None) for s in a.strides), ...)
+    if is_dense(a[once]):  # an expanded array
+        return lambda a: a[once].ravel("K"), 0
     steps = [(n - 1) * (s // a.itemsize) for n, s in zip(a.shape, a.strides)]
     start = -sum(s for s in steps if s < 0)
     extent = (start + 1 + sum(s for s in steps if s > 0),)

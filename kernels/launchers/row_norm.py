@@ -9,6 +9,7 @@ from numpy import ndarray
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     GPU_BLOCK,
+    SMALL_BLOCK,
     Dialect,
     ceil_div,
     check_floating,
@@ -30,7 +31,6 @@ FORWARD = {
 }
 BACKWARD = {"block": "a block a row, read twice", "warp": "a warp a row, elements in registers"}
 PARAMETERS = {"parameters": "weight and bias: threads along a row, down some of the rows"}
-SMALL_BLOCK = 32  # threads of a block that walks along a row on the CPU
 ROW_IN_SHARED = 4096
 ROW_IN_REGISTERS = 1024
 GPU_COLUMNS, CPU_COLUMNS = (32, 8), (256, 1)  # blocks of the sums over rows

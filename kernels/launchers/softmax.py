@@ -10,8 +10,8 @@ from numpy import ndarray
 import kernels
 from kernels.families import Family, Operation, floats, like_first, normal, ones
 from kernels.launchers.common import (
-    CPU_BLOCK,
     GPU_BLOCK,
+    SMALL_BLOCK,
     Dialect,
     ceil_div,
     check_floating,
@@ -88,15 +88,17 @@ def _forward(
     name = "log_softmax" if log else "softmax"
     check_version(name, version, FORWARD)
     if version is None:
-        short = "warp" if n <= ROW_IN_REGISTERS else "one_read" if n <= ROW_IN_SHARED else "online"
-        version = "strided" if inner > 1 else short
+        longer = "one_read" if n <= ROW_IN_SHARED else "online"
+        shuffles = dialect.softmax.shuffles_pay(gpu) and n <= ROW_IN_REGISTERS
+        version = "warp" if shuffles else longer
+        version = "strided" if inner > 1 else version
     _check_rows(name, version, n, inner)
     if version == "warp":
         held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()
         return version, dialect.softmax.warp(acc_t, log, held), (32, 8)
     if version == "strided":
         return version, dialect.softmax.strided(acc_t, log), wide_enough(name, inner, 128)
-    block = GPU_BLOCK if gpu else CPU_BLOCK
+    block = GPU_BLOCK if gpu else SMALL_BLOCK
     return version, getattr(dialect.softmax, version)(acc_t, log, block), block
 
 
@@ -107,14 +109,15 @@ def _backward(
     name = "log_softmax_backward" if log else "softmax_backward"
     check_version(name, version, BACKWARD)
     if version is None:
-        version = "strided" if inner > 1 else "warp" if n <= 1024 else "block"
+        shuffles = dialect.softmax.shuffles_pay(gpu) and n <= 1024
+        version = "strided" if inner > 1 else "warp" if shuffles else "block"
     if inner > 1 and version != "strided":
         raise ValueError(f"{name}: version {version!r} needs the last axis; use 'strided'")
     if version == "warp":
         return version, dialect.softmax.warp_backward(acc_t, log), (32, 8)
     if version == "strided":
         return version, dialect.softmax.strided_backward(acc_t, log), wide_enough(name, inner, 128)
-    block = GPU_BLOCK if gpu else CPU_BLOCK
+    block = GPU_BLOCK if gpu else SMALL_BLOCK
     return version, dialect.softmax.block_backward(acc_t, log, block), block
 
 

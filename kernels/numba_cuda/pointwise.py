@@ -85,7 +85,9 @@ class _Python(Translator):
         return f"libdevice.rint{self.suffix}({x})" if self.kind == "f" else x
 
     def call_pow(self, a: str, b: str) -> str:
-        return f"math.pow({a}, {b})" if self.kind == "f" else f"({a} ** {b})"
+        if self.kind == "f":
+            return f"math.pow({a}, {b})"
+        return f"({a} ** {b} if {a} != 0 or {b} >= 0 else 0)"  # as in C, where 0 ** -1 is 0
 
     def call_fmod(self, a: str, b: str) -> str:
         if self.kind == "f":

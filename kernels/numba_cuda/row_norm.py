@@ -19,7 +19,8 @@ import math
 
 import numpy as np
 
-from kernels.launchers.row_norm import ROW_IN_SHARED, SMALL_BLOCK
+from kernels.launchers.common import SMALL_BLOCK
+from kernels.launchers.row_norm import ROW_IN_SHARED
 from kernels.numba_cuda.small_block import tree_sum
 from kernels.numba_cuda.softmax import block_sum, warp_sum
 from kernels.simt import cuda

@@ -9,6 +9,7 @@ axis: contiguous for the last axis, else with a stride of `inner` elements.
 4. warp         short rows: a warp per row, elements in registers, shuffles instead of barriers
 5. strided      other axes: a thread per row, neighbours along `inner`
 
+On the CPU a block is a warp that sums in shared memory: the loops of its tree become vector code.
 A row of all -inf, or with a NaN or +inf, becomes NaN, as in torch.
 """
 
@@ -17,7 +18,9 @@ from __future__ import annotations
 import functools
 import math
 
+from kernels.launchers.common import SMALL_BLOCK
 from kernels.launchers.softmax import ROW_IN_SHARED
+from kernels.numba_cuda.small_block import tree_max, tree_sum
 from kernels.simt import cuda
 
 FULL_WARP = 0xFFFFFFFF
@@ -68,23 +71,30 @@ def block_max(v, partial):
     return top
 
 
+def _steps(block: int):
+    """Device functions for the sum and the maximum over a block, and the size of their array."""
+    if block == SMALL_BLOCK:
+        return tree_sum, tree_max, block
+    return block_sum, block_max, block // 32
+
+
 @functools.cache
 def three_pass(acc_t, log: bool, block: int):
     """Block `block`, grid (rows,); x and y (rows, n)."""
-    warps = block // 32
+    sum_of, max_of, shared = _steps(block)
 
     @cuda.jit
     def softmax_three_pass(x, y):
-        partial = cuda.shared.array(warps, acc_t)
+        partial = cuda.shared.array(shared, acc_t)
         t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
         top = acc_t(LOWEST)
         for i in range(t, n, block):
             top = max(top, acc_t(x[row, i]))
-        top = block_max(top, partial)
+        top = max_of(top, partial)
         total = acc_t(0)
         for i in range(t, n, block):
             total += math.exp(acc_t(x[row, i]) - top)
-        total = block_sum(total, partial)
+        total = sum_of(total, partial)
         if log:
             lse = math.log(total)
             for i in range(t, n, block):
@@ -100,11 +110,11 @@ def three_pass(acc_t, log: bool, block: int):
 @functools.cache
 def online(acc_t, log: bool, block: int):
     """Block `block`, grid (rows,). A thread rescales its sum when its maximum grows."""
-    warps = block // 32
+    sum_of, max_of, shared = _steps(block)
 
     @cuda.jit
     def softmax_online(x, y):
-        partial = cuda.shared.array(warps, acc_t)
+        partial = cuda.shared.array(shared, acc_t)
         t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
         own_top, own = acc_t(LOWEST), acc_t(0)
         for i in range(t, n, block):
@@ -114,10 +124,10 @@ def online(acc_t, log: bool, block: int):
                 own_top = v
             elif v != acc_t(LOWEST):
                 own += math.exp(v - own_top)
-        top = block_max(own_top, partial)
+        top = max_of(own_top, partial)
         if own_top > acc_t(LOWEST):
             own *= math.exp(own_top - top)
-        total = block_sum(own, partial)
+        total = sum_of(own, partial)
         if log:
             lse = math.log(total)
             for i in range(t, n, block):
@@ -133,11 +143,11 @@ def online(acc_t, log: bool, block: int):
 @functools.cache
 def one_read(acc_t, log: bool, block: int):
     """Block `block`, grid (rows,), n <= ROW_IN_SHARED."""
-    warps = block // 32
+    sum_of, max_of, shared = _steps(block)
 
     @cuda.jit
     def softmax_one_read(x, y):
-        partial = cuda.shared.array(warps, acc_t)
+        partial = cuda.shared.array(shared, acc_t)
         values = cuda.shared.array(ROW_IN_SHARED, acc_t)
         t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, x.shape[1]
         top = acc_t(LOWEST)
@@ -145,7 +155,7 @@ def one_read(acc_t, log: bool, block: int):
             v = acc_t(x[row, i])
             values[i] = v
             top = max(top, v)
-        top = block_max(top, partial)
+        top = max_of(top, partial)
         total = acc_t(0)
         for i in range(t, n, block):
             if log:
@@ -154,7 +164,7 @@ def one_read(acc_t, log: bool, block: int):
                 e = math.exp(values[i] - top)
                 values[i] = e
                 total += e
-        total = block_sum(total, partial)
+        total = sum_of(total, partial)
         if log:
             lse = math.log(total)
             for i in range(t, n, block):
@@ -232,16 +242,16 @@ def strided(acc_t, log: bool):
 @functools.cache
 def block_backward(acc_t, log: bool, block: int):
     """Block `block`, grid (rows,): dx = y (g - sum(g y)), for the logarithm g - exp(y) sum(g)."""
-    warps = block // 32
+    sum_of, _, shared = _steps(block)
 
     @cuda.jit
     def softmax_block_backward(g, y, dx):
-        partial = cuda.shared.array(warps, acc_t)
+        partial = cuda.shared.array(shared, acc_t)
         t, row, n = cuda.threadIdx.x, cuda.blockIdx.x, g.shape[1]
         total = acc_t(0)
         for i in range(t, n, block):
             total += acc_t(g[row, i]) if log else acc_t(g[row, i]) * acc_t(y[row, i])
-        total = block_sum(total, partial)
+        total = sum_of(total, partial)
         for i in range(t, n, block):
             gv, yv = acc_t(g[row, i]), acc_t(y[row, i])
             dx[row, i] = gv - math.exp(yv) * total if log else yv * (gv - total)
@@ -288,3 +298,9 @@ def strided_backward(acc_t, log: bool):
                 dx[o, i, c] = gv - math.exp(yv) * total if log else yv * (gv - total)
 
     return softmax_strided_backward
+
+
+def shuffles_pay(gpu: bool) -> bool:
+    """Whether the versions with shuffles are faster for short rows: not on CPUs, where the trees in
+    shared memory become vector code."""
+    return gpu

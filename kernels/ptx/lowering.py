@@ -103,6 +103,7 @@ class Origin:
     line: int
     text: str
     location: Location | None
+    instruction: Instruction | None = None
 
 
 @dataclass
@@ -124,6 +125,8 @@ class Lowered:
     alignment: int  # of dynamic shared memory, which follows
     most_threads: tuple[int, ...]  # .maxntid
     forms: list[str] = field(repr=False, default_factory=list)
+    registers: dict[str, dict[str, int]] = field(repr=False, default_factory=dict)  # by function
+    labels: frozenset[int] = frozenset()  # operations that branches go to
 
 
 def lower(program: Program, name: str, globals_: dict[str, tuple[int, int]]) -> Lowered:
@@ -221,6 +224,8 @@ class _Lowering:
             self.alignment,
             tuple(int(n) for n in most[1].split(",")) if most else (),
             self.forms,
+            {name: function.offsets for name, function in self.functions.items()},
+            frozenset(at for f in self.functions.values() for at in (f.first, *f.labels.values())),
         )
 
     def constant(self, value: int, size: int) -> int:
@@ -466,7 +471,9 @@ class FunctionLowering:
             self.form = statement.form
             where = statement.where
             location = self.body.locations[where] if where >= 0 else None
-            self.origin = Origin(self.function.name, statement.line, statement.form, location)
+            self.origin = Origin(
+                self.function.name, statement.line, statement.form, location, statement
+            )
             handler = HANDLERS.get(statement.opcode)
             try:
                 if handler is None:

@@ -43,6 +43,29 @@ class Finding(ctypes.Structure):
     )
 
 
+class Traffic(ctypes.Structure):
+    """Mirrors mgp::Traffic."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("counts", "first", "second")),
+        *((name, ctypes.c_uint32) for name in ("sms", "first_sets", "second_sets", "now")),
+        ("written", ctypes.c_uint64),
+        ("addresses", ctypes.c_void_p),
+        ("address_room", ctypes.c_uint32),
+        ("hottest", ctypes.c_uint64),
+        ("widths", ctypes.c_void_p),
+    )
+
+
+class Chains(ctypes.Structure):
+    """Mirrors mgp::Chains."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("links", "registers", "latency", "slots")),
+        *((name, ctypes.c_uint64) for name in ("register_count", "cycles", "blocks")),
+    )
+
+
 class Launch(ctypes.Structure):
     """Mirrors mgp::Launch."""
 
@@ -62,6 +85,12 @@ class Launch(ctypes.Structure):
         ("block", ctypes.c_uint32 * 3),
         ("reversed", ctypes.c_uint32),
         ("together", ctypes.c_uint32),
+        ("chosen", ctypes.c_void_p),
+        ("chosen_count", ctypes.c_uint64),
+        ("room", ctypes.c_uint32),
+        ("slice", ctypes.c_uint32),
+        ("traffic", ctypes.POINTER(Traffic)),
+        ("chains", ctypes.POINTER(Chains)),
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from kernels.ptx import arithmetic, control, findings, machine, memory, parser, tensors
 from kernels.ptx.lowering import HANDLERS, Lowered, bits_of, lower
 from kernels.ptx.nodes import Immediate, Program, Variable
+from kernels.ptx.study import Study
 from kernels.support.errors import ArgumentError, CompileError, LaunchError
 from kernels.support.limits import launch_dimensions
 
@@ -72,6 +73,7 @@ class Module:
         allocations: Iterable[tuple[int, int]] | None = None,
         cooperative: bool = False,
         counts: np.ndarray | None = None,
+        study: Study | None = None,
     ) -> None:
         """Run a kernel over `grid` blocks of `block` threads and wait.
 
@@ -80,7 +82,7 @@ class Module:
         (base, bytes) of the memory that the kernel may access besides the module's variables; with
         None, addresses are not checked. cooperative: all blocks run at once. counts: uint64 of the
         shape (operations, 2), to which how often warps executed each operation is added, and
-        how many lanes.
+        how many lanes. study: which blocks to run, and what else to count.
         Raises LaunchError for what hardware refuses, KernelIndexError for an access outside of
         all memory, KernelError for other faults.
         """
@@ -113,8 +115,10 @@ class Module:
             reversed=os.environ.get("MINIGRAD_THREAD_ORDER") == "reversed",
             together=cooperative,
         )  # fmt: skip
+        if study is not None:
+            study.enter(launch)
         with _running:
-            _run(kernel, launch, table)
+            _run(kernel, launch, table, study)
 
     def _parameters(self, kernel: Lowered, params: bytes | Sequence[int]) -> bytes:
         if isinstance(params, bytes | bytearray):
@@ -147,7 +151,12 @@ class Module:
         return spans, table
 
 
-def _run(kernel: Lowered, launch: machine.Launch, table: list[tuple[int, int]] | None) -> None:
+def _run(
+    kernel: Lowered,
+    launch: machine.Launch,
+    table: list[tuple[int, int]] | None,
+    study: Study | None,
+) -> None:
     library = machine.library()
     state = library.mgp_new(ctypes.byref(launch))
     if not state:
@@ -158,6 +167,8 @@ def _run(kernel: Lowered, launch: machine.Launch, table: list[tuple[int, int]] |
         while status == findings.RUNNING:
             status = library.mgp_run(state, _BUDGET, ctypes.byref(found))
             _print(state)
+            if study is not None and study.is_enough(library.mgp_steps(state)):
+                status = findings.FINISHED
     finally:
         library.mgp_free(state)
     if status != findings.FINISHED:

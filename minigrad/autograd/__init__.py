@@ -1,5 +1,8 @@
 """Automatic differentiation: the graph, the backward pass and the grad modes."""
 
+import importlib
+from typing import Any
+
 from minigrad._names import refuse
 from minigrad.autograd.mode import (
     enable_grad,
@@ -11,6 +14,7 @@ from minigrad.autograd.mode import (
 )
 
 from minigrad.autograd import graph  # isort: skip
+from minigrad.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from minigrad.autograd.check import GradcheckError, gradcheck, gradgradcheck
 from minigrad.autograd.engine import backward, grad
 from minigrad.autograd.function import Function
@@ -21,6 +25,7 @@ __all__ = [
     "GradcheckError",
     "Variable",
     "backward",
+    "detect_anomaly",
     "enable_grad",
     "grad",
     "gradcheck",
@@ -30,7 +35,14 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]
 
-__getattr__ = refuse(__name__)
+_refuse = refuse(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "functional":  # at its first use: it needs the operations
+        return importlib.import_module("minigrad.autograd.functional")
+    return _refuse(name)

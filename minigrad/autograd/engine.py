@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
+from minigrad.autograd import anomaly_mode
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Node
 from minigrad.backends import array_module
@@ -91,6 +92,7 @@ class _Pass:
     def run(self) -> None:
         """Run every node that has a gradient."""
         heap, pending = self.heap, self.pending
+        watched = anomaly_mode.watched if mode.anomaly else None
         while heap:
             node = heappop(heap)[1]
             grads = pending.pop(node)
@@ -98,7 +100,7 @@ class _Pass:
                 self._observe(node, grads)
             if self.wanted is not None and not self._capture(node, grads):
                 continue
-            results = node.backward(grads)
+            results = node.backward(grads) if watched is None else watched(node, grads)
             del grads
             if not self.keep:
                 node.release()
@@ -292,6 +294,11 @@ def _root_gradients(tensors: tuple, gradients: Any) -> list[Tensor]:
         if grad is None:
             if tensor._array.size != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if tensor.is_complex():
+                raise RuntimeError(
+                    "grad can be implicitly created only for real scalar outputs but got "
+                    f"{tensor.dtype}"
+                )
             grad = wrap(array_module(tensor._array).ones_like(tensor._array))
         elif grad._array.shape != tensor._array.shape:
             raise RuntimeError(

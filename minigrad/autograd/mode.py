@@ -12,6 +12,8 @@ from typing import Any
 class _Mode(threading.local):
     enabled = True
     inference = False
+    anomaly = False  # whether nodes remember where they were made
+    check_nan = True  # and whether backward passes then search for NaN
     autocast: Any = None  # what the blocks of `amp.autocast` in force cast, or None
 
 

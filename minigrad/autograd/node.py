@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, ClassVar
 
+from minigrad.autograd.anomaly_mode import remember
 from minigrad.autograd.mode import mode
 from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
@@ -50,6 +51,8 @@ class Node:
         self.versions: tuple = ()
         self.hooks: dict[int, Hooks] | None = None
         self.retained: dict[int, Any] | None = None
+        if mode.anomaly:
+            remember(self)
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients of the inputs from those of the outputs."""
@@ -165,6 +168,20 @@ def check_devices(inputs: Sequence) -> None:
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{devices[0]} and {devices[1]}!"
         ) from None
+
+
+def refuse_unsupported(name: str, inputs: Sequence) -> None:
+    """NotImplementedError if a tensor is complex or has no data; called where an operation has
+    failed."""
+    found = next((t for t in inputs if isinstance(t, Tensor) and t.is_complex()), None)
+    if name != "Move" and any(isinstance(t, Tensor) and t.is_meta for t in inputs):
+        raise NotImplementedError(
+            f"{name.lower()}: not implemented for tensors on the device meta, which have no data;"
+            ' make them on "cpu" or "cuda"'
+        ) from None
+    if found is not None:
+        legacy = found.dtype.legacy_name.removesuffix("Tensor")
+        raise NotImplementedError(f"\"{name.lower()}\" not implemented for '{legacy}'") from None
 
 
 class OpNode(Node):
@@ -289,6 +306,7 @@ class Op:
             result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)
         except Exception:
             check_devices(inputs)
+            refuse_unsupported(cls.name, inputs)
             raise
         several = type(result) is tuple
         outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from minigrad import _meta
 from minigrad._names import refuse
 
 
@@ -52,11 +53,19 @@ def array_module(array: Any) -> ModuleType:
     """NumPy for a NumPy array, CuPy for a CuPy array."""
     if isinstance(array, np.ndarray):
         return np
-    return _cupy()
+    return _meta if isinstance(array, _meta.MetaArray) else _cupy()
+
+
+def scipy_module(array: Any, name: str) -> ModuleType:
+    """SciPy's module of a name for NumPy's arrays, CuPy's form of it for its own."""
+    package = "scipy" if array_module(array) is np else "cupyx.scipy"
+    return importlib.import_module(f"{package}.{name}")
 
 
 def device_module(device_type: str) -> ModuleType:
     """The module that makes arrays on a device: NumPy for "cpu", CuPy for "cuda"."""
+    if device_type == "meta":
+        return _meta
     return np if device_type == "cpu" else _cupy()
 
 

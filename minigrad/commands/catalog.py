@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         rows = [row for row in rows if row[0] == args.family]
         if not rows:
             raise CommandError(f"no kernel family {args.family!r}; there are {', '.join(families)}")
-    facts = resources() if any(dialect == "cupy" for _, dialect, *_ in rows) else None
+    facts = resources(args.family) if any(dialect == "cupy" for _, dialect, *_ in rows) else None
     names = ("regs", "shared", "stack", "spills") if facts is not None else ()
     table = [("family", "dialect", "version", *names, "idea")]
     for family, dialect, version, idea in rows:
@@ -45,14 +45,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def resources() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Registers, shared memory, stack and spills of the CUDA C kernels, by family and version;
-    empty if NVIDIA's compiler is not installed."""
+def resources(family: str | None = None) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Registers, shared memory, stack and spills of the CUDA C kernels (of one family, or of all),
+    by family and version; empty if NVIDIA's compiler is not installed."""
     from kernels.lab.gpu_model import resources
 
-    if resources.will_compile():
-        print("compiling the CUDA C kernels for sm_80, once ...", file=sys.stderr, flush=True)
-    lines = resources.table() or []
+    if resources.will_compile(only=family):
+        what = "the CUDA C kernels" if family is None else f"{family} in CUDA C"
+        print(f"compiling {what} for sm_80, once ...", file=sys.stderr, flush=True)
+    lines = resources.table(only=family) or []
     return {
         row: (str(f.registers), str(f.shared), str(f.stack), str(f.spill_stores + f.spill_loads))
         for row, f in resources.most(lines).items()

@@ -192,20 +192,18 @@ class OutOfMemoryError(RuntimeError):
     """What `torch.cuda.OutOfMemoryError` is in handlers of programs; CuPy raises its own."""
 
 
-def memory_allocated(device: Any = None) -> int:
-    """Bytes that arrays occupy on the GPU (0 without one)."""
-    return _cupy().get_default_memory_pool().used_bytes() if is_available() else 0
-
-
-def memory_reserved(device: Any = None) -> int:
-    """Bytes that CuPy's memory pool holds on the GPU (0 without one)."""
-    return _cupy().get_default_memory_pool().total_bytes() if is_available() else 0
-
-
+_MEMORY = (
+    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
+    "memory_stats", "memory_summary", "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated", "reset_peak_memory_stats",
+)  # fmt: skip
 _refuse = refuse(__name__)
 
 
 def __getattr__(name: str) -> Any:
     if name == "amp":  # at its first use: it needs optimisers
         return importlib.import_module("minigrad.cuda.amp")
+    if name == "memory" or name in _MEMORY:
+        memory = importlib.import_module("minigrad.cuda.memory")
+        return memory if name == "memory" else getattr(memory, name)
     return _refuse(name)

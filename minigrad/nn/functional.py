@@ -7,6 +7,7 @@ order exist.
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -28,6 +29,30 @@ from minigrad.nn._losses import (
     nll_loss,
     smooth_l1_loss,
     triplet_margin_loss,
+)
+from minigrad.nn._more_functions import (
+    alpha_dropout,
+    channel_shuffle,
+    embedding_bag,
+    feature_alpha_dropout,
+    local_response_norm,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    pdist,
+    pixel_unshuffle,
+    rrelu,
+)
+from minigrad.nn._more_losses import (
+    ctc_loss,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    poisson_nll_loss,
+    soft_margin_loss,
+    triplet_margin_with_distance_loss,
 )
 from minigrad.ops import activation as act
 from minigrad.ops import index, norm, random
@@ -66,39 +91,72 @@ from minigrad.ops.pool import (
     max_pool2d,
 )
 from minigrad.ops.resample import interpolate
+from minigrad.ops.sampling import (
+    affine_grid,
+    grid_sample,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+)
+from minigrad.ops.volume import (
+    adaptive_avg_pool3d,
+    adaptive_max_pool3d,
+    avg_pool3d,
+    conv3d,
+    conv_transpose3d,
+    max_pool3d,
+)
 from minigrad.tensor import Tensor
 
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "affine_grid",
+    "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "celu_",
+    "channel_shuffle",
     "conv1d",
     "conv2d",
+    "conv3d",
     "conv_transpose1d",
     "conv_transpose2d",
+    "conv_transpose3d",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "dropout1d",
     "dropout2d",
+    "dropout3d",
     "elu",
+    "elu_",
     "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
     "fold",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "gumbel_softmax",
     "hardshrink",
     "hardtanh",
+    "hardtanh_",
+    "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
     "interpolate",
@@ -108,28 +166,46 @@ __all__ = [
     "leaky_relu",
     "leaky_relu_",
     "linear",
+    "local_response_norm",
     "log_softmax",
     "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
     "relu_",
     "rms_norm",
+    "rrelu",
+    "rrelu_",
     "scaled_dot_product_attention",
     "selu",
+    "selu_",
     "sigmoid",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmin",
     "softplus",
@@ -138,7 +214,9 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "unfold",
     "upsample",
 ]
@@ -230,6 +308,22 @@ def hardtanh(
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """input where input > threshold, else value"""
     return _activate(lambda x: act.threshold(x, threshold, value), input, inplace)
+
+
+def _in_place(fn: Callable) -> Callable:
+    """The form of an activation that overwrites its input."""
+
+    @functools.wraps(fn)
+    def function(input: Tensor, *args: Any) -> Tensor:
+        return fn(input, *args, inplace=True)
+
+    function.__name__ = function.__qualname__ = f"{fn.__name__}_"
+    function.__doc__ = f"`{fn.__name__}` in place."
+    return function
+
+
+celu_, elu_, hardtanh_ = _in_place(celu), _in_place(elu), _in_place(hardtanh)
+rrelu_, selu_, threshold_ = _in_place(rrelu), _in_place(selu), _in_place(threshold)
 
 
 def _dim_or_guess(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
@@ -436,6 +530,16 @@ def dropout2d(
     if not training or p == 0.0:
         return input
     return _channel_dropout(input, p, inplace, tuple(input.shape[:2]))
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Set entire channels of (N, C, D, H, W) or (C, D, H, W) to zero"""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    return _channel_dropout(input, p, inplace, tuple(input.shape[:-3]))
 
 
 # ------------------------------------------------------------------------ normalisation

@@ -80,12 +80,13 @@ def _recorded_gradients(
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> None:
-    if min(q.ndim, k.ndim, v.ndim) < 2:
+    of_q, of_k, of_v = (x._array.shape for x in (q, k, v))
+    if min(len(of_q), len(of_k), len(of_v)) < 2:
         raise RuntimeError(
             "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
             f"{q.ndim} key.dim: {k.ndim} and value.dim: {v.ndim} instead."
         )
-    if len({q.dtype, k.dtype, v.dtype}) > 1:
+    if len({x._array.dtype for x in (q, k, v)}) > 1:
         raise RuntimeError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{q.dtype.name} key.dtype: {k.dtype.name} and value.dtype: {v.dtype.name} instead."
@@ -94,7 +95,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> No
         raise RuntimeError(
             f"scaled_dot_product_attention: expected a floating dtype, got {q.dtype.name}"
         )
-    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+    if of_q[-1] != of_k[-1] or of_k[-2] != of_v[-2]:
         raise RuntimeError(
             "scaled_dot_product_attention: expected query (..., L, E), key (..., S, E) and value "
             f"(..., S, Ev), got {list(q.shape)}, {list(k.shape)} and {list(v.shape)}"
@@ -186,4 +187,4 @@ def scaled_dot_product_attention(
         out = p.to(q.dtype) @ _repeated(v, heads)
     else:
         out = Attention.apply(q, k, v, mask, causal=bool(is_causal), scale=float(scale))[0]
-    return out.reshape(*lead, *out._array.shape[-2:])
+    return out if len(lead) == 2 else out.reshape(*lead, *out._array.shape[-2:])

@@ -27,6 +27,8 @@ class Flip(Op):
 
     @staticmethod
     def forward(x: Any, axes: tuple) -> Any:
+        if x.dtype.kind == "c":
+            return array_module(x).flip(x, axes).copy()
         return dispatch.active.copy(array_module(x).flip(x, axes))
 
     @staticmethod

@@ -102,7 +102,8 @@ def _check_sizes(
     if min(padding) < 0:
         raise RuntimeError("negative padding is not supported")
     check_positive("dilation", dilation)
-    _check_kernel_fits(shape[2:], kernel[2:], padding[4 - len(shape) :], dilation[4 - len(shape) :])
+    dims = len(shape) - 2
+    _check_kernel_fits(shape[2:], kernel[2:], padding[-dims:], dilation[-dims:])
 
 
 def _check_kernel_fits(size: tuple, kernel: tuple, padding: tuple, dilation: tuple) -> None:

@@ -42,7 +42,7 @@ def _destination(args: tuple, kwargs: dict) -> tuple[np.dtype | None, device | N
             target = value.numpy
         elif isinstance(value, np.dtype):
             target = value
-        elif value in (float, int, bool):
+        elif value in (float, int, bool, complex):
             target = dtypes.to_numpy_dtype(value)
         elif isinstance(value, str | device | int) and not isinstance(value, bool):
             where = device(value)
@@ -71,6 +71,7 @@ for _name, _target in {
     "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16,
     "bfloat16": dtypes.bfloat16, "int": dtypes.int32, "long": dtypes.int64, "short": dtypes.int16,
     "char": dtypes.int8, "byte": dtypes.uint8, "bool": dtypes.bool_,
+    "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
 }.items():  # fmt: skip
     _caster(_name, _target)
 

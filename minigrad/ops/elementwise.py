@@ -178,7 +178,7 @@ def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any
             f"but found '{rounding_mode}'"
         )
     _check_integer_division(input, other)
-    whole = dtypes.category(POINTWISE["add"].compute_dtype((input, other))) != dtypes.FLOATING
+    whole = dtypes.category(POINTWISE["add"].compute_dtype((input, other))) < dtypes.FLOATING
     line = f"div_{rounding_mode}" + ("_int" if whole and rounding_mode == "trunc" else "")
     return into(out, POINTWISE[line](input, other))
 
@@ -200,7 +200,7 @@ def remainder(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tens
 
 def _check_integer_division(a: Any, b: Any) -> None:
     values = [x._array if isinstance(x, Tensor) else np.asarray(x) for x in (a, b)]
-    if all(dtypes.category(v.dtype) != dtypes.FLOATING for v in values) and not values[1].all():
+    if all(dtypes.category(v.dtype) < dtypes.FLOATING for v in values) and not values[1].all():
         raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
 
 
@@ -325,7 +325,9 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 f"{value._array.ndim} dimension(s)."
             )
         return POINTWISE["where"](mask, value.to(input.dtype), input)
-    if not input.is_floating_point() and type(value) is float:
+    if type(value) is complex and not input.is_complex():
+        raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
+    if type(value) is float and not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError("value cannot be converted to type int64_t without overflow")
     return POINTWISE["masked_fill"](input, mask, params=(value,))
 
@@ -413,7 +415,7 @@ def isclose(
         if value < 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")
     close = POINTWISE["eq"](input, other)
-    if not input.is_floating_point():
+    if not (input.is_floating_point() or input.is_complex()):
         input, other = input.double(), other.double()
     if rtol or atol:
         gap = POINTWISE["abs"](input - other)

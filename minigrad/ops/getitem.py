@@ -27,6 +27,8 @@ class Take(Op):
 
     @staticmethod
     def forward(x: Any, index: Any) -> Any:
+        if x.dtype.kind == "c":
+            return x.reshape(-1)[index]
         return dispatch.active.take(x, index)
 
     @staticmethod
@@ -44,6 +46,10 @@ class PutInZeros(Op):
         size = 1
         for n in shape:
             size *= n
+        if g.dtype.kind == "c":
+            total = array_module(g).zeros(size, g.dtype)
+            array_module(g).add.at(total, index.reshape(-1), g.reshape(-1))
+            return total.reshape(shape)
         return dispatch.active.take_backward(g, index, size).reshape(shape)
 
     @staticmethod

@@ -11,6 +11,7 @@ from minigrad import dtypes
 from minigrad._foreign import reject_foreign
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
+from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
@@ -55,6 +56,8 @@ class MatMul(Op):
 
     @staticmethod
     def forward(a: Any, b: Any) -> Any:
+        if a.dtype.kind == "c":
+            return array_module(a).matmul(a, b)
         return dispatch.active.matmul(a, b)
 
     @staticmethod
@@ -67,12 +70,14 @@ class MatMul(Op):
 
 
 def transposed(x: Tensor) -> Tensor:
-    """x.mT; without a view record if nothing is recorded."""
+    """x.mT, of a complex tensor x.mH; without a view record if nothing is recorded."""
+    if x._array.dtype.kind == "c":
+        return x.mH
     return x.mT if mode.enabled else wrap(x._array.swapaxes(-1, -2))
 
 
 class Linear(Op):
-    """x (m, k) @ weight (n, k).T + bias (n,), as one kernel."""
+    """x (..., k) @ weight (n, k).T + bias (n,), as one kernel."""
 
     grad_name = "AddmmBackward0"
     bilinear = True
@@ -81,8 +86,9 @@ class Linear(Op):
     def rule(x: Tensor, weight: Tensor, bias: Tensor) -> None:
         _same_dtype(x, weight)
         _same_dtype(x, bias)
-        (m, k), (n, features) = x._array.shape, weight._array.shape
+        (*rows, k), (n, features) = x._array.shape, weight._array.shape
         if k != features:
+            m = math.prod(rows)
             raise RuntimeError(
                 f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {features}x{n})"
             )
@@ -99,11 +105,22 @@ class Linear(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         x, weight = ctx.tensors()
+        dx = None
+        if ctx.needs[0]:
+            dx = matmul(g, weight) if mode.enabled else MatMul.apply(g, weight)
+        if len(ctx.shapes[0]) > 2:
+            g, x = _rows(g), None if x is None else _rows(x)
         return (
-            MatMul.apply(g, weight) if ctx.needs[0] else None,
+            dx,
             MatMul.apply(transposed(g), x) if ctx.needs[1] else None,
             g.sum(0) if ctx.needs[2] else None,
         )
+
+
+def _rows(x: Tensor) -> Tensor:
+    """x (..., k) as (m, k); without a view record if nothing is recorded."""
+    shape = (math.prod(x._array.shape[:-1]), x._array.shape[-1])
+    return x.reshape(shape) if mode.enabled else wrap(x._array.reshape(shape))
 
 
 @export(method=False)
@@ -115,6 +132,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"linear: expected input (..., in_features) and weight (out_features, in_features), "
             f"got {list(shape)} and {list(weight.shape)}"
         )
+    if bias is not None and len(shape) > 1:
+        return Linear.apply(input, weight, bias)
     flat = input if len(shape) == 2 else input.reshape(-1, shape[-1])
     out = MatMul.apply(flat, weight.t()) if bias is None else Linear.apply(flat, weight, bias)
     return out if len(shape) == 2 else out.reshape(*shape[:-1], weight._array.shape[0])
@@ -483,7 +502,8 @@ def cdist(
         compute_mode == "use_mm_for_euclid_dist"
         or (compute_mode != "donot_use_mm_for_euclid_dist" and max(x1.size(-2), x2.size(-2)) > 25)
     )
-    if x1.dtype.name == "float16" and not by_product and x1._array.size and x2._array.size:
+    narrow = x1.dtype.name in ("float16", "bfloat16")
+    if narrow and not by_product and x1._array.size and x2._array.size:
         raise dtypes.refused("cdist", x1._array.dtype)
     difference = POINTWISE["sub"](x1.unsqueeze(-2), x2.unsqueeze(-3))
     return difference.norm(p, -1)

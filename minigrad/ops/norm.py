@@ -223,6 +223,9 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
 
 def _check_mixed(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
     """Parameters have the input's dtype, or are float32 beside a 16-bit input."""
+    given = {v._array.dtype for v in (weight, bias) if v is not None}
+    if given == {input._array.dtype}:
+        return
     given = {v.dtype for v in (weight, bias) if v is not None}
     wide = {dtypes.float32} if input.dtype.itemsize == 2 else set()
     if len(given) > 1 or not given <= {input.dtype} | wide:

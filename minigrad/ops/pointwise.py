@@ -21,13 +21,15 @@ from minigrad import dtypes
 from minigrad._foreign import reject_foreign
 from minigrad._names import kind
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import OpNode, check_devices, needs_grad, record
+from minigrad.autograd.node import OpNode, check_devices, needs_grad, record, refuse_unsupported
 from minigrad.backends import array_module
 from minigrad.devices import CPU
 from minigrad.tensor import Tensor, wrap
 
-Number = bool | int | float
+Number = bool | int | float | complex
 _NUMBERS = (float, int, bool)
+_SCALARS = (*_NUMBERS, complex)
+COMPLEX: dict[str, Callable] = {}  # what `minigrad.ops.complexes` does on complex numbers
 
 
 def _numbers_moved(args: tuple) -> list | None:
@@ -87,18 +89,27 @@ class Pointwise:
         if dtype is None:
             dtype = self.compute_dtype(args)
             check_broadcast(arrays)
+            if dtype.kind == "c":
+                return COMPLEX["call"](self, args, arrays, params, dtype)
             if dtype.kind in "iu":
                 arrays = [a if hasattr(a, "dtype") else in_integers(a, dtype) for a in arrays]
                 params = tuple([in_integers(p, dtype) for p in params])
         try:
             tensor = wrap(dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype))
         except Exception:
+            refuse_unsupported(self.name, args)
             moved = _numbers_moved(args)
             if moved is None:
                 raise
             return self(*moved, params=params)
         if mode.enabled and self.expr.grads:
-            needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
+            needs = tuple(
+                [
+                    isinstance(a, Tensor)
+                    and (a._requires_grad if a._view is None else needs_grad(a))
+                    for a in args
+                ]
+            )
             if True in needs:
                 derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
                 if derivatives and tensor._array.dtype.kind not in "bui":
@@ -114,6 +125,8 @@ class Pointwise:
     def vjp(self, ctx: OpNode, g: Tensor, params: tuple, dtype: np.dtype) -> list[Tensor | None]:
         """The gradients of the inputs, one kernel each; evaluated on tensors if they are
         recorded."""
+        if dtype.kind == "c":
+            return COMPLEX["vjp"](self, ctx, g, params, dtype)
         derivatives, kept, _ = self._plans[ctx.needs]
         values = ctx.tensors()
         if mode.enabled:
@@ -179,6 +192,8 @@ class Pointwise:
         """The NumPy type to compute in, by torch's promotion and the domain of the line."""
         found = None
         for i, a in enumerate(args):
+            if type(a) is complex:
+                return self._promoted(args)
             if i in self.masks or type(a) in _NUMBERS:
                 continue
             if not isinstance(a, Tensor):
@@ -203,7 +218,7 @@ class Pointwise:
             known = classes[rank]
             classes[rank] = dtype if known is None else dtypes.promote(known, dtype)
         dtype = dtypes.combine(*classes)
-        floating = dtypes.category(dtype) == dtypes.FLOATING
+        floating = dtypes.category(dtype) >= dtypes.FLOATING
         if ("f" if floating else dtype.kind) in self.expr.refuses:
             raise dtypes.refused(self.name, dtype)
         if self.domain == "float" and not floating:
@@ -250,7 +265,7 @@ POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE
 
 def number(name: str, value: Any) -> Number:
     """A number or a 0-dimensional tensor as a Python number; TypeError for anything else."""
-    if isinstance(value, _NUMBERS):
+    if isinstance(value, _SCALARS):
         return value
     if isinstance(value, np.generic) or (isinstance(value, Tensor) and not value._array.ndim):
         return value.item()
@@ -281,7 +296,7 @@ def check_broadcast(arrays: list) -> tuple[int, ...]:
     """The common shape of arrays (numbers have none); RuntimeError if there is none."""
     shape: tuple[int, ...] | None = None
     for array in arrays:
-        if type(array) in _NUMBERS:
+        if type(array) in _SCALARS:
             continue
         if shape is None:
             shape = array.shape
@@ -292,6 +307,8 @@ def check_broadcast(arrays: list) -> tuple[int, ...]:
 
 def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that two shapes broadcast to."""
+    if a == b:
+        return a
     ndim = max(len(a), len(b))
     full_a, full_b = (1,) * (ndim - len(a)) + a, (1,) * (ndim - len(b)) + b
     result = []
@@ -307,7 +324,7 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 def operand(value: Any) -> Any:
     """A value as an operand: a tensor or a number; arrays become tensors. None for other types."""
-    if isinstance(value, Tensor) or type(value) in _NUMBERS:
+    if isinstance(value, Tensor) or type(value) in _SCALARS:
         return value
     if isinstance(value, np.generic):
         return value.item()

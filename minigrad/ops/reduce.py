@@ -38,6 +38,11 @@ class Reduce(Op):
 
     @classmethod
     def forward(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
+        if x.dtype.kind == "c":
+            if cls.key not in ("sum", "mean"):
+                raise dtypes.refused(cls.key, x.dtype)
+            function = getattr(array_module(x), cls.key)
+            return array_module(x).asarray(function(x, axis=axes, keepdims=keepdim))
         return dispatch.active.reduce(cls.key, x, axes, keepdim, dtype)
 
     @classmethod
@@ -76,6 +81,10 @@ def _operation(line: Reduction) -> type[Reduce]:
 REDUCTIONS: dict[str, type[Reduce]] = {
     line.name: _operation(line) for line in TABLE.values() if line.gradient is not None
 }
+
+
+NORMS: dict[str, Callable] = {}
+"""Norms of matrices by their names: (x, dim, keepdim), filled by `minigrad.ops.linalg`."""
 
 
 def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) -> Tensor:
@@ -212,7 +221,7 @@ def mean(
     """Mean over `dim`; needs a floating dtype."""
     dim = one_dim(dim, axis)
     target = input._array.dtype if dtype is None else dtypes.to_numpy_dtype(dtype)
-    if dtypes.category(target) != dtypes.FLOATING:
+    if dtypes.category(target) < dtypes.FLOATING:
         name = dtypes.from_numpy_dtype(target).legacy_name.removesuffix("Tensor")
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or "
@@ -439,6 +448,8 @@ def norm(
 ) -> Tensor:
     """(sum of |x| ** p) ** (1 / p) over `dim`; p may be "fro" (2), inf, -inf or 0."""
     x = input if dtype is None else input.to(dtype)
+    if x.is_complex():
+        x = x.abs()
     if not x.is_floating_point():
         name = x.dtype.legacy_name.removesuffix("Tensor")
         raise RuntimeError(
@@ -446,6 +457,8 @@ def norm(
         )
     if x.dtype.itemsize == 2 and p not in (None, "fro", 2):  # powers overflow 16 bits
         return norm(x.to(dtypes.float32), p, dim, keepdim).to(x.dtype)
+    if p == "nuc":
+        return NORMS["nuc"](x, dim, keepdim)
     if p in (None, "fro", 2):
         return reduce("norm2", x, dim, keepdim)
     axes = axes_of(dim, x._array.ndim)
@@ -460,7 +473,13 @@ def norm(
         return sum(size, axes, keepdim)
     if not isinstance(p, int | float):
         raise RuntimeError(f"norm: expected a number, 'fro' or inf for p, got {p!r}")
-    return sum(size**p, axes, keepdim) ** (1.0 / p)
+    used = POINTWISE["ne"](x, 0)  # elsewhere the gradient is zero, not that of a root
+    total = sum(POINTWISE["where"](used, POINTWISE["where"](used, size, 1.0) ** p, 0.0), axes, True)
+    zero = POINTWISE["eq"](total, 0)
+    if p < 0:
+        zero = POINTWISE["ne"](sum(POINTWISE["eq"](x, 0), axes, True), 0)
+    root = POINTWISE["where"](zero, 0.0, POINTWISE["where"](zero, 1.0, total) ** (1.0 / p))
+    return root if keepdim else sum(root, axes)
 
 
 @export()

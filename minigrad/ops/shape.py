@@ -145,7 +145,6 @@ def _mt(self: Tensor) -> Tensor:
 
 Tensor.T = property(lambda self: permute(self, *range(self._array.ndim - 1, -1, -1)))
 Tensor.mT = property(_mt)
-Tensor.H = property(t)
 
 
 @export("moveaxis")

@@ -187,6 +187,8 @@ class Clone(Op):
 
     @staticmethod
     def forward(x: Any) -> Any:
+        if x.dtype.kind == "c":
+            return x.copy()
         return dispatch.active.copy(x)
 
     @staticmethod
@@ -202,6 +204,8 @@ class Cast(Op):
 
     @staticmethod
     def forward(x: Any, dtype: Any) -> Any:
+        if x.dtype.kind == "c" or dtype.kind == "c":
+            return (x if dtype.kind in "cb" else x.real).astype(dtype)
         return dispatch.active.cast(x, dtype)
 
     @staticmethod
@@ -233,6 +237,8 @@ class Cat(Op):
     @staticmethod
     def forward(*arrays: Any, dim: int) -> Any:
         used = [a for a in arrays if a.shape != (0,)] or arrays[:1]
+        if used[0].dtype.kind == "c":
+            return array_module(used[0]).concatenate(used, dim)
         return dispatch.active.concat(used, dim)
 
     @staticmethod

@@ -156,7 +156,7 @@ def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
     def interrupted(args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.COMMANDS["catalog"], "run", interrupted)
+    monkeypatch.setattr(cli._command("catalog"), "run", interrupted)
     assert status(["catalog"]) == 130
     assert capsys.readouterr().err == "minigrad catalog: interrupted\n"
 
@@ -298,6 +298,24 @@ def test_catalog_lists_every_kernel(capsys):
     ladder = capsys.readouterr().out.partition("\n\n")[0].splitlines()[1:]
     assert len(ladder) > 2
     assert all(line.startswith("matmul ") for line in ladder)
+
+
+@pytest.mark.needs("cuda.bindings")
+def test_catalog_compiles_one_family(monkeypatch, tmp_path):
+    """Of a family the same figures as of all, without compiling the others."""
+    from kernels.lab.gpu_model import nvrtc, resources
+
+    compiled = []
+
+    def build(code, names, *args, **kwargs):
+        compiled.extend(names)
+        return dict.fromkeys(names, nvrtc.Facts(1, 2, 3, 4, 5, 6, ()))
+
+    monkeypatch.setattr(nvrtc, "build", build)
+    rows = {(line.family, line.version) for line in resources.measure("80", "cumsum")}
+    versions = {row[2] for row in kernels.catalog() if row[:2] == ("cumsum", "cupy")}
+    assert rows == {("cumsum", version) for version in versions}
+    assert len(compiled) < 40
 
 
 def test_a_closed_pipe_is_not_a_traceback():

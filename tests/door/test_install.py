@@ -79,6 +79,22 @@ def test_a_program_with_children_runs_unchanged(tmp_path):
     assert done.stderr.count("minigrad:") == 1 and "run on the CPU" in done.stderr
 
 
+def test_install_loads_no_operation():
+    """A program of numba.cuda or CuPy does not wait for what it does not use."""
+    code = "import kernels, sys; kernels.install(); import cupy; print(*sys.modules)"
+    loaded = set(run("-c", code).stdout.split())
+    assert "kernels.cupy" in loaded
+    assert not loaded & {"kernels.launchers", "kernels.pointwise", "kernels.dispatch", "minigrad"}
+
+
+def test_a_program_that_is_run_loads_no_other_command(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text("import sys\nprint(*sys.modules)\n")
+    done = run("-m", "minigrad", "run", str(path))
+    commands = {name for name in done.stdout.split() if name.startswith("minigrad.commands.")}
+    assert commands == {"minigrad.commands.run"}, done.stderr
+
+
 def test_install_says_what_it_did_and_names_what_is_missing():
     code = """
         import numba, kernels

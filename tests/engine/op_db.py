@@ -178,7 +178,7 @@ def from_torch(value: Any, leaves: list) -> Any:
 def _array(tensor: Any) -> np.ndarray:
     tensor = tensor.detach()
     name = str(tensor.dtype)
-    return (tensor.float() if name.endswith("bfloat16") else tensor).numpy()
+    return (tensor.float() if name.endswith("bfloat16") else tensor).numpy(force=True)
 
 
 def _flat(result: Any) -> list:

@@ -134,8 +134,8 @@ def test_casts():
 
 
 def test_unsupported_types_are_named():
-    with pytest.raises(TypeError, match="complex128"):
-        mg.from_numpy(np.ones(2, complex))
+    with pytest.raises(TypeError, match="datetime64"):
+        mg.from_numpy(np.zeros(2, "datetime64[s]"))
     with pytest.raises(ValueError, match="expected numbers, not str"):
         mg.tensor(["a"])
     with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):

@@ -11,7 +11,7 @@ from minigrad import backends
 from minigrad.autograd import gradcheck, gradgradcheck
 from minigrad.ops.reduce import reduce
 from tests.engine.samples import Sample
-from tests.engine.samples_layers import SAMPLES
+from tests.engine.samples_more import ALL as SAMPLES
 
 # The only ones whose kernels are compiled in float64 too; tests/kernels has each family's. All
 # others are float64 on the reference backend, and float32 on all.

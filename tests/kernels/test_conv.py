@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels import reference
+from kernels import lab, reference
 from kernels.launchers.plans import Plans
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
 
@@ -32,6 +32,8 @@ SHIPPED = [(case, None) for case in CASES]
 # the shipped version of these is another one
 OTHERS = [(case, "direct") for case in ("3x3", "everything", "groups")]
 OTHERS += [("depthwise", "implicit_gemm")]
+BATCH = ("1x1_padded", "stride", "everything", "groups", "one_pixel", "empty_batch")
+OTHERS += [(case, "batch_gemm") for case in BATCH]
 TILED = [(case, "tiled") for case in ("3x3", "everything", "groups")]
 
 
@@ -111,6 +113,35 @@ def test_dtypes(device, case, dtype, biased, rng):
     dw = kernels.conv2d_backward_weight(on_g, on_x, w.shape, *options, backend="numba")
     expected = reference.conv2d_backward_weight(wide(g), wide(x), w.shape, *options)
     assert_close(dw, expected, abs(expected).max(), g[:, 0].size)
+
+
+@pytest.mark.parametrize("case", ["many_channels", "everything"])
+def test_sums_and_rows_in_parts(device, case, rng, monkeypatch):
+    """A batch larger than one sum, and than the grid of one launch."""
+    batch = importlib.import_module("kernels.launchers.conv_batch")
+    monkeypatch.setattr(batch, "SPAN", 50)
+    monkeypatch.setattr(batch, "MAX_GRID_YZ", 1)
+    launchers = importlib.import_module("kernels.launchers.conv")
+    monkeypatch.setattr(launchers, "_plans", Plans())
+    test_forward(device, "batch_gemm", case, rng)
+    test_backward_data(device, "batch_gemm", case, rng)
+    test_backward_weight(device, "batch_gemm", case, rng)
+
+
+def test_batch_gemm_has_no_races(device, rng):
+    """More terms than a tile: the next one is filled after all have read this one."""
+    if device != "cpu":
+        pytest.skip("the lab records on the CPU")
+    x, w = normal(rng, (1, 8, 4, 5)), normal(rng, (3, 8, 3, 3))
+    options = ((2, 2), (1, 1))
+    with lab.profiled() as launches:
+        y = kernels.conv2d(x, w, None, *options, backend="numba", version="batch_gemm")
+        how = {"backend": "numba", "version": "batch_gemm"}
+        kernels.conv2d_backward_data(y, w, x.shape, *options, **how)
+        kernels.conv2d_backward_weight(y, x, w.shape, *options, **how)
+    reports = [launch.report for launch in launches if launch.version == "batch_gemm"]
+    assert len(reports) == 1 + 4 + 1
+    assert not any(report.races or report.errors for report in reports)
 
 
 def test_views(device, rng):

@@ -23,7 +23,8 @@ from kernels.launchers.plans import Plans
 from kernels.simt.api.launch import Kernel
 
 DIALECTS = ("numba", "cupy")
-HELPERS = {"common", "expression", "layout", "plans"}  # of the launchers
+# of the launchers
+HELPERS = {"common", "conv_batch", "conv_planes", "expression", "layout", "plans"}
 every_family = pytest.mark.parametrize("family", declared().values(), ids=lambda f: f.name)
 
 

@@ -3,7 +3,8 @@
 Arithmetic is in TFLOP/s (INT8: TOP/s) at the boost clock, dense (not the doubled figures "with
 sparsity"), and tensor cores add up in float32, as training needs; on GeForce cards that is half
 the rate of float16 sums which advertisements quote. Memory is in 10^9 bytes, as on the box,
-bandwidth in 10^9 bytes per second, power in watts (TGP, TDP). None: the chip has no such unit.
+bandwidth in 10^9 bytes per second, the second cache level (L2) in MiB, power in watts (TGP, TDP).
+None: the chip has no such unit.
 
 The price class is a rough order, since prices of data-centre cards are not published: $ below 500
 US dollars when it came out, $$ below 1000, $$$ below 3000, $$$$ below 12 000, $$$$$ above.
@@ -33,6 +34,7 @@ class GPU(NamedTuple):
     int8: float | None
     memory: float
     bandwidth: float
+    l2: float
     power: int
     price: str
     source: str
@@ -52,47 +54,48 @@ SOURCES = {
     "ga102": "NVIDIA Ampere GA102 GPU Architecture (whitepaper)",
     "ada": "NVIDIA Ada GPU Architecture (whitepaper)",
     "hopper": "NVIDIA H100 Tensor Core GPU Architecture (whitepaper), H100 datasheet",
-    "blackwell": "NVIDIA RTX Blackwell GPU Architecture (whitepaper)",
+    "rtx50": "NVIDIA RTX Blackwell GPU Architecture (whitepaper)",
     "sheet": "NVIDIA datasheet of the card (figures with sparsity halved)",
     "board": "NVIDIA HGX B200 datasheet (an eighth of the board, figures with sparsity halved)",
     "page": "NVIDIA product page; arithmetic: its SMs and clock times the rate of an SM in the "
     "whitepaper of its generation",
 }
 _TABLE = """
-data centre            cc  SMs  MHz  fp32  tf32  fp16  bf16  int8   GB   GB/s    W price source
-V100 SXM2 32GB        7.0   80 1530  15.7     -   125     -     -   32    900  300 $$$$  volta
-T4                    7.5   40 1590   8.1     -    65     -   130   16    320   70 $$$   turing
-A100 PCIe 40GB        8.0  108 1410  19.5   156   312   312   624   40   1555  250 $$$$  a100
-A100 SXM 80GB         8.0  108 1410  19.5   156   312   312   624   80   2039  400 $$$$$ a100
-A10                   8.6   72 1695  31.2  62.5   125   125   250   24    600  150 $$$$  sheet
-A40                   8.6   84 1740  37.4  74.8 149.7 149.7 299.3   48    696  300 $$$$  sheet
-L4                    8.9   58 2040  30.3    60   121   121 242.5   24    300   72 $$$   sheet
-L40S                  8.9  142 2520  91.6   183   362   362   733   48    864  350 $$$$  sheet
-H100 PCIe 80GB        9.0  114 1755    51   378   756   756  1513   80   2000  350 $$$$$ hopper
-H100 SXM 80GB         9.0  132 1980    67 494.5   989   989  1979   80   3350  700 $$$$$ hopper
-H200 SXM 141GB        9.0  132 1980    67 494.5   989   989  1979  141   4800  700 $$$$$ sheet
-B200 SXM 180GB       10.0  148 1980    75  1125  2250  2250  4500  180   7700 1000 $$$$$ board
-consumer               cc  SMs  MHz  fp32  tf32  fp16  bf16  int8   GB   GB/s    W price source
-GeForce RTX 2080 Ti   7.5   68 1545  13.4     -  53.8     - 215.2   11    616  250 $$    turing
-GeForce RTX 3060 12GB 8.6   28 1777  12.7  12.7  25.5  25.5 101.9   12    360  170 $     page
-GeForce RTX 3080 10GB 8.6   68 1710  29.8  29.8  59.5  59.5   238   10    760  320 $$    ga102
-GeForce RTX 3090      8.6   82 1695  35.6  35.6    71    71   284   24    936  350 $$$   ga102
-GeForce RTX 4060      8.9   24 2460  15.1  15.1  30.2  30.2 120.9    8    272  115 $     page
-GeForce RTX 4070      8.9   46 2475  29.1  29.1  58.3  58.3 233.2   12    504  200 $$    page
-GeForce RTX 4080      8.9   76 2505  48.7  48.7  97.5  97.5 389.9   16  716.8  320 $$$   ada
-GeForce RTX 4090      8.9  128 2520  82.6  82.6 165.2 165.2 660.6   24   1008  450 $$$   ada
-GeForce RTX 5070     12.0   48 2512  30.9  30.9  61.7  61.7 246.9   12    672  250 $$    blackwell
-GeForce RTX 5080     12.0   84 2617  56.3  56.3 112.6 112.6 450.2   16    960  360 $$    blackwell
-GeForce RTX 5090     12.0  170 2407 104.8 104.8 209.5 209.5   838   32   1792  575 $$$   blackwell
+data centre             cc SMs  MHz  fp32  tf32  fp16  bf16  int8  GB  GB/s  L2    W price source
+V100 SXM2 32GB         7.0  80 1530  15.7     -   125     -     -  32   900   6  300 $$$$  volta
+T4                     7.5  40 1590   8.1     -    65     -   130  16   320   4   70 $$$   turing
+A100 PCIe 40GB         8.0 108 1410  19.5   156   312   312   624  40  1555  40  250 $$$$  a100
+A100 SXM 80GB          8.0 108 1410  19.5   156   312   312   624  80  2039  40  400 $$$$$ a100
+A10                    8.6  72 1695  31.2  62.5   125   125   250  24   600   6  150 $$$$  sheet
+A40                    8.6  84 1740  37.4  74.8 149.7 149.7 299.3  48   696   6  300 $$$$  sheet
+RTX A6000              8.6  84 1800  38.7  77.4 154.8 154.8 309.7  48   768   6  300 $$$$  sheet
+L4                     8.9  58 2040  30.3    60   121   121 242.5  24   300  48   72 $$$   sheet
+L40S                   8.9 142 2520  91.6   183   362   362   733  48   864  96  350 $$$$  sheet
+H100 PCIe 80GB         9.0 114 1755    51   378   756   756  1513  80  2000  50  350 $$$$$ hopper
+H100 SXM 80GB          9.0 132 1980    67 494.5   989   989  1979  80  3350  50  700 $$$$$ hopper
+H200 SXM 141GB         9.0 132 1980    67 494.5   989   989  1979 141  4800  50  700 $$$$$ sheet
+B200 SXM 180GB        10.0 148 1980    75  1125  2250  2250  4500 180  7700 126 1000 $$$$$ board
+consumer                cc SMs  MHz  fp32  tf32  fp16  bf16  int8  GB  GB/s  L2    W price source
+GeForce RTX 2080 Ti    7.5  68 1545  13.4     -  53.8     - 215.2  11   616 5.5  250 $$    turing
+GeForce RTX 3060 12GB  8.6  28 1777  12.7  12.7  25.5  25.5 101.9  12   360   3  170 $     page
+GeForce RTX 3080 10GB  8.6  68 1710  29.8  29.8  59.5  59.5   238  10   760   5  320 $$    ga102
+GeForce RTX 3090       8.6  82 1695  35.6  35.6    71    71   284  24   936   6  350 $$$   ga102
+GeForce RTX 4060       8.9  24 2460  15.1  15.1  30.2  30.2 120.9   8   272  24  115 $     page
+GeForce RTX 4070       8.9  46 2475  29.1  29.1  58.3  58.3 233.2  12   504  36  200 $$    page
+GeForce RTX 4080       8.9  76 2505  48.7  48.7  97.5  97.5 389.9  16 716.8  64  320 $$$   ada
+GeForce RTX 4090       8.9 128 2520  82.6  82.6 165.2 165.2 660.6  24  1008  72  450 $$$   ada
+GeForce RTX 5070      12.0  48 2512  30.9  30.9  61.7  61.7 246.9  12   672  48  250 $$    rtx50
+GeForce RTX 5080      12.0  84 2617  56.3  56.3 112.6 112.6 450.2  16   960  64  360 $$    rtx50
+GeForce RTX 5090      12.0 170 2407 104.8 104.8 209.5 209.5   838  32  1792  96  575 $$$   rtx50
 """
 
 
 def _rows() -> list[GPU]:
-    """The table, read: thirteen columns after the name; `-` is None."""
+    """The table, read: fourteen columns after the name; `-` is None."""
     rows, kind = [], ""
     for line in _TABLE.strip().splitlines():
         words = line.split()
-        name, (cc, sms, boost, *numbers) = " ".join(words[:-13]), words[-13:]
+        name, (cc, sms, boost, *numbers) = " ".join(words[:-14]), words[-14:]
         if cc == "cc":
             kind = name
             continue

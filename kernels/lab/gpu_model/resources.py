@@ -22,26 +22,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from kernels import dispatch, launchers
 from kernels.lab.gpu_model import nvrtc, sass
-from kernels.support.cache import cache_folder
+from kernels.support.cache import cache_folder, is_intact, seal
 from kernels.support.errors import CompileError
 
 Row = tuple[str, str]  # family, version
 MAIN_TARGET = "80"
 
 
-def launched(dialect: str) -> dict[Row, list[tuple[Any, tuple]]]:
-    """By row of the catalog, the (kernel, arguments) that a dialect would launch on a GPU."""
+def launched(dialect: str, only: str | None = None) -> dict[Row, list[tuple[Any, tuple]]]:
+    """By row of the catalog, the (kernel, arguments) that a dialect would launch on a GPU; `only`
+    those of one operation."""
     operations = dispatch.dialect(dialect)
     versions = functools.partial(launchers.versions, dialect)
     with noting() as rows:
         for family in launchers.declared().values():
             calls = () if launchers.lacks(dialect, family) else family.compiled(versions)
             for name, args, keywords in calls:
-                getattr(operations, name)(*args, **keywords)
-    return rows
+                if only in (None, name):
+                    getattr(operations, name)(*args, **keywords)
+    return {row: noted for row, noted in rows.items() if only in (None, row[0])}
 
 
 @contextmanager
@@ -88,16 +91,17 @@ class Line:
     facts: nvrtc.Facts
 
 
-def measure(target: str) -> list[Line]:
+def measure(target: str, only: str | None = None) -> list[Line]:
     """Compile the kernels of the catalog for "sm_" + target: all for MAIN_TARGET (or what they need
-    instead), for the others one instance of each template. Raises CompileError.
+    instead), for the others one instance of each template; `only` those of one operation. Raises
+    CompileError. A progress bar shows on a terminal.
 
     Where nvdisasm is installed, opcodes are known of the versions in MAIN_TARGET that are about
     instructions: it takes half a second for each source.
     """
     rows = {
         row: {kernel.instance(*args): kernel.shared for kernel, args in launches}
-        for row, launches in launched("cupy").items()
+        for row, launches in launched("cupy", only).items()
     }
     jobs: dict[str, list[str]] = {}
     main, templates, instead = target == MAIN_TARGET, set(), {}
@@ -119,7 +123,8 @@ def measure(target: str) -> list[Line]:
             lambda code: nvrtc.build(code, jobs[code], instead[code], disassemble=code in shown),
             jobs,
         )
-        facts = dict(zip(jobs, built))
+        bar = tqdm(built, "compiling", len(jobs), unit="file", leave=False, disable=None)
+        facts = dict(zip(jobs, bar))
 
     def line(row: Row, raw: Any, dynamic: int) -> Line:
         own = facts[raw.code][raw.name]
@@ -142,28 +147,40 @@ def _can_disassemble() -> bool:
         return False
 
 
-def table(target: str = MAIN_TARGET) -> list[Line] | None:
-    """`measure` from the cache, or made now in a process of its own, which takes half a minute;
-    None where NVRTC is not installed. Raises CompileError."""
+def table(target: str = MAIN_TARGET, only: str | None = None) -> list[Line] | None:
+    """`measure` from the cache, or made now in a process of its own, which takes half a minute for
+    all operations; None where NVRTC is not installed. Raises CompileError."""
     if not dispatch.installed("cupy") or not nvrtc.available():
         return None
-    path = _file(target)
-    if not path.exists():
+    path = _kept(target, only)
+    if not is_intact(path):
         command = [sys.executable, "-m", "kernels.lab.gpu_model.resources", target, str(path)]
+        command += [] if only is None else [only]
         folders = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        shown = sys.stderr.isatty()  # then the progress bar goes there, and so does an error
+        errors = None if shown else subprocess.PIPE
+        done = subprocess.run(command, stderr=errors, text=True, env=environment)
         if done.returncode:
-            raise CompileError(done.stderr.strip())
+            raise CompileError((done.stderr or "the CUDA C kernels do not compile").strip())
+        seal(path, [path])
     rows = json.loads(path.read_text())
     for row in rows:
         row[4]["opcodes"] = tuple(row[4]["opcodes"])
-    return [Line(*row[:4], nvrtc.Facts(**row[4])) for row in rows]
+    lines = [Line(*row[:4], nvrtc.Facts(**row[4])) for row in rows]
+    return [line for line in lines if only in (None, line.family)]
 
 
-def will_compile(target: str = MAIN_TARGET) -> bool:
-    """Whether `table` would take its half minute."""
-    return dispatch.installed("cupy") and nvrtc.available() and not _file(target).exists()
+def will_compile(target: str = MAIN_TARGET, only: str | None = None) -> bool:
+    """Whether `table` would take its time."""
+    installed = dispatch.installed("cupy") and nvrtc.available()
+    return installed and not is_intact(_kept(target, only))
+
+
+def _kept(target: str, only: str | None) -> Path:
+    """Where the table of all operations is kept, if it is, else that of `only` one."""
+    whole = _file(target, "")
+    return whole if only is None or is_intact(whole) else _file(target, f"-{only}")
 
 
 def most(lines: list[Line]) -> dict[Row, nvrtc.Facts]:
@@ -181,7 +198,7 @@ def most(lines: list[Line]) -> dict[Row, nvrtc.Facts]:
     }
 
 
-def _file(target: str) -> Path:
+def _file(target: str, of: str) -> Path:
     """Named by a digest of all that decides what is compiled, and of the compiler."""
     from cuda.bindings import nvrtc as bindings
 
@@ -193,11 +210,12 @@ def _file(target: str) -> Path:
         files += [path for path in (root / folder).iterdir() if path.is_file()]
     for path in sorted(files):
         digest.update(path.read_bytes())
-    return cache_folder() / f"resources-sm{target}-{digest.hexdigest()[:24]}.json"
+    return cache_folder() / f"resources-sm{target}{of}-{digest.hexdigest()[:24]}.json"
 
 
 if __name__ == "__main__":
-    measured = [[*astuple(line)[:4], asdict(line.facts)] for line in measure(sys.argv[1])]
+    lines = measure(sys.argv[1], *sys.argv[3:])
+    measured = [[*astuple(line)[:4], asdict(line.facts)] for line in lines]
     temporary = Path(f"{sys.argv[2]}.{os.getpid()}")
     temporary.write_text(json.dumps(measured))
     temporary.replace(sys.argv[2])

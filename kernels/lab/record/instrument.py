@@ -17,6 +17,7 @@ import numpy as np
 from numba.core import types
 
 from kernels.lab.record import access, recorder
+from kernels.simt.analysis.ranges import constant
 from kernels.simt.devlib import lookup
 from kernels.simt.frontend import calls
 from kernels.simt.ir.memory import itemsize
@@ -305,7 +306,7 @@ class _Instrumenter(ast.NodeTransformer):
             space = "shared" if "own_" in name else "global"
             swap = lookup.function("atomic.cas", space)
             name = self.program.extern(swap, f"{'own_' if space == 'shared' else ''}atomic_cas")
-            zero = [const(0)] * self.array_type(array).ndim
+            zero: list[ast.expr] = [const(0)] * self.array_type(array).ndim
             rest = [ast.Tuple(zero, ast.Load()), *rest]
         element = ast.copy_location(ast.Subscript(array, rest[0], ast.Load()), node)
         element.source = getattr(node, "source", None)
@@ -340,9 +341,9 @@ class _Instrumenter(ast.NodeTransformer):
     def _index(self, index: ast.expr) -> tuple[ast.expr, ast.expr]:
         """(the index as a tuple of int64, whether a minus sign in it is meant to wrap)."""
         parts = self._parts(index)
-        literal = any(isinstance(p, ast.Constant) and p.value < 0 for p in parts)
+        literal = any((constant(p) or 0) < 0 for p in parts)
         int64 = self.program.extern(types.int64, "int64")
-        new = [call(int64, self.visit(part)) for part in parts]
+        new: list[ast.expr] = [call(int64, self.visit(part)) for part in parts]
         return ast.Tuple(new, ast.Load()), const(literal)
 
     def _parts(self, index: ast.expr) -> list[ast.expr]:

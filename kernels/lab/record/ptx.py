@@ -89,19 +89,19 @@ def ptx(
     NVIDIA's compilers are not installed, or for an instruction that needs a GPU (wgmma).
     """
     cc = capability(cc)
-    (name, text), values = _compiled(kernel, arguments, cc)
-    module = _module(text)
+    (name, text), values = entry_and_values(kernel, arguments, cc)
+    module = module_of(text)
     lowered = module.kernel(name)
     counts = np.zeros((len(lowered.origins), 2), np.uint64)
     module.launch(
-        name, grid, block, shared, _packed(lowered.parameters.values(), values, name),
-        allocations=_allocations(arguments), counts=counts,
+        name, grid, block, shared, packed(lowered.parameters.values(), values, name),
+        allocations=allocations_of(arguments), counts=counts,
     )  # fmt: skip
     known = getattr(kernel, "__name__", None) or kernel.name
     return PtxRun(known, cc, *_counted(lowered, counts), text)
 
 
-def _compiled(
+def entry_and_values(
     kernel: Any, arguments: tuple, cc: tuple[int, int]
 ) -> tuple[tuple[str, str], list[bytes]]:
     """A kernel's name in the PTX and the PTX, for the types of its arguments; the bytes of its
@@ -138,12 +138,12 @@ def _from_nvrtc(
 @functools.lru_cache(maxsize=256)
 def _from_numba(kernel: Any, types: tuple, cc: tuple[int, int]) -> tuple[str, str]:
     text = numba_ptx(kernel, types, cc, lines=True)
-    (entry,) = _module(text).kernels
+    (entry,) = module_of(text).kernels
     return entry, text
 
 
 @functools.lru_cache(maxsize=64)
-def _module(text: str) -> machine.Module:
+def module_of(text: str) -> machine.Module:
     return machine.load(text)
 
 
@@ -183,7 +183,7 @@ def _in_numba(value: Any, kind: Any) -> list[bytes]:
     return [as_dtype(kind).type(value).tobytes()]
 
 
-def _packed(places: Any, values: list[bytes], name: str) -> bytes:
+def packed(places: Any, values: list[bytes], name: str) -> bytes:
     places = list(places)
     if len(places) != len(values):
         raise ArgumentError(f"{name} has {len(places)} parameters, not {len(values)}")
@@ -193,12 +193,12 @@ def _packed(places: Any, values: list[bytes], name: str) -> bytes:
     return bytes(packed)
 
 
-def _allocations(arguments: tuple) -> list[tuple[int, int]]:
+def allocations_of(arguments: tuple) -> list[tuple[int, int]]:
     """The memory of the arrays among the arguments: a view may touch what it is a view of."""
     found = []
     for value in arguments:
         if isinstance(value, list | tuple):
-            found += _allocations(tuple(value))
+            found += allocations_of(tuple(value))
         if isinstance(value, np.ndarray):
             low, high = np.lib.array_utils.byte_bounds(value)
             found.append((low, high - low))

@@ -573,7 +573,7 @@ class State:
         self.findings = np.zeros((MAX_FINDINGS, FINDING), np.int64)
         self.trace = np.zeros((trace, TRACE_COLUMNS), np.int64)
         self.scratch = np.zeros(32 + 32 * 256, np.int64)
-        self.shadows = []
+        self.shadows: list[np.ndarray] = []
         head = self.head
         head[WHO], head[GENERATION], head[TRACE_CAPACITY] = -1, 1, trace
         head[CAPACITY], head[TABLE_BITS] = len(self.slots), len(self.table).bit_length() - 1

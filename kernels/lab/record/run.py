@@ -347,7 +347,8 @@ class Run:
     def found(self) -> tuple[list[Finding], list[Finding], list[Finding]]:
         """(races, errors, warnings) of the recorder's table."""
         races: dict[tuple, Finding] = {}
-        errors, warnings, unwritten, harmless = list(self.errors), [], [], []
+        errors, unwritten, harmless = list(self.errors), [], []
+        warnings: list[Finding] = []
         rows = self.state.findings[: int(self.state.head[rec.FOUND])].tolist()
         rows.sort(key=lambda row: -(row[rec.WHAT] & rec.APART))  # those far apart need most
         racing: set[int] = set()

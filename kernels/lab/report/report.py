@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernels.lab.draw.canvas import Picture
+from kernels.lab.gpu_model.clock import Estimate
 from kernels.lab.gpu_model.compiled import Compiled, compiled
 from kernels.lab.gpu_model.gpus import GPU
 from kernels.lab.gpu_model.occupancy import Occupancy, occupancy
@@ -26,11 +27,12 @@ SHOWN_EVENTS = 20_000  # lines executed by threads that a notebook's page keeps
 class Report(Measurement):
     """A kernel's run under the recorder. `str(report)` is an annotated listing.
 
-    `trace(events)` runs the first recorded block again, line by line; None for CUDA C, and where
-    the arguments were too large to keep.
+    `trace(events)` runs the first recorded block again, line by line, `clock(gpu=...)` the launch
+    for `time`; None for CUDA C, and where the arguments were too large to keep.
     """
 
     trace: Callable[[int], Trace] | None = field(default=None, repr=False)
+    clock: Callable[..., Estimate] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return listing(self)
@@ -71,6 +73,16 @@ class Report(Measurement):
             return roofline(self, gpu, precision)
         work = (self.flops * self.scale, self.global_bytes * self.scale, seconds)
         return roofline({self.name: work}, gpu, precision)
+
+    def time(self, gpu: str | GPU) -> Estimate:
+        """About how long the launch takes on a GPU: `kernels.lab.time` with the same arguments.
+        Raises ValueError where they were too large to keep, and for CUDA C."""
+        if self.clock is None:
+            raise ValueError(
+                f"{self.name}: its arguments were not kept; call kernels.lab.time(kernel, grid,"
+                " block, *args, gpu=...)"
+            )
+        return self.clock(gpu=gpu)
 
     def picture(self) -> Picture:
         """The listing as a picture: SVG, PNG (needs matplotlib, the extra `plot`) or text."""

@@ -64,6 +64,11 @@ struct Launch {  // mirrored by kernels/ptx/machine.py
     uint32_t static_shared, dynamic_shared, total_shared;
     uint32_t grid[3], block[3];
     uint32_t reversed, together;
+    const uint64_t* chosen;  // the blocks to run, or null for all
+    uint64_t chosen_count;
+    uint32_t room, slice;  // blocks at once, operations of a warp until others run; 0: as many as suit
+    struct Traffic* traffic;  // what is counted of memory, or null
+    struct Chains* chains;    // what is known of latencies, or null
 };
 
 // What a function has for the lanes that called it together.
@@ -92,6 +97,13 @@ struct Copy {  // one that cp.async has begun
 struct Machine;
 struct Block;
 
+// The cycles that a warp would take alone: see chains.h.
+struct Chain {
+    uint64_t begin, latest, *ready;
+    uint32_t issued, barriers;  // of the basic block; that the warp came to
+    bool waited;
+};
+
 struct Warp {
     Machine* machine;
     Block* block;
@@ -113,6 +125,7 @@ struct Warp {
     Copy* copies;
     int copy_count, copy_room;
     unsigned committed[LANES];
+    Chain chain;
 
     template <class T>
     T* at(int32_t offset) {
@@ -137,6 +150,8 @@ struct Block {
     Barrier barriers[BARRIERS];
     bool moved;   // whether something happened besides spinning
     bool running;
+    unsigned sm;        // where it would run
+    uint64_t arrived[4];  // cycles when the last warp came to one of the last barriers
 };
 
 struct Machine {
@@ -145,6 +160,8 @@ struct Machine {
     uint64_t block_count, next_block, resident, room;
     unsigned warps_a_block, threads;
     uint64_t steps, spins;
+    unsigned* free_sms;  // those that ended blocks leave
+    unsigned free_count;
     Span last;  // the allocation that was accessed last
     Frame* spare;  // of warps that have ended, for others
     Finding* finding;

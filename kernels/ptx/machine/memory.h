@@ -2,6 +2,7 @@
 #pragma once
 
 #include "floats.h"
+#include "traffic.h"
 
 namespace mgp {
 
@@ -9,7 +10,7 @@ namespace mgp {
 
 struct Access {
     int bytes;  // of all elements together, which the address must be a multiple of
-    bool writes;
+    bool writes, is_atomic = false;
 };
 
 [[noreturn]] inline void refuse(Warp& w, Status status, int lane, uint64_t address, Access access,
@@ -142,6 +143,9 @@ inline void resolve(Warp& w, const Op& o, Mask m, Access access, uint64_t* at) {
 #pragma GCC ivdep
         for (int i = 0; i < LANES; ++i) at[i] += place.shift;
     }
+    if (__builtin_expect(w.machine->launch.traffic != nullptr, 0)) {
+        observe(w, o, m, at, access.bytes, access.writes, access.is_atomic);
+    }
 }
 
 // -- loads and stores --------------------------------------------------------------------------
@@ -197,7 +201,7 @@ constexpr u8 HAS_RESULT = 64;
 template <class T, class F>
 void atomic(Warp& w, const Op& o, Mask m, F f) {
     uint64_t at[LANES];
-    resolve(w, o, m, {(int)sizeof(T), true}, at);
+    resolve(w, o, m, {(int)sizeof(T), true, true}, at);
     ++w.spun;
     const T* b = w.in<T>(o.b);
     const T* c = w.in<T>(o.c);

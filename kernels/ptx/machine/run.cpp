@@ -1,6 +1,8 @@
 // Runs a launch: blocks one after the other, the warps of a block in turn.
 #include "tensors.h"
 
+#include "chains.h"
+
 #include <sys/mman.h>
 
 namespace mgp {
@@ -119,6 +121,8 @@ static bool run(Warp& w) {
     Machine& machine = *w.machine;
     const Op* ops = machine.launch.ops;
     u64* counts = machine.launch.counts;
+    const bool follows = machine.launch.chains;
+    const u64 most = machine.launch.slice ? machine.launch.slice : STEPS;
     u64 steps = 0;
     w.spun = 0;
     bool ran = false;
@@ -138,6 +142,11 @@ static bool run(Warp& w) {
             ++steps;
             if (counts) ++counts[2 * w.pc], counts[2 * w.pc + 1] += (u64)__builtin_popcount(m);
             const Entry& entry = table[o.code];
+            if (__builtin_expect(follows, 0)) {
+                follow(w, w.pc);
+                if (entry.kind == BARRIER) arrive(w);
+                else if (entry.kind != PLAIN && entry.kind != COLLECTIVE) end_basic_block(w.chain);
+            }
             if (entry.kind == BRANCH) {
                 branch(w, m, o.target);
             } else if (!m) {
@@ -161,7 +170,7 @@ static bool run(Warp& w) {
                     default: w.spun = POLLS; ++w.pc;
                 }
             }
-            if (__builtin_expect(w.spun >= POLLS || steps >= STEPS, 0)) {
+            if (__builtin_expect(w.spun >= POLLS || steps >= most, 0)) {
                 w.spun = 0;
                 if (w.active) park(w, LATE);
                 machine.steps += steps;
@@ -214,7 +223,7 @@ static Block* new_block(Machine& machine, u64 number) {
         if (room == MAP_FAILED) return free(block), nullptr;
         block->local = (char*)room;
     }
-    u64 at = l.reversed ? machine.block_count - 1 - number : number;
+    u64 at = l.chosen ? l.chosen[number] : l.reversed ? machine.block_count - 1 - number : number;
     block->index[0] = (u32)(at % l.grid[0]);
     block->index[1] = (u32)(at / l.grid[0] % l.grid[1]);
     block->index[2] = (u32)(at / l.grid[0] / l.grid[1]);
@@ -255,10 +264,12 @@ static void start_warps(Machine& machine, Block& block) {
         poison_local(w, w.live, 0, l.local_bytes);
         add_group(w, {w.live, 0, frame, l.entry, READY, 0});
         w.first = frame;
+        if (l.chains) w.chain.ready = (u64*)calloc(l.chains->register_count + 1, sizeof(u64));
     }
 }
 
 static void end_block(Machine& machine, Block* block) {
+    if (machine.free_sms) machine.free_sms[machine.free_count++] = block->sm;
     for (unsigned n = 0; n < machine.warps_a_block; ++n) {
         Warp& w = block->warps[n];
         if (w.first) {
@@ -266,6 +277,7 @@ static void end_block(Machine& machine, Block* block) {
             machine.spare = w.first;
         }
         free(w.copies);
+        free(w.chain.ready);
     }
     if (block->local) munmap(block->local, local_bytes(machine));
     free(block);
@@ -305,6 +317,8 @@ static bool admit(Machine& machine) {
         machine.finding->status = NO_MEMORY;
         longjmp(machine.escape, 1);
     }
+    if (machine.free_count) block->sm = machine.free_sms[--machine.free_count];
+    else if (machine.launch.traffic) block->sm = (machine.next_block - 1) % machine.launch.traffic->sms;
     machine.blocks[machine.resident++] = block;
     start_warps(machine, *block);
     return true;
@@ -314,6 +328,10 @@ static void run_blocks(Machine& machine, u64 budget) {
     u64 until = machine.steps + budget;
     while (machine.resident || admit(machine)) {
         bool moved = false;
+        if (machine.launch.room) {
+            while (machine.resident < machine.room && admit(machine)) {
+            }
+        }
         for (u64 i = 0; i < machine.resident; ++i) {
             Block* block = machine.blocks[i];
             if (advance(machine, *block)) {
@@ -321,6 +339,7 @@ static void run_blocks(Machine& machine, u64 budget) {
                 continue;
             }
             moved = true;
+            if (machine.launch.chains) end_chains(machine, *block);
             end_block(machine, block);
             machine.blocks[i--] = machine.blocks[--machine.resident];
         }
@@ -368,9 +387,12 @@ MGP_API Machine* mgp_new(const Launch* launch) {
     machine->threads = launch->block[0] * launch->block[1] * launch->block[2];
     machine->warps_a_block = (machine->threads + LANES - 1) / LANES;
     machine->block_count = (u64)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    if (launch->chosen) machine->block_count = launch->chosen_count;
     machine->room = launch->together ? machine->block_count
                                      : machine->block_count < RESIDENT ? machine->block_count : RESIDENT;
+    if (launch->room && launch->room < machine->block_count) machine->room = launch->room;
     machine->blocks = (Block**)calloc(machine->room + 1, sizeof(Block*));
+    if (launch->traffic) machine->free_sms = (unsigned*)calloc(machine->room + 1, sizeof(unsigned));
     if (!machine->blocks) return free(machine), nullptr;
     return machine;
 }
@@ -405,6 +427,7 @@ MGP_API void mgp_free(Machine* machine) {
         free(frame);
     }
     free(machine->blocks);
+    free(machine->free_sms);
     free(machine->output);
     free(machine);
 }

@@ -23,12 +23,12 @@ from kernels.simt.analysis.intervals import (
     End,
     Interval,
     State,
-    at_most,
     divided,
     equal,
     greatest,
     greatest_known,
     hull,
+    is_plain,
     joined,
     least,
     least_known,
@@ -37,9 +37,11 @@ from kernels.simt.analysis.intervals import (
     moved,
     natural,
     negated,
+    partitions,
     plus,
     product,
     quotient,
+    spelled,
     total,
     weakened,
 )
@@ -348,7 +350,7 @@ class _Prover:
         """`expr` lies in `interval` here; so does, moved and scaled, its one variable."""
         if isinstance(expr, ast.Constant):
             return
-        text = ast.unparse(expr)
+        text = spelled(expr)
         known = self.state.narrowed.get(text, (TOP, None))[0]
         read = frozenset(names(expr))
         if isinstance(expr, ast.Name) and not self.launch_constant(expr, (*THREAD, *BLOCK)):
@@ -373,13 +375,21 @@ class _Prover:
     def value(self, node: ast.expr) -> Interval:
         """The interval of an expression; the accesses in it are proven on the way."""
         low, high = self.computed(node)
-        if isinstance(node, ast.Name | ast.BinOp | ast.Subscript):
-            known = self.state.narrowed.get(ast.unparse(node))
-            if known is not None:
-                low, high = meet(Interval(low, high), known[0])
+        if self.state.narrowed and isinstance(node, ast.Name | ast.BinOp | ast.Subscript):
+            low, high = meet(Interval(low, high), self.narrowed(node))
         if low is None and self.ranges.nonnegative(node):
             low = const(0)
         return Interval(low, high)
+
+    def narrowed(self, node: ast.expr) -> Interval:
+        """What conditions say about an expression, or, if it is a sum, about a part of it."""
+        found = self.state.narrowed.get(spelled(node), (TOP, None))[0]
+        for part, rest in partitions(node):
+            known = self.state.narrowed.get(spelled(part))
+            if known is not None:
+                (low, high), more = known[0], self.value(rest)
+                found = meet(found, Interval(total(low, more.low), total(high, more.high)))
+        return found
 
     def computed(self, node: ast.expr) -> Interval:
         match node:
@@ -648,7 +658,7 @@ class _Prover:
         numbers = constant(a), constant(b)
         if None not in numbers:
             return _HOLDS[type(op)](*numbers)
-        if self.trying or _is_plain(a, op, b):
+        if self.trying or is_plain(a, op, b):
             return True
         text = ast.unparse(ast.fix_missing_locations(ast.Compare(a, [op], [b])))
         if self.given:
@@ -669,13 +679,6 @@ class _Prover:
             if isinstance(node, ast.Subscript) and not isinstance(node.value, ast.Attribute):
                 return False
         return True
-
-
-def _is_plain(a: ast.expr, op: ast.cmpop, b: ast.expr) -> bool:
-    """Whether `a op b` holds by how it is written."""
-    if isinstance(op, ast.GtE):
-        return at_most(b, a)
-    return at_most(a, plus(b, -1 if isinstance(op, ast.Lt) else 0))
 
 
 def _parts(index: ast.expr) -> list[ast.expr]:

@@ -7,6 +7,8 @@ An end is Python's own AST, so that it can be printed into generated code; numbe
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from numba.core import types
@@ -64,6 +66,13 @@ def at_most(a: End, b: End) -> bool:
     if constant(a) is not None and _is_size(b):
         return number <= limit
     return rest == other and number <= limit
+
+
+def is_plain(a: ast.expr, op: ast.cmpop, b: ast.expr) -> bool:
+    """Whether `a op b` holds by how it is written."""
+    if isinstance(op, ast.GtE):
+        return at_most(b, a)
+    return at_most(a, plus(b, -1 if isinstance(op, ast.Lt) else 0))
 
 
 def _is_size(end: ast.expr) -> bool:
@@ -194,6 +203,43 @@ def meet(a: Interval, b: Interval) -> Interval:
 def hull(a: Interval, b: Interval) -> Interval:
     """What holds all of both."""
     return Interval(least([a.low, b.low]), greatest([a.high, b.high]))
+
+
+def terms(node: ast.expr, op: type = ast.Add) -> list[ast.expr]:
+    """What a sum (or product) adds up, in order; [node] for another expression."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, op):
+        return [*terms(node.left, op), *terms(node.right, op)]
+    return [node]
+
+
+def spelled(node: ast.expr) -> str:
+    """A key for an expression, the same for sums and products in another order."""
+    for op, sign in ((ast.Add, " + "), (ast.Mult, " * ")):
+        parts = terms(node, op)
+        if len(parts) > 1:
+            return sign.join(sorted(f"({spelled(part)})" for part in parts))
+    return ast.unparse(node)
+
+
+_MOST_TERMS = 6
+
+
+def partitions(node: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The ways to write a sum of several terms as a sum of at least two of them and the rest."""
+    parts = terms(node)
+    if not 3 <= len(parts) <= _MOST_TERMS:
+        return
+    for count in range(2, len(parts)):
+        for chosen in itertools.combinations(range(len(parts)), count):
+            rest = [part for place, part in enumerate(parts) if place not in chosen]
+            yield added([parts[place] for place in chosen]), added(rest)
+
+
+def added(parts: list[ast.expr]) -> ast.expr:
+    result = parts[0]
+    for part in parts[1:]:
+        result = binary(result, ast.Add(), part)
+    return result
 
 
 class State(NamedTuple):

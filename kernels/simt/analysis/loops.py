@@ -6,7 +6,9 @@ import ast
 from typing import Any
 
 from kernels.simt.analysis.ranges import constant
-from kernels.simt.ir.nodes import GRID, Loop, const, defined, names, statements
+from kernels.simt.analysis.uniformity import is_pure_call
+from kernels.simt.ir.nodes import GRID, Loop, breaks, const, defined, names, statements
+from kernels.simt.ir.program import Program
 
 
 def trip_count(stmt: Any) -> int | None:
@@ -27,27 +29,30 @@ def constant_ends(stmt: ast.For) -> tuple[ast.expr, ast.expr] | None:
     return const(counted[0]), const(counted[-1])
 
 
-def spins(stmt: Loop) -> bool:
+def spins(stmt: Loop, program: Program) -> bool:
     """Whether a loop may wait for memory that another thread writes: its exit reads memory."""
-    tests: list[ast.AST] = [stmt.test, *stmt.pre]
-    if isinstance(stmt.test, ast.Constant):
-        tests += stmt.body
-    if any(map(_reads_memory, tests)):
-        return True
-    watched = names(stmt.test)
-    return any(
-        isinstance(s, ast.Assign)
-        and isinstance(s.targets[0], ast.Name)
-        and s.targets[0].id in watched
-        and _reads_memory(s.value)
-        for body in stmt.body
-        for s in ast.walk(body)
-        if isinstance(s, ast.stmt)
-    )
+
+    def reads(node: ast.AST) -> bool:
+        return any(_reads_memory(inner, program) for inner in ast.walk(node))
+
+    exits: list[ast.AST] = [stmt.test, *stmt.pre]
+    exits += [s.test for s in statements(stmt.body) if isinstance(s, ast.If) and breaks([s])]
+    assigned = [s for s in statements([*stmt.pre, *stmt.body]) if isinstance(s, ast.Assign)]
+    watched: set[str] = set()
+    while exits:  # and what they are computed from, in the loop
+        if any(map(reads, exits)):
+            return True
+        new = set().union(*map(names, exits)) - watched
+        watched |= new
+        exits = [s.value for s in assigned if defined(s) in new]
+    return False
 
 
-def _reads_memory(node: ast.AST) -> bool:
-    return any(isinstance(inner, ast.Subscript | ast.Call) for inner in ast.walk(node))
+def _reads_memory(node: ast.AST, program: Program) -> bool:
+    """Whether a node reads an element, or calls what may."""
+    if isinstance(node, ast.Subscript):
+        return not isinstance(node.value, ast.Attribute)  # a shape
+    return isinstance(node, ast.Call) and not is_pure_call(program, node)
 
 
 _SHORT = 1 << 10  # iterations

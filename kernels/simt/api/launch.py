@@ -162,9 +162,9 @@ class Kernel(Inspected, Jitted):
         debug = self.debug if self.debug is not None or not asked else asked != "0"
         if debug:
             return Safety.DEBUG
-        if debug is None and (self.py_func.__module__ or "").partition(".")[0] not in _SHIPPED:
-            return Safety.PROVEN
-        return Safety.UNCHECKED
+        if (self.py_func.__module__ or "").partition(".")[0] in _SHIPPED:
+            return Safety.SHIPPED
+        return Safety.PROVEN if debug is None else Safety.UNCHECKED
 
     def inspect_cpu(self, block: Any = None) -> str:
         """The Python generated for the CPU, one module per specialisation so far."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
-from numba.core import compiler, sigutils, types
+from numba.core import compiler, errors, sigutils, types
 from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
@@ -68,6 +68,10 @@ def variable_types(function: FunctionType, args: tuple[types.Type, ...]) -> dict
         )
     except _Typed as typed:
         return _by_variable(typed.args[0])
+    except RecursionError:
+        raise errors.TypingError(
+            "runaway recursion: a function calls itself with other types each time"
+        ) from None
     raise AssertionError("type inference did not reach its last pass")
 
 

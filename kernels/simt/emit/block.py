@@ -6,14 +6,17 @@ region to the next is in spill arrays `_s_<name>`, an element per thread.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 
 from numba.core import types
 
+from kernels.simt.analysis.loops import spins
 from kernels.simt.emit import collectives
 from kernels.simt.emit.printer import Printer
 from kernels.simt.emit.rows import write_rows
 from kernels.simt.ir.checks import UNEXPECTED_SIGN, UNPROVEN
+from kernels.simt.ir.nodes import Loop, statements
 from kernels.simt.plan.nodes import (
     DynamicShared,
     GridArray,
@@ -127,7 +130,14 @@ class BlockPrinter(Printer):
             getattr(self, "write_" + type(item).__name__)(item)
 
     def write_Scalars(self, item: Scalars) -> None:
+        if not self.program.checked and any(self._reports(s) for s in statements(item.body)):
+            self.writer.line("_block = _t = 0" if self.program.cooperative else "_t = 0")
         self.statements.write(item.body)
+
+    def _reports(self, stmt: ast.stmt) -> bool:
+        """Whether a statement may end the launch, and says in which thread."""
+        waits = isinstance(stmt, Loop) and spins(stmt, self.program)
+        return waits or isinstance(stmt, ast.Raise)
 
     def write_BlockIf(self, item: BlockIf) -> None:
         with self.writer.block(f"if {self.expressions.text(item.test)}:"):

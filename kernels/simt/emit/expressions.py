@@ -131,7 +131,7 @@ class Statements:
             self.write(stmt.body)
 
     def write_Loop(self, stmt: Loop) -> None:
-        limited = spins(stmt)
+        limited = spins(stmt, self.polls.program)
         if limited:
             self.writer.line("_spins = 0")
         test = self.expressions.text(stmt.test)

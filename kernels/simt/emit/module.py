@@ -30,6 +30,9 @@ def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]
     ]
     imports, given = [], {}
     for name, value in sorted(program.externs.items()):
+        if type(value) is float:  # NaN, which has no literal
+            imports.append(f"{name} = float('{value}')")
+            continue
         place = importable(value)
         if place is None:
             given[name] = value

@@ -27,11 +27,12 @@ _PIECE = 1 << 20  # iterations of a loop that is free of branches, so that it ca
 
 
 class Polls:
-    """Writes the polls of one kernel. Unchecked kernels are polled between blocks only."""
+    """Writes the polls of one kernel. Those of this project, whose loops end, are polled between
+    blocks only."""
 
     def __init__(self, writer: Writer, program: Program, kinds: dict[str, types.Type]) -> None:
         self.writer, self.program, self.kinds = writer, program, kinds
-        self.in_loops = program.safety is not Safety.UNCHECKED
+        self.in_loops = program.safety is not Safety.SHIPPED
         self.within = False  # a loop over a range, whose iterations are counted
 
     def begin(self) -> None:

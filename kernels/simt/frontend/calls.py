@@ -154,6 +154,7 @@ def may_divide_by_zero(norm: Translator, node: ast.AST) -> bool:
     return known is DYNAMIC or (isinstance(known, int | float) and known == 0)
 
 
+_DEEPEST = 8192  # calls of a function by itself; the stack of a GPU's thread ends far sooner
 _DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
 _inlines: dict[pytypes.FunctionType, bool] = {}
 
@@ -290,7 +291,7 @@ def _unpacked(norm: Translator, node: ast.Call) -> ast.Call:
     return located(ast.Call(node.func, args, node.keywords), node)
 
 
-def _plain(norm: Translator, node: ast.Call, function: ast.expr) -> ast.expr:
+def _plain(norm: Translator, node: ast.Call, function: ast.expr) -> ast.Call:
     values = norm.sequence([*node.args, *(k.value for k in node.keywords)])
     positional, named = values[: len(node.args)], values[len(node.args) :]
     keywords = [ast.keyword(k.arg, v) for k, v in zip(node.keywords, named)]
@@ -299,6 +300,11 @@ def _plain(norm: Translator, node: ast.Call, function: ast.expr) -> ast.expr:
 
 def _cuda(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     if name in ("shared.array", "local.array"):
+        if norm.separate:
+            raise norm.error(
+                node, f"a function that calls itself cannot declare a cuda.{name} on the CPU: pass"
+                " it an array"
+            )  # fmt: skip
         return declare.array(norm, name.partition(".")[0], node)
     if name == "const.array_like":
         value = norm.static(node.args[0])
@@ -368,7 +374,7 @@ def _grid(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     ndim = declare.literal(norm, node.args[0]) if len(node.args) == 1 else DYNAMIC
     if ndim not in (1, 2, 3):
         raise norm.error(node, f"cuda.{name} takes the constant 1, 2 or 3")
-    parts = []
+    parts: list[ast.expr] = []
     for axis, size in zip("xyz"[:ndim], norm.program.block):
         if name == "grid":
             base = binary(load(f"_b{axis}"), ast.Mult(), const(size))
@@ -403,9 +409,18 @@ def _separate(
 ) -> ast.expr:
     """A call of a device function that is compiled on its own."""
     result = _plain(norm, node, load(_function(norm, func, node)))
+    function = norm.program.functions[func]
+    if function.depth is not None:
+        inside = norm.separate and norm.func is func
+        depth = binary(load(function.depth), ast.Add(), const(1)) if inside else const(0)
+        if node.keywords:
+            result.keywords.append(ast.keyword(function.depth, depth))
+        else:
+            result.args.append(depth)
     if declared is None or node.keywords or len(declared[0]) != len(node.args):
         return result
-    result.args = [_converted(norm, a, k, node) for a, k in zip(result.args, declared[0])]
+    given = [_converted(norm, a, k, node) for a, k in zip(result.args, declared[0])]
+    result.args = [*given, *result.args[len(given) :]]
     return _converted(norm, result, declared[1], node)
 
 
@@ -418,6 +433,8 @@ def _function(norm: Translator, func: pytypes.FunctionType, node: ast.AST) -> st
                 node, f"{func.__name__}() is called by a function that it calls: numba-cuda"
                 " compiles functions that call themselves, but no circles of several"
             )  # fmt: skip
+        if not known.body and known.depth is None:
+            known.depth = norm.program.fresh("depth")
         return known.name
     inner = norm.inner(func)
     signature = inner.tree.args
@@ -431,7 +448,14 @@ def _function(norm: Translator, func: pytypes.FunctionType, node: ast.AST) -> st
         params.append(inner.names[arg.arg].id)
     name = "_" + norm.program.fresh(f"device_{func.__name__}")
     function = norm.program.functions[func] = Function(name, params, [])
+    inner.separate = True
     function.body = inner.block(inner.tree.body)
+    if function.depth is not None:
+        text = f"{func.__name__}() calls itself more than {_DEEPEST} times"
+        error = ast.Raise(call("RecursionError", const(text)), None)
+        test = ast.Compare(load(function.depth), [ast.Gt()], [const(_DEEPEST)])
+        function.body.insert(0, located(ast.If(test, [located(error, inner.tree)], []), inner.tree))
+        params.append(function.depth)
     return name
 
 
@@ -440,6 +464,7 @@ def _inline(
 ) -> ast.expr:
     """The body of a device function in place of its call; returns the value's expression."""
     inner = norm.inner(func, norm.stack)
+    inner.separate = norm.separate
     kinds = _kinds_by_name(inner, declared)
     for name, value in _bind(norm, inner, node):
         static = norm.static(value) if isinstance(value, ast.AST) else value

@@ -108,7 +108,8 @@ def _element(norm: Translator, space: str, node: ast.expr) -> types.Type:
     """The type of the elements, named in any way that numba-cuda understands."""
     match node:
         case ast.Attribute(value=ast.Name(id=name), attr="dtype") if name in norm.names:
-            given = norm.program.dtypes.get(getattr(norm.names[name], "id", None), DYNAMIC)
+            array = norm.program.given.get(getattr(norm.names[name], "id", None))
+            given = DYNAMIC if array is None else array.dtype
         case ast.Call(func=function, args=[inner]) if norm.static(function) is np.dtype:
             given = norm.static(inner)
         case _:

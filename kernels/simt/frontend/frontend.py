@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import enum
 import operator
 import random
 from types import FunctionType
@@ -29,6 +30,7 @@ from kernels.simt.ir.nodes import (
     Loop,
     assign,
     call,
+    clone,
     const,
     load,
     located,
@@ -85,7 +87,7 @@ def build(
         program.params.append(name)
         unchanged, kind = arg.arg not in normaliser.assigned, kinds[arg.arg]
         if unchanged and isinstance(kind, types.Array):
-            program.dtypes[name] = kind.dtype
+            program.given[name] = kind
         if unchanged and isinstance(kind, types.NoneType):
             normaliser.statics[arg.arg] = None
         else:
@@ -143,6 +145,7 @@ class Normaliser(Translator):
         super().__init__(program, func, stack, closure)
         self.out: list[ast.stmt] = []
         self.declaring = ""
+        self.enumerations: dict[str, type | None] = {}  # whose members local names are
         self._hoists: dict[int, bool] = {}
 
     def materialise(self, value: Any, node: ast.expr) -> ast.expr:
@@ -235,8 +238,9 @@ class Normaliser(Translator):
         self.emit(ast.Return(value), stmt)
 
     def stmt_Raise(self, stmt: ast.Raise) -> None:
-        """On CUDA an exception only ends its thread; with debug it reaches the host."""
-        if not self.program.debug:
+        """On CUDA an exception only ends its thread; with debug it reaches the host. It does so
+        here, too, from a function that is compiled on its own, which cannot end the thread."""
+        if not self.program.debug and not self.separate:
             self.emit(ast.Return(None), stmt)
             return
         self.emit(ast.Raise(self.expr(stmt.exc) if stmt.exc else None, None), stmt)
@@ -245,7 +249,7 @@ class Normaliser(Translator):
         test = self.expr(stmt.test)
         text = stmt.msg if isinstance(stmt.msg, ast.Constant) else const(ast.unparse(stmt.test))
         failure: ast.stmt = ast.Return(None)
-        if self.program.debug:
+        if self.program.debug or self.separate:
             failure = ast.Raise(call("AssertionError", const(str(text.value))), None)
         self.emit(ast.If(negate(test), [located(failure, stmt)], []), stmt)
 
@@ -290,12 +294,17 @@ class Normaliser(Translator):
         self.note(target, declare.literal(self, value))
         if isinstance(target, ast.Name):
             known = self.static(value)
+            if self.once(target):
+                self.enumerations[target.id] = self.enumeration(value)
             if self.once(target) and calls.is_compile_time(known):
                 self.statics[target.id] = known
                 return
             bound = self.declared(target.id, value)
             if self.splices and self.once(target) and isinstance(bound, ast.Tuple):
                 self.names[target.id] = self.stable(bound, stmt, names=True)  # for `*target`
+                return
+            if self.once(target) and self.lengths(bound) is not None:
+                self.names[target.id] = bound
                 return
             self.bind(target.id, bound, stmt)
             return
@@ -355,8 +364,9 @@ class Normaliser(Translator):
             case ast.Name(id=name):
                 self.emit(assign(self.variable(name), value, stmt), stmt)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
-                if isinstance(value, ast.Tuple):
-                    self.unpack(target, list(value.elts), stmt)
+                items = value.elts if isinstance(value, ast.Tuple) else self.lengths(value)
+                if items is not None:
+                    self.unpack(target, list(items), stmt)
                     return
                 saved = self.save(value, stmt)
                 for position, item in enumerate(elts):
@@ -371,7 +381,21 @@ class Normaliser(Translator):
             case _:
                 raise self.error(stmt, f"{type(target).__name__} is not a target on CUDA")
 
-    def unpack(self, target: ast.Tuple, items: list[ast.expr], stmt: ast.stmt) -> None:
+    def lengths(self, value: ast.expr) -> list[ast.expr] | None:
+        """The items of `value` if it is the shape of an array; None for other values."""
+        match value:
+            case ast.Attribute(value=ast.Name(id=name), attr="shape"):
+                given, own = self.program.given.get(name), self.program.arrays.get(name)
+                if given is not None:
+                    count = given.ndim
+                elif own is not None:
+                    count = len(own.shape or (0,))
+                else:
+                    return None
+                return [ast.Subscript(clone(value), const(i), ast.Load()) for i in range(count)]
+        return None
+
+    def unpack(self, target: ast.Tuple | ast.List, items: list[ast.expr], stmt: ast.stmt) -> None:
         """`a, b = x, y`: the whole right side is evaluated before the first assignment."""
         if len(target.elts) != len(items):
             raise self.error(stmt, f"cannot unpack {len(items)} values into {len(target.elts)}")
@@ -556,18 +580,33 @@ class Normaliser(Translator):
     def expr_Compare(self, node: ast.Compare) -> ast.expr:
         values = self.sequence([node.left, *node.comparators])
         if len(values) == 2:
-            if _IS.get(type(node.ops[0])) and any(map(_is_number, values)):
+            if type(node.ops[0]) in _IS:
+                of = [self.enumeration(part) for part in (node.left, node.comparators[0])]
+                if None not in of and of[0] is not of[1]:
+                    return const(isinstance(node.ops[0], ast.IsNot))
+            if type(node.ops[0]) in _IS and any(map(_is_number, values)):
                 node = ast.Compare(node.left, [_IS[type(node.ops[0])]()], node.comparators)
             folded = self.fold(node.ops[0], *values)
             if folded is not None:
                 return folded
         return ast.Compare(values[0], node.ops, values[1:])
 
+    def enumeration(self, node: ast.expr) -> type | None:
+        """The IntEnum that an expression is a member of, where that is known."""
+        match node:
+            case ast.Name(id=name) if name in self.enumerations:
+                return self.enumerations[name]
+            case ast.IfExp(body=a, orelse=b):
+                kind = self.enumeration(a)
+                return kind if kind is self.enumeration(b) else None
+        value = self.static(node)
+        return type(value) if isinstance(value, enum.IntEnum) else None
+
     def expr_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         is_and = isinstance(node.op, ast.And)
         if any(self.hoists(value) for value in node.values[1:]):
             return self.short_circuit(node, is_and)
-        values = []
+        values: list[ast.expr] = []
         for value in map(self.expr, node.values):
             if isinstance(value, ast.Constant) and isinstance(value.value, bool):
                 if value.value != is_and:

@@ -40,6 +40,7 @@ class Function:
     name: str
     params: list[str]
     body: list[ast.stmt]
+    depth: str | None = None  # of one that calls itself: the parameter that counts the calls
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Program:
     block: tuple[int, int, int]
     safety: Safety = Safety.UNCHECKED
     params: list[str] = field(default_factory=list)
-    dtypes: dict[str, types.Type] = field(default_factory=dict)  # of parameters that are arrays
+    given: dict[str, types.Array] = field(default_factory=dict)  # array parameters, not assigned
     body: list[ast.stmt] = field(default_factory=list)
     arrays: dict[str, ArrayDecl] = field(default_factory=dict)
     functions: dict[Any, Function] = field(default_factory=dict)

@@ -8,7 +8,8 @@ import enum
 class Safety(enum.Enum):
     """What keeps a kernel from reading or writing outside of its arrays."""
 
-    UNCHECKED = "unchecked"  # nothing: for kernels that are known to be right
+    SHIPPED = "shipped"  # nothing: it is tested to be right, and its loops are known to end
+    UNCHECKED = "unchecked"  # nothing, but Ctrl-C ends its loops
     PROVEN = "proven"  # conditions of the launch; where they do not hold, BOUNDS
     BOUNDS = "bounds"  # every index is checked
     DEBUG = "debug"  # and reads of unwritten shared memory, lanes, assertions and exceptions

@@ -304,7 +304,8 @@ class Interleaver:
             versions = self.regions.versions[tiles.initial]
             rows = versions.rows or versions.each_thread
             initial_rows = row_version(self.regions, self.layout, rows, None, may_strip=False)
-        widest = max(map(itemsize, self.program.dtypes.values()), default=ALIGNMENT)
+        dtypes = [kind.dtype for kind in self.program.given.values()]
+        widest = max(map(itemsize, dtypes), default=ALIGNMENT)
         return TileLoop(
             loop.line,
             None,

@@ -70,7 +70,9 @@ def _is_simple(program: Program, facts: Facts) -> bool:
     for stmt in statements(program.body):
         if isinstance(stmt, Collective) and stmt.kind != "syncthreads":
             return False
-        if isinstance(stmt, ast.Raise | ast.Expr) or (isinstance(stmt, ast.While) and spins(stmt)):
+        if isinstance(stmt, ast.Raise | ast.Expr):
+            return False
+        if isinstance(stmt, ast.While) and spins(stmt, program):
             return False
         if isinstance(stmt, ast.Assign) and defined(stmt) is None and stored_array(stmt) is None:
             return False  # a field of a record, an element of a view's element

@@ -147,8 +147,8 @@ class Source:
         if isinstance(value, ast.Call) and self._is_cast(value.func):
             return self._is_load(value.args[0])
         base = value.value if isinstance(value, ast.Subscript) else None
-        same = getattr(base, "id", None) in self.program.params
-        return same and self.program.dtypes.get(base.id) == self.tile.dtype  # or cast once, if not
+        given = self.program.given.get(getattr(base, "id", None))
+        return given is not None and given.dtype == self.tile.dtype  # or cast once, if not
 
     def _is_cast(self, func: ast.expr) -> bool:
         return isinstance(func, ast.Name) and self.program.externs.get(func.id) in _NUMBERS

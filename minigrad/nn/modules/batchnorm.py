@@ -11,7 +11,14 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "InstanceNorm1d", "InstanceNorm2d"]
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+]
 
 
 class _NormBase(Module):
@@ -181,3 +188,17 @@ class InstanceNorm2d(_InstanceNorm):
     """Normalises each sample's channels of (N, C, H, W) by their own mean and variance."""
 
     _dims = 2
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation over (N, C, D, H, W), statistics per channel C; see `BatchNorm1d`."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() != 5:
+            raise ValueError(f"expected 5D input (got {input.dim()}D input)")
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Normalises each sample's channels of (N, C, D, H, W) by their own mean and variance."""
+
+    _dims = 3

@@ -13,7 +13,14 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 
-__all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+]
 
 _PADDING_STRINGS = {"same", "valid"}
 _PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
@@ -158,6 +165,23 @@ class Conv2d(_ConvNd):
         )
 
 
+class Conv3d(_ConvNd):
+    """3-D convolution.
+
+    Shapes: input (N, in_channels, D, H, W) or (in_channels, D, H, W), weight
+    (out_channels, in_channels / groups, kd, kh, kw), bias (out_channels,).
+    """
+
+    _dims = 3
+
+    def forward(self, input: Tensor) -> Tensor:
+        input, padding = self._padded(input)
+        return F.conv3d(
+            *(input, self.weight, self.bias),
+            *(self.stride, padding, self.dilation, self.groups),
+        )
+
+
 class _ConvTransposeNd(_ConvNd):
     """Transposed convolution: the gradient of a convolution with respect to its input."""
 
@@ -245,6 +269,22 @@ class ConvTranspose2d(_ConvTransposeNd):
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         return F.conv_transpose2d(
+            *(input, self.weight, self.bias, self.stride, self.padding),
+            *(self._output_padding(input, output_size), self.groups, self.dilation),
+        )
+
+
+class ConvTranspose3d(_ConvTransposeNd):
+    """3-D transposed convolution.
+
+    Shapes: input (N, in_channels, D, H, W) or (in_channels, D, H, W), weight
+    (in_channels, out_channels / groups, kd, kh, kw), bias (out_channels,).
+    """
+
+    _dims = 3
+
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        return F.conv_transpose3d(
             *(input, self.weight, self.bias, self.stride, self.padding),
             *(self._output_padding(input, output_size), self.groups, self.dilation),
         )

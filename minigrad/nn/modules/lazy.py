@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import minigrad
-from minigrad.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d
-from minigrad.nn.modules.conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
+from minigrad.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from minigrad.nn.modules.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from minigrad.nn.modules.linear import Linear
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
@@ -15,10 +22,13 @@ from minigrad.tensor import Tensor
 __all__ = [
     "LazyBatchNorm1d",
     "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
     "LazyConv1d",
     "LazyConv2d",
+    "LazyConv3d",
     "LazyConvTranspose1d",
     "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
     "LazyLinear",
 ]
 
@@ -252,3 +262,21 @@ class LazyBatchNorm2d(_LazyBatchNorm, BatchNorm2d):
     """`BatchNorm2d` whose `num_features` is that of the first input."""
 
     cls_to_become = BatchNorm2d
+
+
+class LazyConv3d(_LazyConvNd, Conv3d):
+    """`Conv3d` whose `in_channels` is that of the first input."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose3d(_LazyConvTransposeNd, ConvTranspose3d):
+    """`ConvTranspose3d` whose `in_channels` is that of the first input."""
+
+    cls_to_become = ConvTranspose3d
+
+
+class LazyBatchNorm3d(_LazyBatchNorm, BatchNorm3d):
+    """`BatchNorm3d` whose `num_features` is that of the first input."""
+
+    cls_to_become = BatchNorm3d

@@ -455,6 +455,11 @@ class Module(StateDictMixin):
 
         return self._apply(convert)
 
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
+        """Replace parameters and buffers by uninitialised ones on a device: for a module that was
+        made on the device "meta"."""
+        return self._apply(lambda tensor: minigrad.empty_like(tensor, device=device))
+
     def cpu(self) -> Module:
         """Move all parameters and buffers to the CPU."""
         return self._apply(lambda tensor: tensor.cpu())

@@ -12,13 +12,19 @@ from minigrad.tensor import Tensor
 __all__ = [
     "CircularPad1d",
     "CircularPad2d",
+    "CircularPad3d",
     "ConstantPad1d",
     "ConstantPad2d",
+    "ConstantPad3d",
     "ReflectionPad1d",
     "ReflectionPad2d",
+    "ReflectionPad3d",
     "ReplicationPad1d",
     "ReplicationPad2d",
+    "ReplicationPad3d",
+    "ZeroPad1d",
     "ZeroPad2d",
+    "ZeroPad3d",
 ]
 
 
@@ -108,4 +114,43 @@ class CircularPad2d(_PadNd):
     """Pads with the values of the opposite border."""
 
     _dims = 2
+    _mode = "circular"
+
+
+class ConstantPad3d(_ConstantPadNd):
+    """Pads the last three dimensions with `value`."""
+
+    _dims = 3
+
+
+class ZeroPad1d(_PadNd):
+    """Pads the last dimension with zeros."""
+
+    _dims = 1
+
+
+class ZeroPad3d(_PadNd):
+    """Pads the last three dimensions with zeros."""
+
+    _dims = 3
+
+
+class ReflectionPad3d(_PadNd):
+    """Pads by reflecting the input at its faces."""
+
+    _dims = 3
+    _mode = "reflect"
+
+
+class ReplicationPad3d(_PadNd):
+    """Pads by repeating the values at the faces."""
+
+    _dims = 3
+    _mode = "replicate"
+
+
+class CircularPad3d(_PadNd):
+    """Pads with the values of the opposite face."""
+
+    _dims = 3
     _mode = "circular"

@@ -1,4 +1,4 @@
-"""Pooling layers over 1-D (N, C, L) and 2-D (N, C, H, W) inputs; the batch dimension is
+"""Pooling layers over (N, C, L), (N, C, H, W) and (N, C, D, H, W); the batch dimension is
 optional."""
 
 from __future__ import annotations
@@ -6,18 +6,29 @@ from __future__ import annotations
 from typing import Any
 
 from minigrad.nn import functional as F
+from minigrad.nn.modules._sizes import ntuple
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
 
 __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AvgPool1d",
     "AvgPool2d",
+    "AvgPool3d",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "MaxPool1d",
     "MaxPool2d",
+    "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
 ]
 
 
@@ -166,3 +177,110 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class MaxPool3d(_MaxPoolNd):
+    """Maximum over windows of the last three dimensions; also the indices if `return_indices`."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool3d(input, *self._options())
+
+
+class AvgPool3d(AvgPool2d):
+    """Mean over windows of the last three dimensions."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool3d(
+            *(input, self.kernel_size, self.stride, self.padding),
+            *(self.ceil_mode, self.count_include_pad, self.divisor_override),
+        )
+
+
+class AdaptiveAvgPool3d(_AdaptivePoolNd):
+    """Mean over `output_size` windows that cover the last three dimensions."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool3d(input, self.output_size)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
+    """Maximum over `output_size` windows that cover the last three dimensions."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+class _MaxUnpoolNd(Module):
+    _dims: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = ntuple(kernel_size, self._dims)
+        self.stride = ntuple(kernel_size if stride is None else stride, self._dims)
+        self.padding = ntuple(padding, self._dims)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        function = getattr(F, f"max_unpool{self._dims}d")
+        return function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpoolNd):
+    """Undoes `MaxPool1d` with its indices; zeros elsewhere."""
+
+    _dims = 1
+
+
+class MaxUnpool2d(_MaxUnpoolNd):
+    """Undoes `MaxPool2d` with its indices; zeros elsewhere."""
+
+    _dims = 2
+
+
+class MaxUnpool3d(_MaxUnpoolNd):
+    """Undoes `MaxPool3d` with its indices; zeros elsewhere."""
+
+    _dims = 3
+
+
+class _LPPoolNd(Module):
+    _dims: int
+
+    def __init__(
+        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        function = getattr(F, f"lp_pool{self._dims}d")
+        return function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPoolNd):
+    """The norm of windows of the last dimension."""
+
+    _dims = 1
+
+
+class LPPool2d(_LPPoolNd):
+    """The norm of windows of the last two dimensions."""
+
+    _dims = 2
+
+
+class LPPool3d(_LPPoolNd):
+    """The norm of windows of the last three dimensions."""
+
+    _dims = 3

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import minigrad
-from minigrad.tensor import Tensor
+from minigrad.backends import array_module
+from minigrad.tensor import Tensor, wrap
 
 
 def default_convert(data: Any) -> Any:
@@ -49,13 +50,13 @@ def default_collate(batch: Sequence[Any]) -> Any:
     """
     first = batch[0]
     if isinstance(first, Tensor):
-        return minigrad.stack(batch, 0)
+        return _stack(batch)
     if isinstance(first, (np.ndarray, np.generic)):
         if first.dtype.kind in "OSU":
             raise TypeError(_unknown(first.dtype))
         if isinstance(first, np.generic):
             return minigrad.as_tensor(np.asarray(batch))
-        return minigrad.stack([minigrad.as_tensor(array) for array in batch], 0)
+        return _stack([minigrad.as_tensor(array) for array in batch])
     if isinstance(first, bool):
         return minigrad.tensor(batch)
     if isinstance(first, float):
@@ -73,6 +74,19 @@ def default_collate(batch: Sequence[Any]) -> Any:
         columns = [default_collate(field) for field in _columns(batch)]
         return columns if isinstance(first, tuple) else _like(first, columns)
     raise TypeError(_unknown(type(first)))
+
+
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    """One tensor of all, in a new first dimension."""
+    if any(tensor.requires_grad for tensor in tensors):
+        return minigrad.stack(tensors, 0)
+    first = tensors[0]
+    if any(
+        (t.shape, t.dtype, t.device) != (first.shape, first.dtype, first.device) for t in tensors
+    ):
+        return minigrad.stack(tensors, 0)  # which converts, or says what differs
+    # Data without a graph is copied by the array library: a worker need not load kernels for it.
+    return wrap(array_module(first._array).stack([tensor._array for tensor in tensors]))
 
 
 def _columns(batch: list[Any]) -> list[tuple[Any, ...]]:

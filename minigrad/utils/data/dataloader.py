@@ -1,8 +1,8 @@
-"""`DataLoader`: batches of a dataset, in order or shuffled, prefetched by worker threads."""
+"""`DataLoader`: batches of a dataset, in order or shuffled, prefetched by worker processes."""
 
 from __future__ import annotations
 
-import queue
+import multiprocessing
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from typing import Any
 import minigrad
 from minigrad.tensor import Tensor
 from minigrad.utils.data.collate import default_collate, default_convert
-from minigrad.utils.data.dataset import Dataset, IterableDataset, rows_of
+from minigrad.utils.data.dataset import Dataset, IterableDataset
+from minigrad.utils.data.fetch import End, IterableFetcher, MapFetcher
+from minigrad.utils.data.processes import Processes
 from minigrad.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
-from minigrad.utils.data.worker import Epoch, WorkerError, Workers
-
-_END = object()  # result when an iterable dataset has no more samples
+from minigrad.utils.data.worker import Threads, WorkerError
 
 
 class DataLoader:
@@ -26,18 +26,27 @@ class DataLoader:
         batch_size: samples per batch; None gives single samples.
         shuffle: a new random order every epoch.
         sampler, batch_sampler: other orders: iterables of indices, or of lists of indices.
-        num_workers: threads that prefetch (see `worker`); 0 reads on demand.
+        num_workers: processes that prefetch; 0 reads on demand, in this process.
         collate_fn: from a list of samples to a batch.
         pin_memory: put the batches into page-locked memory, for faster copies to a GPU.
         drop_last: skip an incomplete last batch.
         timeout: seconds to wait for a worker's batch; 0 for no limit.
         worker_init_fn: called in each worker with its number before it reads.
+        multiprocessing_context: the start method ("fork", "spawn", "forkserver") or a context of
+            multiprocessing, by default its default; or "thread", for threads of this process, which
+            share the dataset (see `worker`).
         generator: determines the order and the seeds of the workers.
         prefetch_factor: batches that each worker prefetches, by default 2.
-        persistent_workers: keep the threads between epochs.
+        persistent_workers: keep the workers between epochs.
         in_order: False returns batches in the order of completion.
 
-    The same seed gives the same order, whatever the number of workers.
+    The same seed gives the same order, whatever the number of workers. An exception in a worker is
+    raised in the loop, with the worker's traceback in its text; a worker that is killed raises
+    RuntimeError.
+
+    >>> from minigrad.utils.data import DataLoader
+    >>> [batch.tolist() for batch in DataLoader(range(5), batch_size=2)]
+    [[0, 1], [2, 3], [4]]
     """
 
     _initialized = False
@@ -55,7 +64,7 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: None = None,
+        multiprocessing_context: Any = None,
         generator: Any = None,
         *,
         prefetch_factor: int | None = None,
@@ -64,11 +73,6 @@ class DataLoader:
         in_order: bool = True,
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
-        if multiprocessing_context is not None:
-            raise ValueError(
-                "DataLoader: multiprocessing_context must be None: workers are threads of this "
-                f"process, got {multiprocessing_context!r}"
-            )
         iterable = isinstance(dataset, IterableDataset)
         if iterable:
             _check_iterable(shuffle, sampler, batch_sampler)
@@ -104,6 +108,7 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self.drop_last = drop_last
         self.num_workers = num_workers
+        self.multiprocessing_context = _context(multiprocessing_context, num_workers)
         self.collate_fn = collate_fn
         self.pin_memory = pin_memory
         self.pin_memory_device = pin_memory_device
@@ -113,7 +118,7 @@ class DataLoader:
         self.prefetch_factor = (prefetch_factor or 2) if num_workers else None
         self.persistent_workers = persistent_workers
         self.in_order = in_order
-        self._workers: Workers | None = None
+        self._workers: Processes | Threads | None = None
         self._initialized = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -145,37 +150,72 @@ class DataLoader:
             return _pinned(batches)
         return batches
 
-    def _fetcher(self) -> Callable[[Any], Any]:
-        """A function from the indices of the sampler to a batch."""
+    def _fetcher(self) -> IterableFetcher | MapFetcher:
+        """A function from what the sampler gives to a batch."""
         batched = self.batch_sampler is not None
         if isinstance(self.dataset, IterableDataset):
-            return _IterableFetcher(self.dataset, self.collate_fn, batched, self.drop_last)
-        return _MapFetcher(self.dataset, self.collate_fn, batched)
+            return IterableFetcher(self.dataset, self.collate_fn, batched, self.drop_last)
+        return MapFetcher(self.dataset, self.collate_fn, batched)
 
     def _read(self) -> Iterator[Any]:
         fetch = self._fetcher()
         for index in self._index_source:
             batch = fetch(index)
-            if batch is _END:
+            if batch is End:
                 return
             yield batch
 
+    def _start_workers(self) -> Processes | Threads:
+        context = self.multiprocessing_context
+        if context == "thread":
+            return Threads(self.num_workers, self._fetcher(), self.worker_init_fn)
+        return Processes(
+            self.num_workers,
+            self._fetcher(),
+            self.worker_init_fn,
+            context or multiprocessing.get_context(),
+        )
+
     def _read_ahead(self, seed: int) -> Iterator[Any]:
-        count = self.num_workers
-        workers = self._workers or Workers(count, self.worker_init_fn)
+        workers = self._workers or self._start_workers()
         if self.persistent_workers:
             self._workers = workers
-        epoch = Epoch(
-            fetchers=[self._fetcher() for _ in range(count)],
-            seeds=[seed + i for i in range(count)],
-            dataset=self.dataset,
-        )
-        workers.begin(epoch)
+        workers.begin(seed)
         try:
-            yield from _ordered(self, workers, epoch)
+            yield from _ordered(self, workers)
+        except BaseException as error:
+            if self._workers is not None and not isinstance(error, GeneratorExit):
+                self._workers = None  # one may have ended: the next epoch starts others
+                workers.stop()
+            raise
         finally:
             if not self.persistent_workers:
                 workers.stop()
+
+
+def _context(value: Any, num_workers: int) -> Any:
+    """The context of multiprocessing that is meant, "thread", or None."""
+    if value is None:
+        return None
+    if num_workers == 0:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading "
+            f"(num_workers > 0), but got num_workers={num_workers}"
+        )
+    if isinstance(value, str):
+        methods = [*multiprocessing.get_all_start_methods(), "thread"]
+        if value not in methods:
+            raise ValueError(
+                "multiprocessing_context option should specify a valid start method in "
+                f"{methods!r}, but got multiprocessing_context={value!r}"
+            )
+        return value if value == "thread" else multiprocessing.get_context(value)
+    if not isinstance(value, multiprocessing.context.BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string "
+            f"specifying the start method, but got multiprocessing_context={value}"
+        )
+    return value
 
 
 def _check_workers(
@@ -221,51 +261,10 @@ class _InfiniteSampler:
             yield None
 
 
-class _MapFetcher:
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any], batched: bool) -> None:
-        self.dataset = dataset
-        self.collate = collate
-        self.batched = batched
-
-    def __call__(self, index: Any) -> Any:
-        if not self.batched:
-            return self.collate(self.dataset[index])
-        if self.collate is default_collate:
-            rows = rows_of(self.dataset, index)
-            if rows is not None:
-                return rows
-        fetch_all = getattr(self.dataset, "__getitems__", None)
-        if fetch_all is not None:
-            return self.collate(fetch_all(index))
-        return self.collate([self.dataset[i] for i in index])
-
-
-class _IterableFetcher:
-    def __init__(
-        self, dataset: Any, collate: Callable[[Any], Any], batched: bool, drop_last: bool
-    ) -> None:
-        self.dataset = dataset
-        self.collate = collate
-        self.batched = batched
-        self.drop_last = drop_last
-        self._samples: Iterator[Any] | None = None
-
-    def __call__(self, index: Any) -> Any:
-        if self._samples is None:
-            # Created at the first fetch, in the worker thread, where `get_worker_info` works.
-            self._samples = iter(self.dataset)
-        if not self.batched:
-            sample = next(self._samples, _END)
-            return sample if sample is _END else self.collate(sample)
-        batch = [sample for _, sample in zip(index, self._samples, strict=False)]
-        if not batch or (self.drop_last and len(batch) < len(index)):
-            return _END
-        return self.collate(batch)
-
-
-def _ordered(loader: DataLoader, workers: Workers, epoch: Epoch) -> Iterator[Any]:
+def _ordered(loader: DataLoader, workers: Processes | Threads) -> Iterator[Any]:
     """Submit tasks to the workers round-robin, and yield the batches in the order of the tasks."""
     indices = iter(loader._index_source)
+    epoch = workers.epoch
     active = list(range(workers.count))  # workers that still have samples
     done: dict[int, Any] = {}
     worker_of: dict[int, int] = {}
@@ -273,20 +272,25 @@ def _ordered(loader: DataLoader, workers: Workers, epoch: Epoch) -> Iterator[Any
 
     def submit() -> None:
         nonlocal number
-        index = next(indices, _END) if active else _END
-        if index is _END:
+        index = next(indices, End) if active else End
+        if index is End:
             return
         worker = active[number % len(active)]
         worker_of[number] = worker
-        workers.submit(worker, epoch, number, index)
+        workers.submit(worker, number, index)
         number += 1
 
     for _ in range(loader.prefetch_factor * workers.count):
         submit()
     expected = 0
     while worker_of:
-        while worker_of and (expected not in done if loader.in_order else not done):
-            which, batch = _next_result(loader, workers, epoch)
+        if workers.epoch != epoch:
+            raise RuntimeError(
+                "DataLoader: its persistent workers read a later epoch now; only the latest "
+                "iterator goes on"
+            )
+        while expected not in done if loader.in_order else not done:
+            which, batch = workers.result(loader.timeout)
             done[which] = batch
         which = expected if loader.in_order else next(iter(done))
         batch = done.pop(which)
@@ -294,25 +298,13 @@ def _ordered(loader: DataLoader, workers: Workers, epoch: Epoch) -> Iterator[Any
         expected += 1
         if isinstance(batch, WorkerError):
             batch.reraise()
-        if batch is _END:
+        if batch is End:
             if worker in active:
                 active.remove(worker)
             submit()
             continue
         submit()
         yield batch
-
-
-def _next_result(loader: DataLoader, workers: Workers, epoch: Epoch) -> tuple[int, Any]:
-    while True:
-        try:
-            of_epoch, number, batch = workers.results.get(timeout=loader.timeout or None)
-        except queue.Empty:
-            raise RuntimeError(
-                f"DataLoader timed out after {loader.timeout} seconds waiting for a worker thread"
-            ) from None
-        if of_epoch is epoch:  # otherwise from an earlier epoch that was not read completely
-            return number, batch
 
 
 def _pinned(batches: Iterator[Any]) -> Iterator[Any]:

@@ -1,26 +1,25 @@
-"""Worker threads of a DataLoader.
+"""What a worker of a DataLoader does, in a process (see `processes`) or in a thread.
 
-Workers are threads of this process, not processes.  They use the dataset object itself: nothing is
-pickled, and samples are not copied between processes.  This works in a notebook and on every
-platform, and unlike a fork it is safe with the threads of the kernels and of a CUDA driver.
-Reading files, decoding images and NumPy release Python's lock, so workers run in parallel with
-training; a dataset that computes in pure Python gains nothing.
-
-Unlike worker processes, workers share global state (a counter in the dataset is one counter),
-including the random generators of `random` and `numpy.random`.  For reproducible random
-augmentation, use minigrad's generator, of which each worker has its own, or one seeded with
-`get_worker_info().seed`.
+Threads are for datasets that read files, decode images or use NumPy, which release Python's lock:
+they use the dataset object itself, so nothing is pickled and no sample is copied, and they are safe
+beside a CUDA driver, which a fork is not. They share global state (a counter in the dataset is one
+counter), including the generators of `random` and `numpy.random`; each has a generator of minigrad
+of its own.
 """
 
 from __future__ import annotations
 
 import queue
+import random
 import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+import minigrad
 from minigrad.random import use_thread_generator
 
 _local = threading.local()
@@ -35,7 +34,7 @@ class WorkerInfo:
         id: 0 to num_workers - 1.
         num_workers: the number of workers.
         seed: different for every worker and epoch, drawn from the generator of the loader.
-        dataset: the dataset that the worker reads.
+        dataset: the dataset that the worker reads; in a process, its copy.
     """
 
     id: int
@@ -45,26 +44,25 @@ class WorkerInfo:
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The `WorkerInfo` of the calling worker, None in the main thread."""
+    """The `WorkerInfo` of the calling worker, None outside of workers."""
     return getattr(_local, "info", None)
 
 
 class WorkerError:
-    """An exception from a worker, raised again in the main thread with its traceback."""
+    """An exception from a worker, raised again in the loop with its traceback as text."""
 
     def __init__(self, error: BaseException, where: str) -> None:
-        self.error = error
-        self.text = f"Caught {type(error).__name__} {where}.\nOriginal {traceback.format_exc()}"
+        self.kind: type[BaseException] = type(error)
+        self.text = f"Caught {self.kind.__name__} {where}.\nOriginal {traceback.format_exc()}"
 
     def reraise(self) -> None:
         """Raise an exception of the same type whose text holds the worker's traceback."""
-        kind = type(self.error)
         try:
             # KeyError prints repr(text), without line breaks.
-            error = kind(_Plain(self.text)) if kind is KeyError else kind(self.text)
+            error = self.kind(_Plain(self.text)) if self.kind is KeyError else self.kind(self.text)
         except Exception:
             error = RuntimeError(self.text)  # its constructor takes other arguments
-        raise error from self.error
+        raise error
 
 
 class _Plain(str):
@@ -72,48 +70,88 @@ class _Plain(str):
         return str(self)
 
 
-@dataclass(eq=False)
-class Epoch:
-    """One pass over the data, for the workers.
+class Reader:
+    """The work of one worker: `begin` an epoch, then `read` batches.
 
-    fetchers: per worker, a function from the indices of the sampler to a batch.
-    seeds: per worker, see `WorkerInfo`.
+    kind: "process" or "thread".
     """
 
-    fetchers: list[Callable[[Any], Any]]
-    seeds: list[int]
-    dataset: Any
+    def __init__(
+        self, worker: int, count: int, fetcher: Any, init: Callable[[int], None] | None, kind: str
+    ) -> None:
+        self._worker, self._count, self._fetcher, self._kind = worker, count, fetcher, kind
+        self._init = init
+        self._failed: WorkerError | None = None
+        self._fetch: Any = None
+
+    def begin(self, seed: int) -> None:
+        """Start an epoch: seeds of the random generators, a fresh fetcher; at first, `init`."""
+        _local.info = WorkerInfo(self._worker, self._count, seed, self._fetcher.dataset)
+        if self._kind == "process":
+            random.seed(seed)
+            np.random.seed(np.random.SeedSequence(seed).generate_state(4))
+            minigrad.manual_seed(seed)
+        else:
+            use_thread_generator(seed)
+        init, self._init = self._init, None
+        if init is not None:
+            try:
+                init(self._worker)
+            except Exception as error:
+                self._failed = self._error(error)
+        self._fetch = self._fetcher.fresh()
+
+    def read(self, index: Any) -> Any:
+        """The batch of what the sampler gave, or a `WorkerError`."""
+        if self._failed is not None:
+            return self._failed
+        try:
+            return self._fetch(index)
+        except Exception as error:
+            return self._error(error)
+
+    def _error(self, error: Exception) -> WorkerError:
+        return WorkerError(error, f"in DataLoader worker {self._kind} {self._worker}")
 
 
-class Workers:
+class Threads:
     """`count` threads that fetch batches; each has a queue of tasks, and all share one of
     results."""
 
-    def __init__(self, count: int, init: Callable[[int], None] | None) -> None:
-        self.count = count
-        self.results: queue.SimpleQueue = queue.SimpleQueue()
+    def __init__(self, count: int, fetcher: Any, init: Callable[[int], None] | None) -> None:
+        self.count, self.epoch = count, 0
+        self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._tasks = [queue.SimpleQueue() for _ in range(count)]
-        self._threads = [
+        for i, tasks in enumerate(self._tasks):
             # Daemon threads: a program that ends during an epoch does not wait for them.
             threading.Thread(
                 target=_work,
-                args=(i, count, self._tasks[i], self.results, init),
+                args=(Reader(i, count, fetcher, init, "thread"), tasks, self._results),
                 name=f"minigrad-dataloader-{i}",
                 daemon=True,
-            )
-            for i in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
+            ).start()
 
-    def begin(self, epoch: Epoch) -> None:
-        """Let every worker read from `epoch` from now on."""
-        for tasks in self._tasks:
-            tasks.put(epoch)
+    def begin(self, seed: int) -> None:
+        """Start an epoch in every worker; worker i gets the seed `seed + i`."""
+        self.epoch += 1
+        for i, tasks in enumerate(self._tasks):
+            tasks.put(seed + i)
 
-    def submit(self, worker: int, epoch: Epoch, number: int, index: Any) -> None:
+    def submit(self, worker: int, number: int, index: Any) -> None:
         """Request batch `number` from `worker`."""
-        self._tasks[worker].put((epoch, number, index))
+        self._tasks[worker].put((self.epoch, number, index))
+
+    def result(self, timeout: float) -> tuple[int, Any]:
+        """(number, batch) of a batch of this epoch; timeout in seconds, 0 for none."""
+        while True:
+            try:
+                epoch, number, batch = self._results.get(timeout=timeout or None)
+            except queue.Empty:
+                raise RuntimeError(
+                    f"DataLoader timed out after {timeout} seconds waiting for a worker thread"
+                ) from None
+            if epoch == self.epoch:  # otherwise of an epoch that was not read to its end
+                return number, batch
 
     def stop(self) -> None:
         """Let the threads end after their current task."""
@@ -125,35 +163,10 @@ class Workers:
         self.stop()
 
 
-def _work(
-    worker: int,
-    count: int,
-    tasks: queue.SimpleQueue,
-    results: queue.SimpleQueue,
-    init: Callable[[int], None] | None,
-) -> None:
-    failed: WorkerError | None = None
-    started = False
-    while True:
-        task = tasks.get()
-        if task is _STOP:
-            return
-        if isinstance(task, Epoch):
-            _local.info = WorkerInfo(worker, count, task.seeds[worker], task.dataset)
-            use_thread_generator(task.seeds[worker])
-            if init is not None and not started:
-                try:
-                    init(worker)
-                except Exception as error:
-                    failed = WorkerError(error, f"in DataLoader worker thread {worker}")
-            started = True
-            continue
-        epoch, number, index = task
-        if failed is not None:
-            results.put((epoch, number, failed))
-            continue
-        try:
-            result = epoch.fetchers[worker](index)
-        except Exception as error:
-            result = WorkerError(error, f"in DataLoader worker thread {worker}")
-        results.put((epoch, number, result))
+def _work(reader: Reader, tasks: queue.SimpleQueue, results: queue.SimpleQueue) -> None:
+    while (task := tasks.get()) is not _STOP:
+        if isinstance(task, int):
+            reader.begin(task)
+        else:
+            epoch, number, index = task
+            results.put((epoch, number, reader.read(index)))

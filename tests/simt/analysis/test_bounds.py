@@ -98,6 +98,32 @@ def tiled(a, b, c):
         c[row, col] = total
 
 
+def tiled_flat(a, b, c, n):
+    tile_a, tile_b = cuda.shared.array((16, 16), float32), cuda.shared.array((16, 16), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for k0 in range(0, n, 16):
+        tile_a[ty, tx] = a[row * n + k0 + tx] if row < n and tx + k0 < n else float32(0)
+        tile_b[ty, tx] = b[(k0 + ty) * n + col] if k0 + ty < n and col < n else float32(0)
+        cuda.syncthreads()
+        for k in range(16):
+            total += tile_a[ty, k] * tile_b[k, tx]
+        cuda.syncthreads()
+    if row < n and col < n:
+        c[n * row + col] = total
+
+
+def unpacked(a, b, c):
+    shape = a.shape
+    m, k = shape
+    n = b.shape[1]
+    j, i = cuda.grid(2)
+    if i < m and j < n:
+        for p in range(k):
+            c[i, j] += a[i, p] * b[p, j]
+
+
 def tree(x, out):
     memory = cuda.shared.array(64, float32)
     i, t = cuda.grid(1), cuda.threadIdx.x
@@ -196,6 +222,10 @@ PROVEN = [  # kernel, types, block, a launch for which the proof holds
      dict(a=np.empty(15), b=np.empty(35), c=np.empty(21), m=3, n=7, k=5)),
     (tiled, (MATRIX,) * 3, (16, 16, 1), (2, 2),
      dict(a=np.empty((3, 5)), b=np.empty((5, 7)), c=np.empty((3, 7)))),
+    (tiled_flat, (VECTOR,) * 3 + (N,), (16, 16, 1), (2, 2),
+     dict(a=np.empty(361), b=np.empty(361), c=np.empty(361), n=19)),
+    (unpacked, (MATRIX,) * 3, (16, 16, 1), (2, 2),
+     dict(a=np.empty((3, 5)), b=np.empty((5, 7)), c=np.empty((3, 7)))),
     (tree, (VECTOR, VECTOR), (64, 1, 1), (3, 1), dict(x=np.empty(150), out=np.empty(3))),
     (scan, (VECTOR,), (64, 1, 1), (1, 1), dict(x=np.empty(50))),
     (stencil, (VECTOR, VECTOR), (64, 1, 1), (2, 1), dict(x=np.empty(70), y=np.empty(70))),
@@ -250,6 +280,9 @@ def test_no_proof_where_there_is_none(kernel, kinds):
     assert conditions(kernel, kinds, (64, 1, 1)) is None
 
 
+PRODUCT = dict(a=np.empty(15), b=np.empty(35), c=np.empty(20), m=3, n=7, k=5)  # c: one too few
+
+
 @pytest.mark.parametrize(
     ("kernel", "kinds", "grid", "args"),
     [
@@ -257,6 +290,7 @@ def test_no_proof_where_there_is_none(kernel, kinds):
         (off_by_one, (VECTOR, N), (1, 1), dict(x=np.empty(10), n=10)),
         (guarded, (VECTOR, N), (1, 1), dict(x=np.empty(10), n=11)),
         (strided, (VECTOR, VECTOR), (1, 1), dict(x=np.empty(10), y=np.empty(9))),
+        (product, (VECTOR,) * 3 + (N,) * 3, (1, 3), PRODUCT),
         (tree, (VECTOR, VECTOR), (3, 1), dict(x=np.empty(150), out=np.empty(2))),
     ],
     ids=lambda x: getattr(x, "__name__", ""),

@@ -117,7 +117,7 @@ def test_who_decides(monkeypatch):
     assert cuda.jit(kernel).safety is Safety.PROVEN
     assert cuda.jit(debug=True)(kernel).safety is Safety.DEBUG
     assert cuda.jit(debug=False)(kernel).safety is Safety.UNCHECKED
-    assert unit32.safety is Safety.UNCHECKED
+    assert unit32.safety is Safety.SHIPPED
     monkeypatch.setenv("MINIGRAD_CUDA_DEBUG", "0")
     assert cuda.jit(kernel).safety is Safety.UNCHECKED
     assert cuda.jit(debug=True)(kernel).safety is Safety.DEBUG

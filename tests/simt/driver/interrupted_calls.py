@@ -37,6 +37,21 @@ def checked(x):
         x[i] += 1
 
 
+@cuda.jit(debug=False)
+def unchecked(x):
+    i = cuda.grid(1)
+    while i < x.size:
+        x[i] += 1
+
+
+@cuda.jit(debug=False)
+def unchecked_for(x, n):
+    s = 0.0
+    for k in range(n):
+        s += x[k * k % x.size]
+    x[cuda.grid(1)] = s
+
+
 @cuda.jit
 def barriers(x):
     while x.size > 0:
@@ -148,6 +163,8 @@ def ready():
 CALLS = {
     "no_increment": lambda: launch(no_increment),
     "checked": lambda: launch(checked),
+    "unchecked": lambda: launch(unchecked, blocks=1),
+    "unchecked_for": lambda: launch(unchecked_for, 10**12, blocks=1),
     "barriers": lambda: launch(barriers),
     "threads_disagree": lambda: launch(threads_disagree),
     "function": lambda: launch(function),

@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import jupyter_client
 import pytest
 
 FIRST = int(os.environ.get("MINIGRAD_TEST_SEED", "0"))
@@ -58,6 +59,10 @@ def test_kernels_that_do_not_end():
     interrupted(*names, "long_for")
 
 
+def test_kernels_without_checks():
+    interrupted("unchecked", "unchecked_for")
+
+
 def test_on_several_os_threads():
     names = "no_increment, 3 threads", "checked, 3 threads", "barriers, 3 threads"
     interrupted(*names, within=3)
@@ -66,6 +71,53 @@ def test_on_several_os_threads():
 def test_kernels_of_this_project():
     interrupted("matmul", "small_launches")
     interrupted("matmul, 2 threads", within=2)
+
+
+@pytest.mark.slow
+def test_in_a_notebook(tmp_path):
+    """The kernel of a notebook stays alive, and its next cell works."""
+    with jupyter_client.run_kernel(kernel_name="python3") as client:
+
+        def cell(code: str, interrupted: bool = False) -> str:
+            message, seen = client.execute(code), ""
+            while True:
+                got = client.get_iopub_msg(timeout=30)
+                if got["parent_header"].get("msg_id") != message:
+                    continue
+                content = got["content"]
+                seen += content.get("text", "") + content.get("ename", "")
+                if content.get("text") == "begins\n" and interrupted:
+                    client.session.send(client.control_channel.socket, "interrupt_request", {})
+                if content.get("execution_state") == "idle":
+                    return seen
+
+        assert cell(NOTEBOOK) == "ready\n"
+        for debug in (None, False, True):
+            code = f"print('begins', flush=True); loop[{debug}][1, 32](np.zeros(5))"
+            assert cell(code, True) == "begins\nKeyboardInterrupt"
+            assert cell("fine[1, 32](x); print(x[3])") == "3.0\n"
+
+
+NOTEBOOK = f"""
+import sys; sys.path.insert(0, {str(HERE.parents[2])!r})
+import numpy as np
+from kernels import cuda
+def endless(x):
+    i = cuda.grid(1)
+    while i < x.size:
+        x[i] += 1
+loop = {{debug: cuda.jit(debug=debug)(endless) for debug in (None, False, True)}}
+for kernel in loop.values():
+    kernel.specialise((32, 1, 1), (np.zeros(5),))
+@cuda.jit
+def fine(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = i
+x = np.zeros(10)
+fine[1, 32](x)
+print("ready")
+"""
 
 
 def test_a_compilation(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from numba import float32, int32, int64
 
 from kernels.simt import cuda
+from kernels.support.errors import CompileError
 
 N = 70
 
@@ -44,6 +45,44 @@ def test_variable_live_across_a_barrier(jit):
     kernel[1, 32](a, out)
     pair = a * 3 + np.roll(a * 3, -1)
     np.testing.assert_array_equal(out, pair[::-1] * 1000 + a * 3)
+
+
+def test_a_shape_is_unpacked(jit):
+    @jit
+    def kernel(a, out):
+        tile = cuda.shared.array((2, 3), int64)
+        shape = a.shape
+        m, n = shape
+        rows, _ = tile.shape
+        out[cuda.grid(1)] = m * 1000 + n * 100 + rows * 10 + len(shape)
+
+    out = np.zeros(32)
+    kernel[1, 32](np.zeros((5, 7)), out)
+    assert (out == 5722).all()
+
+
+def test_a_shape_of_another_length_is_refused():
+    @cuda.jit
+    def kernel(a):
+        (_n,) = a.shape
+
+    with pytest.raises(CompileError, match="cannot unpack 2 values into 1"):
+        kernel[1, 1](np.zeros((2, 2)))
+
+
+def test_a_loop_that_runs_once_for_the_block_and_may_wait(jit):
+    @jit
+    def kernel(a, out):
+        i = int32(0)
+        while True:
+            i = int32(i + 1)
+            if i > a[0]:
+                break
+        out[cuda.grid(1)] = i
+
+    out = np.zeros(32)
+    kernel[1, 32](np.full(3, 5), out)
+    assert (out == 6).all()
 
 
 def test_view_across_a_barrier(jit):

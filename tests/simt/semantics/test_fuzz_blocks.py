@@ -59,6 +59,17 @@ def test_the_comparison_can_fail():
     assert case.text in fuzz_blocks.difference(case, expected, changed)
 
 
+def test_what_overflows_is_not_compared():
+    case = fuzz_blocks.generate(1164)
+    expected = fuzz_blocks.run_reference(case)
+    assert (
+        case.undefined and fuzz_blocks.difference(case, expected, [x + 1 for x in expected]) is None
+    )
+    case = fuzz_blocks.generate(0)
+    fuzz_blocks.run_reference(case)
+    assert not case.undefined
+
+
 def test_the_reference_has_numbas_integers():
     int8, uint8, uint64 = (fuzz_blocks.CASTS[name] for name in ("int8", "uint8", "uint64"))
     assert int8(200) == -56 and uint8(-1) == 255

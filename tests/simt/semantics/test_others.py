@@ -204,6 +204,20 @@ def test_members_of_an_int_enum_are_compared_by_is():
     assert run(kernel, np.zeros(4), Color.RED) == [1, 0, 0, 0]
 
 
+class Other(enum.IntEnum):
+    RED = 1
+
+
+def test_members_of_two_enumerations_are_not_the_same():
+    @cuda.jit
+    def kernel(x, n):
+        mine = Color.RED if n > 0 else Color.BLUE
+        x[0], x[1] = Color.RED is Other.RED, Color.RED is not Other.RED
+        x[2], x[3] = mine is Other.RED, mine == Other.RED
+
+    assert run(kernel, np.zeros(4), 1) == [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("digits", [0, 2, 5, 25, -1, -3])
 def test_round_to_decimals(dtype, digits):
@@ -390,7 +404,9 @@ def test_functions_that_call_each_other_in_a_circle_are_refused():
         kernel[1, 1](np.zeros(1))
 
 
-@pytest.mark.parametrize("result", ["f(n)", "(n, f(n - 1)) if n else None"])
+@pytest.mark.parametrize(
+    "result", ["f(n)", "(n, f(n - 1)) if n else None", "f((n, n)) if n else 1"]
+)
 def test_recursion_without_an_end_or_a_type_is_refused(result, tmp_path):
     function = f"@cuda.jit(device=True)\ndef f(n):\n    return {result}\n"
     path = tmp_path / "recursive.py"
@@ -409,3 +425,61 @@ def test_an_index_is_printed_as_three_numbers(capfd):
         "thread (0, 0, 0) (2, 1, 1)",
         "thread (1, 0, 0) (2, 1, 1)",
     ]
+
+
+def test_recursion_that_does_not_end_is_an_error():
+    @cuda.jit(device=True)
+    def climb(n):
+        return 0 if n < 0 else climb(n + 1) + 1
+
+    @cuda.jit
+    def kernel(x):
+        x[0] = climb(x.size)
+
+    with pytest.raises(RecursionError, match="climb.. calls itself more than 8192 times"):
+        kernel[1, 1](np.zeros(1))
+
+
+def test_recursion_with_names_of_parameters():
+    @cuda.jit(device=True)
+    def fibonacci(n, a, b):
+        if n == 0:
+            return a
+        return fibonacci(n - 1, b, b=a + b) if n % 2 else fibonacci(n=n - 1, a=b, b=a + b)
+
+    @cuda.jit
+    def kernel(x):
+        x[0] = fibonacci(20, 0, b=1)
+
+    assert run(kernel, np.zeros(1)) == [6765]
+
+
+def test_a_function_on_its_own_that_raises_says_so():
+    @cuda.jit(device=True)
+    def down(n):
+        if n > 100:
+            raise ValueError("too many")
+        return down(n - 1) + 1 if n else 0
+
+    @cuda.jit
+    def kernel(x, n):
+        x[0] = down(n)
+
+    assert run(kernel, np.zeros(1), 5) == [5]
+    with pytest.raises(ValueError, match="too many"):
+        kernel[1, 1](np.zeros(1), 101)
+
+
+def test_arrays_of_a_recursive_function_are_refused():
+    @cuda.jit(device=True)
+    def down(n):
+        mine = cuda.local.array(4, np.float32)
+        mine[n % 4] = n
+        return down(n - 1) + mine[n % 4] if n else 0
+
+    @cuda.jit
+    def kernel(x):
+        x[0] = down(5)
+
+    with pytest.raises(CompileError, match="a function that calls itself cannot declare"):
+        kernel[1, 1](np.zeros(1))

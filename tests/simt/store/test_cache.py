@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from llvmlite.binding import llvm_version_info
 
 from kernels.simt import cuda
+from kernels.simt.backend import machine_code
 from kernels.simt.store import fingerprint, modules
 from kernels.support import cache
 
@@ -123,6 +125,20 @@ def test_a_kernel_that_another_process_compiled_meanwhile(tmp_path, monkeypatch)
     monkeypatch.setattr(modules, "find", lambda name: None)  # looked for before it was there
     make()[1, 8](a)
     np.testing.assert_array_equal(a, 4 * np.arange(8.0))
+
+
+@pytest.mark.parametrize("constant", [math.nan, -math.inf, 0.1], ids=str)
+def test_a_kernel_with_any_constant_is_kept(constant):
+    """One with a NaN was compiled again by every process."""
+
+    @cuda.jit(debug=False)
+    def fill(a):
+        a[cuda.grid(1)] = constant
+
+    a = np.zeros(3, np.float32)
+    fill[1, 3](a)
+    assert np.array_equal(a, np.full(3, constant, np.float32), equal_nan=True)
+    assert machine_code.load(fill.specialise((3, 1, 1), (a,)).path) is not None
 
 
 def test_changes_are_seen(folder):

@@ -1,0 +1,70 @@
+// Convolution as one matrix product over the positions of all images, whose operands are found
+// through tables.
+//
+// Element (i, k) of the left operand is left[rows[i] + terms[k]], element (k, j) of the right one
+// right[right_terms[k] + j * right_step], and the result (i, j) goes to out[places[i] + j]. So an
+// operand is read where it lies, and none is ever built; only the result is transposed afterwards.
+// With other tables the same kernel computes
+//
+//   forward          i an output position of any image, k (channel, kh, kw); right w
+//   backward-data    i a position of x, k (output channel, kh, kw) of the taps that reach it; left g,
+//                    right w; a product for each of the s * s kinds of positions of a stride s
+//   backward-weight  i (channel, kh, kw), k an output position; left x, right g
+
+// One block, (BX, BY) threads: BY * RM rows x BX * RN columns, RM x RN results a thread.
+// blockIdx.z = (split of the terms, group). rows and places (m); terms and right_terms (count), of
+// which a split adds up `span`; n columns; the `_group`s are the distances between groups.
+template <class T, class U, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS>
+__global__ void __launch_bounds__(BX * BY)
+batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned* rows,
+           const unsigned* places, const unsigned* terms, const unsigned* right_terms, int m,
+           int count, int span, int groups, int n, int right_step,
+           long long left_group, long long right_group, long long out_group, long long out_split) {
+    constexpr int TM = BY * RM, TN = BX * RN;
+    __shared__ A left_tile[TK][TM + 1];
+    __shared__ A right_tile[TK][TN];
+    const int tx = threadIdx.x, ty = threadIdx.y, t = ty * BX + tx;
+    const int row0 = blockIdx.y * TM, col0 = blockIdx.x * TN;
+    const int split = blockIdx.z / groups, group = blockIdx.z % groups;
+    const int first = split * span, k = count - first < span ? count - first : span;
+    left += group * left_group;
+    right += group * right_group;
+    A sum[RN][RM] = {};
+    for (int k0 = 0; k0 < k; k0 += TK) {
+        for (int e = t; e < TK * TM; e += BX * BY) {
+            const int i = e / TK, kk = e % TK;
+            const bool inside = row0 + i < m && k0 + kk < k;
+            left_tile[kk][i] =
+                inside ? left[(long long)rows[row0 + i] + terms[first + k0 + kk]] : A(0);
+        }
+        for (int e = t; e < TK * TN; e += BX * BY) {
+            const int j = e / TK, kk = e % TK;
+            const bool inside = col0 + j < n && k0 + kk < k;
+            const long long at = (long long)(col0 + j) * right_step;
+            right_tile[kk][j] = inside ? A(right[at + right_terms[first + k0 + kk]]) : A(0);
+        }
+        __syncthreads();
+        #pragma unroll 1
+        for (int kk = 0; kk < TK; ++kk) {
+            #pragma unroll
+            for (int j = 0; j < RN; ++j) {
+                const A value = right_tile[kk][j * BX + tx];
+                #pragma unroll
+                for (int i = 0; i < RM; ++i) sum[j][i] += left_tile[kk][ty * RM + i] * value;
+            }
+        }
+        __syncthreads();
+    }
+    out += split * out_split + group * out_group;
+    #pragma unroll
+    for (int j = 0; j < RN; ++j) {
+        const int col = col0 + j * BX + tx;
+        if (col >= n) continue;
+        const A more = BIAS ? A(bias[group * n + col]) : A(0);
+        #pragma unroll
+        for (int i = 0; i < RM; ++i) {
+            const int row = row0 + ty * RM + i;
+            if (row < m) out[(long long)places[row] + col] = U(sum[j][i] + more);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+"""The tables of `conv_batch.batch_gemm`: where the operands of a convolution and its result lie."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.launchers.common import (
+    MAX_GRID_YZ,
+    Dialect,
+    ceil_div,
+    compute_dtype,
+    empty,
+    launcher,
+    namespace,
+    on_gpu,
+)
+from kernels.launchers.conv_planes import Geometry, Planes
+from kernels.launchers.reduction import reduce
+from kernels.launchers.transpose import cast, transpose
+
+SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
+
+
+class Side(NamedTuple):
+    """An index of the product: where its elements lie in the left operand, and in the other array
+    that it belongs to (the right operand for terms; the result for rows, which has its columns, the
+    channels of all groups, last)."""
+
+    left: np.ndarray
+    other: np.ndarray
+
+
+class Columns(NamedTuple):
+    """The columns of a group: how many, and their distance in the right operand."""
+
+    count: int
+    right_step: int
+
+
+class Groups(NamedTuple):
+    """How many groups there are, and their distances in both operands and the result."""
+
+    count: int
+    left: int
+    right: int
+    out: int
+
+
+def _plain(geo: Geometry) -> Planes:
+    """x with its padding."""
+    rows, width = (geo.x_shape[2 + i] + 2 * geo.padding[i] for i in range(2))
+    return Planes(rows, width, geo.padding)
+
+
+def _positions(geo: Geometry, planes: Planes) -> Side:
+    """The output positions of all images: in padded planes of x, and in an output."""
+    n, (height, width) = geo.x_shape[0], geo.out
+    image, i, j = np.ogrid[:n, :height, :width]
+    x = image * geo.x_shape[1] * planes.channel
+    x = x + i * geo.stride[0] * planes.width + j * geo.stride[1]
+    return Side(x, image * geo.w_shape[0] * height * width + i * width + j)
+
+
+def _taps(geo: Geometry, planes: Planes) -> Side:
+    """The weights of one output channel: in padded planes of x, and in w."""
+    c, i, j = np.ogrid[: geo.channels[0], : geo.w_shape[2], : geo.w_shape[3]]
+    x = c * planes.channel + i * geo.dilation[0] * planes.width + j * geo.dilation[1]
+    return Side(x, np.arange(x.size))
+
+
+class Product:
+    """Launches of batch_gemm with the same tables: `product(left, right, bias, out)`."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        name: str,
+        like,
+        rows: Side,
+        terms: Side,
+        columns: Columns,
+        groups: Groups,
+        has_bias: bool = False,
+        span: int | None = None,
+        out_split: int = 0,
+    ) -> None:
+        xp, gpu = namespace(like), on_gpu(like)
+        span = max(span or terms.left.size, 1)
+        splits = max(ceil_div(terms.left.size, span), 1)
+        tables = [xp.asarray(table.reshape(-1).astype(np.uint32)) for table in terms]
+        numbers = (span, groups.count, *columns, *groups[1:], out_split)
+        left, places = (table.reshape(-1).astype(np.uint32) for table in rows)
+        acc_t = dialect.common.scalar_type(like.dtype)
+        tall = dialect.conv_batch.ROWS * MAX_GRID_YZ
+        self.steps = []
+        for first in range(0, left.size, tall):
+            some = [xp.asarray(table[first : first + tall]) for table in (left, places)]
+            blocks, block, tile = dialect.conv_batch.tiling(some[0].size, columns.count, gpu)
+            kernel = dialect.conv_batch.batch_gemm(acc_t, *tile, has_bias)
+            grid = (*blocks, splits * groups.count)
+            run = launcher(name, "batch_gemm", kernel, grid, block)
+            self.steps.append((run, (*some, *tables, *numbers)))
+
+    def __call__(self, left, right, bias, out) -> None:
+        for run, args in self.steps:
+            run(left, right, bias, out, *args)
+
+
+def _laid_out(dialect: Dialect, name: str, like, planes: Planes, shape: tuple):
+    """The function that pads an array of `shape` (N, C, H, W) to planes; nothing where it is so."""
+    if planes == Planes(*shape[2:], (0, 0)) and compute_dtype(like.dtype) == like.dtype:
+        return lambda x: x.reshape(-1)
+    return planes.launch(dialect, name, like, shape[0] * shape[1], 0)
+
+
+def _channels_first(dialect: Dialect, out, shape: tuple):
+    """`out` (images, positions, channels) as an array of `shape` (N, C, H, W)."""
+    return transpose(dialect, out, (0, 2, 1)).reshape(shape)
+
+
+def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
+    """The function (w, x, bias) -> y of a convolution."""
+    (per_in, per_out), planes = geo.channels, _plain(geo)
+    lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
+    terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
+    positions = _positions(geo, planes).left
+    places = np.arange(positions.size) * geo.w_shape[0]
+    product = Product(
+        dialect,
+        name,
+        like,
+        Side(positions, places),
+        _taps(geo, planes),
+        Columns(per_out, terms),
+        Groups(geo.groups, per_in * planes.channel, per_out * terms, per_out),
+        has_bias,
+    )
+    between = (geo.x_shape[0], pixels, geo.w_shape[0])
+
+    def convolved(w, x, bias):
+        y = empty(between, like.dtype, x)
+        product(lay_out(x), w.reshape(-1), bias, y.reshape(-1))
+        return _channels_first(dialect, y, (geo.x_shape[0], geo.w_shape[0], *geo.out))
+
+    return convolved
+
+
+def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (g, x) -> dw."""
+    (per_in, per_out), planes, dtype = geo.channels, _plain(geo), like.dtype
+    lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
+    terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
+    positions = _positions(geo, planes)
+    splits, size = max(ceil_div(positions.left.size, SPAN), 1), math.prod(geo.w_shape)
+    shape = (geo.groups, terms, per_out)
+    product = Product(
+        dialect,
+        name,
+        like,
+        Side(_taps(geo, planes).left, np.arange(terms) * per_out),
+        positions,
+        Columns(per_out, pixels),
+        Groups(geo.groups, per_in * planes.channel, per_out * pixels, terms * per_out),
+        span=ceil_div(positions.left.size, splits),
+        out_split=size,
+    )
+    no_bias = empty((1,), dtype, like)
+    result = dtype if splits == 1 else compute_dtype(dtype)
+
+    def weight(g, x):
+        parts = empty((splits, size), result, x)
+        product(lay_out(x), g.reshape(-1), no_bias, parts.reshape(-1))
+        dw = parts if splits == 1 else reduce(dialect, "sum", parts, 0)
+        dw = transpose(dialect, dw.reshape(shape), (0, 2, 1)).reshape(geo.w_shape)
+        return dw if dw.dtype == dtype else cast(dialect, dw, dtype)
+
+    return weight
+
+
+class _Reach(NamedTuple):
+    """Along one axis, for positions phase, phase + stride, ... of x: the taps that reach them, and
+    which outputs those are, counted from that of the position."""
+
+    phase: int
+    taps: list[int]
+    shifts: list[int]
+    count: int
+
+
+def _reach(geo: Geometry, axis: int) -> list[_Reach]:
+    stride, dilation, padding = (o[axis] for o in (geo.stride, geo.dilation, geo.padding))
+    found = []
+    for phase in range(min(stride, geo.x_shape[2 + axis])):
+        ends = [(tap, phase + padding - tap * dilation) for tap in range(geo.w_shape[2 + axis])]
+        taps = [tap for tap, end in ends if end % stride == 0]
+        shifts = [end // stride for _, end in ends if end % stride == 0]
+        found.append(_Reach(phase, taps, shifts, ceil_div(geo.x_shape[2 + axis] - phase, stride)))
+    return found
+
+
+def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (g, w) -> dx."""
+    (per_in, per_out), (n, channels, height, width) = geo.channels, geo.x_shape
+    reaches = [_reach(geo, axis) for axis in range(2)]
+    lead, sizes = [], []
+    for axis, phases in enumerate(reaches):
+        before = max(0, *(-shift for one in phases for shift in one.shifts))
+        last = max(shift + one.count for one in phases for shift in (*one.shifts, 0))
+        lead.append(before)
+        sizes.append(before + max(geo.out[axis], last))
+    planes = Planes(*sizes, tuple(lead))
+    lay_out = _laid_out(dialect, name, like, planes, (n, geo.w_shape[0], *geo.out))
+    taps, image = geo.w_shape[2] * geo.w_shape[3], np.arange(n).reshape(-1, 1, 1)
+    products = []
+    for v in reaches[0]:
+        for h in reaches[1]:
+            t, u = np.ogrid[: v.count, : h.count]
+            g = image * geo.w_shape[0] * planes.channel + t * planes.width + u
+            place = (v.phase + t * geo.stride[0]) * width + h.phase + u * geo.stride[1]
+            rows = Side(g, (image * height * width + place) * channels)
+            o = np.arange(per_out).reshape(-1, 1, 1)
+            down, across = (
+                np.array(r.shifts, np.int64) + before for r, before in zip((v, h), lead)
+            )
+            from_g = o * planes.channel + down[:, None] * planes.width + across
+            tap = np.array(v.taps, np.int64)[:, None] * geo.w_shape[3] + np.array(h.taps, np.int64)
+            products.append(
+                Product(
+                    dialect,
+                    name,
+                    like,
+                    rows,
+                    Side(from_g, o * per_in * taps + tap),
+                    Columns(per_in, taps),
+                    Groups(
+                        geo.groups,
+                        per_out * planes.channel,
+                        per_out * per_in * taps,
+                        per_in,
+                    ),
+                )
+            )
+    no_bias = empty((1,), like.dtype, like)
+
+    def data(g, w):
+        left, dx = lay_out(g), empty((n, height * width, channels), like.dtype, g)
+        for product in products:
+            product(left, w.reshape(-1), no_bias, dx.reshape(-1))
+        return _channels_first(dialect, dx, geo.x_shape)
+
+    return data

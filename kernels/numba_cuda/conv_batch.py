@@ -1,0 +1,98 @@
+"""Convolution as one matrix product over the positions of all images, whose operands are found
+through tables.
+
+Element (i, k) of the left operand is left[rows[i] + terms[k]], element (k, j) of the right one
+right[right_terms[k] + j * right_step], and the result (i, j) goes to out[places[i] + j]. So an
+operand is read where it lies, in any layout, and none is ever built; only the result, whose columns
+are neighbours, is transposed afterwards. With other tables the same kernel computes
+
+    forward           i an output position of any image, k (channel, kh, kw); right w
+    backward-data     i a position of x, k (output channel, kh, kw) of the taps that reach it;
+                      left g, right w. With a stride s there are s * s kinds of positions, each
+                      with taps of its own: a product for each, and no zeros between
+    backward-weight   i (channel, kh, kw), k an output position; left x, right g
+
+Small planes make no small products, since all images share one. On the CPU the inner loop is that
+of matmul's `tiled`: away from the edges a row of threads reads an element of the left operand
+together, and neighbouring blocks share their tiles of the right one.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from kernels.launchers.common import Pair, ceil_div
+from kernels.simt import cuda
+
+TILE = 32
+
+
+@functools.cache
+def batch_gemm(acc_t, has_bias: bool):
+    """Block (TILE, TILE), one result per thread; blockIdx.z = (split of the terms, group).
+
+    left, right, out flat; rows and places (m,); terms and right_terms one for each term, of which a
+    split adds up `span`; n columns; the `_group`s are the distances between groups.
+    """
+
+    @cuda.jit
+    def conv2d_batch_gemm(
+        left,
+        right,
+        bias,
+        out,
+        rows,
+        places,
+        terms,
+        right_terms,
+        span,
+        groups,
+        n,
+        right_step,
+        left_group,
+        right_group,
+        out_group,
+        out_split,
+    ):
+        left_tile = cuda.shared.array((TILE, TILE), acc_t)
+        right_tile = cuda.shared.array((TILE, TILE), acc_t)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        row, col = cuda.blockIdx.y * TILE + ty, cuda.blockIdx.x * TILE + tx
+        split, group = cuda.blockIdx.z // groups, cuda.blockIdx.z % groups
+        m = rows.shape[0]
+        first, left0, right0 = split * span, group * left_group, group * right_group
+        k = min(span, terms.shape[0] - first)
+        acc = acc_t(0)
+        for k0 in range(0, k, TILE):
+            left_tile[ty, tx] = acc_t(0)
+            right_tile[ty, tx] = acc_t(0)
+            if row < m and k0 + tx < k:
+                left_tile[ty, tx] = acc_t(left[left0 + rows[row] + terms[first + k0 + tx]])
+            if k0 + ty < k and col < n:
+                at = right_terms[first + k0 + ty] + col * right_step
+                right_tile[ty, tx] = acc_t(right[right0 + at])
+            cuda.syncthreads()
+            for kk in range(TILE):
+                value = left_tile[ty, kk]
+                acc += value * right_tile[kk, tx]
+            cuda.syncthreads()
+        if row < m and col < n:
+            if has_bias:
+                acc += acc_t(bias[group * n + col])
+            out[split * out_split + group * out_group + places[row] + col] = acc
+
+    return conv2d_batch_gemm
+
+
+ROWS = TILE  # of a block
+
+
+def tiling(m: int, n: int, gpu: bool) -> tuple[Pair, Pair, tuple]:
+    """(blocks along x and y, block, constants of the kernel) for m x n results."""
+    return (ceil_div(n, TILE), ceil_div(m, TILE)), (TILE, TILE), ()
+
+
+def pays(terms: int, gpu: bool) -> bool:
+    """Whether batch_gemm is to be used for sums of so many terms: on CPUs, unless most of a tile
+    would be empty."""
+    return not gpu and terms >= TILE

@@ -1,0 +1,121 @@
+"""Arrays of the device "meta": shape and dtype without data.
+
+They are for building a model without memory, and for asking what it would need. Creation, views,
+initialisation (which does nothing) and `empty_like` on another device work; what would compute
+raises by name. This module has NumPy's names, as far as tensors are made with them.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import numpy as np
+
+
+class MetaArray:
+    """A shape and a dtype; views are contiguous."""
+
+    base = None
+    flags = SimpleNamespace(c_contiguous=True, f_contiguous=False, writeable=True)
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        steps, step = [], self.dtype.itemsize
+        for n in reversed(self.shape):
+            steps.append(step)
+            step *= n
+        return tuple(reversed(steps))
+
+    def _like(self) -> np.ndarray:
+        """An array of this shape, of one element in memory."""
+        return np.broadcast_to(np.zeros((), self.dtype), self.shape)
+
+    def reshape(self, *shape: Any) -> MetaArray:
+        given = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        if -1 in given:
+            known = -math.prod(given)
+            given = tuple(self.size // known if n == -1 else n for n in given)
+        return MetaArray(given, self.dtype)
+
+    def transpose(self, *dims: Any) -> MetaArray:
+        return MetaArray(self._like().transpose(*dims).shape, self.dtype)
+
+    def swapaxes(self, a: int, b: int) -> MetaArray:
+        return MetaArray(self._like().swapaxes(a, b).shape, self.dtype)
+
+    def astype(self, dtype: Any, copy: bool = True) -> MetaArray:
+        return MetaArray(self.shape, dtype)
+
+    def copy(self) -> MetaArray:
+        return MetaArray(self.shape, self.dtype)
+
+    def __getitem__(self, key: Any) -> MetaArray:
+        return MetaArray(self._like()[key].shape, self.dtype)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Nothing: there is no data to change."""
+
+    def item(self) -> NoReturn:
+        raise NotImplementedError("item(): a tensor on the device meta has no data")
+
+    get = tolist = item
+
+
+def empty(shape: Any, dtype: Any = np.float32) -> MetaArray:
+    return MetaArray((shape,) if isinstance(shape, int) else shape, dtype)
+
+
+def full(shape: Any, value: Any, dtype: Any = np.float32) -> MetaArray:
+    return empty(shape, dtype)
+
+
+zeros = ones = empty
+
+
+def asarray(array: Any, dtype: Any = None) -> MetaArray:
+    found = array if hasattr(array, "dtype") else np.asarray(array)
+    return MetaArray(found.shape, dtype or found.dtype)
+
+
+ascontiguousarray = zeros_like = ones_like = asarray
+
+
+def eye(n: int, m: int | None = None, dtype: Any = np.float32) -> MetaArray:
+    return MetaArray((n, n if m is None else m), dtype)
+
+
+def arange(count: int, dtype: Any = np.int64) -> np.ndarray:
+    return np.arange(count, dtype=dtype)
+
+
+def reshape(array: MetaArray, shape: Any) -> MetaArray:
+    return array.reshape(shape)
+
+
+def broadcast_to(array: MetaArray, shape: Any) -> MetaArray:
+    return MetaArray(shape, array.dtype)
+
+
+def may_share_memory(a: Any, b: Any) -> bool:
+    return True

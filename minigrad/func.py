@@ -1,0 +1,355 @@
+"""Transformations of functions, with torch.func's names: gradients, Jacobians, `vmap`.
+
+They nest. Arguments may be tuples, lists and dictionaries of tensors, such as a module's parameters
+for `functional_call`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import minigrad
+from minigrad._names import refuse
+from minigrad.autograd import engine
+from minigrad.autograd.mode import enable_grad
+from minigrad.autograd.node import Node
+from minigrad.tensor import Tensor
+from minigrad.utils._tree import leaves, mapped, rebuilt
+
+__all__ = [
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]
+
+
+def _place(tensor: Any) -> Any:
+    """A tensor to differentiate at; connected to its graph where it has one, so that
+    transformations nest."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"func: expected tensors to differentiate by, got {type(tensor).__name__}")
+    return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+
+
+def _own(results: Any, places: list[Tensor]) -> Any:
+    """Results without a graph if that leads to nothing but the places that were made here."""
+    made = {id(p) for p in places if p.grad_fn is None}
+
+    def released(value: Any) -> Any:
+        if not isinstance(value, Tensor) or not value.requires_grad:
+            return value
+        return value if _outside(value, made) else value.detach()
+
+    return mapped(released, results)
+
+
+def _outside(tensor: Tensor, made: set[int]) -> bool:
+    """Whether the graph of a tensor has a leaf other than these."""
+    if tensor.grad_fn is None:
+        return id(tensor) not in made
+    stack, seen = [tensor.grad_fn], {tensor.grad_fn}
+    while stack:
+        for target in stack.pop().edges:
+            if target is None:
+                continue
+            if not isinstance(target[0], Node):
+                if id(target[0]) not in made:
+                    return True
+            elif target[0] not in seen:
+                seen.add(target[0])
+                stack.append(target[0])
+    return False
+
+
+def _chosen(args: tuple, argnums: int | tuple[int, ...]) -> tuple[list, Any, list]:
+    """(arguments with fresh places, the trees of those by which is differentiated, their leaves)"""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if any(not -len(args) <= n < len(args) for n in numbers):
+        raise RuntimeError(
+            f"func: got argnums={argnums}, but the function was called with {len(args)} arguments"
+        )
+    given = list(args)
+    for n in numbers:
+        given[n] = mapped(_place, args[n])
+    trees = given[argnums] if isinstance(argnums, int) else tuple(given[n] for n in numbers)
+    return given, trees, leaves(trees)
+
+
+def _gradients(outputs: list, places: list, vectors: list) -> list[Tensor]:
+    """Gradients that can be differentiated again; zeros where nothing depends on a place."""
+    pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
+    if not pairs:
+        return [minigrad.zeros_like(p) for p in places]
+    found = engine.grad(
+        [y for y, _ in pairs], places, [v for _, v in pairs], create_graph=True, allow_unused=True
+    )
+    return [minigrad.zeros_like(p) if g is None else g for p, g in zip(places, found, strict=True)]
+
+
+def grad_and_value(
+    func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable:
+    """A function that returns (the gradients of func by the arguments `argnums`, its value); with
+    `has_aux` func returns (value, anything), and so does the second part."""
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with enable_grad():
+            given, trees, places = _chosen(args, argnums)
+            found = func(*given, **kwargs)
+            value = found[0] if has_aux else found
+            if not isinstance(value, Tensor) or value.ndim:
+                shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                raise RuntimeError(
+                    "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got "
+                    f"{shape}"
+                )
+            slopes = _gradients([value], places, [minigrad.ones_like(value)])
+        return _own((rebuilt(trees, iter(slopes)), found), places)
+
+    return wrapper
+
+
+def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
+    """A function that returns the gradients of the scalar func by the arguments `argnums`; with
+    `has_aux` (gradients, what func returns beside its value)."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        slopes, found = both(*args, **kwargs)
+        return (slopes, found[1]) if has_aux else slopes
+
+    return wrapper
+
+
+def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+    """(func(*primals), a function from vectors of the outputs' form to their products with the
+    Jacobian, one per primal), and with `has_aux` what func returns beside its outputs."""
+    with enable_grad():
+        given, trees, places = _chosen(primals, tuple(range(len(primals))))
+        found = func(*given)
+    outputs = found[0] if has_aux else found
+
+    def pullback(*cotangents: Any) -> Any:
+        vectors = leaves(cotangents[0] if len(cotangents) == 1 else cotangents)
+        with enable_grad():
+            slopes = _gradients(leaves(outputs), places, vectors)
+        result = rebuilt(trees, iter(_own(slopes, places)))
+        return result if len(primals) > 1 else (result[0],)
+
+    result = _own(outputs, places), pullback
+    return (*result, found[1]) if has_aux else result
+
+
+def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = False) -> tuple:
+    """(func(*primals), the Jacobian times the tangents); by differentiating twice."""
+    with enable_grad():
+        given, _, places = _chosen(tuple(primals), tuple(range(len(primals))))
+        found = func(*given)
+        outputs = found[0] if has_aux else found
+        flat = leaves(outputs)
+        dummies = [minigrad.zeros_like(y).requires_grad_() for y in flat]
+        slopes = _gradients(flat, places, dummies)
+        products = _gradients(slopes, dummies, leaves(tuple(tangents)))
+    result = (outputs, rebuilt(outputs, iter(products)))
+    result = _own(result, places + dummies)
+    return (*result, found[1]) if has_aux else result
+
+
+def jacrev(
+    func: Callable,
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+) -> Callable:
+    """A function that returns the Jacobian of func by the arguments `argnums`: for each output and
+    argument a tensor (*output.shape, *argument.shape); one backward pass per output element."""
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with enable_grad():
+            given, trees, places = _chosen(args, argnums)
+            found = func(*given, **kwargs)
+            outputs = found[0] if has_aux else found
+            rows = [_rows(y, places) for y in leaves(outputs)]
+            table = rebuilt(outputs, iter([rebuilt(trees, iter(row)) for row in rows]))
+        result = _own(table, places)
+        return (result, _own(found[1], places)) if has_aux else result
+
+    return wrapper
+
+
+def _rows(y: Tensor, places: list[Tensor]) -> list[Tensor]:
+    units = minigrad.eye(y.numel(), dtype=y.dtype, device=y.device)
+    rows = [_gradients([y], places, [unit.reshape(y.shape)]) for unit in units]
+    return [
+        minigrad.stack([row[j] for row in rows]).reshape(*y.shape, *p.shape)
+        if rows
+        else p.new_zeros((*y.shape, *p.shape))
+        for j, p in enumerate(places)
+    ]
+
+
+def jacfwd(
+    func: Callable,
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: bool = False,
+    *,
+    randomness: str = "error",
+) -> Callable:
+    """As `jacrev`, whose backward passes compute it here: there is no forward mode."""
+    return jacrev(func, argnums, has_aux=has_aux)
+
+
+def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+    """A function that returns the second derivatives of the scalar func."""
+    return jacrev(jacrev(func, argnums), argnums)
+
+
+def vmap(
+    func: Callable,
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable:
+    """A function that maps func over a dimension of its arguments, and stacks the results.
+
+    in_dims: the dimension of each argument (or of each leaf of it), None for one that all calls
+    share. out_dims: where the new dimension goes. func is called once per element: the results are
+    those of torch, but not the speed. randomness is accepted as in torch; each call draws anew.
+    """
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        dims = leaves(_spread(in_dims if isinstance(in_dims, tuple | list) else
+                              (in_dims,) * len(args), args))  # fmt: skip
+        flat = leaves(args)
+        sizes = {x.shape[d] for x, d in zip(flat, dims, strict=True) if d is not None}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"vmap: Expected all tensors to have the same size in the mapped dimension, got "
+                f"sizes {sorted(sizes)} for the mapped dimension"
+            )
+        results = []
+        for i in range(sizes.pop()):
+            parts = [x if d is None else x.select(d, i) for x, d in zip(flat, dims, strict=True)]
+            results.append(func(*rebuilt(args, iter(parts)), **kwargs))
+        if not results:
+            raise RuntimeError("vmap: the mapped dimension has length 0: no result to stack")
+        return _stacked(results, out_dims)
+
+    return wrapper
+
+
+def _spread(dims: Any, args: Any) -> Any:
+    """in_dims in the form of the arguments: one of a tree holds for all its leaves."""
+    if isinstance(args, dict):
+        return {k: _spread(dims[k] if isinstance(dims, dict) else dims, v) for k, v in args.items()}
+    if isinstance(args, list | tuple):
+        each = dims if isinstance(dims, list | tuple) else [dims] * len(args)
+        if len(each) != len(args):
+            raise ValueError(
+                f"vmap: in_dims {dims} is not compatible with the structure of the {len(args)} "
+                "inputs"
+            )
+        return [_spread(d, a) for d, a in zip(each, args, strict=True)]
+    return dims if isinstance(args, Tensor) else None
+
+
+def _stacked(results: list, out_dims: Any) -> Any:
+    columns = zip(*[leaves(r) for r in results], strict=True)
+    count = len(leaves(results[0]))
+    dims = list(out_dims) if isinstance(out_dims, list | tuple) else [out_dims] * count
+    stacked = [minigrad.stack(list(c), d) for c, d in zip(columns, dims, strict=True)]
+    return rebuilt(results[0], iter(stacked))
+
+
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Any,
+    args: Any = None,
+    kwargs: Any = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """module(*args, **kwargs) with these tensors in place of its parameters and buffers.
+
+    parameter_and_buffer_dicts: a dictionary by name, or a sequence of them. args: the arguments, or
+    the only one. tie_weights: a tensor under several names is replaced under all of them. strict:
+    no name may be missing.
+    """
+    given = parameter_and_buffer_dicts
+    parts = [given] if isinstance(given, dict) else given
+    replaced = {name: value for part in parts for name, value in part.items()}
+    own = _tensors_of(module)
+    unknown = [name for name in replaced if name not in own]
+    if strict and (unknown or set(own) - set(replaced)):
+        raise RuntimeError(
+            f"functional_call: missing names {sorted(set(own) - set(replaced))}, unexpected names "
+            f"{sorted(unknown)}"
+        )
+    if unknown:
+        raise KeyError(f"functional_call: the module has no parameter or buffer {unknown[0]!r}")
+    if tie_weights:
+        same = {id(owner[key]): replaced[n] for n, (owner, key) in own.items() if n in replaced}
+        for name, (owner, key) in own.items():
+            if id(owner[key]) in same and owner[key] is not None:
+                replaced.setdefault(name, same[id(owner[key])])
+    kept = [(owner, key, owner[key]) for name, (owner, key) in own.items() if name in replaced]
+    try:
+        for name, value in replaced.items():
+            owner, key = own[name]
+            owner[key] = value
+        arguments = () if args is None else args if isinstance(args, tuple) else (args,)
+        return module(*arguments, **(kwargs or {}))
+    finally:
+        for owner, key, value in kept:
+            owner[key] = value
+
+
+def _tensors_of(module: Any) -> dict[str, tuple[dict, str]]:
+    """Where each parameter and buffer is kept, by its full name."""
+    found = {}
+    for prefix, part in module.named_modules(remove_duplicate=False):
+        for owner in (part._parameters, part._buffers):
+            for key, value in owner.items():
+                if value is not None:
+                    found[f"{prefix}.{key}" if prefix else key] = (owner, key)
+    return found
+
+
+def stack_module_state(models: Sequence[Any]) -> tuple[dict, dict]:
+    """(parameters, buffers) of several modules of one architecture, stacked along a new first
+    dimension: for `vmap` over `functional_call`."""
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({type(m) for m in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def stacked(kind: str) -> dict:
+        columns = [dict(getattr(m, kind)()) for m in models]
+        return {
+            name: minigrad.stack([c[name].detach() for c in columns]).requires_grad_(
+                columns[0][name].requires_grad
+            )
+            for name in columns[0]
+        }
+
+    return stacked("named_parameters"), stacked("named_buffers")
+
+
+__getattr__ = refuse(__name__)

@@ -1,0 +1,27 @@
+"""How a tensor's elements are stored: `minigrad.strided`, `sparse_coo`, `sparse_csr`."""
+
+from __future__ import annotations
+
+
+class layout:
+    """A way to store elements; compares by identity."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"minigrad.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+
+
+class NoDenseArray(NotImplementedError):
+    """An operation that needs a dense array got a sparse tensor."""

@@ -1,0 +1,449 @@
+"""Linear algebra with torch.linalg's names, for matrices (..., m, n) of float32 or float64.
+
+Computed by NumPy's routines, or CuPy's on a GPU; products run on minigrad's kernels. Gradients
+exist of every order unless a function says otherwise. Complex matrices have products, norms and
+transposes only.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import minigrad
+from minigrad._foreign import tensors_only
+from minigrad._names import refuse
+from minigrad.backends import array_module, scipy_module
+from minigrad.ops import matmul as products
+from minigrad.ops.linalg import (
+    Eigenvalues,
+    Eigh,
+    LinAlgError,
+    Pinv,
+    SingularValues,
+    cholesky,
+    det,
+    matrices,
+    matrix_exp,
+    matrix_power,
+    multi_dot,
+    slogdet,
+    solve,
+    solve_triangular,
+)
+from minigrad.ops.linalg import inverse as inv
+from minigrad.ops.linalg import linalg_qr as qr
+from minigrad.ops.linalg import linalg_svd as svd
+from minigrad.tensor import Tensor, normalize_dim, wrap
+
+__all__ = [
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh",
+    "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq", "lu", "lu_factor", "lu_solve", "matmul",
+    "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr",
+    "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander",
+    "vecdot", "vector_norm",
+]  # fmt: skip
+
+CHOLESKY_EX = namedtuple("CHOLESKY_EX", "L info")
+INV_EX = namedtuple("INV_EX", "inverse info")
+EIGH = namedtuple("EIGH", "eigenvalues eigenvectors")
+EIG = namedtuple("EIG", "eigenvalues eigenvectors")
+LSTSQ = namedtuple("LSTSQ", "solution residuals rank singular_values")
+LU = namedtuple("LU", "P L U")
+LU_FACTOR = namedtuple("LU_FACTOR", "LU pivots")
+
+matmul = products.matmul
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """(factor, info): info is 0, or 1 for all matrices if one has no factor (which gives NaN)."""
+    info = minigrad.zeros(A.shape[:-2], dtype=minigrad.int32, device=A.device)
+    try:
+        factor = cholesky(A, upper)
+    except LinAlgError:
+        if check_errors:
+            raise
+        factor, info = minigrad.full_like(A, math.nan), info + 1
+    return CHOLESKY_EX(factor, info)
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
+    """(inverse, info): info is 0, or 1 for all matrices if one is singular (which gives NaN)."""
+    info = minigrad.zeros(A.shape[:-2], dtype=minigrad.int32, device=A.device)
+    try:
+        found = inv(A)
+    except LinAlgError:
+        if check_errors:
+            raise
+        found, info = minigrad.full_like(A, math.nan), info + 1
+    return INV_EX(found, info)
+
+
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """The singular values, descending."""
+    matrices("linalg.svdvals", A)
+    return SingularValues.apply(A)
+
+
+def eigh(A: Tensor, UPLO: str = "L") -> Any:
+    """(eigenvalues ascending, eigenvectors as columns) of symmetric matrices, of which only one
+    triangle is read."""
+    matrices("linalg.eigh", A, square=True)
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return EIGH(*Eigh.apply(A, UPLO.upper() == "L"))
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """The eigenvalues of symmetric matrices, ascending."""
+    matrices("linalg.eigvalsh", A, square=True)
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return Eigenvalues.apply(A, lower=UPLO.upper() == "L")
+
+
+def eig(A: Tensor) -> Any:
+    """(eigenvalues, eigenvectors as columns), complex; no gradient."""
+    matrices("linalg.eig", A, square=True)
+    if A.requires_grad and minigrad.is_grad_enabled():
+        raise NotImplementedError(
+            "linalg.eig: minigrad has no gradient of it; use A.detach(), or eigh for symmetric A"
+        )
+    xp = array_module(A._array)
+    target = np.complex64 if A._array.dtype == np.float32 else np.complex128
+    return EIG(*(wrap(part.astype(target)) for part in xp.linalg.eig(A._array)))
+
+
+def eigvals(A: Tensor) -> Tensor:
+    """The eigenvalues, complex; no gradient."""
+    return eig(A).eigenvalues
+
+
+def _rtol(A: Tensor, atol: Any, rtol: Any) -> float:
+    if rtol is not None:
+        return float(rtol)
+    if atol is not None and (isinstance(atol, Tensor) or float(atol) > 0):
+        return 0.0
+    return max(A.shape[-2:]) * float(minigrad.finfo(A.dtype).eps)
+
+
+def pinv(
+    A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """The pseudoinverse; singular values up to rtol times the largest count as zero."""
+    matrices("linalg.pinv", A)
+    if not A.numel():
+        return A.mT.clone()
+    relative = _rtol(A, atol, rtol if rcond is None else rcond)
+    if hermitian:
+        values, vectors = eigh(A)
+        size = values.detach().abs()
+        limit = size.amax(-1, keepdim=True) * relative
+        kept = size > (limit if atol is None else limit.clamp(min=float(atol)))
+        inverses = minigrad.where(kept, 1 / minigrad.where(kept, values, 1.0), 0.0)
+        return (vectors * inverses.unsqueeze(-2)) @ vectors.mT
+    if atol is not None:
+        largest = float(svdvals(A.detach()).max())
+        relative = max(relative, float(atol) / largest if largest else 0.0)
+    return Pinv.apply(A, rtol=relative)
+
+
+def matrix_rank(
+    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """How many singular values are above max(atol, rtol * the largest)."""
+    matrices("linalg.matrix_rank", A)
+    s = svdvals(A.detach())
+    if not s.numel():
+        return minigrad.zeros(A.shape[:-2], dtype=minigrad.int64, device=A.device)
+    absolute = atol if tol is None else tol
+    relative = rtol.unsqueeze(-1) if isinstance(rtol, Tensor) else _rtol(A, absolute, rtol)
+    limit = s.amax(-1, keepdim=True) * relative
+    if isinstance(absolute, Tensor):
+        limit = minigrad.maximum(limit, absolute.unsqueeze(-1))
+    elif absolute is not None:
+        limit = limit.clamp(min=float(absolute))
+    return (s > limit).sum(-1)
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
+    """(X with the least |A X - B|, residuals, rank, singular values); the last two as far as the
+    driver gives them ("gelsy" the rank, "gelsd" and "gelss" both)."""
+    matrices("linalg.lstsq", A)
+    vector = B.ndim == A.ndim - 1
+    right = B.unsqueeze(-1) if vector else B
+    m, n = A.shape[-2:]
+    if right.ndim != A.ndim or right.shape[-2] != m:
+        raise RuntimeError(
+            f"linalg.lstsq: input.size(-2) should match other.size(-2), got {list(A.shape)} and "
+            f"{list(B.shape)}"
+        )
+    x = pinv(A, rcond=rcond) @ right
+    rank = matrix_rank(A, rtol=rcond)
+    driver = driver or "gelsy"
+    residuals = x.reshape(-1)[:0]
+    if m > n and driver != "gelsy" and bool((rank == n).all()):
+        residuals = ((A @ x - right) ** 2).sum(-2)
+    return LSTSQ(
+        x.squeeze(-1) if vector else x,
+        residuals,
+        rank if driver != "gels" else minigrad.empty(0, dtype=minigrad.int64),
+        svdvals(A.detach()) if driver in ("gelsd", "gelss") else A.new_empty(0),
+    )
+
+
+def _factored(A: Tensor) -> tuple:
+    """(LU in one matrix, pivots from 1) of each matrix, by SciPy's routine or CuPy's."""
+    array = A._array
+    xp = array_module(array)
+    rows = min(array.shape[-2:])
+    if not array.size:
+        pivots = xp.zeros((*array.shape[:-2], rows), np.int32)
+        return A.detach().clone(), wrap(pivots + xp.arange(1, rows + 1, dtype=np.int32))
+    factor = scipy_module(array, "linalg").lu_factor
+    with warnings.catch_warnings():  # of singular matrices, which have factors as well
+        warnings.simplefilter("ignore")
+        pairs = [factor(m) for m in array.reshape(-1, *array.shape[-2:])]
+    packed = xp.stack([p[0] for p in pairs]).astype(array.dtype).reshape(array.shape)
+    pivots = xp.stack([p[1] + 1 for p in pairs]).astype(np.int32)
+    return wrap(packed), wrap(pivots.reshape(*array.shape[:-2], rows))
+
+
+def _permutation(pivots: Tensor, m: int, like: Tensor) -> Tensor:
+    """P (..., m, m), the rows' order that pivots from 1 lead to."""
+    lead = pivots.shape[:-1]
+    orders = np.tile(np.arange(m), (math.prod(lead), 1))
+    for order, swaps in zip(
+        orders, pivots.cpu().numpy().reshape(len(orders), pivots.shape[-1]), strict=True
+    ):
+        for i, j in enumerate(swaps - 1):
+            order[[i, j]] = order[[j, i]]
+    eye = minigrad.eye(m, dtype=like.dtype, device=like.device)
+    return eye[minigrad.as_tensor(orders, device=like.device).reshape(*lead, m)].mT
+
+
+def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(P, L, U, pivots) with A = P L U; L and U connected to the graph of A."""
+    packed, pivots = _factored(A.detach())
+    m, n = A.shape[-2:]
+    k = min(m, n)
+    p = _permutation(pivots, m, A)
+    eye = minigrad.eye(k, dtype=A.dtype, device=A.device)
+    lower = packed[..., :k].tril(-1) + minigrad.eye(m, k, dtype=A.dtype, device=A.device)
+    upper = packed[..., :k, :].triu()
+    if not (A.requires_grad and minigrad.is_grad_enabled()):
+        return p, lower, upper, pivots
+    if not A.numel():
+        nothing = A.sum() * 0
+        return p, lower + nothing, upper + nothing, pivots
+    # One Newton step, which leaves the values: L^-1 (P^T A) U^-1 is the identity.
+    rows = p.mT @ A
+    low, up = lower[..., :k, :], upper[..., :k]
+    inner = solve(low, solve(up.mT, rows[..., :k, :k].mT).mT) - eye
+    low, up = low @ (eye + inner.tril(-1)), (eye + inner.triu()) @ up
+    below, beside = rows[..., k:, :k], rows[..., :k, k:]
+    lower = minigrad.cat([low, solve(up.mT, below.mT).mT], -2) if m > k else low
+    upper = minigrad.cat([up, solve(low, beside)], -1) if n > k else up
+    return p, lower, upper, pivots
+
+
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+    """(L and U in one matrix, pivots from 1); first derivatives only."""
+    return LU_FACTOR(*_packed("linalg.lu_factor", A, pivot))
+
+
+def _packed(name: str, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
+    _check_lu(name, A, pivot)
+    _, lower, upper, pivots = _parts(A)
+    m, n = A.shape[-2:]
+    low = lower.tril(-1)
+    if n > m:
+        low = minigrad.cat([low, low.new_zeros((*low.shape[:-1], n - m))], -1)
+    elif m > n:
+        upper = minigrad.cat([upper, upper.new_zeros((*upper.shape[:-2], m - n, n))], -2)
+    return low + upper, pivots
+
+
+def _check_lu(name: str, A: Tensor, pivot: bool) -> None:
+    matrices(name, A)
+    if not pivot:
+        raise NotImplementedError(f"{name}: minigrad has no pivot=False")
+
+
+def lu(A: Tensor, *, pivot: bool = True) -> Any:
+    """(P, L, U) with A = P L U, L with ones on the diagonal; first derivatives only."""
+    _check_lu("linalg.lu", A, pivot)
+    return LU(*_parts(A)[:3])
+
+
+def lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
+    """X of A X = B, from what `lu_factor` gives of A."""
+    matrices("linalg.lu_solve", LU, square=True)
+    n = LU.shape[-1]
+    eye = minigrad.eye(n, dtype=LU.dtype, device=LU.device)
+    a = _permutation(pivots, n, LU) @ (LU.tril(-1) + eye) @ LU.triu()
+    return solve(a.mT if adjoint else a, B, left=left)
+
+
+def vector_norm(
+    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """(sum of |x| ** ord) ** (1 / ord) over `dim` (all elements for None)."""
+    if not isinstance(ord, int | float):
+        raise TypeError(f"linalg.vector_norm: expected a number for ord, got {ord!r}")
+    if dim is None and keepdim is False and x.ndim != 1:
+        x = x.reshape(-1)
+    return x.norm(ord, dim, keepdim, dtype=dtype)
+
+
+def matrix_norm(
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """A norm of matrices: "fro", "nuc", inf and -inf (sums of rows), 1 and -1 (of columns), 2 and
+    -2 (largest and smallest singular value)."""
+    A = A if dtype is None else A.to(dtype)
+    if A.ndim < 2:
+        raise RuntimeError(
+            "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
+        )
+    row, column = (normalize_dim(d, A.ndim) for d in dim)
+    if row == column:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({row}, {column})")
+    if not (A.is_floating_point() or A.is_complex()):
+        raise RuntimeError(
+            "linalg.matrix_norm: Expected a floating point or complex tensor as input. Got "
+            f"{A.dtype}"
+        )
+    needed: dict[Any, tuple[int, ...]] = {2: (row, column), -2: (row, column)}
+    needed |= {1: (column,), -1: (column,), math.inf: (row,), -math.inf: (row,)}
+    if any(not A.shape[d] for d in needed.get(ord, ())):
+        raise RuntimeError(f"linalg.matrix_norm: an empty matrix has no norm of order {ord}")
+    if ord == "fro":
+        return A.norm(2, (row, column), keepdim)
+    if ord in (math.inf, -math.inf, 1, -1):
+        summed, kept = (column, row) if abs(ord) == math.inf else (row, column)
+        sums = A.abs().sum(summed, keepdim=True)
+        found = sums.amax(kept, keepdim=True) if ord > 0 else sums.amin(kept, keepdim=True)
+    elif ord in (2, -2, "nuc"):
+        s = svdvals(A.movedim((row, column), (-2, -1)))
+        found = s.sum(-1) if ord == "nuc" else s.amax(-1) if ord == 2 else s.amin(-1)
+        for d in sorted((row, column)):
+            found = found.unsqueeze(d)
+    else:
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    if keepdim:
+        return found
+    return found.squeeze((row, column))
+
+
+def norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """`vector_norm`, or `matrix_norm` for a matrix, two dimensions or a name."""
+    if ord is None:
+        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+    two = isinstance(dim, list | tuple) and len(dim) == 2
+    if isinstance(ord, str) or two or (dim is None and A.ndim == 2):
+        if dim is None and A.ndim != 2:
+            raise RuntimeError(
+                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
+                f"{A.ndim}D."
+            )
+        return matrix_norm(A, ord, dim or (-2, -1), keepdim, dtype=dtype)
+    return vector_norm(A, ord, dim, keepdim, dtype=dtype)
+
+
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """The condition number: a norm times that of the inverse; by default of singular values."""
+    matrices("linalg.cond", A)
+    if p in (None, 2, -2):
+        s = svdvals(A)
+        large, small = s[..., 0], s[..., -1]
+        return small / large if p == -2 else large / small
+    return matrix_norm(A, p) * matrix_norm(inv(A), p)
+
+
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The cross product of vectors of three elements along `dim`."""
+    if input.ndim != other.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    if input.shape[dim] != 3 or other.shape[dim] != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and "
+            f"{other.shape[dim]}"
+        )
+    if input.shape != other.shape:
+        input, other = minigrad.broadcast_tensors(input, other)
+    return products.cross(input, other, dim)
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """The scalar products of vectors along `dim`."""
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError(
+            f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {x.dtype}"
+        )
+    return (minigrad.conj(x) * y).sum(dim)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices."""
+    return A.diagonal(offset, dim1, dim2)
+
+
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """Powers 0 to N - 1 of each element, as a new last dimension."""
+    if x.dtype in (minigrad.bool, minigrad.float16, minigrad.bfloat16):
+        raise RuntimeError(
+            f"linalg.vander supports floating, complex and integer tensors, but got {x.dtype}"
+        )
+    x = x if x.ndim else x.unsqueeze(0)
+    count = x.shape[-1] if N is None else N
+    ones = minigrad.ones_like(x).unsqueeze(-1)
+    if count < 2:
+        return ones[..., :count]
+    powers = x.unsqueeze(-1).expand(*x.shape, count - 1)
+    return minigrad.cat([ones, powers.cumprod(-1)], -1)
+
+
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of the map from the last dimensions to the first `ind`."""
+    if ind <= 0:
+        raise RuntimeError("Expected a strictly positive integer for 'ind'")
+    rows, columns = A.shape[:ind], A.shape[ind:]
+    if math.prod(rows) != math.prod(columns):
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got {math.prod(columns)} != {math.prod(rows)}"
+        )
+    return inv(A.reshape(math.prod(rows), -1)).reshape(*columns, *rows)
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B."""
+    if dims is not None:
+        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    shape = A.shape[B.ndim :]
+    if math.prod(shape) != B.numel():
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), but got {math.prod(shape)} != {B.numel()}"
+        )
+    return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
+
+
+globals().update({name: tensors_only(globals()[name]) for name in __all__ if name.islower()})
+
+__getattr__ = refuse(__name__)

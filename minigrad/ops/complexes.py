@@ -1,0 +1,331 @@
+"""Complex tensors: what NumPy and CuPy compute, with gradients.
+
+There are no kernels for complex numbers: these operations run NumPy's functions, or CuPy's on a
+GPU, and an operation that is not here refuses complex tensors by name. A gradient is that of
+torch: for a real loss L and z = x + iy it is dL/dx + i dL/dy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minigrad import dtypes
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import Op, OpNode, needs_grad, record
+from minigrad.backends import array_module
+from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise
+from minigrad.ops.views import ViewOp
+from minigrad.tensor import Tensor, export, wrap
+
+# Lines of the pointwise table that are holomorphic, or that compare or choose. The derivative text
+# of a holomorphic f gives conj(f'(z)) g when it gets conj(g) and its result is conjugated.
+LINES = frozenset(
+    "add sub mul div neg exp log log2 log10 log1p expm1 sqrt rsqrt sin cos tan sinh cosh tanh asin"
+    " acos atan asinh acosh atanh pow square reciprocal sigmoid axpy addcmul addcdiv lerp copy"
+    " where masked_fill eq ne".split()
+)
+_NAMES = {
+    "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
+    "atanh": "arctanh", "pow": "power",
+}  # fmt: skip
+_TESTS = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite"}
+_FUNCTIONS = "exp log log2 log10 log1p expm1 sqrt sin cos tan sinh cosh tanh where".split()
+
+
+def real_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype of the parts of a complex dtype."""
+    return np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
+
+
+def complex_dtype(dtype: np.dtype) -> np.dtype:
+    """The complex dtype whose parts hold numbers of a dtype."""
+    return np.dtype(np.complex128 if dtype == np.float64 else np.complex64)
+
+
+def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np.dtype) -> Tensor:
+    """A line of the table on complex numbers."""
+    if op.name == "abs":
+        return Abs.apply(args[0])
+    xp = next(array_module(a) for a in arrays if hasattr(a, "dtype"))
+    if op.name in _TESTS:
+        return wrap(getattr(xp, _TESTS[op.name])(arrays[0]))
+    if op.name not in LINES:
+        raise dtypes.refused(op.name, dtype)
+    result = _evaluate(op.expr.text, op.expr.args + op.expr.params, (*arrays, *params), xp)
+    result = xp.asarray(result, bool if op.expr.result == "bool" else dtype)
+    tensor = wrap(result)
+    if mode.enabled and op.expr.grads:
+        needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
+        if True in needs:
+            derivatives, kept, kept_outputs = op._plans.get(needs) or op._plan(needs)
+            if derivatives:
+                attrs = {"params": params, "dtype": dtype}
+                saved = tuple([args[i] for i in kept])
+                record(op, args, attrs, needs, (tensor,), saved, kept_outputs)
+    return tensor
+
+
+def _evaluate(text: str, names: tuple, values: tuple, xp: Any) -> Any:
+    space: dict[str, Any] = {name: getattr(xp, name) for name in _FUNCTIONS}
+    space |= {name: getattr(xp, own) for name, own in _NAMES.items()}
+    space["rsqrt"] = lambda x: 1 / xp.sqrt(x)
+    with np.errstate(all="ignore"):
+        return eval(text, {"__builtins__": {}, **space}, dict(zip(names, values, strict=True)))
+
+
+def pointwise_gradients(
+    op: Pointwise, ctx: OpNode, g: Tensor, params: tuple, dtype: np.dtype
+) -> list[Tensor | None]:
+    """The gradients of a line on complex numbers, evaluated on tensors."""
+    derivatives, kept, _ = op._plans[ctx.needs]
+    values = ctx.tensors()
+    operands = [op._operand(i, v, dtype, g) for i, v in zip(kept, values)]
+    operands += values[len(kept) :]
+    found = op._recorded(derivatives, conj(g), operands, params)
+    return [None if grad is None else conj(grad) for grad in found]
+
+
+COMPLEX.update(call=pointwise, vjp=pointwise_gradients)
+
+
+class Abs(Op):
+    """The absolute value, which is real."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return array_module(x).abs(x)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        (x,) = ctx.tensors()
+        return (sgn(x) * g,)
+
+
+class Angle(Op):
+    """The angle to the positive real axis."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return array_module(x).angle(x)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        (x,) = ctx.tensors()
+        size = Abs.apply(x)
+        safe = POINTWISE["where"](size == 0, 1.0, size)
+        return (sgn(x) * 1j * (g / safe),)
+
+
+class Conj(Op):
+    """The complex conjugate, as a copy."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return array_module(x).conj(x)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return (conj(g),)
+
+
+class Real(ViewOp):
+    """The real part, a view."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.real
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return (g.to(complex_dtype(g._array.dtype)),)
+
+
+class Imag(ViewOp):
+    """The imaginary part, a view."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.imag
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return (g * 1j,)
+
+
+class Parts(ViewOp):
+    """Real and imaginary part as a new last dimension of two, a view."""
+
+    grad_name = "ViewAsRealBackward0"
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        step = real_dtype(x.dtype).itemsize
+        strided = array_module(x).lib.stride_tricks.as_strided
+        return strided(x.real, (*x.shape, 2), (*x.strides, step))
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return (complex(g[..., 0], g[..., 1]),)
+
+
+class FromParts(Op):
+    """real + i imag."""
+
+    saves = ()
+    grad_name = "ComplexBackward0"
+
+    @staticmethod
+    def forward(real: Any, imag: Any) -> Any:
+        xp = array_module(real)
+        shape = np.broadcast_shapes(real.shape, imag.shape)
+        out = xp.empty(shape, complex_dtype(real.dtype))
+        out.real, out.imag = real, imag
+        return out
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return Real.apply(g), Imag.apply(g)
+
+
+def _need_complex(name: str, x: Tensor) -> None:
+    if x._array.dtype.kind != "c":
+        raise RuntimeError(f"{name} is not implemented for tensors with non-complex dtypes.")
+
+
+@export()
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate (a real tensor itself). It is computed here, not when it is used."""
+    return Conj.apply(input) if input._array.dtype.kind == "c" else input
+
+
+@export()
+def conj_physical(input: Tensor) -> Tensor:
+    """The complex conjugate."""
+    return conj(input)
+
+
+@export("resolve_neg")
+def resolve_conj(input: Tensor) -> Tensor:
+    """Itself: conjugates are computed at once."""
+    return input
+
+
+@export("is_neg")
+def is_conj(input: Tensor) -> bool:
+    """False: conjugates are computed at once."""
+    return False
+
+
+@export(method=False)
+def real(input: Tensor) -> Tensor:
+    """The real part, a view; a real tensor itself."""
+    return Real.apply(input) if input._array.dtype.kind == "c" else input
+
+
+@export(method=False)
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part, a view. RuntimeError for a real tensor."""
+    _need_complex("imag", input)
+    return Imag.apply(input)
+
+
+@export()
+def angle(input: Tensor) -> Tensor:
+    """The angle in radians: of real numbers 0, or pi where negative."""
+    if input._array.dtype.kind == "c":
+        return Angle.apply(input)
+    if not input.is_floating_point():
+        input = input.to(dtypes.get_default_dtype())
+    with_nan = POINTWISE["where"](input < 0, np.pi, input * 0)
+    return with_nan
+
+
+@export()
+def sgn(input: Tensor) -> Tensor:
+    """input / |input|, zero at zero."""
+    if input._array.dtype.kind != "c":
+        return POINTWISE["sign"](input)
+    size = Abs.apply(input)
+    return input / POINTWISE["where"](size == 0, 1.0, size)
+
+
+@export(method=False)
+def complex(real: Tensor, imag: Tensor) -> Tensor:
+    """real + i imag, from tensors of one dtype, float32 or float64."""
+    if real._array.dtype != imag._array.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {real.dtype} but got scalar type {imag.dtype} for "
+            "second argument"
+        )
+    if real._array.dtype not in (np.float32, np.float64):
+        raise RuntimeError(
+            f"Expected both inputs to be Float or Double tensors but got {real.dtype} and "
+            f"{imag.dtype}"
+        )
+    return FromParts.apply(real, imag)
+
+
+@export(method=False)
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """abs * exp(i angle)."""
+    for name, x in (("abs", abs), ("angle", angle)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"polar(): argument '{name}' must be Tensor, not {type(x).__name__}")
+    if abs._array.dtype not in (np.float32, np.float64) or angle._array.dtype != abs._array.dtype:
+        raise RuntimeError(
+            "Expected both inputs to be Half, Float or Double tensors but got "
+            f"{abs.dtype} and {angle.dtype}"
+        )
+    return complex(abs * angle.cos(), abs * angle.sin())
+
+
+@export(method=False)
+def view_as_real(input: Tensor) -> Tensor:
+    """A view (..., 2) of the real and imaginary parts."""
+    if input._array.dtype.kind != "c":
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return Parts.apply(input)
+
+
+@export(method=False)
+def view_as_complex(input: Tensor) -> Tensor:
+    """The complex tensor whose parts are the last dimension of input (..., 2); a copy."""
+    if input._array.dtype.kind != "f" or not input._array.ndim or input._array.shape[-1] != 2:
+        raise RuntimeError(
+            "view_as_complex: expected a real tensor whose last dimension has length 2, got "
+            f"{list(input.shape)} of {input.dtype}"
+        )
+    return complex(input[..., 0], input[..., 1])
+
+
+@export(method=False)
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex."""
+    return input.is_complex()
+
+
+@export()
+def isreal(input: Tensor) -> Tensor:
+    """Whether the imaginary part is zero, per element."""
+    if input._array.dtype.kind == "c":
+        return imag(input.detach()) == 0
+    return wrap(array_module(input._array).ones(input._array.shape, bool))
+
+
+@export()
+def adjoint(input: Tensor) -> Tensor:
+    """The conjugate transpose of the last two dimensions."""
+    return conj(input.mT)
+
+
+def _transposed(self: Tensor) -> Tensor:
+    """The conjugate transpose of a matrix."""
+    return conj(self.t())
+
+
+for _name, _part in {"real": real, "imag": imag, "mH": adjoint, "H": _transposed}.items():
+    setattr(Tensor, _name, property(_part))

@@ -1,0 +1,572 @@
+"""Linear algebra of matrices (..., m, n) by NumPy's or CuPy's routines, with gradients.
+
+Each gradient is written in operations on tensors, so higher derivatives exist. The formulas are
+those of Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+differentiation" (2008), and Townsend, "Differentiating the singular value decomposition" (2016).
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad import dtypes
+from minigrad.autograd.function import Function
+from minigrad.autograd.mode import is_grad_enabled
+from minigrad.autograd.node import Op
+from minigrad.backends import array_module, scipy_module
+from minigrad.ops.matmul import MatMul
+from minigrad.ops.pointwise import broadcast_shape
+from minigrad.ops.reduce import NORMS
+from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
+
+
+class LinAlgError(RuntimeError):
+    """A matrix that has no such decomposition: singular, or not positive definite."""
+
+
+def matrices(name: str, x: Tensor, square: bool = False) -> None:
+    """Errors unless x holds matrices of float32 or float64, square ones if asked for."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'A' must be Tensor, not {type(x).__name__}")
+    if x._array.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    if square and x._array.shape[-1] != x._array.shape[-2]:
+        raise RuntimeError(
+            f"{name}: A must be batches of square matrices, but they are "
+            f"{x._array.shape[-2]} by {x._array.shape[-1]} matrices"
+        )
+    if x._array.dtype not in (np.float32, np.float64):
+        raise NotImplementedError(
+            f"{name}: Expected a floating point tensor as input (float32 or float64). Got {x.dtype}"
+        )
+
+
+def _solved(name: str, call: Any, *arrays: Any) -> Any:
+    """The result of a routine; LinAlgError where it finds none."""
+    try:
+        return call(*arrays)
+    except np.linalg.LinAlgError as error:
+        raise LinAlgError(f"{name}: {error}") from None
+
+
+class Inverse(Op):
+    """The inverses of square matrices."""
+
+    saves = ()
+    saves_outputs = (0,)
+    grad_name = "LinalgInvExBackward0"
+
+    @staticmethod
+    def forward(a: Any) -> Any:
+        return _solved("linalg.inv", array_module(a).linalg.inv, a)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        (y,) = ctx.tensors()
+        return (-(y.mT @ g @ y.mT),)
+
+
+class Solve(Op):
+    """X of A X = B, for matrices B."""
+
+    saves = (0,)
+    saves_outputs = (0,)
+    grad_name = "LinalgSolveExBackward0"
+
+    @staticmethod
+    def forward(a: Any, b: Any) -> Any:
+        return _solved("linalg.solve", array_module(a).linalg.solve, a, b)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        a, x = ctx.tensors()
+        gb = Solve.apply(a.mT, g)
+        return -(gb @ x.mT) if ctx.needs[0] else None, gb if ctx.needs[1] else None
+
+
+class SignLogAbsDet(Function):
+    """(the sign of det A, which has no gradient, log |det A|)."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> tuple:
+        xp, array = array_module(a._array), a._array
+        ctx.save_for_backward(a)
+        return tuple([wrap(xp.asarray(part, array.dtype)) for part in xp.linalg.slogdet(array)])
+
+    @staticmethod
+    def backward(ctx: Any, g_sign: Tensor, g: Tensor) -> Tensor:
+        (a,) = ctx.saved_tensors
+        return Inverse.apply(a).mT * g[..., None, None]
+
+
+class Det(Op):
+    """The determinants of square matrices."""
+
+    saves_outputs = (0,)
+    grad_name = "LinalgDetBackward0"
+
+    @staticmethod
+    def forward(a: Any) -> Any:
+        xp = array_module(a)
+        return xp.asarray(xp.linalg.det(a), a.dtype)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        a, y = ctx.tensors()
+        if bool((y == 0).any()):
+            return (_cofactors(a.detach()) * g[..., None, None],)
+        return (Inverse.apply(a).mT * (g * y)[..., None, None],)
+
+
+def _cofactors(a: Tensor) -> Tensor:
+    """The derivatives of determinants, also of singular matrices, by the SVD."""
+    xp = array_module(a._array)
+    u, s, vh = xp.linalg.svd(a._array)
+    n = s.shape[-1]
+    kept = xp.where(xp.eye(n, dtype=bool), 1, s[..., None, :])
+    sign = xp.linalg.det(u) * xp.linalg.det(vh)
+    return wrap((u * (kept.prod(-1) * sign[..., None])[..., None, :]) @ vh)
+
+
+class Cholesky(Op):
+    """L of A = L L^T."""
+
+    saves = ()
+    saves_outputs = (0,)
+    grad_name = "LinalgCholeskyExBackward0"
+
+    @staticmethod
+    def forward(a: Any) -> Any:
+        xp = array_module(a)
+        lower = xp.tril(a) + xp.swapaxes(xp.tril(a, -1), -1, -2)
+        return _solved("linalg.cholesky", xp.linalg.cholesky, lower)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        (lower,) = ctx.tensors()
+        phi = (lower.mT @ g).tril()
+        phi = phi + phi.tril(-1).mT  # both triangles: the result is symmetric
+        inner = Solve.apply(lower.mT, phi)
+        return (Solve.apply(lower.mT, inner.mT).mT * 0.5,)
+
+
+class Pinv(Op):
+    """Pseudoinverses; singular values up to rtol times the largest count as zero."""
+
+    saves_outputs = (0,)
+    grad_name = "LinalgPinvBackward0"
+
+    @staticmethod
+    def forward(a: Any, rtol: float) -> Any:
+        return array_module(a).linalg.pinv(a, rtol)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, rtol: float) -> tuple:
+        a, p = ctx.tensors()
+        gt, pt = g.mT, p.mT
+        rest = gt @ p @ pt - a @ (p @ gt @ p @ pt)
+        rest = rest + pt @ p @ gt - (pt @ p @ gt @ p) @ a
+        return (rest - pt @ g @ pt,)
+
+
+class MatrixExp(Op):
+    """Exponentials of square matrices."""
+
+    grad_name = "LinalgMatrixExpBackward0"
+
+    @staticmethod
+    def forward(a: Any) -> Any:
+        expm = scipy_module(a, "linalg").expm
+        if array_module(a).__name__ != "numpy":
+            flat = a.reshape(-1, *a.shape[-2:])
+            found = array_module(a).stack([expm(m) for m in flat]) if len(flat) else flat
+            return found.reshape(a.shape)
+        return expm(a).astype(a.dtype, copy=False) if a.size else a.copy()
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        (a,) = ctx.tensors()
+        n = a._array.shape[-1]
+        top = functions.cat([a.mT, g], -1)
+        below = functions.cat([functions.zeros_like(a), a.mT], -1)
+        return (MatrixExp.apply(functions.cat([top, below], -2))[..., :n, n:],)
+
+
+class Eigh(Function):
+    """(eigenvalues ascending, eigenvectors) of symmetric matrices."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, lower: bool) -> tuple:
+        xp = array_module(a._array)
+        call = lambda x: xp.linalg.eigh(x, "L" if lower else "U")  # noqa: E731
+        values, vectors = map(wrap, _solved("linalg.eigh", call, a._array))
+        ctx.save_for_backward(values, vectors)
+        return values, vectors
+
+    @staticmethod
+    def backward(ctx: Any, g_values: Tensor, g_vectors: Tensor) -> tuple:
+        values, v = ctx.saved_tensors
+        inner = v.mT @ g_vectors / _gaps(values)
+        return v @ (inner + functions.diag_embed(g_values)) @ v.mT, None
+
+
+def _gaps(values: Tensor) -> Tensor:
+    """E[i, j] = values[j] - values[i], infinite on the diagonal."""
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    eye = functions.eye(values._array.shape[-1], device=values.device).to(dtypes.bool_)
+    return gaps.masked_fill(eye, float("inf"))
+
+
+class Svd(Function):
+    """(U, S, V^T) of A = U diag(S) V^T, without the columns that S has no value for."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> tuple:
+        xp = array_module(a._array)
+        call = lambda x: xp.linalg.svd(x, full_matrices=False)  # noqa: E731
+        u, s, vh = map(wrap, _solved("linalg.svd", call, a._array))
+        ctx.save_for_backward(u, s, vh)
+        return u, s, vh
+
+    @staticmethod
+    def backward(ctx: Any, gu: Tensor, gs: Tensor, gvh: Tensor) -> Tensor:
+        u, s, vh = ctx.saved_tensors
+        v, gv = vh.mT, gvh.mT
+        squares = _gaps(s * s)
+        row, column = s.unsqueeze(-2), s.unsqueeze(-1)
+        of_u, of_v = u.mT @ gu, v.mT @ gv
+        inner = (of_u - of_u.mT) / squares * row + column * ((of_v - of_v.mT) / squares)
+        found = u @ (inner + functions.diag_embed(gs)) @ vh
+        m, n = u._array.shape[-2], v._array.shape[-2]
+        k = s._array.shape[-1]
+        if m > k:
+            outside = gu / row
+            found = found + (outside - u @ (u.mT @ outside)) @ vh
+        if n > k:
+            outside = (gv / row).mT
+            found = found + u @ (outside - outside @ v @ vh)
+        return found
+
+
+class SingularValues(Op):
+    """S of `Svd`; its gradient exists where values are equal, too."""
+
+    grad_name = "LinalgSvdBackward0"
+
+    @staticmethod
+    def forward(a: Any) -> Any:
+        call = lambda x: array_module(a).linalg.svd(x, compute_uv=False)  # noqa: E731
+        return _solved("linalg.svd", call, a)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        (a,) = ctx.tensors()
+        u, _, vh = Svd.apply(a)
+        return ((u * g.unsqueeze(-2)) @ vh,)
+
+
+class Eigenvalues(Op):
+    """The eigenvalues of `Eigh`; their gradient exists where values are equal, too."""
+
+    grad_name = "LinalgEighBackward0"
+
+    @staticmethod
+    def forward(a: Any, lower: bool) -> Any:
+        call = lambda x: array_module(a).linalg.eigvalsh(x, "L" if lower else "U")  # noqa: E731
+        return _solved("linalg.eigh", call, a)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, lower: bool) -> tuple:
+        (a,) = ctx.tensors()
+        _, v = Eigh.apply(a, lower)
+        return ((v * g.unsqueeze(-2)) @ v.mT,)
+
+
+class Qr(Function):
+    """(Q, R) of A (m, n) with m >= n, Q (m, n)."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> tuple:
+        q, r = map(wrap, array_module(a._array).linalg.qr(a._array))
+        ctx.save_for_backward(q, r)
+        return q, r
+
+    @staticmethod
+    def backward(ctx: Any, gq: Tensor, gr: Tensor) -> Tensor:
+        q, r = ctx.saved_tensors
+        m = r @ gr.mT - gq.mT @ q
+        symmetric = m.tril() + m.tril(-1).mT
+        return Solve.apply(r, (gq + q @ symmetric).mT).mT
+
+
+def batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with the batch dimensions that theirs broadcast to."""
+    shape = broadcast_shape(a._array.shape[:-2], b._array.shape[:-2])
+    return a.expand(*shape, *a._array.shape[-2:]), b.expand(*shape, *b._array.shape[-2:])
+
+
+@export()
+def inverse(input: Tensor) -> Tensor:
+    """The inverse of square matrices; RuntimeError for a singular one."""
+    matrices("linalg.inv", input, square=True)
+    return Inverse.apply(input)
+
+
+@export()
+def det(input: Tensor) -> Tensor:
+    """The determinant of square matrices."""
+    matrices("linalg.det", input, square=True)
+    return Det.apply(input)
+
+
+LEGACY_SVD = namedtuple("LEGACY_SVD", "U S V")
+TRIANGULAR = namedtuple("TRIANGULAR", "solution cloned_coefficient")
+SLOGDET = namedtuple("SLOGDET", "sign logabsdet")
+
+
+@export()
+def slogdet(input: Tensor) -> Any:
+    """(sign, logarithm of the absolute value) of the determinant of square matrices."""
+    matrices("linalg.slogdet", input, square=True)
+    return SLOGDET(*SignLogAbsDet.apply(input))
+
+
+@export()
+def logdet(input: Tensor) -> Tensor:
+    """The logarithm of the determinant: NaN where that is negative."""
+    matrices("linalg.det", input, square=True)
+    sign, size = SignLogAbsDet.apply(input)
+    return functions.where(sign < 0, float("nan"), size)
+
+
+@export()
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """The lower (or upper) triangle whose product with its transpose is `input`."""
+    matrices("linalg.cholesky", input, square=True)
+    lower = Cholesky.apply(input)
+    return lower.mT if upper else lower
+
+
+@export()
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """X of A X = input, from the Cholesky factor L of A."""
+    matrices("cholesky_solve", L, square=True)
+    factor = L.mT if upper else L
+    a, b = batches(factor @ factor.mT, input)
+    return Solve.apply(a, b)
+
+
+@export()
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of A, from its Cholesky factor."""
+    matrices("cholesky_inverse", input, square=True)
+    factor = input.mT if upper else input
+    return Inverse.apply(factor @ factor.mT)
+
+
+@export()
+def qr(input: Tensor, some: bool = True) -> Any:
+    """(Q, R) with `input` = Q R; see `minigrad.linalg.qr`."""
+    return linalg_qr(input, "reduced" if some else "complete")
+
+
+@export()
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    """(U, S, V) with `input` = U diag(S) V^T; `minigrad.linalg.svd` gives V^T."""
+    u, s, vh = linalg_svd(input, full_matrices=not some)
+    return LEGACY_SVD(u, s, vh.mT)
+
+
+@export()
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The pseudoinverse."""
+    matrices("linalg.pinv", input)
+    return Pinv.apply(input, rtol=rcond)
+
+
+@export()
+def matrix_exp(input: Tensor) -> Tensor:
+    """The exponential of square matrices."""
+    matrices("linalg.matrix_exp", input, square=True)
+    return MatrixExp.apply(input)
+
+
+@export()
+def matrix_power(input: Tensor, n: int) -> Tensor:
+    """Square matrices to an integer power; a negative one inverts."""
+    if input._array.dtype.kind not in "biu" or n < 0:
+        matrices("linalg.matrix_power", input, square=True)
+    if n < 0:
+        return matrix_power(Inverse.apply(input), -n)
+    result = None
+    while n:
+        if n % 2:
+            result = input if result is None else MatMul.apply(result, input)
+        n //= 2
+        input = MatMul.apply(input, input) if n else input
+    if result is not None:
+        return result
+    size = input._array.shape[-1]
+    eye = functions.eye(size, dtype=input.dtype, device=input.device)
+    return (eye + input * 0).to(input.dtype)
+
+
+@export(method=False)
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of several matrices, in the cheapest order."""
+    return multi_dot(list(matrices))
+
+
+@export()
+def triangular_solve(
+    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular=False
+) -> Any:
+    """(X of A X = input, A) for a triangular A."""
+    x = solve_triangular(
+        A.mT if transpose else A, input, upper=upper != transpose, unitriangular=unitriangular
+    )
+    return TRIANGULAR(x, A)
+
+
+SVD = namedtuple("SVD", "U S Vh")
+QR = namedtuple("QR", "Q R")
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X of A X = B (with left=False of X A = B); B may be a vector, or one per matrix."""
+    matrices("linalg.solve", A, square=True)
+    if A.dtype != B.dtype:
+        raise RuntimeError(
+            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {A.dtype} "
+            f"and B of type {B.dtype} instead"
+        )
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    if vector and not left:
+        raise RuntimeError(
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for "
+            "left=False"
+        )
+    right = B.unsqueeze(-1) if vector else B
+    if not left:
+        return solve(A.mT, right.mT).mT
+    if right.ndim < 2 or right.shape[-2] != A.shape[-1]:
+        raise RuntimeError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
+            f"({A.shape[-2]}x{A.shape[-1]} and {'x'.join(map(str, B.shape))})"
+        )
+    found = Solve.apply(*batches(A, right))
+    return found.squeeze(-1) if vector else found
+
+
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """X of A X = B, reading the upper or lower triangle of A alone."""
+    matrices("linalg.solve_triangular", A, square=True)
+    triangle = A.triu() if upper else A.tril()
+    if unitriangular:
+        eye = functions.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+        triangle = triangle * (1 - eye) + eye
+    if not left:
+        return solve(triangle.mT, B.mT).mT
+    return Solve.apply(*batches(triangle, B))
+
+
+def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
+    """(Q, R) with A = Q R, Q with orthonormal columns. mode: "reduced", "complete" (Q square), or
+    "r" (Q empty; no gradient). "complete" has a gradient for square and wide A only."""
+    matrices("linalg.qr", A)
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), "
+            "'r', or 'complete'"
+        )
+    m, n = A.shape[-2:]
+    xp = array_module(A._array)
+    if mode == "r":
+        return QR(A.new_empty(0), wrap(xp.linalg.qr(A._array, "r")))
+    if mode == "complete" and m > n:
+        if A.requires_grad and is_grad_enabled():
+            raise RuntimeError(
+                "linalg.qr: the gradient of mode='complete' does not exist for matrices with more "
+                "rows than columns; use mode='reduced'"
+            )
+        return QR(*map(wrap, xp.linalg.qr(A._array, "complete")))
+    if m >= n:
+        return QR(*Qr.apply(A))
+    q, square = Qr.apply(A[..., :m])
+    return QR(q, functions.cat([square, q.mT @ A[..., m:]], -1))
+
+
+def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    """(U, S, V^T) with A = U diag(S) V^T, S descending. With full_matrices U and V are square (then
+    the columns that S has no value for get no gradient)."""
+    matrices("linalg.svd", A)
+    u, s, vh = Svd.apply(A)
+    m, n = A.shape[-2:]
+    if full_matrices and m != n:
+        whole_u, _, whole_vh = map(wrap, array_module(A._array).linalg.svd(A._array))
+        k = min(m, n)
+        u = functions.cat([u, whole_u[..., k:]], -1) if m > k else u
+        vh = functions.cat([vh, whole_vh[..., k:, :]], -2) if n > k else vh
+    return SVD(u, s, vh)
+
+
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of matrices (the first and last may be vectors) in the cheapest order."""
+    parts = list(tensors)
+    if len(parts) < 2:
+        raise RuntimeError("multi_dot(): expected at least 2 tensors but got 1")
+    first, last = parts[0].ndim == 1, parts[-1].ndim == 1
+    if first:
+        parts[0] = parts[0].unsqueeze(0)
+    if last:
+        parts[-1] = parts[-1].unsqueeze(1)
+    if any(p.ndim != 2 for p in parts):
+        raise RuntimeError("multi_dot(): expected matrices, and vectors at the ends only")
+    sizes = [parts[0].shape[0], *(p.shape[1] for p in parts)]
+    found = _product(parts, _splits(sizes), 0, len(parts) - 1)
+    found = found.squeeze(0) if first else found
+    return found.squeeze(-1) if last else found
+
+
+def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where each chain of factors is best divided (Cormen et al., matrix-chain order)."""
+    n = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    best: dict[tuple[int, int], int] = {}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            options = [
+                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
+            ]
+            cost[i, j], best[i, j] = min(options)
+    return best
+
+
+def _product(parts: list, splits: dict, i: int, j: int) -> Tensor:
+    if i == j:
+        return parts[i]
+    k = splits[i, j]
+    return _product(parts, splits, i, k) @ _product(parts, splits, k + 1, j)
+
+
+def nuclear(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The sums of the singular values of matrices along two dimensions."""
+    places = (-2, -1) if dim is None else tuple(dim)
+    row, column = (normalize_dim(d, x._array.ndim) for d in places)
+    found = SingularValues.apply(x.movedim((row, column), (-2, -1))).sum(-1)
+    if not keepdim:
+        return found
+    for d in sorted((row, column)):
+        found = found.unsqueeze(d)
+    return found
+
+
+NORMS["nuc"] = nuclear

@@ -1,0 +1,247 @@
+"""Values of images at arbitrary points (`grid_sample`), and the undoing of max pooling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import minigrad
+from minigrad.autograd.mode import no_grad
+from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.tensor import Tensor
+
+MODES = ("bilinear", "nearest", "bicubic")
+PADDING = ("zeros", "border", "reflection")
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """The points (N, H, W, 2) to which matrices theta (N, 2, 3) move a grid over [-1, 1], for
+    size (N, C, H, W); (N, D, H, W, 3) for theta (N, 3, 4) and size (N, C, D, H, W).
+
+    align_corners: whether -1 and 1 are the centres of the corner elements, not their outer edges.
+    """
+    check_floating("affine_grid", theta)
+    dims = len(size) - 2
+    if dims not in (2, 3) or theta._array.shape[1:] != (dims, dims + 1):
+        raise ValueError(
+            f"Expected a batch of {dims}D affine matrices of shape Nx{dims}x{dims + 1} for size "
+            f"{tuple(size)}. Got {tuple(theta.shape)}."
+        )
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
+    options: dict[str, Any] = {"dtype": theta.dtype, "device": theta.device}
+    axes = []
+    for n in reversed(size[2:]):  # x, y, z
+        span = 1.0 if align_corners else (n - 1) / n
+        axes.append(minigrad.linspace(-span, span, n, **options) if n > 1 else
+                    minigrad.zeros(1, **options))  # fmt: skip
+    planes = minigrad.meshgrid(*reversed(axes), indexing="ij")
+    one = minigrad.ones(tuple(size[2:]), **options)
+    points = minigrad.stack([*reversed(planes), one], -1).reshape(1, -1, dims + 1)
+    return (points @ theta.transpose(1, 2)).reshape(size[0], *size[2:], dims)
+
+
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Values of input (N, C, H, W) at the points grid (N, OH, OW, 2), x before y, in [-1, 1]:
+    (N, C, OH, OW). Volumes (N, C, D, H, W) take grid (N, OD, OH, OW, 3).
+
+    mode: "bilinear", "nearest", or "bicubic" for images. padding_mode: of points outside. The
+    gradient reaches input and grid.
+    """
+    dims = input._array.ndim - 2
+    _check_grid(input, grid, dims, mode, padding_mode)
+    size = input._array.shape[2:]
+    places = [
+        _unnormalised(grid[..., d], n, bool(align_corners)) for d, n in enumerate(reversed(size))
+    ]
+    if mode == "bicubic":
+        return _bicubic(input, places, padding_mode, bool(align_corners))
+    places = [
+        _kept_inside(p, n, padding_mode, bool(align_corners))
+        for p, n in zip(places, reversed(size), strict=True)
+    ]
+    if mode == "nearest":
+        with no_grad():
+            nearest = [POINTWISE["round"](p) for p in places]
+        return _at(input, nearest)
+    with no_grad():
+        lower = [POINTWISE["floor"](p) for p in places]
+    total: Any = None
+    for corner in itertools.product((0, 1), repeat=dims):
+        share: Any = 1.0
+        for p, low, up in zip(places, lower, corner, strict=True):
+            share = share * ((p - low) if up else (low + 1 - p))
+        value = _at(input, [low + up for low, up in zip(lower, corner, strict=True)])
+        part = value * share.unsqueeze(1)
+        total = part if total is None else total + part
+    return total
+
+
+def _check_grid(input: Tensor, grid: Tensor, dims: int, mode: str, padding_mode: str) -> None:
+    if mode not in MODES or padding_mode not in PADDING:
+        raise ValueError(
+            f"grid_sample: expected mode among {MODES} and padding_mode among {PADDING}, got "
+            f"{mode!r} and {padding_mode!r}"
+        )
+    if dims not in (2, 3) or grid._array.ndim != dims + 2 or grid._array.shape[-1] != dims:
+        raise RuntimeError(
+            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but "
+            f"got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if input._array.shape[0] != grid._array.shape[0]:
+        raise RuntimeError(
+            "grid_sampler(): expected grid and input to have same batch size, but got input with "
+            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if mode == "bicubic" and dims != 2:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    check_floating("grid_sampler", input, grid)
+    if input._array.dtype != grid._array.dtype:
+        raise RuntimeError(
+            f"grid_sampler(): expected input and grid to have same dtype, but input has "
+            f"{input.dtype} and grid has {grid.dtype}"
+        )
+    if 0 in input._array.shape[2:]:
+        raise RuntimeError(
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has "
+            f"sizes {list(input.shape)}"
+        )
+
+
+def _unnormalised(x: Tensor, n: int, align_corners: bool) -> Tensor:
+    """From [-1, 1] to positions of elements."""
+    return (x + 1) * ((n - 1) / 2) if align_corners else ((x + 1) * n - 1) * 0.5
+
+
+def _kept_inside(x: Tensor, n: int, padding_mode: str, align_corners: bool) -> Tensor:
+    if padding_mode == "zeros":
+        return x
+    if padding_mode == "reflection":
+        x = _reflected(x, 0, 2 * (n - 1)) if align_corners else _reflected(x, -1, 2 * n - 1)
+    return x.clamp(0, n - 1)
+
+
+def _reflected(x: Tensor, low2: int, high2: int) -> Tensor:
+    """x reflected into [low2 / 2, high2 / 2]."""
+    if low2 == high2:
+        return x * 0
+    low, span = low2 / 2, (high2 - low2) / 2
+    x = (x - low).abs()
+    with no_grad():
+        turns = POINTWISE["floor"](x / span)
+    rest = x - turns * span
+    return minigrad.where(turns % 2 == 0, rest + low, span - rest + low)
+
+
+def _at(input: Tensor, places: Sequence[Tensor]) -> Tensor:
+    """input at whole positions (x first), zero outside: (N, C, ...)."""
+    n, c, *size = input._array.shape
+    with no_grad():
+        flat: Any = 0
+        inside: Any = None
+        for place, length in zip(reversed(places), size, strict=True):
+            fits = (place >= 0) & (place <= length - 1)
+            inside = fits if inside is None else inside & fits
+            finite = minigrad.where(fits, place, 0.0).to(minigrad.int64)
+            flat = flat * length + finite
+    shape = flat._array.shape[1:]
+    index = flat.reshape(n, 1, -1).expand(n, c, math.prod(shape))
+    values = input.reshape(n, c, -1).gather(2, index).reshape(n, c, *shape)
+    return values * inside.unsqueeze(1).to(values.dtype)
+
+
+def _bicubic(input: Tensor, places: list, padding_mode: str, align_corners: bool) -> Tensor:
+    """Cubic convolution with a = -0.75 (Keys 1981) over the 4 by 4 elements around."""
+    with no_grad():
+        lower = [POINTWISE["floor"](p) for p in places]
+    shares = [_cubic_shares(p - low) for p, low in zip(places, lower, strict=True)]
+    sizes = input._array.shape[:1:-1]
+    total: Any = None
+    for i, j in itertools.product(range(4), repeat=2):
+        with no_grad():
+            corner = [
+                _kept_inside(low + (k - 1), n, padding_mode, align_corners)
+                for low, k, n in zip(lower, (i, j), sizes, strict=True)
+            ]
+            corner = [POINTWISE["round"](c) for c in corner]
+        part = _at(input, corner) * (shares[0][i] * shares[1][j]).unsqueeze(1)
+        total = part if total is None else total + part
+    return total
+
+
+def _cubic_shares(t: Tensor) -> list[Tensor]:
+    a = -0.75
+
+    def near(d: Tensor) -> Tensor:  # distances up to 1
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: Tensor) -> Tensor:  # from 1 to 2
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _tuple(value: Any, dims: int) -> tuple[int, ...]:
+    return (int(value),) * dims if isinstance(value, int) else tuple(int(v) for v in value)
+
+
+def _unpool(
+    name: str, input: Tensor, indices: Tensor, sizes: tuple, output_size: Any, dims: int
+) -> Tensor:
+    """input put at its positions in planes of zeros."""
+    kernel, stride, padding = (_tuple(v, dims) for v in sizes)
+    if input._array.ndim not in (dims + 1, dims + 2) or input.shape != indices.shape:
+        raise RuntimeError(
+            f"{name}: expected input and indices of one shape with {dims + 1} or {dims + 2} "
+            f"dimensions, got {list(input.shape)} and {list(indices.shape)}"
+        )
+    check_floating(name, input)
+    if indices._array.dtype != "int64":
+        raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
+    given = input._array.shape[-dims:]
+    natural = tuple(
+        (n - 1) * s + k - 2 * p for n, s, k, p in zip(given, stride, kernel, padding, strict=True)
+    )
+    size = natural if output_size is None else tuple(int(n) for n in tuple(output_size)[-dims:])
+    for n, m, s in zip(natural, size, stride, strict=True):
+        if not n - s < m < n + s:
+            raise ValueError(
+                f"invalid output_size {list(size)} (dim 0 must be between {n - s} and {n + s})"
+            )
+    lead = input._array.shape[:-dims]
+    plane = math.prod(size)
+    flat = indices.reshape(*lead, -1)
+    if flat.numel() and (int(flat.min()) < 0 or int(flat.max()) >= plane):
+        raise RuntimeError(f"{name}: found an invalid max index (output volumes are {list(size)})")
+    zeros = input.new_zeros((*lead, plane))
+    return zeros.scatter(-1, flat, input.reshape(*lead, -1)).reshape(*lead, *size)
+
+
+def _define_unpool(dims: int) -> Any:
+    name = f"max_unpool{dims}d"
+
+    def function(
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        output_size: Any = None,
+    ) -> Tensor:
+        step = kernel_size if stride is None or stride == () else stride
+        return _unpool(name, input, indices, (kernel_size, step, padding), output_size, dims)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Undoes `max_pool{dims}d`: its maxima at their indices, zeros elsewhere."
+    return function
+
+
+max_unpool1d, max_unpool2d, max_unpool3d = (_define_unpool(d) for d in (1, 2, 3))

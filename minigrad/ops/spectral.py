@@ -1,0 +1,136 @@
+"""Spectra of signals in time: `stft` and its inverse, and windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minigrad import dtypes, fft
+from minigrad.ops.combine import pad
+from minigrad.tensor import Tensor, export, functions
+
+
+def _window(name: str, terms: tuple[float, ...]) -> None:
+    def function(
+        window_length: int,
+        periodic: bool = True,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        if window_length < 0:
+            raise RuntimeError(
+                f"{name} requires non-negative window_length, got window_length={window_length}"
+            )
+        n = window_length + bool(periodic)
+        at = np.arange(window_length) * (2 * np.pi / max(n - 1, 1))
+        values = sum((-1) ** k * a * np.cos(k * at) for k, a in enumerate(terms))
+        values = np.ones(window_length) if window_length == 1 else values
+        dtype = dtype or dtypes.get_default_dtype()
+        return functions.tensor(values, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "A window for spectra, from 0 to 1 and back; periodic: without its last 0."
+    export(method=False)(function)
+
+
+_window("hann_window", (0.5, 0.5))
+_window("hamming_window", (0.54, 0.46))
+_window("blackman_window", (0.42, 0.5, 0.08))
+
+
+@export()
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+) -> Tensor:
+    """Short-time Fourier transform of (length,) or (batch, length): (..., frequencies, frames).
+
+    Frames of n_fft elements begin every `hop_length` (default: a quarter), are multiplied by the
+    window (win_length, in the middle), and with `center` are padded at both ends.
+    """
+    if return_complex is False:
+        raise NotImplementedError("stft: minigrad returns complex numbers; use return_complex=True")
+    hop = n_fft // 4 if hop_length is None else hop_length
+    if not (input.is_floating_point() or input.is_complex()):
+        raise NotImplementedError(f"stft: expected floating or complex numbers, got {input.dtype}")
+    x = input if input._array.ndim == 2 else input.unsqueeze(0)
+    if center:
+        half = n_fft // 2
+        x = pad(x.unsqueeze(1), (half, half), pad_mode).squeeze(1)
+    if not 0 < n_fft <= x._array.shape[-1] or hop <= 0:
+        raise RuntimeError(
+            f"stft: expected 0 < n_fft <= {x._array.shape[-1]} and a positive hop_length, got "
+            f"{n_fft} and {hop}"
+        )
+    frames = x.unfold(-1, n_fft, hop) * _centred(x, n_fft, win_length, window)
+    both = x.is_complex() if onesided is None else not onesided
+    transform = fft.fft if both else fft.rfft
+    found = transform(frames, norm="ortho" if normalized else "backward").transpose(1, 2)
+    return found if input._array.ndim == 2 else found.squeeze(0)
+
+
+def _centred(x: Tensor, n_fft: int, win_length: int | None, window: Tensor | None) -> Tensor:
+    """The window in the middle of n_fft elements."""
+    length = n_fft if win_length is None else win_length
+    real = dtypes.from_numpy_dtype(x._array.real.dtype)
+    window = functions.ones(length, dtype=real, device=x.device) if window is None else window
+    if window._array.shape != (length,) or length > n_fft:
+        raise RuntimeError(
+            f"stft: expected a window of win_length={length} <= n_fft={n_fft} elements, got "
+            f"{list(window.shape)}"
+        )
+    left = (n_fft - length) // 2
+    return pad(window, (left, n_fft - length - left)) if left or (
+        length < n_fft
+    ) else window  # fmt: skip
+
+
+@export()
+def istft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
+    """The signal whose `stft` is nearest to input (..., frequencies, frames)."""
+    if not input.is_complex():
+        raise RuntimeError(
+            "istft requires a complex-valued input tensor matching the output from stft with "
+            "return_complex=True."
+        )
+    hop = n_fft // 4 if hop_length is None else hop_length
+    x = input if input._array.ndim == 3 else input.unsqueeze(0)
+    if onesided is False or return_complex:
+        raise NotImplementedError("istft: minigrad has one-sided transforms of real signals only")
+    norm = "ortho" if normalized else "backward"
+    frames = fft.irfft(x.transpose(1, 2), n_fft, norm=norm)
+    shape = _centred(frames, n_fft, win_length, window)
+    total = fft._overlapped(frames * shape, hop)
+    weight = fft._overlapped((shape * shape).expand(1, frames._array.shape[1], n_fft), hop)
+    first = n_fft // 2 if center else 0
+    last = total._array.shape[-1] - (n_fft // 2 if center else 0)
+    last = last if length is None else min(first + length, total._array.shape[-1])
+    weight = weight[:, first:last]
+    if bool((weight.abs() < 1e-11).any()):
+        raise RuntimeError("istft: window overlap add min: 0; the window and hop leave gaps")
+    found = total[:, first:last] / weight
+    if length is not None and found._array.shape[-1] < length:
+        found = pad(found, (0, length - found._array.shape[-1]))
+    return found if input._array.ndim == 3 else found.squeeze(0)

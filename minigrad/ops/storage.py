@@ -1,0 +1,165 @@
+"""Memory and metadata of tensors: `as_strided`, `resize_`, and shape methods that work in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import attach, needs_grad
+from minigrad.backends import array_module
+from minigrad.ops import shape as shapes
+from minigrad.ops.inplace import check_writable
+from minigrad.ops.views import ViewOp
+from minigrad.tensor import FUNCTIONS, Tensor, export, wrap
+
+
+def storage_of(array: Any) -> Any:
+    """The memory behind an array as a vector of its elements."""
+    root = array
+    while isinstance(getattr(root, "base", None), type(root)) and root.base.dtype == root.dtype:
+        root = root.base
+    if not root.flags.c_contiguous:
+        root = root.T if root.flags.f_contiguous else array_module(root).ascontiguousarray(root)
+    return root.reshape(-1)
+
+
+def _offset(array: Any) -> int:
+    """The position of an array's first element in its storage."""
+    return wrap(array).storage_offset()
+
+
+def _positions(shape: tuple, stride: Any, offset: int) -> np.ndarray:
+    """Where each element of a strided view lies in its storage."""
+    at = np.full(shape, offset, np.int64)
+    for d, (n, step) in enumerate(zip(shape, stride, strict=True)):
+        at += (np.arange(n) * step).reshape((-1,) + (1,) * (len(shape) - 1 - d))
+    return at
+
+
+class AsStrided(ViewOp):
+    """A view of a tensor's storage of any shape, strides and offset, in elements."""
+
+    @staticmethod
+    def forward(x: Any, shape: tuple, stride: tuple, offset: int) -> Any:
+        storage = storage_of(x)
+        steps = tuple(s * x.itemsize for s in stride)
+        strided = array_module(x).lib.stride_tricks.as_strided
+        return strided(storage[offset:], shape, steps)
+
+
+def _as_strided(input: Tensor, shape: tuple, stride: tuple, offset: int) -> Tensor:
+    """As a selection from the storage of an input with a graph: element by element."""
+    array = input._array
+    storage = storage_of(array)
+    own = _positions(array.shape, wrap(array).stride(), _offset(array)).reshape(-1)
+    source = np.full(storage.size, -1, np.int64)
+    source[own[::-1]] = np.arange(own.size)[::-1]  # of elements that share memory, the first
+    chosen = source[_positions(shape, stride, offset)]
+    xp = array_module(array)
+    flat = input.reshape(-1)
+    if (chosen >= 0).all():
+        return flat[wrap(xp.asarray(chosen))]
+    kept = wrap(xp.asarray(chosen >= 0))
+    outside = AsStrided.forward(array, shape, stride, offset)
+    return FUNCTIONS["where"](kept, flat[wrap(xp.asarray(chosen.clip(0)))], wrap(outside))
+
+
+@export()
+def as_strided(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """A view of input's memory with any shape, strides and offset, in elements.
+
+    Where a gradient is recorded it is a copy, so that in-place changes do not reach input.
+    """
+    shape, steps = tuple(int(n) for n in size), tuple(int(s) for s in stride)
+    if len(shape) != len(steps):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if min(steps, default=0) < 0:
+        raise RuntimeError("as_strided: Negative strides are not supported at the moment")
+    if min(shape, default=0) < 0:
+        raise RuntimeError(f"as_strided: expected sizes of at least 0, got {list(shape)}")
+    offset = _offset(input._array) if storage_offset is None else int(storage_offset)
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    last = offset + sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
+    if 0 not in shape and last >= storage_of(input._array).size:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {offset}, "
+            f"requiring a storage size of {last + 1} elements, are out of bounds for storage of "
+            f"size {storage_of(input._array).size}"
+        )
+    if mode.enabled and needs_grad(input):
+        return _as_strided(input, shape, steps, offset)
+    return AsStrided.apply(input, shape=shape, stride=steps, offset=offset)
+
+
+@export(function=False)
+def as_strided_(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """`as_strided` of this tensor itself."""
+    return _become(self, lambda x: as_strided(x, size, stride, storage_offset))
+
+
+def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Make a tensor the view of itself that a shape function gives."""
+    check_writable(tensor)
+    if not (mode.enabled and needs_grad(tensor)):
+        tensor._array = change(tensor.detach())._array
+        return tensor
+    old = wrap(tensor._array)
+    old._counter, old._view = tensor._counter, tensor._view
+    old._requires_grad = True
+    if tensor._node is not None:
+        attach(old, tensor._node, tensor._index)
+    found = change(old)
+    tensor._array, tensor._view = found._array, found._view
+    if found._node is not None:
+        attach(tensor, found._node, found._index)
+    return tensor
+
+
+def _define(name: str, function: Callable) -> None:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return _become(self, lambda x: function(x, *args, **kwargs))
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`{function.__name__}` of this tensor itself; its elements stay in place."
+    setattr(Tensor, name, method)
+
+
+for _name, _function in {
+    "t_": shapes.t, "transpose_": shapes.transpose, "swapaxes_": shapes.transpose,
+    "swapdims_": shapes.transpose, "squeeze_": shapes.squeeze, "unsqueeze_": shapes.unsqueeze,
+}.items():  # fmt: skip
+    _define(_name, _function)
+
+
+@export(function=False)
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Another shape for this tensor: its elements in order, then uninitialised ones."""
+    shape = shapes.sizes(sizes)
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    if min(shape, default=0) < 0:
+        raise RuntimeError(f"resize_: expected sizes of at least 0, got {list(shape)}")
+    count = 1
+    for n in shape:
+        count *= n
+    storage = storage_of(self._array)[_offset(self._array) :]
+    if count > storage.size:
+        grown = array_module(storage).empty(count, storage.dtype)
+        grown[: storage.size] = storage
+        storage = grown
+    self._array = storage[:count].reshape(shape)
+    return self
+
+
+@export()
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`resize_` to the shape of another tensor."""
+    return resize_(self, *the_template._array.shape)

@@ -1,0 +1,80 @@
+"""Libraries of CUDA C in the cache: made again where they are damaged or the disk is full."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import itertools
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from kernels.host import compiler
+from kernels.support import cache
+
+numbers = itertools.count(os.getpid())
+
+
+def unit(number: int) -> str:
+    return f'extern "C" int answer() {{ return {number}; }}\n'
+
+
+def answer(path: Path) -> int:
+    return ctypes.CDLL(str(path)).answer()
+
+
+@pytest.mark.parametrize("damage", ["cut short", "empty", "one bit", "no seal"])
+def test_a_damaged_library_is_made_again(damage):
+    number = next(numbers)
+    path = compiler.library(unit(number), prelude=False)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    if damage == "no seal":
+        cache.break_seal(path)
+    kept = {
+        "cut short": content[:middle],
+        "empty": b"",
+        "one bit": content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :],
+        "no seal": content,
+    }[damage]
+    path.unlink()  # not in place: it may be loaded
+    path.write_bytes(kept)
+    assert compiler.library(unit(number), prelude=False) == path
+    assert path.read_bytes() == content and cache.is_intact(path)
+    assert answer(path) == number
+
+
+def test_an_intact_library_is_not_made_again(monkeypatch):
+    number = next(numbers)
+    path = compiler.library(unit(number), prelude=False)
+    monkeypatch.setattr(compiler, "_call", None)
+    assert compiler.library(unit(number), prelude=False) == path
+
+
+@pytest.mark.parametrize("by_compiler", [False, True])
+def test_a_full_disk_does_not_stop_a_kernel(by_compiler, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINIGRAD_CACHE_DIR", str(tmp_path / "full"))
+    monkeypatch.setattr(cache, "_substitutes", {})
+    cache._usable.cache_clear()
+    compiler._identity.cache_clear()
+    call, folder = compiler._call, tempfile.TemporaryDirectory
+
+    def full(command, place):
+        if tmp_path in Path(place).parents and by_compiler:
+            command = ["sh", "-c", f"echo as: {os.strerror(errno.ENOSPC)} >&2; exit 1"]
+        return call(command, place)
+
+    def make(dir, prefix):
+        if tmp_path in Path(dir).parents and not by_compiler:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(dir))
+        return folder(dir=dir, prefix=prefix)
+
+    monkeypatch.setattr(compiler, "_call", full)
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", make)
+    number = next(numbers)
+    with pytest.warns(UserWarning, match="this process only.*No space left.*MINIGRAD_CACHE"):
+        path = compiler.library(unit(number), prelude=False)
+    assert tmp_path not in path.parents and answer(path) == number
+    cache._usable.cache_clear()

@@ -1,0 +1,118 @@
+"""The clock: what is known by hand of small kernels, and the order of a ladder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels import lab, raw_kernel
+from kernels.lab.gpu_model import instructions
+from kernels.ptx import parser
+from kernels.support.errors import LaunchError
+from tests.ptx.helpers import entry
+
+needs_wheels = pytest.mark.needs("cuda.bindings", "numba_cuda")
+CODE = r"""
+extern "C" __global__ void copy(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+extern "C" __global__ void strided(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i % 512 * (n / 512) + i / 512] = x[i];
+}
+extern "C" __global__ void counted(const float* x, float* y, int n) { atomicAdd(y, x[0]); }
+"""
+SIZE = 1 << 18
+
+
+def estimate(name: str, gpu: str = "A100 80GB", grid: int = SIZE // 256) -> lab.Estimate:
+    x = np.ones(SIZE, np.float32)
+    y = np.zeros_like(x)
+    made = lab.time(raw_kernel(CODE, name), grid, 256, x, y, np.int32(SIZE), gpu=gpu)
+    assert not y.any(), "arguments are copied"
+    return made
+
+
+@needs_wheels
+def test_a_copy_moves_its_bytes():
+    e = estimate("copy")
+    assert e.dram_bytes == pytest.approx(2 * 4 * SIZE, rel=0.01)
+    assert e.hits == (0, pytest.approx(0.5, abs=0.01))  # what is written needs no memory at once
+    assert e.low < e.seconds < e.high
+    assert "an estimate from counts, not a measurement" in str(e)
+
+
+@needs_wheels
+def test_an_array_that_is_given_twice_is_one():
+    x = np.ones(SIZE, np.float32)
+    kernel = raw_kernel(CODE, "copy")
+    e = lab.time(kernel, SIZE // 256, 256, x, x, np.int32(SIZE), gpu="A100 80GB")
+    assert e.hits[1] == pytest.approx(0.5, abs=0.01)
+    assert e.dram_bytes == pytest.approx(2 * 4 * SIZE, rel=0.01)
+    half = lab.time(kernel, SIZE // 512, 256, x[: SIZE // 2], x, np.int32(SIZE // 2), gpu="A10")
+    assert half.dram_bytes == pytest.approx(4 * SIZE, rel=0.01)
+
+
+@needs_wheels
+def test_slower_kernels_and_slower_cards_take_longer():
+    copy, strided = estimate("copy"), estimate("strided")
+    assert strided.bounds["L1 and shared memory"] > 10 * copy.bounds["L1 and shared memory"]
+    assert strided.seconds > copy.seconds
+    assert estimate("copy", "RTX 3060").bounds["DRAM"] > 5 * copy.bounds["DRAM"]
+
+
+@needs_wheels
+def test_atomics_on_one_address_bound_the_time():
+    e = estimate("counted")
+    assert e.bound == "atomics on one address"
+    assert e.bounds[e.bound] == pytest.approx(SIZE / e.gpu.boost / 1e6)
+
+
+@needs_wheels
+def test_what_cannot_be_counted_is_refused():
+    x = np.ones(9, np.float32)
+    with pytest.raises(LaunchError, match=r"counted: .* does not fit on an SM of T4"):
+        lab.time(raw_kernel(CODE, "counted"), 1, 256, x, x, np.int32(9), gpu="T4", shared=70_000)
+
+
+def test_what_instructions_become():
+    body = """mul.wide.s32 %d1, %r1, 4; add.s64 %d2, %d1, %d3; add.s64 %d4, %d5, %d6;
+        fma.rn.f32 %f1, %f2, %f3, %f4; mov.u32 %r1, %r2; mov.u32 %r3, %tid.x;
+        rsqrt.approx.f32 %f5, %f1; div.rn.f32 %f6, %f5, %f1; cvt.u64.u32 %d7, %r1;
+        ld.param.u64 %p0, [p0]; bar.sync 0; ret;"""
+    program = parser.parse(entry(body, 0))
+    statements = parser.body(program.functions["k"], program.files).statements
+    fused = instructions.fused_sums(statements)
+    costs = [instructions.cost(i, n in fused) for n, i in enumerate(statements)]
+    assert [c.slots for c in costs] == [1, 0, 2, 1, 0, 1, 1, 12, 0, 0, 1, 1]
+    assert costs[3].unit == "fp32" and costs[6].unit == "special"
+
+
+def test_neighbouring_loads_become_one():
+    def load(offset: int) -> str:
+        return f"ld.shared.f32 %f{offset % 19}, [%r1+{offset}];"
+
+    body = "".join(map(load, (0, 4, 8, 12, 20, 24, 28, 40))) + "ret;"
+    program = parser.parse(entry(body, 0))
+    block = list(enumerate(parser.body(program.functions["k"], program.files).statements))
+    assert instructions.merged_loads(block) == {0: 16, 1: 0, 2: 0, 3: 0, 5: 8, 6: 0}
+
+
+@needs_wheels
+def test_a_report_knows_its_launch():
+    from kernels import cuda
+
+    @cuda.jit
+    def double(x, y):
+        i = cuda.grid(1)
+        if i < x.size:
+            y[i] = 2 * x[i]
+
+    x = np.ones(5000, np.float32)
+    report = lab.profile(double, 40, 128, x, np.zeros_like(x))
+    e = report.time("L4")
+    assert e.kernel == "double" and e.gpu.name == "L4" and 0 < e.seconds < 1e-4
+    report.clock = None
+    with pytest.raises(ValueError, match="kernels.lab.time"):
+        report.time("L4")

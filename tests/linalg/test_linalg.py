@@ -1,0 +1,171 @@
+"""`linalg`, `fft` and complex tensors beyond the table of samples: NumPy's results, and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.fft
+
+import minigrad
+from minigrad import fft, linalg
+
+
+@pytest.fixture
+def a(rng):
+    return rng.standard_normal((2, 4, 4))
+
+
+def test_decompositions_multiply_to_the_matrix(a):
+    x = minigrad.from_numpy(a)
+    p, lower, upper = linalg.lu(x)
+    np.testing.assert_allclose(p @ lower @ upper, a, atol=1e-12)
+    packed, pivots = linalg.lu_factor(x)
+    b = minigrad.from_numpy(a[..., :2])
+    np.testing.assert_allclose(
+        linalg.lu_solve(packed, pivots, b), np.linalg.solve(a, a[..., :2]), atol=1e-12
+    )
+    for rows, columns in ((4, 2), (2, 4)):
+        part = x[:, :rows, :columns]
+        p, lower, upper = linalg.lu(part)
+        np.testing.assert_allclose(p @ lower @ upper, part, atol=1e-12)
+        for mode in ("reduced", "complete"):
+            q, r = linalg.qr(part, mode)
+            np.testing.assert_allclose(q @ r, part, atol=1e-12)
+            np.testing.assert_allclose(q.mT @ q, np.broadcast_to(np.eye(q.shape[-1]),
+                                                                 (2, *[q.shape[-1]] * 2)),
+                                       atol=1e-12)  # fmt: skip
+        u, s, vh = linalg.svd(part)
+        k = s.shape[-1]
+        np.testing.assert_allclose((u[..., :k] * s[:, None]) @ vh[:, :k], part, atol=1e-12)
+        assert u.shape[-1] == rows and vh.shape[-1] == columns
+    values, vectors = linalg.eigh(x + x.mT)
+    np.testing.assert_allclose((vectors * values[:, None]) @ vectors.mT, a + a.swapaxes(1, 2),
+                               atol=1e-12)  # fmt: skip
+    values, vectors = linalg.eig(x)
+    wide = x.to(minigrad.complex128)
+    np.testing.assert_allclose(wide @ vectors, vectors * values[:, None], atol=1e-12)
+
+
+def test_numbers_of_matrices(a):
+    x = minigrad.from_numpy(a)
+    low = a.copy()
+    low[..., 3] = low[..., 0]
+    assert linalg.matrix_rank(minigrad.from_numpy(low)).tolist() == [3, 3]
+    for ord in (None, 2, -2, 1, np.inf, "fro", "nuc"):
+        np.testing.assert_allclose(linalg.cond(x, ord), np.linalg.cond(a, ord))
+    for ord in (1, -1, 2, -2, np.inf, -np.inf, "fro", "nuc"):
+        expected = np.linalg.norm(a[0], ord)
+        np.testing.assert_allclose(linalg.norm(x[0], ord), expected)
+        np.testing.assert_allclose(linalg.matrix_norm(x, ord, keepdim=True)[0, 0, 0], expected)
+    for ord in (0, 1, 3, 0.5, -2, np.inf, -np.inf):
+        np.testing.assert_allclose(linalg.vector_norm(x, ord), np.linalg.norm(a.ravel(), ord))
+    np.testing.assert_allclose(x.logdet().exp(), np.where(np.linalg.det(a) < 0, np.nan,
+                                                           np.linalg.det(a)))  # fmt: skip
+    np.testing.assert_allclose(linalg.vander(x[0, 0]), np.vander(a[0, 0], increasing=True))
+    cube = a[0].reshape(4, 2, 2)
+    tensor = minigrad.from_numpy(cube)
+    np.testing.assert_allclose(linalg.tensorinv(tensor, 1), np.linalg.tensorinv(cube, 1))
+    np.testing.assert_allclose(
+        linalg.tensorsolve(tensor, x[0, 0]), np.linalg.tensorsolve(cube, a[0, 0])
+    )
+
+
+def test_a_singular_matrix(a):
+    singular = a[0].copy()
+    singular[3] = singular[0]
+    x = minigrad.tensor(singular, requires_grad=True)
+    with pytest.raises(linalg.LinAlgError, match=r"linalg.inv: Singular matrix"):
+        linalg.inv(minigrad.zeros(2, 2))
+    with pytest.raises(RuntimeError, match="linalg.cholesky"):
+        linalg.cholesky(minigrad.tensor([[1.0, 2], [2, 1]]))
+    inverse, info = linalg.inv_ex(minigrad.zeros(2, 2))
+    assert inverse.isnan().all() and info.item() == 1
+    minigrad.det(x).backward()  # the cofactors, which exist
+    step = 1e-6
+    for i, j in ((0, 0), (1, 2), (3, 3)):
+        moved = [singular.copy(), singular.copy()]
+        moved[0][i, j] += step
+        moved[1][i, j] -= step
+        slope = (np.linalg.det(moved[0]) - np.linalg.det(moved[1])) / (2 * step)
+        assert x.grad[i, j].item() == pytest.approx(slope, abs=1e-6)
+
+
+@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
+def test_transforms(rng, norm):
+    x, z = rng.standard_normal((3, 6)), rng.standard_normal((3, 4)) + 1j
+    real, wide = minigrad.from_numpy(x), minigrad.from_numpy(z)
+    for name in ("fft", "ifft", "rfft", "ihfft", "fft2", "ifft2", "rfft2", "fftn", "rfftn"):
+        np.testing.assert_allclose(
+            getattr(fft, name)(real, norm=norm), getattr(scipy.fft, name)(x, norm=norm), atol=1e-12
+        )
+    for name in ("irfft", "hfft", "irfft2", "irfftn", "ifftn", "fft"):
+        np.testing.assert_allclose(
+            getattr(fft, name)(wide, norm=norm), getattr(scipy.fft, name)(z, norm=norm), atol=1e-12
+        )
+    assert fft.fft(minigrad.rand(4)).dtype is minigrad.complex64
+    for n in (5, 6):
+        np.testing.assert_allclose(fft.fftfreq(n, 0.5), np.fft.fftfreq(n, 0.5), rtol=1e-6)
+        np.testing.assert_allclose(fft.rfftfreq(n, 0.5), np.fft.rfftfreq(n, 0.5), rtol=1e-6)
+    assert fft.ifftshift(fft.fftshift(real)).equal(real)
+
+
+def test_complex_tensors(rng):
+    z = minigrad.tensor([1 + 2j, 3.5 - 1j])
+    assert z.dtype is minigrad.complex64 and z.is_complex() and not z.is_floating_point()
+    assert repr(z) == "tensor([1.0000+2.j, 3.5000-1.j])"
+    assert z[0].item() == 1 + 2j and z.tolist() == [1 + 2j, 3.5 - 1j]
+    z.real.mul_(2)
+    assert z.tolist() == [2 + 2j, 7 - 1j], "parts are views"
+    minigrad.view_as_real(z)[:, 1] = 0
+    assert z.imag.tolist() == [0, 0]
+    assert (minigrad.ones(2) * 1j).dtype is minigrad.complex64
+    assert (minigrad.ones(2, dtype=minigrad.float64) + z).dtype is minigrad.complex128
+    assert z.cdouble().abs().dtype is minigrad.float64
+    normal = minigrad.randn(20_000, dtype=minigrad.cfloat)
+    assert abs((normal.abs() ** 2).mean().item() - 1) < 0.05
+    with pytest.raises(RuntimeError, match="only for real scalar outputs"):
+        z.clone().requires_grad_().sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: linalg.inv(minigrad.ones(2, 3)), RuntimeError, "batches of square matrices"),
+        (lambda: linalg.det(minigrad.ones(3)), RuntimeError, "at least 2 dimensions"),
+        (lambda: linalg.inv(minigrad.eye(2).long()), RuntimeError, "floating point tensor"),
+        (lambda: linalg.solve(minigrad.eye(2), minigrad.ones(3)), RuntimeError, "Incompatible"),
+        (lambda: linalg.qr(minigrad.eye(2), "full"), RuntimeError, "unrecognized mode 'full'"),
+        (lambda: linalg.eig(minigrad.eye(2).requires_grad_()), NotImplementedError, "no gradient"),
+        (lambda: fft.fft(minigrad.ones(3), norm="none"), RuntimeError, "Invalid normalization"),
+        (lambda: fft.rfft(minigrad.ones(3) * 1j), RuntimeError, "real input"),
+        (lambda: fft.fft(minigrad.ones(3), 0), RuntimeError, "number of data points"),
+        (lambda: minigrad.tensor([1j]).cumsum(0), NotImplementedError, "cumsum.*ComplexFloat"),
+        (lambda: minigrad.tensor([1j]) < 2, NotImplementedError, "lt.*ComplexFloat"),
+        (lambda: minigrad.view_as_real(minigrad.ones(2)), RuntimeError, "complex tensors"),
+        (lambda: minigrad.imag(minigrad.ones(2)), RuntimeError, "non-complex"),
+        (lambda: minigrad.special.ndtr("x"), TypeError, "expected a minigrad.Tensor"),
+        (lambda: minigrad.linalg.inve, AttributeError, "did you mean"),
+    ],
+)  # fmt: skip
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_the_complete_qr_of_a_tall_matrix_has_no_gradient():
+    tall = minigrad.rand(4, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="use mode='reduced'"):
+        linalg.qr(tall, "complete")
+    assert linalg.qr(tall.detach(), "complete").Q.shape == (4, 4)
+
+
+def test_short_time_transforms_have_an_inverse(rng):
+    signal = minigrad.from_numpy(rng.standard_normal((2, 64)))
+    window = minigrad.hann_window(16, dtype=minigrad.float64)
+    np.testing.assert_allclose(window, np.hanning(17)[:16], atol=1e-12)
+    spectrum = minigrad.stft(signal, 16, 4, window=window, return_complex=True)
+    assert spectrum.shape == (2, 9, 17) and spectrum.dtype is minigrad.complex128
+    expected = np.fft.rfft(signal.numpy()[0, 8:24] * window.numpy())
+    np.testing.assert_allclose(spectrum[0, :, 4], expected, atol=1e-12)
+    back = minigrad.istft(spectrum, 16, 4, window=window, length=64)
+    np.testing.assert_allclose(back, signal, atol=1e-12)

@@ -1,0 +1,161 @@
+"""Layers for volumes, further losses, pools and shuffles: as torch's, and what needs no torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import nn
+
+SIGNS = np.array([[1, -1, 1], [-1, 1, 1]], np.float32)
+LENGTHS = (np.array([12, 5, 7]), np.array([4, 4, 2]))
+WORDS = np.array([[1, 2, 2, 3], [3, 3, 3, 3], [4, 1, 0, 0]])
+VOLUME = (2, 2, 5, 6, 7)
+STARTS = np.array([0, 4, 4])
+
+LAYERS = [
+    (lambda n: n.Conv3d(2, 4, 3, stride=2, padding=1), VOLUME),
+    (lambda n: n.Conv3d(2, 4, 3, padding=1, padding_mode="circular"), VOLUME),
+    (lambda n: n.ConvTranspose3d(2, 4, 3, stride=2, padding=1, output_padding=1), (2, 3, 4, 3)),
+    (lambda n: n.MaxPool3d(2, 1, 1), VOLUME),
+    (lambda n: n.AvgPool3d(2, 1, 1, count_include_pad=False), VOLUME),
+    (lambda n: n.AdaptiveAvgPool3d((2, 3, None)), VOLUME),
+    (lambda n: n.AdaptiveMaxPool3d((2, 3, 4)), VOLUME),
+    (lambda n: n.BatchNorm3d(2), VOLUME),
+    (lambda n: n.InstanceNorm3d(2, affine=True), VOLUME),
+    (lambda n: n.ReflectionPad3d((1, 2, 1, 0, 2, 1)), VOLUME),
+    (lambda n: n.ReplicationPad3d(1), VOLUME),
+    (lambda n: n.CircularPad3d(1), VOLUME),
+    (lambda n: n.ZeroPad3d(1), VOLUME),
+    (lambda n: n.ConstantPad3d(1, 2.0), VOLUME),
+    (lambda n: n.ZeroPad1d(1), (2, 2, 5)),
+    (lambda n: n.LocalResponseNorm(3), (2, 5, 4, 4)),
+    (lambda n: n.PixelUnshuffle(2), (2, 3, 4, 6)),
+    (lambda n: n.ChannelShuffle(2), (2, 4, 3)),
+    (lambda n: n.Softmax2d(), (2, 3, 4, 4)),
+    (lambda n: n.RReLU().eval(), (3, 4)),
+    (lambda n: n.LPPool1d(3, 3), (2, 3, 8)),
+    (lambda n: n.LPPool2d(2, 3, stride=2), (2, 3, 8, 8)),
+    (lambda n: n.LPPool3d(2, 2), VOLUME),
+    (lambda n: n.Dropout3d().eval(), VOLUME),
+    (lambda n: n.AlphaDropout().eval(), (3, 4)),
+    (lambda n: n.SoftMarginLoss(), (2, 3), SIGNS),
+    (lambda n: n.HingeEmbeddingLoss(0.5), (2, 3), SIGNS),
+    (lambda n: n.MultiLabelSoftMarginLoss(), (2, 3), (SIGNS > 0).astype(np.float32)),
+    (lambda n: n.MultiMarginLoss(2, 0.5), (2, 3), np.array([1, 2])),
+    (lambda n: n.MultiLabelMarginLoss(), (2, 4), np.array([[3, 0, -1, 1], [1, -1, 2, 0]])),
+    (lambda n: n.PoissonNLLLoss(full=True), (2, 3), abs(SIGNS) * 3),
+    (lambda n: n.GaussianNLLLoss(), (2, 3), SIGNS, abs(SIGNS) + 0.5),
+    (lambda n: n.TripletMarginWithDistanceLoss(swap=True), (2, 3), (2, 3), (2, 3)),
+    *[
+        (lambda n, r=r, z=z: n.CTCLoss(reduction=r, zero_infinity=z), (12, 3, 5), WORDS, *LENGTHS)
+        for r in ("none", "mean", "sum")
+        for z in (False, True)
+    ],
+    *[
+        (lambda n, m=m: n.EmbeddingBag(10, 3, mode=m, padding_idx=2), np.arange(8), STARTS)
+        for m in ("sum", "mean", "max")
+    ],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LAYERS)
+def test_like_torch(case, torch, rng):
+    make, *specs = case
+    arrays = [
+        rng.standard_normal(s).astype(np.float32) if isinstance(s, tuple) else s for s in specs
+    ]
+    ours, theirs = make(nn), make(torch.nn)
+    assert repr(ours) == repr(theirs)
+    theirs.load_state_dict({k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()})
+    results = []
+    for lib, layer in ((minigrad, ours), (torch, theirs)):
+        inputs = [lib.tensor(a) for a in arrays]
+        if arrays[0].dtype == np.float32:
+            inputs[0].requires_grad_()
+        first = inputs[0].log_softmax(-1) if "CTC" in repr(layer) else inputs[0]
+        y = layer(first, *inputs[1:])
+        kept = lib.where(lib.isinf(y), 0.0, y)
+        if kept.requires_grad:
+            kept.sum().backward()
+        results.append([y, *(p.grad for p in layer.parameters()), inputs[0].grad])
+    for a, b in zip(*results, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            values = [t.detach().numpy() for t in (a, b)]
+            if np.isfinite(values[1]).all() or a is results[0][0]:
+                np.testing.assert_allclose(*values, rtol=1e-4, atol=2e-5)
+
+
+def test_max_unpool_undoes_the_pool(rng):
+    for dims, shape in ((1, (2, 3, 8)), (2, (2, 3, 4, 6)), (3, (1, 2, 4, 2, 4))):
+        x = minigrad.from_numpy(rng.standard_normal(shape))
+        pool = getattr(nn, f"MaxPool{dims}d")(2, return_indices=True)
+        y, at = pool(x)
+        back = getattr(nn, f"MaxUnpool{dims}d")(2)(y, at)
+        assert back.shape == x.shape
+        assert ((back == x) | (back == 0)).all() and int((back != 0).sum()) == y.numel()
+    with pytest.raises(ValueError, match="invalid output_size"):
+        nn.functional.max_unpool2d(y[:, :, 0], at[:, :, 0] * 0, 2, output_size=(90, 90))
+
+
+def test_the_identity_grid_samples_the_image(rng):
+    image = minigrad.from_numpy(rng.standard_normal((2, 3, 5, 4)))
+    identity = minigrad.tensor([[[1.0, 0, 0], [0, 1, 0]]] * 2, dtype=minigrad.float64)
+    for aligned in (False, True):
+        grid = nn.functional.affine_grid(identity, image.shape, align_corners=aligned)
+        for mode in ("bilinear", "nearest", "bicubic"):
+            found = nn.functional.grid_sample(image, grid, mode, align_corners=aligned)
+            np.testing.assert_allclose(found, image, atol=1e-12)
+
+
+def test_ctc_by_enumeration(rng):
+    """The probability of a word is the sum over all ways to spell it."""
+    import itertools
+
+    probs = minigrad.from_numpy(rng.standard_normal((4, 1, 3))).softmax(-1)
+    word, total = [1, 2], 0.0
+    for path in itertools.product(range(3), repeat=4):
+        spelled = [label for label, _ in itertools.groupby(path) if label]
+        if spelled == word:
+            total += np.prod([probs[t, 0, label].item() for t, label in enumerate(path)])
+    loss = nn.functional.ctc_loss(probs.log(), minigrad.tensor([word]), [4], [2], reduction="sum")
+    assert loss.item() == pytest.approx(-np.log(total))
+    never = minigrad.tensor([[1, 1, 1]])
+    assert nn.functional.ctc_loss(probs.log(), never, [4], [3]).item() == np.inf
+    assert nn.functional.ctc_loss(probs.log(), never, [4], [3], zero_infinity=True).item() == 0
+
+
+def test_alpha_dropout_keeps_mean_and_variance():
+    minigrad.manual_seed(0)
+    x = minigrad.randn(40_000)
+    y = nn.AlphaDropout(0.3)(x)
+    assert abs(y.mean().item()) < 0.03 and abs(y.var().item() - 1) < 0.05
+    channels = nn.FeatureAlphaDropout(0.5)(minigrad.ones(4, 8, 3))
+    assert (channels == channels[:, :, :1]).all()
+
+
+def test_lazy_layers_for_volumes():
+    model = nn.Sequential(nn.LazyConv3d(4, 2), nn.LazyBatchNorm3d(), nn.LazyConvTranspose3d(2, 2))
+    assert model(minigrad.rand(1, 3, 4, 4, 4)).shape == (1, 2, 4, 4, 4)
+    assert type(model[0]) is nn.Conv3d and model[0].in_channels == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: nn.Conv3d(2, 2, 3)(x[0, 0]), RuntimeError, "Expected 4D .* or 5D"),
+        (lambda x: nn.Conv3d(2, 2, 9)(x), RuntimeError, "Kernel size can't be greater"),
+        (lambda x: nn.Conv3d(4, 2, 3)(x), RuntimeError, "to have 4 channels, but got 2"),
+        (lambda x: nn.MaxPool3d(2)(x[0, 0]), RuntimeError, "Expected 4D or 5D"),
+        (lambda x: nn.BatchNorm3d(2)(x[0]), ValueError, "expected 5D input"),
+        (lambda x: nn.PixelUnshuffle(4)(x[0]), RuntimeError, "divisible by downscale_factor"),
+        (lambda x: nn.functional.grid_sample(x, x), RuntimeError, "expected 4D or 5D input"),
+        (lambda x: nn.functional.affine_grid(x, (1, 1, 2, 2)), ValueError, "affine matrices"),
+        (lambda x: nn.functional.embedding_bag(x, x), ValueError, "a vector and offsets"),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call(minigrad.rand(1, 2, 5, 6, 7))
