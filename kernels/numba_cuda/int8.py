@@ -22,6 +22,7 @@ from numba import types
 from kernels.launchers.int8 import TILE
 from kernels.numba_cuda.common import storage_type
 from kernels.simt import cuda
+from kernels.simt.cuda import libdevice
 
 FULL = 0xFFFFFFFF
 PADDED = (TILE, TILE + 1)  # rows one word longer: their columns lie in different banks
@@ -108,7 +109,7 @@ def quantize_kernel(dtype: np.dtype) -> Callable:
             if lane == 0:
                 scale[row] = size
             for i in range(lane, k, 32):
-                value = float32(round(float32(x[row * k + i]) / size))
+                value = libdevice.rintf(float32(x[row * k + i]) / size)
                 q[row * k + i] = int8(int32(min(max(value, float32(-127)), float32(127))))
 
     flat, real = types.Array(storage_type(dtype), 1, "C"), types.Array(float32, 1, "C")
