@@ -71,7 +71,7 @@ def _products(*published: float) -> tuple[Row, ...]:
 
 
 def _sums(dtype: str, loading: int, *published: float) -> tuple[Row, ...]:
-    names = [f"{name}_{dtype}" for name in ("tree", "neighbours", "halves", "many_loads")]
+    names = [f"{name}<{dtype}>" for name in ("tree", "neighbours", "halves", "many_loads")]
     grids = (COUNT // 256,) * 3 + (loading,)
     return tuple(Row(n, g, 256, known) for n, g, known in zip(names, grids, published))
 

@@ -81,8 +81,9 @@ extern "C" __global__ void __launch_bounds__(128) warp_tile(float* a,float* b,fl
    make_float4(r[i*WNI*TN+w*TN],r[i*WNI*TN+w*TN+1],r[i*WNI*TN+w*TN+2],r[i*WNI*TN+w*TN+3]); }
 
 // Sums of a block each; the partial sums are added in a second launch, which takes no time beside it.
-extern "C" __global__ void tree_float(const float* x, float* out, int n) {
-    __shared__ float s[256];
+template <class T>
+__global__ void tree(const T* x, T* out, int n) {
+    __shared__ T s[256];
     int t = threadIdx.x;
     s[t] = x[blockIdx.x * 256 + t];
     __syncthreads();
@@ -92,8 +93,9 @@ extern "C" __global__ void tree_float(const float* x, float* out, int n) {
     }
     if (t == 0) out[blockIdx.x] = s[0];
 }
-extern "C" __global__ void neighbours_float(const float* x, float* out, int n) {
-    __shared__ float s[256];
+template <class T>
+__global__ void neighbours(const T* x, T* out, int n) {
+    __shared__ T s[256];
     int t = threadIdx.x;
     s[t] = x[blockIdx.x * 256 + t];
     __syncthreads();
@@ -104,8 +106,9 @@ extern "C" __global__ void neighbours_float(const float* x, float* out, int n) {
     }
     if (t == 0) out[blockIdx.x] = s[0];
 }
-extern "C" __global__ void halves_float(const float* x, float* out, int n) {
-    __shared__ float s[256];
+template <class T>
+__global__ void halves(const T* x, T* out, int n) {
+    __shared__ T s[256];
     int t = threadIdx.x;
     s[t] = x[blockIdx.x * 256 + t];
     __syncthreads();
@@ -115,57 +118,11 @@ extern "C" __global__ void halves_float(const float* x, float* out, int n) {
     }
     if (t == 0) out[blockIdx.x] = s[0];
 }
-extern "C" __global__ void many_loads_float(const float* x, float* out, int n) {
-    __shared__ float s[256];
+template <class T>
+__global__ void many_loads(const T* x, T* out, int n) {
+    __shared__ T s[256];
     int t = threadIdx.x;
-    float sum = 0;
-    for (int i = blockIdx.x * 256 + t; i < n; i += 256 * gridDim.x) sum += x[i];
-    s[t] = sum;
-    __syncthreads();
-    for (int d = 128; d > 0; d /= 2) {
-        if (t < d) s[t] += s[t + d];
-        __syncthreads();
-    }
-    if (t == 0) out[blockIdx.x] = s[0];
-}
-extern "C" __global__ void tree_double(const double* x, double* out, int n) {
-    __shared__ double s[256];
-    int t = threadIdx.x;
-    s[t] = x[blockIdx.x * 256 + t];
-    __syncthreads();
-    for (int d = 1; d < 256; d *= 2) {
-        if (t % (2 * d) == 0) s[t] += s[t + d];
-        __syncthreads();
-    }
-    if (t == 0) out[blockIdx.x] = s[0];
-}
-extern "C" __global__ void neighbours_double(const double* x, double* out, int n) {
-    __shared__ double s[256];
-    int t = threadIdx.x;
-    s[t] = x[blockIdx.x * 256 + t];
-    __syncthreads();
-    for (int d = 1; d < 256; d *= 2) {
-        int i = 2 * d * t;
-        if (i < 256) s[i] += s[i + d];
-        __syncthreads();
-    }
-    if (t == 0) out[blockIdx.x] = s[0];
-}
-extern "C" __global__ void halves_double(const double* x, double* out, int n) {
-    __shared__ double s[256];
-    int t = threadIdx.x;
-    s[t] = x[blockIdx.x * 256 + t];
-    __syncthreads();
-    for (int d = 128; d > 0; d /= 2) {
-        if (t < d) s[t] += s[t + d];
-        __syncthreads();
-    }
-    if (t == 0) out[blockIdx.x] = s[0];
-}
-extern "C" __global__ void many_loads_double(const double* x, double* out, int n) {
-    __shared__ double s[256];
-    int t = threadIdx.x;
-    double sum = 0;
+    T sum = 0;
     for (int i = blockIdx.x * 256 + t; i < n; i += 256 * gridDim.x) sum += x[i];
     s[t] = sum;
     __syncthreads();

@@ -182,8 +182,6 @@ def registers(instruction: Instruction) -> tuple[list[str], list[str]]:
     results = 0 if instruction.opcode in _NO_RESULT else 1
     reads = [name for one in operands[results:] for name in _names(one)]
     writes = [name for one in operands[:results] for name in _names(one)]
-    if instruction.opcode == "ld" and isinstance(operands[0], Address):
-        reads, writes = reads + writes, []
     if instruction.guard is not None:
         reads.append(instruction.guard.name)
     return reads, writes

@@ -3,11 +3,12 @@
 Rates, in results of a lane per cycle and SM, are those of the table "Throughput of Native
 Arithmetic Instructions" of NVIDIA's CUDA C++ Programming Guide; lanes of the load/store units, the
 first level of the cache and its bytes per cycle are in the whitepapers that `gpus.SOURCES` names.
-Latencies, in cycles, and what the second level gives are measurements: Z. Jia et al., "Dissecting
-the NVIDIA Volta GPU Architecture via Microbenchmarking" (2018) and the same of the Turing T4
-(2019); W. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
-Microbenchmarking" (2024), which has the A100, RTX 4090 and H100; of 8.6, 10.0 and 12.0 there is
-none among them, and the nearest is taken.
+Latencies, in cycles and rounded, and
+what the second level gives are measurements: Z. Jia et al., "Dissecting the NVIDIA Volta GPU
+Architecture via Microbenchmarking" (2018) and the same of the Turing T4 (2019); W. Luo et al.,
+"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking" (2024), which
+has the A100, RTX 4090 and H100; of 8.6, 10.0 and 12.0 there is none among them, and the nearest is
+taken.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What becomes of PTX in machine code: which unit executes an instruction, and how many there are.
 
 The assembler makes one instruction of most, two where a number has 64 bits, since registers have
-32, none where only a name changes, and a short program of a division. The counts are those that
-`nvdisasm` shows for such instructions of compute capability 8.0.
+32, none where only a name changes, and a short program of a division or a root, whose lengths
+(`_EXACT`, `_DIVISIONS`) are rough.
 """
 
 from __future__ import annotations
@@ -154,4 +154,4 @@ def merged_loads(block: list[tuple[int, Instruction]]) -> dict[int, int]:
 
 def is_load(i: Instruction) -> bool:
     """Whether its result comes from memory."""
-    return i.opcode in ("ld", "ldu", "atom", "ldmatrix") and not isinstance(i.operands[0], Address)
+    return i.opcode in ("ld", "ldu", "atom", "ldmatrix")
