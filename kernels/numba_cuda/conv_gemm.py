@@ -208,8 +208,8 @@ def pad_tiling(rows: int, width: int, gpu: bool) -> tuple[tuple[int, int], tuple
 
 
 def gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
-    if gpu:
-        return GemmTile(16, 16, 4, 4, 16)
+    if gpu:  # 8 x 8 results per thread: 4 multiply-adds per load from shared memory
+        return GemmTile(16, 16, 8 if channels > 64 else 4, 8, 16)
     if register_floats() < MANY_REGISTERS:
         return GemmTile(8, 8, 4, 3, 16 if terms <= 16 else 32)
     return GemmTile(16, 8 if channels > 32 else 4, 8, 2, 16 if terms <= 16 else 32)
