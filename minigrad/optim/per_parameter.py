@@ -25,6 +25,9 @@ class _PerParameter(Optimizer):
     def _start(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
         raise NotImplementedError
 
+    def _first_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
+        return {"step": minigrad.tensor(0.0), **self._start(group, param)}
+
     def _one(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: Any) -> None:
         raise NotImplementedError
 
@@ -44,8 +47,7 @@ class _PerParameter(Optimizer):
     def _update_one(self, group: dict[str, Any], param: Tensor) -> None:
         state = self.state[param]
         if not state:
-            state["step"] = minigrad.tensor(0.0)
-            state.update(self._start(group, param))
+            state.update(self._first_state(group, param))
         state["step"] += 1
         grad = -param.grad if group["maximize"] else param.grad
         decay = group.get("weight_decay", 0)
