@@ -209,13 +209,17 @@ def _load_file(file: IO[bytes], name: str, map_location: Any) -> Any:
 
 def _read(file: IO[bytes], name: str, map_location: Any) -> Any:
     start = file.tell()
-    head = file.read(2)
+    head = file.read(9)
     total = file.seek(0, os.SEEK_END) - start
     file.seek(start)
     if head[:1] == b"\x80":
         raise RuntimeError(
             f"load: {name} is a pickle that is in no archive, the format of torch before version "
             "1.6; write it again with a newer torch: torch.save(torch.load(name), name)"
+        )
+    if head[6:] == b"\0\0{":  # the length of the header, then JSON
+        raise RuntimeError(
+            f"load: {name} has the format safetensors; minigrad.safetensors.load_file reads it"
         )
     with zipfile.ZipFile(file) as archive:
         entries = {info.filename: info for info in archive.infolist()}
