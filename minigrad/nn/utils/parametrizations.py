@@ -128,8 +128,7 @@ def orthogonal(
     weight = _weight(module, name)
     if weight.ndim < 2:
         raise ValueError(
-            "Expected a matrix or batch of matrices. "
-            f"Got a tensor of {weight.ndim} dimensions."
+            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
         )
     square = weight.shape[-2] == weight.shape[-1]
     chosen = orthogonal_map or ("matrix_exp" if square else "householder")

@@ -7,9 +7,9 @@ trained, under ``module.parametrizations.weight``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import minigrad
 from minigrad._names import refuse
@@ -35,7 +35,7 @@ class _Cache:
     """Values of parametrised tensors by (module, name), while `cached()` is active."""
 
     depth = 0
-    values: dict[tuple[int, str], Tensor] = {}
+    values: ClassVar[dict[tuple[int, str], Tensor]] = {}
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def _register(module: Module, name: str, value: Tensor) -> None:
 
 
 def _same_kind(what: str, wanted: Tensor, got: Any, shape: bool = True) -> None:
-    """ValueError unless `got` is a tensor with the dtype of `wanted`, and with its shape or device."""
+    """ValueError unless `got` is a tensor with the dtype and the shape (or device) of `wanted`."""
     if not isinstance(got, Tensor):
         raise ValueError(f"{what} must return a tensor. Got {type(got).__name__}.")
     for kind in ("dtype", "shape") if shape else ("dtype", "device"):
@@ -119,10 +119,8 @@ class ParametrizationList(ModuleList):
         with minigrad.no_grad():
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
-                    try:
+                    with suppress(NotImplementedError):  # then it is taken as the identity
                         value = module.right_inverse(value)
-                    except NotImplementedError:
-                        pass  # then it is taken as the identity
         if not isinstance(value, Tensor | Sequence):
             raise ValueError(
                 "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
@@ -224,7 +222,8 @@ def register_parametrization(
             def forward(self, X):
                 return X.triu() + X.triu(1).mT
 
-        layer = nn.utils.parametrize.register_parametrization(nn.Linear(3, 3), "weight", Symmetric())
+        layer = nn.Linear(3, 3)
+        nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
         layer.weight  # symmetric; layer.parametrizations.weight.original is the parameter
     """
     parametrization.train(module.training)

@@ -85,14 +85,14 @@ def spectral_norm(
 
     The value is estimated by power iterations, `n_power_iterations` per forward in training mode.
     dim: that of the outputs (default: 0; 1 for transposed convolutions); the others are flattened.
-    The parameter becomes ``name_orig``; the singular vectors are the buffers ``name_u``, ``name_v``.
-    Returns the module.
+    The parameter becomes ``name_orig``; the singular vectors are the buffers ``name_u`` and
+    ``name_v``. Returns the module.
     """
     hook = SpectralNorm(name, n_power_iterations, output_dim(module, dim), eps)
+    check_can_hook(module, SpectralNorm, name, "spectral_norm")
     weight = module._parameters[name]
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
-    check_can_hook(module, SpectralNorm, name, "spectral_norm")
     height, width = as_matrix(weight.detach(), hook.dim).shape
     delattr(module, name)
     module.register_parameter(f"{name}_orig", weight)
