@@ -143,13 +143,14 @@ class _ThreadLoops:
         exposed, written, certain = exposure(body, self.known)
         zeroed = self.storage.zeroed.get(region, set())
         reads = (exposed | ((written - certain) & self.spilled)) - zeroed
+        inputs = self._inputs(reads)
         return ThreadLoop(
             region.line,
             self.mask,
             *self._span(),
-            self._inputs(reads),
+            inputs,
             sorted(zeroed),
-            self.layout.views(body),
+            self.layout.views([*inputs.rematerialised, *body]),
             body,
             sorted(written & self.spilled),
         )
