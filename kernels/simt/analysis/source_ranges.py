@@ -269,8 +269,8 @@ def _computed(a: Range | None, op: ast.operator, b: Range | None) -> Range | Non
     match op:
         case ast.BitAnd() if any(natural):
             return Range(0, min(r.high for r, fine in zip((a, b), natural) if fine))
-        case ast.Mod() if natural[1] and b.low > 0:
-            high = b.high - 1
+        case ast.Mod() if natural[1]:  # by 0 is an error
+            high = max(b.high - 1, 0)
             return Range(0, min(high, a.high) if natural[0] else high)
     if a is None or b is None:
         return None
@@ -282,8 +282,8 @@ def _computed(a: Range | None, op: ast.operator, b: Range | None) -> Range | Non
         case ast.Mult():
             ends = [_product(x, y) for x in a for y in b]
             return Range(min(ends), max(ends))
-        case ast.FloorDiv() if natural[0] and b.low > 0:
-            return Range(0, a.high if math.isinf(a.high) else a.high // b.low)
+        case ast.FloorDiv() if all(natural):
+            return Range(0, a.high if math.isinf(a.high) else a.high // max(b.low, 1))
         case ast.RShift() if all(natural):
             return Range(0, a.high)
         case ast.BitOr() | ast.BitXor() if all(natural) and not math.isinf(a.high + b.high):
