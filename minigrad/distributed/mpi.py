@@ -407,8 +407,11 @@ def _reducible(array: Array, op: str, size: int) -> tuple[Array, Callable[[Array
 # --- the end of a rank
 
 
-def end_all_on_error(rank: Callable[[], int]) -> None:
-    """An uncaught exception in one rank ends all: the others would wait for it forever."""
+def end_all_on_error(rank: Callable[[], int], dismiss: Callable[[], None]) -> None:
+    """An uncaught exception in one rank ends all: the others would wait for it forever.
+
+    dismiss: of its witness, which need not speak then.
+    """
     before = sys.excepthook
 
     def ended(kind: type, error: BaseException, trace: Any) -> None:
@@ -417,6 +420,7 @@ def end_all_on_error(rank: Callable[[], int]) -> None:
             last = traceback.format_exception_only(kind, error)[-1].strip()
             print(f"rank {rank()} ended with {last}; all ranks stop", file=sys.stderr, flush=True)
             sys.stdout.flush()
+            dismiss()
             time.sleep(FORWARDING)
             library().COMM_WORLD.Abort(1)
 

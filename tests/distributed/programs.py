@@ -304,11 +304,11 @@ def fails() -> None:
     dist.barrier()
 
 
-def killed() -> None:
+def killed(victim: str = "1") -> None:
     rank, _ = start()
     say(f"rank {rank} has process {os.getpid()}")
     dist.barrier()
-    if rank == 1:
+    if rank == int(victim):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.1)
     dist.barrier()
