@@ -11,7 +11,15 @@ import pytest
 
 import minigrad.examples
 from minigrad import backends
-from minigrad.examples import cnn, gpt, linear, mixed_precision, recurrent, reinforce
+from minigrad.examples import (
+    cnn,
+    distributed,
+    gpt,
+    linear,
+    mixed_precision,
+    recurrent,
+    reinforce,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +30,9 @@ def reference_backend():
 
 def test_every_example_is_here():
     found = {module.name for module in pkgutil.iter_modules(minigrad.examples.__path__)}
-    assert found == {"cnn", "gpt", "linear", "mixed_precision", "recurrent", "reinforce"}
+    assert found == {
+        *("cnn", "distributed", "gpt", "linear", "mixed_precision", "recurrent", "reinforce")
+    }
 
 
 def test_linear():
@@ -54,6 +64,16 @@ def test_gpt():
 def test_reinforce():
     moves = reinforce.main(80, 5)
     assert sum(moves[-20:]) < 0.75 * sum(moves[:20])
+
+
+def test_distributed_goes_on(tmp_path):
+    """In this process; ranks are in tests/distributed."""
+    whole = distributed.main(str(tmp_path / "whole"), 2, 10)
+    first = distributed.main(str(tmp_path / "parts"), 1, 10)
+    rest = distributed.main(str(tmp_path / "parts"), 2, 10)
+    assert len(first) == 29 and len(rest) == 38  # the last nine of the first were not saved
+    assert first[:20] + rest == pytest.approx(whole, rel=1e-6)
+    assert whole[-1] < 0.85 * whole[0]
 
 
 def test_as_a_program():
