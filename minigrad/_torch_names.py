@@ -13,7 +13,6 @@ from typing import Any
 
 import minigrad
 
-
 # What stands for other packages: the longest name that fits counts.
 _OWN = {
     "torch": "minigrad",
