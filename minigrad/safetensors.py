@@ -1,8 +1,8 @@
 """Tensors in the safetensors format, with the functions of `safetensors.torch`.
 
 `minigrad run` and `as_torch()` give this module where a program imports `safetensors.torch`. The
-package `safetensors` reads and writes the files (extra `files`): a header in JSON, then elements of
-tensors. A file never holds code.
+package `safetensors` reads and writes the files (extra `files`): a header in JSON, then the
+elements of the tensors. A file never holds code.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    _flush_folder(folder)
+    flush_folder(folder)
 
 
 def _remove_leftovers(folder: str, name: str) -> None:
@@ -148,7 +148,7 @@ def _lock(file: IO[bytes]) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _flush_folder(folder: str) -> None:
+def flush_folder(folder: str) -> None:
     """Write the renaming to the disk too, on systems that can."""
     if not hasattr(os, "O_DIRECTORY"):
         return
