@@ -94,8 +94,9 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "fft",
-    "func", "hub", "jit", "linalg", "multiprocessing", "nn", "optim", "quantization",
-    "safetensors", "serialization", "sparse", "special", "testing", "training", "utils", "viz",
+    "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "optim", "quantization",
+    "safetensors", "serialization", "sparse", "special", "testing", "training", "utils", "vision",
+    "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",
