@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kernels.simt.emit.printer import Printer
 from kernels.simt.ir.hints import Hint, encode
-from kernels.simt.plan.nodes import ClippedLoop, GuardedLoop, RowVersion, ThreadLoop
+from kernels.simt.plan.parts import ClippedLoop, GuardedLoop, RowVersion, ThreadLoop
 from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Scalars
 from kernels.simt.transforms.row_vectorise import GuardIf
 

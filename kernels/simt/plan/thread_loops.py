@@ -10,7 +10,7 @@ from kernels.simt.analysis.uniformity import exposure
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import defined
 from kernels.simt.plan.layout import Layout
-from kernels.simt.plan.nodes import (
+from kernels.simt.plan.parts import (
     ClippedLoop,
     GuardedLoop,
     Inputs,
