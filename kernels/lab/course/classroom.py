@@ -280,7 +280,8 @@ def _of_cuda_c(path: Path) -> Iterator[tuple[str, Any]]:
 
     code = path.read_text(encoding="utf-8")
     for name in source.kernels(code):
-        yield name, raw_kernel(code, name)
+        together = source.waits_for_grid(code, name)
+        yield name, raw_kernel(code, name, enable_cooperative_groups=together)
 
 
 def _of_python(path: Path, scratch: Path) -> Iterator[tuple[str, Any]]:

@@ -144,8 +144,11 @@ def test_the_command_writes_points_and_hints(tmp_path, capsys):
     [
         (["check", "nowhere"], "there is no folder nowhere"),
         (["check", "."], "has no submissions"),
-        (["check", ".", "--exercises", "adten"], "no exercise 'adten'"),
+        (["check", ".", "--exercises", "adten"], "no exercise 'adten'; did you mean add_ten?"),
         (["check", ".", "--seconds", "0"], "must be positive"),
+        (["show", "saxpi"], "no exercise 'saxpi'; did you mean saxpy?"),
+        (["show", "wmma_matmul", "--dialect", "numba"], "wmma_matmul is for cuda_c"),
+        (["hint", "saxpy", "9"], "saxpy has hints 1 to 2, not 9"),
         (["assignment", "nowhere/a.ipynb", "saxpy"], "nowhere/a.ipynb"),
     ],
 )
@@ -159,14 +162,35 @@ def test_an_assignment_has_the_marks_of_nbgrader(tmp_path):
     import nbformat
 
     path = tmp_path / "week1.ipynb"
-    assert cli.main(["course", "assignment", str(path), "saxpy", "reverse", "--points", "3"]) == 0
+    names = ["saxpy", "fix_guard", "float4_scale"]
+    assert cli.main(["course", "assignment", str(path), *names, "--points", "3"]) == 0
     made = nbformat.read(path, 4)
     nbformat.validate(made)
     marks = [cell.metadata.nbgrader for cell in made.cells]
-    assert len({mark.grade_id for mark in marks}) == len(marks) == 7
-    assert [mark.points for mark in marks if mark.grade] == [3, 3]
-    assert [mark.grade_id for mark in marks if mark.solution] == ["saxpy", "reverse"]
+    assert len({mark.grade_id for mark in marks}) == len(marks) == 10
+    assert [mark.points for mark in marks if mark.grade] == [3, 3, 3]
+    assert [mark.grade_id for mark in marks if mark.solution] == names
     assert all(not mark.locked for mark in marks if mark.solution)
+    texts = {cell.id: cell.source for cell in made.cells}
+    assert "out[i] = x[i + 1] - x[i]" in texts["fix-guard-text"]
+    assert "float a, const float* x, float* out, int n" in texts["float4-scale-text"]
+    for name in names:
+        cell = texts[name.replace("_", "-")]
+        assert cell.index("### BEGIN SOLUTION") < cell.index("### END SOLUTION")
+        compile(cell, name, "exec")
+
+
+def test_exercises_and_hints_are_shown(capsys):
+    assert cli.main(["course", "show", "saxpy"]) == 0
+    shown = capsys.readouterr().out
+    assert "# out[i] = a * x[i] + y[i]." in shown and "def saxpy(a, x, y, out):" in shown
+    compile(shown, "saxpy", "exec")
+    assert cli.main(["course", "show", "wmma_matmul"]) == 0
+    assert "// out = a @ b on tensor cores" in capsys.readouterr().out
+    assert cli.main(["course", "hint", "saxpy"]) == 0
+    assert "More: minigrad course hint saxpy 2" in capsys.readouterr().out
+    assert cli.main(["course", "hint", "saxpy", "2"]) == 0
+    assert "More" not in capsys.readouterr().out
 
 
 def test_progress_is_kept_and_shown(tmp_path, monkeypatch, capsys):
@@ -180,7 +204,7 @@ def test_progress_is_kept_and_shown(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "[x] add_ten" in shown
     assert "[>] saxpy" in shown
-    assert "1 of 25 solved" in shown
+    assert f"1 of {len(exercises.names())} solved" in shown
     progress.path().write_text("{damaged")
     assert progress.solved() == {}
     progress.record("saxpy")
