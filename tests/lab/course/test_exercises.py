@@ -18,11 +18,13 @@ from tests.lab.course.wrong_solutions import kernel as wrong_solution
 def test_there_are_45_and_each_says_what_to_write():
     assert len(exercises.names()) >= 45
     assert sum(map(exercises.is_broken, exercises.names())) == 10
+    assert len(solutions.names_in_cuda_c()) >= 45
     for name in exercises.names():
         assert name + "(" in exercises.text(name) and hasattr(solutions, name)
 
 
-DIALECTS = [(name, way) for name in exercises.names() for way in exercises.dialects(name)]
+DIALECTS = [(name, "numba") for name in exercises.names() if "numba" in exercises.dialects(name)]
+DIALECTS += [(name, "cuda_c") for name in solutions.names_in_cuda_c()]
 
 
 def solution(name: str, dialect: str):

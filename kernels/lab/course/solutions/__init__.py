@@ -10,11 +10,19 @@ from kernels.host import RawKernel, source
 from kernels.lab.course.solutions import basics, bug_hunts, hardware
 
 
+_FILE = Path(__file__).with_name("solutions.cu")
+
+
+def names_in_cuda_c() -> list[str]:
+    """The exercises that have a solution in CUDA C."""
+    return list(source.kernels(_FILE.read_text(encoding="utf-8")))
+
+
 def cuda_c(name: str) -> RawKernel:
     """The solution in CUDA C. Raises KeyError if there is none."""
     from kernels import raw_kernel
 
-    code = Path(__file__).with_name("solutions.cu").read_text(encoding="utf-8")
+    code = _FILE.read_text(encoding="utf-8")
     if name not in source.kernels(code):
         raise KeyError(name)
     return raw_kernel(code, name, enable_cooperative_groups=source.waits_for_grid(code, name))
