@@ -9,7 +9,6 @@ from typing import Any
 from kernels.host import RawKernel, source
 from kernels.lab.course.solutions import basics, bug_hunts, hardware
 
-
 _FILE = Path(__file__).with_name("solutions.cu")
 
 
