@@ -95,7 +95,7 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 _LAZY = (
     "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "fft",
     "func", "hub", "jit", "linalg", "multiprocessing", "nn", "optim", "quantization",
-    "serialization", "sparse", "special", "testing", "training", "utils", "viz",
+    "safetensors", "serialization", "sparse", "special", "testing", "training", "utils", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",
