@@ -13,6 +13,7 @@ import minigrad.examples
 from minigrad import backends
 from minigrad.examples import (
     cnn,
+    distributed,
     dqn,
     gan,
     gpt,
@@ -34,8 +35,7 @@ def reference_backend():
 
 def test_every_example_is_here():
     found = {module.name for module in pkgutil.iter_modules(minigrad.examples.__path__)}
-    elsewhere = {"distributed"}  # tests/distributed starts it with several ranks
-    missing = {name for name in found - elsewhere if f"test_{name}" not in globals()}
+    missing = {name for name in found if f"test_{name}" not in globals()}
     assert found and not missing
 
 
@@ -109,7 +109,7 @@ def test_reinforce():
     assert sum(moves[-20:]) < 0.75 * sum(moves[:20])
 
 
-def test_distributed_goes_on(tmp_path):
+def test_distributed(tmp_path):
     """In this process; ranks are in tests/distributed."""
     whole = distributed.main(str(tmp_path / "whole"), 2, 10)
     first = distributed.main(str(tmp_path / "parts"), 1, 10)
