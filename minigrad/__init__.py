@@ -115,6 +115,16 @@ _LAZY_NAMES = {
     "get_float32_matmul_precision": "kernels.launchers.matmul",
     "set_float32_matmul_precision": "kernels.launchers.matmul",
 }
+_LAZY_NAMES |= dict.fromkeys(
+    (
+        "are_deterministic_algorithms_enabled",
+        "get_deterministic_debug_mode",
+        "is_deterministic_algorithms_warn_only_enabled",
+        "set_deterministic_debug_mode",
+        "use_deterministic_algorithms",
+    ),
+    "kernels.launchers.determinism",
+)
 
 
 def __getattr__(name: str) -> _Any:
