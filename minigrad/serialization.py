@@ -173,8 +173,9 @@ def load(
     weights_only: bool | None = None,
     mmap: bool | None = None,
 ) -> Any:
-    """Read what `save` or torch.save wrote, from a path or a binary file object; also torch's format
-    before version 1.6, which many published weights have.
+    """Read what `save` or torch.save wrote, from a path or a binary file object.
+
+    torch's format before version 1.6, which many published weights have, is read, too.
 
     Whole modules are read if their classes are layers, or declared safe (`add_safe_globals`).
 
