@@ -187,10 +187,16 @@ class Reader:
             self._stack.append(identity[1])  # before version 1.6, with its source, which is not run
             return
         tag, kind, key, device, count, *part = identity
-        if tag != "storage" or not isinstance(kind, _Name) or part not in ([], [None]):
+        if tag != "storage" or not isinstance(kind, _Name):
             raise RefusedError(f"a persistent object {tag!r}")
         dtype = None if kind.text == "torch.storage.UntypedStorage" else _TYPED[kind.text]
-        self._stack.append(_Storage(self._storage(key, dtype, device, _only(count, int))))
+        array = self._storage(key, dtype, device, _only(count, int))
+        if part and part[0] is not None:  # before version 1.6: of a storage that is part of another
+            _, offset, length = _only(part[0], tuple)
+            if not 0 <= _only(offset, int) <= offset + _only(length, int) <= array.size:
+                raise ValueError(f"elements {offset} to {offset + length} of {array.size}")
+            array = array[offset : offset + length]
+        self._stack.append(_Storage(array))
 
     # ---------------------------------------------------------------- names
 

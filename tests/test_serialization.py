@@ -515,10 +515,10 @@ def tricks(marker):
 MACHINE = [pickle.dumps(x, 2) for x in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})]
 
 
-def old_file(machine=MACHINE, pickled=None, keys=("0",), count=2, data=bytes(8)):
+def old_file(machine=MACHINE, pickled=None, keys=("0",), count=2, data=bytes(8), part=b"N"):
     """A file as torch wrote it before version 1.6, or what becomes of it with other parts."""
     kind = b"ctorch\nFloatStorage\n"
-    storage = b"(" + text("storage") + kind + ZERO + ON_CPU + b"K\x02NtQ"
+    storage = b"(" + text("storage") + kind + ZERO + ON_CPU + b"K\x02" + part + b"tQ"
     tensor = b"ctorch._utils\n_rebuild_tensor\n(" + storage + b"K\x00K\x02\x85K\x01\x85tR"
     pickled = b"\x80\x02" + tensor + b"." if pickled is None else pickled
     elements = count.to_bytes(8, "little", signed=True) + data
@@ -534,6 +534,10 @@ def old_file(machine=MACHINE, pickled=None, keys=("0",), count=2, data=bytes(8))
         ({"machine": [*MACHINE[:2], pickle.dumps(3, 2)]}, "damaged"),
         ({"machine": MACHINE[:2]}, "damaged|a tensor where"),
         ({"machine": [pickle.dumps([1]), *MACHINE[1:]]}, "torch.save did not write"),
+        ({"part": text("1") + b"K\x01K\x02\x87"}, "elements 1 to 3 of 2"),
+        ({"part": text("1") + b"K\x01K\x01\x87"}, "reaches element 1 of a storage with 1"),
+        ({"part": text("1") + b"J\xff\xff\xff\xffK\x01\x87"}, "elements -1 to 0"),
+        ({"part": b"K\x01"}, "damaged"),
         ({"keys": ()}, "damaged"),
         ({"keys": ("1",)}, "damaged"),
         ({"keys": (["0"],)}, "damaged"),
@@ -546,7 +550,8 @@ def old_file(machine=MACHINE, pickled=None, keys=("0",), count=2, data=bytes(8))
     ],
 )
 def test_hostile_old_files(changes, error):
-    assert minigrad.load(io.BytesIO(old_file())).tolist() == [0, 0]
+    for good in ({}, {"part": text("1") + b"K\x00K\x02\x87"}):
+        assert minigrad.load(io.BytesIO(old_file(**good))).tolist() == [0, 0]
     with pytest.raises(RuntimeError, match=error):
         minigrad.load(io.BytesIO(old_file(**changes)))
 
