@@ -25,6 +25,10 @@ class PerParameter(Optimizer):
     def _start(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
         raise NotImplementedError
 
+    def _first_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
+        count = {"step": minigrad.tensor(0.0)} if self._counts_steps else {}
+        return count | self._start(group, param)
+
     def _one(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: Any) -> None:
         raise NotImplementedError
 
@@ -44,9 +48,7 @@ class PerParameter(Optimizer):
     def _update_one(self, group: dict[str, Any], param: Tensor) -> None:
         state = self.state[param]
         if not state:
-            if self._counts_steps:
-                state["step"] = minigrad.tensor(0.0)
-            state.update(self._start(group, param))
+            state.update(self._first_state(group, param))
         if self._counts_steps:
             state["step"] += 1
         grad = -param.grad if group.get("maximize") else param.grad

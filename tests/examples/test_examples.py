@@ -13,6 +13,7 @@ import minigrad.examples
 from minigrad import backends
 from minigrad.examples import (
     cnn,
+    distributed,
     dqn,
     gan,
     gpt,
@@ -106,6 +107,16 @@ def test_physics():
 def test_reinforce():
     moves = reinforce.main(80, 5)
     assert sum(moves[-20:]) < 0.75 * sum(moves[:20])
+
+
+def test_distributed_goes_on(tmp_path):
+    """In this process; ranks are in tests/distributed."""
+    whole = distributed.main(str(tmp_path / "whole"), 2, 10)
+    first = distributed.main(str(tmp_path / "parts"), 1, 10)
+    rest = distributed.main(str(tmp_path / "parts"), 2, 10)
+    assert len(first) == 29 and len(rest) == 38  # the last nine of the first were not saved
+    assert first[:20] + rest == pytest.approx(whole, rel=1e-6)
+    assert whole[-1] < 0.85 * whole[0]
 
 
 def test_as_a_program():

@@ -16,6 +16,7 @@ an SM.
 
 from __future__ import annotations
 
+import difflib
 from typing import NamedTuple
 
 
@@ -121,6 +122,11 @@ def gpu(name: str | GPU) -> GPU:
     words = name.lower().split()
     found = [one for one in GPUS if set(words) <= set(one.name.lower().split())]
     if not words or not found:
-        names = ", ".join(one.name for one in GPUS)
-        raise ValueError(f"gpu: expected a name of the table, got {name!r}; there are {names}")
+        names = {one.name.lower(): one.name for one in GPUS}
+        close = difflib.get_close_matches(name.lower(), names, 1, 0.5)
+        meant = f", did you mean {names[close[0]]!r}?" if close else ""
+        raise ValueError(
+            f"gpu: expected a name of the table, got {name!r}{meant}; there are "
+            f"{', '.join(names.values())}"
+        )
     return min(found, key=lambda one: len(one.name.split()))
