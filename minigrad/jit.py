@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 
 
 def compile(
@@ -37,4 +37,4 @@ def script(obj: Any, **_: Any) -> Any:
 ignore = unused = export = script
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -14,6 +14,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
+from minigrad._names import namespace
 from minigrad.autograd.mode import no_grad
 from minigrad.backends import array_module, device_module
 from minigrad.creation import _shape, finish, place
@@ -404,3 +405,6 @@ def random_(
 
 for _function in (uniform_, normal_, exponential_, bernoulli_, random_):
     setattr(Tensor, _function.__name__, _function)
+
+
+__getattr__, __dir__ = namespace(__name__)
