@@ -1,0 +1,140 @@
+"""What a recorded step consists of: calls in order, and the memory that they read and write."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernels.sequence import Launch
+from minigrad.random import Generator
+
+GIVEN, INPUT, CONSTANT, TEMPORARY = "given", "input", "constant", "temporary"
+PLANNED = (INPUT, TEMPORARY)  # each program has memory of its own for these
+
+
+class Unsupported(RuntimeError):
+    """What `compile(fullgraph=True)` raises for a step that cannot be recorded."""
+
+
+class Draw(int):
+    """A seed or an offset of a generator: the same number is another one at the next step.
+
+    call: how many calls of the generator the step has made before; None for the seed.
+    """
+
+    generator: Generator
+    call: int | None
+
+    @classmethod
+    def of(cls, value: int, generator: Generator, call: int | None) -> Draw:
+        made = cls(value)
+        made.generator, made.call = generator, call
+        return made
+
+    def __and__(self, mask: int) -> Draw:
+        return Draw.of(int(self) & mask, self.generator, self.call)
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Memory of an array that owns it.
+
+    kind: GIVEN existed before the step, an INPUT is copied from an argument, a CONSTANT is made by
+        the step and never changed, the step writes a TEMPORARY before it reads it.
+    """
+
+    owner: np.ndarray
+    kind: str
+    start: int
+    stop: int
+
+
+@dataclass(eq=False)
+class Call:
+    """A call that a replay repeats.
+
+    name: for people. function: of NumPy or of a dialect, or a function without arguments.
+    outputs: the new arrays that it returned; places: their numbers among all. writes: arguments that it changes in place.
+    launches: what to launch instead; None to call the function again.
+    seconds: how long the launches took. kernels: those that were generated for it.
+    """
+
+    name: str
+    function: Callable
+    args: tuple = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    outputs: tuple[np.ndarray, ...] = ()
+    places: tuple[int, ...] = ()
+    writes: tuple[np.ndarray, ...] = ()
+    launches: list[Launch] | None = None
+    seconds: float = 0.0
+    kernels: tuple = ()
+
+    def reads(self) -> Iterator[np.ndarray]:
+        """The arrays among its arguments."""
+        yield from arrays_in((self.args, self.kwargs))
+
+    def arrays(self) -> Iterator[np.ndarray]:
+        """All arrays that it reads or writes."""
+        yield from self.reads()
+        yield from self.outputs
+        yield from self.writes
+        for launch in self.launches or ():
+            yield from arrays_in(launch.args)
+
+
+class Memory:
+    """The buffers of a recording, by address. It keeps them alive, so that no two overlap."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._buffers: list[Buffer] = []
+
+    def find(self, array: np.ndarray) -> Buffer | None:
+        """The buffer that an array lies in; None for an empty array, or one in unknown memory."""
+        if not array.size:
+            return None
+        start = array.__array_interface__["data"][0]
+        place = bisect.bisect(self._starts, start) - 1
+        if place < 0 or self._buffers[place].stop <= start:
+            return None
+        return self._buffers[place]
+
+    def add(self, array: np.ndarray, kind: str) -> Buffer | None:
+        """The buffer of an array, of this kind if it is new."""
+        found = self.find(array)
+        if found is not None or not array.size:
+            return found
+        owner = owner_of(array)
+        start, stop = np.lib.array_utils.byte_bounds(owner)
+        buffer = Buffer(owner, kind, start, stop)
+        place = bisect.bisect(self._starts, start)
+        self._starts.insert(place, start)
+        self._buffers.insert(place, buffer)
+        return buffer
+
+
+def owner_of(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory of a view."""
+    base: Any = array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            array = base
+        base = getattr(base, "base", None)
+    return array
+
+
+def arrays_in(value: Any) -> Iterator[np.ndarray]:
+    """The arrays in nested tuples, lists and dictionaries."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from arrays_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from arrays_in(item)
