@@ -60,6 +60,15 @@ class _Log(dispatch.Trace):
         return True
 
 
+def _logged(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, _Log]:
+    """The result of an operation, and its launches."""
+    outer, dispatch.tracer = dispatch.tracer, _Log()
+    try:
+        return function(*args, **kwargs), dispatch.tracer
+    finally:
+        dispatch.tracer = outer
+
+
 def numbers(args: tuple) -> tuple:
     """Arguments with the present value of each draw."""
     return tuple([int(a) if type(a) is Draw else a for a in args])
@@ -105,6 +114,7 @@ class Recorder:
         self.counters: list[tuple[list, int]] = []
         self.used: set[int] = set()  # ids of the traced arrays that calls read or write
         self.updated: set[int] = set()  # ids of version counters that an optimiser increments
+        self._checked: set[tuple] = set()  # where index arrays lie that are checked at each replay
         self._roots: set[int] = set()
         self._traced: dict[int, TracedArray] = {}
 
@@ -134,16 +144,18 @@ class Recorder:
             self._before_write(array)
         if dispatch.tracer is not None:
             self.stop("a step inside of kernels.trace()")
-        outer, dispatch.tracer = dispatch.tracer, _Log()
-        try:
-            result = function(*args, **kwargs)
-            log = dispatch.tracer
-        finally:
-            dispatch.tracer = outer
+        result, log = _logged(function, args, kwargs)
         call = Call(name, function, args, kwargs, writes=written, seconds=log.seconds)
         fresh = self._name_outputs(call, result)
-        checked = name not in _FREE and any(a.dtype.kind in "iu" for a in arrays_in(args))
-        if not checked and is_closed(call, log.launches, self.memory):
+        index = () if name in _FREE else [a for a in arrays_in(args) if a.dtype.kind in "iu"]
+        known = all(_place(a) in self._checked for a in index)
+
+        def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
+            _, second = _logged(function, args, kwargs)
+            places = {_place(a) for launch in second.launches for a in arrays_in(launch.args)}
+            return [a for a in arrays if _place(a) in places]
+
+        if known and is_closed(call, log.launches, self.memory, again):
             call.launches = log.launches
         for array in call.arrays():
             self.memory.add(array, TEMPORARY)
@@ -209,6 +221,16 @@ class Recorder:
         count = self.draws.get(generator, 0)
         self.draws[generator] = count + 1
         return Draw.of(seed, generator, None), Draw.of(offset, generator, count)
+
+    def check(self, function: Callable, array: Any, args: tuple) -> None:
+        """Check the numbers of an array: operations that need that may then be launched alone."""
+        self.use(array)
+        array = plain(array)
+        function(array, *args)
+        if self.reason is None:
+            self.memory.add(array, GIVEN)
+            self._checked.add(_place(array))
+            self.calls.append(Call("check", function, (array, *args)))
 
     def python(self, name: str, function: Callable[[], Any]) -> Any:
         """Call a function that reads and changes the state of Python objects alone."""
@@ -296,6 +318,8 @@ class Recorder:
 
     def _before_write(self, array: np.ndarray) -> None:
         """An array is about to change: one that the step made starts with its content again."""
+        if array.dtype.kind in "iu":
+            self._checked.clear()
         buffer = self.memory.add(array, GIVEN)
         if buffer is None or buffer.kind in (TEMPORARY, INPUT):
             return
@@ -401,6 +425,10 @@ class _OptimizerStep:
         optimizer._opt_called = True
         with self.run.again():
             optimizer._update(self.group, self.run)
+
+
+def _place(array: np.ndarray) -> tuple:
+    return array.__array_interface__["data"][0], array.shape, array.strides
 
 
 def _assign(target: np.ndarray, source: Any) -> None:

@@ -7,16 +7,26 @@ bytes again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kernels.sequence import Launch
-from minigrad.compiler.graph import Call, Draw, Memory, arrays_in
+from minigrad.compiler.graph import GIVEN, Call, Draw, Memory, arrays_in
 
 
-def is_closed(call: Call, launches: list[Launch], memory: Memory) -> bool:
-    """Whether repeating the launches computes the call's results from its arguments alone."""
+def is_closed(
+    call: Call,
+    launches: list[Launch],
+    memory: Memory,
+    again: Callable[[list[np.ndarray]], list[np.ndarray]],
+) -> bool:
+    """Whether repeating the launches computes the call's results from its arguments alone.
+
+    again: which of some arrays a second call of the operation launches with too. Those belong to
+    its plan (tables of offsets, scratch memory) and are the same in every call.
+    """
     if not launches:
         return False
     results = list(call.outputs) or list(call.writes)
@@ -24,8 +34,11 @@ def is_closed(call: Call, launches: list[Launch], memory: Memory) -> bool:
         return False
     if call.outputs and call.writes:
         return False
-    touched = [a for launch in launches for a in arrays_in(launch.args)]
-    inside = [a for a in touched if memory.find(a) is None and a.size]
+    inside = _inside(launches, memory)
+    if any(not any(a is b or np.may_share_memory(a, b) for b in results) for a in inside):
+        for array in again(inside):
+            memory.add(array, GIVEN)
+        inside = _inside(launches, memory)
     kept = [(a, a.copy()) for a in (*results, *inside)]
     for array in (*results, *inside):
         array[...] = _other(array)
@@ -38,6 +51,12 @@ def is_closed(call: Call, launches: list[Launch], memory: Memory) -> bool:
     return same
 
 
+def _inside(launches: list[Launch], memory: Memory) -> list[np.ndarray]:
+    """The arrays of launches that are neither arguments of the call nor known otherwise."""
+    touched = [a for launch in launches for a in arrays_in(launch.args)]
+    return [a for a in touched if a.size and memory.find(a) is None]
+
+
 def _only_written(call: Call) -> bool:
     """Whether what the call writes is none of its other arguments."""
     others = [a for a in arrays_in(call.args)]
@@ -45,9 +64,9 @@ def _only_written(call: Call) -> bool:
 
 
 def _other(array: np.ndarray) -> Any:
-    """A value that no computation gives by chance: all bits set."""
-    if array.dtype.kind == "b":
-        return ~array
+    """Values that differ from those of an array: integers that are safe as an index, else NaN."""
+    if array.dtype.kind in "biu":
+        return array == 0
     return np.frombuffer(b"\xff" * array.itemsize, array.dtype)[0]
 
 
