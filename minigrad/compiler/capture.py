@@ -388,9 +388,9 @@ def _release(recorder: Recorder, result: Any, expected: set[int]) -> None:
 def _keep_calls(entry: Entry, split: int) -> None:
     """Divide the calls into parts, and fuse what can be."""
     recorder = entry.recorder
-    entry.parts = [recorder.starts + recorder.calls[:split]]
+    entry.parts = [recorder.part(0, split)]
     if entry.slopes:
-        entry.parts.append(recorder.calls[split:])
+        entry.parts.append(recorder.part(split))
     entry.parts, entry.fused = fused(entry.parts, recorder.memory, _kept(entry))
     recorder.forget()
 

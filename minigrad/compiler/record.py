@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
 import time
@@ -38,8 +39,8 @@ from minigrad.tensor import Tensor
 
 _OURS = str(Path(__file__).parents[1])
 _KERNELS = str(Path(launchers.__file__).parents[1])
-# Operations that read an index on the host first, to refuse one that is out of bounds
-_FREE = frozenset(("pointwise", "copy", "cast", "concat", "matmul", "reduce"))
+# Their operations read an index on the host first, to refuse one that is out of bounds
+_CHECKING = ("embedding", "cross_entropy", "sparse")
 
 
 class _Log(dispatch.Trace):
@@ -58,6 +59,27 @@ class _Log(dispatch.Trace):
         self.seconds += time.perf_counter() - started
         self.launches.append(launch)
         return True
+
+
+    def contiguous(self, a: np.ndarray) -> np.ndarray:
+        out = np.empty(a.shape, a.dtype)
+        _dialect().pointwise(TABLE["copy"], a, out=out)
+        return out
+
+    def filled(self, zeros: np.ndarray) -> np.ndarray:
+        _dialect().pointwise(TABLE["copy"], 0, out=zeros, dtype=zeros.dtype)
+        return zeros
+
+
+@functools.cache
+def _checking() -> frozenset[str]:
+    families = launchers.declared()
+    return frozenset(o.name for family in _CHECKING for o in families[family].operations)
+
+
+def _dialect() -> Any:
+    """The dialect in use, also while its stand-in records."""
+    return getattr(dispatch.active, "dialect", dispatch.active)
 
 
 def _logged(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, _Log]:
@@ -105,7 +127,9 @@ class Recorder:
         self.fullgraph = fullgraph
         self.reason: str | None = None
         self.rebound = False
-        self.starts: list[Call] = []  # come first: they fill what the step made and then changes
+        # Calls that fill what the step made and then changes, and before which call each comes
+        self.starts: list[tuple[int, Call]] = []
+        self._born: dict[Buffer, int] = {}
         self.calls: list[Call] = []
         self.memory = Memory()
         self.draws: dict[Any, int] = {}  # generator -> calls made by the step
@@ -147,7 +171,7 @@ class Recorder:
         result, log = _logged(function, args, kwargs)
         call = Call(name, function, args, kwargs, writes=written, seconds=log.seconds)
         fresh = self._name_outputs(call, result)
-        index = () if name in _FREE else [a for a in arrays_in(args) if a.dtype.kind in "iu"]
+        index = [a for a in arrays_in(args) if a.dtype.kind in "iu"] if name in _checking() else ()
         known = all(_place(a) in self._checked for a in index)
 
         def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
@@ -169,6 +193,9 @@ class Recorder:
             self.stop("repeat() by counts in a tensor")
         self.use((args, kwargs))
         args, kwargs = plain(args), plain(kwargs)
+        if name in ("numpy.copy", "numpy.ascontiguousarray") and args[0].dtype.kind != "c":
+            if name == "numpy.copy" or not args[0].flags.c_contiguous:
+                return self.operation("copy", _dialect().copy, args, {})
         written = tuple(arrays_in(kwargs.get("out")))
         if self.reason is None:
             for array in arrays_in((args, kwargs)):
@@ -188,7 +215,9 @@ class Recorder:
 
     def created(self, array: np.ndarray) -> TracedArray:
         """An array that a function made out of a shape."""
-        self.memory.add(array, CONSTANT)
+        buffer = self.memory.add(array, CONSTANT)
+        if buffer is not None:
+            self._born[buffer] = len(self.calls)
         return TracedArray(array)
 
     def write(self, target: Any, value: Any) -> None:
@@ -203,7 +232,7 @@ class Recorder:
         if isinstance(source, np.ndarray) and source.shape != target.shape:
             source = np.broadcast_to(source, target.shape)
         if isinstance(source, np.ndarray) and source.dtype.kind != "c" != target.dtype.kind:
-            function = getattr(dispatch.active, "dialect", dispatch.active).pointwise
+            function = _dialect().pointwise
             kwargs = {"out": target}
             if source.dtype != target.dtype:
                 kwargs["dtype"] = source.dtype
@@ -329,7 +358,10 @@ class Recorder:
         owner = buffer.owner
         content = owner.copy()
         self.memory.add(content, CONSTANT)
-        self.starts.append(Call("start", _assign, (owner, content), writes=(owner,)))
+        later, self.calls = self.calls, []
+        self.operation("pointwise", _dialect().pointwise, (TABLE["copy"], content), {"out": owner})
+        self.starts.append((self._born.get(buffer, 0), self.calls[0]))
+        self.calls = later
 
     def _traced_result(self, result: Any) -> Any:
         if isinstance(result, np.ndarray):
@@ -402,6 +434,17 @@ class Recorder:
                 tensor._array = tensor._array.value
                 self.stop_quietly("a tensor whose data the step replaces")
         return [t for t in _alive(Tensor) if type(t.__dict__.get("_array")) is TracedArray]
+
+    def part(self, first: int, last: int | None = None) -> list[Call]:
+        """The calls from one number to another."""
+        last = len(self.calls) if last is None else last
+        before: dict[int, list[Call]] = {}
+        for place, call in self.starts:
+            before.setdefault(place, []).append(call)
+        found = []
+        for place in range(first, last):
+            found += [*before.get(place, ()), self.calls[place]]
+        return found
 
     def forget(self) -> None:
         """Let go of what only the recording needed."""
