@@ -7,7 +7,7 @@ among them: an optimiser reads its options at every step.
 
 from __future__ import annotations
 
-from types import CellType, FunctionType, MethodType
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from minigrad.nn import Module
@@ -54,12 +54,13 @@ class Watch:
     def _entry(self, where: dict, name: Any, value: Any, depth: int) -> None:
         if type(value) in _PLAIN:
             self._values.append((where, name, value))
-        elif not _is_library(value):
+        elif not (_is_library(value) and isinstance(value, (FunctionType, type, ModuleType))):
             self._same.append((where, name, value))
             self._visit(value, depth + 1)
 
     def _visit(self, value: Any, depth: int) -> None:
-        if id(value) in self._seen or depth > _DEPTH or isinstance(value, (type, *_PLAIN)):
+        kinds = (type, ModuleType, *_PLAIN)
+        if id(value) in self._seen or depth > _DEPTH or isinstance(value, kinds):
             return
         self._seen.add(id(value))
         if isinstance(value, MethodType):
@@ -113,8 +114,11 @@ def _contents(cell: CellType) -> Any:
 
 
 def _is_library(value: Any) -> bool:
-    """Whether a function, class or module comes with a library, and holds no state of a program."""
+    """Whether a function, class, module or object is a library's, and holds no state of a program."""
     if isinstance(value, (Module, Tensor)):
         return False
-    name = getattr(value, "__module__", None) or getattr(value, "__name__", None)
-    return isinstance(name, str) and name.partition(".")[0] in _OWN and not hasattr(value, "__self__")
+    if isinstance(value, ModuleType):
+        name = value.__name__
+    else:
+        name = (value if isinstance(value, (FunctionType, type)) else type(value)).__module__
+    return name.partition(".")[0] in _OWN

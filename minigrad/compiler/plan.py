@@ -14,11 +14,14 @@ ALIGNMENT = 64  # bytes: a cache line
 class Layout:
     """An offset for each temporary buffer of some calls.
 
-    size: bytes in all. unshared: what the buffers would take without sharing.
+    spans: the first and the last call that needs each. size: bytes in all. unshared: what the
+    buffers would take without sharing.
     """
 
-    def __init__(self, offsets: dict[Buffer, int], size: int, unshared: int) -> None:
-        self.offsets, self.size, self.unshared = offsets, size, unshared
+    def __init__(self, spans: dict[Buffer, tuple[int, int]]) -> None:
+        self.spans = spans
+        self.offsets: dict[Buffer, int] = {}
+        self.size, self.unshared = 0, sum(map(_rounded, spans))
 
 
 def lives(calls: list[Call], memory: Memory) -> dict[Buffer, tuple[int, int]]:
@@ -47,7 +50,8 @@ def layout(
     ends: dict[int, list[Buffer]] = {}
     for buffer, (_, last) in spans.items():
         ends.setdefault(last, []).append(buffer)
-    offsets: dict[Buffer, int] = {}
+    found = Layout(spans)
+    offsets = found.offsets
     gaps: list[tuple[int, int]] = []  # (start, stop), in order, none touch
     size, now = 0, 0
     for buffer, (first, _) in sorted(spans.items(), key=lambda item: item[1][0]):
@@ -68,7 +72,8 @@ def layout(
             size = offsets[buffer] + need
         else:
             offsets[buffer], size = size, size + need
-    return Layout(offsets, size, sum(map(_rounded, spans)))
+    found.size = size
+    return found
 
 
 def _rounded(buffer: Buffer) -> int:

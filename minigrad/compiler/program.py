@@ -35,7 +35,7 @@ class Program:
         raw = np.empty(plan.size + ALIGNMENT, np.uint8)
         skip = -raw.ctypes.data % ALIGNMENT
         self._bytes = raw[skip : skip + plan.size]
-        self._draws = draws
+        self._first, self._draws = len(parts[0]), draws
         self._drawn: dict[Generator, tuple[int, int]] = {}
         self._redraw: list[tuple[np.ndarray, int, Draw]] = []  # words, place, what it is
         self.busy = False
@@ -67,9 +67,10 @@ class Program:
         return np.ndarray(array.shape, array.dtype, memory, start, array.strides)
 
     def load(self) -> None:
-        """Copy the results of the recording here, as if it had been a replay."""
-        for buffer in self._plan.offsets:
-            self.array(buffer.owner)[...] = buffer.owner
+        """Copy the results of the recorded first part here, as if it had been a replay."""
+        for buffer, (first, last) in self._plan.spans.items():
+            if first < self._first <= last:
+                self.array(buffer.owner)[...] = buffer.owner
 
     # -- how calls are replayed --------------------------------------------------------------
 
