@@ -17,7 +17,7 @@ from minigrad.autograd.mode import mode
 from minigrad.autograd.node import USED_TWICE, Node, attach, edge
 from minigrad.compiler import plan
 from minigrad.compiler.arrays import TracedArray
-from minigrad.compiler.fuse import fused
+from minigrad.compiler.fuse import Fusion
 from minigrad.compiler.graph import GIVEN, INPUT, Call
 from minigrad.compiler.guards import Watch
 from minigrad.compiler.program import Program
@@ -73,7 +73,7 @@ class Entry:
         self.wanted: list[tuple[Tensor, Tensor | None]] = []
         self.guarded: list[tuple[Tensor, np.ndarray, bool]] = []
         self.counters: list[tuple[list, int]] = []
-        self.fused = 0
+        self.fusion: Fusion | None = None
         self.programs: list[_Instance] = []
 
     def valid(self) -> bool:
@@ -105,7 +105,7 @@ class Entry:
         calls = list(itertools.chain(*self.parts))
         launches = sum(len(call.launches or ()) for call in calls)
         python = [call.name for call in calls if call.launches is None]
-        text = f"{launches} launches, {self.fused} operations fused into others"
+        text = f"{launches} launches, {self.fusion.fused} operations fused into others"
         if self.programs:
             plan = self.programs[0].layout
             text += f", {plan.size / 1e6:.2f} MB of memory ({plan.unshared / 1e6:.2f} unshared)"
@@ -391,7 +391,9 @@ def _keep_calls(entry: Entry, split: int) -> None:
     entry.parts = [recorder.part(0, split)]
     if entry.slopes:
         entry.parts.append(recorder.part(split))
-    entry.parts, entry.fused = fused(entry.parts, recorder.memory, _kept(entry))
+    kept = map(recorder.memory.find, _kept(entry))
+    entry.fusion = Fusion(entry.parts, recorder.memory, recorder.placed, kept, recorder.lower)
+    entry.fusion.run()
     recorder.forget()
 
 

@@ -73,6 +73,7 @@ class Call:
     launches: list[Launch] | None = None
     seconds: float = 0.0
     kernels: tuple = ()
+    is_update: bool = False  # changes arrays that are not listed: an optimiser's step
 
     def reads(self) -> Iterator[np.ndarray]:
         """The arrays among its arguments."""
@@ -91,18 +92,30 @@ class Memory:
     """The buffers of a recording, by address. It keeps them alive, so that no two overlap."""
 
     def __init__(self) -> None:
+        self._merged: dict[Buffer, Buffer] = {}
         self._starts: list[int] = []
         self._buffers: list[Buffer] = []
 
     def find(self, array: np.ndarray) -> Buffer | None:
         """The buffer that an array lies in; None for an empty array, or one in unknown memory."""
+        found, _ = self.place(array)
+        while found in self._merged:
+            found = self._merged[found]
+        return found
+
+    def merge(self, buffer: Buffer, into: Buffer) -> None:
+        """What lies in one buffer lies in another of the same size."""
+        self._merged[buffer] = into
+
+    def place(self, array: np.ndarray) -> tuple[Buffer | None, int]:
+        """The buffer that an array was made in, and the bytes before the array."""
         if not array.size:
-            return None
+            return None, 0
         start = array.__array_interface__["data"][0]
         place = bisect.bisect(self._starts, start) - 1
         if place < 0 or self._buffers[place].stop <= start:
-            return None
-        return self._buffers[place]
+            return None, 0
+        return self._buffers[place], start - self._starts[place]
 
     def add(self, array: np.ndarray, kind: str) -> Buffer | None:
         """The buffer of an array, of this kind if it is new."""

@@ -56,11 +56,9 @@ class Program:
         buffer = self._memory.find(array)
         if buffer is None or buffer.kind not in PLANNED:
             return array
-        start = array.__array_interface__["data"][0] - buffer.start
+        start = self._memory.place(array)[1]
         if buffer in self._placed:
             place = self._placed[buffer]
-            if place is buffer.owner:
-                return array
             memory = place.reshape(-1).view(np.uint8)
         else:
             memory, start = self._bytes, start + self._plan.offsets[buffer]

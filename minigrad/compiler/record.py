@@ -261,6 +261,17 @@ class Recorder:
             self._checked.add(_place(array))
             self.calls.append(Call("check", function, (array, *args)))
 
+    def lower(self, call: Call) -> bool:
+        """Find the launches of a pointwise call that was made of others; False if it has none."""
+        target = call.kwargs["out"]
+        before = target.copy()
+        _, log = _logged(_dialect().pointwise, call.args, call.kwargs)
+        call.launches, call.seconds = log.launches, log.seconds
+        call.kernels = tuple([launch.kernel for launch in log.launches])
+        closed = is_closed(call, log.launches, self.memory, lambda arrays: [])
+        target[...] = before
+        return closed
+
     def python(self, name: str, function: Callable[[], Any]) -> Any:
         """Call a function that reads and changes the state of Python objects alone."""
         if self.reason is None:
@@ -312,7 +323,8 @@ class Recorder:
                 self._copied(place, grad)
         reads = tuple([grad for _, grad in run.gradients()])
         step = _OptimizerStep(optimizer, group, run)
-        self.calls.append(Call(f"{type(optimizer).__name__}.step", step, (reads,)))
+        name = f"{type(optimizer).__name__}.step"
+        self.calls.append(Call(name, step, (reads,), is_update=True))
 
     def _copied(self, place: np.ndarray, grad: np.ndarray) -> None:
         """Before each update, copy a gradient to where the update reads it."""
