@@ -73,7 +73,8 @@ class Entry:
         self.wanted: list[tuple[Tensor, Tensor | None]] = []
         self.guarded: list[tuple[Tensor, np.ndarray, bool]] = []
         self.counters: list[tuple[list, int]] = []
-        self.fusion: Fusion | None = None
+        self.fusion: Any = None
+        self.layout: Any = None
         self.programs: list[_Instance] = []
 
     def valid(self) -> bool:
@@ -96,6 +97,22 @@ class Entry:
         self.programs.append(_Instance(self))
         return self.programs[-1]
 
+    def describe(self) -> None:
+        """Let go of the memory of the recording."""
+        memory = self.recorder.memory
+        place = memory.described
+        for call in itertools.chain(*self.parts):
+            call.describe(memory)
+        self.inputs = [(number, place(a), written) for number, a, written in self.inputs]
+        self.outputs = [
+            (kind, (value[0], place(value[1])) if kind == "slope" else place(value))
+            for kind, value in self.outputs
+        ]
+        self.slopes = [(leaf, place(array)) for leaf, array in self.slopes]
+        self.gradients = [(leaf, place(array)) for leaf, array in self.gradients]
+        self.seeds = [place(array) for array in self.seeds]
+        memory.release()
+
     def kernels(self) -> list[Any]:
         """The kernels that fusion has generated."""
         return [kernel for call in itertools.chain(*self.parts) for kernel in call.kernels]
@@ -106,9 +123,8 @@ class Entry:
         launches = sum(len(call.launches or ()) for call in calls)
         python = [call.name for call in calls if call.launches is None]
         text = f"{launches} launches, {self.fusion.fused} operations fused into others"
-        if self.programs:
-            plan = self.programs[0].layout
-            text += f", {plan.size / 1e6:.2f} MB of memory ({plan.unshared / 1e6:.2f} unshared)"
+        size, unshared = self.layout.size / 1e6, self.layout.unshared / 1e6
+        text += f", {size:.2f} MB of memory ({unshared:.2f} unshared)"
         return text + (f"; from Python: {', '.join(python)}" if python else "")
 
     def replay(self, found: _Instance, arguments: list[Tensor]) -> Any:
@@ -176,17 +192,11 @@ class _Instance:
 
     def __init__(self, entry: Entry) -> None:
         recorder = entry.recorder
-        kept = [recorder.memory.find(a) for a in _kept(entry)]
-        calls = list(itertools.chain(*entry.parts))
-        layout = plan.layout(calls, recorder.memory, recorder.placed, [b for b in kept if b])
-        self.layout = layout
-        program = Program(entry.parts, recorder.memory, layout, recorder.placed, recorder.draws)
+        memory, layout = recorder.memory, entry.layout
+        program = Program(entry.parts, memory, layout, recorder.placed, recorder.draws)
         self.program = program
-        used = layout.offsets.keys()
         self.inputs = [
-            (place, program.array(array), written)
-            for place, array, written in entry.inputs
-            if recorder.memory.find(array) in used
+            (place, program.array(array), written) for place, array, written in entry.inputs
         ]
         self.outputs = [
             (kind, program.array(value))
@@ -269,6 +279,7 @@ def capture(
     _keep_calls(entry, split)
     if any(kind == "slope" for kind, _ in entry.outputs):
         result = _first_result(entry, result, arguments)
+    entry.describe()
     return result, entry, None
 
 
@@ -394,6 +405,11 @@ def _keep_calls(entry: Entry, split: int) -> None:
     kept = map(recorder.memory.find, _kept(entry))
     entry.fusion = Fusion(entry.parts, recorder.memory, recorder.placed, kept, recorder.lower)
     entry.fusion.run()
+    kept = map(recorder.memory.find, _kept(entry))
+    calls = list(itertools.chain(*entry.parts))
+    entry.layout = plan.layout(calls, recorder.memory, recorder.placed, [b for b in kept if b])
+    used = entry.layout.offsets.keys()
+    entry.inputs = [one for one in entry.inputs if recorder.memory.find(one[1]) in used]
     recorder.forget()
 
 

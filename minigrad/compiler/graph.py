@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels.sequence import Launch
 from minigrad.random import Generator
+from minigrad.utils._tree import mapped
 
 GIVEN, INPUT, CONSTANT, TEMPORARY = "given", "input", "constant", "temporary"
 PLANNED = (INPUT, TEMPORARY)  # each program has memory of its own for these
@@ -47,7 +48,7 @@ class Buffer:
         the step and never changed, the step writes a TEMPORARY before it reads it.
     """
 
-    owner: np.ndarray
+    owner: np.ndarray | None
     kind: str
     start: int
     stop: int
@@ -74,6 +75,18 @@ class Call:
     seconds: float = 0.0
     kernels: tuple = ()
     is_update: bool = False  # changes arrays that are not listed: an optimiser's step
+
+    def describe(self, memory: Memory) -> None:
+        """Replace arrays by their places, so that the memory of the recording can go."""
+        place = memory.described
+        self.args, self.kwargs = mapped(place, self.args), mapped(place, self.kwargs)
+        self.outputs = tuple([place(a) for a in self.outputs])
+        self.writes = tuple([place(a) for a in self.writes])
+        if self.launches is not None:
+            self.launches = [
+                launch._replace(args=tuple([place(a) for a in launch.args]))
+                for launch in self.launches
+            ]
 
     def reads(self) -> Iterator[np.ndarray]:
         """The arrays among its arguments."""
@@ -103,9 +116,24 @@ class Memory:
             found = self._merged[found]
         return found
 
+    def release(self) -> None:
+        """Forget the arrays that programs have memory for."""
+        for buffer in self._buffers:
+            if buffer.kind in PLANNED:
+                buffer.owner = None
+
     def merge(self, buffer: Buffer, into: Buffer) -> None:
         """What lies in one buffer lies in another of the same size."""
         self._merged[buffer] = into
+
+    def described(self, value: Any) -> Any:
+        """The place of an array that a program has memory for; any other value itself."""
+        if not isinstance(value, np.ndarray):
+            return value
+        buffer = self.find(value)
+        if buffer is None or buffer.kind not in PLANNED:
+            return value
+        return Place(buffer, self.place(value)[1], value.shape, value.strides, value.dtype)
 
     def place(self, array: np.ndarray) -> tuple[Buffer | None, int]:
         """The buffer that an array was made in, and the bytes before the array."""
@@ -129,6 +157,21 @@ class Memory:
         self._starts.insert(place, start)
         self._buffers.insert(place, buffer)
         return buffer
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array of a recording lies, once the array itself is gone."""
+
+    buffer: Buffer
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
 
 
 def owner_of(array: np.ndarray) -> np.ndarray:

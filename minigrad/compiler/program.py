@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.simt import get_num_threads
-from minigrad.compiler.graph import PLANNED, Buffer, Call, Draw, Memory, arrays_in
+from minigrad.compiler.graph import Buffer, Call, Draw, Memory, Place, arrays_in
 from minigrad.compiler.plan import ALIGNMENT, Layout
 from minigrad.random import Generator
 from minigrad.utils._tree import mapped
@@ -51,18 +51,17 @@ class Program:
         for step in self._parts[part]:
             step()
 
-    def array(self, array: np.ndarray) -> np.ndarray:
-        """Where an array of the recording lies in this program."""
-        buffer = self._memory.find(array)
-        if buffer is None or buffer.kind not in PLANNED:
-            return array
-        start = self._memory.place(array)[1]
-        if buffer in self._placed:
-            place = self._placed[buffer]
-            memory = place.reshape(-1).view(np.uint8)
+    def array(self, value: Any) -> Any:
+        """Where an array of the recording lies in this program; any other value itself."""
+        found = self._memory.described(value)
+        if not isinstance(found, Place):
+            return found
+        memory, start = self._bytes, found.offset
+        if found.buffer in self._placed:
+            memory = self._placed[found.buffer].reshape(-1).view(np.uint8)
         else:
-            memory, start = self._bytes, start + self._plan.offsets[buffer]
-        return np.ndarray(array.shape, array.dtype, memory, start, array.strides)
+            start += self._plan.offsets[found.buffer]
+        return np.ndarray(found.shape, found.dtype, memory, start, found.strides)
 
     def load(self) -> None:
         """Copy the results of the recorded first part here, as if it had been a replay."""
@@ -88,7 +87,7 @@ class Program:
                 continue
             long = get_num_threads() > 1 and call.seconds > _PARALLEL_SECONDS
             for launch in call.launches:
-                moved = launch._replace(args=tuple([self._moved(a) for a in launch.args]))
+                moved = launch._replace(args=tuple([self.array(a) for a in launch.args]))
                 if not long and can_be_packed(_drawn_once(moved)):
                     packed.append(moved)
                 else:
@@ -96,9 +95,6 @@ class Program:
                     steps.append(self._bound(moved))
         flush()
         return steps
-
-    def _moved(self, value: Any) -> Any:
-        return self.array(value) if isinstance(value, np.ndarray) else value
 
     def _sequence(self, launches: list[Launch]) -> Sequence:
         sequence = Sequence([_drawn_once(launch) for launch in launches])
@@ -119,7 +115,7 @@ class Program:
     def _python(self, call: Call) -> Callable[[], None]:
         """A call of a function."""
         function, args, kwargs = call.function, call.args, call.kwargs
-        args, kwargs = mapped(self._moved, args), mapped(self._moved, kwargs)
+        args, kwargs = mapped(self.array, args), mapped(self.array, kwargs)
         outputs = [self.array(a) for a in call.outputs]
         places, draws = call.places, any(type(a) is Draw for a in args)
         name = call.name

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch, launchers
+from kernels.launchers.common import on_gpu
 from kernels.pointwise import TABLE
 from kernels.sequence import Launch
 from minigrad.autograd.mode import mode, no_grad
@@ -36,6 +37,7 @@ from minigrad.compiler.verify import is_closed
 from minigrad.optim.arena import Run
 from minigrad.optim.optimizer import Optimizer
 from minigrad.tensor import Tensor
+from minigrad.utils._tree import leaves
 
 _OURS = str(Path(__file__).parents[1])
 _KERNELS = str(Path(launchers.__file__).parents[1])
@@ -159,6 +161,8 @@ class Recorder:
         """Run an operation of the dialect."""
         self.use((args, kwargs))
         args, kwargs = plain(args), plain(kwargs)
+        if any(map(on_gpu, leaves((args, kwargs)))):
+            self.stop("an array on a GPU (no CUDA graph is captured)")
         if self.reason is not None:
             return self._traced_result(function(*args, **kwargs))
         written = self._written(name, args, kwargs)
