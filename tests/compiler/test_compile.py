@@ -302,6 +302,8 @@ def test_clipping_and_changes_in_place():
         close(eager(x, y), compiled(z, y))
         close(x, z)
     close(count[0], count[1])
+    assert count[0]._version == count[1]._version > 0
+    assert [p._version for p in model.parameters()] == [p._version for p in twin.parameters()]
     same_state(model, twin)
     assert compiled.replayed >= 2, compiled.report()
 
