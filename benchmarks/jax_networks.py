@@ -26,14 +26,11 @@ def mlp(weights: dict, x):
 
 def cnn(weights: dict, x):
     for number in (0, 3, 6):
-        x = jax.lax.conv_general_dilated(
-            x, weights[f"{number}.weight"], (1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW")
-        )
+        kernel, order = weights[f"{number}.weight"], ("NCHW", "OIHW", "NCHW")
+        x = jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=order)
         x = jax.nn.relu(x + weights[f"{number}.bias"][:, None, None])
         if number < 6:
-            x = jax.lax.reduce_window(
-                x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"
-            )
+            x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
     x = x.reshape(x.shape[0], -1)
     return linear(jax.nn.relu(linear(x, weights, "9")), weights, "11")
 

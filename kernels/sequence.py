@@ -148,8 +148,8 @@ class Sequence:
                 return
             failed, status = result >> 8, result & 255
             found, launcher = self._specialised[failed]
-            launch = self._launches[failed]
-            found.failed(status, launcher.grid, 0, launcher.blocks, launcher.shared_bytes, launch.args)
+            args, blocks = self._launches[failed].args, launcher.blocks
+            found.failed(status, launcher.grid, 0, blocks, launcher.shared_bytes, args)
             first = failed + 1  # the general version of the kernel has run
 
 

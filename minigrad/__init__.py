@@ -93,9 +93,10 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
-    "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions", "estimate", "fft",
-    "func", "hub", "jit", "linalg", "multiprocessing", "nn", "optim", "quantization",
-    "serialization", "sparse", "special", "testing", "training", "utils", "viz",
+    "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
+    "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "optim",
+    "quantization", "safetensors", "serialization", "sparse", "special", "testing", "training",
+    "utils", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",
@@ -114,6 +115,16 @@ _LAZY_NAMES = {
     "get_float32_matmul_precision": "kernels.launchers.matmul",
     "set_float32_matmul_precision": "kernels.launchers.matmul",
 }
+_LAZY_NAMES |= dict.fromkeys(
+    (
+        "are_deterministic_algorithms_enabled",
+        "get_deterministic_debug_mode",
+        "is_deterministic_algorithms_warn_only_enabled",
+        "set_deterministic_debug_mode",
+        "use_deterministic_algorithms",
+    ),
+    "kernels.launchers.determinism",
+)
 
 
 def __getattr__(name: str) -> _Any:

@@ -253,6 +253,8 @@ class _Array:
 
     def filled(self, _: int, shape: tuple, dtype: np.dtype, fortran: bool, data: bytes) -> Any:
         """The array. ValueError where shape and data don't fit."""
+        if type(data) is str:  # Python 2's, which `genops` decodes
+            data = data.encode("latin1")
         flat = np.frombuffer(_only(data, bytes), dtype).astype(dtype.newbyteorder("="))
         return flat.reshape(shape, order="F" if fortran else "C")
 

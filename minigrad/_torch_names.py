@@ -7,15 +7,32 @@ import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
 import minigrad
 
+# What stands for other packages: the longest name that fits counts.
+_OWN = {
+    "torch": "minigrad",
+    "torchvision": "minigrad.vision",
+    "torchvision.models": "minigrad.models",
+    "safetensors.torch": "minigrad.safetensors",
+}
+
+
+def own_name(name: str) -> str | None:
+    """The module of minigrad for an import: `minigrad.nn` for `torch.nn`; None for others."""
+    fitting = [other for other in _OWN if name == other or name.startswith(f"{other}.")]
+    if not fitting:
+        return None
+    longest = max(fitting, key=len)
+    return _OWN[longest] + name.removeprefix(longest)
+
 
 class _Loader(importlib.abc.Loader):
-    """Gives a module of minigrad as the one that was imported under a name of torch."""
+    """Gives a module of minigrad as the one that was imported under another name."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
@@ -27,15 +44,39 @@ class _Loader(importlib.abc.Loader):
         module.__spec__ = self._spec  # the import system has replaced it by that of torch's name
 
 
+class _SafetensorsLoader(importlib.abc.Loader):
+    """Loads the package safetensors, whose `safe_open` then gives tensors of minigrad."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        _give_own_open(module)
+
+
+def _give_own_open(safetensors: Any) -> None:
+    safetensors.safe_open = importlib.import_module("minigrad.safetensors").safe_open
+
+
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds `torch.nn` as `minigrad.nn`, and so on for every submodule."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith("torch."):
+        if fullname == "safetensors":
+            spec = PathFinder.find_spec(fullname, path)
+            if spec is not None:
+                spec.loader = _SafetensorsLoader(spec.loader)
+            return spec
+        own = own_name(fullname)
+        if own is None:
             return None
-        own = "minigrad." + fullname.removeprefix("torch.")
         if own.endswith("._names") or importlib.util.find_spec(own) is None:
             raise ModuleNotFoundError(
                 f"No module named {fullname!r}: this program runs on minigrad, which has no {own}",
@@ -45,7 +86,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def as_torch() -> None:
-    """From here on `import torch`, `import torch.nn as nn`, ... import minigrad instead.
+    """From here on `import torch`, `import torch.nn as nn`, ... import minigrad instead, and
+    `torchvision` and `safetensors.torch` the parts of minigrad that stand for them.
 
     For a notebook or the first line of a program; `minigrad run program.py` does it from outside.
     RuntimeError if torch itself has been imported already.
@@ -59,4 +101,6 @@ def as_torch() -> None:
             "minigrad.as_torch() before the first `import torch` (in a notebook: restart it first)"
         )
     sys.modules["torch"] = minigrad
+    if "safetensors" in sys.modules:
+        _give_own_open(sys.modules["safetensors"])
     sys.meta_path.insert(0, _Finder())

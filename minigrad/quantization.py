@@ -55,10 +55,10 @@ class _Quantized(Module):
         return self.weight.float() * self.scale.reshape(shape)
 
     def _check(self, input: Tensor) -> None:
-        if mode.enabled and needs_grad(input):
+        if self.training and mode.enabled and needs_grad(input):
             raise RuntimeError(
-                f"{type(self).__name__}: layers in 8 bits have no gradient; call the model in a "
-                "block `with minigrad.no_grad():`"
+                f"{type(self).__name__}: layers in 8 bits have no gradient; call `eval()` on the "
+                "model, or call it in a block `with minigrad.no_grad():`"
             )
 
 

@@ -123,7 +123,7 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    _flush_folder(folder)
+    flush_folder(folder)
 
 
 def _remove_leftovers(folder: str, name: str) -> None:
@@ -148,7 +148,7 @@ def _lock(file: IO[bytes]) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _flush_folder(folder: str) -> None:
+def flush_folder(folder: str) -> None:
     """Write the renaming to the disk too, on systems that can."""
     if not hasattr(os, "O_DIRECTORY"):
         return
@@ -209,13 +209,17 @@ def _load_file(file: IO[bytes], name: str, map_location: Any) -> Any:
 
 def _read(file: IO[bytes], name: str, map_location: Any) -> Any:
     start = file.tell()
-    head = file.read(2)
+    head = file.read(9)
     total = file.seek(0, os.SEEK_END) - start
     file.seek(start)
     if head[:1] == b"\x80":
         raise RuntimeError(
             f"load: {name} is a pickle that is in no archive, the format of torch before version "
             "1.6; write it again with a newer torch: torch.save(torch.load(name), name)"
+        )
+    if head[6:] == b"\0\0{":  # the length of the header, then JSON
+        raise RuntimeError(
+            f"load: {name} has the format safetensors; minigrad.safetensors.load_file reads it"
         )
     with zipfile.ZipFile(file) as archive:
         entries = {info.filename: info for info in archive.infolist()}

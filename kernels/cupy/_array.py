@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _memory
+from . import _memory, _trace
 from ._memory import MemoryPointer, UnownedMemory
 
 SCALARS = frozenset((int, float, bool, complex))
@@ -388,6 +388,8 @@ def operand(value: Any) -> Any:
         return value
     if hasattr(value, "__cuda_array_interface__"):
         return from_interface(value)._array
+    if isinstance(value, _trace.Traced):
+        raise TypeError("cupy.fuse: this function cannot be fused; call it outside of the function")
     raise TypeError(f"Unsupported type {type(value)}")
 
 

@@ -1,89 +1,39 @@
 """`cupy.ElementwiseKernel` and `cupy.ReductionKernel`: kernels from expressions in CUDA C.
 
-The expressions become a `__global__` function (`source`), which `RawModule` compiles, once for each
-set of types and layouts.
+The expressions become a `__global__` function (`_expressions`), which the compiler of `_raw` takes,
+once for each set of types and steps. How a call's arrays are laid out is worked out once for each
+set of shapes and strides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernels import host
+from kernels.support import launches
+
+from . import _raw
 from ._array import SCALARS, fresh, ndarray, operand
-from ._raw import RawModule
+from ._expressions import (
+    TYPES,
+    Described,
+    Parameter,
+    c_type,
+    collapsed,
+    described_array,
+    described_raw,
+    elementwise,
+    parse,
+    raw_table,
+    reduction,
+)
 
-_TYPES = {
-    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
-    "uint16": "unsigned short", "int32": "int", "uint32": "unsigned int", "int64": "long long",
-    "uint64": "unsigned long long", "float16": "__half", "float32": "float", "float64": "double",
-}  # fmt: skip
-_PREAMBLE = r"""
-#include <cuda_fp16.h>
-typedef long long ptrdiff;
-template <typename T, int D> struct Raw {
-    T* data; ptrdiff count, extent[D < 1 ? 1 : D], step[D < 1 ? 1 : D];
-    __device__ ptrdiff size() const { return count; }
-    __device__ const ptrdiff* shape() const { return extent; }
-    __device__ const ptrdiff* strides() const { return step; }
-    __device__ ptrdiff at(ptrdiff i) const {
-        ptrdiff offset = 0;
-        for (int d = D - 1; d >= 0; d--) { offset += i % extent[d] * step[d]; i /= extent[d]; }
-        return offset / (ptrdiff)sizeof(T);
-    }
-    __device__ T& operator[](ptrdiff i) const { return data[at(i)]; }
-    __device__ T& operator[](const ptrdiff* index) const {
-        ptrdiff offset = 0;
-        for (int d = 0; d < D; d++) offset += index[d] * step[d];
-        return data[offset / (ptrdiff)sizeof(T)];
-    }
-};
-template <int D> struct Indexer {
-    ptrdiff count, extent[D < 1 ? 1 : D], index[D < 1 ? 1 : D];
-    __device__ ptrdiff size() const { return count; }
-    __device__ const ptrdiff* get() const { return index; }
-    __device__ void set(ptrdiff i) {
-        for (int d = D - 1; d >= 0; d--) { index[d] = i % extent[d]; i /= extent[d]; }
-    }
-};
-"""
-
-
-class Parameter(NamedTuple):
-    """A parameter of a kernel: its type as written ("T", "float32", "raw T"), its name."""
-
-    type: str
-    name: str
-    raw: bool
-
-
-def parse(text: str) -> list[Parameter]:
-    """The parameters of "T x, raw float32 y". Raises ValueError for what is none."""
-    found = []
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        words = [word for word in part.split() if word != "const"]
-        raw = words[0] == "raw"
-        words = words[raw:]
-        if words and words[0] in ("__restrict__", "_non_const"):
-            words = words[1:]
-        if len(words) != 2 or not words[1].isidentifier():
-            raise ValueError(f"Syntax error: {part}; expected a type and a name")
-        if words[1] in ("n", "i") or words[1].startswith("_"):
-            raise ValueError(f"Can't use {words[1]!r} as a parameter")
-        found.append(Parameter(words[0], words[1], raw))
-    return found
-
-
-def c_type(dtype: np.dtype) -> str:
-    """The type of CUDA C for a dtype. Raises TypeError where there is none."""
-    if dtype.name not in _TYPES:
-        raise TypeError(f"kernels from expressions have no type {dtype} on the CPU")
-    return _TYPES[dtype.name]
-
-
-def is_variable(type_name: str) -> bool:
-    """Whether a type is a letter that stands for one."""
-    return len(type_name) == 1
+_CHUNK = 16384  # elements of a thread, at least: less is not worth another one
+_CHUNKS = 16  # threads, at most
+_PLANS = 512  # layouts that a kernel remembers
 
 
 class Types:
@@ -93,28 +43,30 @@ class Types:
         self.name = name
         self.found: dict[str, np.dtype] = {}
 
-    def see(self, parameter: Parameter, value: Any) -> np.dtype:
-        """The type of a parameter given a value. Raises TypeError where letters disagree."""
-        given = value.dtype if hasattr(value, "dtype") else None
-        if not is_variable(parameter.type):
-            return np.dtype(parameter.type)
-        known = self.found.get(parameter.type)
-        if known is None and given is not None:
-            known = self.found[parameter.type] = given
-        if given is not None and given != known:
+    def see(self, parameter: Parameter, value: Any) -> None:
+        """Note an array's type. Raises TypeError where it is not the parameter's."""
+        if not isinstance(value, np.ndarray):
+            return
+        variable = len(parameter.type) == 1
+        wanted = self.found.get(parameter.type) if variable else np.dtype(parameter.type)
+        if wanted is None:
+            self.found[parameter.type] = value.dtype
+        elif wanted != value.dtype:
+            also = f", but {parameter.type} is {wanted}" if variable else f", not {wanted}"
             raise TypeError(
-                f"Type is mismatched. {self.name}: {parameter.name} is {given}, but"
-                f" {parameter.type} is {known}"
+                f"Type is mismatched. {self.name}: {parameter.name} is {value.dtype}{also}"
             )
-        return known
 
-    def default(self, parameter: Parameter, value: Any) -> np.dtype:
-        """The type of a parameter that is a Python number, or an output."""
-        if not is_variable(parameter.type):
+    def of(self, parameter: Parameter, value: Any) -> np.dtype:
+        """The type of a parameter. A number decides only where no array does."""
+        if len(parameter.type) > 1:
             return np.dtype(parameter.type)
         if parameter.type not in self.found:
             if value is None:
-                raise TypeError(f"{self.name}: the type {parameter.type} of an output is not known")
+                raise TypeError(
+                    f"{self.name}: the type {parameter.type} of {parameter.name} is not known: no"
+                    " input has it; pass the output, or write its type"
+                )
             self.found[parameter.type] = np.asarray(value).dtype
         return self.found[parameter.type]
 
@@ -122,115 +74,150 @@ class Types:
         return "".join(f"typedef {c_type(t)} {name};\n" for name, t in self.found.items())
 
 
-def _values(name: str, parameters: list[Parameter], args: tuple) -> list[Any]:
-    """The arguments: NumPy arrays and numbers."""
-    values = [operand(arg) for arg in args]
-    for parameter, value in zip(parameters, values):
-        if parameter.raw and not isinstance(value, np.ndarray):
-            raise TypeError(f"{name}: the raw argument {parameter.name} must be a cupy.ndarray")
-    return values
+class Plan(NamedTuple):
+    """What does not change between calls of the same types, shapes and strides."""
+
+    launch: Callable | None  # of the kernel's arguments; None: there is nothing to compute
+    dtypes: list[np.dtype]
+    shape: tuple[int, ...]  # of the outputs
+    tables: list[Any]  # in the order of the parameters, then the launch's own
 
 
 class _Kernel:
     """What the two kinds of kernels share."""
 
     def __init__(self, in_params: str, out_params: str, name: str, options: Any) -> None:
-        self.in_params, self.out_params = parse(in_params), parse(out_params)
+        self.in_params, self.out_params = tuple(parse(in_params)), tuple(parse(out_params))
         self.name, self.options = name, tuple(options)
         self.nin, self.nout = len(self.in_params), len(self.out_params)
         self.nargs = self.nin + self.nout
+        self.params = (*self.in_params, *self.out_params)
         self._kernels: dict[Any, Any] = {}
+        self._plans: dict[Any, Plan] = {}
+        # Only what is indexed in the expression can be indexed wrongly.
+        self._checked = any(p.raw for p in self.params)
         if not name.isidentifier():
             raise ValueError(f"Invalid kernel name: {name!r}")
 
-    params = property(lambda self: (*self.in_params, *self.out_params))
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
 
-    def _split(self, args: tuple, out: Any = None) -> tuple[tuple, tuple]:
+    def _split(self, args: tuple, out: Any = None) -> tuple[list[Any], list[Any]]:
+        """(the inputs as NumPy's arrays and numbers, the outputs that are given)."""
         if len(args) not in (self.nin, self.nargs):
             raise TypeError(
-                f"Wrong number of arguments for {self.name}: {self.nin} inputs, {self.nout} outputs"
-                f" (optional), {len(args)} given"
+                f"Wrong number of arguments for {self.name!r}. It must be either {self.nin} or"
+                f" {self.nargs} (with outputs), but given {len(args)}."
             )
-        outs = args[self.nin :] or (
-            out if isinstance(out, tuple) else (out,) if out is not None else ()
-        )
+        outs = args[self.nin :]
+        if out is not None:
+            outs = out if isinstance(out, tuple) else (out,)
         for one in outs:
             if not isinstance(one, ndarray):
                 raise TypeError(f"{self.name}: an output must be a cupy.ndarray, not {type(one)}")
-        return args[: self.nin], outs
+        values = [arg._array if type(arg) is ndarray else operand(arg) for arg in args[: self.nin]]
+        for parameter, value in zip(self.in_params, values):
+            if parameter.raw and not isinstance(value, np.ndarray):
+                raise TypeError(
+                    f"{self.name}: the raw argument {parameter.name} must be a cupy.ndarray, not a"
+                    " number"
+                )
+        return values, list(outs)
 
-    def _types(self, ins: list[Any], outs: tuple) -> tuple[Types, list[np.dtype]]:
+    def _typed(self, values: list[Any], outs: list[np.ndarray]) -> tuple[Types, list[np.dtype]]:
         """The types of the letters, and of each parameter."""
         types = Types(self.name)
-        for parameter, value in zip(self.params, (*ins, *outs)):
+        given = [*values, *outs]
+        for parameter, value in zip(self.params, given):
             types.see(parameter, value)
-        values = [*ins, *outs, *[None] * (self.nargs - len(ins) - len(outs))]
-        return types, [types.default(p, v) for p, v in zip(self.params, values)]
+        given += [None] * (self.nargs - len(given))
+        return types, [types.of(p, v) for p, v in zip(self.params, given)]
 
-    def _launch(self, key: Any, source: Any, count: int, args: list[Any]) -> None:
-        """Compile the source that source() writes, once per key, and launch `count` threads."""
+    def _described(
+        self, given: list[Any], dtypes: list[np.dtype], steps: list[int]
+    ) -> tuple[list[Described], list[Any]]:
+        """How the kernel sees each parameter, and the table of each raw one (None for others)."""
+        described: list[Described] = []
+        tables: list[Any] = []
+        rest = iter(steps)
+        for number, (p, dtype, value) in enumerate(zip(self.params, dtypes, given)):
+            output = number >= self.nin
+            tables.append(None)
+            if not isinstance(value, np.ndarray):
+                described.append(Described(p, dtype, "scalar"))
+            elif p.raw:
+                described.append(described_raw(p, value, output))
+                tables[-1] = fresh(np.array(raw_table(value), np.int64))
+            else:
+                described.append(described_array(p, dtype, next(rest), output))
+        return described, tables
+
+    def _plan(self, key: tuple, make: Callable[[], Plan]) -> Plan:
+        found = self._plans.get(key)
+        if found is None:
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            found = self._plans[key] = make()
+        return found
+
+    def _kernel(self, key: tuple, source: Callable[[], str]) -> Any:
+        """The compiled kernel whose source source() writes."""
         kernel = self._kernels.get(key)
         if kernel is None:
-            module = RawModule(code=source(), options=self.options)
-            kernel = self._kernels[key] = module.get_function(self.name)
-        if count:
-            kernel(((count + 255) // 256,), (256,), tuple(args))
+            kernel = self._kernels[key] = _compiled(
+                source(), self.name, self.options, self._checked
+            )
+        return kernel
 
 
-def _declare(
-    p: Parameter, dtype: np.dtype, ndim: int, scalar: bool, output: bool
-) -> tuple[str, str]:
-    """The parameters of a kernel for one of an expression, and what makes it a variable."""
-    kind = c_type(dtype) if scalar or output else f"const {c_type(dtype)}"
-    if scalar:
-        return f"{kind} {p.name}", ""
-    arg, layout = f"{kind}* _p_{p.name}, ", f"const ptrdiff* _l_{p.name}"
-    code = f"Raw<{kind}, {ndim}> _r_{p.name}; _r_{p.name}.data = _p_{p.name};"
-    code += f" _r_{p.name}.count = _l_{p.name}[0];"
-    code += f" for (int d = 0; d < {ndim}; d++) {{ _r_{p.name}.extent[d] = _l_{p.name}[1 + d];"
-    code += f" _r_{p.name}.step[d] = _l_{p.name}[{1 + ndim} + d]; }}\n"
-    if p.raw:
-        code += f"auto& {p.name} = _r_{p.name};\n"
-    return arg + layout, code
+def _compiled(code: str, name: str, options: tuple, checked: bool) -> Any:
+    """A kernel called as f(grid, block, args). Raises CompileException."""
+    module = _raw.RawModule(code=code, options=options)
+    if _raw.compile_module is _raw._on_host and not checked:
+        module._module = host.raw_module(code, options, debug=False)
+    kernel = module.get_function(name).kernel
+    module._compiled(lambda _: kernel.compile())
+    return kernel
 
 
-def _memory(value: np.ndarray) -> tuple[ndarray, ndarray]:
-    """The memory of an array, from its lowest address, and its layout: count, shape, strides."""
-    if any(stride < 0 for stride in value.strides):  # a kernel's pointer is the lowest address
-        value = np.ascontiguousarray(value)
-    layout = np.array([value.size, *value.shape, *value.strides], np.int64)
-    made = ndarray.__new__(ndarray)
-    made._array, made._pool, made.base = value, None, None
-    return made, fresh(layout)
+def _chunked() -> bool:
+    """Whether threads compute ranges of elements: on the CPU, and where nobody watches accesses."""
+    return _raw.compile_module is _raw._on_host and launches.watcher is None
 
 
-def _packed(
-    params: list[Parameter], dtypes: list, values: list[Any], shape: tuple, order: Any = None
-) -> tuple[list[Any], list[tuple]]:
-    """A kernel's arguments, and (parameter, dtype, dimensions, is a scalar) of each.
+def _layout(value: Any) -> Any:
+    """What a plan depends on."""
+    return (value.dtype, value.shape, value.strides) if isinstance(value, np.ndarray) else None
 
-    What is not raw is broadcast to `shape`, its dimensions in `order`.
-    """
-    args, described = [], []
-    for p, dtype, value in zip(params, dtypes, values):
-        scalar = type(value) in SCALARS or isinstance(value, np.generic)
-        if scalar:
-            args.append(dtype.type(value))
-        else:
-            if not p.raw:
-                value = value if value.dtype == dtype else value.astype(dtype)
-                value = np.broadcast_to(value, shape) if value.shape != shape else value
-                value = value if order is None else value.transpose(order)
-            args += _memory(value)
-        described.append((p, dtype, 0 if scalar else value.ndim, scalar))
-    return args, described
+
+def _window(array: np.ndarray) -> np.ndarray:
+    """The memory of an array from its lowest address on, for a kernel that knows its strides."""
+    if array.flags.c_contiguous:
+        return array
+    if array.flags.f_contiguous:
+        return array.T
+    count = 1 + sum((n - 1) * s for n, s in zip(array.shape, array.strides)) // array.itemsize
+    return np.lib.stride_tricks.as_strided(array, (count if array.size else 0,), (array.itemsize,))
+
+
+def _forward(array: np.ndarray) -> np.ndarray:
+    """The array itself, or a copy where its first element is not at its lowest address."""
+    return array if min(array.strides, default=0) >= 0 else array.copy()
+
+
+def _store(arrays: list[ndarray], computed: list[np.ndarray]) -> None:
+    """Copy what was computed beside an array into it."""
+    for array, values in zip(arrays, computed):
+        if values is not array._array:
+            array._array[...] = values
 
 
 class ElementwiseKernel(_Kernel):
     """An element-wise kernel: ElementwiseKernel("T x, T y", "T z", "z = x * y", "product").
 
     `raw` parameters are indexed in the expression, `i` is the element's index, `_ind.get()` its
-    indices, `n` the number of elements, which `size=` gives where all parameters are raw.
+    indices, `n` the number of elements, which `size=` gives where all parameters are raw. Raises
+    TypeError for arrays whose types do not fit.
     """
 
     def __init__(
@@ -251,31 +238,67 @@ class ElementwiseKernel(_Kernel):
         super().__init__(in_params, out_params, name, options)
         self.operation, self.preamble, self.no_return = operation, preamble, no_return
         self.return_tuple, self.loop_prep, self.after_loop = return_tuple, loop_prep, after_loop
+        self.reduce_dims = reduce_dims
 
     def __call__(
-        self, *args: Any, size: int | None = None, block_size: int = 128, **kw: Any
+        self, *args: Any, size: int | None = None, block_size: int = 128, stream: Any = None
     ) -> Any:
         """Compute; the outputs are new arrays unless they are passed after the inputs."""
-        ins, outs = self._split(args)
-        values = _values(self.name, self.in_params, ins)
-        types, dtypes = self._types(values, outs)
-        shape = self._shape(values, outs, size)
-        results = outs or tuple(fresh(np.empty(shape, dtype)) for dtype in dtypes[self.nin :])
-        plain = [
-            one._array if min(one.strides, default=0) >= 0 else one._array.copy() for one in results
-        ]
-        self._run(types, dtypes, [*values, *plain], shape)
-        for one, computed in zip(results, plain):
-            if computed is not one._array:
-                one._array[...] = computed
+        values, outs = self._split(args)
+        plain = [_forward(one._array) for one in outs]
+        values = [_forward(v) if isinstance(v, np.ndarray) else v for v in values]
+        chunked = _chunked()
+        layouts = tuple(map(_layout, (*values, *plain)))
+        numbers = tuple(type(v) for v, known in zip(values, layouts) if known is None)
+        plan = self._plan(
+            (layouts, numbers, size, chunked), lambda: self._planned(values, plain, size, chunked)
+        )
+        if not outs:
+            outs = [fresh(np.empty(plan.shape, t)) for t in plan.dtypes[self.nin :]]
+            plain = [one._array for one in outs]
+        if plan.launch is not None:
+            plan.launch(_arguments(plan, [*values, *plain]))
+        written = [arg for p, arg in zip(self.in_params, args) if p.mutable]
+        computed = [value for p, value in zip(self.in_params, values) if p.mutable]
+        _store([*written, *outs], [*computed, *plain])
         if self.no_return:
             return None
-        return results if self.nout != 1 or self.return_tuple else results[0]
+        return tuple(outs) if self.nout != 1 or self.return_tuple else outs[0]
 
-    def _shape(self, values: list[Any], outs: tuple, size: int | None) -> tuple[int, ...]:
+    def _planned(
+        self, values: list[Any], outs: list[np.ndarray], size: int | None, chunked: bool
+    ) -> Plan:
+        types, dtypes = self._typed(values, outs)
+        shape = self._shape(values, outs, size)
+        new = [np.empty(shape, t) for t in dtypes[self.nin + len(outs) :]]
+        given = [*values, *outs, *new]
+        indexed = [
+            np.broadcast_to(v, shape)
+            for p, v in zip(self.params, given)
+            if isinstance(v, np.ndarray) and not p.raw
+        ]
+        extents, steps = collapsed(shape, [v.strides for v in indexed])
+        described, tables = self._described(given, dtypes, [s[-1] for s in steps])
+        loop = extents if self.reduce_dims else list(shape)
+        count = int(np.prod(shape, dtype=int))
+        chunk = max(_CHUNK, -(-count // _CHUNKS))
+        table = [count, extents[-1], chunk, len(extents) - 1, *extents[:-1]]
+        for one in steps:
+            table += one
+        tables.append(fresh(np.array([*table, *loop], np.int64)))
+        if not count:
+            return Plan(None, dtypes, shape, tables)
+        key = (tuple(d.key for d in described), len(loop), chunked, tuple(types.found.items()))
+        kernel = self._kernel(key, lambda: self.source(types, described, len(loop), chunked))
+        grid, block = (-(-count // chunk), 1) if chunked else (min(-(-count // 128), 65535), 128)
+        return Plan(_launcher(kernel, grid, block), dtypes, shape, tables)
+
+    def _shape(
+        self, values: list[Any], outs: list[np.ndarray], size: int | None
+    ) -> tuple[int, ...]:
         shapes = [
             v.shape
-            for p, v in zip(self.params, (*values, *(o._array for o in outs)))
+            for p, v in zip(self.params, (*values, *outs))
             if isinstance(v, np.ndarray) and not p.raw
         ]
         if size is not None:
@@ -286,36 +309,39 @@ class ElementwiseKernel(_Kernel):
             return (size,)
         if not shapes:
             raise ValueError("Loop size is undecided.")
-        return np.broadcast_shapes(*shapes)
+        shape = np.broadcast_shapes(*shapes)
+        for p, out in zip(self.out_params, outs):
+            if not p.raw and out.shape != shape:
+                raise ValueError(
+                    f"Out shape is mismatched: {self.name}: {p.name} is {out.shape}, the loop"
+                    f" {shape}"
+                )
+        return shape
 
-    def _run(self, types: Types, dtypes: list, arrays: list[Any], shape: tuple) -> None:
-        args, described = _packed(self.params, dtypes, arrays, shape)
-        extent = fresh(np.array([int(np.prod(shape)), *shape], np.int64))
-        key = (tuple((d.char, n, s) for _, d, n, s in described), len(shape))
-        source = lambda: self.source(types, described, len(shape))  # noqa: E731
-        self._launch(key, source, int(np.prod(shape)), [*args, extent])
+    def source(self, types: Types, described: list, dimensions: int, chunked: bool = True) -> str:
+        """The CUDA C for these types and steps."""
+        return elementwise(
+            self.name, described, self.operation, types.aliases(), self.preamble, self.loop_prep,
+            self.after_loop, dimensions, chunked,
+        )  # fmt: skip
 
-    def source(self, types: Types, described: list, ndim: int) -> str:
-        """The CUDA C for these types and dimensions."""
-        heads, codes, before = [], [], ""
-        outputs = {p.name for p in self.out_params}
-        for p, dtype, dims, scalar in described:
-            head, code = _declare(p, dtype, dims, scalar, p.name in outputs)
-            heads.append(head)
-            codes.append(code)
-            if not scalar and not p.raw:
-                before += f"auto& {p.name} = _r_{p.name}[i];\n"
-        return (
-            f"{_PREAMBLE}{types.aliases()}{self.preamble}\n"
-            f'extern "C" __global__ void {self.name}('
-            f"{', '.join(heads)}, const ptrdiff* _extent) {{\n"
-            f"const ptrdiff n = _extent[0]; Indexer<{ndim}> _ind; _ind.count = n;\n"
-            f"for (int d = 0; d < {ndim}; d++) _ind.extent[d] = _extent[1 + d];\n"
-            f"{''.join(codes)}{self.loop_prep};\n"
-            "ptrdiff i = (ptrdiff)blockIdx.x * blockDim.x + threadIdx.x;\n"
-            f"if (i < n) {{ _ind.set(i);\n{before}{self.operation};\n}}\n"
-            f"{self.after_loop};\n}}\n"
-        )
+
+def _launcher(kernel: Any, grid: int, block: int) -> Callable:
+    return lambda args: kernel((grid,), (block,), args)
+
+
+def _arguments(plan: Plan, given: list[Any]) -> tuple[Any, ...]:
+    """A launch's arguments: memory and tables of arrays, typed numbers."""
+    args: list[Any] = []
+    for value, dtype, table in zip(given, plan.dtypes, plan.tables):
+        if not isinstance(value, np.ndarray):
+            args.append(dtype.type(value) if type(value) in SCALARS else value.astype(dtype))
+            continue
+        args.append(_window(value))
+        if table is not None:
+            args.append(table._array)
+    args.append(plan.tables[-1]._array)
+    return tuple(args)
 
 
 class ReductionKernel(_Kernel):
@@ -351,71 +377,84 @@ class ReductionKernel(_Kernel):
         stream: Any = None,
     ) -> Any:  # fmt: skip
         """Reduce along `axis` (default: all)."""
-        ins, outs = self._split(args, out)
-        values = _values(self.name, self.in_params, ins)
-        types, dtypes = self._types(values, outs)
-        shape = np.broadcast_shapes(
-            *(v.shape for p, v in zip(self.in_params, values)
-              if isinstance(v, np.ndarray) and not p.raw)
-        )  # fmt: skip
-        axes = tuple(range(len(shape))) if axis is None else axis
-        axes = tuple(a % len(shape) for a in (axes if isinstance(axes, tuple) else (axes,)))
-        kept = [a for a in range(len(shape)) if a not in axes]
-        order = (*kept, *axes)
-        final = tuple(shape[a] for a in kept)
-        wide = tuple(1 if a in axes else shape[a] for a in range(len(shape)))
+        values, outs = self._split(args, out)
+        values = [_forward(v) if isinstance(v, np.ndarray) else v for v in values]
+        arrays = [one._array for one in outs]
+        axis = tuple(axis) if isinstance(axis, list) else axis
+        layouts = tuple(map(_layout, (*values, *arrays)))
+        numbers = tuple(type(v) for v, known in zip(values, layouts) if known is None)
+        plan = self._plan(
+            (layouts, numbers, axis, keepdims),
+            lambda: self._planned(values, arrays, axis, keepdims),
+        )
         if not outs:
-            outs = (fresh(np.empty(wide if keepdims else final, dtypes[-1])),)
-        elements = int(np.prod([shape[a] for a in axes]))
+            outs = [fresh(np.empty(plan.shape, t)) for t in plan.dtypes[self.nin :]]
+        plain = [one._array if one._array.flags.c_contiguous else one._array.copy() for one in outs]
+        if plan.launch is not None:
+            plan.launch(_arguments(plan, [*values, *plain]))
+        _store(outs, plain)
+        return outs[0] if self.nout == 1 else tuple(outs)
+
+    def _planned(
+        self, values: list[Any], outs: list[np.ndarray], axis: Any, keepdims: bool
+    ) -> Plan:
+        types, dtypes = self._typed(values, outs)
+        looped = [
+            v for p, v in zip(self.in_params, values) if isinstance(v, np.ndarray) and not p.raw
+        ]
+        if not looped:
+            raise ValueError("Loop size is undecided.")
+        shape = np.broadcast_shapes(*(v.shape for v in looped))
+        axes, kept = _axes(self.name, axis, len(shape))
+        final = tuple(shape[a] for a in kept)
+        result = tuple(1 if a in axes else n for a, n in enumerate(shape)) if keepdims else final
+        for p, out in zip(self.out_params, outs):
+            if out.shape != result:
+                raise ValueError(
+                    f"Output shape mismatch: {self.name}: {p.name} is {out.shape}, the result"
+                    f" {result}"
+                )
+        elements = int(np.prod([shape[a] for a in axes], dtype=int))
         if not elements and not self.identity:
             raise ValueError("zero-size array to reduction operation without identity")
-        self._run(types, dtypes, values, outs[0], shape, order, int(np.prod(final)), elements)
-        return outs[0]
-
-    def _run(
-        self, types: Types, dtypes: list, values: list[Any], out: ndarray, shape: tuple,
-        order: tuple, results: int, elements: int,
-    ) -> None:  # fmt: skip
-        args, described = _packed(self.in_params, dtypes, values, shape, order)
-        flat = np.ascontiguousarray(out._array).reshape(-1)
-        extent = fresh(np.array([results, elements], np.int64))
-        key = tuple((d.char, n, s) for _, d, n, s in described), dtypes[-1].char
-        source = lambda: self.source(types, described, dtypes[-1])  # noqa: E731
-        target = fresh(flat)
-        self._launch(key, source, results, [*args, target, extent])
-        out._array[...] = target._array.reshape(out.shape)
-
-    def source(self, types: Types, described: list, result: np.dtype) -> str:
-        """The CUDA C for these types and dimensions."""
-        heads, codes, loads = [], [], ""
-        for p, dtype, dims, scalar in described:
-            head, code = _declare(p, dtype, dims, scalar, False)
-            heads.append(head)
-            codes.append(code)
-            if not scalar and not p.raw:
-                loads += f"auto& {p.name} = _r_{p.name}[_j];\n"
-        (output,) = self.out_params
-        kind = c_type(result)
-        held = self.reduce_type or kind
-        held = _TYPES.get(held, held)
-        begin = f"{held}({self.identity})" if self.identity else f"{held}()"
-        skip = "" if self.identity else "if (!_any) { _any = true; _s = a; } else "
-        return (
-            f"{_PREAMBLE}{types.aliases()}{self.preamble}\n"
-            f"typedef {held} _held;\n"
-            f"__device__ _held _reduce(_held a, _held b) {{ return {self.reduce_expr}; }}\n"
-            f'extern "C" __global__ void {self.name}({", ".join(heads)}, {kind}* _out,'
-            " const ptrdiff* _extent) {\n"
-            f"{''.join(codes)}"
-            "ptrdiff i = (ptrdiff)blockIdx.x * blockDim.x + threadIdx.x;\n"
-            "if (i >= _extent[0]) return;\n"
-            "const ptrdiff _n = _extent[1], _in_size = _n, _parts = _n < 512 ? _n : 512;\n"
-            f"_held _a = {begin}; bool _first = {str(not self.identity).lower()};\n"
-            "for (ptrdiff _part = 0; _part < _parts; _part++) {\n"
-            f"_held _s = {begin}; bool _any = {str(bool(self.identity)).lower()};\n"
-            "for (ptrdiff _k = _part; _k < _n; _k += 512) {\n"
-            "const ptrdiff _j = i * _n + _k;\n"
-            f"{loads}const _held a = {self.map_expr};\n{skip}_s = _reduce(_s, a);\n}}\n"
-            "if (_first) { _first = false; _a = _s; } else _a = _reduce(_a, _s);\n}\n"
-            f"{kind}& {output.name} = _out[i]; const _held a = _a;\n{self.post_map_expr};\n}}\n"
+        strides = [np.broadcast_to(v, shape).strides for v in looped]
+        outer, outer_steps = collapsed(final, [tuple(s[a] for a in kept) for s in strides])
+        inner, inner_steps = collapsed(
+            tuple(shape[a] for a in axes), [tuple(s[a] for a in axes) for s in strides]
         )
+        described, tables = self._described(values, dtypes, [s[-1] for s in inner_steps])
+        results = int(np.prod(final, dtype=int))
+        table = [results, elements, len(outer), len(inner) - 1, *outer, *inner]
+        for one, other in zip(outer_steps, inner_steps):
+            table += [*one, *other]
+        tables += [None] * self.nout
+        tables.append(fresh(np.array(table, np.int64)))
+        if not results:
+            return Plan(None, dtypes, result, tables)
+        key = (tuple(d.key for d in described), tuple(dtypes), tuple(types.found.items()))
+        kernel = self._kernel(key, lambda: self.source(types, described, dtypes))
+        grid, block = (min(results, 64), 1) if _chunked() else (-(-results // 128), 128)
+        return Plan(_launcher(kernel, grid, block), dtypes, result, tables)
+
+    def source(self, types: Types, described: list, dtypes: list[np.dtype]) -> str:
+        """The CUDA C for these types and steps."""
+        outputs = [
+            Described(p, t, "1", 0, True) for p, t in zip(self.out_params, dtypes[self.nin :])
+        ]
+        held = self.reduce_type or c_type(dtypes[self.nin])
+        return reduction(
+            self.name, described, outputs, (self.map_expr, self.reduce_expr, self.post_map_expr),
+            TYPES.get(held, held), self.identity, types.aliases(), self.preamble,
+        )  # fmt: skip
+
+
+def _axes(name: str, axis: Any, ndim: int) -> tuple[tuple[int, ...], list[int]]:
+    """(the axes that are reduced, those that are kept). Raises AxisError."""
+    given = tuple(range(ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    for one in given:
+        if not -ndim <= one < ndim:
+            raise np.exceptions.AxisError(one, ndim, name)
+    axes = tuple(sorted(one % ndim for one in given))
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"{name}: duplicate value in 'axis': {axis}")
+    return axes, [a for a in range(ndim) if a not in axes]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _trace
 from ._array import fresh, ndarray, wrap
 from ._quiet import quietly
 
@@ -52,7 +53,7 @@ def inputs(value: Any) -> Any:
 
 def require(name: str, value: Any) -> None:
     """Raise TypeError unless `value` is a device array."""
-    if not isinstance(value, ndarray) and not hasattr(value, "__host_value__"):
+    if not isinstance(value, ndarray | _trace.Traced) and not hasattr(value, "__host_value__"):
         raise TypeError(
             f"{name}: expected a cupy.ndarray, got {type(value).__name__}; use cupy.asarray"
         )
@@ -60,6 +61,12 @@ def require(name: str, value: Any) -> None:
 
 def call(name: str, function: Callable, args: tuple, options: dict[str, Any]) -> Any:
     """Call NumPy's function on device arrays; what it gives as CuPy's."""
+    if _trace.active and (history := _trace.recording()) is not None:
+        found = history.function(
+            name, lambda *a, **k: call(name, function, a, k), args, dict(options)
+        )
+        if found is not NotImplemented:
+            return found
     values = [v._array if type(v) is ndarray else inputs(v) for v in args]
     out = options.get("out")
     if out is not None and not isinstance(out, ndarray):

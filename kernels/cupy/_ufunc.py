@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _trace
 from ._array import SCALARS, fresh, ndarray, operand
 from ._index import entries
 from ._quiet import quietly
@@ -17,7 +18,7 @@ _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 
 
 @cache
-def _dtype(char: str) -> np.dtype:
+def dtype_of(char: str) -> np.dtype:
     if char == "E":
         import ml_dtypes
 
@@ -46,6 +47,10 @@ class ufunc:
         return self.__name__
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        if _trace.active and (history := _trace.recording()) is not None:
+            found = history.ufunc(self, args, options)
+            if found is not NotImplemented:
+                return found
         if options or len(args) != self.nin:
             return self._general(args, **options)
         values, key = self._operands(args)
@@ -102,7 +107,7 @@ class ufunc:
             return special
         if any(isinstance(t, type) for t in key):  # Python's numbers: NumPy's rules are CuPy's
             return function
-        wanted = [_dtype(char) for char in outs]
+        wanted = [dtype_of(char) for char in outs]
         samples = [np.ones(1, t) for t in key]
         try:
             got = quietly(function, *samples)
@@ -111,7 +116,7 @@ class ufunc:
             got = []
         if got == wanted:
             return function
-        dtypes = [_dtype(char) for char in ins]
+        dtypes = [dtype_of(char) for char in ins]
 
         def cast(*values: Any) -> Any:
             try:
@@ -221,7 +226,7 @@ class ufunc:
 
 def _takes(char: str, given: Any) -> bool:
     """Whether an input type of CuPy's table takes a dtype or a kind of Python number."""
-    dtype = _dtype(char)
+    dtype = dtype_of(char)
     if isinstance(given, np.dtype):
         return given == dtype or np.can_cast(given, dtype)
     return _WEAK[given] <= _RANK[dtype.kind]
@@ -234,6 +239,10 @@ _SPECIAL: dict[tuple[str, str], Callable] = {
     ("gcd", "??"): np.logical_or,
     ("lcm", "??"): np.logical_and,
     ("positive", "?"): lambda x: np.array(x),
+    **{
+        ("reciprocal", char): lambda x: np.where(x == 0, x, np.reciprocal(x))
+        for char in "bBhHiIlLqQ"
+    },
 }
 
 

@@ -22,7 +22,7 @@ _FEATURES = (
     (r"\bcluster_group\b|\bthis_cluster\b|__cluster_dims__", "thread block clusters"),
     (r"\bcurand\w*", "cuRAND"),
     (r"\bcub::", "CUB"),
-    (r"\bthrust::", "Thrust"),
+    (r"\bthrust::(?!complex\b)", "Thrust"),
     (r"\bcutlass::|\bcute::", "CUTLASS"),
     (r"\bcuda::(?:atomic|atomic_ref)\b", "cuda::atomic"),
     (

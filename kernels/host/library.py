@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.support import pool
+from kernels.support import thread_pool
 from kernels.support.errors import CompileError, KernelError, LaunchError
 from kernels.support.limits import launch_dimensions
 
@@ -192,7 +192,7 @@ class Compiled:
         slots: list[checked.Slot] | None = None,
     ) -> None:
         """Run all blocks, on several OS threads where that pays."""
-        threads = 1 if one_thread else pool.get_num_threads()
+        threads = 1 if one_thread else thread_pool.get_num_threads()
         if threads > 1 and self.seconds_a_block * blocks < _PARALLEL_SECONDS:
             threads = 1
         start = time.perf_counter()
@@ -201,7 +201,9 @@ class Compiled:
             self._run(launch, packed, 0, blocks, stop, slots)
         else:
             run = lambda a, b: self._run(launch, packed, a, b, stop, slots)  # noqa: E731
-            pool.run(run, blocks, threads, lambda: self.runtime.mgh_stop(ctypes.addressof(stop)))
+            thread_pool.run(
+                run, blocks, threads, lambda: self.runtime.mgh_stop(ctypes.addressof(stop))
+            )
         self.seconds_a_block = (time.perf_counter() - start) * threads / blocks
 
     def _run(

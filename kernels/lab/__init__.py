@@ -65,7 +65,7 @@ _LAZY = {
     "sectors_picture": "draw.pictures",
     "step": "record.stepper",
     "tile_walk": "draw.pictures",
-    "time": "record.clock",
+    "time": "record.timing",
     "timeline": "draw.timelines",
     "wavefronts": "draw.pictures",
 }

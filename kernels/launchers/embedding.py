@@ -21,6 +21,7 @@ from kernels.launchers.common import (
     on_gpu,
     zeros,
 )
+from kernels.launchers.determinism import are_deterministic_algorithms_enabled
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.transpose import cast, copy
@@ -71,7 +72,8 @@ def _launch(
 
 def _chosen(name: str, version: str | None, like) -> str:
     check_version(name, version, VERSIONS)
-    return version or ("atomic" if on_gpu(like) else "lines")
+    open_order = on_gpu(like) and not are_deterministic_algorithms_enabled()
+    return version or ("atomic" if open_order else "lines")
 
 
 def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:

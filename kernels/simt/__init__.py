@@ -7,6 +7,6 @@ that share the blocks of a launch.
 """
 
 from kernels.support.cache import cache_folder
-from kernels.support.pool import get_num_threads, set_num_threads
+from kernels.support.thread_pool import get_num_threads, set_num_threads
 
 __all__ = ["cache_folder", "get_num_threads", "set_num_threads"]

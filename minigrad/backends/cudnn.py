@@ -1,7 +1,8 @@
 """The flags of cuDNN, which minigrad does not use.
 
 Programs set `benchmark`, `deterministic` and `enabled`. They are stored and have no effect: every
-kernel is minigrad's own, and deterministic by construction.
+kernel is minigrad's own. All repeat bit by bit on a CPU; on a GPU, additions by index do after
+`minigrad.use_deterministic_algorithms(True)`.
 """
 
 from __future__ import annotations

@@ -196,7 +196,9 @@ def _kernel_of_cuda_c(path: str, name: str) -> tuple[str, Any]:
     plain = name.partition("<")[0].rpartition("::")[2].strip()
     _chosen(path, plain, list(source.kernels(code)), "__global__")
     name = name or next(iter(source.kernels(code)))
-    return name, raw_kernel(code, name, (f"-I{Path(path).resolve().parent}",))
+    include = (f"-I{Path(path).resolve().parent}",)
+    together = source.waits_for_grid(code, name)
+    return name, raw_kernel(code, name, include, enable_cooperative_groups=together)
 
 
 def _chosen(path: str, name: str, kernels: list[str], mark: str) -> str:

@@ -135,9 +135,8 @@ class Compiled:
 
     def report(self) -> str:
         """What was recorded, and what runs eagerly and why."""
-        lines = [
-            f"{self.__name__}: {self.recorded} recorded, {self.replayed} replayed, {self.eager} eager"
-        ]
+        counts = f"{self.recorded} recorded, {self.replayed} replayed, {self.eager} eager"
+        lines = [f"{self.__name__}: {counts}"]
         lines += [f"  recorded: {entry.summary()}" for entry in self._all_entries()]
         lines += [f"  eager: {reason}" for reason in self._reasons.values()]
         return "\n".join(lines)

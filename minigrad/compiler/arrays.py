@@ -43,7 +43,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def __class__(self) -> type:
-        """`isinstance` finds an ndarray: what asks where an array lies must find this on the CPU."""
+        """`isinstance` finds an ndarray: who asks where an array lies must find it on the CPU."""
         return np.ndarray
 
     @property

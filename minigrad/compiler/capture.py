@@ -271,7 +271,7 @@ def capture(
     _release(recorder, result, expected)
     back = {id(s): t for t, s in zip(arguments, inside, strict=True)}
     result = mapped(lambda leaf: back.get(id(leaf), leaf), result)
-    for (place, array, written) in entry.inputs:
+    for place, array, written in entry.inputs:
         if written:
             arguments[place]._array[...] = array
     if recorder.reason is not None or recorder.rebound:

@@ -189,7 +189,8 @@ class _Line:
         target = call.kwargs.get("out", call.outputs[0] if call.outputs else None)
         if target is None or (target.dtype != dtype and expr.result != "bool"):
             return None
-        values = dict(zip(expr.args, inputs)) | dict(zip(expr.params, call.kwargs.get("params", ())))
+        params = call.kwargs.get("params", ())
+        values = dict(zip(expr.args, inputs)) | dict(zip(expr.params, params))
         if any(
             isinstance(a, np.ndarray) and a.dtype != dtype and n not in expr.masks
             for n, a in values.items()
@@ -202,7 +203,7 @@ class _Line:
         """This line with the producer's text in place of the array that it computes."""
         mine = [n for n, a in self.names.items() if _same_view(a, array)]
         others = [a for n, a in self.names.items() if n not in mine]
-        if not mine or any(isinstance(a, np.ndarray) and np.may_share_memory(a, array) for a in others):
+        if not mine or any(np.may_share_memory(a, array) for a in arrays_in(others)):
             return None
         as_mask = [n in self.masks for n in mine]
         if any(as_mask) != (producer.result == "bool") or all(as_mask) != any(as_mask):
@@ -263,12 +264,12 @@ class _Rename(ast.NodeTransformer):
     def __init__(self, names: dict[str, str], expressions: dict[str, ast.expr] | None = None):
         self.names, self.expressions = names, expressions or {}
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 - ast's name
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self.expressions:
             return self.expressions[node.id]
         return ast.Name(self.names.get(node.id, node.id), ast.Load())
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.expr:
         assert isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS
         return ast.Call(node.func, [self.visit(a) for a in node.args], [])
 
@@ -299,7 +300,8 @@ def _same_view(a: Any, b: np.ndarray) -> bool:
     if not isinstance(a, np.ndarray):
         return False
     key = "__array_interface__"
-    return (
-        getattr(a, key)["data"][0] == getattr(b, key)["data"][0]
-        and (a.shape, a.strides, a.dtype) == (b.shape, b.strides, b.dtype)
-    )
+    return getattr(a, key)["data"][0] == getattr(b, key)["data"][0] and (
+        a.shape,
+        a.strides,
+        a.dtype,
+    ) == (b.shape, b.strides, b.dtype)

@@ -59,7 +59,8 @@ class Call:
     """A call that a replay repeats.
 
     name: for people. function: of NumPy or of a dialect, or a function without arguments.
-    outputs: the new arrays that it returned; places: their numbers among all. writes: arguments that it changes in place.
+    outputs: the new arrays that it returned; places: their numbers among all.
+    writes: arguments that it changes in place.
     launches: what to launch instead; None to call the function again.
     seconds: how long the launches took. kernels: those that were generated for it.
     """

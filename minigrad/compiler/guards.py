@@ -114,7 +114,7 @@ def _contents(cell: CellType) -> Any:
 
 
 def _is_library(value: Any) -> bool:
-    """Whether a function, class, module or object is a library's, and holds no state of a program."""
+    """Whether a function, class, module or object is a library's: no state of a program."""
     if isinstance(value, (Module, Tensor)):
         return False
     if isinstance(value, ModuleType):

@@ -62,7 +62,6 @@ class _Log(dispatch.Trace):
         self.launches.append(launch)
         return True
 
-
     def contiguous(self, a: np.ndarray) -> np.ndarray:
         out = np.empty(a.shape, a.dtype)
         _dialect().pointwise(TABLE["copy"], a, out=out)
@@ -197,9 +196,8 @@ class Recorder:
             self.stop("repeat() by counts in a tensor")
         self.use((args, kwargs))
         args, kwargs = plain(args), plain(kwargs)
-        if name in ("numpy.copy", "numpy.ascontiguousarray") and args[0].dtype.kind != "c":
-            if name == "numpy.copy" or not args[0].flags.c_contiguous:
-                return self.operation("copy", _dialect().copy, args, {})
+        if name == "numpy.copy" and args[0].dtype.kind != "c":
+            return self.operation("copy", _dialect().copy, args, {})
         written = tuple(arrays_in(kwargs.get("out")))
         if self.reason is None:
             for array in arrays_in((args, kwargs)):

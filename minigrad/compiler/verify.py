@@ -59,7 +59,7 @@ def _inside(launches: list[Launch], memory: Memory) -> list[np.ndarray]:
 
 def _only_written(call: Call) -> bool:
     """Whether what the call writes is none of its other arguments."""
-    others = [a for a in arrays_in(call.args)]
+    others = arrays_in(call.args)
     return not any(np.may_share_memory(a, w) for a in others for w in call.writes)
 
 

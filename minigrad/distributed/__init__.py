@@ -20,6 +20,7 @@ from __future__ import annotations
 from minigrad._names import refuse
 from minigrad.distributed import compression
 from minigrad.distributed.collectives import (
+    P2POp,
     ReduceOp,
     all_gather,
     all_gather_into_tensor,
@@ -28,6 +29,7 @@ from minigrad.distributed.collectives import (
     all_to_all,
     all_to_all_single,
     barrier,
+    batch_isend_irecv,
     broadcast,
     broadcast_object_list,
     gather,
@@ -66,6 +68,7 @@ __all__ = [
     "DistError",
     "DistNetworkError",
     "GroupMember",
+    "P2POp",
     "ReduceOp",
     "Work",
     "all_gather",
@@ -75,6 +78,7 @@ __all__ = [
     "all_to_all",
     "all_to_all_single",
     "barrier",
+    "batch_isend_irecv",
     "broadcast",
     "broadcast_object_list",
     "compression",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 
@@ -52,6 +53,15 @@ class Alone:
 
     def all_to_all(self, out: Any, array: Any, give: Sequence[int], take: Sequence[int]) -> Done:
         return self.all_gather(out, array)
+
+    def agree(self, text: str) -> None:
+        """One rank agrees with itself."""
+
+    def exchange(self, name: str, data: bytes) -> list[bytes]:
+        return [data]
+
+    def together(self) -> Any:
+        return nullcontext()
 
     def subgroup(self, ranks: Sequence[int], timeout: float) -> Alone | None:
         return Alone(timeout) if ranks else None

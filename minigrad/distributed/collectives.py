@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -310,6 +310,29 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
     return resolve(group).ranks[sender()]
 
 
+class P2POp(NamedTuple):
+    """A message for `batch_isend_irecv`. op: `isend` or `irecv`; peer: the other rank."""
+
+    op: Callable
+    tensor: Tensor
+    peer: int
+    group: Any = None
+    tag: int = 0
+
+
+def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
+    """Begin several messages of one group together: with NCCL, messages both ways between two
+    ranks have to be begun so. Raises ValueError for an empty list, several groups, or another
+    `op`."""
+    if not p2p_op_list or not all(isinstance(one, P2POp) for one in p2p_op_list):
+        raise ValueError("batch_isend_irecv: expected a list of P2POp, got " + repr(p2p_op_list))
+    first = p2p_op_list[0].group
+    if any(one.op not in (isend, irecv) or one.group is not first for one in p2p_op_list):
+        raise ValueError("batch_isend_irecv: expected isend or irecv as op, and one group")
+    with resolve(first).together():
+        return [one.op(one.tensor, one.peer, one.group, one.tag) for one in p2p_op_list]
+
+
 def _receive(
     name: str, tensor: Tensor, src: int | None, group: Any, tag: int
 ) -> tuple[Work, Callable[[], int]]:
@@ -335,15 +358,8 @@ def all_gather_object(object_list: list, obj: Any, group: Any = None) -> None:
     this program, which run the same code."""
     members = resolve(group)
     _same_length("all_gather_object", object_list, members.size)
-    data = np.frombuffer(pickle.dumps(obj), np.uint8)
-    sizes = np.empty((members.size, 1), np.int64)
-    members.all_gather(sizes, np.array([data.size], np.int64)).wait()
-    padded = np.zeros(int(sizes.max()), np.uint8)
-    padded[: data.size] = data
-    out = np.empty((members.size, padded.size), np.uint8)
-    members.all_gather(out, padded).wait()
-    for i, row in enumerate(out):
-        object_list[i] = pickle.loads(row[: sizes[i, 0]].tobytes())
+    found = members.exchange("all_gather_object", pickle.dumps(obj))
+    object_list[:] = [pickle.loads(data) for data in found]
 
 
 def broadcast_object_list(
@@ -352,13 +368,11 @@ def broadcast_object_list(
     """`object_list` becomes that of rank `src`."""
     members, root = resolve(group), get_group_rank(group, src)
     here = members.rank == root
-    data = np.frombuffer(pickle.dumps(list(object_list)), np.uint8).copy()
-    size = np.array([data.size], np.int64)
-    members.broadcast(size, root).wait()
-    data = data if here else np.empty(int(size[0]), np.uint8)
-    members.broadcast(data, root).wait()
+    data = pickle.dumps(list(object_list)) if here else b""
+    name = f"broadcast_object_list from rank {src}"
+    found = members.exchange(name, data)[root]
     if not here:
-        object_list[:] = pickle.loads(data.tobytes())
+        object_list[:] = pickle.loads(found)
 
 
 # --- checks on this rank, before anything is sent

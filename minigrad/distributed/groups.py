@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from minigrad.distributed import mpi
 from minigrad.distributed.alone import Alone
 from minigrad.distributed.errors import DistNetworkError
+from minigrad.distributed.witness import Watched
 
 DEFAULT_TIMEOUT = timedelta(minutes=5)
 BACKENDS = ("mpi", "gloo")
@@ -21,6 +23,7 @@ class _World:
 
     group: Any = None
     backend = ""
+    witness: Watched | None = None
 
 
 _world = _World()
@@ -95,7 +98,9 @@ def init_process_group(
         comm = mpi.library().COMM_WORLD
         _expect(comm.Get_size(), comm.Get_rank(), size, mine)
         group = mpi.Group(comm, range(comm.Get_size()), _seconds(timeout))
-        mpi.end_all_on_error(comm.Get_rank)
+        if sys.platform == "linux":
+            _world.witness = Watched(comm)
+        mpi.end_all_on_error(comm.Get_rank, _dismiss)
     else:
         _expect(1, 0, size, mine)
         group = Alone(_seconds(timeout))
@@ -137,6 +142,13 @@ def _leave() -> None:
     if _world.group is not None:
         _world.group.leave()
         _world.group = None
+        _dismiss()
+
+
+def _dismiss() -> None:
+    if _world.witness is not None:
+        _world.witness.dismiss()
+        _world.witness = None
 
 
 def destroy_process_group(group: Any = None) -> None:

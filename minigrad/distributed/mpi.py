@@ -14,6 +14,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,11 @@ class Group:
         self._data, self._headers = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.ranks, self.timeout = list(ranks), timeout
+        self.any_source = self._mpi.ANY_SOURCE
         self._number = 0
         self._broken = ""
         self._announced: deque[_Collective] = deque()  # whose data wait for headers, in order
+        self._receiving: list[_Received] = []  # the same of messages
 
     # -- headers and waiting
 
@@ -101,12 +104,23 @@ class Group:
         while self._announced and self._announced[0].agreed():
             self._announced.popleft().begin()
 
+    def progress(self) -> None:
+        """Begin the data of all collectives and messages whose headers have come: a wait for one
+        must not stop the others, for which other ranks may wait."""
+        self.begin_agreed()
+        waiting: list[_Received] = []
+        for message in self._receiving:
+            if any(message.follows(other) for other in waiting) or not message.begin():
+                waiting.append(message)
+        self._receiving = waiting
+
     def wait(self, text: str, requests: list, seconds: float | None = None) -> None:
         """Wait for requests in order, at most `seconds`."""
         seconds = self.timeout if seconds is None else seconds
         begun = time.monotonic()
         for request in requests:
             while not request.Test():
+                self.progress()
                 passed = time.monotonic() - begun
                 if passed > seconds:
                     self._fail(
@@ -128,6 +142,7 @@ class Group:
     def _fail(self, reason: str) -> None:
         self._broken = reason
         self._announced.clear()
+        self._receiving.clear()
         raise DistBackendError(reason)
 
     def leave(self) -> None:
@@ -217,6 +232,27 @@ class Group:
     def barrier(self) -> Work:
         return self.start("barrier", self._data.Ibarrier, _nothing)
 
+    def agree(self, text: str) -> None:
+        """Wait until all ranks have called this with the same text; DistBackendError otherwise."""
+        self.start(text, self._mpi.Request, _nothing).wait()
+
+    def exchange(self, name: str, data: bytes) -> list[bytes]:
+        """The bytes of every rank, under a name that all give."""
+        mine = np.frombuffer(data, np.uint8)
+        sizes = np.empty(self.size, np.int64)
+        self.start(
+            name, lambda: self._data.Iallgather(np.array([mine.size]), sizes), _nothing
+        ).wait()
+        out = np.empty(int(sizes.sum()), np.uint8)
+        ends = np.cumsum(sizes)
+        places = [out, sizes, ends - sizes, self._mpi.BYTE]
+        self.start(name, lambda: self._data.Iallgatherv(mine, places), _nothing).wait()
+        return [out[end - n : end].tobytes() for n, end in zip(sizes, ends)]
+
+    def together(self) -> Any:
+        """Inside, messages are begun together: MPI needs nothing for it."""
+        return nullcontext()
+
     # -- between two ranks
 
     def send(self, array: Array, dst: int, tag: int) -> Work:
@@ -230,11 +266,12 @@ class Group:
 
     def receive(self, array: Array, src: int | None, tag: int) -> tuple[Work, Callable[[], int]]:
         """The work, and a function for the rank that sent it."""
-        source = self._mpi.ANY_SOURCE if src is None else src
+        source = self.any_source if src is None else src
         who = "any rank" if src is None else f"rank {self.ranks[src]}"
         status = self._mpi.Status()
         text = _named("recv of", array)
         request = _Received(self, array, source, tag, status)
+        self._receiving.append(request)
         work = Work(self, f"{text} from {who}", [request], _nothing)
         return work, status.Get_source
 
@@ -247,6 +284,19 @@ class Group:
                 f"{self.ranks[source]} called {sent}"
             )
         return self._data.Irecv(_bytes(array), source, tag)
+
+    def send_bytes(self, data: bytes, dst: int, tag: int) -> Work:
+        """Begin to send bytes, of any number, to a rank that calls `receive_bytes`."""
+        parts = (np.array([len(data)]), np.frombuffer(data, np.uint8))
+        requests = [r for part in parts for r in self.send(part, dst, tag)._requests]
+        return Work(self, f"send of bytes to rank {self.ranks[dst]}", requests, _nothing)
+
+    def receive_bytes(self, src: int, tag: int) -> bytes:
+        size = np.empty(1, np.int64)
+        self.receive(size, src, tag)[0].wait()
+        data = np.empty(int(size[0]), np.uint8)
+        self.receive(data, src, tag)[0].wait()
+        return data.tobytes()
 
     def _op(self, op: str) -> Any:
         name = {"AVG": "SUM", "PRODUCT": "PROD"}.get(op, op)
@@ -290,18 +340,31 @@ class _Received:
     """The request of a message: its header first, then its data from the same rank."""
 
     def __init__(self, group: Group, array: Array, source: int, tag: int, status: Any) -> None:
-        self._group, self._array, self._tag, self._status = group, array, tag, status
+        self._group, self._array, self._status = group, array, status
+        self._source, self._tag = source, tag
         self._header = np.empty(HEADER, np.uint8)
         self._first = group._headers.Irecv(self._header, source, tag)
         self._second: Any = None
 
+    def follows(self, other: _Received) -> bool:
+        """Whether messages for `other`, which was called earlier, may be for this call, too: then
+        it has the first of them, whichever is waited for first."""
+        any_source = self._group.any_source
+        one_source = self._source == other._source or any_source in (self._source, other._source)
+        return self._tag == other._tag and one_source
+
+    def begin(self) -> bool:
+        """Whether the header has come; then the data are on their way."""
+        if not self._first.Test(self._status):
+            return False
+        source = self._status.Get_source()
+        self._second = self._group.receive_now(self._array, self._header, source, self._tag)
+        return True
+
     def Test(self) -> bool:
         if self._second is None:
-            if not self._first.Test(self._status):
-                return False
-            source = self._status.Get_source()
-            self._second = self._group.receive_now(self._array, self._header, source, self._tag)
-        return self._second.Test()
+            self._group.progress()
+        return self._second is not None and self._second.Test()
 
 
 def _nothing() -> None:
@@ -344,8 +407,11 @@ def _reducible(array: Array, op: str, size: int) -> tuple[Array, Callable[[Array
 # --- the end of a rank
 
 
-def end_all_on_error(rank: Callable[[], int]) -> None:
-    """An uncaught exception in one rank ends all: the others would wait for it forever."""
+def end_all_on_error(rank: Callable[[], int], dismiss: Callable[[], None]) -> None:
+    """An uncaught exception in one rank ends all: the others would wait for it forever.
+
+    dismiss: of its witness, which need not speak then.
+    """
     before = sys.excepthook
 
     def ended(kind: type, error: BaseException, trace: Any) -> None:
@@ -354,6 +420,7 @@ def end_all_on_error(rank: Callable[[], int]) -> None:
             last = traceback.format_exception_only(kind, error)[-1].strip()
             print(f"rank {rank()} ended with {last}; all ranks stop", file=sys.stderr, flush=True)
             sys.stdout.flush()
+            dismiss()
             time.sleep(FORWARDING)
             library().COMM_WORLD.Abort(1)
 

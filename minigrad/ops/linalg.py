@@ -502,6 +502,39 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
     return QR(q, functions.cat([square, q.mT @ A[..., m:]], -1))
 
 
+GEQRF = namedtuple("GEQRF", "a tau")
+
+
+@export()
+def geqrf(input: Tensor) -> Any:
+    """(a, tau): R in the upper triangle of a, below it the Householder vectors v of Q, whose first
+    element 1 is left out: Q is the product of I - tau v v^T. No gradient; see `linalg.qr`."""
+    matrices("geqrf", input)
+    a, tau = array_module(input._array).linalg.qr(input._array, "raw")
+    return GEQRF(wrap(a.swapaxes(-1, -2).copy()), wrap(tau))
+
+
+@export("orgqr")
+def householder_product(input: Tensor, tau: Tensor) -> Tensor:
+    """The first k columns of the product of I - tau[i] v v^T, v the i-th of k Householder vectors.
+
+    input (..., m, k): below its diagonal the vectors, as `geqrf` gives them; tau (..., k).
+    The product is I - V T V^T with T = (I + D S)^-1 D, where D = diag(tau) and S is the part of
+    V^T V above the diagonal (Joffrain et al., "Accumulating Householder transformations", 2006).
+    """
+    matrices("linalg.householder_product", input)
+    m, k = input._array.shape[-2:]
+    if k > m or tuple(tau._array.shape[-1:]) != (k,):
+        raise RuntimeError(
+            "linalg.householder_product: expected input (..., m, k) with k <= m and tau (..., k), "
+            f"got {list(input.shape)} and {list(tau.shape)}"
+        )
+    one = functions.eye(m, k, dtype=input.dtype, device=input.device)
+    V, D = input.tril(-1) + one, tau.unsqueeze(-1)
+    T = Solve.apply(*batches(one[:k] + D * (V.mT @ V).triu(1), D * one[:k]))
+    return one - V @ (T @ V[..., :k, :].mT)
+
+
 def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """(U, S, V^T) with A = U diag(S) V^T, S descending. With full_matrices U and V are square (then
     the columns that S has no value for get no gradient)."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from minigrad._names import refuse
-from minigrad.optim import lr_scheduler
+from minigrad.optim import lr_scheduler, swa_utils
 from minigrad.optim.adam import Adam, AdamW
 from minigrad.optim.adaptive import Adadelta, Adagrad, Adamax, RMSprop
 from minigrad.optim.lbfgs import LBFGS
+from minigrad.optim.matrix import Adafactor, Muon
 from minigrad.optim.optimizer import Optimizer
 from minigrad.optim.per_parameter import ASGD, NAdam, RAdam, Rprop
 from minigrad.optim.sgd import SGD
@@ -16,16 +17,19 @@ __all__ = [
     "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",
     "RMSprop",
     "Rprop",
     "lr_scheduler",
+    "swa_utils",
 ]
 
 __getattr__ = refuse(__name__)

@@ -198,6 +198,12 @@ class Optimizer:
         """The initial value of that state."""
         return 0.0
 
+    def _first_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
+        """The state of a parameter before its first step, which a checkpoint is loaded into."""
+        initial = self._initial(group)
+        state = {name: minigrad.full_like(param, initial) for name in self._state_names(group)}
+        return {**state, "step": minigrad.tensor(0.0)} if self._counts_steps else state
+
     def _update(self, group: dict[str, Any], run: Run) -> None:
         """Update the flat parameters of `run` from its flat gradients."""
         raise NotImplementedError

@@ -12,7 +12,7 @@ from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative
 from minigrad.tensor import Tensor
 
 
-class _PerParameter(Optimizer):
+class PerParameter(Optimizer):
     """Subclasses define the state of a parameter (`_start`) and one step of it (`_one`)."""
 
     def __init__(self, params: Iterable[Any], **options: Any) -> None:
@@ -24,6 +24,10 @@ class _PerParameter(Optimizer):
 
     def _start(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
         raise NotImplementedError
+
+    def _first_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
+        count = {"step": minigrad.tensor(0.0)} if self._counts_steps else {}
+        return count | self._start(group, param)
 
     def _one(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: Any) -> None:
         raise NotImplementedError
@@ -44,16 +48,21 @@ class _PerParameter(Optimizer):
     def _update_one(self, group: dict[str, Any], param: Tensor) -> None:
         state = self.state[param]
         if not state:
-            state["step"] = minigrad.tensor(0.0)
-            state.update(self._start(group, param))
-        state["step"] += 1
-        grad = -param.grad if group["maximize"] else param.grad
+            state.update(self._first_state(group, param))
+        if self._counts_steps:
+            state["step"] += 1
+        grad = -param.grad if group.get("maximize") else param.grad
+        self._one(group, param, self._decayed(group, param, grad), state)
+
+    def _decayed(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> Tensor:
+        """The gradient with the weight decay, unless that has been applied to the parameter."""
         decay = group.get("weight_decay", 0)
-        if decay and group.get("decoupled_weight_decay"):
-            param.mul_(1 - group["lr"] * decay)
-        elif decay:
-            grad = grad.add(param, alpha=decay)
-        self._one(group, param, grad, state)
+        if not decay:
+            return grad
+        if not group.get("decoupled_weight_decay"):
+            return grad.add(param, alpha=decay)
+        param.mul_(1 - group["lr"] * decay)
+        return grad
 
 
 def _moments(group: dict[str, Any], grad: Tensor, state: dict[str, Tensor]) -> tuple:
@@ -69,7 +78,7 @@ def _two_moments(param: Tensor) -> dict[str, Tensor]:
     return {name: minigrad.zeros_like(param.detach()) for name in ("exp_avg", "exp_avg_sq")}
 
 
-class NAdam(_PerParameter):
+class NAdam(PerParameter):
     """Adam with Nesterov momentum (Dozat 2016); `momentum_decay` is that of its schedule."""
 
     def __init__(
@@ -119,7 +128,7 @@ class NAdam(_PerParameter):
         param.addcdiv_(mean, root, value=-group["lr"] * after / (1 - product * after))
 
 
-class RAdam(_PerParameter):
+class RAdam(PerParameter):
     """Adam that adapts only once the variance of its step sizes is known (Liu et al. 2020)."""
 
     def __init__(
@@ -168,7 +177,7 @@ class RAdam(_PerParameter):
         param.addcdiv_(mean, root, value=rate * math.sqrt(rectified * correction2))
 
 
-class Rprop(_PerParameter):
+class Rprop(PerParameter):
     """A step size per element that grows while the gradient keeps its sign (Riedmiller & Braun
     1993): times etas[1], else times etas[0], within `step_sizes`."""
 
@@ -212,7 +221,7 @@ class Rprop(_PerParameter):
         state["prev"].copy_(grad)
 
 
-class ASGD(_PerParameter):
+class ASGD(PerParameter):
     """Averaged SGD (Polyak & Juditsky 1992): state["ax"] is the average since step `t0`."""
 
     def __init__(

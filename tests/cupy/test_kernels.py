@@ -52,16 +52,6 @@ def test_cupy_reduction_kernels(rng):
     np.testing.assert_allclose(largest(a, a[0]).get(), (x * x[0]).max())
 
 
-def test_fused_functions():
-    @cp.fuse()
-    def f(x, y):
-        return cp.sqrt(x * x + y * y)
-
-    assert f(cp.asarray(3.0), cp.asarray(4.0)) == 5
-    with pytest.raises(TypeError, match="Invalid argument type"):
-        f(np.ones(3), cp.ones(3))
-
-
 @pytest.mark.parametrize(
     "name, args, cdf",
     [
@@ -97,3 +87,102 @@ def test_random_numbers_of_other_kinds(seed):
     cp.random.shuffle(a)
     assert a.sum() == 10
     assert set(cp.random.choice(cp.asarray([2, 4]), 20).tolist()) <= {2, 4}
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_kernels_of_complex_numbers(dtype, rng):
+    x, y = ((rng.normal(size=(3, 7)) + 1j * rng.normal(size=(3, 7))).astype(dtype) for _ in "xy")
+    a, b = cp.asarray(x), cp.asarray(y)
+    rtol = 2e-5 if dtype is np.complex64 else 1e-12
+    k = cp.ElementwiseKernel("T x, T y", "T z", "z = exp(x) * conj(y) / (x + T(2)) - pow(x, y)")
+    np.testing.assert_allclose(k(a, b).get(), np.exp(x) * y.conj() / (x + 2) - x**y, rtol=rtol)
+    size = cp.ElementwiseKernel("complex64 z", "float32 r", "r = abs(z) + z.real() * arg(z)")
+    if dtype is np.complex64:
+        expected = abs(x) + x.real * np.angle(x)
+        np.testing.assert_allclose(size(a.T).get(), expected.T, rtol=1e-5, atol=1e-6)
+    else:
+        with pytest.raises(TypeError, match="z is complex128, not complex64"):
+            size(a)
+    norm = cp.ReductionKernel("T x, T y", "T z", "x * conj(y)", "a + b", "z = sqrt(a)", "0")
+    np.testing.assert_allclose(norm(a, b, axis=0).get(), np.sqrt((x * y.conj()).sum(0)), rtol=rtol)
+    product = cp.ReductionKernel("T x", "T y", "x", "a * b", "y = a", None, "product")
+    np.testing.assert_allclose(product(a, axis=1).get(), x.prod(1), rtol=rtol)
+
+
+def test_raw_kernels_of_complex_numbers(rng):
+    x = rng.normal(size=20) + 1j * rng.normal(size=20)
+    code = """
+        #include <cupy/complex.cuh>
+        template <typename T> __global__ void twist(const T* x, T* y, T by) {
+            y[threadIdx.x] = x[threadIdx.x] * by + thrust::polar(1.0, arg(x[threadIdx.x]));
+        }
+    """
+    name = "twist<complex<double>>"
+    twist = cp.RawModule(code=code, name_expressions=[name]).get_function(name)
+    y = cp.empty(20, complex)
+    twist((1,), (20,), (cp.asarray(x), y, 2 + 1j))
+    np.testing.assert_allclose(y.get(), x * (2 + 1j) + x / abs(x))
+    code = """
+        #include <cuComplex.h>
+        extern "C" __global__ void f(const cuFloatComplex* x, cuFloatComplex* y) {
+            const cuFloatComplex v = x[threadIdx.x];
+            y[threadIdx.x] = cuCdivf(cuCmulf(v, cuConjf(v)), make_cuFloatComplex(1.0f, 2.0f));
+        }
+    """
+    f, narrow = cp.RawKernel(code, "f", translate_cucomplex=True), cp.empty(20, np.complex64)
+    f((1,), (20,), (cp.asarray(x, np.complex64), narrow))
+    np.testing.assert_allclose(narrow.get(), abs(x) ** 2 / (1 + 2j), rtol=1e-5)
+
+
+LAYOUTS = {
+    "transposed": lambda a: a.T,
+    "every second": lambda a: a[::2, 1::2],
+    "backwards": lambda a: a[::-1, ::-1],
+    "one row": lambda a: a[2:3],
+    "one element": lambda a: a[1, 1, ...],
+    "empty": lambda a: a[:0],
+    "3d": lambda a: a.reshape(5, 1, 34)[:, :, ::-3],
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_expressions_and_layouts(name, rng):
+    """Arrays of any strides, broadcast, in and out."""
+    x, row = rng.random((17, 10)), rng.random(40)
+    view = LAYOUTS[name]
+    axpy = cp.ElementwiseKernel("T x, T y, T a", "T z", "z = a * x + y + n + i", "axpy")
+    add = cp.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "add")
+    v, a = view(x), view(cp.asarray(x))
+    index = np.arange(v.size).reshape(v.shape)
+    np.testing.assert_allclose(axpy(a, a, 2.0).get(), 3 * v + v.size + index)
+    out = cp.zeros((17, 10))
+    target = view(out)
+    assert axpy(a, 1.0, 2.0, target) is target
+    expected = np.zeros((17, 10))
+    view(expected)[...] = 2 * v + 1 + v.size + index
+    np.testing.assert_allclose(out.get(), expected)
+    last = v.shape[-1] if v.ndim else 10
+    both = np.broadcast_to(row[:last], np.broadcast_shapes(v.shape, (last,)))
+    count = np.arange(both.size).reshape(both.shape)
+    got = axpy(a, cp.asarray(row[:last]), 1.0).get()
+    np.testing.assert_allclose(got, v + both + both.size + count)
+    for axis in (None, *range(v.ndim), *([(0, 1)] if v.ndim > 1 else [])):
+        np.testing.assert_allclose(add(a, axis=axis).get(), v.sum(axis), atol=1e-12)
+
+
+def test_expressions_refuse_what_cupy_refuses():
+    same = cp.ElementwiseKernel("T x, float32 y", "T z", "z = x")
+    for args, text in (
+        ((cp.ones(3), cp.ones(3)), "y is float64, not float32"),
+        ((cp.ones(3), cp.ones(3, np.float32), cp.ones(3, np.float32)), "z is float32, but T"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            same(*args)
+    with pytest.raises(ValueError, match="Out shape is mismatched"):
+        same(cp.ones(3), 1, cp.ones(1))
+    with pytest.raises(ValueError, match="Loop size is undecided"):
+        same(1.0, 2.0)
+    with pytest.raises(ValueError, match="zero-size array"):
+        cp.ReductionKernel("T x", "T y", "x", "max(a, b)", "y = a", None)(cp.ones(0))
+    with pytest.raises(np.exceptions.AxisError):
+        cp.ReductionKernel("T x", "T y", "x", "max(a, b)", "y = a", None)(cp.ones(3), axis=1)

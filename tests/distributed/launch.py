@@ -10,22 +10,27 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 
+def command(ranks: int, *arguments: str) -> list[str]:
+    """`mpiexec -n RANKS python ARGUMENTS`; one rank starts without mpiexec."""
+    mpiexec = [str(Path(sys.executable).with_name("mpiexec")), "-n", str(ranks)]
+    return [*(mpiexec if ranks > 1 else []), sys.executable, *arguments]
+
+
+def settings(**more: str) -> dict[str, str]:
+    """The environment of the ranks: one thread each."""
+    return {**os.environ, "MINIGRAD_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **more}
+
+
 def start(
     ranks: int, *arguments: str, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess:
-    """What `mpiexec -n RANKS python ARGUMENTS` gives; one rank starts without it."""
-    mpiexec = [str(Path(sys.executable).with_name("mpiexec")), "-n", str(ranks)]
+    """What a program gives that is started with several ranks."""
     return subprocess.run(
-        [*(mpiexec if ranks > 1 else []), sys.executable, *arguments],
+        command(ranks, *arguments),
         capture_output=True,
         text=True,
         timeout=240,
-        env={
-            **os.environ,
-            "MINIGRAD_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-            **(environment or {}),
-        },
+        env=settings(**(environment or {})),
     )
 
 

@@ -112,6 +112,16 @@ def messages() -> None:
     for work in works:
         work.wait()
     assert got.tolist() == [left] * 3
+    # Too large to be buffered: a wait for the send must not stop the receives. And messages of one
+    # tag keep their order, whichever is waited for first.
+    gives = [torch.full((1 << 17,), float(rank + 10 * i)) for i in range(2)]
+    takes = [torch.empty(1 << 17) for _ in gives]
+    operations = [dist.P2POp(dist.isend, give, right) for give in gives]
+    operations += [dist.P2POp(dist.irecv, take, left) for take in takes]
+    first, second, *received = dist.batch_isend_irecv(operations)
+    for work in (first, second, *reversed(received)):
+        work.wait()
+    assert [take[-1].item() for take in takes] == [left, left + 10]
     if rank == 0:
         senders = set()
         for _ in range(size - 1):
@@ -294,11 +304,11 @@ def fails() -> None:
     dist.barrier()
 
 
-def killed() -> None:
+def killed(victim: str = "1") -> None:
     rank, _ = start()
     say(f"rank {rank} has process {os.getpid()}")
     dist.barrier()
-    if rank == 1:
+    if rank == int(victim):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.1)
     dist.barrier()

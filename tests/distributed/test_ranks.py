@@ -108,17 +108,20 @@ def test_waiting_has_an_end():
     assert "rank 0 of 2 has waited for barrier for 1 s" in run(2, "slow")
 
 
-@pytest.mark.parametrize("name", ["fails", "killed"])
-def test_a_rank_that_dies_ends_all(name):
+@pytest.mark.parametrize("victim", [None, 0, 1])
+def test_a_rank_that_dies_ends_all_and_is_named(victim):
     started = time.monotonic()
-    done = start(2, str(PROGRAMS), name)
+    arguments = ["fails"] if victim is None else ["killed", str(victim)]
+    done = start(4, str(PROGRAMS), *arguments)
     assert done.returncode != 0
     assert time.monotonic() - started < 30
-    if name == "fails":
-        assert "rank 1 ended with LookupError: out of cheese" in done.stderr
+    said = re.findall(r"rank \d .*(?:ended with|has died).*", done.stderr)
+    assert len(said) == 1
+    if victim is None:
+        assert "rank 1 ended with LookupError: out of cheese" in said[0]
     else:
-        (process,) = re.findall(r"rank 1 has process (\d+)", done.stdout)
-        assert process in done.stdout + done.stderr
+        (process,) = re.findall(rf"rank {victim} has process (\d+)", done.stdout)
+        assert f"rank {victim} of 4 (process {process} on " in said[0]
 
 
 def test_another_number_of_ranks_than_expected(monkeypatch):

@@ -225,11 +225,11 @@ def test_memory_that_is_not_there():
 
 
 def test_errors_on_several_os_threads():
-    from kernels.support import pool
+    from kernels.support import thread_pool
 
-    before = pool.get_num_threads()
+    before = thread_pool.get_num_threads()
     try:
-        pool.set_num_threads(4)
+        thread_pool.set_num_threads(4)
         fails("if (bad && blockIdx.x == 37) __trap();", r"__trap\(\) in", grid=(100,), block=(4,))
         code = """__global__ void slow(int* x, int bad) {
             for (int i = 0; i < 500; ++i) __syncthreads();
@@ -243,7 +243,7 @@ def test_errors_on_several_os_threads():
                 kernel((400,), (32,), (x, 1))
         kernel((400,), (32,), (x, 0))
     finally:
-        pool.set_num_threads(before)
+        thread_pool.set_num_threads(before)
 
 
 def test_two_python_threads_launch_at_once():

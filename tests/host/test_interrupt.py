@@ -17,7 +17,7 @@ import os, signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 from kernels import lab, raw_kernel
-from kernels.support import pool
+from kernels.support import thread_pool
 
 CODE = '''
 #include <cooperative_groups.h>
@@ -41,7 +41,7 @@ def launch(name, grid, block, debug, wide=False, dtype=np.float32):
     x = np.zeros(64, dtype)
     kernel = raw_kernel(CODE, name, debug=debug, enable_cooperative_groups=name == "grid")
     if name == "lock" or wide:  # the first launch is short
-        pool.set_num_threads(3)
+        thread_pool.set_num_threads(3)
         kernel.compile()
         kernel.module.on_cpu().kernel(name).seconds_a_block = 1.0
     else:

@@ -265,7 +265,7 @@ def test_a_structure_by_value():
 
 def test_many_os_threads_give_the_same(monkeypatch):
     """Each OS thread has its own block state; global atomics are safe between them."""
-    from kernels.support import pool
+    from kernels.support import thread_pool
 
     kernel = raw_kernel(
         """
@@ -282,14 +282,14 @@ def test_many_os_threads_give_the_same(monkeypatch):
         """,
         "count",
     )
-    before = pool.get_num_threads()
+    before = thread_pool.get_num_threads()
     total, sums, blocks = np.zeros(1, np.uint64), np.zeros(1), np.zeros(3000, np.int32)
     try:
-        pool.set_num_threads(4)
+        thread_pool.set_num_threads(4)
         for _ in range(3):  # the first launch only shows that the second is worth several threads
             kernel((3000,), (64,), (total, sums, blocks))
     finally:
-        pool.set_num_threads(before)
+        thread_pool.set_num_threads(before)
     assert total[0] == 3 * 3000 * 64
     assert sums[0] == 1.5 * 3000 * 64
     assert (blocks == 64).all()

@@ -23,6 +23,8 @@ CONFIGS = [
     ("AdamW", {"lr": 0.05, "amsgrad": True, "weight_decay": 0.2}),
     ("RMSprop", {}),
     ("RMSprop", {"momentum": 0.9, "centered": True, "weight_decay": 0.1, "alpha": 0.9}),
+    ("RMSprop", {"momentum": 0.9, "eps": 1e-3}),
+    ("RMSprop", {"centered": True, "maximize": True, "lr": 0.05}),
     ("Adagrad", {"lr": 0.1, "lr_decay": 0.01, "initial_accumulator_value": 0.1}),
     ("Adagrad", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
     ("Adadelta", {"weight_decay": 0.1}),
@@ -31,6 +33,8 @@ CONFIGS = [
     ("RAdam", {"lr": 0.05, "weight_decay": 0.1, "maximize": True}),
     ("Rprop", {"lr": 0.05}),
     ("ASGD", {"lr": 0.05, "t0": 10, "weight_decay": 0.1}),
+    ("Adafactor", {}),
+    ("Adafactor", {"lr": 0.5, "d": 2, "weight_decay": 0.1, "eps": (1e-3, 0.1), "maximize": True}),
 ]
 IDS = [f"{i}-{name}" for i, (name, _) in enumerate(CONFIGS)]
 
@@ -188,6 +192,12 @@ def _train_both(torch, rng):
         lambda t, p: t.optim.Adagrad(p, lr_decay=-1),
         lambda t, p: t.optim.Adadelta(p, rho=2.0),
         lambda t, p: t.optim.Adamax(p, betas=(0.9, 1.0)),
+        lambda t, p: t.optim.Adafactor(p, beta2_decay=0.1),
+        lambda t, p: t.optim.Adafactor(p, d=0.5),
+        lambda t, p: t.optim.Adafactor(p, eps=(None, -1)),
+        lambda t, p: t.optim.Muon(p),
+        lambda t, p: t.optim.Muon(p[:1], momentum=-1),
+        lambda t, p: t.optim.Muon(p[:1], adjust_lr_fn="none"),
         lambda t, p: t.optim.SGD([]),
         lambda t, p: t.optim.SGD([3]),
         lambda t, p: t.optim.SGD([p[0] * 2]),
@@ -198,7 +208,7 @@ def _train_both(torch, rng):
         lambda t, p: t.optim.SGD(p).load_state_dict({"state": {}, "param_groups": []}),
         lambda t, p: t.optim.SGD(p).load_state_dict(t.optim.SGD(p[:1]).state_dict()),
     ],
-    ids=range(24),
+    ids=range(30),
 )
 def test_errors_as_torch(program, same_error):
     same_error(lambda t: program(t, parameters(t, 0)))

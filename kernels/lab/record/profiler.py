@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernels.host import RawKernel
-from kernels.lab.record import clock, cuda_c_profiler, stepper
+from kernels.lab.record import cuda_c_profiler, stepper, timing
 from kernels.lab.record.clone import Clone
 from kernels.lab.record.run import LabError, Run
 from kernels.lab.report.report import Report
@@ -73,7 +73,7 @@ def profile(
     if kept is not None and hasattr(kernel, "py_func"):
         at = tuple(int(i) for i in np.unravel_index(chosen[0], grid[::-1]))[::-1]
         report.trace = functools.partial(stepper.trace, kernel, grid, block, kept, shared, at)
-        report.clock = functools.partial(clock.time, kernel, grid, block, *kept, shared=shared)
+        report.clock = functools.partial(timing.time, kernel, grid, block, *kept, shared=shared)
     return report
 
 

@@ -14,7 +14,7 @@ from kernels.simt.api.inspection import Inspected
 from kernels.simt.driver import arguments
 from kernels.simt.ir.jitted import Jitted
 from kernels.simt.ir.safety import Safety
-from kernels.support import launches, pool
+from kernels.support import launches, thread_pool
 from kernels.support.errors import LaunchError, Unstructured
 from kernels.support.interrupts import deferred
 from kernels.support.limits import launch_dimensions
@@ -250,7 +250,7 @@ class Launcher:
             compiled.run(self.grid, 0, self.blocks, self.shared_bytes, args)
             return
         blocks = self.blocks
-        threads = 1 if blocks == 1 else pool.get_num_threads()
+        threads = 1 if blocks == 1 else thread_pool.get_num_threads()
         start = time.perf_counter()
         if threads > 1 and compiled.cost * blocks > _PARALLEL_SECONDS:
             compiled.run_parallel(self.grid, self.shared_bytes, args, threads)

@@ -11,7 +11,7 @@ from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import BLOCK, GRID, THREAD, Collective, Loop, Unsigned, clone, counter
 from kernels.simt.ir.program import Program
 from kernels.simt.ir.safety import Safety
-from kernels.simt.plan.nodes import (
+from kernels.simt.plan.parts import (
     BlockPlan,
     ClippedLoop,
     EachBlock,

@@ -18,7 +18,7 @@ from kernels.simt.ir import memory
 from kernels.simt.ir.program import Program
 from kernels.simt.ir.safety import Safety
 from kernels.simt.plan.block import plan_block
-from kernels.simt.plan.nodes import BlockPlan
+from kernels.simt.plan.parts import BlockPlan
 from kernels.simt.transforms.block_interleave import interleaved
 from kernels.simt.transforms.canonicalise import prepare
 from kernels.simt.transforms.fission import Item, fission

@@ -16,7 +16,7 @@ from kernels.simt.backend import entry, interrupt, machine_code
 from kernels.simt.driver import arguments
 from kernels.simt.ir.safety import Safety
 from kernels.simt.store import fingerprint, modules
-from kernels.support import cache, limits, pool
+from kernels.support import cache, limits, thread_pool
 from kernels.support.errors import (
     ArgumentError,
     CompileError,
@@ -305,7 +305,7 @@ class Specialisation:
         gx, gy, gz = grid
         entry, error, passed = self.entry, self.error, self.prepared(args)
         blocks = gx * gy * gz
-        status = pool.run(
+        status = thread_pool.run(
             lambda first, last: entry(first, last, gx, gy, gz, shared, error, *passed),
             blocks,
             threads,
@@ -320,7 +320,7 @@ class Specialisation:
 
     def bound(self, launcher: Any) -> Callable:
         """A callable that runs the launcher's whole grid."""
-        if launcher.blocks > 1 and not self.one_thread and pool.get_num_threads() > 1:
+        if launcher.blocks > 1 and not self.one_thread and thread_pool.get_num_threads() > 1:
             return lambda *args: launcher.run(self, args)
         gx, gy, gz = launcher.grid
         entry, error, blocks, shared = (

@@ -17,7 +17,7 @@ from kernels.simt.emit.printer import Printer
 from kernels.simt.emit.rows import write_rows
 from kernels.simt.ir.checks import UNEXPECTED_SIGN, UNPROVEN
 from kernels.simt.ir.nodes import Loop, statements
-from kernels.simt.plan.nodes import (
+from kernels.simt.plan.parts import (
     DynamicShared,
     GridArray,
     Inputs,

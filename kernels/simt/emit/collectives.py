@@ -18,7 +18,7 @@ from kernels.simt.ir.checks import DIVERGENT, LANES, SOURCE
 from kernels.simt.ir.nodes import Collective
 from kernels.simt.ir.stubs import WARP_SIZE
 from kernels.simt.plan.collectives import FULL
-from kernels.simt.plan.nodes import Check, CollectivePlan, Inputs
+from kernels.simt.plan.parts import Check, CollectivePlan, Inputs
 from kernels.simt.transforms.fission import CollectivePoint
 
 

@@ -14,7 +14,7 @@ from kernels.simt.ir.checks import ENDLESS, RAISED
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import HintedFor, Loop, Unsigned, call, clone, counter, load
 from kernels.simt.plan.layout import is_checked_atomic, is_checked_element, subscript_parts
-from kernels.simt.plan.nodes import BlockPlan
+from kernels.simt.plan.parts import BlockPlan
 
 
 class Expressions(ast.NodeTransformer):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kernels.simt.emit.block import BlockPrinter
 from kernels.simt.emit.rows import RowPrinter
-from kernels.simt.plan.nodes import (
+from kernels.simt.plan.parts import (
     BlockPlan,
     EachBlock,
     FirstBlock,

@@ -9,7 +9,7 @@ from kernels.simt.emit.block import BlockPrinter
 from kernels.simt.emit.interleaved import InterleavedPrinter
 from kernels.simt.ir.nodes import Loop, clone
 from kernels.simt.ir.program import Program, importable
-from kernels.simt.plan.nodes import BlockPlan
+from kernels.simt.plan.parts import BlockPlan
 
 SPIN_LIMIT = 1 << 28
 CHECKS = (

@@ -13,7 +13,7 @@ from kernels.simt.emit.expressions import Expressions, Statements
 from kernels.simt.emit.polls import Polls
 from kernels.simt.emit.writer import Writer
 from kernels.simt.ir.hints import Hint
-from kernels.simt.plan.nodes import BlockPlan, DynamicShared, Inputs
+from kernels.simt.plan.parts import BlockPlan, DynamicShared, Inputs
 
 
 class Printer:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kernels.simt.emit.printer import Printer
 from kernels.simt.ir.hints import Hint, encode
-from kernels.simt.plan.nodes import ClippedLoop, GuardedLoop, RowVersion, ThreadLoop
+from kernels.simt.plan.parts import ClippedLoop, GuardedLoop, RowVersion, ThreadLoop
 from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Scalars
 from kernels.simt.transforms.row_vectorise import GuardIf
 
@@ -106,10 +106,10 @@ class RowPrinter:
             self.printer.open_mask(item.mask)
             for name in item.inputs.loaded:
                 writer.line(f"{name} = {self.spilled(name)}")
+            self.write_views(item.views)
             self.printer.statements.write(item.inputs.rematerialised)
             for name in item.zeroed:
                 writer.line(f"{name} = {self.printer.zero(name)}")
-            self.write_views(item.views)
             self.printer.statements.write(item.body)
             for name in item.stored:
                 writer.line(f"{self.spilled(name)} = {name}")

@@ -12,7 +12,7 @@ from numba.core import types
 from numba.extending import is_jitted
 
 from kernels.simt.devlib import lookup
-from kernels.simt.frontend import declare, loops, resolve, vectors
+from kernels.simt.frontend import declare, iteration, resolve, vectors
 from kernels.simt.frontend.resolve import DYNAMIC, canonical
 from kernels.simt.frontend.scope import Closure, Scope, Translator
 from kernels.simt.frontend.source import of as source_of
@@ -269,7 +269,7 @@ def expression(norm: Translator, node: ast.Call) -> ast.expr:
             norm.program.extern(lookup.function("round.to"), "round_to"), *norm.sequence(digits)
         )
     if function is len and len(node.args) == 1:
-        length = loops.length(norm, node.args[0])
+        length = iteration.length(norm, node.args[0])
         if length is not None:
             return length
     return _plain(norm, node, norm.materialise(function, node.func))

@@ -21,7 +21,7 @@ from numba.core import types
 
 from kernels.simt.device import arrays
 from kernels.simt.devlib import lookup
-from kernels.simt.frontend import calls, declare, loops, patterns, resolve, source, vectors
+from kernels.simt.frontend import calls, declare, iteration, patterns, resolve, source, vectors
 from kernels.simt.frontend.resolve import DYNAMIC
 from kernels.simt.frontend.scope import Closure, Translator
 from kernels.simt.frontend.structure import lower_returns
@@ -460,7 +460,7 @@ class Normaliser(Translator):
             self.for_range(stmt, self.sequence(iterable.args))
             return
         position = self.program.fresh("item")
-        items = loops.of(self, iterable)
+        items = iteration.of(self, iterable)
         outer, self.out = self.out, []
         self.store(stmt.target, items.at(position), stmt)
         before, self.out = self.out, outer

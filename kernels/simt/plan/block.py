@@ -17,7 +17,7 @@ from kernels.simt.plan import collectives
 from kernels.simt.plan.indices import mark_unsigned
 from kernels.simt.plan.interleaving import Interleaver
 from kernels.simt.plan.layout import Layout
-from kernels.simt.plan.nodes import BlockPlan, RegionPlan
+from kernels.simt.plan.parts import BlockPlan, RegionPlan
 from kernels.simt.plan.regions import RegionPlanner, Versions
 from kernels.simt.plan.thread_loops import row_version
 from kernels.simt.transforms.fission import (

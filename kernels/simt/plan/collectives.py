@@ -9,7 +9,7 @@ from kernels.simt.frontend import calls
 from kernels.simt.ir.nodes import names
 from kernels.simt.ir.program import Program
 from kernels.simt.ir.stubs import WARP_SIZE
-from kernels.simt.plan.nodes import Check, CollectivePlan, Inputs
+from kernels.simt.plan.parts import Check, CollectivePlan, Inputs
 from kernels.simt.transforms.fission import CollectivePoint
 from kernels.simt.transforms.storage import Storage
 

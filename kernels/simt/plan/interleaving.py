@@ -19,7 +19,7 @@ from kernels.simt.ir.memory import ALIGNMENT, itemsize
 from kernels.simt.ir.nodes import call, clone, expressions, load, located, names, statements
 from kernels.simt.ir.program import ArrayDecl, Interleaving
 from kernels.simt.plan.layout import Layout
-from kernels.simt.plan.nodes import EachBlock, FirstBlock, InterleavingPlan, TileLoop
+from kernels.simt.plan.parts import EachBlock, FirstBlock, InterleavingPlan, TileLoop
 from kernels.simt.plan.regions import RegionPlanner, Versions
 from kernels.simt.plan.thread_loops import row_version
 from kernels.simt.transforms.block_interleave import (

@@ -9,7 +9,7 @@ from numba.core import types
 from kernels.simt.ir.nodes import HintedFor, const, expressions, names, statements
 from kernels.simt.ir.program import Program
 from kernels.simt.ir.stubs import WARP_SIZE
-from kernels.simt.plan.nodes import DynamicShared, GridArray, PrivateLayout, StackArray
+from kernels.simt.plan.parts import DynamicShared, GridArray, PrivateLayout, StackArray
 from kernels.simt.plan.regions import RegionPlanner
 from kernels.simt.transforms.fission import Region, names_in, walk
 from kernels.support.errors import Unstructured

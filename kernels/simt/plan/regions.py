@@ -13,7 +13,7 @@ from kernels.simt.analysis.ranges import Ranges
 from kernels.simt.analysis.uniformity import Facts, exposure
 from kernels.simt.ir.nodes import defined, statements, used
 from kernels.simt.ir.program import Program
-from kernels.simt.plan.nodes import Inputs
+from kernels.simt.plan.parts import Inputs
 from kernels.simt.transforms.fission import Item, Region, walk
 from kernels.simt.transforms.guards import strip_guards
 from kernels.simt.transforms.row_vectorise import RowPlan, RowPlanner

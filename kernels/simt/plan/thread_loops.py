@@ -10,7 +10,7 @@ from kernels.simt.analysis.uniformity import exposure
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import defined
 from kernels.simt.plan.layout import Layout
-from kernels.simt.plan.nodes import (
+from kernels.simt.plan.parts import (
     ClippedLoop,
     GuardedLoop,
     Inputs,
@@ -143,13 +143,14 @@ class _ThreadLoops:
         exposed, written, certain = exposure(body, self.known)
         zeroed = self.storage.zeroed.get(region, set())
         reads = (exposed | ((written - certain) & self.spilled)) - zeroed
+        inputs = self._inputs(reads)
         return ThreadLoop(
             region.line,
             self.mask,
             *self._span(),
-            self._inputs(reads),
+            inputs,
             sorted(zeroed),
-            self.layout.views(body),
+            self.layout.views([*inputs.rematerialised, *body]),
             body,
             sorted(written & self.spilled),
         )

@@ -127,10 +127,14 @@ class MultiheadAttention(Module):
             weights = weights.mean(1) if average_attn_weights else weights
         else:
             out = F.scaled_dot_product_attention(q, k, v, mask, p)
-        out = self.out_proj(out.transpose(1, 2).reshape(*query.shape[:2], self.embed_dim))
+        out = self._joined(out.transpose(1, 2).flatten(2))
         if not batched:
             return out.squeeze(0), None if weights is None else weights.squeeze(0)
         return out if self.batch_first else out.transpose(0, 1), weights
+
+    def _joined(self, heads: Tensor) -> Tensor:
+        """The output projection of all heads (N, L, features)."""
+        return self.out_proj(heads)
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> bool:
         """Check the shapes; whether the inputs are batched."""

@@ -1,17 +1,31 @@
-"""Helpers for parameters and gradients: clipping, and parameters as one vector."""
+"""Helpers for parameters and gradients: clipping, parameters as one vector, parametrisations."""
 
 from minigrad._names import refuse
-from minigrad.nn.utils import rnn
-from minigrad.nn.utils.clip_grad import clip_grad_norm_, clip_grad_value_, get_total_norm
+from minigrad.nn.utils import parametrizations, parametrize, rnn
+from minigrad.nn.utils.clip_grad import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
 from minigrad.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
+from minigrad.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
+from minigrad.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
+    "clip_grads_with_norm_",
     "get_total_norm",
     "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
+    "remove_spectral_norm",
+    "remove_weight_norm",
     "rnn",
+    "spectral_norm",
     "vector_to_parameters",
+    "weight_norm",
 ]
 
 __getattr__ = refuse(__name__)

@@ -52,14 +52,24 @@ def clip_grad_norm_(
     Returns the total norm before clipping, a scalar Tensor.  `foreach` is a performance hint
     in torch; it has no effect here.
     """
-    grads = _grads(parameters)
-    total = get_total_norm(grads, norm_type, error_if_nonfinite)
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(parameters, max_norm, total)
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    total_norm: Tensor,
+    foreach: bool | None = None,
+) -> None:
+    """Scale all gradients in place by max_norm / total_norm, if that is below 1."""
     with minigrad.no_grad():
         # No branch on the value, which would wait for a GPU.
-        scale = (float(max_norm) / (total + 1e-6)).clamp(max=1.0)
-        for grad in grads:
+        scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        for grad in _grads(parameters):
             grad.mul_(scale.to(grad.device))
-    return total
 
 
 def clip_grad_value_(

@@ -10,7 +10,7 @@ import numpy as np
 
 import kernels
 from kernels import cuda
-from kernels.support import pool
+from kernels.support import thread_pool
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -95,7 +95,7 @@ def fine(x):
 
 
 def launch(kernel, *args, blocks=2, threads=1):
-    pool.set_num_threads(threads)
+    thread_pool.set_num_threads(threads)
     x = np.zeros(4096)
     compiled = kernel.specialise((32, 1, 1), (x, *args))
     compiled.cost = 1.0  # seconds per block: worth several OS threads
@@ -104,7 +104,7 @@ def launch(kernel, *args, blocks=2, threads=1):
 
 
 def matmul(threads):
-    pool.set_num_threads(threads)
+    thread_pool.set_num_threads(threads)
     a = np.ones((8192, 8192), np.float32)
     kernels.matmul(a[:512, :512].copy(), a[:512, :512].copy())
     ready()

@@ -190,6 +190,34 @@ def test_a_view_of_a_local_array_across_a_barrier(jit):
     assert out.tolist() == [i + 1 + 1000 * i for i in range(4)]
 
 
+def test_local_arrays_named_by_one_assignment(jit):
+    # Each loop over the threads needs views of its own of both.
+    @jit
+    def kernel(x, out):
+        tile = cuda.shared.array((32, 5), float32)
+        mine, total = cuda.local.array(4, float32), cuda.local.array(4, float32)
+        t = cuda.threadIdx.x
+        for e in range(4):
+            tile[t, e] = x[t, e]
+        cuda.syncthreads()
+        for e in range(4):
+            mine[e] = tile[t, e] * 0.5
+            total[e] = 0
+        for c in range(32):
+            for e in range(4):
+                total[e] += mine[e] * tile[c, e]
+        other = cuda.shfl_xor_sync(0xFFFFFFFF, mine[1], 1)
+        if cuda.syncthreads_count(int32(mine[0] > 0)) >= 0:
+            for e in range(4):
+                out[t, e] = total[e] + other
+
+    x = np.random.default_rng(0).standard_normal((32, 4)).astype(np.float32)
+    out = np.zeros_like(x)
+    kernel[1, 32](x, out)
+    other = 0.5 * x[np.arange(32) ^ 1, 1]
+    np.testing.assert_allclose(out, 0.5 * x * x.sum(axis=0) + other[:, None], rtol=1e-4)
+
+
 def test_two_dimensional_local_array(jit):
     @jit
     def kernel(out):
@@ -364,6 +392,20 @@ def test_half_storage_converts_on_load_and_store(jit, rng, dtype):
     kernel[2, 64](x, out)
     expected = (x.astype(np.float32) * np.float32(3) + np.float32(0.125)).astype(dtype)
     np.testing.assert_array_equal(out.view(np.uint16), expected.view(np.uint16))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
+def test_half_storage_takes_integer_literals(jit, dtype):
+    @jit
+    def kernel(x):
+        i = cuda.grid(1)
+        x[i] = 0
+        if i > 2:
+            x[i] = -3
+
+    x = np.full(8, 7, dtype)
+    kernel[1, 8](x)
+    assert x.astype(float).tolist() == [0, 0, 0, -3, -3, -3, -3, -3]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])

@@ -11,7 +11,7 @@ from numba import float32, float64, int64
 
 from kernels.simt import cuda
 from kernels.simt.interpreter import interpreter
-from kernels.support import pool
+from kernels.support import thread_pool
 from tests.simt.plans import plan
 
 FIRST = int(os.environ.get("MINIGRAD_TEST_SEED", "0"))
@@ -52,14 +52,14 @@ def test_a_tiled_matmul_shares_the_tiles_of_b(shape, threads):
     b = rng.integers(-4, 5, (inner, m)).astype(np.float32)
     c = np.full((n, m), np.nan, np.float32)
     grid = (-(-m // T), -(-n // T))
-    before = pool.get_num_threads()
-    pool.set_num_threads(threads)
+    before = thread_pool.get_num_threads()
+    thread_pool.set_num_threads(threads)
     try:
         matmul[grid, (T, T)](a, b, c)  # measures the cost of a block
         c[:] = np.nan
         matmul.specialise((T, T, 1), (a, b, c)).run_parallel((*grid, 1), 0, (a, b, c), threads)
     finally:
-        pool.set_num_threads(before)
+        thread_pool.set_num_threads(before)
     np.testing.assert_array_equal(c, a @ b)
     assert in_step(matmul)
     assert "8 iterations at a time" in plan(matmul, (T, T))

@@ -71,7 +71,7 @@ class ThreadLoop(Item):
     last: str
     inputs: Inputs
     zeroed: list[str]  # variables that are set to zero first
-    views: list[str]  # private arrays that `body` needs as a whole
+    views: list[str]  # private arrays that `body` and what is rematerialised need as a whole
     body: list[ast.stmt]
     stored: list[str]  # variables that go back to their spill arrays
 
