@@ -180,7 +180,7 @@ def _fill(shard: Shard, name: str, index: dict[str, Any], folder: str) -> None:
     for rank, offset, start, stop, checksum in _pieces(index, name, shard):
         file = index["files"][rank]["name"]
         elements = np.fromfile(os.path.join(folder, file), dtype, stop - start, offset=offset)
-        if zlib.crc32(elements.view(np.uint8)) != checksum:
+        if zlib.crc32(elements.view(np.uint8).data) != checksum:
             raise ValueError(f"{file} is damaged: the elements of {name!r} have another checksum")
         low, high = max(start, shard.start), min(stop, shard.stop)
         flat[low - shard.start : high - shard.start] = elements[low - start : high - start]

@@ -117,7 +117,7 @@ def _write_pieces(
         for name in names:
             shard = entries[name]
             flat = np.ascontiguousarray(shard.tensor.cpu()._array).reshape(-1).view(np.uint8)
-            pieces.append((name, file.tell(), shard.start, shard.stop, zlib.crc32(flat)))
+            pieces.append((name, file.tell(), shard.start, shard.stop, zlib.crc32(flat.data)))
             file.write(flat.data)
         size = file.tell()
         file.flush()
