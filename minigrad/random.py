@@ -168,7 +168,8 @@ def _sampler(name: str, kind: str, what: str) -> None:
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         array = _drawn(name, kind, shape, dtype, generator, place(device))
-        return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
+        made = finish(array, requires_grad, pin_memory)
+        return made if out is None else out.copy_(made)
 
     def like(
         input: Tensor,
