@@ -294,9 +294,9 @@ def disagree(what: str) -> None:
 
 
 def cannot_save(what: str, folder: str) -> None:
-    """One rank cannot write, or has a tensor of another shape."""
+    """One rank cannot write, or has another tensor."""
     rank, _ = start(20)
-    x = torch.ones(3 + rank * (what == "shape"))
+    x = torch.ones(3 + rank * (what == "shape")) + rank * (what == "values")
     if what == "full" and rank == 1:
 
         def full(handle: int) -> None:
