@@ -13,7 +13,7 @@ from kernels.cupy._array import fresh, ndarray
 from kernels.cupy._trace import recorded
 from kernels.cupy.linalg import reports
 
-_SUBMODULES = "jit linalg optimizing profiler scipy time".split()
+_SUBMODULES = "jit linalg optimizing profiler scipy signal time".split()
 
 
 def scatter_add(a: ndarray, slices: Any, value: Any) -> None:
