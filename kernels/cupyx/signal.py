@@ -1,4 +1,4 @@
-"""`cupyx.signal`: filters, cepstra and radar processing on device arrays; SciPy lacks most of it."""
+"""`cupyx.signal`: filters, cepstra and radar processing that SciPy lacks, on device arrays."""
 
 from __future__ import annotations
 
