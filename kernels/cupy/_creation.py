@@ -9,6 +9,7 @@ import numpy as np
 
 from ._array import check_dtype, fresh, from_interface, ndarray, view
 from ._generate import inputs
+from ._trace import recorded
 
 
 def array(
@@ -119,6 +120,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None) -> ndarray:
     return made.copy() if "O" in wanted and made.base is not None else made
 
 
+@recorded
 def copy(a: Any, order: str = "K") -> ndarray:
     """A copy of a device array."""
     return array(a, order=order)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernels.cupy._array import fresh, ndarray
+from kernels.cupy._trace import recorded
 from kernels.cupy.linalg import reports
 
 _SUBMODULES = "jit linalg optimizing profiler scipy time".split()
@@ -30,6 +31,7 @@ def scatter_min(a: ndarray, slices: Any, value: Any) -> None:
     a.scatter_min(slices, value)
 
 
+@recorded
 def rsqrt(x: Any) -> ndarray:
     """1 / sqrt(x)."""
     from kernels.cupy._methods import ufunc_named

@@ -285,6 +285,19 @@ class Group:
             )
         return self._data.Irecv(_bytes(array), source, tag)
 
+    def send_bytes(self, data: bytes, dst: int, tag: int) -> Work:
+        """Begin to send bytes, of any number, to a rank that calls `receive_bytes`."""
+        parts = (np.array([len(data)]), np.frombuffer(data, np.uint8))
+        requests = [r for part in parts for r in self.send(part, dst, tag)._requests]
+        return Work(self, f"send of bytes to rank {self.ranks[dst]}", requests, _nothing)
+
+    def receive_bytes(self, src: int, tag: int) -> bytes:
+        size = np.empty(1, np.int64)
+        self.receive(size, src, tag)[0].wait()
+        data = np.empty(int(size[0]), np.uint8)
+        self.receive(data, src, tag)[0].wait()
+        return data.tobytes()
+
     def _op(self, op: str) -> Any:
         name = {"AVG": "SUM", "PRODUCT": "PROD"}.get(op, op)
         return getattr(self._mpi, name)

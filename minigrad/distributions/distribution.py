@@ -126,6 +126,10 @@ class Distribution:
         """The probability of at most `value`."""
         raise NotImplementedError
 
+    def icdf(self, value: Tensor) -> Tensor:
+        """The value that is not exceeded with this probability: the inverse of `cdf`."""
+        raise NotImplementedError
+
     def entropy(self) -> Tensor:
         """The mean of -log_prob."""
         raise NotImplementedError

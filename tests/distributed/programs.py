@@ -14,6 +14,7 @@ import numpy as np
 import minigrad as torch
 import minigrad.distributed as dist
 from minigrad import nn
+from minigrad.distributed import checkpoint
 from minigrad.nn.parallel import DistributedDataParallel
 from minigrad.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -284,6 +285,26 @@ def disagree(what: str) -> None:
             else:
                 dist.recv(torch.ones(4), 0)
     except dist.DistBackendError as error:
+        say(f"rank {rank} said: {error}")
+
+
+def cannot_save(what: str, folder: str) -> None:
+    """One rank cannot write, or has a tensor of another shape."""
+    rank, _ = start(20)
+    x = torch.ones(3 + rank * (what == "shape"))
+    if what == "full" and rank == 1:
+
+        def full(handle: int) -> None:
+            raise OSError("no space left")
+
+        os.fsync = full
+    if what == "load":
+        checkpoint.save({"x": x}, checkpoint_id=folder)
+        x = torch.ones(3 + rank)
+    try:
+        operation = checkpoint.load if what == "load" else checkpoint.save
+        operation({"x": x}, checkpoint_id=folder)
+    except checkpoint.CheckpointException as error:
         say(f"rank {rank} said: {error}")
 
 

@@ -79,6 +79,24 @@ def test_a_killed_run_goes_on_with_the_same_losses(
     assert folders == ["step-00000006", "step-00000008"]  # two are kept
 
 
+@pytest.mark.needs("mpi4py")
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("full", "rank 1: no space left"),
+        ("shape", "all ranks: x has shape (3,) float32 on rank 0, and (4,) float32 on rank 1"),
+        ("load", "rank 1: the checkpoint is of another model, optimiser or state: 'x' has shape"),
+    ],
+)
+def test_what_one_rank_cannot_do_is_an_error_on_all(what, text, tmp_path):
+    printed = run(2, "programs.py", "cannot_save", what, str(tmp_path))
+    for rank in range(2):
+        (said,) = re.findall(rf"rank {rank} said: (.*)", printed)
+        assert text in said
+    if what != "load":
+        assert not (tmp_path / "index.pt").exists()
+
+
 # --- what goes wrong; one process is enough
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed.checkpoint.files import Shard
 from minigrad.distributed.fsdp import FullyShardedDataParallel, units
 from minigrad.distributed.optim import ZeroRedundancyOptimizer
@@ -296,4 +296,4 @@ def _refuse(operation: str, submodules: Any, options: Any) -> None:
         )
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -28,7 +28,8 @@ class DataLoader:
         sampler, batch_sampler: other orders: iterables of indices, or of lists of indices.
         num_workers: processes that prefetch; 0 reads on demand, in this process.
         collate_fn: from a list of samples to a batch.
-        pin_memory: put the batches into page-locked memory, for faster copies to a GPU.
+        pin_memory: put the batches into page-locked memory, out of which
+            ``batch.to("cuda", non_blocking=True)`` copies beside the program and its kernels.
         drop_last: skip an incomplete last batch.
         timeout: seconds to wait for a worker's batch; 0 for no limit.
         worker_init_fn: called in each worker with its number before it reads.
@@ -329,4 +330,5 @@ def _pin(batch: Any) -> Any:
         return type(batch)(*map(_pin, batch))
     if isinstance(batch, Sequence) and not isinstance(batch, (str, bytes)):
         return type(batch)(_pin(value) for value in batch)
-    return batch
+    own = getattr(batch, "pin_memory", None)  # a class of batches with a method of its own
+    return batch if own is None else own()
