@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from minigrad._names import namespace, refuse
+from minigrad._names import namespace
 from minigrad.distributed.checkpoint.files import Shard, shards
 from minigrad.distributed.fsdp import FullyShardedDataParallel, units
 from minigrad.distributed.groups import resolve
