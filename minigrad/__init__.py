@@ -8,10 +8,8 @@ Names, argument orders, defaults and errors are those of torch, so that programs
 
 from __future__ import annotations
 
-import importlib as _importlib
 import math as _math
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from minigrad import (
     _kernels,  # first: it tells whether another package is imported as `kernels`
@@ -24,7 +22,7 @@ from minigrad import (
     random,
 )
 from minigrad._foreign import tensors_only as _tensors_only
-from minigrad._names import refuse as _refuse
+from minigrad._names import namespace as _namespace
 from minigrad.autograd import (
     enable_grad,
     inference_mode,
@@ -93,10 +91,10 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
-    "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "fft",
-    "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "optim", "quantization",
-    "safetensors", "serialization", "sparse", "special", "testing", "training", "utils", "vision",
-    "viz",
+    "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
+    "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "optim",
+    "quantization", "safetensors", "serialization", "sparse", "special", "testing", "training",
+    "utils", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",
@@ -104,7 +102,7 @@ _LAZY_NAMES = {
     "is_anomaly_check_nan_enabled": "minigrad.autograd.anomaly_mode",
     "is_anomaly_enabled": "minigrad.autograd.anomaly_mode",
     "vmap": "minigrad.func",
-    "compile": "minigrad.jit",
+    "compile": "minigrad.compiler",
     "fit": "minigrad.training",
     "get_autocast_dtype": "minigrad.amp.autocast_mode",
     "is_autocast_enabled": "minigrad.amp.autocast_mode",
@@ -127,13 +125,15 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 
 
-def __getattr__(name: str) -> _Any:
-    if name in _LAZY:
-        return _importlib.import_module(f"minigrad.{name}")
-    if name in _LAZY_NAMES:
-        return getattr(_importlib.import_module(_LAZY_NAMES[name]), name)
-    return _refuse(__name__)(name)
+_LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
+__getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY, *_LAZY_NAMES])
+    from types import ModuleType
+
+    public = {"autograd", "backends", "random", *_LAZY_NAMES}
+    for name, value in globals().items():
+        if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType):
+            public.add(name)
+    return sorted(public)

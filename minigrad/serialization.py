@@ -27,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 import minigrad
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad._pickle_reader import Reader, RefusedError
 from minigrad._pickle_writer import Writer
 from minigrad.tensor import Tensor, wrap
@@ -381,4 +381,4 @@ def safe_globals(safe_globals: Iterable[type]) -> Iterator[None]:
         _safe.update(before)
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -51,6 +51,9 @@ def text() -> str:
 def _signature(function: Callable, imports: dict[str, str]) -> str:
     signature = inspect.signature(function)
     first, *others = signature.parameters.values()
+    if function is not inspect.unwrap(function):  # in place: the arguments but `out`
+        function = inspect.unwrap(function)
+        others = [parameter for parameter in others if parameter.name != "out"]
     given = [first.replace(annotation=first.empty), *others]
     if first.kind is not first.VAR_POSITIONAL:
         given[0] = given[0].replace(name="self")

@@ -17,7 +17,7 @@ still runs.
 
 from __future__ import annotations
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed import compression
 from minigrad.distributed.collectives import (
     P2POp,
@@ -108,4 +108,4 @@ __all__ = [
     "send",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -93,7 +93,7 @@ class Expand(ViewOp):
 
 def expand_array(x: Any, shape: tuple) -> Any:
     """`np.broadcast_to`, but writeable and with less Python overhead."""
-    if not isinstance(x, np.ndarray):
+    if type(x) is not np.ndarray:
         return array_module(x).broadcast_to(x, shape)
     new = len(shape) - x.ndim
     kept = zip(x.shape, x.strides, shape[new:])

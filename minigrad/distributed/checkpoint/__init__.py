@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed.checkpoint import state_dict
 from minigrad.distributed.checkpoint.files import CheckpointException, Shard
 from minigrad.distributed.checkpoint.loading import read
@@ -96,4 +96,4 @@ def _refuse(operation: str, **options: Any) -> None:
             )
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

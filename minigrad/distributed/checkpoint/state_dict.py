@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed.checkpoint.files import Shard, shards
 from minigrad.distributed.fsdp import FullyShardedDataParallel, units
 from minigrad.distributed.groups import resolve
@@ -348,4 +348,4 @@ def _refuse(operation: str, submodules: Any, options: Any) -> None:
         )
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

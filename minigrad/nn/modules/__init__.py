@@ -2,7 +2,7 @@
 
 # ruff: noqa: F403
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.nn.modules import (
     activation,
     attention,
@@ -71,4 +71,4 @@ __all__ += sparse.__all__
 __all__ += transformer.__all__
 __all__ += upsampling.__all__
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)
