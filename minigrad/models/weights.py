@@ -64,7 +64,9 @@ def published(network: str, v1: str, v2: str | None = None) -> type[WeightsEnum]
         members["IMAGENET1K_V2"] = (v2, 232)
     members["DEFAULT"] = list(members.values())[-1]
     make: Any = WeightsEnum  # called with a name and members, an Enum makes a subclass
-    return make(f"{network}_Weights", members, module=__package__)
+    made = make(f"{network}_Weights", members, module=__package__)
+    made.__doc__ = f"Published weights of {network}, see `WeightsEnum`."
+    return made
 
 
 def build(
