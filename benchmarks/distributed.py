@@ -149,7 +149,8 @@ def main() -> None:
         more = "  more ranks than cores" if row["ranks"] > row["cores"] else ""
         print(
             f"{row['scaling']:<7} {row['ranks']:>5} {row['batch of a rank']:>6} {times[0]:>9} "
-            f"{times[1]:>9} {times[2]:>13} {row['efficiency']:>11.0%} {overlap:>8} {row['load']:>5}{more}"
+            f"{times[1]:>9} {times[2]:>13} {row['efficiency']:>11.0%} {overlap:>8} {row['load']:>5}"
+            f"{more}"
         )
     if arguments.json:
         measure.write_json(measure.results_path("distributed"), 1, found)

@@ -126,10 +126,10 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
-    "accelerator", "amp", "cuda", "datasets", "distributed", "distributions", "estimate", "fft",
-    "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "optim", "quantization",
-    "safetensors", "serialization", "sparse", "special", "testing", "training", "utils", "vision",
-    "viz",
+    "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
+    "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "optim",
+    "quantization", "safetensors", "serialization", "sparse", "special", "testing", "training",
+    "utils", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",
@@ -137,7 +137,7 @@ _LAZY_NAMES = {
     "is_anomaly_check_nan_enabled": "minigrad.autograd.anomaly_mode",
     "is_anomaly_enabled": "minigrad.autograd.anomaly_mode",
     "vmap": "minigrad.func",
-    "compile": "minigrad.jit",
+    "compile": "minigrad.compiler",
     "fit": "minigrad.training",
     "get_autocast_dtype": "minigrad.amp.autocast_mode",
     "is_autocast_enabled": "minigrad.amp.autocast_mode",

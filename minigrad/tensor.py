@@ -474,7 +474,7 @@ class Tensor(Methods):
                 f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
                 "copy the tensor to host memory first."
             )
-        return self._array
+        return self._array if mode.recorder is None else np.asarray(self._array)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()
@@ -520,11 +520,7 @@ class Tensor(Methods):
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
         """This tensor on a GPU; RuntimeError without one."""
-        return self.to("cuda" if device is None else device)
-
-    def pin_memory(self) -> Tensor:
-        """Itself: copies are always synchronous, so page-locked memory would have no effect."""
-        return self
+        return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
     def share_memory_(self) -> Tensor:
         """Itself: tensors are pickled to move them between processes."""

@@ -19,6 +19,7 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    zeros,
 )
 from kernels.launchers.determinism import are_deterministic_algorithms_enabled
 from kernels.launchers.plans import Plans, place
@@ -98,7 +99,7 @@ def embedding_backward(
     version = _chosen("embedding_backward", version, g)
     _check_index("embedding_backward", index, num_rows)
     rows, width = index.size, g.shape[-1]
-    dw = namespace(g).zeros((num_rows, width), sum_dtype(version, g.dtype))
+    dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
     if g.size:
         (tiles, grid), block = _tiles(rows, width), ROW_BLOCK
         if version == "lines":
@@ -208,7 +209,7 @@ def take_backward(
     """
     version = _chosen("take_backward", version, g)
     _check_index("take_backward", index, size)
-    dx = namespace(g).zeros(size, sum_dtype(version, g.dtype))
+    dx = zeros(size, sum_dtype(version, g.dtype), g)
     if g.size:
         _scatter(dialect, dx, index, contiguous(g), size, index.size, 1, version)
     return dx if dx.dtype == g.dtype else cast(dialect, dx, g.dtype)

@@ -50,9 +50,11 @@ def use(name: str) -> Iterator[None]:
 
 
 def array_module(array: Any) -> ModuleType:
-    """NumPy for a NumPy array, CuPy for a CuPy array."""
-    if isinstance(array, np.ndarray):
+    """NumPy for a NumPy array, CuPy for a CuPy array; a recorded array brings its own."""
+    if type(array) is np.ndarray:
         return np
+    if isinstance(array, np.ndarray):
+        return getattr(array, "module", np)
     return _meta if isinstance(array, _meta.MetaArray) else _cupy()
 
 

@@ -106,7 +106,10 @@ def write(target: Tensor, array: Any) -> None:
             "in-place operation on a read-only array: the NumPy array behind this tensor isn't "
             "writeable; clone() it first"
         )
-    target._array[...] = array
+    if mode.recorder is None:
+        target._array[...] = array
+    else:
+        mode.recorder.write(target._array, array)
     target._counter[0] += 1
 
 

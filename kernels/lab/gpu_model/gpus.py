@@ -16,8 +16,9 @@ an SM.
 
 from __future__ import annotations
 
-import difflib
 from typing import NamedTuple
+
+from kernels.support.names import did_you_mean
 
 
 class GPU(NamedTuple):
@@ -122,11 +123,8 @@ def gpu(name: str | GPU) -> GPU:
     words = name.lower().split()
     found = [one for one in GPUS if set(words) <= set(one.name.lower().split())]
     if not words or not found:
-        names = {one.name.lower(): one.name for one in GPUS}
-        close = difflib.get_close_matches(name.lower(), names, 1, 0.5)
-        meant = f", did you mean {names[close[0]]!r}?" if close else ""
-        raise ValueError(
-            f"gpu: expected a name of the table, got {name!r}{meant}; there are "
-            f"{', '.join(names.values())}"
-        )
+        names = [one.name for one in GPUS]
+        short = [one.removeprefix("GeForce ") for one in names]
+        near = did_you_mean(name, [*names, *short]) or f"; there are {', '.join(names)}"
+        raise ValueError(f"gpu: expected a name of the table, got {name!r}{near}")
     return min(found, key=lambda one: len(one.name.split()))

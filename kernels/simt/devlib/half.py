@@ -139,6 +139,7 @@ def _widen(context, builder, kind, target, value):
     return context.cast(builder, loaded, types.float32, target)
 
 
+@lower_cast(types.IntegerLiteral, Storage)  # else as near as Numba's own, to any Float
 @lower_cast(types.Integer, Storage)
 @lower_cast(types.Float, Storage)
 @lower_cast(types.Boolean, Storage)

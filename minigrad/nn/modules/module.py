@@ -221,6 +221,11 @@ class Module(StateDictMixin):
             trim(error)
             raise
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Record and replay this module's forward, in place; arguments as `minigrad.compile`."""
+        method = type(self).forward.__get__(self)
+        self.__dict__["forward"] = minigrad.compile(method, *args, **kwargs)
+
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for hook, with_kwargs in list(self._forward_pre_hooks.values()):
             if with_kwargs:

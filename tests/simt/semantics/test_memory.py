@@ -395,6 +395,20 @@ def test_half_storage_converts_on_load_and_store(jit, rng, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
+def test_half_storage_takes_integer_literals(jit, dtype):
+    @jit
+    def kernel(x):
+        i = cuda.grid(1)
+        x[i] = 0
+        if i > 2:
+            x[i] = -3
+
+    x = np.full(8, 7, dtype)
+    kernel[1, 8](x)
+    assert x.astype(float).tolist() == [0, 0, 0, -3, -3, -3, -3, -3]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
 def test_half_rounding_is_to_nearest_even(jit, dtype):
     @jit
     def kernel(x, out):
