@@ -23,7 +23,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
-PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "torch")
+PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "torch", "jax", "jaxlib")
 
 
 @dataclass

@@ -99,6 +99,14 @@ class Trace:
         """Called before each launch; True if the trace has handled it, so that it is not run."""
         return False
 
+    def contiguous(self, a: Any) -> Any:
+        """A contiguous copy that an operation makes of an argument."""
+        return a.copy(order="C")
+
+    def filled(self, zeros: Any) -> Any:
+        """The zeros that an operation begins with."""
+        return zeros
+
     def table(self) -> str:
         """A text table by cost: family, version, launches, milliseconds, share of the time."""
         total = sum(seconds for _, seconds in self.rows.values()) or 1.0

@@ -49,7 +49,7 @@ class Operation:
     versions: Versions = field(default_factory=dict)
     by_shape: Versions = field(default_factory=dict)
     dialects: Mapping[str, Versions] | None = None
-    written: Callable[..., tuple] = lambda *args: ()
+    written: Callable[..., tuple] = lambda *args, **_: ()
     matrix: bool = False
     gpu_only: tuple[str, ...] = ()
 

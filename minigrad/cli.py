@@ -12,7 +12,7 @@ from types import ModuleType
 import minigrad
 from minigrad.commands import CommandError
 
-COMMANDS = ("train", "doctor", "catalog", "lab", "course", "bench", "gpus", "run")
+COMMANDS = ("train", "doctor", "catalog", "lab", "course", "bench", "gpus", "scale", "run")
 
 
 def _command(name: str) -> ModuleType:

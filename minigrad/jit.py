@@ -1,32 +1,13 @@
-"""`compile` and `script`, which make a model faster in torch: here its kernels are compiled anyway.
+"""`jit.script` and its relatives: the function or module itself, whose kernels are compiled anyway.
 
-Both return the model itself, whose results are the same by definition.
+`minigrad.compile` records whole steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from minigrad._names import refuse
-
-
-def compile(
-    model: Callable | None = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: Any = "inductor",
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    disable: bool = False,
-) -> Callable:
-    """The model, or a decorator that returns it. minigrad compiles kernels, and no graphs."""
-    if model is None:
-        return lambda function: function
-    if not callable(model):
-        raise TypeError(f"compile: expected a module or a function, got {type(model).__name__}")
-    return model
+from minigrad._names import namespace
 
 
 def script(obj: Any, **_: Any) -> Any:
@@ -37,4 +18,4 @@ def script(obj: Any, **_: Any) -> Any:
 ignore = unused = export = script
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

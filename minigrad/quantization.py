@@ -15,7 +15,7 @@ from typing import Any
 import minigrad
 from kernels import dispatch
 from minigrad import dtypes
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import needs_grad
 from minigrad.nn.modules.conv import Conv2d
@@ -55,10 +55,10 @@ class _Quantized(Module):
         return self.weight.float() * self.scale.reshape(shape)
 
     def _check(self, input: Tensor) -> None:
-        if mode.enabled and needs_grad(input):
+        if self.training and mode.enabled and needs_grad(input):
             raise RuntimeError(
-                f"{type(self).__name__}: layers in 8 bits have no gradient; call the model in a "
-                "block `with minigrad.no_grad():`"
+                f"{type(self).__name__}: layers in 8 bits have no gradient; call `eval()` on the "
+                "model, or call it in a block `with minigrad.no_grad():`"
             )
 
 
@@ -193,4 +193,4 @@ def quantize_dynamic(
     return model
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

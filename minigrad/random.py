@@ -14,7 +14,8 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
-from minigrad.autograd.mode import no_grad
+from minigrad._names import namespace
+from minigrad.autograd.mode import mode, no_grad
 from minigrad.backends import array_module, device_module
 from minigrad.creation import _shape, finish, place
 from minigrad.devices import device
@@ -54,7 +55,14 @@ class Generator:
         """(seed, offset) for the kernels of one call."""
         with self._lock:
             self._calls += 1
-            return self._seed, self._calls - 1
+            seed, offset = self._seed, self._calls - 1
+        return (seed, offset) if mode.recorder is None else mode.recorder.draw(self, seed, offset)
+
+    def next_calls(self, count: int) -> tuple[int, int]:
+        """(seed, first offset) of `count` calls at once."""
+        with self._lock:
+            self._calls += count
+            return self._seed, self._calls - count
 
     def get_state(self) -> Tensor:
         """Seed and position as 16 bytes (uint8)."""
@@ -126,7 +134,8 @@ def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: devi
     source = generator or current_generator()
     wide = target if target in (np.float32, np.float64) else np.dtype(np.float32)
     array = getattr(dispatch.active, kind)(shape, *source.next_call(), wide)
-    array = device_module(where.type).asarray(array)
+    if where.type != "cpu":
+        array = device_module(where.type).asarray(array)
     return array if wide == target else array.astype(target)
 
 
@@ -168,7 +177,8 @@ def _sampler(name: str, kind: str, what: str) -> None:
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         array = _drawn(name, kind, shape, dtype, generator, place(device))
-        return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
+        made = finish(array, requires_grad, pin_memory)
+        return made if out is None else out.copy_(made)
 
     def like(
         input: Tensor,
@@ -403,3 +413,6 @@ def random_(
 
 for _function in (uniform_, normal_, exponential_, bernoulli_, random_):
     setattr(Tensor, _function.__name__, _function)
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair, ceil_div
-from kernels.launchers.conv import GemmTile, GradTile
+from kernels.launchers.conv import GemmTile, GradTile, gpu_tile
 
 _kernel = family("conv_gemm.cu")
 
 
-def gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
-    """The tile of implicit_gemm for the output channels of a group and the terms of a sum."""
+def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:
+    """The tile of implicit_gemm for the output channels of a group, the terms of a sum and the
+    positions of a plane."""
     if gpu:
-        return GemmTile(16, 16, 4, 4, 16)
+        return gpu_tile(channels, positions)
     return GemmTile(4, min(4, ceil_div(channels, 16)), 16, 8, 16 if terms <= 16 else 32)
 
 

@@ -14,6 +14,7 @@ from ._array import fresh, ndarray, operand, view, wrap
 from ._creation import array, asarray
 from ._generate import inputs
 from ._quiet import quietly
+from ._trace import recorded
 
 
 def _check_kind(kind: str | None) -> None:
@@ -38,6 +39,7 @@ def msort(a: ndarray) -> ndarray:
     return sort(a, 0)
 
 
+@recorded
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """x where the condition is true, else y; without x and y, where it is not zero."""
     missing = (x is None, y is None).count(True)
@@ -118,6 +120,7 @@ def mask_indices(n: int, mask_func: Callable, k: int = 0) -> tuple[ndarray, ...]
     return wrap(np.nonzero(operand(mask_func(fresh(np.ones((n, n), int)), k))))
 
 
+@recorded
 def round_(a: ndarray, decimals: int = 0, out: ndarray | None = None) -> ndarray:
     """Rounded to `decimals`."""
     return asarray(a).round(decimals, out)

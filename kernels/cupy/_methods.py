@@ -11,6 +11,7 @@ from . import _functions
 from ._array import SCALARS, fresh, ndarray, operand, view, wrap
 from ._generate import function
 from ._quiet import quietly
+from ._trace import attach
 from ._ufunc import make, ufunc
 
 _BINARY = {
@@ -91,6 +92,7 @@ def _attach_operator(symbol: str, name: str) -> None:
         return compute.in_place(self, other)
 
     setattr(ndarray, f"__{symbol}__", forward)
+    attach(symbol, compute, "binary" if name in _BINARY.values() else "compare")
     if name in _BINARY.values():
         setattr(ndarray, f"__r{symbol}__", reflected)
         setattr(ndarray, f"__i{symbol}__", in_place)
@@ -104,6 +106,7 @@ def _foreign(other: Any) -> bool:
 def _attach_unary(symbol: str, name: str) -> None:
     compute = ufunc_named(name)
     setattr(ndarray, f"__{symbol}__", lambda self: compute(self))
+    attach(symbol, compute, "unary")
 
 
 class _Generated:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _trace
 from ._array import SCALARS, fresh, ndarray, operand
 from ._index import entries
 from ._quiet import quietly
@@ -17,7 +18,7 @@ _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 
 
 @cache
-def _dtype(char: str) -> np.dtype:
+def dtype_of(char: str) -> np.dtype:
     if char == "E":
         import ml_dtypes
 
@@ -37,6 +38,7 @@ class ufunc:
         self.nin, self.nout = nin or len(ins), len(outs)
         self.nargs = self.nin + self.nout
         self._plans: dict[Any, Callable] = {}
+        self._results: dict[Any, str] = {}  # the types of the results of plans that are NumPy's
         self.__doc__ = f"{name}: element by element, as NumPy's, for the types {types}."
 
     def __repr__(self) -> str:
@@ -46,11 +48,18 @@ class ufunc:
         return self.__name__
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        if _trace.active and (history := _trace.recording()) is not None:
+            found = history.ufunc(self, args, options)
+            if found is not NotImplemented:
+                return found
         if options or len(args) != self.nin:
+            if len(options) == 1 and len(args) == self.nin and self.nout == 1:
+                out = options.get("out")
+                if type(out) is ndarray and self._into(out, args):
+                    return out
             return self._general(args, **options)
         values, key = self._operands(args)
-        plan = self._plans.get(key) or self._planned(key)
-        result = quietly(plan, *values)
+        result = quietly(self._plans.get(key) or self._planned(key), *values)
         return fresh(result) if type(result) is not tuple else tuple(map(fresh, result))
 
     def _operands(self, args: tuple) -> tuple[list[Any], tuple]:
@@ -71,6 +80,15 @@ class ufunc:
     def _planned(self, key: tuple) -> Callable:
         plan = self._plans[key] = self._plan(key)
         return plan
+
+    def _into(self, out: ndarray, args: tuple) -> bool:
+        """Compute straight into an array; False where its dtype is not the result's."""
+        values, key = self._operands(args)
+        plan = self._plans.get(key) or self._planned(key)
+        if plan is not self._function or out._array.dtype.char != self._results.get(key):
+            return False
+        quietly(plan, *values, out=out._array)
+        return True
 
     def in_place(self, target: ndarray, other: Any) -> ndarray:
         """target = self(target, other) in its memory: `target += other`."""
@@ -102,7 +120,7 @@ class ufunc:
             return special
         if any(isinstance(t, type) for t in key):  # Python's numbers: NumPy's rules are CuPy's
             return function
-        wanted = [_dtype(char) for char in outs]
+        wanted = [dtype_of(char) for char in outs]
         samples = [np.ones(1, t) for t in key]
         try:
             got = quietly(function, *samples)
@@ -110,8 +128,9 @@ class ufunc:
         except TypeError:  # NumPy has no loop for them
             got = []
         if got == wanted:
+            self._results[key] = wanted[0].char
             return function
-        dtypes = [_dtype(char) for char in ins]
+        dtypes = [dtype_of(char) for char in ins]
 
         def cast(*values: Any) -> Any:
             try:
@@ -221,7 +240,7 @@ class ufunc:
 
 def _takes(char: str, given: Any) -> bool:
     """Whether an input type of CuPy's table takes a dtype or a kind of Python number."""
-    dtype = _dtype(char)
+    dtype = dtype_of(char)
     if isinstance(given, np.dtype):
         return given == dtype or np.can_cast(given, dtype)
     return _WEAK[given] <= _RANK[dtype.kind]
@@ -234,6 +253,10 @@ _SPECIAL: dict[tuple[str, str], Callable] = {
     ("gcd", "??"): np.logical_or,
     ("lcm", "??"): np.logical_and,
     ("positive", "?"): lambda x: np.array(x),
+    **{
+        ("reciprocal", char): lambda x: np.where(x == 0, x, np.reciprocal(x))
+        for char in "bBhHiIlLqQ"
+    },
 }
 
 

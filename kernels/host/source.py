@@ -67,6 +67,12 @@ def extent(code: str, name: str) -> tuple[int, int]:
     return 1, text.count("\n") + 1  # a macro writes it
 
 
+def waits_for_grid(code: str, name: str) -> bool:
+    """Whether a kernel has a barrier of the whole grid, which needs a cooperative launch."""
+    first, last = extent(code, name)
+    return "this_grid" in "\n".join(masked(code).splitlines()[first - 1 : last])
+
+
 def plain_kernels(code: str) -> list[str]:
     """The kernels that are no templates, with their namespaces."""
     text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), masked(code))

@@ -72,7 +72,16 @@ def empty(shape: tuple[int, ...], dtype, like):
 
 def contiguous(a):
     """`a` itself if it is C-contiguous, else a contiguous copy."""
-    return a if a.flags.c_contiguous else namespace(a).ascontiguousarray(a)
+    if a.flags.c_contiguous:
+        return a
+    tracer = dispatch.tracer
+    return namespace(a).ascontiguousarray(a) if tracer is None else tracer.contiguous(a)
+
+
+def zeros(shape: tuple[int, ...], dtype, like):
+    """Zeros where `like` lives."""
+    made = namespace(like).zeros(shape, dtype)
+    return made if dispatch.tracer is None else dispatch.tracer.filled(made)
 
 
 @functools.cache

@@ -71,6 +71,12 @@ class GemmTile(NamedTuple):
     tk: int
 
 
+def gpu_tile(channels: int, positions: int) -> GemmTile:
+    """The tile of implicit_gemm on a GPU: up to 8 x 8 results per thread, for 4 multiply-adds per
+    load from shared memory; fewer where the output would not fill it."""
+    return GemmTile(16, 16, 8 if channels > 64 else 4, 8 if positions > 64 else 4, 16)
+
+
 class GradTile(NamedTuple):
     """Block (bx, by), rm output channels x rn taps a thread, at most `span` positions a step."""
 
@@ -168,9 +174,9 @@ def _gemm(
     identity = planes == Planes(*out, (0, 0)) and geo.w_shape[2:] == (1, 1)
     lay_out = planes.launch(dialect, name, like, n * groups * from_channels, 0)
     terms = from_channels * geo.w_shape[2] * geo.w_shape[3]
-    tile = dialect.conv_gemm.gemm_tile(to_channels, terms, on_gpu(like))
-    offset = namespace(like).asarray(_offsets(geo, planes, from_channels, data, tile.tk))
     positions = (out[0] - 1) * planes.width + out[1]
+    tile = dialect.conv_gemm.gemm_tile(to_channels, terms, positions, on_gpu(like))
+    offset = namespace(like).asarray(_offsets(geo, planes, from_channels, data, tile.tk))
     grid = (
         n * groups * ceil_div(positions, tile.bx * tile.rn),
         ceil_div(to_channels, tile.by * tile.rm),

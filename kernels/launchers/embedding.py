@@ -19,7 +19,9 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    zeros,
 )
+from kernels.launchers.determinism import are_deterministic_algorithms_enabled
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.transpose import cast, copy
@@ -70,7 +72,8 @@ def _launch(
 
 def _chosen(name: str, version: str | None, like) -> str:
     check_version(name, version, VERSIONS)
-    return version or ("atomic" if on_gpu(like) else "lines")
+    open_order = on_gpu(like) and not are_deterministic_algorithms_enabled()
+    return version or ("atomic" if open_order else "lines")
 
 
 def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -96,7 +99,7 @@ def embedding_backward(
     version = _chosen("embedding_backward", version, g)
     _check_index("embedding_backward", index, num_rows)
     rows, width = index.size, g.shape[-1]
-    dw = namespace(g).zeros((num_rows, width), sum_dtype(version, g.dtype))
+    dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
     if g.size:
         (tiles, grid), block = _tiles(rows, width), ROW_BLOCK
         if version == "lines":
@@ -206,7 +209,7 @@ def take_backward(
     """
     version = _chosen("take_backward", version, g)
     _check_index("take_backward", index, size)
-    dx = namespace(g).zeros(size, sum_dtype(version, g.dtype))
+    dx = zeros(size, sum_dtype(version, g.dtype), g)
     if g.size:
         _scatter(dialect, dx, index, contiguous(g), size, index.size, 1, version)
     return dx if dx.dtype == g.dtype else cast(dialect, dx, g.dtype)

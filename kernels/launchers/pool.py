@@ -10,6 +10,7 @@ from numpy import ndarray
 
 import kernels
 from kernels.families import Family, Operation, floats, normal, ones
+from kernels.launchers import determinism
 from kernels.launchers.common import (
     Dialect,
     Pair,
@@ -19,6 +20,7 @@ from kernels.launchers.common import (
     contiguous,
     empty,
     launcher,
+    on_gpu,
     wide_enough,
 )
 from kernels.launchers.plans import Plans, place
@@ -182,6 +184,8 @@ def _plan_max_backward(
         dx = empty(x_shape, dtype, g)
         if dx.size == 0:
             return dx
+        if version == "scatter" and on_gpu(g):
+            determinism.refuse(f"{name} of unknown windows")
         if version != "scatter":
             extra = padding if version == "gather" else ()
             run(_planes(g), _planes(index), _planes(dx), *extra)

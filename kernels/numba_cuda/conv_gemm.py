@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 
 from kernels.launchers.common import ceil_div
-from kernels.launchers.conv import GemmTile, GradTile
+from kernels.launchers.conv import GemmTile, GradTile, gpu_tile
 from kernels.simt import cuda
 from kernels.support.processor import MANY_REGISTERS, register_floats
 
@@ -207,9 +207,9 @@ def pad_tiling(rows: int, width: int, gpu: bool) -> tuple[tuple[int, int], tuple
     return (ceil_div(rows, 256 // bx), ceil_div(width, bx)), (bx, 256 // bx)
 
 
-def gemm_tile(channels: int, terms: int, gpu: bool) -> GemmTile:
+def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:
     if gpu:
-        return GemmTile(16, 16, 4, 4, 16)
+        return gpu_tile(channels, positions)
     if register_floats() < MANY_REGISTERS:
         return GemmTile(8, 8, 4, 3, 16 if terms <= 16 else 32)
     return GemmTile(16, 8 if channels > 32 else 4, 8, 2, 16 if terms <= 16 else 32)

@@ -15,6 +15,7 @@ class _Mode(threading.local):
     anomaly = False  # whether nodes remember where they were made
     check_nan = True  # and whether backward passes then search for NaN
     autocast: Any = None  # what the blocks of `amp.autocast` in force cast, or None
+    recorder: Any = None  # of a step that `compile` records
 
 
 mode = _Mode()

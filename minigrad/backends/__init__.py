@@ -20,7 +20,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import _meta
-from minigrad._names import refuse
+from minigrad._names import namespace
 
 
 def set(name: str) -> None:
@@ -50,9 +50,11 @@ def use(name: str) -> Iterator[None]:
 
 
 def array_module(array: Any) -> ModuleType:
-    """NumPy for a NumPy array, CuPy for a CuPy array."""
-    if isinstance(array, np.ndarray):
+    """NumPy for a NumPy array, CuPy for a CuPy array; a recorded array brings its own."""
+    if type(array) is np.ndarray:
         return np
+    if isinstance(array, np.ndarray):
+        return getattr(array, "module", np)
     return _meta if isinstance(array, _meta.MetaArray) else _cupy()
 
 
@@ -105,11 +107,4 @@ def _cupy() -> ModuleType:
 _FLAGS = ("cuda", "cudnn", "mps")  # modules of flags, imported at their first use
 
 
-def __getattr__(name: str) -> Any:
-    if name in _FLAGS:
-        return importlib.import_module(f"{__name__}.{name}")
-    return refuse(__name__)(name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_FLAGS])
+__getattr__, __dir__ = namespace(__name__, {name: f"{__name__}.{name}" for name in _FLAGS})

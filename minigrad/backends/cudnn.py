@@ -1,13 +1,16 @@
 """The flags of cuDNN, which minigrad does not use.
 
 Programs set `benchmark`, `deterministic` and `enabled`. They are stored and have no effect: every
-kernel is minigrad's own, and deterministic by construction.
+kernel is minigrad's own. All repeat bit by bit on a CPU; on a GPU, additions by index do after
+`minigrad.use_deterministic_algorithms(True)`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from minigrad._names import namespace
 
 benchmark = False
 deterministic = True
@@ -37,3 +40,6 @@ def flags(**values: bool) -> Iterator[None]:
         yield
     finally:
         globals().update(before)
+
+
+__getattr__, __dir__ = namespace(__name__)

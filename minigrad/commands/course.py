@@ -1,5 +1,6 @@
-"""The course: what is solved and what comes next; `minigrad course check DIR` judges a folder of
-submissions, `minigrad course assignment FILE.ipynb NAMES...` makes an assignment of exercises.
+"""The course: what is solved and what comes next. `minigrad course show NAME` prints what to write,
+`minigrad course hint NAME` helps, `minigrad course check DIR` judges a folder of submissions,
+`minigrad course assignment FILE.ipynb NAMES...` makes an assignment of exercises.
 
 A submission is a file (`ada.py`, `ada.cu`, `ada.ipynb`) or a folder of files, whose name is the
 student's; kernels are found by the names of the exercises. Each runs in a process of its own with
@@ -11,17 +12,28 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
+from kernels.support.names import did_you_mean
 from minigrad.commands import CommandError
 
 HELP = "the exercises: what is solved, what is next; judge a folder of submissions"
 _WIDTH = 100
+_BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    show = actions.add_parser(
+        "show", help="what an exercise asks for, and the source to begin with"
+    )
+    show.add_argument("name", metavar="NAME")
+    show.add_argument("--dialect", choices=("numba", "cuda_c"), help="of the source (numba)")
+    hint = actions.add_parser("hint", help="a hint for an exercise")
+    hint.add_argument("name", metavar="NAME")
+    hint.add_argument("number", metavar="N", nargs="?", type=int, default=1, help="the Nth (1)")
     check = actions.add_parser("check", help="judge a folder of submissions", description=__doc__)
     check.add_argument("folder", metavar="DIR")
     check.add_argument("--exercises", nargs="+", metavar="NAME", help="only these (default: all)")
@@ -43,11 +55,15 @@ def run(args: argparse.Namespace) -> int:
         return _check(args)
     if args.action == "assignment":
         return _assignment(args)
-    _show()
+    if args.action == "show":
+        return _show(args.name, args.dialect)
+    if args.action == "hint":
+        return _hint(args.name, args.number)
+    _list()
     return 0
 
 
-def _show() -> None:
+def _list() -> None:
     """The list of exercises with the learner's progress."""
     from kernels.lab.course import exercises, progress
 
@@ -61,6 +77,38 @@ def _show() -> None:
     if following is not None:
         print(f"Next: {exercises.text(following)}\n")
         print(f"Write it in a file, then: minigrad lab FILE.py::{following}")
+        print(f"To begin with: minigrad course show {following}; help: ... hint {following}")
+
+
+def _show(name: str, dialect: str | None) -> int:
+    from kernels.lab.course import exercises
+
+    (name,) = _names([name])
+    offered = exercises.dialects(name)
+    if dialect not in (None, *offered):
+        raise CommandError(f"{name} is for {' and '.join(offered)}")
+    dialect = dialect or offered[0]
+    comment = "//" if dialect == "cuda_c" else "#"
+    text = "\n".join(f"{comment} {line}".rstrip() for line in _wrapped(exercises.text(name)))
+    print(f"{text}\n\n{exercises.start(name, dialect)}", end="")
+    return 0
+
+
+def _wrapped(text: str) -> list[str]:
+    return [part for line in text.splitlines() for part in textwrap.wrap(line, _WIDTH - 4) or [""]]
+
+
+def _hint(name: str, number: int) -> int:
+    from kernels.lab.course import exercises
+
+    (name,) = _names([name])
+    hints = exercises.hints(name)
+    if not 1 <= number <= len(hints):
+        raise CommandError(f"{name} has hints 1 to {len(hints)}, not {number}")
+    print(textwrap.fill(f"hint {number} of {len(hints)}: {hints[number - 1]}", _WIDTH))
+    if number < len(hints):
+        print(f"More: minigrad course hint {name} {number + 1}")
+    return 0
 
 
 # --- a class
@@ -94,9 +142,11 @@ def _check(args: argparse.Namespace) -> int:
 def _names(asked: list[str] | None) -> list[str]:
     from kernels.lab.course import exercises
 
+    known = ", ".join(exercises.names())
     unknown = [name for name in asked or () if name not in exercises.names()]
     if unknown:
-        raise CommandError(f"no exercise {unknown[0]!r}; there are {', '.join(exercises.names())}")
+        near = did_you_mean(unknown[0], exercises.names())
+        raise CommandError(f"no exercise {unknown[0]!r}{near or f'; there are {known}'}")
     return asked or exercises.names()
 
 
@@ -144,15 +194,18 @@ def _write(path: Path, text: str) -> None:
 
 def _assignment(args: argparse.Namespace) -> int:
     """A notebook with, for each exercise, a cell to solve it in and one that grades it."""
-    from kernels.lab.course import exercises
 
-    cells = [_cell("code", "setup", "from numba import float32\n\nfrom kernels import cuda, lab")]
+    cells = [
+        _cell(
+            "code",
+            "setup",
+            "from numba import float32\n\nfrom kernels import cuda, lab, raw_kernel",
+        )
+    ]
     for name in _names(args.names):
-        title, _, text = exercises.text(name).partition("\n\n")
-        start = f"@cuda.jit\ndef {title}:\n    ### BEGIN SOLUTION\n    pass\n    ### END SOLUTION"
         test = f'result = lab.exercises.check({name}, "{name}")\nassert result, str(result)'
-        cells.append(_cell("markdown", f"{name}-text", f"## {name}\n\n{text}"))
-        cells.append(_cell("code", name, start, solution=True, locked=False))
+        cells.append(_cell("markdown", f"{name}-text", _task(name)))
+        cells.append(_cell("code", name, _start(name), solution=True, locked=False))
         cells.append(_cell("code", f"{name}-check", test, grade=True, points=args.points))
     notebook = {
         "cells": cells,
@@ -165,6 +218,30 @@ def _assignment(args: argparse.Namespace) -> int:
     }
     _write(Path(args.path), json.dumps(notebook, indent=1) + "\n")
     return 0
+
+
+def _task(name: str) -> str:
+    """The text of an exercise, with the source to begin with where it has one."""
+    from kernels.lab.course import exercises
+
+    _, _, text = exercises.text(name).partition("\n\n")
+    if exercises.dialects(name) == ("cuda_c",):
+        source = (
+            f"\n\nPut the kernel's source in `code`:\n\n```c\n{exercises.start(name, 'cuda_c')}```"
+        )
+    else:
+        source = f"\n\n```python\n{exercises.start(name)}```" if exercises.is_broken(name) else ""
+    return f"## {name}\n\n{text}{source}"
+
+
+def _start(name: str) -> str:
+    """The cell to solve an exercise in: nbgrader takes out what is between the two marks."""
+    from kernels.lab.course import exercises
+
+    title, _, _ = exercises.text(name).partition("\n\n")
+    if exercises.dialects(name) == ("cuda_c",):
+        return f'{_BEGIN}\ncode = r""""""\n{_END}\n{name} = raw_kernel(code, "{name}")'
+    return f"@cuda.jit\ndef {title}:\n    {_BEGIN}\n    pass\n    {_END}"
 
 
 def _cell(

@@ -21,13 +21,13 @@ CIFAR_RECORD = 1 + 3 * 32 * 32  # a label, then the red, green and blue planes
 
 
 def read_idx(path: Path, ndim: int) -> np.ndarray:
-    """The uint8 array of `ndim` dimensions in a gzipped IDX file.
+    """The uint8 array of `ndim` dimensions in an IDX file, gzipped if its name ends with .gz.
 
     The format: two zero bytes, a type code, the number of dimensions, each dimension as a
     big-endian 32-bit integer, the elements in C order.
     """
     try:
-        with gzip.open(path) as file:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             raw = file.read()
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, FileNotFoundError):

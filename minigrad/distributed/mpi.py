@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.distributed.errors import DistBackendError, DistNetworkError
+from minigrad.distributed.errors import DistBackendError, DistNetworkError, disagreement
 
 HEADER = 192  # bytes of a header: longer ones are cut
 SPIN = 0.002  # seconds for which a wait asks without a pause
@@ -136,8 +136,7 @@ class Group:
         if (table == table[0]).all():
             return
         calls = [bytes(row).decode(errors="replace").strip() for row in table]
-        said = "; ".join(f"rank {self.ranks[i]}: {call}" for i, call in enumerate(calls))
-        self._fail(f"the ranks call different things: {said}")
+        self._fail(disagreement(self.ranks, calls))
 
     def _fail(self, reason: str) -> None:
         self._broken = reason
@@ -284,6 +283,19 @@ class Group:
                 f"{self.ranks[source]} called {sent}"
             )
         return self._data.Irecv(_bytes(array), source, tag)
+
+    def send_bytes(self, data: bytes, dst: int, tag: int) -> Work:
+        """Begin to send bytes, of any number, to a rank that calls `receive_bytes`."""
+        parts = (np.array([len(data)]), np.frombuffer(data, np.uint8))
+        requests = [r for part in parts for r in self.send(part, dst, tag)._requests]
+        return Work(self, f"send of bytes to rank {self.ranks[dst]}", requests, _nothing)
+
+    def receive_bytes(self, src: int, tag: int) -> bytes:
+        size = np.empty(1, np.int64)
+        self.receive(size, src, tag)[0].wait()
+        data = np.empty(int(size[0]), np.uint8)
+        self.receive(data, src, tag)[0].wait()
+        return data.tobytes()
 
     def _op(self, op: str) -> Any:
         name = {"AVG": "SUM", "PRODUCT": "PROD"}.get(op, op)

@@ -51,6 +51,9 @@ class Uniform(Distribution):
         self._validate_sample(value)
         return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
 
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.low + value * (self.high - self.low)
+
     def entropy(self) -> Tensor:
         return (self.high - self.low).log()
 

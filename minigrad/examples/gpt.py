@@ -45,10 +45,15 @@ class GPT(nn.Module):
         return self.head(self.norm(self.blocks(self.tokens(index) + self.places(places))))
 
     @torch.no_grad()
-    def generate(self, index: torch.Tensor, count: int, temperature: float = 0.5) -> torch.Tensor:
-        """index (N, T) with `count` sampled characters more."""
+    def generate(
+        self, index: torch.Tensor, count: int, temperature: float = 1.0, top_k: int | None = None
+    ) -> torch.Tensor:
+        """index (N, T) with `count` sampled characters more, each one of the `top_k` likeliest."""
         for _ in range(count):
             logits = self(index[:, -self.block :])[:, -1] / temperature
+            if top_k is not None:
+                least = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
+                logits = logits.masked_fill(logits < least, -torch.inf)
             index = torch.cat([index, torch.multinomial(logits.softmax(-1), 1)], 1)
         return index
 
@@ -72,7 +77,8 @@ def main(steps: int = 150, width: int = 64, layers: int = 2) -> tuple[list[float
         losses.append(loss.item())
         if step % 50 == 0:
             print(f"step {step:3d}  loss {losses[-1]:.4f}")
-    sample = model.generate(torch.tensor([[letters.index("t")]]), 40)[0].tolist()
+    start = torch.tensor([[letters.index("t")]])
+    sample = model.generate(start, 40, temperature=0.8, top_k=5)[0].tolist()
     text = "".join(letters[i] for i in sample)
     print(text)
     return losses, text

@@ -11,7 +11,9 @@ import warnings
 from typing import Any
 
 import minigrad
+from minigrad.autograd.mode import mode
 from minigrad.ops import softmax as soft
+from minigrad.ops.bounds import check_values
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
@@ -172,7 +174,8 @@ def _finish_classes(
         return loss.sum()
     if reduction != "mean":
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    if weight is None and target.is_cuda:  # the count stays there: nothing waits for it
+    if weight is None and (target.is_cuda or mode.recorder is not None):
+        # The count stays there: nothing waits for it, and a recorded step counts each time.
         return loss.sum() / (target != ignore_index).sum()
     if weight is None:
         # Counted without recording; then the mean is usually a single reduction.
@@ -303,11 +306,14 @@ def binary_cross_entropy(
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}) is deprecated. Please ensure they have the same size."
         )
-    values = input._array
-    if values.size and not (values.min() >= 0 and values.max() <= 1):
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    check_values(_check_probabilities, input._array)
     loss = POINTWISE["bce"](input, target)
     return _reduce(loss if weight is None else loss * weight, reduction)
+
+
+def _check_probabilities(values: Any) -> None:
+    if values.size and not (values.min() >= 0 and values.max() <= 1):
+        raise RuntimeError("all elements of input should be between 0 and 1")
 
 
 def binary_cross_entropy_with_logits(

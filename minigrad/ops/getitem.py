@@ -14,6 +14,7 @@ from kernels import dispatch
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op, needs_grad
 from minigrad.backends import array_module
+from minigrad.ops.bounds import check_bounds
 from minigrad.ops.inplace import assign, check_no_overlap, check_writable, copy_
 from minigrad.ops.views import Slice
 from minigrad.tensor import Tensor, type_name, wrap
@@ -264,9 +265,8 @@ def _positions(item: Any, shape: tuple, dim: int) -> list:
                 )
         return list(item.nonzero())
     n = shape[dim]
-    if item.size and (item.min() < -n or item.max() >= n):
-        wrong = int(item.max()) if item.max() >= n else int(item.min())
-        raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {n}")
+    text = f"is out of bounds for dimension {dim} with size {n}"
+    check_bounds(item, -n, n, lambda wrong: IndexError(f"index {wrong} {text}"))
     return [array_module(item).where(item < 0, item + n, item)]
 
 

@@ -11,6 +11,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
+from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
 from minigrad.ops.getitem import Put, Take, flat_positions, getitem, parse
 from minigrad.ops.inplace import inplace
@@ -161,9 +162,8 @@ def check_index(name: str, x: Tensor, index: Tensor, dim: int) -> None:
                 f"larger than self {list(a.shape)} apart from dimension {dim}"
             )
     n = a.shape[dim] if a.ndim else 1
-    if i.size and (i.min() < 0 or i.max() >= n):
-        wrong = int(i.max()) if i.max() >= n else int(i.min())
-        raise RuntimeError(f"index {wrong} is out of bounds for dimension {dim} with size {n}")
+    text = f"is out of bounds for dimension {dim} with size {n}"
+    check_bounds(i, 0, n, lambda wrong: RuntimeError(f"index {wrong} {text}"))
 
 
 def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
@@ -178,7 +178,16 @@ def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
 
 @export()
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """out[i, j] = input[index[i, j], j] for dim 0, and so on; of index's shape."""
+    """The elements of input at the places along dim that index names; of index's shape.
+
+    For dim 0 and two dimensions: out[i, j] = input[index[i, j], j].
+
+    Example::
+
+        minigrad.tensor([[1, 2], [3, 4]]).gather(1, minigrad.tensor([[0, 0], [1, 0]]))
+        # tensor([[1, 1],
+        #         [4, 3]])
+    """
     place = normalize_dim(dim, input._array.ndim)
     if not index._array.size:
         return input.reshape(-1)[:0].reshape(index._array.shape)
@@ -214,7 +223,19 @@ def scatter(
     value: Any = None,
     reduce: str | None = None,
 ) -> Tensor:
-    """input with src (a tensor or a number) written at index along dim; reduce="add" adds."""
+    """input with the elements of src written to the places along dim that index names.
+
+    For dim 0 and two dimensions: out[index[i, j], j] = src[i, j]. index: int64, with as many
+    dimensions as input. src: a tensor at least as long as index in each dimension, or a number
+    (`value`). reduce: "add" or "multiply" instead of writing. Where several elements go to one
+    place, one of them is written.
+
+    Example::
+
+        minigrad.zeros(2, 3).scatter(1, minigrad.tensor([[2], [0]]), 1.0)
+        # tensor([[0., 0., 1.],
+        #         [1., 0., 0.]])
+    """
     source = value if src is None else src
     if not isinstance(source, Tensor):
         xp = array_module(input._array)
@@ -356,10 +377,8 @@ def _check_index_dtype(name: str, index: Tensor) -> None:
 
 def _check_positions(name: str, index: Tensor, n: int) -> None:
     """IndexError for a position outside 0 .. n-1: these operations don't count from the end."""
-    i = index._array
-    if i.size and (i.min() < 0 or i.max() >= n):
-        wrong = int(i.max()) if i.max() >= n else int(i.min())
-        raise IndexError(f"{name}(): index {wrong} is out of range for a dimension of length {n}")
+    text = f"is out of range for a dimension of length {n}"
+    check_bounds(index._array, 0, n, lambda wrong: IndexError(f"{name}(): index {wrong} {text}"))
 
 
 @export()
@@ -370,8 +389,8 @@ def take(input: Tensor, index: Tensor) -> Tensor:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
     if i.size and not n:
         raise IndexError("take(): tried to take from an empty tensor")
-    if i.size and (i.min() < -n or i.max() >= n):
-        raise IndexError(f"take(): index out of range for a tensor of {n} elements")
+    text = f"take(): index out of range for a tensor of {n} elements"
+    check_bounds(i, -n, n, lambda wrong: IndexError(text))
     return Take.apply(input, index=array_module(i).asarray(array_module(i).where(i < 0, i + n, i)))
 
 
@@ -519,11 +538,8 @@ def embedding(
             f"Long, Int; but got {index.dtype} instead (while checking arguments for embedding)"
         )
     rows = weight._array.shape[0]
-    if i.size and (i.min() < 0 or i.max() >= rows):
-        raise IndexError(
-            f"index out of range in self: embedding has {rows} rows, got an index of "
-            f"{int(i.max()) if i.max() >= rows else int(i.min())}"
-        )
+    text = f"index out of range in self: embedding has {rows} rows, got an index of"
+    check_bounds(i, 0, rows, lambda wrong: IndexError(f"{text} {wrong}"))
     padding = padding_idx + rows if padding_idx is not None and padding_idx < 0 else padding_idx
     return Embedding.apply(
         weight, index, padding_idx=padding, by_frequency=bool(scale_grad_by_freq)

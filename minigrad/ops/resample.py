@@ -73,10 +73,15 @@ def interpolate(
     mode: "nearest", "nearest-exact", "area" (adaptive average), "linear" (3-D input), "bilinear",
     "bicubic" (4-D) or "trilinear" (5-D). align_corners: the corners of both grids coincide.
     recompute_scale_factor: coordinates use the ratio of the lengths, not the factor given.
+    antialias: a smaller result takes all elements of the input, as image programs do; for
+    "bilinear" and "bicubic".
     """
     _check(input, size, scale_factor, mode, align_corners)
-    if antialias:
-        raise NotImplementedError("interpolate: antialias=True is not available in minigrad")
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
+            "tensor as input"
+        )
     lengths = input._array.shape[2:]
     target = _output_size(size, scale_factor, lengths)
     if min(target) <= 0 or 0 in lengths:
@@ -89,8 +94,11 @@ def interpolate(
         same = isinstance(scale_factor, Sequence)
         factors = scale_factor if same else [scale_factor] * len(lengths)
     for i, (n, m, factor) in enumerate(zip(lengths, target, factors, strict=True)):
-        input = _along(input, i + 2, n, m, _step(mode, n, m, factor, align_corners), mode,
-                       bool(align_corners))  # fmt: skip
+        step, dim = _step(mode, n, m, factor, align_corners), i + 2
+        if antialias:
+            input = _weighted(input, dim, _antialiased(n, m, step, mode))
+        else:
+            input = _along(input, dim, n, m, step, mode, bool(align_corners))
     return input
 
 
@@ -112,12 +120,34 @@ def _along(x: Tensor, dim: int, n: int, m: int, step: float, mode: str, aligned:
             return x
         return x.index_select(dim, wrap(array_module(x._array).asarray(chosen)))
     if mode == "area":
-        weights = averaging(n, m, x)
-    else:
-        centres = positions * step if aligned else (positions + 0.5) * step - 0.5
-        rows = _cubic(centres, n) if mode == "bicubic" else _linear(centres, n, aligned)
-        weights = wrap(array_module(x._array).asarray(rows.astype(x._array.dtype)))
+        return matmul(x.movedim(dim, -1), averaging(n, m, x).t()).movedim(-1, dim)
+    centres = positions * step if aligned else (positions + 0.5) * step - 0.5
+    return _weighted(
+        x, dim, _cubic(centres, n) if mode == "bicubic" else _linear(centres, n, aligned)
+    )
+
+
+def _weighted(x: Tensor, dim: int, rows: np.ndarray) -> Tensor:
+    """One dimension of n elements times rows (m, n)."""
+    weights = wrap(array_module(x._array).asarray(rows.astype(x._array.dtype)))
     return matmul(x.movedim(dim, -1), weights.t()).movedim(-1, dim)
+
+
+def _antialiased(n: int, m: int, step: float, mode: str) -> np.ndarray:
+    """Weights (m, n) of a triangle or a cubic (a = -0.5), widened by `step` above 1."""
+    wide = max(step, 1.0)
+    centres = (np.arange(m) + 0.5)[:, None] * step
+    reach = (2.0 if mode == "bicubic" else 1.0) * wide
+    places = np.arange(n)
+    d = np.abs(places + 0.5 - centres) / wide
+    if mode == "bicubic":
+        share = np.where(d < 1, (1.5 * d - 2.5) * d * d + 1, ((-0.5 * d + 2.5) * d - 4) * d + 2)
+    else:
+        share = 1 - d
+    first = (centres - reach + 0.5).astype(np.int64)  # truncated, as in Pillow and torch
+    after = (centres + reach + 0.5).astype(np.int64)
+    share = np.where((places >= first) & (places < after) & (d < reach / wide), share, 0)
+    return share / share.sum(1, keepdims=True)
 
 
 def _weights(places: list[np.ndarray], shares: list[np.ndarray], n: int) -> np.ndarray:

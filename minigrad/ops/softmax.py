@@ -8,6 +8,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
+from minigrad.ops.bounds import check_values
 from minigrad.ops.pointwise import POINTWISE
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
@@ -142,9 +143,14 @@ def check_class_target(logits: Tensor, target: Tensor, ignore_index: int) -> Non
         raise ValueError(
             f"Expected input batch_size ({batch[0]}) to match target batch_size ({batch[1]})."
         )
-    wrong = (t != ignore_index) & ((t < 0) | (t >= a.shape[1]))
-    if wrong.any():
-        raise IndexError(f"Target {int(t[wrong][0])} is out of bounds.")
+    check_values(_check_classes, t, a.shape[1], ignore_index)
+
+
+def _check_classes(target: Any, classes: int, ignore_index: int) -> None:
+    if target.size and (target.min() < 0 or target.max() >= classes):
+        wrong = (target != ignore_index) & ((target < 0) | (target >= classes))
+        if wrong.any():
+            raise IndexError(f"Target {int(target[wrong][0])} is out of bounds.")
 
 
 def cross_entropy(

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,29 @@ class Run:
             return False
         self._slots.append(slot)
         return True
+
+    def gradients(self) -> list[tuple[Tensor, Any]]:
+        """The parameters, each with the array of its gradient."""
+        return [(slot.param, slot.param.grad._array) for slot in self._slots]
+
+    def gradient_views(self) -> list[Any]:
+        """Where `grad` has the gradient of each parameter."""
+        if len(self._slots) == 1:
+            return [self._slots[0].param.grad._array]
+        grads = self._slots[0].arena.grads
+        return [grads[s.start : s.stop].reshape(s.home.shape) for s in self._slots]
+
+    @contextmanager
+    def again(self) -> Iterator[Run]:
+        """For a further update of the same parameters, at home, from the same flat gradients."""
+        first, last = self._slots[0], self._slots[-1]
+        steps = first.arena.steps[first.index : last.index + 1]
+        if self.step:
+            steps += 1
+            self.step = int(steps[0])
+        yield self
+        for slot in self._slots:
+            slot.param._counter[0] += 1
 
     def state(self, name: str) -> Any:
         """The flat state array (n,) of this run."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
 import minigrad
 from minigrad._names import kind
+from minigrad.autograd.mode import mode
 from minigrad.optim.arena import Arenas, Run
 from minigrad.tensor import Tensor
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
@@ -39,7 +40,10 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                         f"but got {changed}."
                     )
                 args, kwargs = changed
-        result = step(self, *args, **kwargs)
+        if mode.recorder is None:
+            result = step(self, *args, **kwargs)
+        else:
+            result = mode.recorder.optimizer_step(self, step, args, kwargs)
         for hook in list(self._step_post_hooks.values()):
             hook(self, args, kwargs)
         return result
@@ -215,18 +219,19 @@ class Optimizer:
             with minigrad.enable_grad():
                 loss = closure()
         with minigrad.no_grad():
-            for group in self.param_groups:
-                for run in self._arenas.runs(
-                    group["params"],
-                    self.state,
-                    self._state_names(group),
-                    self._initial(group),
-                    self._counts_steps,
-                ):
-                    with run:
-                        if run.param.size:
-                            self._update(group, run)
+            for group, run in self._runs():
+                with run:
+                    if run.param.size:
+                        self._update(group, run)
         return loss
+
+    def _runs(self) -> Iterator[tuple[dict[str, Any], Run]]:
+        """The runs that a step updates, each with its group."""
+        for group in self.param_groups:
+            names, initial = self._state_names(group), self._initial(group)
+            counted = self._counts_steps
+            for run in self._arenas.runs(group["params"], self.state, names, initial, counted):
+                yield group, run
 
     # ---------------------------------------------------------------- saving
 

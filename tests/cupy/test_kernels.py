@@ -52,16 +52,6 @@ def test_cupy_reduction_kernels(rng):
     np.testing.assert_allclose(largest(a, a[0]).get(), (x * x[0]).max())
 
 
-def test_fused_functions():
-    @cp.fuse()
-    def f(x, y):
-        return cp.sqrt(x * x + y * y)
-
-    assert f(cp.asarray(3.0), cp.asarray(4.0)) == 5
-    with pytest.raises(TypeError, match="Invalid argument type"):
-        f(np.ones(3), cp.ones(3))
-
-
 @pytest.mark.parametrize(
     "name, args, cdf",
     [

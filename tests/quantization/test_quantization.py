@@ -96,8 +96,10 @@ def test_only_some_layers_and_in_place():
 
 def test_what_it_refuses():
     layer = quantize_dynamic(nn.Linear(3, 2))
-    with pytest.raises(RuntimeError, match=r"no gradient; call the model in a block"):
+    with pytest.raises(RuntimeError, match=r"no gradient; call `eval\(\)` on the model"):
         layer(minigrad.ones(2, 3, requires_grad=True))
+    assert not layer.eval()(minigrad.ones(2, 3, requires_grad=True)).requires_grad  # as torch
+    layer.train()
     with pytest.raises(RuntimeError, match=r"expected input \(..., 3\)"):
         layer(minigrad.ones(2, 4))
     with pytest.raises(NotImplementedError, match="not of LSTM"):

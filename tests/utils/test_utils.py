@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import zlib
 
+import numpy as np
 import pytest
 
 import minigrad
@@ -46,6 +48,78 @@ def test_tensorboard_file(tmp_path):
     assert loss == expected
     assert b"accuracy/train" in accuracy[0] and b"accuracy/test" in accuracy[1]
     assert b"note/text_summary" in text and b"hello" in text
+
+
+def test_histograms_and_pictures(tmp_path, rng):
+    """The fields of the messages, read one by one."""
+    x, pictures = rng.normal(size=100), rng.integers(0, 256, (10, 3, 4, 5), np.uint8)
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_histogram("weights", minigrad.tensor(x), 1)
+        writer.add_histogram("few", x, 1, bins=4)
+        writer.add_images("pictures", minigrad.tensor(pictures), 1)
+        writer.add_image("one", minigrad.full((5, 6), 0.5), dataformats="HW")
+        with pytest.raises(ValueError, match=r"4 dimensions NCHW, got an array of shape \(4, 5\)"):
+            writer.add_images("wrong", pictures[0, 0])
+        with pytest.raises(ValueError, match="no values"):
+            writer.add_histogram("none", [])
+    (path,) = tmp_path.iterdir()
+    values = [fields(fields(fields(m)[5])[1]) for m in read(path)[1:]]
+    assert [v[1] for v in values] == [b"weights", b"few", b"pictures", b"one"]
+    for value in values[:2]:
+        histogram = fields(value[5])
+        assert [histogram[i] for i in (1, 2, 3)] == [x.min(), x.max(), 100]
+        limits, counts = np.frombuffer(histogram[6]), np.frombuffer(histogram[7])
+        assert limits.size == counts.size and counts.sum() == 100 and (np.diff(limits) > 0).all()
+        expected = [(x <= limit).sum() for limit in limits]
+        assert counts.cumsum().tolist() == expected
+    picture = fields(values[2][4])
+    assert [picture[i] for i in (1, 2, 3)] == [8, 40, 3]
+    got = unpacked(picture[4])
+    np.testing.assert_array_equal(got[4:, 5:10], pictures[9].transpose(1, 2, 0))
+    assert not got[4:, 10:].any()
+    assert (unpacked(fields(values[3][4])[4]) == 127).all()
+
+
+def unpacked(png):
+    """The pixels of a PNG file whose lines have no filter, its checksums verified."""
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = {}, 8
+    while at < len(png):
+        (size,) = struct.unpack_from(">I", png, at)
+        body, (crc,) = png[at + 4 : at + 8 + size], struct.unpack_from(">I", png, at + 8 + size)
+        assert zlib.crc32(body) == crc
+        chunks[body[:4]], at = body[4:], at + 12 + size
+    width, height, bits, kind, *others = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
+    assert bits == 8 and others == [0, 0, 0]
+    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, -1)
+    assert not lines[:, 0].any()
+    return lines[:, 1:].reshape(height, width, {0: 1, 2: 3}[kind])
+
+
+def fields(message):
+    """The fields of a protocol buffer by number (the last of each)."""
+    found, at = {}, 0
+    while at < len(message):
+        key, at = varint(message, at)
+        if key & 7 == 0:
+            value, at = varint(message, at)
+        elif key & 7 == 2:
+            size, at = varint(message, at)
+            value, at = message[at : at + size], at + size
+        else:
+            size, code = {1: (8, "<d"), 5: (4, "<f")}[key & 7]
+            value, at = struct.unpack_from(code, message, at)[0], at + size
+        found[key >> 3] = value
+    return found
+
+
+def varint(message, at):
+    value = shift = 0
+    while True:
+        value |= (message[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if message[at - 1] < 128:
+            return value, at
 
 
 def model():

@@ -210,6 +210,7 @@ bool locate(const Runner* w, uintptr_t a, Spot& spot) {
 void went_outside(Runner* w, const Site& site, const Spot& spot, uintptr_t a) {
     Recorder* r = w->recorder;
     int64_t offset = a - spot.span.begin, bytes = spot.span.end - spot.span.begin;
+    if (offset >= 0 && offset < bytes) offset = bytes;  // a wide access that begins inside
     r->outside(r->head, site_of(r, site), who(w, self()), 0, spot.row, offset, bytes);
 }
 

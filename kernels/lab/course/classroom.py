@@ -15,7 +15,6 @@ import ast
 import contextlib
 import functools
 import importlib.util
-import io
 import json
 import multiprocessing
 import os
@@ -27,17 +26,23 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 ENDINGS = (".py", ".ipynb", ".cu")
 SECONDS = 60.0
 GIGABYTES = 4.0
-_PRELOADED = ["kernels.lab.course.exercises", "kernels.lab.record.profiler", "kernels.simt.cuda"]
-_FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.kill")
+_PRELOADED = ["kernels.lab.course.preloaded"]
+_FORBIDDEN = {
+    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty"),
+    *("os.kill", "os.killpg", "signal.pthread_kill", "pty.spawn"),
+}
+_LARGEST_FILE = 1 << 28  # bytes that a submission may write to one file
 _KEPT = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign)
 _NETWORK = ("socket.connect", "socket.bind")
 
@@ -130,19 +135,23 @@ def _judge_one(
 
 def _gather(pipe: Connection, result: Submission, end: float, seconds: float) -> str:
     """Take verdicts until the end of the pipe; returns why it ended early."""
-    doing = "its files were loaded"
+    doing, problems = "its files were loaded", []
     while True:
         if not pipe.poll(max(end - time.monotonic(), 0)):
-            return f"more than {seconds:g} seconds: stopped while {doing}"
+            problems.append(f"more than {seconds:g} seconds: stopped while {doing}")
+            return "; ".join(problems)
         try:
             kind, *what = json.loads(pipe.recv_bytes(1 << 20))
         except (EOFError, OSError):
-            return "" if doing == "done" else f"its process ended while {doing}"
+            problems += [] if doing == "done" else [f"its process ended while {doing}"]
+            return "; ".join(problems)
         if kind == "verdict":
             name, verdict = what
             result.verdicts[name] = Verdict(**verdict)
         elif kind == "problem":
-            return what[0]
+            return "; ".join([*problems, what[0]])
+        elif kind == "note":
+            problems.append(what[0])
         doing = what[0] if kind == "doing" else doing
 
 
@@ -160,35 +169,50 @@ def _serve(
     scratch: str,
 ) -> None:  # fmt: skip
     """Judge a submission and report each verdict."""
-    from kernels.lab.record import recorder
-
     os.setsid()
+    _silence()
     send = functools.partial(_send, pipe)
     files = [path.resolve() for path in files]
     os.chdir(scratch)
     size = int(gigabytes * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
     os.environ["TMPDIR"] = tempfile.tempdir = scratch
-    recorder.linked()  # Numba keeps it beside its source, where a submission may not write
     sys.modules["kernels.lab.course.solutions"] = None  # type: ignore[assignment]
     judges = _judges()
     before = [_fingerprint(module) for module in judges]
     sys.addaudithook(_guard(scratch))
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            for name, kernel, path in _kernels(files, names, Path(scratch), send):
-                if [_fingerprint(module) for module in judges] != before:
-                    return send("problem", f"{path.name} changes the judge")
-                send("doing", f"{name} was checked")
-                send("verdict", name, _verdict(name, kernel, path, student))
+        for name, kernel, path in _kernels(files, names, Path(scratch), send):
+            if [_fingerprint(module) for module in judges] != before:
+                return send("problem", f"{path.name} changes the judge")
+            send("doing", f"{name} was checked")
+            verdict = _verdict(name, kernel, path, student)
+            if [_fingerprint(module) for module in judges] != before:
+                return send("problem", f"{path.name} changes the judge")
+            send("verdict", name, verdict)
         send("doing", "done")
     except MemoryError:
         send("problem", f"more than {gigabytes:g} GB of memory")
-    except ModuleNotFoundError as error:
-        secret = error.name == "kernels.lab.course.solutions"
-        send("problem", "a submission may not import the solutions" if secret else str(error))
     except (Exception, SystemExit) as error:
-        send("problem", f"{type(error).__name__}: {error}")
+        send("problem", _reason(error))
+
+
+def _silence() -> None:
+    """What a submission prints, also past Python's `print`, goes nowhere."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(sink, stream)
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+
+
+def _reason(error: BaseException) -> str:
+    """Why a file could not be loaded."""
+    if isinstance(error, ModuleNotFoundError):
+        secret = (error.name or "").startswith("kernels.lab.course.solutions")
+        return "a submission may not import the solutions" if secret else str(error)
+    text = str(error)
+    return text if isinstance(error, PermissionError) else f"{type(error).__name__}: {text}"
 
 
 def _send(pipe: Connection, *message: Any) -> None:
@@ -199,7 +223,12 @@ def _verdict(name: str, kernel: Any, path: Path, student: str) -> dict[str, Any]
     from kernels.lab.course import exercises
 
     started = time.monotonic()
-    found = exercises.check(kernel, name, zlib.crc32(f"{student}/{name}".encode()))
+    try:
+        found = exercises.check(kernel, name, zlib.crc32(f"{student}/{name}".encode()))
+    except Exception as error:
+        if isinstance(error, MemoryError):
+            raise
+        found = exercises.Result(False, _reason(error))
     hint = found.hint if found.finding is None else f"{found.hint}\n{found.finding}"
     seconds = round(time.monotonic() - started, 2)
     return asdict(Verdict(found.passed, hint, seconds, path.name))
@@ -207,15 +236,33 @@ def _verdict(name: str, kernel: Any, path: Path, student: str) -> dict[str, Any]
 
 def _judges() -> list[ModuleType]:
     """The modules whose functions decide."""
-    from kernels.lab.course import exercise, exercises, judge, tasks, values
-    from kernels.lab.record import profiler, recorder, run
+    from kernels.lab.course import exercise, exercises, judge, progress, values
+    from kernels.lab.course.tasks import basics, bug_hunts, hardware, table
+    from kernels.lab.record import cuda_c_profiler, profiler, recorder, run
 
-    return [exercise, exercises, judge, tasks, values, profiler, recorder, run]
+    tasks = [table, basics, hardware, bug_hunts]
+    lab = [exercise, exercises, judge, progress, values, profiler, cuda_c_profiler, recorder, run]
+    return [*lab, *tasks, np]
 
 
-def _fingerprint(module: ModuleType) -> list[tuple[str, int, int]]:
-    """The names of a module with what they mean, and the code of its functions."""
-    return [(k, id(v), id(getattr(v, "__code__", None))) for k, v in vars(module).items()]
+def _fingerprint(module: ModuleType) -> list[tuple[str, Any]]:
+    """The names of a module with what they mean."""
+    return [(name, _identity(value)) for name, value in vars(module).items()]
+
+
+def _identity(value: Any, depth: int = 3) -> Any:
+    """What tells whether a value was exchanged or changed: the code of functions, the elements of
+    containers, the fields of exercises."""
+    parts: Any = ()
+    if depth and isinstance(value, dict) and len(value) < 1000:
+        parts = [(key, _identity(part, depth - 1)) for key, part in value.items()]
+    elif depth and isinstance(value, list | tuple) and len(value) < 1000:
+        parts = [_identity(part, depth - 1) for part in value]
+    elif depth and is_dataclass(value) and not isinstance(value, type):
+        parts = _identity(vars(value), depth - 1)
+    elif isinstance(value, type):
+        parts = [(key, id(part)) for key, part in vars(value).items() if callable(part)]
+    return id(value), id(getattr(value, "__code__", None)), parts
 
 
 def _guard(scratch: str) -> Callable[[str, tuple], None]:
@@ -262,12 +309,20 @@ def _kernels(
 ) -> Iterator[tuple[str, Any, Path]]:
     """The kernels of a submission that are named as exercises; the last file's win."""
     found: dict[str, tuple[Any, Path]] = {}
+    failed = False
     for path in files:
         send("doing", f"{path.name} was loaded")
-        for name, kernel in _of_cuda_c(path) if path.suffix == ".cu" else _of_python(path, scratch):
-            if name in names:
-                found[name] = kernel, path
-    if not found:
+        make = _of_cuda_c(path) if path.suffix == ".cu" else _of_python(path, scratch)
+        try:
+            for name, kernel in make:
+                if name in names:
+                    found[name] = kernel, path
+        except MemoryError:
+            raise
+        except (Exception, SystemExit) as error:
+            failed = True
+            send("note", f"{path.name}: {_reason(error)}")
+    if not found and not failed:
         raise LookupError(f"no kernel is named as an exercise ({', '.join(names[:3])}, ...)")
     for name in names:
         if name in found:
@@ -280,7 +335,8 @@ def _of_cuda_c(path: Path) -> Iterator[tuple[str, Any]]:
 
     code = path.read_text(encoding="utf-8")
     for name in source.kernels(code):
-        yield name, raw_kernel(code, name)
+        together = source.waits_for_grid(code, name)
+        yield name, raw_kernel(code, name, enable_cooperative_groups=together)
 
 
 def _of_python(path: Path, scratch: Path) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,8 @@
 
     print(exercises.names())
     print(exercises.text("saxpy"))      # what to write
+    print(exercises.start("saxpy"))     # the signature; of a bug hunt, the kernel to repair
+    print(exercises.hint("saxpy"))      # a hint; again, one that says more
 
     @cuda.jit
     def saxpy(a, x, y, out): ...
@@ -24,16 +26,19 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from kernels.host import RawKernel
-from kernels.lab.course import progress
+from kernels.lab.course import progress, starts
 from kernels.lab.course.exercise import Exercise, Problem, Result
 from kernels.lab.course.judge import mistake, praise, unmet
 from kernels.lab.course.tasks import EXERCISES
@@ -43,8 +48,10 @@ from kernels.lab.record.profiler import profile
 from kernels.lab.record.run import LabError
 from kernels.lab.report.report import Report
 from kernels.support.errors import SimtError
+from kernels.support.names import did_you_mean
 
 _TABLE = {exercise.name: exercise for exercise in EXERCISES}
+_asked: dict[str, int] = {}  # how many hints of an exercise were given
 
 
 def names() -> list[str]:
@@ -55,6 +62,41 @@ def names() -> list[str]:
 def text(name: str) -> str:
     """What an exercise asks for."""
     return str(_exercise(name))
+
+
+def hints(name: str) -> tuple[str, ...]:
+    """All hints of an exercise, in the order in which they help."""
+    return _exercise(name).hints
+
+
+def dialects(name: str) -> tuple[str, ...]:
+    """Those of "numba" and "cuda_c" that can do an exercise."""
+    return _exercise(name).dialects
+
+
+def is_broken(name: str) -> bool:
+    """Whether an exercise is a bug hunt, which gives a wrong kernel."""
+    return _exercise(name).broken
+
+
+def hint(name: str) -> str:
+    """The next hint of an exercise: call it again for one that says more."""
+    given, number = hints(name), _asked.get(name, 0)
+    if number == len(given):
+        return f"that was the last hint; a solution is kernels.lab.solutions.{name}"
+    _asked[name] = number + 1
+    return f"hint {number + 1} of {len(given)}: {given[number]}"
+
+
+def start(name: str, dialect: str = "numba") -> str:
+    """The source to begin with, in "numba" or "cuda_c": the wrong kernel of a bug hunt, else the
+    signature. Raises LabError for a dialect that cannot do the exercise."""
+    exercise = _exercise(name)
+    if dialect not in exercise.dialects:
+        raise LabError(
+            f"start: {name} is for {' or '.join(exercise.dialects)}, not for {dialect!r}"
+        )
+    return starts.start(exercise, dialect)
 
 
 def name_of(solution: Any) -> str:
@@ -70,7 +112,11 @@ def check(solution: Any, name: str | None = None, seed: int = 0) -> Result:
     solution: a `cuda.jit` kernel or a `raw_kernel`. Raises LabError for an unknown name.
     """
     exercise = _exercise(name or name_of(solution))
-    refusal = _no_kernel(solution) or _wrong_parameters(solution, exercise)
+    refusal = (
+        _no_kernel(solution)
+        or _wrong_dialect(solution, exercise)
+        or _wrong_parameters(solution, exercise)
+    )
     if refusal:
         return Result(False, refusal)
     result = _first_mistake(solution, exercise, seed)
@@ -85,11 +131,12 @@ def _first_mistake(solution: Any, exercise: Exercise, seed: int) -> Result:
     """The judge's answer for the first problem that a kernel does not solve, then for the first
     where it does not meet the demands, else its praise."""
     runs: list[tuple[Problem, Report]] = []
-    for number, make in enumerate(exercise.problems):
+    for number, make in enumerate(_counted(exercise)):
         problem = make(np.random.default_rng(seed + number))
         try:
             report = _run(solution, problem)
-            found = mistake(problem, report, partial(_again, solution, make, seed + number))
+            again = partial(_again, solution, make, seed + number)
+            found = mistake(problem, report, again, exercise.advice)
         except SimtError as error:
             return Result(False, f"the kernel does not run: {_explained(solution, error)}")
         if found is not None:
@@ -100,11 +147,25 @@ def _first_mistake(solution: Any, exercise: Exercise, seed: int) -> Result:
     return next((found for found in demanded if found is not None), right)
 
 
+def _counted(exercise: Exercise) -> Iterable[Any]:
+    """The problems of an exercise, with a line that says which one is tried, where someone looks:
+    at once in a terminal, and in a notebook after a second."""
+    terminal, notebook = sys.stderr.isatty(), "ipykernel" in sys.modules
+    return tqdm(
+        exercise.problems,
+        f"{exercise.name}: problem",
+        bar_format="{desc} {n_fmt} of {total_fmt} [{elapsed}]",
+        leave=False,
+        delay=0 if terminal else 1,
+        disable=not (terminal or notebook),
+    )
+
+
 def _exercise(name: str) -> Exercise:
     if name not in _TABLE:
         raise LabError(
-            f"no exercise is named {name!r}: name the kernel after one of {', '.join(_TABLE)}, or"
-            " say check(kernel, name)"
+            f"no exercise is named {name!r}{did_you_mean(name, _TABLE)}: name the kernel after one"
+            f" of {', '.join(_TABLE)}, or say check(kernel, name)"
         )
     return _TABLE[name]
 
@@ -133,6 +194,17 @@ def _no_kernel(solution: Any) -> str | None:
     if getattr(solution, "device", False):
         return "a device function is called by kernels: take device=True out of @cuda.jit"
     return None
+
+
+def _wrong_dialect(solution: Any, exercise: Exercise) -> str | None:
+    """Whether a solution is in a dialect that cannot do the exercise."""
+    dialect = "cuda_c" if isinstance(solution, RawKernel) else "numba"
+    if dialect in exercise.dialects:
+        return None
+    return (
+        f"{exercise.name} is for CUDA C, as its text says: write it as"
+        f' kernels.raw_kernel(code, "{exercise.name}")'
+    )
 
 
 def _wrong_parameters(solution: Any, exercise: Exercise) -> str | None:

@@ -7,11 +7,13 @@ demands of a kernel whose values are right.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from kernels.host import RawKernel
 from kernels.lab.course.exercise import Demands, Exercise, Problem, Result
+from kernels.lab.course.tasks.table import blocks
 from kernels.lab.course.values import difference
 from kernels.lab.report.findings import Access, Finding
 from kernels.lab.report.measurement import Line
@@ -22,14 +24,24 @@ _MISSING = {
     "barrier": "no barrier (cuda.syncthreads()) is used",
     "shuffle": "no shuffle (cuda.shfl_down_sync) is used: a warp adds up in registers with it",
     "atomics": "no atomic operation is used",
+    "ballot": "no ballot (cuda.ballot_sync) is used: it says for which lanes a condition is true",
+    "grid_barrier": "no barrier of the whole grid (cuda.cg.this_grid().sync()) is used",
+    "tensor_cores": "no tensor core is used: nvcuda::wmma::mma_sync multiplies two fragments",
 }
+_CALLS = {"ballot": "ballot", "grid_barrier": "sync()", "tensor_cores": "mma_sync"}
 
 
-def mistake(problem: Problem, report: Report, again: Callable[[], Problem]) -> Result | None:
+def mistake(
+    problem: Problem, report: Report, again: Callable[[], Problem], advice: dict[str, str]
+) -> Result | None:
     """What is wrong with a run, or None. `again` runs the kernel once more, on results that hold a
-    number where they held NaN."""
+    number where they held NaN; `advice` is the exercise's."""
     for finding in [*report.errors, *report.races, *report.warnings]:
         if finding.kind != "harmless":
+            kind = finding.kind
+            if kind == "race":
+                kind = f"{finding.space} race" + " of a line" * (len(set(finding.lines)) == 1)
+            finding = replace(finding, hint=advice.get(kind, finding.hint))
             return Result(False, _hint(finding, problem, report), report, finding)
     for number, (got, expected) in enumerate(zip(problem.results, problem.expected)):
         if not np.allclose(got, expected, rtol=1e-3, atol=problem.atol, equal_nan=False):
@@ -40,7 +52,7 @@ def mistake(problem: Problem, report: Report, again: Callable[[], Problem]) -> R
 
 def unmet(exercise: Exercise, problem: Problem, report: Report) -> Result | None:
     """Which demand of the exercise a run with right values does not meet, or None."""
-    hint = _unmet(exercise.demands, problem, report)
+    hint = _unmet(exercise, problem, report)
     return Result(False, f"the values are right, but {hint}", report) if hint else None
 
 
@@ -61,11 +73,12 @@ def praise(report: Report) -> str:
 # What is demanded
 
 
-def _unmet(demands: Demands, problem: Problem, report: Report) -> str | None:
+def _unmet(exercise: Exercise, problem: Problem, report: Report) -> str | None:
     """Which demand a kernel with right values does not meet."""
-    missing = [name for name in demands.instruments if name not in report.instruments]
+    demands = exercise.demands
+    missing = [name for name in demands.instruments if not _used(name, report)]
     total, threads = report.totals, report.grid_blocks * report.threads
-    for name in ("shuffle", "atomics"):
+    for name in ("shuffle", "atomics", *_CALLS):
         if name in missing:
             return _MISSING[name]
     if total.atomics > demands.atomics * threads:
@@ -77,7 +90,8 @@ def _unmet(demands: Demands, problem: Problem, report: Report) -> str | None:
     # CUDA C is recorded as written: what a compiler would load once may count twice
     limit = demands.traffic * (2 if isinstance(report.kernel, RawKernel) else 1)
     if limit and total.bytes > limit * arrays:
-        return _too_much_traffic(total.bytes / arrays, demands, missing, report)
+        said = _too_much_traffic(total.bytes / arrays, demands, missing, report)
+        return f"{said}: {exercise.advice['traffic']}" if "traffic" in exercise.advice else said
     if total.lane_share < demands.lanes:
         worst = max(report.lines, key=lambda line: 32 * line.executions - line.active_lanes)
         return (
@@ -87,7 +101,41 @@ def _unmet(demands: Demands, problem: Problem, report: Report) -> str | None:
         )
     if missing:
         return _MISSING[missing[0]]
-    return _inefficient(demands, report)
+    return _inefficient(demands, report) or _unused_speed(exercise, problem, report)
+
+
+def _used(name: str, report: Report) -> bool:
+    """Whether a kernel used one of the instruments."""
+    if name not in _CALLS:
+        return name in report.instruments
+    return any(line.executions and _CALLS[name] in line.source for line in report.lines)
+
+
+def _unused_speed(exercise: Exercise, problem: Problem, report: Report) -> str | None:
+    """Whether registers, wide loads and the overlap of loads and products are used as demanded."""
+    demands, total = exercise.demands, report.totals
+    passed = [
+        line.executions for line in report.lines if "syncthreads" in line.source and line.executions
+    ]
+    each = sum(passed) / (report.blocks * blocks(report.threads, 32))
+    if problem.barriers and each > problem.barriers:
+        return (
+            f"a block passes {each:.3g} barriers, and {problem.barriers} are enough: load the next"
+            " tile into the other buffer before this one is used, so that one barrier serves both"
+        )
+    if demands.shared_reads and total.shared_bytes > demands.shared_reads * total.flops:
+        worst = max(report.lines, key=lambda line: line.shared_bytes)
+        return (
+            f"shared memory gives {total.shared_bytes / total.flops:.2g} bytes per operation, line"
+            f" {worst.lineno} most: {worst.source.strip()}. {exercise.advice['shared_reads']}"
+        )
+    if demands.width and total.bytes < demands.width * 32 * total.requests:
+        worst = max(report.lines, key=lambda line: line.requests)
+        return (
+            f"a lane asks for {total.bytes / (32 * total.requests):.2g} bytes at a time, line"
+            f" {worst.lineno} most: {worst.source.strip()}. A float4 is 16 bytes in one load"
+        )
+    return None
 
 
 def _too_much_traffic(times: float, demands: Demands, missing: list[str], report: Report) -> str:

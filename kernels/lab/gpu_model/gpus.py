@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kernels.support.names import did_you_mean
+
 
 class GPU(NamedTuple):
     """One card. kind is "data centre" or "consumer", cc its compute capability, boost in MHz."""
@@ -121,6 +123,8 @@ def gpu(name: str | GPU) -> GPU:
     words = name.lower().split()
     found = [one for one in GPUS if set(words) <= set(one.name.lower().split())]
     if not words or not found:
-        names = ", ".join(one.name for one in GPUS)
-        raise ValueError(f"gpu: expected a name of the table, got {name!r}; there are {names}")
+        names = [one.name for one in GPUS]
+        short = [one.removeprefix("GeForce ") for one in names]
+        near = did_you_mean(name, [*names, *short]) or f"; there are {', '.join(names)}"
+        raise ValueError(f"gpu: expected a name of the table, got {name!r}{near}")
     return min(found, key=lambda one: len(one.name.split()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from shutil import which
 
 from kernels.support.errors import CompileError
@@ -37,6 +38,15 @@ def sass(cubin: bytes, *options: str) -> str:
     return done.stdout
 
 
+def instructions(text: str, name: str) -> list[str]:
+    """The opcodes of a kernel without their modifiers, in order; without what fills its end."""
+    part = re.search(rf"^\.text\.{re.escape(name)}:(.*?)(?=^\.text\.|\Z)", text, re.M | re.S)
+    found = re.findall(r"^\s+/\*\w+\*/\s+(?:@!?\w+\s+)?([A-Z]\w*)", part[1] if part else "", re.M)
+    while found and found[-1] == "NOP":
+        found.pop()
+    return found
+
+
 def opcodes(text: str) -> dict[str, set[str]]:
     """The instructions, such as "LDG.E.128", that each kernel of SASS has, by its name there."""
     found: dict[str, set[str]] = {}
@@ -44,3 +54,34 @@ def opcodes(text: str) -> dict[str, set[str]]:
         name, _, code = part.partition(":")
         found[name] = set(re.findall(r"^\s+/\*\w+\*/\s+(?:@!?\w+\s+)?([A-Z][\w.]*)", code, re.M))
     return found
+
+
+_LABEL = re.compile(r"\s*(\.L_x_\d+):")
+_INSTRUCTION = re.compile(r"\s+/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)(.*)")
+
+
+def innermost_loops(text: str) -> list[Counter[str]]:
+    """The instructions of each innermost loop of one kernel's SASS, by name ("FFMA": 64).
+
+    A loop reaches from a label to the last branch back to it.
+    """
+    found, labels, loops = [], {}, {}
+    for line in text.splitlines():
+        if label := _LABEL.match(line):
+            labels[label[1]] = len(found)
+        elif instruction := _INSTRUCTION.match(line):
+            name, operands = instruction.groups()
+            target = re.search(r"\.L_x_\d+", operands) if name == "BRA" else None
+            if target and target[0] in labels:
+                loops[labels[target[0]]] = len(found) + 1
+            found.append(name)
+    inner = [
+        (a, b) for a, b in loops.items() if not any(a < c < b and d <= b for c, d in loops.items())
+    ]
+    return [Counter(found[a:b]) for a, b in inner]
+
+
+def share(text: str, name: str = "FFMA") -> float:
+    """How much of a kernel's instructions are `name`, in the innermost loop with most of them."""
+    loop = max(innermost_loops(text), key=lambda loop: loop[name], default=Counter())
+    return loop[name] / loop.total() if loop else 0.0

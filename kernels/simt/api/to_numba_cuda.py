@@ -21,6 +21,7 @@ from kernels.simt.frontend.resolve import DYNAMIC
 from kernels.simt.ir import stubs
 from kernels.simt.ir.jitted import Jitted
 from kernels.simt.ir.safety import Safety
+from kernels.simt.transforms import gpu_source
 from kernels.support.errors import CompileError
 from kernels.support.limits import launch_dimensions
 
@@ -70,7 +71,7 @@ class _Lowering:
             options |= {"device": kernel.device, "fastmath": kernel.fastmath}
             if checked:
                 options |= {"debug": True, "opt": False}
-            function, bind = self.copied(kernel.py_func)
+            function, bind = self.copied(kernel.py_func if checked else optimised(kernel.py_func))
             arguments = () if kernel.signature is None or kernel.device else (kernel.signature,)
             if arguments:  # an explicit signature compiles at once
                 bind()
@@ -80,7 +81,7 @@ class _Lowering:
 
     def function(self, func: FunctionType) -> FunctionType:
         """A copy of `func` whose globals and closure are numba-cuda's."""
-        copy, bind = self.copied(func)
+        copy, bind = self.copied(optimised(func))
         bind()
         return copy
 
@@ -133,6 +134,12 @@ class _Lowering:
             if found is DYNAMIC:
                 raise CompileError(f"numba-cuda {self.cuda.__version__} has no cuda.{name}")
         return found
+
+
+def optimised(func: FunctionType) -> FunctionType:
+    """The function as it is compiled for a GPU. This project's own kernels are rewritten; those of
+    others are compiled as they are, so that the lab shows what numba-cuda makes of them."""
+    return gpu_source.rewritten(func) if func.__module__.startswith("kernels.") else func
 
 
 def _names_in(code: Any) -> set[str]:

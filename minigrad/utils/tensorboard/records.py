@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import functools
 import struct
+import zlib
+
+import numpy as np
 
 _CASTAGNOLI = 0x82F63B78  # the polynomial of CRC-32C, reversed
 
@@ -76,3 +79,50 @@ def text(tag: str, value: str) -> bytes:
     strings = _varint(1 << 3) + _varint(7) + shape + _bytes(8, value.encode())
     name = _bytes(1, f"{tag}/text_summary".encode())
     return _bytes(1, name + _bytes(8, strings) + plugin)
+
+
+def _floats(field: int, *values: float) -> bytes:
+    return b"".join(
+        _varint(field + i << 3 | 1) + struct.pack("<d", value) for i, value in enumerate(values)
+    )
+
+
+def histogram(tag: str, values: np.ndarray, edges: np.ndarray) -> bytes:
+    """The message Summary with the counts of the values between consecutive `edges`."""
+    counts, _ = np.histogram(values, edges)
+    kept = np.flatnonzero(counts)
+    first, last = max(kept[0] - 1, 0), kept[-1] + 1
+    x = values.astype(np.float64)
+    totals = x.min(), x.max(), x.size, x.sum(), np.square(x).sum()
+    limits = edges[first + 1 : last + 1].astype("<f8").tobytes()
+    buckets = counts[first:last].astype("<f8").tobytes()
+    content = _floats(1, *totals) + _bytes(6, limits) + _bytes(7, buckets)
+    return _bytes(1, _bytes(1, tag.encode()) + _bytes(5, content))
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """Pixels (height, width, channels) of 1 to 4 bytes as a PNG file (RFC 2083)."""
+    height, width, channels = pixels.shape
+    kind = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    rows = pixels.astype(np.uint8).reshape(height, -1)
+    lines = np.hstack([np.zeros((height, 1), np.uint8), rows])  # each begins with its filter, none
+    header = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(lines.tobytes()))
+        + chunk(b"IEND", b"")
+    )
+
+
+def image(tag: str, height: int, width: int, channels: int, file: bytes) -> bytes:
+    """The message Summary with one picture, a PNG file."""
+    sizes = enumerate((height, width, channels), 1)
+    content = b"".join(_varint(field << 3) + _varint(size) for field, size in sizes)
+    return _bytes(1, _bytes(1, tag.encode()) + _bytes(4, content + _bytes(4, file)))

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import os
 import socket
 import time
 from typing import Any
 
+import numpy as np
+
+from minigrad.tensor import Tensor
 from minigrad.utils.tensorboard import records
 
 
+def _array(values: Any) -> np.ndarray:
+    """A tensor or numbers as an array of the CPU."""
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+@functools.cache
+def _growing_edges() -> np.ndarray:
+    positive = 1e-12 * 1.1 ** np.arange(775)
+    return np.concatenate([-positive[::-1], [0], positive])
+
+
 class SummaryWriter:
-    """Writes numbers and text to a file of `log_dir`, which `tensorboard --logdir` shows.
+    """Writes numbers, text, pictures and histograms to a file of `log_dir`.
+
+    `tensorboard --logdir` shows them.
 
     log_dir: by default runs/<date and time>_<host><comment>. The file is written to at once.
     """
@@ -79,6 +97,83 @@ class SummaryWriter:
     ) -> None:
         """A text at a step."""
         self._add(records.text(tag, text_string), global_step, walltime)
+
+    def add_histogram(
+        self,
+        tag: str,
+        values: Any,
+        global_step: int | None = None,
+        bins: Any = "tensorflow",
+        walltime: float | None = None,
+        max_bins: int | None = None,
+    ) -> None:
+        """The distribution of a tensor's elements. bins: "tensorflow" (edges that grow by 10% from
+        1e-12), or what `numpy.histogram_bin_edges` takes."""
+        x = _array(values).reshape(-1)
+        if x.size == 0:
+            raise ValueError(f"add_histogram: {tag!r} has no values")
+        edges = _growing_edges() if bins == "tensorflow" else np.histogram_bin_edges(x, bins)
+        self._add(records.histogram(tag, x, edges), global_step, walltime)
+
+    def add_image(
+        self,
+        tag: str,
+        img_tensor: Any,
+        global_step: int | None = None,
+        walltime: float | None = None,
+        dataformats: str = "CHW",
+    ) -> None:
+        """A picture of uint8, or of floats from 0 to 1; dataformats: the order of its dimensions,
+        "CHW", "HWC" or "HW"."""
+        self.add_images(tag, _array(img_tensor)[None], global_step, walltime, "N" + dataformats)
+
+    def add_images(
+        self,
+        tag: str,
+        img_tensor: Any,
+        global_step: int | None = None,
+        walltime: float | None = None,
+        dataformats: str = "NCHW",
+    ) -> None:
+        """Pictures beside each other in one, in rows of at most eight."""
+        pixels = _array(img_tensor)
+        if sorted(dataformats) not in (sorted("NHWC"), sorted("NHW")) or pixels.ndim != len(
+            dataformats
+        ):
+            raise ValueError(
+                f"add_images: expected {len(dataformats)} dimensions {dataformats}, got an array "
+                f"of shape {pixels.shape}"
+            )
+        if "C" not in dataformats:
+            pixels, dataformats = pixels[..., None], dataformats + "C"
+        pixels = pixels.transpose([dataformats.index(d) for d in "NHWC"])
+        if pixels.dtype != np.uint8:
+            pixels = (pixels.clip(0, 1) * 255).astype(np.uint8)
+        n, height, width, channels = pixels.shape
+        columns = min(n, 8)
+        rows = -(-n // columns)
+        grid = np.zeros((rows * columns, height, width, channels), np.uint8)
+        grid[:n] = pixels
+        grid = grid.reshape(rows, columns, height, width, channels).swapaxes(1, 2)
+        picture = grid.reshape(rows * height, columns * width, channels)
+        summary = records.image(tag, *picture.shape, records.png(picture))
+        self._add(summary, global_step, walltime)
+
+    def add_figure(
+        self,
+        tag: str,
+        figure: Any,
+        global_step: int | None = None,
+        close: bool = True,
+        walltime: float | None = None,
+    ) -> None:
+        """A figure of matplotlib; `close` closes it."""
+        file = io.BytesIO()
+        figure.savefig(file, format="png")
+        width, height = (int(size * figure.dpi) for size in figure.get_size_inches())
+        self._add(records.image(tag, height, width, 4, file.getvalue()), global_step, walltime)
+        if close:
+            figure.clear()
 
     def flush(self) -> None:
         """Write what is not written yet to the disk."""

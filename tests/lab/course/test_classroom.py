@@ -12,100 +12,51 @@ import pytest
 
 from kernels.lab.course import classroom, exercises, progress
 from minigrad import cli
+from tests.lab.course import submissions
 
-ADD_TEN = """
-import numpy as np
-from kernels import cuda
-
-@cuda.jit
-def add_ten(x, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = x[i] + np.float32(10)
-"""
-WRONG = ADD_TEN.replace("if i < x.size:", "if i < x.size - 1:")
-CUDA_C = """
-__global__ void add_ten(const float* x, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = x[i] + 10.0f;
-}
-"""
-HARMFUL = {
-    "imports": "from kernels.lab.course.solutions import add_ten",
-    "late": ADD_TEN + "import kernels.lab\nadd_ten = kernels.lab.solutions.add_ten",
-    "reads": "import kernels.lab.course as c\nopen(c.__path__[0] + '/solutions.py').read()",
-    "judge": ADD_TEN + "from kernels.lab.course import judge\njudge.mistake = lambda *a: None",
-    "starts": ADD_TEN + "import os\nos.system('true')",
-    "writes": ADD_TEN + "import os\nopen(os.path.expanduser('~/minigrad-was-here'), 'w')",
-    "dies": "import os\nos._exit(3)",
-    "exits": ADD_TEN + "raise SystemExit('bye')",
-    "nothing": "x = 1",
-    "broken": "def add_ten(x, out)",
-}
-REASONS = {
-    "imports": "may not import the solutions",
-    "late": "may not import the solutions",
-    "reads": "may not read the solutions",
-    "judge": "changes the judge",
-    "starts": "may not start",
-    "writes": "may not write",
-    "dies": "its process ended while dies.py was loaded",
-    "exits": "SystemExit: bye",
-    "nothing": "no kernel is named as an exercise",
-    "broken": "SyntaxError",
-}
+CASES = {**submissions.RIGHT, **submissions.WRONG, **submissions.HARMFUL}
 
 
-def notebook(*cells: str) -> str:
-    made = [{"cell_type": "code", "metadata": {}, "source": text, "outputs": []} for text in cells]
-    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+def test_there_are_forty():
+    assert len(CASES) + len(submissions.ENDLESS) >= 40
 
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory) -> dict[str, classroom.Submission]:
     folder = tmp_path_factory.mktemp("class")
-    for name, text in HARMFUL.items():
-        (folder / f"{name}.py").write_text(text)
+    submissions.write(folder, CASES)
     (folder / "ada").mkdir()
-    (folder / "ada" / "work.py").write_text(ADD_TEN)
-    (folder / "wrong.py").write_text(WRONG)
-    (folder / "cuda-c.cu").write_text(CUDA_C)
-    cells = "%matplotlib inline\nimport math", *ADD_TEN.split("\n\n", 1), "1 / 0"
-    (folder / "notes.ipynb").write_text(notebook(*cells))
+    (folder / "ada" / "work.py").write_text(CASES["right"].text)
+    (folder / "ada" / "zero.py").write_text("def saxpy(a, x")
     (folder / "readme.txt").write_text("no submission")
-    found = classroom.judge(folder, ["add_ten", "saxpy"], seconds=100)
+    found = classroom.judge(folder, submissions.EXERCISES, seconds=200, gigabytes=2)
     return {one.student: one for one in found}
 
 
-def test_each_student_is_judged(judged):
-    assert set(judged) == {*HARMFUL, "ada", "wrong", "cuda-c", "notes"}
-    for student in ("ada", "cuda-c", "notes"):
-        assert judged[student].points == 1, judged[student]
-        assert judged[student].problem == ""
-    assert judged["ada"].verdicts["add_ten"].file == "work.py"
-    assert judged["wrong"].points == 0
-    assert "does the guard stop one too early?" in judged["wrong"].verdicts["add_ten"].hint
-
-
-@pytest.mark.parametrize("name", HARMFUL)
-def test_what_would_harm_is_refused(judged, name):
-    assert REASONS[name] in judged[name].problem
-    assert judged[name].points == 0
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits of memory")
+@pytest.mark.parametrize("name", CASES)
+def test_the_judge_says_of_each(judged, name):
+    case, found = CASES[name], judged[name]
+    assert found.points == case.points, found
+    said = "\n".join([found.problem, *(one.hint for one in found.verdicts.values())])
+    assert case.said in said, said
+    if name in submissions.RIGHT:
+        assert found.problem == ""
     assert not (Path.home() / "minigrad-was-here").exists()
 
 
+def test_a_file_that_cannot_be_loaded_does_not_cost_the_others(judged):
+    assert set(judged) == {*CASES, "ada"}
+    assert judged["ada"].verdicts["add_ten"].file == "work.py"
+    assert judged["ada"].points == 1
+    assert judged["ada"].problem.startswith("zero.py: SyntaxError")
+
+
 def test_time_is_limited(tmp_path):
-    (tmp_path / "endless.py").write_text("while True:\n    pass")
-    (tmp_path / "slow.py").write_text("import os, time\nos.setsid = None\ntime.sleep(100)")
+    submissions.write(tmp_path, submissions.ENDLESS)
     for one in classroom.judge(tmp_path, ["add_ten"], seconds=3):
-        assert one.problem == f"more than 3 seconds: stopped while {one.student}.py was loaded"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limit of data")
-def test_memory_is_limited(tmp_path):
-    (tmp_path / "hungry.py").write_text("x = [bytearray(1 << 26) for _ in range(1000)]")
-    (one,) = classroom.judge(tmp_path, ["add_ten"], gigabytes=0.5, seconds=100)
-    assert "more than 0.5 GB of memory" in one.problem
+        assert one.problem.startswith("more than 3 seconds: ")
+        assert submissions.ENDLESS[one.student].said in one.problem
 
 
 def test_students_have_data_of_their_own(monkeypatch):
@@ -123,8 +74,8 @@ def test_students_have_data_of_their_own(monkeypatch):
 def test_the_command_writes_points_and_hints(tmp_path, capsys):
     folder = tmp_path / "class"
     folder.mkdir()
-    (folder / "ada.py").write_text(ADD_TEN)
-    (folder / "bob.py").write_text(WRONG)
+    (folder / "ada.py").write_text(CASES["right"].text)
+    (folder / "bob.py").write_text(CASES["early"].text)
     table, verdicts = tmp_path / "points.csv", tmp_path / "verdicts.json"
     command = ["course", "check", str(folder), "--exercises", "add_ten", "saxpy"]
     assert cli.main([*command, "--csv", str(table), "--json", str(verdicts)]) == 0
@@ -144,8 +95,11 @@ def test_the_command_writes_points_and_hints(tmp_path, capsys):
     [
         (["check", "nowhere"], "there is no folder nowhere"),
         (["check", "."], "has no submissions"),
-        (["check", ".", "--exercises", "adten"], "no exercise 'adten'"),
+        (["check", ".", "--exercises", "adten"], "no exercise 'adten'; did you mean add_ten?"),
         (["check", ".", "--seconds", "0"], "must be positive"),
+        (["show", "saxpi"], "no exercise 'saxpi'; did you mean saxpy?"),
+        (["show", "wmma_matmul", "--dialect", "numba"], "wmma_matmul is for cuda_c"),
+        (["hint", "saxpy", "9"], "saxpy has hints 1 to 2, not 9"),
         (["assignment", "nowhere/a.ipynb", "saxpy"], "nowhere/a.ipynb"),
     ],
 )
@@ -159,14 +113,35 @@ def test_an_assignment_has_the_marks_of_nbgrader(tmp_path):
     import nbformat
 
     path = tmp_path / "week1.ipynb"
-    assert cli.main(["course", "assignment", str(path), "saxpy", "reverse", "--points", "3"]) == 0
+    names = ["saxpy", "fix_guard", "float4_scale"]
+    assert cli.main(["course", "assignment", str(path), *names, "--points", "3"]) == 0
     made = nbformat.read(path, 4)
     nbformat.validate(made)
     marks = [cell.metadata.nbgrader for cell in made.cells]
-    assert len({mark.grade_id for mark in marks}) == len(marks) == 7
-    assert [mark.points for mark in marks if mark.grade] == [3, 3]
-    assert [mark.grade_id for mark in marks if mark.solution] == ["saxpy", "reverse"]
+    assert len({mark.grade_id for mark in marks}) == len(marks) == 10
+    assert [mark.points for mark in marks if mark.grade] == [3, 3, 3]
+    assert [mark.grade_id for mark in marks if mark.solution] == names
     assert all(not mark.locked for mark in marks if mark.solution)
+    texts = {cell.id: cell.source for cell in made.cells}
+    assert "out[i] = x[i + 1] - x[i]" in texts["fix-guard-text"]
+    assert "float a, const float* x, float* out, int n" in texts["float4-scale-text"]
+    for name in names:
+        cell = texts[name.replace("_", "-")]
+        assert cell.index("### BEGIN SOLUTION") < cell.index("### END SOLUTION")
+        compile(cell, name, "exec")
+
+
+def test_exercises_and_hints_are_shown(capsys):
+    assert cli.main(["course", "show", "saxpy"]) == 0
+    shown = capsys.readouterr().out
+    assert "# out[i] = a * x[i] + y[i]." in shown and "def saxpy(a, x, y, out):" in shown
+    compile(shown, "saxpy", "exec")
+    assert cli.main(["course", "show", "wmma_matmul"]) == 0
+    assert "// out = a @ b on tensor cores" in capsys.readouterr().out
+    assert cli.main(["course", "hint", "saxpy"]) == 0
+    assert "More: minigrad course hint saxpy 2" in capsys.readouterr().out
+    assert cli.main(["course", "hint", "saxpy", "2"]) == 0
+    assert "More" not in capsys.readouterr().out
 
 
 def test_progress_is_kept_and_shown(tmp_path, monkeypatch, capsys):
@@ -180,7 +155,7 @@ def test_progress_is_kept_and_shown(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "[x] add_ten" in shown
     assert "[>] saxpy" in shown
-    assert "1 of 25 solved" in shown
+    assert f"1 of {len(exercises.names())} solved" in shown
     progress.path().write_text("{damaged")
     assert progress.solved() == {}
     progress.record("saxpy")

@@ -2,197 +2,93 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from numba import float32
 
 from kernels import lab, raw_kernel
 from kernels.lab.course import exercises, solutions
+from kernels.lab.course.tasks import broken
 from kernels.simt import cuda
 from tests.lab.course.wrong_solutions import WRONG as WRONG_SOLUTIONS
 from tests.lab.course.wrong_solutions import kernel as wrong_solution
 
 
-def test_there_are_25():
-    assert len(exercises.names()) >= 25
+def test_there_are_45_and_each_says_what_to_write():
+    assert len(exercises.names()) >= 45
+    assert sum(map(exercises.is_broken, exercises.names())) == 10
+    assert len(solutions.names_in_cuda_c()) >= 45
     for name in exercises.names():
         assert name + "(" in exercises.text(name) and hasattr(solutions, name)
 
 
-@pytest.mark.parametrize("name", exercises.names())
-def test_solutions_pass(name):
-    result = exercises.check(getattr(solutions, name))
+DIALECTS = [(name, "numba") for name in exercises.names() if "numba" in exercises.dialects(name)]
+DIALECTS += [(name, "cuda_c") for name in solutions.names_in_cuda_c()]
+
+
+def solution(name: str, dialect: str):
+    return solutions.cuda_c(name) if dialect == "cuda_c" else getattr(solutions, name)
+
+
+@pytest.mark.parametrize(("name", "dialect"), DIALECTS, ids=map("-".join, DIALECTS))
+def test_solutions_pass(name, dialect):
+    result = exercises.check(solution(name, dialect))
     assert result and result.passed, f"{result}\n{result.report}"
     assert "of the sectors moved are ideal" in str(result)
 
 
-WRONG = []
+HUNTS = {
+    "fix_barrier": "syncthreads() between line",
+    "fix_guard": "guard the access",
+    "fix_histogram": "loads, adds and stores",
+    "fix_stride": "is at i * columns + j",
+    "fix_divergence": "not all threads reach the barrier",
+    "fix_uninitialised": "is read where no thread wrote it",
+    "fix_banks": "has bank conflicts (32 lanes wait for one bank)",
+    "fix_mask": "the mask names the lanes that execute the shuffle",
+    "fix_overflow": "add up in int64",
+    "fix_half": "add up in float32",
+}
 
 
-def wrong(hint: str):
-    def keep(function):
-        WRONG.append((cuda.jit(function), hint))
-        return function
-
-    return keep
-
-
-@wrong("guard the access: `if i < x.shape[0]:`")
-def add_ten(x, out):
-    i = cuda.grid(1)
-    out[i] = x[i] + float32(10)
-
-
-@wrong("a guard with <= lets one too many in")
-def saxpy(a, x, y, out):
-    i = cuda.grid(1)
-    if i <= x.size:
-        out[i] = a * x[i] + y[i]
-
-
-@wrong("off by one")
-def reverse(x, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[(x.size - i) % x.size] = x[i]
-
-
-@wrong("never written")
-def square_strided(x, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = x[i] * x[i]
-
-
-@wrong("are x and y swapped?")
-def multiply_2d(a, b, out):
-    row, column = cuda.grid(2)
-    out[row, column] = a[row, column] * b[row, column]
-
-
-@wrong("not coalesced")
-def relu(x, out):
-    n = (x.size + 7) // 8
-    i = cuda.grid(1)
-    if i < n * 8:
-        j = i % 8 * n + i // 8
-        if j < x.size:
-            out[j] = max(x[j], float32(0))
-
-
-@wrong("cuda.atomic.add")
-def histogram(x, counts):
-    i = cuda.grid(1)
-    if i < x.size:
-        counts[x[i]] += 1
-
-
-@wrong("cuda.syncthreads() between")
-def reverse_blocks(x, out):
-    tile = cuda.shared.array(64, np.float32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    tile[t] = x[i]
-    out[i] = tile[63 - t]
-
-
-@wrong("bank conflicts")
-def transpose(x, out):
-    tile = cuda.shared.array((32, 32), np.float32)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    row, column = cuda.blockIdx.y * 32, cuda.blockIdx.x * 32
-    if row + ty < x.shape[0] and column + tx < x.shape[1]:
-        tile[ty, tx] = x[row + ty, column + tx]
-    cuda.syncthreads()
-    if column + ty < x.shape[1] and row + tx < x.shape[0]:
-        out[column + ty, row + tx] = tile[tx, ty]
-
-
-@wrong("one more cuda.syncthreads() after")
-def matmul_tiled(a, b, out):
-    a_tile = cuda.shared.array((16, 16), np.float32)
-    b_tile = cuda.shared.array((16, 16), np.float32)
-    column, row = cuda.grid(2)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    total = float32(0)
-    for k in range(0, a.shape[1], 16):
-        inside = row < a.shape[0] and k + tx < a.shape[1]
-        a_tile[ty, tx] = a[row, k + tx] if inside else float32(0)
-        inside = k + ty < b.shape[0] and column < b.shape[1]
-        b_tile[ty, tx] = b[k + ty, column] if inside else float32(0)
-        cuda.syncthreads()
-        for j in range(16):
-            total += a_tile[ty, j] * b_tile[j, tx]
-    if row < out.shape[0] and column < out.shape[1]:
-        out[row, column] = total
-
-
-@wrong("not all threads reach the barrier")
-def block_sum(x, out):
-    tile = cuda.shared.array(128, np.float32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    if i >= x.size:
-        return
-    tile[t] = x[i]
-    cuda.syncthreads()
-    if t == 0:
-        total = float32(0)
-        for j in range(min(128, x.size - i)):
-            total += tile[j]
-        out[cuda.blockIdx.x] = total
-
-
-@wrong("no shared memory is used")
-def scan(x, out):
-    t = cuda.threadIdx.x
-    if t < x.size:
-        total = float32(0)
-        for j in range(t + 1):
-            total += x[j]
-        out[t] = total
-
-
-@wrong("is read where no thread wrote it")
-def stencil(x, out):
-    tile = cuda.shared.array(66, np.float32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    if i < x.size:
-        tile[t + 1] = x[i]
-    cuda.syncthreads()
-    if i < x.size:
-        out[i] = tile[t] + tile[t + 1] + tile[t + 2]
-
-
-@wrong("element")
-def relu_backward(g, y, out):
-    i = cuda.grid(1)
-    if i < g.size:
-        out[i] = g[i] if y[i] >= 0 else float32(0)
-
-
-@wrong("x and y are swapped")
-def outer_sum(row, column, out):
-    i, j = cuda.grid(2)
-    if i < out.shape[0] and j < out.shape[1]:
-        out[i, j] = column[j % column.size] + row[i % row.size]
-
-
-@wrong("nothing was written")
-def gather(x, index, out):
-    i = cuda.grid(1)
-    if i > out.size * 2:
-        out[i] = x[index[i]]
-
-
-@wrong("does not run")
-def split_points(points):
-    points[0, 0] = 1
-
-
-@pytest.mark.parametrize(("kernel", "hint"), WRONG, ids=[case[0].__name__ for case in WRONG])
-def test_wrong_solutions_get_the_right_hint(kernel, hint):
+@pytest.mark.parametrize("dialect", ["numba", "cuda_c"])
+@pytest.mark.parametrize("name", HUNTS)
+def test_a_bug_hunt_gives_a_kernel_with_that_bug(name, dialect):
+    code = Path(broken.__file__).with_suffix(".cu").read_text()
+    kernel = raw_kernel(code, name) if dialect == "cuda_c" else getattr(broken, name)
     result = exercises.check(kernel)
-    assert not result and hint in str(result), str(result)
-    assert str(result).startswith("not yet")
+    assert not result and HUNTS[name] in str(result), str(result)
+    given = exercises.start(name, dialect)
+    source = code if dialect == "cuda_c" else Path(broken.__file__).read_text()
+    assert given.removeprefix("#include <cuda_fp16.h>\n\n") in source
+
+
+def test_a_start_has_the_signature():
+    assert exercises.start("saxpy") == "@cuda.jit\ndef saxpy(a, x, y, out):\n    pass\n"
+    arguments = "float a, const float* x, const float* y, float* out, int n"
+    assert exercises.start("saxpy", "cuda_c") == f"__global__ void saxpy({arguments}) {{\n}}\n"
+    assert "const __half* a" in exercises.start("wmma_matmul", "cuda_c")
+    with pytest.raises(lab.LabError, match="wmma_matmul is for cuda_c, not for 'numba'"):
+        exercises.start("wmma_matmul")
+
+
+def test_an_exercise_for_cuda_c_refuses_the_other_dialect():
+    @cuda.jit
+    def float4_scale(a, x, out):
+        pass
+
+    assert "float4_scale is for CUDA C" in exercises.check(float4_scale).hint
+
+
+def test_hints_come_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(exercises, "_asked", {})
+    for name in exercises.names():
+        given = exercises.hints(name)
+        assert len(set(given)) == len(given) >= 2
+        for number, text in enumerate(given, 1):
+            assert exercises.hint(name) == f"hint {number} of {len(given)}: {text}"
+        assert f"kernels.lab.solutions.{name}" in exercises.hint(name)
 
 
 CASES = [(name, number) for name, cases in WRONG_SOLUTIONS.items() for number in range(len(cases))]

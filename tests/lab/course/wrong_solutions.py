@@ -10,8 +10,10 @@ import inspect
 import linecache
 from typing import Any
 
-from kernels import cuda
+from kernels import cuda, raw_kernel
+from kernels.host import RawKernel, source
 from kernels.lab.course import solutions
+from tests.lab.course.wrong_advanced import WRONG as ADVANCED
 
 GUARD = "there are more threads than elements"
 EVERY = "every thread does the work of all"
@@ -451,26 +453,40 @@ WRONG: dict[str, list[tuple]] = {
         ("is outside of", "row < g.shape[0] and column < g.shape[1]", "row < g.shape[0]"),
         ("element", "(index[row], column)", "(row % 7, column)"),
     ],
+    **ADVANCED,
 }
 
 
 def kernel(name: str, number: int) -> Any:
     """A wrong solution as a kernel, whose source is found where Python looks for sources."""
-    _, *change = WRONG[name][number]
-    source = inspect.getsource(getattr(solutions, name).py_func)
-    if len(change) == 2:
-        source = _replaced(source, *change)
-    elif isinstance(change[0], str):
-        source = "@cuda.jit\n" + inspect.cleandoc(change[0])
-    else:
-        for old, new in change[0]:
-            source = _replaced(source, old, new)
+    right = getattr(solutions, name)
+    if isinstance(right, RawKernel):
+        return _in_cuda_c(right, name, number)
+    text = _changed(inspect.getsource(right.py_func), "@cuda.jit\n", name, number)
     filename = f"<wrong solution {number} of {name}>"
-    lines = source.splitlines(keepends=True)
-    linecache.cache[filename] = (len(source), None, lines, filename)
-    space = {**vars(solutions), "cuda": cuda}
-    exec(compile(source, filename, "exec"), space)
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    space = {**right.py_func.__globals__, "cuda": cuda}
+    exec(compile(text, filename, "exec"), space)
     return space[name]
+
+
+def _in_cuda_c(right: RawKernel, name: str, number: int) -> RawKernel:
+    first, last = source.extent(right.code, name)
+    text = "\n".join(right.code.splitlines()[first - 1 : last])
+    include = "#include <cuda_fp16.h>\n#include <mma.h>\n"
+    return raw_kernel(include + _changed(text, "", name, number), name)
+
+
+def _changed(text: str, mark: str, name: str, number: int) -> str:
+    """The source of a wrong solution; `mark` comes before one that is written out."""
+    _, *change = WRONG[name][number]
+    if len(change) == 2:
+        return _replaced(text, *change)
+    if isinstance(change[0], str):
+        return mark + inspect.cleandoc(change[0])
+    for old, new in change[0]:
+        text = _replaced(text, old, new)
+    return text
 
 
 def _replaced(source: str, old: str, new: str) -> str:

@@ -278,6 +278,18 @@ def test_what_is_allowed_is_not_reported():
     assert abs(out[0] - x.astype(float).sum()) < 1e-4
 
 
+def test_a_wide_access_that_begins_inside_and_ends_outside_is_an_error():
+    code = """__global__ void twice(const float* x, float* out, int n) {
+        int i = threadIdx.x;
+        if (4 * i < n) ((float4*)out)[i] = ((const float4*)x)[i];
+    }"""
+    x, out = np.ones(103, np.float32), np.zeros(104, np.float32)
+    report = lab.profile(raw_kernel(code, "twice"), 1, 32, x, out, np.int32(103))
+    (error,) = report.errors
+    assert "index 103 of x, which has 103 elements" in error.message
+    assert error.accesses[0].thread == (25, 0, 0)
+
+
 def test_some_blocks_and_records():
     x, out = floats(640), np.zeros(640, np.float32)
     report = profile("copy<float>", 10, 64, x, out, 1, blocks=[0, 3], records=1000)

@@ -1,4 +1,4 @@
-"""Solutions of the exercises. Try yours first."""
+"""Solutions of the first exercises, in Numba's dialect."""
 
 from __future__ import annotations
 

@@ -1,55 +1,11 @@
-"""The exercises, from a first map to a network's layers: what is asked, and the problems."""
+"""From a first map to a network's layers."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import replace
-
 import numpy as np
 
-from kernels.lab.course.exercise import UNTOUCHED, Demands, Exercise, Problem
-
-Generator = np.random.Generator
-EXERCISES: list[Exercise] = []
-
-
-def blank(*shape: int, dtype=np.float32) -> np.ndarray:
-    """A result that nothing has been written to."""
-    return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else UNTOUCHED, dtype)
-
-
-def floats(rng: Generator, *shape: int) -> np.ndarray:
-    return rng.standard_normal(shape, dtype=np.float32)
-
-
-def exercise(signature: str, text: str, sizes: tuple, uses: str = "", **demands: float):
-    """Add an exercise; the decorated function makes its problem of one size. `uses` names the
-    instruments that are demanded."""
-
-    def add(make: Callable[..., Problem]) -> Callable[..., Problem]:
-        def sized(size):
-            numbers = size if isinstance(size, tuple) else (size,)
-            return lambda rng: replace(make(rng, *numbers), sizes=numbers[: len(names)])
-
-        names = tuple(inspect.signature(make).parameters)[1 : 1 + _count(sizes[0])]
-        problems = tuple(sized(size) for size in sizes)
-        asked = Demands(tuple(uses.split()), **demands)
-        EXERCISES.append(Exercise(make.__name__, signature, text, problems, asked, names))
-        return make
-
-    return add
-
-
-def _count(size: int | tuple) -> int:
-    return len(size) if isinstance(size, tuple) else 1
-
-
-def blocks(n: int, per: int) -> int:
-    return -(-n // per)
-
-
-FLAT = (64, 200, 1000)
+from kernels.lab.course.exercise import Problem
+from kernels.lab.course.tasks.table import FLAT, blank, blocks, exercise, floats
 
 
 @exercise(

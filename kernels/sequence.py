@@ -1,0 +1,162 @@
+"""Launches on the CPU that run one after another without Python between them.
+
+`Sequence` packs the arguments of each launch once, as the array of words that the machine code of a
+kernel takes, and one call runs all of them. It holds addresses, so the arrays must stay alive and
+keep their shapes; what they contain may change between two runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernels.support.interrupts import deferred
+
+_SIGNED, _UNSIGNED, _TRUTH, _DOUBLE, _FLOAT = -1, -2, -3, -4, -5  # as `entry` has them
+_MASK = 2**64 - 1
+_HEADER = 7  # first block, last block, grid, bytes of shared memory, report
+
+# Runs launches until one fails; returns how many have run, and the status in the low byte
+_REPLAY = """
+define i64 @replay(ptr %table, i64 %first, i64 %last) {
+  br label %next
+next:
+  %i = phi i64 [%first, %0], [%i.next, %run]
+  %more = icmp ult i64 %i, %last
+  br i1 %more, label %run, label %done
+run:
+  %at = mul i64 %i, 2
+  %code.at = getelementptr ptr, ptr %table, i64 %at
+  %code = load ptr, ptr %code.at
+  %words.at = getelementptr ptr, ptr %code.at, i64 1
+  %words = load ptr, ptr %words.at
+  %status = call i64 %code(ptr %words)
+  %i.next = add i64 %i, 1
+  %failed = icmp ne i64 %status, 0
+  br i1 %failed, label %stop, label %next
+stop:
+  %count = shl i64 %i, 8
+  %result = or i64 %count, %status
+  ret i64 %result
+done:
+  ret i64 -1
+}
+"""
+
+
+class Launch(NamedTuple):
+    """A kernel with its launch configuration and arguments."""
+
+    kernel: Any
+    grid: Any
+    block: Any
+    args: tuple
+
+    def bound(self) -> Callable[[], None]:
+        """A function that launches it."""
+        run = self.kernel.bind(self.grid, self.block, *self.args)
+        return lambda: run(*self.args)
+
+
+@cache
+def _replay() -> Callable[[int, int, int], int]:
+    import llvmlite.binding as llvm
+
+    from kernels.simt.backend import entry
+
+    engine = entry.engine()
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
+    code = machine.emit_object(llvm.parse_assembly(_REPLAY))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    address = engine.get_function_address("replay")
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        address
+    )
+
+
+def can_be_packed(launch: Launch) -> bool:
+    """Whether a launch is one of compiled machine code that takes an array of words."""
+    if not hasattr(launch.kernel, "specialise"):
+        return False
+    launcher = launch.kernel.configure(launch.grid, launch.block)
+    with deferred():
+        found = launch.kernel.specialise(launcher.block, launch.args)
+    entry = getattr(found, "entry", None)
+    return isinstance(getattr(entry, "__self__", None), bytes) and not found.one_thread
+
+
+class Sequence:
+    """Launches that `can_be_packed`, in order; `run` runs all of them on this OS thread."""
+
+    def __init__(self, launches: list[Launch]) -> None:
+        self._keep: list[Any] = []  # what the words point to
+        self._specialised: list[Any] = []
+        self._launches = launches
+        self._starts: list[list[int]] = []  # per launch, the word where each argument begins
+        words: list[int] = []
+        codes: list[tuple[int, int]] = []
+        for launch in launches:
+            codes.append((self._address(launch), len(words)))
+            self._pack(launch, words)
+        self.words = np.array([w & _MASK for w in words], np.uint64)
+        base = self.words.ctypes.data
+        table = [(code, base + 8 * start) for code, start in codes]
+        self._table = np.array(table, np.uint64).reshape(-1, 2)
+        self._at = self._table.ctypes.data
+        self._run, self._count = _replay(), len(launches)
+
+    def _address(self, launch: Launch) -> int:
+        launcher = launch.kernel.configure(launch.grid, launch.block)
+        found = launch.kernel.specialise(launcher.block, launch.args)
+        self._specialised.append((found, launcher))
+        return struct.unpack_from("=Q", found.entry.__self__)[0]
+
+    def _pack(self, launch: Launch, words: list[int]) -> None:
+        found, launcher = self._specialised[-1]
+        facts = found.entry.__self__
+        layout = struct.unpack(f"={(len(facts) - 24) // 8}q", facts[24:])
+        gx, gy, gz = launcher.grid
+        header = (0, launcher.blocks, gx, gy, gz, launcher.shared_bytes, found.error)
+        values = (*header, *found.prepared(launch.args))
+        starts = []
+        for value, kind, itemsize in zip(values, layout[::2], layout[1::2], strict=True):
+            starts.append(len(words))
+            if kind >= 0:
+                self._keep.append(value)
+                data = value.__array_interface__["data"][0]
+                words += [0, 0, value.size, itemsize, data, *value.shape, *value.strides]
+            else:
+                words.append(_number(value, kind))
+        self._starts.append(starts)
+
+    def word(self, launch: int, argument: int) -> int:
+        """Where in `words` a number is that a launch takes as an argument."""
+        return self._starts[launch][_HEADER + argument]
+
+    def run(self) -> None:
+        """Run all launches."""
+        first = 0
+        while True:
+            result = self._run(self._at, first, self._count)
+            if result < 0:
+                return
+            failed, status = result >> 8, result & 255
+            found, launcher = self._specialised[failed]
+            args, blocks = self._launches[failed].args, launcher.blocks
+            found.failed(status, launcher.grid, 0, blocks, launcher.shared_bytes, args)
+            first = failed + 1  # the general version of the kernel has run
+
+
+def _number(value: Any, kind: int) -> int:
+    """A number as a word, as `entry` converts it."""
+    if kind == _DOUBLE:
+        return struct.unpack("=Q", struct.pack("=d", float(value)))[0]
+    if kind == _FLOAT:
+        return struct.unpack("=I", np.float32(value).tobytes())[0]
+    return int(bool(value)) if kind == _TRUTH else int(value)

@@ -1,0 +1,13 @@
+"""Names that a user misspelt."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error's sentence: "; did you mean matmul?", or nothing."""
+    by_lower = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), by_lower, 1, 0.6)
+    return f"; did you mean {by_lower[found[0]]}?" if found else ""

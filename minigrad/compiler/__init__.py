@@ -1,0 +1,15 @@
+"""`minigrad.compile`: a function or a module whose calls are recorded once and then replayed.
+
+    step = minigrad.compile(step)       # a whole training step, or any function of tensors
+    model = minigrad.compile(model)     # a module with the same parameters
+
+The first call with arguments of new shapes, dtypes and flags runs on arrays that report what is
+done with them (`record`). What was written down is fused (`fuse`), gets memory (`plan`) and is
+replayed by later calls (`program`): on the CPU without Python between launches. A recording is
+valid while the Python state that it depends on is the same (`guards`).
+"""
+
+from minigrad.compiler.api import Compiled, CompiledModule, compile, disable, reset
+from minigrad.compiler.graph import Unsupported
+
+__all__ = ["Compiled", "CompiledModule", "Unsupported", "compile", "disable", "reset"]

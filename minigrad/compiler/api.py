@@ -1,0 +1,246 @@
+"""`compile`, and the functions and modules that it returns."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from kernels import dispatch
+from kernels.simt import get_num_threads
+from minigrad import dtypes
+from minigrad.autograd.mode import mode
+from minigrad.compiler.capture import Entry, capture, distinct_tensors
+from minigrad.nn import Module
+from minigrad.tensor import Tensor
+from minigrad.utils._tree import leaves
+
+_MAX_ENTRIES = 8  # recordings for one signature
+_MAX_SIGNATURES = 128
+
+_BACKENDS = ("minigrad", "inductor", "cudagraphs", "eager")
+_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_all: weakref.WeakSet[Compiled] = weakref.WeakSet()
+
+
+def compile(
+    model: Callable | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "minigrad",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """A function or module that records its calls and replays them; also a decorator.
+
+    model: a function of tensors, such as a training step, or a module, which gives a module with
+        the same parameters.
+    fullgraph: raise `Unsupported` for a step that cannot be recorded, instead of running it
+        eagerly. `report()` of the result says what was recorded, and why not.
+    backend: "eager" never records; every other name means the one compiler that there is.
+    dynamic, mode, options: accepted, without effect: each shape has a recording of its own.
+    disable: return `model` itself.
+
+    What a step leaves in `.grad` is memory that the next replay writes: `clone()` what you keep.
+    """
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+            options=options, disable=disable,
+        )  # fmt: skip
+    if not callable(model):
+        raise TypeError(f"compile: expected a module or a function, got {type(model).__name__}")
+    if backend not in _BACKENDS:
+        raise ValueError(f"compile: expected a backend among {_BACKENDS}, got {backend!r}")
+    if mode not in _MODES:
+        raise ValueError(f"compile: expected a mode among {_MODES}, got {mode!r}")
+    if disable or backend == "eager":
+        return model
+    if isinstance(model, Module):
+        return CompiledModule(model, fullgraph)
+    return Compiled(model, fullgraph)
+
+
+class Compiled:
+    """A function whose calls are recorded and replayed."""
+
+    def __init__(self, function: Callable, fullgraph: bool = False) -> None:
+        self.__name__ = type(function).__name__
+        functools.update_wrapper(self, function)
+        self._function, self._fullgraph = function, fullgraph
+        self._entries: dict[tuple, list[Entry]] = {}
+        self._reasons: dict[tuple, str] = {}  # signatures that run eagerly
+        self._unsettled: set[tuple] = set()  # those whose next call is eager, so that an optimiser
+        # can take the parameters into its arena: it needs them for itself
+        self.recorded = self.replayed = self.eager = 0
+        _all.add(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if mode.recorder is not None or mode.anomaly:  # part of an outer step
+            return self._function(*args, **kwargs)
+        arguments = distinct_tensors((args, kwargs))
+        key = _signature(args, kwargs, arguments)
+        if key in self._reasons or key in self._unsettled:
+            self._unsettled.discard(key)
+            return self._eagerly(args, kwargs)
+        entries = self._entries.get(key)
+        if entries is not None:
+            for entry in entries:
+                if entry.valid():
+                    found = entry.instance()
+                    if found is None:
+                        break
+                    self.replayed += 1
+                    return entry.replay(found, arguments)
+        return self._record(key, args, kwargs)
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        """As a decorator of a method: one compiled function for each object."""
+        if instance is None:
+            return self
+        own = Compiled(self._function.__get__(instance, owner), self._fullgraph)
+        instance.__dict__[self._function.__name__] = own
+        return own
+
+    def _eagerly(self, args: tuple, kwargs: dict) -> Any:
+        self.eager += 1
+        return self._function(*args, **kwargs)
+
+    def _record(self, key: tuple, args: tuple, kwargs: dict) -> Any:
+        entries = self._entries.setdefault(key, [])
+        if len(entries) >= _MAX_ENTRIES or len(self._entries) > _MAX_SIGNATURES:
+            count = len(entries) if len(entries) >= _MAX_ENTRIES else len(self._entries)
+            reason = f"{count} recordings, and what they depend on has changed again"
+            warnings.warn(f"compile: {self.__name__} runs eagerly: {reason}", stacklevel=3)
+            self._reasons[key] = reason
+            return self._eagerly(args, kwargs)
+        watched = (self._function, args, kwargs)
+        result, entry, reason = capture(self._function, args, kwargs, self._fullgraph, watched)
+        self.recorded += 1
+        if entry is not None:
+            entries.append(entry)
+        elif reason is not None:
+            self._reasons[key] = reason
+        else:
+            self._unsettled.add(key)
+        return result
+
+    def kernels(self) -> list[Any]:
+        """The kernels that fusion has generated, for all recordings so far."""
+        return list(dict.fromkeys(k for entry in self._all_entries() for k in entry.kernels()))
+
+    def report(self) -> str:
+        """What was recorded, and what runs eagerly and why."""
+        counts = f"{self.recorded} recorded, {self.replayed} replayed, {self.eager} eager"
+        lines = [f"{self.__name__}: {counts}"]
+        lines += [f"  recorded: {entry.summary()}" for entry in self._all_entries()]
+        lines += [f"  eager: {reason}" for reason in self._reasons.values()]
+        return "\n".join(lines)
+
+    def _all_entries(self) -> list[Entry]:
+        return [entry for entries in self._entries.values() for entry in entries]
+
+    def reset(self) -> None:
+        """Forget all recordings."""
+        self._entries.clear()
+        self._reasons.clear()
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        from copy import deepcopy
+
+        return Compiled(deepcopy(self._function, memo), self._fullgraph)
+
+    def __reduce__(self) -> tuple:
+        return Compiled, (self._function, self._fullgraph)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._function!r}>"
+
+
+class CompiledModule(Module):
+    """A module whose forward and backward passes are recorded; it holds the original one."""
+
+    def __init__(self, module: Module, fullgraph: bool = False) -> None:
+        super().__init__()
+        self._orig_mod = module
+        self.__dict__["forward"] = Compiled(module.__call__, fullgraph)
+        self.train(module.training)
+
+    def kernels(self) -> list[Any]:
+        """The kernels that fusion has generated."""
+        return self.forward.kernels()
+
+    def report(self) -> str:
+        """What was recorded, and what runs eagerly and why."""
+        return self.forward.report()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "_orig_mod":
+                raise
+            return getattr(self._orig_mod, name)
+
+
+def disable(function: Callable | None = None, recursive: bool = True) -> Any:
+    """A function that a compiled one may call, and that is never recorded: the step is eager."""
+    if function is None:
+        return disable
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if mode.recorder is not None:
+            mode.recorder.stop(f"{getattr(function, '__name__', function)}, which is disabled")
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def reset() -> None:
+    """Forget the recordings of all compiled functions."""
+    for compiled in list(_all):
+        compiled.reset()
+
+
+_PLAIN = (int, float, bool, str, type(None), complex, dtypes.dtype)
+
+
+def _signature(args: tuple, kwargs: dict, arguments: list[Tensor]) -> tuple:
+    """What a recording is chosen by."""
+    places = {id(t): i for i, t in enumerate(arguments)}
+    parts: list[Any] = [
+        mode.enabled,
+        mode.inference,
+        None if mode.autocast is None else tuple(mode.autocast.dtypes.items()),
+        dispatch.backend(),
+        get_num_threads(),
+        dtypes.default_numpy(),
+    ]
+    for leaf in leaves((args, kwargs)) if kwargs or len(args) != 1 else leaves(args):
+        if isinstance(leaf, Tensor):
+            array = leaf._array
+            parts += (
+                places[id(leaf)], array.shape, array.dtype, leaf.requires_grad,
+                leaf._node is None and leaf._view is None, leaf._grad is None,
+            )  # fmt: skip
+        elif type(leaf) in _PLAIN:
+            parts += (type(leaf), leaf)
+        else:
+            parts.append(id(leaf))
+    if kwargs or len(args) != 1 or not isinstance(args[0], Tensor):
+        parts.append(_form((args, kwargs)))
+    return tuple(parts)
+
+
+def _form(tree: Any) -> Any:
+    """The structure of arguments, without their leaves."""
+    if isinstance(tree, dict):
+        return ("dict", *[(key, _form(value)) for key, value in tree.items()])
+    if isinstance(tree, (list, tuple)):
+        return (type(tree).__name__, *[_form(value) for value in tree])
+    return None

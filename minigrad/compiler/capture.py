@@ -1,0 +1,227 @@
+"""One call of a function under a recorder, and what is kept of it: an `Entry` that can be replayed.
+
+If the outputs require gradients, the backward pass is recorded at once, as a second part.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minigrad.autograd import engine
+from minigrad.autograd.node import USED_TWICE, Node
+from minigrad.compiler import plan
+from minigrad.compiler.arrays import TracedArray
+from minigrad.compiler.entry import Entry, kept_arrays
+from minigrad.compiler.fuse import Fusion
+from minigrad.compiler.graph import GIVEN, INPUT
+from minigrad.compiler.guards import Watch
+from minigrad.compiler.lift import all_tensors, untrace_graph
+from minigrad.compiler.record import Recorder, recording
+from minigrad.tensor import Tensor, wrap
+from minigrad.utils._tree import leaves, mapped
+
+
+def capture(
+    function: Callable, args: tuple, kwargs: dict, fullgraph: bool, watched: Any
+) -> tuple[Any, Entry | None, str | None]:
+    """(result of the call, an entry, None), or (result, None, why there is none).
+
+    The reason is None with no entry where the step has moved memory, as an optimiser's first step
+    does: the next call is recorded.
+    """
+    recorder = Recorder(fullgraph)
+    arguments = distinct_tensors((args, kwargs))
+    entry = Entry(recorder, Watch(watched))
+    grads = {}
+    stand_ins: dict[int, Tensor] = {}
+    try:
+        for place, tensor in enumerate(arguments):
+            if type(tensor._array) is not np.ndarray:
+                recorder.stop("an argument that is not in plain memory of the CPU")
+                continue
+            requires_grad, grads[id(tensor)] = tensor.requires_grad, (tensor, tensor._grad)
+            entry.inputs.append((place, recorder.lift_argument(tensor), False))
+            if tensor._view is not None or tensor._node is not None:
+                stand_ins[id(tensor)] = own = wrap(tensor._array)
+                own._counter, own._requires_grad = tensor._counter, requires_grad
+        recorder.lift(all_tensors())
+        for tensor, _, _ in recorder.lifted.values():
+            grads.setdefault(id(tensor), (tensor, tensor._grad))
+        replaced = mapped(lambda leaf: stand_ins.get(id(leaf), leaf), (args, kwargs))
+        inside = [stand_ins.get(id(t), t) for t in arguments]
+        with recording(recorder):
+            result = function(*replaced[0], **replaced[1])
+            split = len(recorder.calls)
+            _backward_part(entry, result, inside)
+    except BaseException:
+        for tensor in recorder.restore():
+            tensor._array = tensor._array.value
+        raise
+    _describe(entry, result, inside, grads, split)
+    changed = entry.watch.changed()
+    if changed is not None:
+        recorder.stop_quietly(f"it changes the state of Python objects ({changed})")
+    expected = {id(t) for t in leaves(result)} | {id(t) for t in stand_ins.values()}
+    expected |= {id(t._grad) for t, _ in grads.values()}
+    _release(recorder, result, expected)
+    back = {id(s): t for t, s in zip(arguments, inside, strict=True)}
+    result = mapped(lambda leaf: back.get(id(leaf), leaf), result)
+    for place, array, written in entry.inputs:
+        if written:
+            arguments[place]._array[...] = array
+    if recorder.reason is not None or recorder.rebound:
+        return result, None, recorder.reason
+    _keep_calls(entry, split)
+    if any(kind == "slope" for kind, _ in entry.outputs):
+        result = _first_result(entry, result, arguments)
+    entry.describe()
+    return result, entry, None
+
+
+def distinct_tensors(tree: Any) -> list[Tensor]:
+    """The tensors in a tree, each once."""
+    return list({id(t): t for t in leaves(tree) if isinstance(t, Tensor)}.values())
+
+
+def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
+    """Record the gradients of the outputs with respect to all leaves below them."""
+    outputs = [t for t in leaves(result) if isinstance(t, Tensor) and t._node is not None]
+    outputs = list({id(t): t for t in outputs}.values())
+    if not outputs or entry.recorder.reason is not None:
+        return
+    numbers = {id(t): i for i, t in enumerate(inside)}
+    found = _leaves_below([t._node for t in outputs])
+    seeds = [wrap(TracedArray(np.ones(t._array.shape, t._array.dtype))) for t in outputs]
+    entry.seeds = [s._array.value for s in seeds]
+    for seed in entry.seeds:
+        entry.recorder.memory.add(seed, INPUT)
+    hooks = [(leaf, leaf._hooks) for leaf in found]
+    for leaf in found:
+        leaf._hooks = None  # they run where the gradient arrives
+    try:
+        slopes = engine.grad(outputs, found, seeds, retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        if str(error) != USED_TWICE:
+            raise
+        slopes = ()
+        found = []
+    finally:
+        for leaf, own in hooks:
+            leaf._hooks = own
+    entry.slopes = [
+        (numbers.get(id(leaf), leaf), None if s is None else s._array.value)
+        for leaf, s in zip(found, slopes, strict=True)
+    ]
+
+
+def _leaves_below(roots: list[Node]) -> list[Tensor]:
+    found: dict[int, Tensor] = {}
+    seen, stack = set(roots), list(roots)
+    while stack:
+        for target in stack.pop().edges:
+            if target is None:
+                continue
+            if isinstance(target[0], Tensor):
+                found[id(target[0])] = target[0]
+            elif target[0] not in seen:
+                seen.add(target[0])
+                stack.append(target[0])
+    return list(found.values())
+
+
+def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) -> None:
+    """What the step returned, and what it did to tensors."""
+    recorder, memory = entry.recorder, entry.recorder.memory
+    numbers = {id(t): i for i, t in enumerate(inside)}
+    heads: dict[int, int] = {}
+    entry.tree = mapped(lambda leaf: None, result)
+    for leaf in leaves(result):
+        if not isinstance(leaf, Tensor):
+            entry.outputs.append(("value", leaf))
+        elif id(leaf) in numbers:
+            entry.outputs.append(("argument", numbers[id(leaf)]))
+        elif id(leaf) in recorder.lifted:
+            entry.outputs.append(("value", leaf))
+        else:
+            array = leaf._array.value if type(leaf._array) is TracedArray else leaf._array
+            buffer = memory.find(array)
+            if leaf._node is not None:
+                head = heads.setdefault(id(leaf), len(heads))
+                entry.outputs.append(("slope", (head, array)))
+            else:
+                shared = buffer is not None and buffer.kind == GIVEN
+                entry.outputs.append(("alias" if shared else "array", array))
+    for tensor, before in grads.values():
+        after = tensor._grad
+        place = numbers.get(id(tensor), tensor)
+        touched = before is not None and id(before._array) in recorder.used
+        if touched and place is not tensor:
+            recorder.stop_quietly("it adds to the gradient of an argument")
+        elif touched:
+            entry.wanted.append((tensor, before))
+        if after is before:
+            continue
+        array = None if after is None else after._array
+        entry.gradients.append((place, array.value if type(array) is TracedArray else array))
+        if before is None and place is tensor:
+            entry.wanted.append((tensor, None))
+    changed = {id(memory.find(array)) for call in recorder.calls for array in call.writes}
+    entry.inputs = [
+        (place, array, id(memory.find(array)) in changed) for place, array, _ in entry.inputs
+    ]
+    for tensor, array, traced in recorder.lifted.values():
+        if id(traced) in recorder.used and id(tensor) not in numbers:
+            entry.guarded.append((tensor, array, tensor._requires_grad))
+    entry.counters = [
+        (counter, counter[0] - before)
+        for counter, before in {id(c): (c, b) for c, b in recorder.counters}.values()
+        if counter[0] != before and id(counter) not in recorder.updated
+    ]
+
+
+def _release(recorder: Recorder, result: Any, expected: set[int]) -> None:
+    """Take the traced arrays out of all tensors; others than the expected should not be there."""
+    left = recorder.restore()
+    if recorder.replaced:
+        recorder.stop_quietly("it replaces the data of a tensor")
+    graph = any(isinstance(t, Tensor) and t._node is not None for t in leaves(result))
+    if not graph and any(id(t) not in expected for t in left):
+        recorder.stop_quietly("it keeps a tensor that it computed")
+    for tensor in left:
+        tensor._array = tensor._array.value
+    if graph or recorder.reason is not None:
+        untrace_graph()
+
+
+def _keep_calls(entry: Entry, split: int) -> None:
+    """Divide the calls into parts, and fuse what can be."""
+    recorder = entry.recorder
+    entry.parts = [recorder.part(0, split)]
+    if entry.slopes:
+        entry.parts.append(recorder.part(split))
+    kept = map(recorder.memory.find, kept_arrays(entry))
+    entry.fusion = Fusion(entry.parts, recorder.memory, recorder.placed, kept, recorder.lower)
+    entry.fusion.run()
+    kept = map(recorder.memory.find, kept_arrays(entry))
+    calls = list(itertools.chain(*entry.parts))
+    entry.layout = plan.layout(calls, recorder.memory, recorder.placed, [b for b in kept if b])
+    used = entry.layout.offsets.keys()
+    entry.inputs = [one for one in entry.inputs if recorder.memory.find(one[1]) in used]
+    recorder.forget()
+
+
+def _first_result(entry: Entry, result: Any, arguments: list[Tensor]) -> Any:
+    """The result of the recorded call, with the node of a replay."""
+    found = entry.instance()
+    found.program.load()
+    counters, gradients = entry.counters, found.gradients
+    entry.counters, found.gradients = [], []  # the recorded call has done that
+    try:
+        again = entry.finish(found, arguments)
+    finally:
+        entry.counters, found.gradients = counters, gradients
+    return again

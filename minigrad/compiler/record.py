@@ -1,0 +1,387 @@
+"""Recording a step: it runs once on traced arrays, and every call that computes is written down."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch, launchers
+from kernels.launchers.common import on_gpu
+from kernels.pointwise import TABLE
+from minigrad.autograd.mode import mode, no_grad
+from minigrad.compiler.arrays import TracedArray, plain
+from minigrad.compiler.graph import (
+    CONSTANT,
+    GIVEN,
+    INPUT,
+    TEMPORARY,
+    Buffer,
+    Call,
+    Draw,
+    Unsupported,
+    arrays_in,
+)
+from minigrad.compiler.lift import Lifted
+from minigrad.compiler.lower import checking, dialect_in_use, is_closed, logged
+from minigrad.optim.arena import Run
+from minigrad.optim.optimizer import Optimizer
+from minigrad.utils._tree import leaves
+
+_OURS = str(Path(__file__).parents[1])
+_KERNELS = str(Path(launchers.__file__).parents[1])
+
+
+class _RecordingDialect:
+    """Stands for the dialect in use while a step is recorded."""
+
+    def __init__(self, dialect: Any) -> None:
+        self.dialect = dialect
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self.dialect, name)
+        if name not in launchers.operations():
+            return function
+
+        def operation(*args: Any, **kwargs: Any) -> Any:
+            if mode.recorder is None:  # another thread
+                return function(*plain(args), **plain(kwargs))
+            return mode.recorder.operation(name, function, args, kwargs)
+
+        setattr(self, name, operation)
+        return operation
+
+
+class Recorder(Lifted):
+    """Writes down the calls of one step in this thread.
+
+    reason: why the step cannot be recorded; it then goes on without being written down.
+    rebound: whether it moved memory (an optimiser's first step does): record the next one instead.
+    """
+
+    def __init__(self, fullgraph: bool) -> None:
+        super().__init__()
+        self.fullgraph = fullgraph
+        self.reason: str | None = None
+        self.rebound = False
+        # Calls that fill what the step made and then changes, and before which call each comes
+        self.starts: list[tuple[int, Call]] = []
+        self._born: dict[Buffer, int] = {}
+        self.calls: list[Call] = []
+        self.draws: dict[Any, int] = {}  # generator -> calls made by the step
+        self.placed: dict[Buffer, np.ndarray] = {}  # gradients that lie in an optimiser's arena
+        self.used: set[int] = set()  # ids of the traced arrays that calls read or write
+        self.updated: set[int] = set()  # ids of version counters that an optimiser increments
+        self._checked: set[tuple] = set()  # where index arrays lie that are checked at each replay
+
+    # -- what tensors report ---------------------------------------------------------------
+
+    def stop(self, reason: str) -> None:
+        """The step cannot be recorded."""
+        if self.reason is None:
+            self.reason = f"{reason}{_user_line()}"
+        if self.fullgraph:
+            raise Unsupported(
+                f"compile(fullgraph=True): the step cannot be recorded: {self.reason}; leave that"
+                " out of the compiled function, or compile with fullgraph=False, which runs such a"
+                " step eagerly"
+            )
+
+    def operation(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run an operation of the dialect."""
+        self.use((args, kwargs))
+        args, kwargs = plain(args), plain(kwargs)
+        if any(map(on_gpu, leaves((args, kwargs)))):
+            self.stop("an array on a GPU (no CUDA graph is captured)")
+        if self.reason is not None:
+            return self._traced_result(function(*args, **kwargs))
+        written = self._written(name, args, kwargs)
+        for array in arrays_in((args, kwargs)):
+            self.memory.add(array, GIVEN)
+        for array in written:
+            self._before_write(array)
+        if dispatch.tracer is not None:
+            self.stop("a step inside of kernels.trace()")
+        result, log = logged(function, args, kwargs)
+        call = Call(name, function, args, kwargs, writes=written, seconds=log.seconds)
+        fresh = self._name_outputs(call, result)
+        index = [a for a in arrays_in(args) if a.dtype.kind in "iu"] if name in checking() else ()
+        known = all(_place(a) in self._checked for a in index)
+
+        def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
+            _, second = logged(function, args, kwargs)
+            places = {_place(a) for launch in second.launches for a in arrays_in(launch.args)}
+            return [a for a in arrays if _place(a) in places]
+
+        if known and is_closed(call, log.launches, self.memory, again):
+            call.launches = log.launches
+        for array in call.arrays():
+            self.memory.add(array, TEMPORARY)
+        if fresh or written:
+            self.calls.append(call)
+        return self._traced_result(result)
+
+    def numpy(self, function: Callable, args: Any, kwargs: dict, name: str) -> Any:
+        """Run a function of NumPy; a view is no call."""
+        if name.endswith("repeat") and any(type(a) is TracedArray for a in args[1:]):
+            self.stop("repeat() by counts in a tensor")
+        self.use((args, kwargs))
+        args, kwargs = plain(args), plain(kwargs)
+        if name == "numpy.copy" and args[0].dtype.kind != "c":
+            return self.operation("copy", dialect_in_use().copy, args, {})
+        written = tuple(arrays_in(kwargs.get("out")))
+        if self.reason is None:
+            for array in arrays_in((args, kwargs)):
+                self.memory.add(array, GIVEN)
+            for array in written:
+                self._before_write(array)
+        result = function(*args, **kwargs)
+        if isinstance(result, np.generic):
+            result = np.asarray(result)
+        if self.reason is None:
+            call = Call(name, function, tuple(args), kwargs, writes=written)
+            if self._name_outputs(call, result) or written:
+                for array in call.outputs:
+                    self.memory.add(array, TEMPORARY)
+                self.calls.append(call)
+        return self._traced_result(result)
+
+    def created(self, array: np.ndarray) -> TracedArray:
+        """An array that a function made out of a shape."""
+        buffer = self.memory.add(array, CONSTANT)
+        if buffer is not None:
+            self._born[buffer] = len(self.calls)
+        return TracedArray(array)
+
+    def write(self, target: Any, value: Any) -> None:
+        """As `assign`, for all elements of an array that may be traced."""
+        self.use((target, value))
+        self.assign(plain(target), value)
+
+    def assign(self, target: np.ndarray, value: Any) -> None:
+        """Copy `value` (an array or a number) into the elements of `target`, a view."""
+        self.use(value)
+        source = plain(value)
+        if isinstance(source, np.ndarray) and source.shape != target.shape:
+            source = np.broadcast_to(source, target.shape)
+        if isinstance(source, np.ndarray) and source.dtype.kind != "c" != target.dtype.kind:
+            function = dialect_in_use().pointwise
+            kwargs = {"out": target}
+            if source.dtype != target.dtype:
+                kwargs["dtype"] = source.dtype
+            self.operation("pointwise", function, (TABLE["copy"], source), kwargs)
+            return
+        if self.reason is None:
+            for array in arrays_in((target, source)):
+                self.memory.add(array, GIVEN)
+            self._before_write(target)
+            self.calls.append(Call("assign", _assign, (target, source), writes=(target,)))
+        target[...] = source
+
+    def draw(self, generator: Any, seed: int, offset: int) -> tuple[int, int]:
+        """Seed and offset of a call of a generator, as numbers that a replay draws again."""
+        count = self.draws.get(generator, 0)
+        self.draws[generator] = count + 1
+        return Draw.of(seed, generator, None), Draw.of(offset, generator, count)
+
+    def check(self, function: Callable, array: Any, args: tuple) -> None:
+        """Check the numbers of an array: operations that need that may then be launched alone."""
+        self.use(array)
+        array = plain(array)
+        function(array, *args)
+        if self.reason is None:
+            self.memory.add(array, GIVEN)
+            self._checked.add(_place(array))
+            self.calls.append(Call("check", function, (array, *args)))
+
+    def lower(self, call: Call) -> bool:
+        """Find the launches of a pointwise call that was made of others; False if it has none."""
+        target = call.kwargs["out"]
+        before = target.copy()
+        _, log = logged(dialect_in_use().pointwise, call.args, call.kwargs)
+        call.launches, call.seconds = log.launches, log.seconds
+        call.kernels = tuple([launch.kernel for launch in log.launches])
+        closed = is_closed(call, log.launches, self.memory, lambda arrays: [])
+        target[...] = before
+        return closed
+
+    def python(self, name: str, function: Callable[[], Any]) -> Any:
+        """Call a function that reads and changes the state of Python objects alone."""
+        if self.reason is None:
+            self.calls.append(Call(name, function))
+        return function()
+
+    def optimizer_step(self, optimizer: Any, step: Callable, args: tuple, kwargs: dict) -> Any:
+        """A step of an optimiser, on arrays that are not traced.
+
+        Each run of parameters is one call, which reads the options when it is replayed.
+        """
+        name = f"{type(optimizer).__name__}.step"
+        if step is not Optimizer.step.__wrapped__:
+            self.stop(f"{name}, which computes with Python's numbers")
+        if any(args) or any(kwargs.values()):
+            self.stop(f"{name} with a closure")
+        if optimizer._step_pre_hooks or optimizer._step_post_hooks:
+            self.stop(f"{name} with hooks")
+        runs = []
+        with self.unlifted(optimizer), no_grad():
+            if self.reason is not None:
+                return step(optimizer, *args, **kwargs)
+            for group, run in optimizer._runs():
+                with run:
+                    if run.param.size:
+                        optimizer._update(group, run)
+                        runs.append((group, run))
+            for tensor, array, _ in self.lifted.values():
+                if tensor._array is not array and type(tensor._array) is np.ndarray:
+                    self.rebound = True  # the arena has just taken the parameters
+            for group, run in runs:
+                self._optimizer_call(optimizer, group, run)
+        return None
+
+    def _optimizer_call(self, optimizer: Any, group: dict, run: Run) -> None:
+        if run.fresh or not run.at_home:
+            self.rebound = True
+            return
+        for place, (param, grad) in zip(run.gradient_views(), run.gradients(), strict=True):
+            self.updated.add(id(param._counter))
+            buffer = self.memory.find(grad)
+            if buffer is None or buffer.kind != TEMPORARY or buffer in self.placed:
+                self._copied(place, grad)
+            elif grad is place:
+                self.placed[buffer] = buffer.owner
+            elif grad.flags.c_contiguous and grad.nbytes == buffer.stop - buffer.start:
+                self.placed[buffer] = place
+            else:
+                self._copied(place, grad)
+        reads = tuple([grad for _, grad in run.gradients()])
+        step = _OptimizerStep(optimizer, group, run)
+        name = f"{type(optimizer).__name__}.step"
+        self.calls.append(Call(name, step, (reads,), is_update=True))
+
+    def _copied(self, place: np.ndarray, grad: np.ndarray) -> None:
+        """Before each update, copy a gradient to where the update reads it."""
+        if grad is not place:
+            buffer = self.memory.add(place, GIVEN)
+            self._roots.add(id(buffer.owner))
+            self.calls.append(Call("copy", _assign, (place, grad), writes=(place,)))
+
+    def _name_outputs(self, call: Call, result: Any) -> bool:
+        """Find the new arrays among results; whether there are any."""
+        found = list(enumerate(arrays_in(result)))
+        found = [(i, a) for i, a in found if a.size and self.memory.find(a) is None]
+        call.places, call.outputs = tuple([i for i, _ in found]), tuple([a for _, a in found])
+        return bool(found)
+
+    def use(self, value: Any) -> None:
+        if type(value) is TracedArray:
+            self.used.add(id(value))
+        elif isinstance(value, (tuple, list)):
+            for item in value:
+                self.use(item)
+        elif isinstance(value, dict):
+            self.use(tuple(value.values()))
+
+    # -- memory ----------------------------------------------------------------------------
+
+    def _written(self, name: str, args: tuple, kwargs: dict) -> tuple[np.ndarray, ...]:
+        declared = launchers.operations()[name].written
+        out = kwargs.get("out")
+        found = declared(*args, **kwargs) if name != "pointwise" else ()
+        return tuple([a for a in (*found, out) if a is not None])
+
+    def _before_write(self, array: np.ndarray) -> None:
+        """An array is about to change: one that the step made starts with its content again."""
+        if array.dtype.kind in "iu":
+            self._checked.clear()
+        buffer = self.memory.add(array, GIVEN)
+        if buffer is None or buffer.kind in (TEMPORARY, INPUT):
+            return
+        if buffer.kind == GIVEN and id(buffer.owner) in self._roots:
+            return
+        buffer.kind = TEMPORARY
+        owner = buffer.owner
+        content = owner.copy()
+        self.memory.add(content, CONSTANT)
+        later, self.calls = self.calls, []
+        self.operation(
+            "pointwise", dialect_in_use().pointwise, (TABLE["copy"], content), {"out": owner}
+        )
+        self.starts.append((self._born.get(buffer, 0), self.calls[0]))
+        self.calls = later
+
+    def _traced_result(self, result: Any) -> Any:
+        if isinstance(result, np.ndarray):
+            return result if type(result) is TracedArray else TracedArray(result)
+        if type(result) in (tuple, list):
+            return type(result)([self._traced_result(r) for r in result])
+        return result
+
+    def part(self, first: int, last: int | None = None) -> list[Call]:
+        """The calls from one number to another."""
+        last = len(self.calls) if last is None else last
+        before: dict[int, list[Call]] = {}
+        for place, call in self.starts:
+            before.setdefault(place, []).append(call)
+        found = []
+        for place in range(first, last):
+            found += [*before.get(place, ()), self.calls[place]]
+        return found
+
+    def forget(self) -> None:
+        """Let go of what only the recording needed."""
+        self.lifted, self.counters, self._traced = {}, [], {}
+        self.used, self.starts, self.calls = set(), [], []
+
+    def stop_quietly(self, reason: str) -> None:
+        """As `stop`, at the end of the step."""
+        if self.reason is None:
+            self.reason = reason
+
+
+class _OptimizerStep:
+    """Updates a run of parameters once more, with the options of now."""
+
+    def __init__(self, optimizer: Any, group: dict, run: Run) -> None:
+        self.optimizer, self.group, self.run = optimizer, group, run
+
+    def __call__(self, gradients: Any = None) -> None:
+        optimizer = self.optimizer
+        optimizer._opt_called = True
+        with self.run.again():
+            optimizer._update(self.group, self.run)
+
+
+def _place(array: np.ndarray) -> tuple:
+    return array.__array_interface__["data"][0], array.shape, array.strides
+
+
+def _assign(target: np.ndarray, source: Any) -> None:
+    target[...] = source
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Let a recorder write down what this thread computes."""
+    outside = dispatch.active
+    dialect = outside if hasattr(outside, "__name__") else dispatch.set_backend(dispatch.backend())
+    mode.recorder, dispatch.active = recorder, _RecordingDialect(dialect)
+    try:
+        yield
+    finally:
+        mode.recorder, dispatch.active = None, dialect
+
+
+def _user_line() -> str:
+    """Where the program is, outside of this package."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_OURS, _KERNELS)) and "numpy" not in file:
+            return f" ({Path(file).name}, line {frame.f_lineno})"
+        frame = frame.f_back
+    return ""

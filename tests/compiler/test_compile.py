@@ -1,0 +1,552 @@
+"""`minigrad.compile`: what a replay computes is what the function computes eagerly."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+
+import kernels.lab
+import minigrad
+import minigrad.nn.functional as F
+from kernels import simt
+from minigrad import nn
+
+
+def pair(build):
+    """Two networks with the same weights."""
+    model = build()
+    return model, copy.deepcopy(model)
+
+
+def training_step(model, make_optimizer, loss_of=F.mse_loss):
+    optimizer = make_optimizer(model.parameters())
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = loss_of(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, optimizer
+
+
+def close(a, b, tolerance=1e-5):
+    np.testing.assert_allclose(
+        a.detach().numpy(), b.detach().numpy(), rtol=tolerance, atol=tolerance
+    )
+
+
+def same_state(a, b, tolerance=1e-5):
+    for name, value in a.state_dict().items():
+        close(value, b.state_dict()[name], tolerance)
+
+
+def batches(count, *shape, classes=None, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        x = minigrad.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+        if classes:
+            yield x, minigrad.from_numpy(rng.integers(0, classes, shape[0]))
+        else:
+            yield x, minigrad.from_numpy(rng.standard_normal((shape[0], 3), dtype=np.float32))
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(5, 7), nn.GELU(), nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 3))
+
+
+def cnn():
+    return nn.Sequential(
+        *(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(4, 3, 3, stride=2), nn.SiLU(), nn.Flatten(), nn.Linear(3, 3)),
+    )
+
+
+class Attention(nn.Module):
+    """A block of a transformer, on tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(9, 8), nn.Embedding(6, 8)
+        self.norm, self.qkv, self.head = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 9)
+        self.mlp = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.25), nn.Linear(16, 8))
+
+    def forward(self, index):
+        n, t = index.shape
+        x = self.tokens(index) + self.places(minigrad.arange(t))
+        q, k, v = self.qkv(self.norm(x)).view(n, t, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + y.transpose(1, 2).reshape(n, t, 8)
+        return self.head(x + self.mlp(x))
+
+
+OPTIMIZERS = {
+    "SGD": lambda p: minigrad.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: minigrad.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "Adam": lambda p: minigrad.optim.Adam(p, lr=0.01),
+    "AdamW": lambda p: minigrad.optim.AdamW(p, lr=0.01),
+    "RMSprop": lambda p: minigrad.optim.RMSprop(p, lr=0.01),
+}
+
+
+def trains_alike(build, data, make_optimizer, loss_of=F.mse_loss, tolerance=1e-5):
+    """Train a network eagerly and its copy compiled; returns the compiled step."""
+    minigrad.manual_seed(3)
+    ours, theirs = pair(build)
+    eager, _ = training_step(ours, make_optimizer, loss_of)
+    step, _ = training_step(theirs, make_optimizer, loss_of)
+    compiled = minigrad.compile(step)
+    minigrad.manual_seed(5)
+    wanted = [eager(x, y) for x, y in data]
+    minigrad.manual_seed(5)
+    losses = [compiled(x, y) for x, y in data]  # kept: a replay must not change an old result
+    for a, b in zip(wanted, losses, strict=True):
+        close(a, b, tolerance)
+    same_state(ours, theirs, tolerance)
+    return compiled
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_training_step(optimizer):
+    compiled = trains_alike(mlp, list(batches(6, 4, 5)), OPTIMIZERS[optimizer])
+    assert compiled.replayed >= 3, compiled.report()
+
+
+def test_a_step_of_a_cnn_with_batch_norm():
+    data = list(batches(5, 4, 1, 9, 9, classes=3))
+    compiled = trains_alike(cnn, data, OPTIMIZERS["Adam"], F.cross_entropy, 1e-4)
+    assert compiled.replayed >= 2, compiled.report()
+
+
+def test_a_step_of_a_transformer_with_dropout():
+    rng = np.random.default_rng(1)
+    data = [tuple(minigrad.from_numpy(rng.integers(0, 9, (2, 6))) for _ in "xy") for _ in range(5)]
+
+    def loss_of(scores, y):
+        return F.cross_entropy(scores.flatten(0, 1), y.flatten())
+
+    compiled = trains_alike(Attention, data, OPTIMIZERS["AdamW"], loss_of, 1e-4)
+    assert compiled.replayed >= 2, compiled.report()
+
+
+def test_a_step_of_an_lstm():
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.head = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.head(self.lstm(x)[0][:, -1])
+
+    trains_alike(Last, list(batches(5, 2, 4, 3)), OPTIMIZERS["Adam"])
+
+
+def test_new_shapes_are_recorded_and_old_ones_replayed():
+    model = mlp()
+    compiled = minigrad.compile(model)
+    with minigrad.no_grad():
+        for n in (3, 4, 3, 4, 1, 3):
+            x = minigrad.randn(n, 5)
+            close(compiled(x), model(x))
+    assert (compiled.forward.recorded, compiled.forward.replayed) == (3, 3)
+
+
+@pytest.mark.parametrize("build, shape", [(mlp, (4, 5)), (cnn, (3, 1, 9, 9))])
+def test_a_module_has_the_same_parameters_and_gradients(build, shape):
+    model, twin = pair(build)
+    compiled = minigrad.compile(twin)
+    assert [id(p) for p in compiled.parameters()] == [id(p) for p in twin.parameters()]
+    for seed in range(4):
+        x = minigrad.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32))
+        x, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+        (model(x) ** 2).sum().backward()
+        (compiled(other) ** 2).sum().backward()
+        close(x.grad, other.grad, 1e-4)
+        for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+            close(p.grad, q.grad, 1e-4)  # which also accumulate
+    same_state(model, twin)
+    assert compiled.forward.replayed == 3, compiled.report()
+
+
+def test_two_forward_passes_before_one_backward_pass():
+    model, twin = pair(mlp)
+    compiled = minigrad.compile(twin)
+    for seed in range(3):
+        (x, _), (z, _) = batches(2, 4, 5, seed=seed)
+        (model(x) * model(z)).sum().backward()
+        (compiled(x) * compiled(z)).sum().backward()
+        model(x), compiled(x)  # no backward pass follows
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        close(p.grad, q.grad)
+
+
+def test_backward_twice_is_refused_as_without_compile():
+    compiled = minigrad.compile(mlp())
+    for _ in range(2):
+        loss = compiled(minigrad.ones(2, 5)).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+
+
+def test_part_of_a_graph_that_goes_on():
+    model = mlp()
+    compiled = minigrad.compile(model)
+    for _ in range(3):
+        w, v = (minigrad.full((5,), 0.5, requires_grad=True) for _ in range(2))
+        x = minigrad.randn(3, 5)
+        compiled(x * w).exp().sum().backward()
+        model(x * v).exp().sum().backward()
+        close(w.grad, v.grad)
+
+
+def test_train_and_eval_have_recordings_of_their_own():
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
+    model, twin = pair(lambda: model)
+    compiled = minigrad.compile(twin)
+    x = minigrad.randn(6, 5)
+    for training in (True, True, False, False, True, False):
+        model.train(training)
+        compiled.train(training)
+        minigrad.manual_seed(7)
+        wanted = model(x)
+        minigrad.manual_seed(7)
+        close(compiled(x), wanted)
+    same_state(model, twin)
+    assert (compiled.forward.recorded, compiled.forward.replayed) == (2, 4)
+
+
+def test_random_numbers_differ_from_step_to_step():
+    draw = minigrad.compile(lambda x: (minigrad.rand(4) + x, F.dropout(x, 0.5)))
+    x = minigrad.ones(4)
+    minigrad.manual_seed(1)
+    found = [draw(x) for _ in range(4)]
+    minigrad.manual_seed(1)
+    wanted = [(minigrad.rand(4) + x, F.dropout(x, 0.5)) for _ in range(4)]
+    for (a, b), (c, d) in zip(found, wanted, strict=True):
+        close(a, c, 0)
+        close(b, d, 0)
+    assert draw.replayed == 3
+
+
+def test_learning_rates_and_step_counts_are_read_at_each_step():
+    (model, twin), data = pair(mlp), list(batches(8, 4, 5))
+    eager, optimizer = training_step(model, OPTIMIZERS["Adam"])
+    step, other = training_step(twin, OPTIMIZERS["Adam"])
+    compiled = minigrad.compile(step)
+    schedules = [minigrad.optim.lr_scheduler.StepLR(o, 2, 0.3) for o in (optimizer, other)]
+    for x, y in data:
+        close(eager(x, y), compiled(x, y))
+        for schedule in schedules:
+            schedule.step()
+    same_state(model, twin)
+    states = [o.state_dict()["state"] for o in (optimizer, other)]
+    close(states[0][0]["step"], states[1][0]["step"], 0)
+    close(states[0][2]["exp_avg_sq"], states[1][2]["exp_avg_sq"])
+    assert compiled.replayed >= 5, compiled.report()
+
+
+def test_gradients_that_accumulate_over_steps():
+    (model, twin), data = pair(mlp), list(batches(7, 4, 5))
+
+    def step(model):
+        return lambda x, y: F.mse_loss(model(x), y).backward()
+
+    eager, compiled = step(model), minigrad.compile(step(twin))
+    for x, y in data:
+        eager(x, y)
+        compiled(x, y)
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        close(p.grad, q.grad)
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        p.grad = q.grad = None
+    for x, y in data:
+        eager(x, y)
+        compiled(x, y)
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        close(p.grad, q.grad)
+
+
+def test_clipping_and_changes_in_place():
+    (model, twin), data = pair(mlp), list(batches(5, 4, 5))
+    count = [minigrad.zeros(3), minigrad.zeros(3)]
+    before = [p._version for p in model.parameters()]
+
+    def make(model, count):
+        optimizer = minigrad.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            out = model(x)
+            out = out.clone()
+            out[:, 0] *= 2
+            loss = F.mse_loss(out, y)
+            loss.backward()
+            with minigrad.no_grad():
+                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                count.add_(y.mean(0))
+                x.mul_(2)
+            optimizer.step()
+            return loss
+
+        return step
+
+    eager, compiled = make(model, count[0]), minigrad.compile(make(twin, count[1]))
+    for x, y in data:
+        z = x.clone()
+        close(eager(x, y), compiled(z, y))
+        close(x, z)
+    close(count[0], count[1])
+    assert count[0]._version == count[1]._version > 0
+    assert [p._version - b for p, b in zip(model.parameters(), before, strict=True)] == [
+        p._version
+        for p in twin.parameters()  # the copies began with 0
+    ]
+    same_state(model, twin)
+    assert compiled.replayed >= 2, compiled.report()
+
+
+def test_what_cannot_be_recorded_runs_eagerly_and_says_why():
+    def f(x):
+        return x * 2 if x.sum().item() > 0 else x * 3
+
+    compiled = minigrad.compile(f)
+    for sign in (1.0, -1.0, 1.0, -1.0):
+        x = minigrad.full((3,), sign)
+        close(compiled(x), f(x), 0)
+    assert "item()" in compiled.report() and compiled.eager == 3
+    with pytest.raises(minigrad.compiler.Unsupported, match=r"item\(\).*test_compile.py, line"):
+        minigrad.compile(f, fullgraph=True)(minigrad.ones(3))
+    x = minigrad.ones(3)
+    close(x + 1, minigrad.full((3,), 2.0))  # nothing is left of the recorder
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: x if x.any() else -x,
+        lambda x: x[x > 0],
+        lambda x: x.tolist() and x,
+        lambda x: x * float(x[0]),
+        lambda x: minigrad.tensor(x.numpy() * 2),
+        lambda x: x.unique(),
+        lambda x: x.nonzero(),
+    ],
+)
+def test_numbers_that_python_reads_are_not_recorded(body):
+    compiled = minigrad.compile(body)
+    for x in (minigrad.tensor([1.0, -2.0, 3.0]), minigrad.tensor([-1.0, 2.0, 2.0])):
+        assert compiled(x).tolist() == body(x).tolist()
+    assert compiled.replayed == 0 and "eager:" in compiled.report()
+
+
+def test_state_of_python_objects_is_not_replayed():
+    calls = []
+    kept = []
+
+    def counted(x):
+        calls.append(1)
+        return x + len(calls)
+
+    def keeps(x):
+        kept.append(x * 2)
+        return x + 1
+
+    for function in (counted, keeps):
+        compiled = minigrad.compile(function)
+        for _ in range(3):
+            compiled(minigrad.ones(2))
+        assert compiled.replayed == 0, compiled.report()
+    assert len(calls) == 3 and [k.tolist() for k in kept] == [[2, 2]] * 3
+
+
+def test_a_changed_number_outside_is_noticed():
+    scale = 2.0
+
+    def f(x):
+        return x * scale
+
+    compiled, x = minigrad.compile(f), minigrad.ones(2)
+    for scale in (2.0, 3.0, 2.0, 3.0):
+        assert compiled(x).tolist() == [scale, scale]
+    assert compiled.recorded == 2
+
+
+def test_replaced_data_and_loaded_weights():
+    model, other = mlp(), mlp()
+    compiled, x = minigrad.compile(model), minigrad.randn(2, 5)
+    with minigrad.no_grad():
+        for _ in range(2):
+            close(compiled(x), model(x))
+        model.load_state_dict(other.state_dict())
+        close(compiled(x), other(x))
+        model[0].weight.data = minigrad.zeros(7, 5)
+        close(compiled(x), model(x))
+        model[0].weight.requires_grad_(False)
+    close(compiled(x), model(x))
+
+
+def test_wrong_indices_are_found_in_a_replay():
+    embed = minigrad.compile(nn.Embedding(4, 2))
+    for _ in range(2):
+        embed(minigrad.tensor([0, 3]))
+    with pytest.raises(IndexError, match="got an index of 4"):
+        embed(minigrad.tensor([0, 4]))
+
+
+def test_decorators_methods_and_switches():
+    @minigrad.compile
+    def double(x):
+        return x * 2
+
+    @minigrad.compile(fullgraph=True)
+    def treble(x, *, shift=0):
+        return {"out": x * 3 + shift, "shape": x.shape}
+
+    class Scaled:
+        def __init__(self, scale):
+            self.scale = scale
+
+        @minigrad.compile
+        def __call__(self, x):
+            return x * self.scale
+
+        @minigrad.compile
+        def times(self, x):
+            return x * self.scale
+
+    x = minigrad.arange(3.0)
+    two, five = Scaled(2), Scaled(5)
+    for _ in range(2):
+        assert double(x).tolist() == [0, 2, 4]
+        assert treble(x, shift=1)["out"].tolist() == [1, 4, 7]
+        assert treble(x, shift=2)["out"].tolist() == [2, 5, 8]
+        assert (two.times(x).tolist(), five.times(x).tolist()) == ([0, 2, 4], [0, 5, 10])
+    model = mlp()
+    assert minigrad.compile(model, disable=True) is model
+    assert minigrad.compile(model, backend="eager") is model
+    with pytest.raises(TypeError, match="expected a module or a function, got int"):
+        minigrad.compile(3)
+    with pytest.raises(ValueError, match="backend among"):
+        minigrad.compile(model, backend="triton")
+
+
+def test_module_compile_works_in_place():
+    model, twin = pair(mlp)
+    x = minigrad.randn(3, 5)
+    assert twin.compile() is None
+    for _ in range(3):
+        close(twin(x), model(x))
+    assert twin.forward.replayed == 2
+    close(copy.deepcopy(twin)(x), model(x))
+    close(pickle.loads(pickle.dumps(twin))(x), model(x))
+
+
+def test_an_error_leaves_tensors_as_they_were():
+    def f(x):
+        y = x * 2
+        raise KeyError(float(y.shape[0]))
+
+    x = minigrad.ones(3)
+    with pytest.raises(KeyError):
+        minigrad.compile(f)(x)
+    assert type(x._array) is np.ndarray and (x + 1).tolist() == [2, 2, 2]
+
+
+# -- fusion ----------------------------------------------------------------------------------
+
+
+def test_a_chain_becomes_one_kernel_that_can_be_read_and_profiled():
+    compiled = minigrad.compile(lambda x, y: (x * 2 + y).tanh() * x.sigmoid() - y.exp())
+    for seed in range(3):
+        x, y = (minigrad.from_numpy(v) for v in np.random.default_rng(seed).random((2, 3, 7)))
+        a, b = x.numpy(), y.numpy()
+        wanted = np.tanh(a * 2 + b) / (1 + np.exp(-a)) - np.exp(b)
+        np.testing.assert_allclose(compiled(x, y).numpy(), wanted, rtol=1e-13)
+    (kernel,) = compiled.kernels()
+    assert "tanh" in inspect.getsource(kernel.py_func)
+    args = [np.ones(40), np.ones(40), np.float64(2), np.ones(40)]
+    assert "tanh" in str(kernels.lab.profile(kernel, 1, 64, *args))
+    assert "6 operations fused" in compiled.report()
+
+
+def random_program(rng, steps=12):
+    """A function of tensors: pointwise operations, sums, views, and changes in place."""
+    plan = [(rng.integers(8), rng.integers(0, 100, 3)) for _ in range(steps)]
+
+    def program(x, y, state):
+        values = [x, y, state * 0.5, x.sum(1, keepdim=True)]
+        for kind, numbers in plan:
+            a, b, c = (values[n % len(values)] for n in numbers)
+            if kind == 0:
+                state.add_(a.mean())
+            elif kind == 1:
+                state[1:] *= 0.5
+            elif kind == 2:
+                values.append(minigrad.where(a > b, c, b * 0.5))
+            elif kind == 3:
+                values.append((a - state).tanh())
+            elif kind == 4:
+                values.append(a.sum(0, keepdim=True) * 0.1 - b)
+            elif kind == 5:
+                values.append((a + 0.0 * x).reshape(-1)[2:-2].sin().sum() + c)
+            else:
+                values.append(a * b - c / (1 + b * b))
+        return values[-1] + 0.1 * state, values[-2].clone(), values[len(values) // 2].cos()
+
+    return program
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs(seed):
+    program = random_program(np.random.default_rng(seed))
+    states = [minigrad.ones(4, 5), minigrad.ones(4, 5)]
+    compiled = minigrad.compile(program)
+    rng = np.random.default_rng(100 + seed)
+    for _ in range(3):
+        x, y = (minigrad.from_numpy(v) for v in rng.standard_normal((2, 4, 5), dtype=np.float32))
+        for a, b in zip(program(x, y, states[0]), compiled(x, y, states[1]), strict=True):
+            close(a, b, 1e-4)
+        close(*states, 1e-4)
+    assert compiled.replayed == 2, compiled.report()
+
+
+# -- other ways to run --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", ["numpy", "cupy"])
+def test_other_dialects(dialect):
+    with minigrad.backends.use(dialect):
+        compiled = trains_alike(mlp, list(batches(5, 4, 5)), OPTIMIZERS["Adam"])
+    assert compiled.replayed >= 2, compiled.report()
+
+
+def test_several_threads():
+    x, before = minigrad.randn(600, 600), simt.get_num_threads()
+    compiled = minigrad.compile(lambda x: (x @ x).tanh().sum(1))
+    try:
+        for threads in (2, 1, 2, 1):
+            simt.set_num_threads(threads)
+            close(compiled(x), (x @ x).tanh().sum(1), 1e-3)
+    finally:
+        simt.set_num_threads(before)
+    assert (compiled.recorded, compiled.replayed) == (2, 2)
+
+
+def test_memory_is_shared_between_buffers_and_the_recordings_is_freed():
+    def f(x):
+        for _ in range(6):
+            x = (x @ x).relu()
+        return x
+
+    compiled, x = minigrad.compile(f), minigrad.eye(32)
+    for _ in range(2):
+        close(compiled(x), x, 0)
+    (entry,) = compiled._all_entries()
+    assert entry.layout.size < entry.layout.unshared / 2
