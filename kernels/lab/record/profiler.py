@@ -52,6 +52,8 @@ def profile(
             report.clock = functools.partial(
                 timing.time, kernel, grid, block, *copies, shared=shared
             )
+            again = functools.partial(stepper.trace_of_cuda_c, kernel, grid, block, copies)
+            report.trace = functools.partial(again, shared, _first_block(report.grid, blocks))
         return report
     if not isinstance(getattr(kernel, "py_func", kernel), FunctionType):
         raise LabError(
@@ -77,10 +79,16 @@ def profile(
         run.start(chosen, sampled=blocks is not None)
     report = run.report(time.perf_counter() - started)
     if copies is not None and hasattr(kernel, "py_func"):
-        at = tuple(int(i) for i in np.unravel_index(chosen[0], grid[::-1]))[::-1]
+        at = _first_block(grid, chosen)
         report.trace = functools.partial(stepper.trace, kernel, grid, block, copies, shared, at)
         report.clock = functools.partial(timing.time, kernel, grid, block, *copies, shared=shared)
     return report
+
+
+def _first_block(grid: Sequence[int], chosen: int | Sequence[int] | None) -> tuple[int, ...]:
+    """The place in the grid of the first block that was recorded."""
+    first = min(chosen, default=0) if isinstance(chosen, Sequence) else 0
+    return tuple(int(i) for i in np.unravel_index(first, tuple(grid)[::-1]))[::-1]
 
 
 def kept(args: tuple) -> tuple | None:
