@@ -214,7 +214,8 @@ def full(
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     target = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy_dtype(dtype)
     xp = device_module(place(device).type)
-    return finish(xp.full(_shape((size,)), np.asarray(value).astype(target), target), requires_grad)
+    number = np.asarray(value).astype(target)[()]  # a scalar: CuPy takes no arrays of NumPy's
+    return finish(xp.full(_shape((size,)), number, target), requires_grad)
 
 
 @export(method=False)
