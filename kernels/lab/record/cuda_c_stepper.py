@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.host import checked, recording
+from kernels.host import checked, recording, source
 from kernels.lab.record import recorder as rec
 from kernels.lab.record import trace as tracing
 from kernels.lab.record.cuda_c_profiler import _Run
@@ -55,7 +55,7 @@ def trace(
     lines = [line + "\n" for line in kernel.code.splitlines()]
     linecache.cache[run.main] = (len(kernel.code), None, lines, run.main)
     error = next((finding.message for finding in report.errors), "")
-    first = (run.main, run.clone.first)
+    first = (run.main, source.extent(kernel.code, kernel.name)[0])
     cut = bool(run.state.head[rec.TRACED] == len(run.state.trace))
     return Trace(kernel.name, grid, block, at, first, steps, memories.found, error, cut)
 

@@ -14,6 +14,7 @@ from kernels.host import RawKernel
 from kernels.lab.record import cuda_c_profiler, stepper, timing
 from kernels.lab.record.clone import Clone
 from kernels.lab.record.run import LabError, Run
+from kernels.lab.report.findings import Triple
 from kernels.lab.report.report import Report
 from kernels.simt.driver import arguments
 from kernels.support.errors import LaunchError, Unstructured
@@ -85,10 +86,11 @@ def profile(
     return report
 
 
-def _first_block(grid: Sequence[int], chosen: int | Sequence[int] | None) -> tuple[int, ...]:
+def _first_block(grid: Triple, chosen: int | Sequence[int] | None) -> Triple:
     """The place in the grid of the first block that was recorded."""
     first = min(chosen, default=0) if isinstance(chosen, Sequence) else 0
-    return tuple(int(i) for i in np.unravel_index(first, tuple(grid)[::-1]))[::-1]
+    z, y, x = (int(i) for i in np.unravel_index(first, grid[::-1]))
+    return x, y, z
 
 
 def kept(args: tuple) -> tuple | None:

@@ -249,7 +249,8 @@ def step(
         return Steps([], trace_of_cuda_c(kernel, grid, block, args, shared, at, MOST_EVENTS), [])
     launch = _Launch(kernel, grid, block, args, shared, at, MOST_EVENTS)
     _run(launch)
-    return Steps(launch.snapshots, _trace(kernel, launch), launch.traced.shuffles)
+    shuffles = launch.traced.shuffles if launch.traced is not None else []
+    return Steps(launch.snapshots, _trace(kernel, launch), shuffles)
 
 
 def trace_of_cuda_c(

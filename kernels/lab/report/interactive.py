@@ -130,8 +130,8 @@ def _c_functions(text: str) -> list[tuple[int, int, str]]:
             depth -= 1
             if depth == 0:
                 if named:
-                    lines = (text.count("\n", 0, at) + 1 for at in (opened, position))
-                    found.append((*lines, named[1]))
+                    first, last = (text.count("\n", 0, at) + 1 for at in (opened, position))
+                    found.append((first, last, named[1]))
                 start = position + 1
         elif depth == 0 and (character == ";" or _ends_directive(code, position)):
             start = position + 1
