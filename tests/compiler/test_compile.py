@@ -305,7 +305,8 @@ def test_clipping_and_changes_in_place():
     close(count[0], count[1])
     assert count[0]._version == count[1]._version > 0
     assert [p._version - b for p, b in zip(model.parameters(), before, strict=True)] == [
-        p._version for p in twin.parameters()  # the copies began with 0
+        p._version
+        for p in twin.parameters()  # the copies began with 0
     ]
     same_state(model, twin)
     assert compiled.replayed >= 2, compiled.report()
