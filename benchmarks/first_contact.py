@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
@@ -298,6 +299,18 @@ def step() -> None:
              host_us=queued * 1e6, us=whole * 1e6)  # fmt: skip
 
 
+def note_tests(path: Path) -> None:
+    """What pytest's JUnit file says, as results: how many passed, and each failure."""
+    cases = list(ElementTree.parse(path).iter("testcase")) if path.exists() else []
+    for case in cases:
+        bad = [part for part in case if part.tag in ("failure", "error")]
+        name = f"{case.get('classname')}::{case.get('name')}"
+        if bad:
+            note(test=name, passed=False, error=bad[0].get("message", ""))
+        elif case.find("skipped") is None:
+            note(test=name, passed=True)
+
+
 PHASES = {f.__name__: f for f in (families, devices, launches, times, step)}
 
 
@@ -372,6 +385,8 @@ def main(arguments: list[str] | None = None) -> int:
         if left < 5:
             break
         result = run(phase, out, max(left * phase.share, min(left, 30)), given.software)
+        if phase.name == "tests":
+            note_tests(out / "tests.xml")
         note(**result)
         print(f"{phase.name:<12} {result['status']!s:<6} {result['seconds']:>7.1f} s", flush=True)
         (out / "page.md").write_text(page(out, given.software))

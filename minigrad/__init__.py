@@ -8,10 +8,8 @@ Names, argument orders, defaults and errors are those of torch, so that programs
 
 from __future__ import annotations
 
-import importlib as _importlib
 import math as _math
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from minigrad import (
     _kernels,  # first: it tells whether another package is imported as `kernels`
@@ -24,7 +22,7 @@ from minigrad import (
     random,
 )
 from minigrad._foreign import tensors_only as _tensors_only
-from minigrad._names import refuse as _refuse
+from minigrad._names import namespace as _namespace
 from minigrad.autograd import (
     enable_grad,
     inference_mode,
@@ -85,8 +83,43 @@ pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
 contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
 
-if _TYPE_CHECKING:  # else it is taken for the module minigrad.tensor
+if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
+    from minigrad import (
+        accelerator,
+        amp,
+        cuda,
+        datasets,
+        distributed,
+        distributions,
+        estimate,
+        fft,
+        func,
+        hub,
+        jit,
+        linalg,
+        models,
+        multiprocessing,
+        nn,
+        optim,
+        quantization,
+        safetensors,
+        serialization,
+        sparse,
+        special,
+        testing,
+        training,
+        utils,
+        vision,
+        viz,
+    )
+    from minigrad._functions import *  # noqa: F403
+    from minigrad._torch_names import as_torch
+    from minigrad.amp.autocast_mode import autocast
     from minigrad.creation import tensor as tensor
+    from minigrad.func import vmap
+    from minigrad.jit import compile
+    from minigrad.serialization import load, save
+    from minigrad.training import fit
 globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
@@ -127,13 +160,15 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 
 
-def __getattr__(name: str) -> _Any:
-    if name in _LAZY:
-        return _importlib.import_module(f"minigrad.{name}")
-    if name in _LAZY_NAMES:
-        return getattr(_importlib.import_module(_LAZY_NAMES[name]), name)
-    return _refuse(__name__)(name)
+_LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
+__getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY, *_LAZY_NAMES])
+    from types import ModuleType
+
+    public = {"autograd", "backends", "random", *_LAZY_NAMES}
+    for name, value in globals().items():
+        if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType):
+            public.add(name)
+    return sorted(public)

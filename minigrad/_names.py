@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 # Where a name that is missing in one namespace may be: `minigrad.Adam` is `minigrad.optim.Adam`.
@@ -35,6 +37,8 @@ def suggestion(name: str, names: Iterable[str]) -> str | None:
     public = sorted((n for n in names if not n.startswith("_")), reverse=True)
     by_lower = {n.lower(): n for n in public}  # DataLoader rather than the module dataloader
     found = difflib.get_close_matches(name.lower(), by_lower, 1, 0.75)
+    if not found:  # letters in another order: SDG
+        found = [n for n in by_lower if sorted(n) == sorted(name.lower())]
     return by_lower[found[0]] if found else None
 
 
@@ -46,19 +50,78 @@ def _elsewhere(name: str, module: str) -> str | None:
     return None
 
 
-def refuse(module: str) -> Callable[[str], Any]:
-    """The function `__getattr__` of a module: raises for every name, with the closest one."""
+class _Missing(AttributeError):
+    """An AttributeError that looks for the closest name when it is shown: `hasattr` is fast."""
+
+    def __init__(self, message: str, hint: Callable[[], str]) -> None:
+        super().__init__(message)  # without its `name`: a traceback would add a hint of its own
+        self._hint = hint
+
+    def __str__(self) -> str:
+        return super().__str__() + self._hint()
+
+    def __reduce__(self) -> tuple:
+        return AttributeError, (str(self),)
+
+
+_Missing.__name__ = _Missing.__qualname__ = "AttributeError"  # in tracebacks
+_Missing.__module__ = "builtins"
+
+
+def missing_attribute(owner: Any, name: str) -> AttributeError:
+    """The error for an object's `__getattr__`; a traceback adds the closest name."""
+    message = f"{type(owner).__name__!r} object has no attribute {name!r}"
+    return AttributeError(message, name=name, obj=owner)
+
+
+def _public(module: str) -> list[str]:
+    """`__all__` of a module, else what it defines under names without an underscore."""
+    owner = sys.modules[module]
+    if hasattr(owner, "__all__"):
+        return list(owner.__all__)
+    return [
+        name
+        for name, value in vars(owner).items()
+        if not name.startswith("_")
+        and name != "annotations"
+        and not isinstance(value, ModuleType)
+        and getattr(value, "__module__", None) in (None, module)
+    ]
+
+
+def namespace(
+    module: str, lazy: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a public module.
+
+    A name it doesn't have raises AttributeError with the closest one; `dir` lists what is public.
+    lazy: names of modules that are imported at their first use, or of members ("package.module").
+    """
+    places = lazy or {}
 
     def __getattr__(name: str) -> Any:
         owner = sys.modules[module]
+        if name in places:
+            found = importlib.import_module(places[name])
+            return found if places[name].endswith(f".{name}") else getattr(found, name)
         message = f"module {module!r} has no attribute {name!r}"
         if name.startswith("_"):
             raise AttributeError(message, name=name, obj=owner)
-        close = suggestion(name, dir(owner))
-        if close is None or close.lower() != name.lower():
-            close = _elsewhere(name, module) or close
-        tail = _ABSENT if close is None else f"did you mean {close!r}?"
-        # Without its attribute `name`, a traceback does not add the suggestion once more.
-        raise AttributeError(f"{message}: {tail}", name=None, obj=owner)
 
-    return __getattr__
+        def hint() -> str:
+            close = suggestion(name, dir(owner))
+            if close is None or close.lower() != name.lower():
+                close = _elsewhere(name, module) or close
+            return ": " + (_ABSENT if close is None else f"did you mean {close!r}?")
+
+        raise _Missing(message, hint)
+
+    def __dir__() -> list[str]:
+        return sorted({*_public(module), *places})
+
+    return __getattr__, __dir__
+
+
+def refuse(module: str) -> Callable[[str], Any]:
+    """`namespace` for a module that has a `__dir__` of its own, or needs none."""
+    return namespace(module)[0]

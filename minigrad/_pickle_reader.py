@@ -13,7 +13,7 @@ import pickletools
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -62,8 +62,9 @@ class Reader:
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
 
-    def read(self, data: bytes) -> Any:
-        """The object. RefusedError for what is not allowed; other exceptions for damage."""
+    def read(self, data: bytes | IO[bytes]) -> Any:
+        """The object; a file is left at its end. RefusedError for what is not allowed; other
+        exceptions for damage."""
         for opcode, arg, _ in pickletools.genops(data):
             name = opcode.name
             if name == "STOP":
@@ -182,11 +183,20 @@ class Reader:
 
     def _op_binpersid(self, arg: None) -> None:
         (identity,) = self._pop(1)
-        tag, kind, key, device, count = _only(identity, tuple)
+        if _only(identity, tuple)[:1] == ("module",) and isinstance(identity[1], type):
+            self._stack.append(identity[1])  # before version 1.6, with its source, which is not run
+            return
+        tag, kind, key, device, count, *part = identity
         if tag != "storage" or not isinstance(kind, _Name):
             raise RefusedError(f"a persistent object {tag!r}")
         dtype = None if kind.text == "torch.storage.UntypedStorage" else _TYPED[kind.text]
-        self._stack.append(_Storage(self._storage(key, dtype, device, _only(count, int))))
+        array = self._storage(key, dtype, device, _only(count, int))
+        if part and part[0] is not None:  # before version 1.6: of a storage that is part of another
+            _, offset, length = _only(part[0], tuple)
+            if not 0 <= _only(offset, int) <= offset + _only(length, int) <= array.size:
+                raise ValueError(f"elements {offset} to {offset + length} of {array.size}")
+            array = array[offset : offset + length]
+        self._stack.append(_Storage(array))
 
     # ---------------------------------------------------------------- names
 
@@ -309,6 +319,10 @@ def _tensor_v2(storage: Any, offset: Any, size: Any, stride: Any, grad: Any, *_:
     return _tensor(storage, offset, size, stride, grad, None)
 
 
+def _tensor_v1(storage: Any, offset: Any, size: Any, stride: Any) -> Tensor:
+    return _tensor(storage, offset, size, stride, False, None)
+
+
 def _parameter(data: Tensor, requires_grad: bool, hooks: Any) -> Parameter:
     return Parameter(_only(data, Tensor), requires_grad=_only(requires_grad, bool))
 
@@ -319,6 +333,7 @@ def _reconstruct(kind: Any, shape: Any, code: Any) -> _Array:
 
 _TYPED = {f"torch.{storage}": dtype_named(name) for name, storage in STORAGES.items()}
 _FUNCTIONS: dict[str, Callable | None] = {
+    "torch._utils._rebuild_tensor": _tensor_v1,
     "torch._utils._rebuild_tensor_v2": _tensor_v2,
     "torch._utils._rebuild_tensor_v3": _tensor,
     "torch._utils._rebuild_parameter": _parameter,

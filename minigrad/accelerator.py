@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minigrad import cuda
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.cuda import device_count, is_available, synchronize
 from minigrad.cuda import set_device as set_device_index
 from minigrad.devices import device
@@ -28,4 +28,4 @@ def current_device_index() -> int:
     return cuda.current_device()
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

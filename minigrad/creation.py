@@ -23,9 +23,11 @@ def place(where: Any) -> device:
     return found
 
 
-def finish(array: Any, requires_grad: bool) -> Tensor:
-    """A leaf tensor with a new array."""
+def finish(array: Any, requires_grad: bool, pinned: bool = False) -> Tensor:
+    """A leaf tensor with a new array, which is moved to page-locked memory if that is asked for."""
     result = wrap(array)
+    if pinned:
+        result = result.pin_memory()
     if requires_grad:
         if dtypes.category(array.dtype) < dtypes.FLOATING:
             raise RuntimeError(
@@ -96,7 +98,7 @@ def tensor(
 ) -> Tensor:
     """A new leaf with a copy of `data`: floats become the default dtype, integers int64."""
     array = as_array(data, None if dtype is None else dtypes.to_numpy_dtype(dtype))
-    return finish(device_module(place(device).type).asarray(array), requires_grad)
+    return finish(device_module(place(device).type).asarray(array), requires_grad, pin_memory)
 
 
 @export("asarray", method=False)
@@ -153,7 +155,8 @@ def _filled(name: str, value: Any) -> None:
         target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
         xp = device_module(place(device).type)
         array = xp.empty(shape, target) if value is None else xp.full(shape, value, target)
-        return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
+        made = finish(array, requires_grad, pin_memory)
+        return made if out is None else out.copy_(made)
 
     def like(
         input: Tensor,
@@ -211,7 +214,8 @@ def full(
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     target = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy_dtype(dtype)
     xp = device_module(place(device).type)
-    return finish(xp.full(_shape((size,)), np.asarray(value).astype(target), target), requires_grad)
+    number = np.asarray(value).astype(target)[()]  # a scalar: CuPy takes no arrays of NumPy's
+    return finish(xp.full(_shape((size,)), number, target), requires_grad)
 
 
 @export(method=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad import _pinned
 from minigrad._meta import MetaArray
 from minigrad.backends import device_module
 
@@ -91,12 +92,17 @@ def get_default_device() -> device:
     return _Default.stack[-1] if _Default.stack else _Default.chosen
 
 
-def move_array(array: Any, where: device) -> Any:
-    """The array on a device: itself if it is there."""
+def move_array(array: Any, where: device, non_blocking: bool = False) -> Any:
+    """The array on a device: itself if it is there.
+
+    non_blocking: out of pinned memory, the copy runs beside the program and other kernels.
+    """
     if isinstance(array, MetaArray) and where.type != "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if where.type == "meta":
         return MetaArray(array.shape, array.dtype)
     if where.type == "cpu":
         return array if isinstance(array, np.ndarray) else array.get()
+    if non_blocking and array.size and _pinned.is_pinned(array) and array.flags.c_contiguous:
+        return _pinned.to_gpu(array)
     return device_module("cuda").asarray(array)

@@ -11,7 +11,7 @@ from typing import Any
 
 from minigrad import dtypes
 from minigrad._foreign import tensors_only
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops import combine, complexes
@@ -257,4 +257,4 @@ def _overlapped(frames: Tensor, hop: int) -> Tensor:
 
 globals().update({name: tensors_only(globals()[name]) for name in __all__ if name.islower()})
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import minigrad
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.autograd import engine
 from minigrad.autograd.mode import enable_grad
 from minigrad.autograd.node import Node
@@ -352,4 +352,4 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict, dict]:
     return stacked("named_parameters"), stacked("named_buffers")
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -12,7 +12,7 @@ from urllib.parse import urlparse
 
 from tqdm import tqdm
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.serialization import load
 
 _TIMEOUT, _CHUNK = 30, 1 << 18  # seconds without data, bytes
@@ -80,4 +80,4 @@ def load_state_dict_from_url(
     return load(path, map_location=map_location)
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 
 
 def script(obj: Any, **_: Any) -> Any:
@@ -18,4 +18,4 @@ def script(obj: Any, **_: Any) -> Any:
 ignore = unused = export = script
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -17,7 +17,7 @@ import numpy as np
 
 import minigrad
 from minigrad._foreign import tensors_only
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops import matmul as products
 from minigrad.ops.linalg import (
@@ -447,4 +447,4 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
 
 globals().update({name: tensors_only(globals()[name]) for name in __all__ if name.islower()})
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from multiprocessing import *  # noqa: F403 - what the standard library names
 from typing import Any
 
+from minigrad._names import namespace
+
 __all__ = [*multiprocessing.__all__, "spawn"]
 
 
@@ -43,3 +45,6 @@ def spawn(
     if failed:
         raise RuntimeError(f"spawn: processes ended with an error, by number: {failed}")
     return None
+
+
+__getattr__, __dir__ = namespace(__name__)

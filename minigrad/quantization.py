@@ -15,7 +15,7 @@ from typing import Any
 import minigrad
 from kernels import dispatch
 from minigrad import dtypes
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import needs_grad
 from minigrad.nn.modules.conv import Conv2d
@@ -193,4 +193,4 @@ def quantize_dynamic(
     return model
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -14,6 +14,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
+from minigrad._names import namespace
 from minigrad.autograd.mode import mode, no_grad
 from minigrad.backends import array_module, device_module
 from minigrad.creation import _shape, finish, place
@@ -176,7 +177,8 @@ def _sampler(name: str, kind: str, what: str) -> None:
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         array = _drawn(name, kind, shape, dtype, generator, place(device))
-        return finish(array, requires_grad) if out is None else out.copy_(wrap(array))
+        made = finish(array, requires_grad, pin_memory)
+        return made if out is None else out.copy_(made)
 
     def like(
         input: Tensor,
@@ -411,3 +413,6 @@ def random_(
 
 for _function in (uniform_, normal_, exponential_, bernoulli_, random_):
     setattr(Tensor, _function.__name__, _function)
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from minigrad._names import kind, refuse
+from minigrad._names import kind, namespace
 from minigrad.devices import device as Device
 from minigrad.nn import Module
 from minigrad.tensor import Tensor, wrap
@@ -284,4 +284,4 @@ class Slice:
         return wrap(np.asarray(array)).to(self._device) if self._tensors else array
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -27,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 import minigrad
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad._pickle_reader import Reader, RefusedError
 from minigrad._pickle_writer import Writer
 from minigrad.tensor import Tensor, wrap
@@ -39,6 +39,8 @@ except ImportError:  # Windows
 
 _ROOT = "archive"  # the folder of the archive that holds everything
 _SECONDS = 60  # after which a temporary file that is not locked is a leftover
+# The first numbers of the format before version 1.6.
+_MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal content gives equal files
 
 # Exceptions inside `load` for a damaged or malicious file; all become one RuntimeError.
@@ -173,6 +175,8 @@ def load(
 ) -> Any:
     """Read what `save` or torch.save wrote, from a path or a binary file object.
 
+    torch's format before version 1.6, which many published weights have, is read, too.
+
     Whole modules are read if their classes are layers, or declared safe (`add_safe_globals`).
 
     Args:
@@ -213,10 +217,7 @@ def _read(file: IO[bytes], name: str, map_location: Any) -> Any:
     total = file.seek(0, os.SEEK_END) - start
     file.seek(start)
     if head[:1] == b"\x80":
-        raise RuntimeError(
-            f"load: {name} is a pickle that is in no archive, the format of torch before version "
-            "1.6; write it again with a newer torch: torch.save(torch.load(name), name)"
-        )
+        return _read_pickles(file, name, total, map_location)
     if head[6:] == b"\0\0{":  # the length of the header, then JSON
         raise RuntimeError(
             f"load: {name} has the format safetensors; minigrad.safetensors.load_file reads it"
@@ -232,6 +233,46 @@ def _read(file: IO[bytes], name: str, map_location: Any) -> Any:
     # Devices are used only after the whole file was checked.
     reader = Reader(_Storages(content, f"{root}data/", map_location), dict(_safe))
     return reader.read(content[pickled].tobytes())
+
+
+def _read_pickles(file: IO[bytes], name: str, total: int, map_location: Any) -> Any:
+    """What torch wrote before version 1.6, as many published weights are: pickles of a magic
+    number, a version, the machine, the object and the keys of the storages, then the elements of
+    each storage after their number."""
+    end = file.tell() + total
+
+    def one() -> Any:
+        return Reader(_refuse_storage, {}).read(file)
+
+    if one() != _MAGIC or one() != _VERSION:
+        raise RuntimeError(f"load: {name} is a pickle that torch.save did not write")
+    if one().get("little_endian") is not True:
+        raise RuntimeError(f"load: {name} was written on a machine with another byte order")
+    start = file.tell()
+    sizes: dict[str, tuple[int, int]] = {}  # elements, and bytes of all
+
+    def measure(key: str, dtype: Any, device: str, count: int) -> np.ndarray:
+        kind = np.dtype(np.uint8) if dtype is None else dtype.numpy
+        if not 0 <= count * kind.itemsize <= end - start:
+            raise ValueError(f"storage {key} of {count} elements in a file of {total} bytes")
+        sizes[key] = count, count * kind.itemsize
+        return np.empty(count, kind)
+
+    Reader(measure, dict(_safe)).read(file)  # to learn how many bytes an element has
+    content = {}
+    for key in one():
+        count, size = sizes[key]
+        if int.from_bytes(file.read(8), "little", signed=True) != count:
+            raise ValueError(f"storage {key} does not have the {count} elements that are asked for")
+        content[key] = np.frombuffer(bytearray(file.read(size)), np.uint8)
+        if content[key].size != size:
+            raise EOFError(f"storage {key} ends early")
+    file.seek(start)
+    return Reader(_Storages(content, "", map_location), dict(_safe)).read(file)
+
+
+def _refuse_storage(*args: Any) -> Any:
+    raise RefusedError("a tensor where there can't be one")
 
 
 def _check_entries(entries: dict[str, zipfile.ZipInfo], total: int) -> None:
@@ -340,4 +381,4 @@ def safe_globals(safe_globals: Iterable[type]) -> Iterator[None]:
         _safe.update(before)
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -7,7 +7,7 @@ from typing import Any
 
 import minigrad
 from minigrad._foreign import tensors_only
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.ops.special import call, erfinv, pair, polygamma, xlog1py
 from minigrad.tensor import Tensor
 
@@ -59,4 +59,4 @@ def zeta(input: Any, other: Any) -> Tensor:
 
 globals().update({name: tensors_only(globals()[name]) for name in __all__ if name.islower()})
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

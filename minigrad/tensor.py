@@ -144,14 +144,17 @@ class Tensor(Methods):
 
     @property
     def shape(self) -> Size:
+        """The length of each dimension."""
         return Size(self._array.shape)
 
     @property
     def dtype(self) -> dtype:
+        """The type of the elements."""
         return dtypes.from_numpy_dtype(self._array.dtype)
 
     @property
     def device(self) -> device:
+        """Where the elements are: `cpu`, `cuda:0`, or `meta` (nowhere)."""
         array = self._array
         if isinstance(array, np.ndarray):
             return CPU
@@ -159,22 +162,27 @@ class Tensor(Methods):
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return self._array.ndim
 
     @property
     def itemsize(self) -> int:
+        """The bytes of one element."""
         return self._array.itemsize
 
     @property
     def nbytes(self) -> int:
+        """The bytes of all elements."""
         return self._array.nbytes
 
     @property
     def is_cuda(self) -> bool:
+        """Whether the elements are on a GPU."""
         return not isinstance(self._array, np.ndarray | MetaArray)
 
     @property
     def is_meta(self) -> bool:
+        """Whether there are no elements, only a shape and a dtype."""
         return isinstance(self._array, MetaArray)
 
     is_sparse = is_sparse_csr = is_quantized = is_xpu = is_mps = False
@@ -225,15 +233,19 @@ class Tensor(Methods):
         return self._array.flags.c_contiguous
 
     def is_floating_point(self) -> bool:
+        """Whether the dtype is floating."""
         return dtypes.category(self._array.dtype) == dtypes.FLOATING
 
     def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
         return self._array.dtype.kind == "c"
 
     def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
         return self.dtype.is_signed
 
     def is_shared(self) -> bool:
+        """False: memory is not shared between processes."""
         return False
 
     def get_device(self) -> int:
@@ -249,6 +261,7 @@ class Tensor(Methods):
 
     @property
     def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded."""
         if self._view is not None:
             self._view.refresh(self)
         return self._requires_grad
@@ -280,6 +293,7 @@ class Tensor(Methods):
 
     @property
     def is_leaf(self) -> bool:
+        """Whether no recorded operation computed this tensor."""
         return self.grad_fn is None
 
     @property
@@ -291,6 +305,7 @@ class Tensor(Methods):
 
     @property
     def output_nr(self) -> int:
+        """Which of the results of `grad_fn` this tensor is."""
         return self._index
 
     @property
@@ -378,6 +393,7 @@ class Tensor(Methods):
 
     @property
     def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called."""
         node = self._node
         return node is not None and bool(node.retained) and self._index in node.retained
 
@@ -504,11 +520,7 @@ class Tensor(Methods):
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
         """This tensor on a GPU; RuntimeError without one."""
-        return self.to("cuda" if device is None else device)
-
-    def pin_memory(self) -> Tensor:
-        """Itself: copies are always synchronous, so page-locked memory would have no effect."""
-        return self
+        return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
     def share_memory_(self) -> Tensor:
         """Itself: tensors are pickled to move them between processes."""

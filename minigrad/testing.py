@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import minigrad
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.tensor import Tensor
 
 # (relative, absolute) by dtype, as in torch; exact for the others.
@@ -116,4 +116,4 @@ def _tensors_differ(
     return "\n".join(lines)
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

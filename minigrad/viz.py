@@ -12,6 +12,7 @@ import numpy as np
 import minigrad
 from kernels.lab import Picture, counting, timeline
 from kernels.lab.draw.canvas import BLUE, GREEN, INK, MUTED, PASTELS, fitted
+from minigrad._names import namespace
 from minigrad.autograd.engine import fit
 from minigrad.autograd.function import FunctionNode
 from minigrad.autograd.node import Node, OpNode
@@ -258,3 +259,6 @@ def _leaves(picture: Picture, given: list[tuple[str, str, bool]], x: float, y: f
         label = fitted(f"{name} {shape}", LEAF - 8, 9.5)
         picture.label(start + 6, top + tall / 2 + 3, label, 9.5, INK)
         picture.arrow([(start + LEAF, top + tall / 2), (x, top + tall / 2)], colour)
+
+
+__getattr__, __dir__ = namespace(__name__)

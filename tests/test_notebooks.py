@@ -17,6 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 CELL_SECONDS = 240  # a machine may be busy, and its cache of kernels empty
+# What a notebook needs beside the extra `test`.
+NEEDS = {
+    "24-reading-a-profiler": pytest.mark.needs("cuda.bindings", "numba_cuda"),  # PTX by NVRTC
+    "26-past-one-machine": pytest.mark.needs("mpi4py"),
+}
+RUNNING = [pytest.param(path, id=path.stem, marks=NEEDS.get(path.stem, ())) for path in NOTEBOOKS]
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -85,7 +91,7 @@ def shown(notebook) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+@pytest.mark.parametrize("path", RUNNING)
 def test_runs_top_to_bottom(path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as ipykernel

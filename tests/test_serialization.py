@@ -512,13 +512,70 @@ def tricks(marker):
     ]
 
 
+MACHINE = [pickle.dumps(x, 2) for x in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})]
+
+
+def old_file(machine=MACHINE, pickled=None, keys=("0",), count=2, data=bytes(8), part=b"N"):
+    """A file as torch wrote it before version 1.6, or what becomes of it with other parts."""
+    kind = b"ctorch\nFloatStorage\n"
+    storage = b"(" + text("storage") + kind + ZERO + ON_CPU + b"K\x02" + part + b"tQ"
+    tensor = b"ctorch._utils\n_rebuild_tensor\n(" + storage + b"K\x00K\x02\x85K\x01\x85tR"
+    pickled = b"\x80\x02" + tensor + b"." if pickled is None else pickled
+    elements = count.to_bytes(8, "little", signed=True) + data
+    return b"".join([*machine, pickled, pickle.dumps(list(keys), 2), elements])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"machine": [pickle.dumps(1, 2), *MACHINE[1:]]}, "torch.save did not write"),
+        ({"machine": [MACHINE[0], pickle.dumps(1002, 2), MACHINE[2]]}, "torch.save did not write"),
+        ({"machine": [*MACHINE[:2], pickle.dumps({}, 2)]}, "another byte order"),
+        ({"machine": [*MACHINE[:2], pickle.dumps(3, 2)]}, "damaged"),
+        ({"machine": MACHINE[:2]}, "damaged|a tensor where"),
+        ({"machine": [pickle.dumps([1]), *MACHINE[1:]]}, "torch.save did not write"),
+        ({"part": text("1") + b"K\x01K\x02\x87"}, "elements 1 to 3 of 2"),
+        ({"part": text("1") + b"K\x01K\x01\x87"}, "reaches element 1 of a storage with 1"),
+        ({"part": text("1") + b"J\xff\xff\xff\xffK\x01\x87"}, "elements -1 to 0"),
+        ({"part": b"K\x01"}, "damaged"),
+        ({"keys": ()}, "damaged"),
+        ({"keys": ("1",)}, "damaged"),
+        ({"keys": (["0"],)}, "damaged"),
+        ({"count": 3}, "does not have the 2 elements"),
+        ({"count": -1}, "does not have the 2 elements"),
+        ({"data": bytes(7)}, "ends early"),
+        ({"pickled": b"\x80\x02" + b"]" * 100_000}, "damaged"),
+        ({"pickled": b"\x80\x02(" + text("module") + b"cos\nsystem\n" + b"NNtQ."}, "names os.sys"),
+        ({"pickled": b"\x80\x02(" + text("module") + b"NNNtQ."}, "persistent object|damaged"),
+    ],
+)
+def test_hostile_old_files(changes, error):
+    for good in ({}, {"part": text("1") + b"K\x00K\x02\x87"}):
+        assert minigrad.load(io.BytesIO(old_file(**good))).tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match=error):
+        minigrad.load(io.BytesIO(old_file(**changes)))
+
+
+def test_old_files_that_claim_more_than_they_hold():
+    large = b"J\xff\xff\xff\x7f"  # elements
+    for before, after in ((b"K\x02N", large + b"N"), (b"K\x02\x85", large + b"\x85")):
+        with pytest.raises(RuntimeError, match="damaged"):
+            minigrad.load(io.BytesIO(old_file().replace(before, after)))
+    content = old_file()
+    for size in range(len(content)):
+        with pytest.raises(RuntimeError):
+            minigrad.load(io.BytesIO(content[:size]))
+
+
 @pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize("number", range(14))
 def test_pickles_are_never_run(tmp_path, number, protocol):
     marker = tmp_path / "ran"
     pickled = pickle.dumps({"w": tricks(str(marker))[number]}, protocol)
-    with pytest.raises(RuntimeError, match=r"before version 1\.6"):
-        minigrad.load(io.BytesIO(pickled))
+    for before in ((), MACHINE):  # alone, and as in files of torch before version 1.6
+        content = b"".join(before) + pickled
+        with pytest.raises(pickle.UnpicklingError, match=r"the file names|not an allowed"):
+            minigrad.load(io.BytesIO(content))
     for weights_only in (None, True, False):
         with pytest.raises(pickle.UnpicklingError, match=r"the file names|not an allowed"):
             minigrad.load(archive(pickled), weights_only=weights_only)

@@ -75,7 +75,10 @@ class ndarray:
         _own(self, array, counted=memptr is None)
 
     def __del__(self) -> None:
-        pool = getattr(self, "_pool", None)
+        try:
+            pool = self._pool
+        except AttributeError:  # it was never made
+            return
         if pool is not None:
             pool.give((self._array.nbytes + 511) & -512)
 
@@ -367,7 +370,7 @@ def wrap(result: Any, *sources: Any) -> Any:
     if isinstance(result, np.ndarray):
         if result.base is not None:
             for source in sources:
-                if isinstance(source, ndarray) and np.may_share_memory(source._array, result):
+                if isinstance(source, ndarray) and _same_owner(source._array, result):
                     return view(source, result)
         return fresh(result)
     if isinstance(result, tuple) and hasattr(result, "_fields"):
@@ -375,6 +378,12 @@ def wrap(result: Any, *sources: Any) -> Any:
     if isinstance(result, tuple | list):
         return type(result)(wrap(part, *sources) for part in result)
     return fresh(result) if isinstance(result, np.generic | int | float | complex) else result
+
+
+def _same_owner(source: np.ndarray, result: np.ndarray) -> bool:
+    """Whether a result is a view of what `source` is, or is a view of. (may_share_memory: 1 us.)"""
+    base = result.base
+    return base is source or (base is not None and base is source.base)
 
 
 def operand(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _trace
-from ._array import fresh, ndarray, wrap
+from ._array import fresh, ndarray, view, wrap
 from ._quiet import quietly
 
 #: parameters that must be device arrays
@@ -32,6 +32,9 @@ _PYTHON = frozenset(
 )
 
 
+_PLAIN = frozenset((int, float, bool, str, type(None)))
+
+
 def inputs(value: Any) -> Any:
     """An argument for NumPy: device arrays as NumPy's, also inside of lists and tuples.
 
@@ -41,7 +44,9 @@ def inputs(value: Any) -> Any:
     if kind is ndarray:
         return value._array
     if kind is list or kind is tuple:
-        return kind([inputs(part) for part in value])
+        return kind([p._array if type(p) is ndarray else inputs(p) for p in value])
+    if kind in _PLAIN:
+        return value
     if isinstance(value, np.ndarray):
         raise TypeError(f"Unsupported type {type(value)}")
     if kind is dict:
@@ -67,17 +72,34 @@ def call(name: str, function: Callable, args: tuple, options: dict[str, Any]) ->
         )
         if found is not NotImplemented:
             return found
-    values = [v._array if type(v) is ndarray else inputs(v) for v in args]
-    out = options.get("out")
-    if out is not None and not isinstance(out, ndarray):
-        raise TypeError(f"{name}: out must be a cupy.ndarray, not {type(out).__name__}")
-    keywords = {key: inputs(value) for key, value in options.items()} if options else options
-    result = quietly(function, *values, **keywords)
+    values = [
+        v._array if type(v) is ndarray else v if type(v) in _PLAIN else inputs(v) for v in args
+    ]
+    out = None
+    if options:
+        out = options.get("out")
+        if out is not None and not isinstance(out, ndarray):
+            raise TypeError(f"{name}: out must be a cupy.ndarray, not {type(out).__name__}")
+        keywords = {k: v if type(v) in _PLAIN else inputs(v) for k, v in options.items()}
+        result = quietly(function, *values, **keywords)
+    else:
+        result = quietly(function, *values)
     if out is not None:
         return out
     if name in _PYTHON:
         return result
-    if (type(result) is np.ndarray and result.base is None) or isinstance(result, np.generic):
+    if type(result) is np.ndarray:
+        base = result.base
+        if base is None:
+            return fresh(result)
+        for value in args:
+            if type(value) is ndarray and (base is value._array or base is value._array.base):
+                return view(value, result)
+            if type(value) in (list, tuple):
+                break
+        else:
+            return fresh(result)
+    elif isinstance(result, np.generic):
         return fresh(result)
     return wrap(result, *_sources(args), *options.values())
 
@@ -110,6 +132,7 @@ def function(
     theirs = _parameters(numpy_function)
     code = [f"def {name}{signature}:"]
     args, options, seen = [], [], False
+    defaults: dict[str, Any] = {}
     for index, (key, p) in enumerate(parameters.items()):
         if p.kind is p.VAR_KEYWORD:
             code.append(f"    _options = dict({key})")
@@ -133,8 +156,15 @@ def function(
         default = parameters[key].default
         if default is None or default is inspect.Parameter.empty:
             test = f"{key} is not None"
+        elif isinstance(default, bool):
+            test = f"{key} is not {default!r}"
+        elif type(default) in (int, str) and (
+            module == "cupy.ndarray" or (theirs is not None and theirs[key] is default)
+        ):
+            test = f"{key} is not _default_{key}"  # NumPy's too: it need not be passed
+            defaults[f"_default_{key}"] = default
         else:
-            test = f"{key} is not {default!r}" if isinstance(default, bool) else "True"
+            test = "True"
         code.append(f"    if {test}: _options[{key!r}] = {key}")
     code.append(
         f"    return _call({name!r}, _function, ({''.join(a + ', ' for a in args)}), _options)"
@@ -145,6 +175,7 @@ def function(
         "_ndarray": ndarray,
         "_refuse": refuse,
         "_require": require,
+        **defaults,
         "nan": np.nan,
         "inf": np.inf,
     }
@@ -160,12 +191,12 @@ def refuse(function: str, parameter: str, value: Any) -> None:
     raise NotImplementedError(f"{function}: {parameter}={value!r} is not supported on the CPU")
 
 
-def _parameters(function: Callable) -> set[str] | None:
-    """The names of a function's parameters, or None where they are not known."""
+def _parameters(function: Callable) -> dict[str, Any] | None:
+    """A function's parameters and their defaults, or None where they are not known."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
-    return {p.name for p in parameters}
+    return {p.name: p.default for p in parameters}

@@ -38,6 +38,7 @@ class ufunc:
         self.nin, self.nout = nin or len(ins), len(outs)
         self.nargs = self.nin + self.nout
         self._plans: dict[Any, Callable] = {}
+        self._results: dict[Any, str] = {}  # the types of the results of plans that are NumPy's
         self.__doc__ = f"{name}: element by element, as NumPy's, for the types {types}."
 
     def __repr__(self) -> str:
@@ -52,10 +53,13 @@ class ufunc:
             if found is not NotImplemented:
                 return found
         if options or len(args) != self.nin:
+            if len(options) == 1 and len(args) == self.nin and self.nout == 1:
+                out = options.get("out")
+                if type(out) is ndarray and self._into(out, args):
+                    return out
             return self._general(args, **options)
         values, key = self._operands(args)
-        plan = self._plans.get(key) or self._planned(key)
-        result = quietly(plan, *values)
+        result = quietly(self._plans.get(key) or self._planned(key), *values)
         return fresh(result) if type(result) is not tuple else tuple(map(fresh, result))
 
     def _operands(self, args: tuple) -> tuple[list[Any], tuple]:
@@ -76,6 +80,15 @@ class ufunc:
     def _planned(self, key: tuple) -> Callable:
         plan = self._plans[key] = self._plan(key)
         return plan
+
+    def _into(self, out: ndarray, args: tuple) -> bool:
+        """Compute straight into an array; False where its dtype is not the result's."""
+        values, key = self._operands(args)
+        plan = self._plans.get(key) or self._planned(key)
+        if plan is not self._function or out._array.dtype.char != self._results.get(key):
+            return False
+        quietly(plan, *values, out=out._array)
+        return True
 
     def in_place(self, target: ndarray, other: Any) -> ndarray:
         """target = self(target, other) in its memory: `target += other`."""
@@ -115,6 +128,7 @@ class ufunc:
         except TypeError:  # NumPy has no loop for them
             got = []
         if got == wanted:
+            self._results[key] = wanted[0].char
             return function
         dtypes = [dtype_of(char) for char in ins]
 

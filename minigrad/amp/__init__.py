@@ -1,9 +1,9 @@
 """Mixed precision: `autocast` and `GradScaler`, with torch.amp's names and arguments."""
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.amp.autocast_mode import autocast, is_autocast_available
 from minigrad.amp.grad_scaler import GradScaler
 
 __all__ = ["GradScaler", "autocast", "is_autocast_available"]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

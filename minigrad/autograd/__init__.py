@@ -1,9 +1,6 @@
 """Automatic differentiation: the graph, the backward pass and the grad modes."""
 
-import importlib
-from typing import Any
-
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.autograd.mode import (
     enable_grad,
     inference_mode,
@@ -39,10 +36,6 @@ __all__ = [
     "set_grad_enabled",
 ]
 
-_refuse = refuse(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "functional":  # at its first use: it needs the operations
-        return importlib.import_module("minigrad.autograd.functional")
-    return _refuse(name)
+__getattr__, __dir__ = namespace(  # at its first use: it needs the operations
+    __name__, {"functional": "minigrad.autograd.functional"}
+)

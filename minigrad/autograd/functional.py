@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.autograd.engine import grad
 from minigrad.autograd.mode import enable_grad
 from minigrad.tensor import Tensor, functions
@@ -210,4 +210,4 @@ def hvp(
     return vhp(func, inputs, v, create_graph, strict)
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minigrad._names import namespace
 from minigrad.autograd.node import Node
 from minigrad.tensor import Tensor
 
@@ -13,3 +14,6 @@ def increment_version(tensor: Tensor | tuple[Tensor, ...]) -> None:
     a backward pass that needs the old values then raises instead of using the new ones."""
     for one in (tensor,) if isinstance(tensor, Tensor) else tensor:
         one._counter[0] += 1
+
+
+__getattr__, __dir__ = namespace(__name__)

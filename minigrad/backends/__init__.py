@@ -20,7 +20,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import _meta
-from minigrad._names import refuse
+from minigrad._names import namespace
 
 
 def set(name: str) -> None:
@@ -107,11 +107,4 @@ def _cupy() -> ModuleType:
 _FLAGS = ("cuda", "cudnn", "mps")  # modules of flags, imported at their first use
 
 
-def __getattr__(name: str) -> Any:
-    if name in _FLAGS:
-        return importlib.import_module(f"{__name__}.{name}")
-    return refuse(__name__)(name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_FLAGS])
+__getattr__, __dir__ = namespace(__name__, {name: f"{__name__}.{name}" for name in _FLAGS})

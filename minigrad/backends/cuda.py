@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
+from minigrad._names import namespace
+
 
 class _MatMul:
     """Flags of the matrix product."""
@@ -29,3 +31,6 @@ matmul = _MatMul()
 def is_built() -> bool:
     """Whether CuPy, which holds arrays on a GPU, is installed."""
     return importlib.util.find_spec("cupy") is not None
+
+
+__getattr__, __dir__ = namespace(__name__)

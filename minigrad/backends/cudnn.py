@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from minigrad._names import namespace
+
 benchmark = False
 deterministic = True
 enabled = False
@@ -38,3 +40,6 @@ def flags(**values: bool) -> Iterator[None]:
         yield
     finally:
         globals().update(before)
+
+
+__getattr__, __dir__ = namespace(__name__)

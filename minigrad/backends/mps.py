@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from minigrad._names import namespace
+
 
 def is_available() -> bool:
     """False: kernels run on NVIDIA GPUs and on the CPU."""
@@ -9,3 +11,6 @@ def is_available() -> bool:
 
 
 is_built = is_available
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import re
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -16,10 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kernels.support.names import did_you_mean
 from minigrad.commands import CommandError
 
 HELP = "explain kernels line by line: memory, bank conflicts, divergence, races"
 _EXAMPLE = "example"
+WIDTH = 100  # of prose, where the output is no terminal
 _DIALECTS = {"numba": "numba", "cuda_c": "cupy"}  # folder of the dialect -> its name
 _ARRAY = re.compile(r"(?:(zeros|arange|random):)?([a-z]+[0-9]*)\[([0-9, ]*)\]")
 
@@ -46,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " zeros:float32[64], arange:int64[64])",
     )
     own.add_argument("--shared", type=int, default=None, help="bytes of dynamic shared memory")
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="also say what the kernel would do on this GPU: 'RTX 4090'"
+    )
     parser.add_argument("--blocks", type=int, help="run only this number of blocks of the grid")
     parser.add_argument(
         "--html", metavar="PATH", help="also save a page to step through a block, line by line"
@@ -89,22 +95,31 @@ def _ladder(args: argparse.Namespace) -> None:
     known = ladders.families(dialect)
     if args.target not in known:
         raise CommandError(
-            f"no kernel family {args.target!r}; there are {', '.join(known)};"
-            " a kernel of your own is named file.py::kernel"
+            f"no kernel family {args.target!r}"
+            + (did_you_mean(args.target, known) or f"; there are {', '.join(known)}")
+            + "; a kernel of your own is named file.py::kernel"
         )
     versions = [version for version, _ in known[args.target]]
     if args.version not in (None, *versions):
         raise CommandError(
             f"{args.target} has no version {args.version!r}; it has {', '.join(versions)}"
+            + did_you_mean(args.version, versions)
         )
+    gpu, width = _gpu(args.gpu), _width()
     profiles, reports = [], []
     for profile in ladders.profile_versions(args.target, args.version, dialect):
         profiles.append(profile)
         reports += [launch.report for launch in profile.launches]
-        print(f"── {profile.version}: {profile.idea}\n   {profile.problem.text}\n")
+        title = f"── {profile.version}: {profile.idea}\n   {profile.problem.text}"
+        print(_wrapped(title, width, 3) + "\n")
         for launch in profile.launches:
-            print(listing(launch.report, legend=False) + "\n")
-    print(f"── {args.target}\n\n{ladders.summary(profiles)}\n\n{textwrap.fill(LEGEND, 100)}")
+            print(listing(launch.report, legend=False, width=width) + "\n")
+            if gpu is not None:
+                print(_wrapped(str(launch.report.on(gpu)), width) + "\n")
+    print(f"── {args.target}\n\n{ladders.summary(profiles, width)}\n")
+    if gpu is not None:
+        print(f"on {gpu.name}\n\n{ladders.on_gpu(profiles, gpu, width)}\n")
+    print(textwrap.fill(LEGEND, width or WIDTH))
     _save(args, reports)
 
 
@@ -115,6 +130,7 @@ def _own_kernel(args: argparse.Namespace) -> int:
     from kernels.lab.record.profiler import profile
     from kernels.support.errors import SimtError
 
+    gpu = _gpu(args.gpu)
     if args.version is not None:
         raise CommandError("--version is for a family of the catalog")
     path, _, name = args.target.partition("::")
@@ -122,25 +138,57 @@ def _own_kernel(args: argparse.Namespace) -> int:
     name, kernel = _kernel(module, path, name) if module else _kernel_of_cuda_c(path, name)
     launch = _launch(args, module, path, name, kernel)
     if launch is None:
-        return _check(args, kernel)
+        return _check(args, kernel, gpu)
     grid, block, given, shared = launch
     try:
         report = profile(kernel, grid, block, *given, shared=shared, blocks=args.blocks)
     except (SimtError, TypeError, ValueError) as error:
         raise CommandError(f"{path}::{name}: {error}") from None
-    print(report)
+    _print(report, gpu)
     _save(args, [report])
     return 1 if report.races or report.errors else 0
 
 
-def _check(args: argparse.Namespace, kernel: Any) -> int:
+def _gpu(name: str | None) -> Any:
+    """The GPU that --gpu names."""
+    from kernels import lab
+
+    try:
+        return None if name is None else lab.gpu(name)
+    except ValueError as error:
+        raise CommandError(f"--{error}") from None
+
+
+def _width() -> int:
+    """Characters of a line of the terminal; 0 where the output goes elsewhere: as it comes."""
+    return max(shutil.get_terminal_size().columns, 40) if sys.stdout.isatty() else 0
+
+
+def _print(report: Any, gpu: Any) -> None:
+    from kernels.lab.report.listing import listing
+
+    print(listing(report, width=_width()))
+    if gpu is not None:
+        print("\n" + _wrapped(str(report.on(gpu)), _width()))
+
+
+def _wrapped(text: str, width: int, indented: int = 14) -> str:
+    """Lines broken at the width, what follows indented: below the text of `name  text`."""
+    indent = " " * indented
+    return "\n".join(
+        textwrap.fill(line, width or WIDTH, subsequent_indent=indent) for line in text.splitlines()
+    )
+
+
+def _check(args: argparse.Namespace, kernel: Any, gpu: Any) -> int:
     """Try a kernel that is named as an exercise, on the problems of that exercise."""
     from kernels.lab.course import exercises
 
     result = exercises.check(kernel)
     print(f"the exercise {exercises.text(exercises.name_of(kernel))}\n\n{result}")
     if result.report is not None:
-        print(f"\n{result.report}")
+        print()
+        _print(result.report, gpu)
         _save(args, [result.report])
     return 0 if result else 1
 
@@ -209,7 +257,7 @@ def _chosen(path: str, name: str, kernels: list[str], mark: str) -> str:
     if not name:
         raise CommandError(f"which kernel of {path}? say {path}::NAME; {there}")
     if name not in kernels:
-        raise CommandError(f"{path} has no kernel {name!r}; {there}")
+        raise CommandError(f"{path} has no kernel {name!r}; {there}{did_you_mean(name, kernels)}")
     return name
 
 

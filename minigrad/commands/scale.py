@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from minigrad._names import suggestion
+from kernels.support.names import did_you_mean
 from minigrad.commands import CommandError
 from minigrad.commands.train import positive
 
@@ -69,11 +69,10 @@ def _model(args: argparse.Namespace) -> Any:
     from minigrad.scale import MODELS
 
     if args.model not in MODELS:
-        close = suggestion(args.model, MODELS)
-        meant = f", did you mean {close}?" if close else ""
+        near = did_you_mean(args.model, MODELS) or f"; there are {', '.join(MODELS)}"
         raise CommandError(
-            f"--model: expected one of {', '.join(MODELS)}; got {args.model!r}{meant} Another "
-            "transformer: give --layers, --width, --heads, --vocabulary, --sequence"
+            f"--model: expected a name of --models, got {args.model!r}{near} (--layers, --width, "
+            "--heads, --vocabulary and --sequence change its shape)"
         )
     given = {name: value for name in SHAPE if (value := getattr(args, name)) is not None}
     if "width" in given:  # the other sizes of the named model belong to its width

@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 from minigrad import dtypes, random
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.creation import legacy_class
 
 FloatTensor = legacy_class(dtypes.float32, "cuda")
@@ -197,13 +197,6 @@ _MEMORY = (
     "memory_stats", "memory_summary", "reset_accumulated_memory_stats",
     "reset_max_memory_allocated", "reset_peak_memory_stats",
 )  # fmt: skip
-_refuse = refuse(__name__)
+_LAZY = {"amp": "minigrad.cuda.amp", "memory": "minigrad.cuda.memory"}  # amp needs optimisers
 
-
-def __getattr__(name: str) -> Any:
-    if name == "amp":  # at its first use: it needs optimisers
-        return importlib.import_module("minigrad.cuda.amp")
-    if name == "memory" or name in _MEMORY:
-        memory = importlib.import_module("minigrad.cuda.memory")
-        return memory if name == "memory" else getattr(memory, name)
-    return _refuse(name)
+__getattr__, __dir__ = namespace(__name__, _LAZY | dict.fromkeys(_MEMORY, "minigrad.cuda.memory"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigrad import amp
+from minigrad._names import namespace
 
 
 class autocast(amp.autocast):
@@ -27,3 +28,6 @@ class GradScaler(amp.GradScaler):
     ) -> None:
         options = init_scale, growth_factor, backoff_factor, growth_interval, enabled
         super().__init__("cuda", *options)
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -12,6 +12,7 @@ import gc
 import tracemalloc
 from typing import Any
 
+from minigrad._names import namespace
 from minigrad.backends import device_module
 from minigrad.devices import device as Device
 from minigrad.tensor import Tensor
@@ -128,3 +129,6 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """The figures as text."""
     stats = memory_stats(device)
     return "\n".join(f"{name:<30} {value / 2**20:12.2f} MiB" for name, value in stats.items())
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from minigrad._names import namespace
 from minigrad.datasets.download import DatasetError, cache_folder, fetch
 from minigrad.datasets.formats import read_cifar, read_idx
 
@@ -144,3 +145,6 @@ def _dataset(images: np.ndarray, labels: np.ndarray, white: int):
     pixels = images.astype(np.float32)
     pixels /= white
     return TensorDataset(minigrad.from_numpy(pixels), minigrad.from_numpy(labels.astype(np.int64)))
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -9,15 +9,16 @@
     x = torch.ones(3) * dist.get_rank()
     dist.all_reduce(x)                      # the sum of all ranks' x, on every rank
 
-Tensors on the CPU travel by MPI (mpi4py; `pip install 'minigrad[distributed]'` brings an MPI too).
-A program that no launcher of MPI has started is a group of one process.
+Tensors on the CPU travel by MPI (mpi4py; `pip install 'minigrad[distributed]'` brings an MPI too),
+tensors on GPUs by NCCL: `init_process_group("nccl")`, one GPU for each rank. A program that no
+launcher of MPI has started is a group of one process.
 `minigrad.nn.parallel.DistributedDataParallel` averages the gradients of a network while backward
 still runs.
 """
 
 from __future__ import annotations
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed import compression
 from minigrad.distributed.collectives import (
     P2POp,
@@ -62,6 +63,7 @@ from minigrad.distributed.groups import (
     new_group,
 )
 from minigrad.distributed.mpi import Work
+from minigrad.distributed.store import TCPStore
 
 __all__ = [
     "DistBackendError",
@@ -70,6 +72,7 @@ __all__ = [
     "GroupMember",
     "P2POp",
     "ReduceOp",
+    "TCPStore",
     "Work",
     "all_gather",
     "all_gather_into_tensor",
@@ -108,4 +111,4 @@ __all__ = [
     "send",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

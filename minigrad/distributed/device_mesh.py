@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import distributed as dist
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed.groups import GroupMember
 from minigrad.tensor import Tensor, wrap
 
@@ -151,4 +151,4 @@ def _along(ranks: np.ndarray, axis: int) -> Any:
     return mine
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

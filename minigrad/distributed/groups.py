@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from minigrad.distributed import mpi
+from minigrad import cuda
+from minigrad.distributed import mpi, nccl
 from minigrad.distributed.alone import Alone
 from minigrad.distributed.errors import DistNetworkError
+from minigrad.distributed.store import Control, TCPStore
 from minigrad.distributed.witness import Watched
 
 DEFAULT_TIMEOUT = timedelta(minutes=5)
-BACKENDS = ("mpi", "gloo")
+BACKENDS = ("mpi", "gloo", "nccl")
 
 
 class _World:
@@ -44,8 +46,12 @@ def is_mpi_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """False: minigrad has no NCCL yet."""
-    return False
+    """Whether CuPy and NCCL are installed."""
+    try:
+        nccl.library()
+    except DistNetworkError:
+        return False
+    return True
 
 
 def is_gloo_available() -> bool:
@@ -71,41 +77,85 @@ def init_process_group(
 ) -> None:
     """Join the other ranks of the program.
 
-    backend: "mpi", for tensors on the CPU; "gloo" is another name for it. Ranks come from `mpiexec`
-        or Slurm's `srun`; a program that is started without them is a group of one.
+    backend: "mpi", for tensors on the CPU; "gloo" is another name for it. "nccl", for tensors on
+        the current GPU, one for each rank. Ranks come from `mpiexec` or Slurm's `srun`; for "nccl"
+        also from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `torchrun` sets them. A program
+        that is started without them is a group of one.
+    init_method, store: for "nccl" "tcp://host:port" or a `TCPStore` instead of MASTER_ADDR.
     timeout: of every operation, by default 5 minutes; MINIGRAD_DISTRIBUTED_TIMEOUT (seconds)
         changes the default.
     world_size, rank: what the program expects (default: WORLD_SIZE and RANK, if set); checked.
 
-    Raises DistNetworkError without MPI or with another number of ranks than expected, ValueError
-    for an unknown backend or a second call, NotImplementedError for "nccl".
+    device_id: the GPU of this rank, for "nccl"; default: the current one.
+
+    Raises DistNetworkError without MPI or NCCL or with another number of ranks than expected,
+    ValueError for an unknown backend or a second call.
     """
     if is_initialized():
         raise ValueError("trying to initialize the default process group twice!")
     backend = (backend or "mpi").lower()
-    if backend == "nccl":
-        raise NotImplementedError(
-            'init_process_group: minigrad has no NCCL yet; use "mpi", with tensors on the CPU'
-        )
     if backend not in BACKENDS:
         raise ValueError(f"init_process_group: expected a backend of {BACKENDS}, got {backend!r}")
-    if store is not None or pg_options is not None:
-        raise NotImplementedError("init_process_group: minigrad has no store= and no pg_options=")
+    if pg_options is not None or (store is not None and backend != "nccl"):
+        raise NotImplementedError(
+            'init_process_group: minigrad has no pg_options=, and store= for "nccl" only'
+        )
     size = world_size if world_size >= 0 else _number("WORLD_SIZE")
     mine = rank if rank >= 0 else _number("RANK")
     group: Any
-    if mpi.is_launched():
+    seconds = _seconds(timeout)
+    store = store or (_rendezvous(init_method, size, mine, seconds) if backend == "nccl" else None)
+    if device_id is not None:
+        cuda.set_device(device_id)
+    if store is not None:
+        if size is None or mine is None:
+            raise ValueError("init_process_group: store= needs rank= and world_size=")
+        store.hello(mine)
+        group = Control(store, range(size), mine, seconds)
+    elif mpi.is_launched():
         comm = mpi.library().COMM_WORLD
         _expect(comm.Get_size(), comm.Get_rank(), size, mine)
-        group = mpi.Group(comm, range(comm.Get_size()), _seconds(timeout))
+        group = mpi.Group(comm, range(comm.Get_size()), seconds)
         if sys.platform == "linux":
             _world.witness = Watched(comm)
         mpi.end_all_on_error(comm.Get_rank, _dismiss)
     else:
         _expect(1, 0, size, mine)
-        group = Alone(_seconds(timeout))
+        group = Alone(seconds)
+    if backend == "nccl" and not isinstance(group, Alone):
+        group = nccl.Group(group)
     _world.group, _world.backend = group, backend
     atexit.register(_leave)
+
+
+def _rendezvous(
+    init_method: str | None, size: int | None, rank: int | None, seconds: float
+) -> TCPStore | None:
+    """The store of ranks that no MPI has started; None where MPI has, or nobody."""
+    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    if init_method is not None and init_method != "env://":
+        kind, _, address = init_method.partition("://")
+        host, _, port = address.rpartition(":")
+        if kind != "tcp" or not host:
+            raise ValueError(
+                f'init_process_group: expected init_method="env://" or "tcp://host:port", got '
+                f"{init_method!r}"
+            )
+    elif mpi.is_launched() or (size is None and rank is None and host is None):
+        return None
+    values = {"WORLD_SIZE": size, "RANK": rank, "MASTER_ADDR": host, "MASTER_PORT": port or None}
+    for name, value in values.items():
+        if value is None:
+            raise ValueError(
+                "Error initializing minigrad.distributed using env:// rendezvous: environment "
+                f"variable {name} expected, but not set"
+            )
+    if not port.isdigit() or not 0 <= (rank or 0) < (size or 0):
+        raise ValueError(
+            f"init_process_group: expected a port and 0 <= rank < world_size, got port {port!r}, "
+            f"rank {rank} and world_size {size}"
+        )
+    return TCPStore(str(host), int(port), size, rank == 0, timedelta(seconds=seconds))
 
 
 def _seconds(timeout: timedelta | None) -> float:
@@ -209,7 +259,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> str:
-    """The name that `init_process_group` was called with: "mpi" or "gloo"."""
+    """The name that `init_process_group` was called with: "mpi", "gloo" or "nccl"."""
     resolve(group)
     return _world.backend
 

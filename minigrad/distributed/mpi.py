@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.distributed.errors import DistBackendError, DistNetworkError
+from minigrad.distributed.errors import DistBackendError, DistNetworkError, disagreement
 
 HEADER = 192  # bytes of a header: longer ones are cut
 SPIN = 0.002  # seconds for which a wait asks without a pause
@@ -136,8 +136,7 @@ class Group:
         if (table == table[0]).all():
             return
         calls = [bytes(row).decode(errors="replace").strip() for row in table]
-        said = "; ".join(f"rank {self.ranks[i]}: {call}" for i, call in enumerate(calls))
-        self._fail(f"the ranks call different things: {said}")
+        self._fail(disagreement(self.ranks, calls))
 
     def _fail(self, reason: str) -> None:
         self._broken = reason

@@ -13,7 +13,7 @@ from typing import Any
 
 import minigrad
 from minigrad import distributed as dist
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed.groups import resolve
 from minigrad.optim.optimizer import Optimizer
 from minigrad.tensor import Tensor
@@ -145,4 +145,4 @@ def _owners(groups: list[list[Tensor]], ranks: int) -> dict[Tensor, int]:
     return {p: owner[p] for p in parameters}
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

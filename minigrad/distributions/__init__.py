@@ -1,6 +1,6 @@
 """Probability distributions, with torch.distributions' names and arguments."""
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributions.bernoulli import Bernoulli
 from minigrad.distributions.categorical import Categorical
 from minigrad.distributions.distribution import Distribution
@@ -22,4 +22,4 @@ __all__ = [
     "register_kl",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

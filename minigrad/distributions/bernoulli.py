@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import minigrad
+from minigrad._names import missing_attribute
 from minigrad.distributions._probabilities import clamped, one_of
 from minigrad.distributions.distribution import (
     BOOLEAN,
@@ -42,7 +43,7 @@ class Bernoulli(Distribution):
             probs = clamped(self.probs)
             self.logits = probs.log() - (-probs).log1p()
         else:
-            raise AttributeError(f"'Bernoulli' object has no attribute {name!r}")
+            raise missing_attribute(self, name)
         return self.__dict__[name]
 
     @property

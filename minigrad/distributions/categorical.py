@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import minigrad
+from minigrad._names import missing_attribute
 from minigrad.distributions._probabilities import clamped, one_of
 from minigrad.distributions.distribution import REAL_VECTOR, SIMPLEX, Constraint, Distribution
 from minigrad.ops.pointwise import broadcast_shape
@@ -42,7 +43,7 @@ class Categorical(Distribution):
         elif name == "logits" and "probs" in self.__dict__:
             self.logits = clamped(self.probs).log()
         else:
-            raise AttributeError(f"'Categorical' object has no attribute {name!r}")
+            raise missing_attribute(self, name)
         return self.__dict__[name]
 
     @property

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import minigrad
+from minigrad._names import missing_attribute
 from minigrad.distributions.distribution import (
     LOWER_CHOLESKY,
     REAL_VECTOR,
@@ -104,7 +105,7 @@ class MultivariateNormal(Distribution):
     def __getattr__(self, name: str) -> Tensor:
         """Reached for the forms of the covariance that were not given."""
         if name not in self.arg_constraints or "_lower" not in self.__dict__:
-            raise AttributeError(f"'MultivariateNormal' object has no attribute {name!r}")
+            raise missing_attribute(self, name)
         if name == "covariance_matrix":
             return self._lower @ self._lower.mT
         if name == "precision_matrix":

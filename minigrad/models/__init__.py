@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigrad._names import refuse, suggestion
+from minigrad._names import namespace, suggestion
 from minigrad.models.alexnet import AlexNet, AlexNet_Weights, alexnet
 from minigrad.models.char_rnn import CharRNN
 from minigrad.models.gpt2 import GPT2Config, GPT2LMHeadModel, GPT2Model
@@ -87,4 +87,4 @@ def get_model(name: str, **config: Any) -> Module:
     raise ValueError(f"Unknown model {name}{hint}")
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -4,6 +4,7 @@ Recognition", 2014 (arXiv:1409.1556), the configurations A, B, D and E."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from minigrad import nn
@@ -11,11 +12,19 @@ from minigrad.models.weights import WeightsEnum, build, published
 from minigrad.tensor import Tensor
 
 _WIDTHS = (64, 128, 256, 512, 512)  # of the five groups of convolutions, each with a pooling
-_DEPTHS = {  # convolutions in each group, by the number of layers with weights
-    11: (1, 1, 2, 2, 2),
-    13: (2, 2, 2, 2, 2),
-    16: (2, 2, 3, 3, 3),
-    19: (2, 2, 4, 4, 4),
+
+
+def _configuration(*counts: int) -> list[int | str]:
+    """Widths of convolutions, and "M" for a pooling, of groups with so many convolutions."""
+    parts = zip(_WIDTHS, counts)
+    return [part for width, count in parts for part in (*[width] * count, "M")]
+
+
+cfgs: dict[str, list[int | str]] = {
+    "A": _configuration(1, 1, 2, 2, 2),
+    "B": _configuration(2, 2, 2, 2, 2),
+    "D": _configuration(2, 2, 3, 3, 3),
+    "E": _configuration(2, 2, 4, 4, 4),
 }
 
 VGG11_Weights = published("VGG11", "vgg11-8a719046")
@@ -67,67 +76,68 @@ def _initialise(layer: nn.Module) -> None:
     nn.init.zeros_(layer.bias)
 
 
-def make_layers(depth: int, batch_norm: bool = False) -> nn.Sequential:
-    """The convolutions of the network with `depth` layers."""
+def make_layers(cfg: Sequence[int | str], batch_norm: bool = False) -> nn.Sequential:
+    """The convolutions of a configuration: `make_layers(cfgs["D"])` are those of VGG16."""
     layers: list[nn.Module] = []
     before = 3
-    for width, count in zip(_WIDTHS, _DEPTHS[depth]):
-        for _ in range(count):
-            layers.append(nn.Conv2d(before, width, 3, padding=1))
-            layers += [nn.BatchNorm2d(width)] if batch_norm else []
-            layers.append(nn.ReLU(inplace=True))
-            before = width
-        layers.append(nn.MaxPool2d(2, 2))
+    for part in cfg:
+        if isinstance(part, str):
+            layers.append(nn.MaxPool2d(2, 2))
+            continue
+        layers.append(nn.Conv2d(before, part, 3, padding=1))
+        layers += [nn.BatchNorm2d(part)] if batch_norm else []
+        layers.append(nn.ReLU(inplace=True))
+        before = part
     return nn.Sequential(*layers)
 
 
 def _vgg(
-    depth: int,
+    cfg: str,
     batch_norm: bool,
     known: type[WeightsEnum],
     weights: Any,
     progress: bool,
     options: dict[str, Any],
 ) -> VGG:
-    make = functools.partial(VGG, make_layers(depth, batch_norm))
+    make = functools.partial(VGG, make_layers(cfgs[cfg], batch_norm))
     return build(make, known, weights, progress, options)
 
 
 def vgg11(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
     """VGG with 11 layers, configuration A."""
-    return _vgg(11, False, VGG11_Weights, weights, progress, kwargs)
+    return _vgg("A", False, VGG11_Weights, weights, progress, kwargs)
 
 
 def vgg11_bn(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
     """VGG with 11 layers and batch normalisation."""
-    return _vgg(11, True, VGG11_BN_Weights, weights, progress, kwargs)
+    return _vgg("A", True, VGG11_BN_Weights, weights, progress, kwargs)
 
 
 def vgg13(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
     """VGG with 13 layers, configuration B."""
-    return _vgg(13, False, VGG13_Weights, weights, progress, kwargs)
+    return _vgg("B", False, VGG13_Weights, weights, progress, kwargs)
 
 
 def vgg13_bn(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
     """VGG with 13 layers and batch normalisation."""
-    return _vgg(13, True, VGG13_BN_Weights, weights, progress, kwargs)
+    return _vgg("B", True, VGG13_BN_Weights, weights, progress, kwargs)
 
 
 def vgg16(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
     """VGG with 16 layers, configuration D; 138 million parameters."""
-    return _vgg(16, False, VGG16_Weights, weights, progress, kwargs)
+    return _vgg("D", False, VGG16_Weights, weights, progress, kwargs)
 
 
 def vgg16_bn(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
     """VGG with 16 layers and batch normalisation."""
-    return _vgg(16, True, VGG16_BN_Weights, weights, progress, kwargs)
+    return _vgg("D", True, VGG16_BN_Weights, weights, progress, kwargs)
 
 
 def vgg19(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
     """VGG with 19 layers, configuration E."""
-    return _vgg(19, False, VGG19_Weights, weights, progress, kwargs)
+    return _vgg("E", False, VGG19_Weights, weights, progress, kwargs)
 
 
 def vgg19_bn(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
     """VGG with 19 layers and batch normalisation."""
-    return _vgg(19, True, VGG19_BN_Weights, weights, progress, kwargs)
+    return _vgg("E", True, VGG19_BN_Weights, weights, progress, kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.nn import functional, init, modules, parallel, parameter, utils
 from minigrad.nn.modules import *  # noqa: F403 - the classes that `modules.__all__` names
 from minigrad.nn.parallel import DataParallel
@@ -28,4 +28,4 @@ __all__ = [
 ]
 __all__ += modules.__all__
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -15,7 +15,7 @@ from typing import Any
 
 import minigrad
 from minigrad._foreign import tensors_only
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.nn._losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -631,4 +631,4 @@ def _affine(
 
 globals().update({name: tensors_only(globals()[name]) for name in __all__})
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

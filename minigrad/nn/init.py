@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import minigrad
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.tensor import Tensor
 
 _UNIT_GAINS = (
@@ -259,4 +259,4 @@ kaiming_normal = _deprecated(kaiming_normal_)
 orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex
 
 import minigrad
 from minigrad._foreign import conversion
-from minigrad._names import kind
+from minigrad._names import kind, namespace
 from minigrad.tensor import Tensor
 
 
@@ -142,3 +142,6 @@ class UninitializedBuffer(_Uninitialized, Buffer):
 def is_lazy(value: Any) -> bool:
     """Whether a value is a parameter or buffer without a shape."""
     return isinstance(value, _Uninitialized)
+
+
+__getattr__, __dir__ = namespace(__name__)

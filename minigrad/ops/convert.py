@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import dlpack, dtypes
-from minigrad.backends import check_current
+from minigrad import _pinned, dlpack, dtypes
+from minigrad.backends import check_current, device_module
 from minigrad.devices import device
-from minigrad.ops.views import Cast, Clone, Move
+from minigrad.ops.views import Cast, Clone, Move, Pin
 from minigrad.tensor import Tensor, export, wrap
 
 
@@ -17,15 +17,17 @@ from minigrad.tensor import Tensor, export, wrap
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """`to(dtype)`, `to(device)`, `to(device, dtype)` or `to(other)`: itself if nothing changes.
 
-    Keywords: dtype, device, copy (always copy), non_blocking and memory_format (no effect: copies
-    are synchronous and tensors row-major).
+    Keywords: dtype, device, copy (always copy), non_blocking (a copy out of pinned memory to a GPU
+    runs beside the program and other kernels; later ones wait for it) and memory_format (no effect:
+    tensors are row-major).
     """
-    target, where, copy = _destination(args, kwargs)
+    target, where, flags = _destination(args, kwargs)
+    non_blocking, copy = flags["non_blocking"], flags["copy"]
     result = self
     if where is not None and where != self.device:
         check_current(where)
     if where is not None and where.type != self.device.type:
-        result = Move.apply(result, where=where, origin=self.device)
+        result = Move.apply(result, where=where, origin=self.device, non_blocking=non_blocking)
     if target is not None and target != self._array.dtype:
         if target.kind in "bui":  # integers have no gradient
             result = result.detach()
@@ -33,9 +35,12 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return Clone.apply(result) if copy and result is self else result
 
 
-def _destination(args: tuple, kwargs: dict) -> tuple[np.dtype | None, device | None, bool]:
+def _destination(args: tuple, kwargs: dict) -> tuple[Any, device | None, dict[str, bool]]:
+    """The dtype and the device that are meant, and the flags."""
     target = where = None
-    copy = bool(kwargs.get("copy", False))
+    positional = [value for value in args[1:] if isinstance(value, bool)]
+    flags = {"non_blocking": False, "copy": False} | dict(zip(("non_blocking", "copy"), positional))
+    flags |= {name: bool(kwargs[name]) for name in flags if name in kwargs}
     named = [kwargs.get(k) for k in ("dtype", "device", "other") if kwargs.get(k) is not None]
     for i, value in enumerate((*args, *named)):
         if isinstance(value, dtypes.dtype):
@@ -48,14 +53,35 @@ def _destination(args: tuple, kwargs: dict) -> tuple[np.dtype | None, device | N
             where = device(value)
         elif isinstance(value, Tensor):
             target, where = value._array.dtype, value.device
-        elif isinstance(value, bool) and i > 0:
-            copy = copy or (value and i > 1)  # (device, dtype, non_blocking, copy)
-        elif value is not None:
+        elif value is not None and not (isinstance(value, bool) and i > 0):
             raise TypeError(f"to() expects a dtype, a device or a tensor, got {value!r}")
     unknown = set(kwargs) - {"dtype", "device", "other", "copy", "non_blocking", "memory_format"}
     if unknown:
         raise TypeError(f"to() got an unexpected keyword argument '{unknown.pop()}'")
-    return target, where, copy
+    return target, where, flags
+
+
+@export(function=False)
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """This tensor in page-locked memory of the host (itself if it is there), from which
+    `to("cuda", non_blocking=True)` copies beside the program. RuntimeError without a GPU."""
+    if self.device.type != "cpu":
+        raise RuntimeError(
+            f"cannot pin a tensor on {self.device}: only dense CPU tensors can be pinned"
+        )
+    try:
+        device_module("cuda")
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"Cannot access accelerator device when none is available: pin_memory: {error}"
+        ) from None
+    return self if _pinned.is_pinned(self._array) else Pin.apply(self)
+
+
+@export(function=False)
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Whether this tensor is in page-locked memory."""
+    return _pinned.is_pinned(self._array)
 
 
 def _caster(name: str, target: dtypes.dtype) -> None:

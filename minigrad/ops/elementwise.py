@@ -11,6 +11,7 @@ import numpy as np
 from minigrad import dtypes
 from minigrad._foreign import conversion
 from minigrad._names import kind
+from minigrad.ops._meanings import described
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, Number, Pointwise, check_floating, into, operand
 from minigrad.tensor import Tensor, export
@@ -55,8 +56,7 @@ BINARY_ALIASES = {
 
 def _named(function: Callable, op: Pointwise) -> Callable:
     function.__name__ = function.__qualname__ = op.name
-    args = ", ".join(op.expr.args)
-    function.__doc__ = f"{op.name}({args}) = {op.expr.text}, per element, with broadcasting."
+    function.__doc__ = described(op.expr)
     return function
 
 

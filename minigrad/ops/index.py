@@ -178,7 +178,16 @@ def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
 
 @export()
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """out[i, j] = input[index[i, j], j] for dim 0, and so on; of index's shape."""
+    """The elements of input at the places along dim that index names; of index's shape.
+
+    For dim 0 and two dimensions: out[i, j] = input[index[i, j], j].
+
+    Example::
+
+        minigrad.tensor([[1, 2], [3, 4]]).gather(1, minigrad.tensor([[0, 0], [1, 0]]))
+        # tensor([[1, 1],
+        #         [4, 3]])
+    """
     place = normalize_dim(dim, input._array.ndim)
     if not index._array.size:
         return input.reshape(-1)[:0].reshape(index._array.shape)
@@ -214,7 +223,19 @@ def scatter(
     value: Any = None,
     reduce: str | None = None,
 ) -> Tensor:
-    """input with src (a tensor or a number) written at index along dim; reduce="add" adds."""
+    """input with the elements of src written to the places along dim that index names.
+
+    For dim 0 and two dimensions: out[index[i, j], j] = src[i, j]. index: int64, with as many
+    dimensions as input. src: a tensor at least as long as index in each dimension, or a number
+    (`value`). reduce: "add" or "multiply" instead of writing. Where several elements go to one
+    place, one of them is written.
+
+    Example::
+
+        minigrad.zeros(2, 3).scatter(1, minigrad.tensor([[2], [0]]), 1.0)
+        # tensor([[0., 0., 1.],
+        #         [1., 0., 0.]])
+    """
     source = value if src is None else src
     if not isinstance(source, Tensor):
         xp = array_module(input._array)

@@ -514,7 +514,6 @@ def geqrf(input: Tensor) -> Any:
     return GEQRF(wrap(a.swapaxes(-1, -2).copy()), wrap(tau))
 
 
-@export("orgqr")
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first k columns of the product of I - tau[i] v v^T, v the i-th of k Householder vectors.
 
@@ -533,6 +532,12 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     V, D = input.tril(-1) + one, tau.unsqueeze(-1)
     T = Solve.apply(*batches(one[:k] + D * (V.mT @ V).triu(1), D * one[:k]))
     return one - V @ (T @ V[..., :k, :].mT)
+
+
+@export()
+def orgqr(input: Tensor, input2: Tensor) -> Tensor:
+    """`linalg.householder_product`: Q of the vectors and factors that `geqrf` gives."""
+    return householder_product(input, input2)
 
 
 def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:

@@ -87,9 +87,17 @@ def view(self: Tensor, *shape: Any, size: Any = None) -> Tensor:
     return Reshape.apply(self, shape=new)
 
 
-Tensor.view = view
-Tensor.view_as = lambda self, other: view(self, other._array.shape)
-Tensor.reshape_as = lambda self, other: reshape(self, other._array.shape)
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """`view` with the shape of another tensor."""
+    return view(self, other._array.shape)
+
+
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """`reshape` with the shape of another tensor."""
+    return reshape(self, other._array.shape)
+
+
+Tensor.view, Tensor.view_as, Tensor.reshape_as = view, view_as, reshape_as
 
 
 def _dims(given: Any, ndim: int) -> tuple[int, ...]:
@@ -198,7 +206,12 @@ def expand(self: Tensor, *lengths: Any, size: Any = None) -> Tensor:
     return Expand.apply(self, shape=tuple(shape))
 
 
-Tensor.expand_as = lambda self, other: expand(self, *other._array.shape)
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """`expand` to the shape of another tensor."""
+    return expand(self, *other._array.shape)
+
+
+Tensor.expand_as = expand_as
 
 
 @export(method=False)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from minigrad import _pinned
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op, needs_grad
 from minigrad.backends import array_module
@@ -220,12 +221,26 @@ class Move(Op):
     grad_name = "ToCopyBackward0"
 
     @staticmethod
-    def forward(x: Any, where: device, origin: device) -> Any:
-        return move_array(x, where)
+    def forward(x: Any, where: device, origin: device, non_blocking: bool) -> Any:
+        return move_array(x, where, non_blocking)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, where: device, origin: device) -> tuple:
-        return (Move.apply(g, where=origin, origin=where),)
+    def vjp(ctx: Any, g: Tensor, where: device, origin: device, non_blocking: bool) -> tuple:
+        return (Move.apply(g, where=origin, origin=where, non_blocking=False),)
+
+
+class Pin(Op):
+    """A copy in page-locked memory."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return _pinned.pin(x)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return (g,)
 
 
 class Cat(Op):

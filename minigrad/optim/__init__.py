@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.optim import lr_scheduler, swa_utils
 from minigrad.optim.adam import Adam, AdamW
 from minigrad.optim.adaptive import Adadelta, Adagrad, Adamax, RMSprop
@@ -32,4 +32,4 @@ __all__ = [
     "swa_utils",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

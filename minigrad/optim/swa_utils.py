@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 import minigrad
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.nn.modules.batchnorm import _BatchNorm
 from minigrad.nn.modules.module import Module
 from minigrad.optim.lr_scheduler.base import LRScheduler, per_group
@@ -27,7 +27,7 @@ __all__ = [
     "update_bn",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)
 
 One = Callable[[Tensor, Tensor, Any], Tensor]  # (average, new value, count) to the next average
 Many = Callable[[list[Tensor], list[Tensor], Any], None]  # in place, for lists of tensors

@@ -11,7 +11,7 @@ from typing import Any
 
 import minigrad
 from minigrad import dtypes
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.creation import place
 from minigrad.ops.sparse_make import make_coo
 from minigrad.ops.sparse_tensor import CooTensor, SparseTensor
@@ -91,4 +91,4 @@ DoubleTensor = _legacy(dtypes.float64)
 LongTensor = _legacy(dtypes.int64)
 IntTensor = _legacy(dtypes.int32)
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

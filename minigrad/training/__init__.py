@@ -3,7 +3,7 @@
 torch has no such loop; its programs write their own, which works here, too.
 """
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.training.callbacks import (
     Checkpoint,
     CSVLogger,
@@ -27,4 +27,4 @@ __all__ = [
     "fit",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

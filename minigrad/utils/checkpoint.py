@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import minigrad
+from minigrad._names import namespace
 from minigrad.autograd import Function
 from minigrad.tensor import Tensor
 
@@ -106,3 +107,6 @@ def checkpoint_sequential(
     for first, last in itertools.pairwise(starts):
         input = checkpoint(part(first, last), input, use_reentrant=use_reentrant, **kwargs)
     return part(starts[-1], len(layers))(input)
+
+
+__getattr__, __dir__ = namespace(__name__)

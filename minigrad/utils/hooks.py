@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+from minigrad._names import namespace
+
 _ids = itertools.count()
 Hooks = OrderedDict[int, Callable[..., Any]]  # by the number of their handle, in order
 
@@ -46,3 +48,6 @@ def add_hook(
     if prepend:
         table.move_to_end(handle.id, last=False)
     return handle
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -6,24 +6,11 @@ needed for images of files; arrays and tensors do without.
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
-from minigrad._names import refuse
+from minigrad._names import namespace
 
 __all__ = ["datasets", "models", "transforms", "utils"]
 __version__ = "0.0+minigrad"
 
-_refuse = refuse(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "models":
-        return importlib.import_module("minigrad.models")
-    if name in __all__:
-        return importlib.import_module(f"minigrad.vision.{name}")
-    return _refuse(name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__getattr__, __dir__ = namespace(
+    __name__, {name: f"minigrad.vision.{name}" for name in __all__} | {"models": "minigrad.models"}
+)

@@ -16,7 +16,7 @@ import numpy as np
 
 import minigrad
 from minigrad import datasets as sources
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad._pickle_reader import Reader, RefusedError
 from minigrad.datasets.download import DatasetError, fetch
 from minigrad.datasets.formats import read_cifar, read_idx
@@ -364,7 +364,7 @@ def _plain(value: Any) -> Any:
     return value.numpy() if isinstance(value, Tensor) else value
 
 
-_refuse = refuse(__name__)
+_refuse, __dir__ = namespace(__name__)
 
 
 def __getattr__(name: str) -> Any:

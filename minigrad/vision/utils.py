@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import minigrad
-from minigrad._names import kind, refuse
+from minigrad._names import kind, namespace
 from minigrad.tensor import Tensor
 from minigrad.vision.transforms.functional import to_pil_image
 
@@ -68,4 +68,4 @@ def save_image(
     to_pil_image(bytes_).save(fp, format=format)
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

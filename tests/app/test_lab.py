@@ -7,6 +7,7 @@ import json
 import pytest
 
 from minigrad import cli
+from minigrad.commands import lab as command
 
 SOURCE = """
 import numpy as np
@@ -194,3 +195,51 @@ def test_mistakes_get_one_kind_message(capsys, kernel_file, argv, message):
     }
     status, out, err = lab(capsys, *[text.format(**files) for text in argv])
     assert status == 2 and message in err and out == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["trnspose"], "no kernel family 'trnspose'; did you mean transpose?"),
+        (["transpose", "--version", "padde"], "did you mean padded?"),
+        (["transpose", "--gpu", "RTX 4095"], "got 'RTX 4095'; did you mean RTX 4090?"),
+    ],
+)
+def test_what_is_misspelt_is_suggested(capsys, argv, reason):
+    status, _, error = lab(capsys, *argv)
+    assert status == 2 and reason in error
+
+
+def test_a_misspelt_kernel_is_suggested(capsys, kernel_file):
+    path = kernel_file(SOURCE + EXAMPLE)
+    assert "did you mean scale?" in lab(capsys, f"{path}::scal")[2]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_output_fits_the_terminal(capsys, kernel_file, monkeypatch, width):
+    monkeypatch.setattr(command, "_width", lambda: width)
+    path = kernel_file(SOURCE.replace("out[i] =", "out[i] = x[0] + x[-1] * factor + ") + EXAMPLE)
+    for target in (f"{path}::scale", "transpose"):
+        status, out, _ = lab(capsys, target)
+        assert status == 0
+        assert max(map(len, out.splitlines())) <= width
+        assert "sectors" in out
+
+
+@pytest.mark.needs("numba_cuda")
+@pytest.mark.parametrize("dialect", ["numba", "cuda_c"])
+def test_a_gpu_adds_registers_occupancy_roofline_clock_and_machine_code(capsys, dialect):
+    status, out, _ = lab(capsys, "transpose", "--dialect", dialect, "--gpu", "RTX 4090")
+    assert status == 0
+    for row in (
+        " per thread, nothing spilled",
+        "occupancy   100%: ",
+        "memory limits it: at least",
+        "clock  ",
+    ):
+        assert row in out
+    assert "SASS" in out and " LDG" in out and " STG" in out
+    versions = out.partition("on GeForce RTX 4090\n\nversion")[2].split("\n\n")[0].splitlines()
+    assert [row.split()[0] for row in versions[1:]] == ["naive", "tile", "padded"]
+    naive, tile = (float(row.split()[4]) for row in versions[1:3])
+    assert naive > 3 * tile  # nanoseconds, of the sectors that each moves

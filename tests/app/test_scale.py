@@ -179,8 +179,8 @@ def test_what_does_not_fit_is_said(capsys):
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (("--gpu", "H10 SXM"), "got 'H10 SXM', did you mean 'H100 SXM 80GB'?"),
-        (("--model", "llama-64b"), "got 'llama-64b', did you mean llama-65b?"),
+        (("--gpu", "H10 SXM"), "got 'H10 SXM'; did you mean H100 SXM 80GB?"),
+        (("--model", "llama-64b"), "got 'llama-64b'; did you mean llama-65b?"),
         (("--nodes", "0"), "argument --nodes: expected a whole number above 0, got '0'"),
         (("--network", "-1"), "argument --network: expected a number above 0"),
         (("--width", "100"), "width 100 cannot be divided among 12 heads"),

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
+import re
 import subprocess
 import sys
 import textwrap
+from enum import EnumType
+from types import ModuleType
+from unittest import mock
 
 import pytest
 
@@ -113,6 +119,21 @@ def test_as_torch_comes_before_torch():
         (minigrad.autograd, "gradd", "grad"),
         (minigrad.backends, "cuddn", "cudnn"),
         (minigrad.accelerator, "is_availabel", "is_available"),
+        (optim, "SDG", "SGD"),
+        (optim.swa_utils, "AverageModel", "AveragedModel"),
+        (minigrad.cuda, "memory_alocated", "memory_allocated"),
+        (nn.utils.rnn, "pad_sequences", "pad_sequence"),
+        (nn.utils.parametrize, "register_parametrisation", "register_parametrization"),
+        (nn.parameter, "Paramter", "Parameter"),
+        (minigrad.distributions, "Nrmal", "Normal"),
+        (minigrad.linalg, "choleksy", "cholesky"),
+        (minigrad.fft, "rftt", "rfft"),
+        (minigrad.special, "expitt", "expit"),
+        (minigrad.backends.cudnn, "benchmrk", "benchmark"),
+        (minigrad.random, "manual_sed", "manual_seed"),
+        (minigrad.datasets, "digit", "digits"),
+        (utils.tensorboard, "SumaryWriter", "SummaryWriter"),
+        (utils.checkpoint, "checkpont", "checkpoint"),
     ],
 )
 def test_a_missing_name_is_answered_with_the_closest(namespace, name, wanted):
@@ -123,6 +144,50 @@ def test_a_missing_name_is_answered_with_the_closest(namespace, name, wanted):
     assert message.endswith(f"did you mean '{wanted}'?")
 
 
+def test_missing_names_are_looked_up_fast():
+    """`hasattr` asks for no closest name; the error can be sent to another process."""
+    with pytest.raises(AttributeError) as caught:
+        _ = minigrad.zeross
+    assert type(caught.value).__name__ == "AttributeError"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    with mock.patch("difflib.get_close_matches", side_effect=AssertionError):
+        assert not hasattr(minigrad, "zeross")
+
+
+def namespaces():
+    """Every module that can be reached from `minigrad` by public names."""
+    found, waiting = {}, [minigrad]
+    while waiting:
+        module = waiting.pop()
+        if module.__name__ not in found:
+            found[module.__name__] = module
+            values = (getattr(module, name) for name in dir(module))
+            modules = [v for v in values if isinstance(v, ModuleType)]
+            waiting += [m for m in modules if m.__name__.startswith("minigrad")]
+    return found
+
+
+def test_namespaces_hold_public_names_only():
+    """No `annotations`, `np` or `Any`; functions and classes have a help text."""
+    found = namespaces()
+    assert {"minigrad.nn.utils.rnn", "minigrad.optim.lr_scheduler", "minigrad.backends.cuda"} <= {
+        *found
+    }
+    for place, module in found.items():
+        names = dir(module)
+        assert names and "annotations" not in names, place
+        assert set(names) >= set(getattr(module, "__all__", ())), place
+        for name in names:
+            value = getattr(module, name)
+            assert not name.startswith("_"), f"{place}.{name}"
+            home = getattr(value, "__module__", None) or "minigrad"
+            if place != "minigrad.multiprocessing":  # the standard library's names, too
+                assert home.split(".")[0] in ("minigrad", "kernels", "builtins"), f"{place}.{name}"
+                described = value.__doc__ or isinstance(value, EnumType)
+                assert not callable(value) or described, f"{place}.{name} has no docstring"
+                assert not isinstance(value, ModuleType) or value.__name__.startswith("minigrad")
+
+
 def test_names_that_nothing_is_close_to():
     for namespace in (minigrad, nn, nn.functional, optim):
         with pytest.raises(AttributeError, match="a part of torch that minigrad doesn't have"):
@@ -130,14 +195,32 @@ def test_names_that_nothing_is_close_to():
         assert not hasattr(namespace, "_private")
 
 
-def test_a_misspelt_method_is_answered_by_python():
-    """The traceback of an uncaught error; no `__getattr__`, which would slow every access."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import minigrad; minigrad.zeros(2).sizee"],
-        capture_output=True,
-        text=True,
+def test_a_misspelt_attribute_is_answered_by_python():
+    """In the traceback. Tensor has no `__getattr__`: it would slow every access."""
+    out = run(
+        """
+        import sys
+        import minigrad
+        from minigrad import distributions, nn, optim
+
+        sys.stderr = sys.stdout
+        layer = nn.Linear(2, 2)
+        for value, name in (
+            (minigrad.zeros(2), "sizee"),
+            (layer, "wieght"),
+            (nn.Sequential(nn.ReLU()), "paramaters"),
+            (distributions.Bernoulli(0.5), "log_porb"),
+            (optim.SGD(layer.parameters()), "zero_gard"),
+        ):
+            try:
+                getattr(value, name)
+            except AttributeError as error:
+                sys.__excepthook__(type(error), error.with_traceback(None), None)
+        """
     )
-    assert done.stderr.endswith("'Tensor' object has no attribute 'sizee'. Did you mean: 'size'?\n")
+    wanted = ("size", "weight", "parameters", "log_prob", "zero_grad")
+    for line, name in zip(out.splitlines(), wanted, strict=True):
+        assert line.endswith(f"Did you mean: '{name}'?")
 
 
 def mixtures(torch):
@@ -198,3 +281,24 @@ def test_flags_of_libraries():
     finally:
         minigrad.set_float32_matmul_precision(before)
     assert isinstance(backends.cuda.is_built(), bool)
+
+
+def test_help_of_operations():
+    """Every method is described, by more than its own name; examples give what they say."""
+    for name in dir(minigrad.Tensor):
+        value = inspect.getattr_static(minigrad.Tensor, name)
+        if not name.startswith("_") and (callable(value) or isinstance(value, property)):
+            assert value.__doc__ or name in ("T", "mT", "H", "mH"), name
+            assert not re.match(rf"{name}\((.*)\) = {name}\(\1\)", value.__doc__ or ""), name
+    from minigrad.ops._meanings import MEANINGS
+
+    names = {"minigrad": minigrad, "inf": minigrad.inf, "nan": minigrad.nan}
+    for name in (*MEANINGS, "scatter", "gather"):
+        text = inspect.getdoc(getattr(minigrad.Tensor, name))
+        example = text.partition("Example::\n\n")[2]
+        call, _, result = example.partition("# ")
+        wanted = re.sub(r"\n +# ", "\n", result).strip()
+        assert repr(eval(call.strip(), names)) == wanted, name
+    signature = inspect.signature(minigrad.Tensor.scatter_)
+    assert [*signature.parameters][:4] == ["input", "dim", "index", "src"]
+    assert "changes this tensor" in minigrad.Tensor.scatter_.__doc__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ from kernels import door
 
 pytestmark = pytest.mark.skipif(door.no_gpu() is None, reason="there is a GPU: nothing changes")
 
+WRITE_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 PROGRAM = '''
 """A program that its author wrote for a GPU."""
 import multiprocessing
@@ -85,6 +87,32 @@ def test_install_loads_no_operation():
     loaded = set(run("-c", code).stdout.split())
     assert "kernels.cupy" in loaded
     assert not loaded & {"kernels.launchers", "kernels.pointwise", "kernels.dispatch", "minigrad"}
+
+
+def cpu_seconds(folder, *command: str) -> float:
+    """The user's and the system's seconds of a new Python, the best of three."""
+    used = "resource.getrusage(resource.RUSAGE_CHILDREN)"
+    code = (
+        f"import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); print({used})"
+    )
+    kept = {k: v for k, v in os.environ.items() if k not in ("MINIGRAD_INSTALL", WRITE_NO_BYTECODE)}
+    kept["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")  # which an installed package has
+    found = []
+    for _ in range(4):
+        done = subprocess.run(
+            [sys.executable, "-c", code, sys.executable, *command],
+            capture_output=True, text=True, env=kept, check=True,
+        )  # fmt: skip
+        found.append(sum(map(float, re.findall(r"ru_[us]time=([\d.e-]+)", done.stdout))))
+    return min(found[1:])
+
+
+def test_a_program_starts_quickly(tmp_path):
+    """The promise is 0.2 s over `import numba`."""
+    path = tmp_path / "program.py"
+    path.write_text("import numba\nfrom numba import cuda\n")
+    numba = cpu_seconds(tmp_path, "-c", "import numba")
+    assert cpu_seconds(tmp_path, "-m", "minigrad", "run", str(path)) < numba + 0.2
 
 
 def test_a_program_that_is_run_loads_no_other_command(tmp_path):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import minigrad.examples
-from minigrad import backends
+from minigrad import backends, models
 from minigrad.examples import (
     cnn,
     distributed,
@@ -19,11 +19,14 @@ from minigrad.examples import (
     gpt,
     graph,
     linear,
+    loader_pin_memory,
     mixed_precision,
     physics,
     recurrent,
     reinforce,
+    transfer_learning,
     vae,
+    vgg16_transfer,
 )
 
 
@@ -123,3 +126,27 @@ def test_as_a_program():
     command = [sys.executable, "-m", "minigrad.examples.linear"]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert out.startswith("epoch   0  loss ") and len(out.splitlines()) == 4
+
+
+def test_vgg16_transfer(tmp_path):
+    """With features that are drawn, and with a file of published names (of zeros)."""
+    losses, accuracy = vgg16_transfer.main(count=32, epochs=3, cfg="A")
+    assert losses[-1] < 0.6 * losses[0] and accuracy >= 0.5
+    with minigrad.device("meta"):
+        names = models.vgg16().state_dict()
+    file = {name: minigrad.zeros(1).expand(value.shape) for name, value in names.items()}
+    minigrad.save(file, tmp_path / "vgg16.pth")
+    model = vgg16_transfer.network(str(tmp_path / "vgg16.pth"), 4)
+    assert not model.features[0].weight.any() and not model.features[0].weight.requires_grad
+    assert [p.requires_grad for p in model.classifier.parameters()] == [True] * 6
+
+
+def test_transfer_learning():
+    missing, changed, accuracy = transfer_learning.main(32, 16, 3, (1, 1, 1, 1))
+    assert missing == changed == ["fc.weight", "fc.bias"] and accuracy > 0.55
+
+
+@pytest.mark.filterwarnings("ignore:.pin_memory. argument")
+def test_loader_pin_memory():
+    found = loader_pin_memory.main(192, 2, 3, 32)
+    assert found[-1] > 0.6

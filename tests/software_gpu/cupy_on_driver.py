@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,6 +53,8 @@ def install(library: ctypes.CDLL) -> None:
     for module in (cupy.cuda, stream, runtime, cuda_device):
         _replace(module)
     stream.Stream.null = Stream(null=True)
+    cupy.cuda.alloc_pinned_memory = _PinnedMemory
+    _memory.MemoryPointer.copy_from_host_async = _copy_from_host_async
 
 
 def call(name: str, *args: Any) -> None:
@@ -235,6 +237,26 @@ def _device_of(at: int) -> int:
     number = ctypes.c_int()
     _driver.cuPointerGetAttribute(ctypes.byref(number), _ATTRIBUTE_ORDINAL, at)
     return number.value
+
+
+class _PinnedMemory:
+    """Memory of the host that the driver knows. Freed memory is the next one's of its size, at
+    once, as CuPy's pool gives it: a copy that still reads it reads something else."""
+
+    _free: ClassVar[dict[int, list[int]]] = {}
+
+    def __init__(self, size: int) -> None:
+        self.size, kept = size, self._free.setdefault(size, [])
+        self.ptr = kept.pop() if kept else handle("cuMemHostAlloc", size, 0)
+        self.mem = self
+
+    def __del__(self) -> None:
+        self._free[self.size].append(self.ptr)
+
+
+def _copy_from_host_async(self: Any, mem: int, size: int, stream: Any = None) -> None:
+    queue = (stream or get_current_stream()).ptr
+    call("cuMemcpyHtoDAsync", *map(ctypes.c_void_p, (self.ptr, mem, size, queue)))
 
 
 # ---- streams and events

@@ -9,9 +9,11 @@ import numpy as np
 
 import kernels
 from kernels import launchers
+from kernels.lab.gpu_model.gpus import GPU
 from kernels.lab.record.capture import Launch, profiled
 from kernels.lab.report.listing import ratio, short
 from kernels.lab.report.measurement import Counts
+from kernels.lab.report.on_gpu import duration
 
 
 class Problem(NamedTuple):
@@ -83,8 +85,34 @@ def profile_versions(
             yield VersionProfile(name, idea, what, launches)
 
 
-def summary(profiles: list[VersionProfile]) -> str:
-    """A table of the versions: what each moves, and how well."""
+def on_gpu(profiles: list[VersionProfile], gpu: GPU, width: int = 0) -> str:
+    """A table of the versions on a GPU; those that launch several kernels have a row for each."""
+    table = [
+        ("version", "regs", "occupancy", "limited by", "least time", "bound", "clock", "set by")
+    ]
+    notes = set()
+    for one in profiles:
+        for launch in one.launches:
+            found = launch.report.on(gpu)
+            notes |= set(found.missing)
+            full, time = found.occupancy, found.estimate
+            table.append(
+                (
+                    one.version,
+                    str(found.compiled.registers) if found.compiled else "",
+                    f"{full.share:.0%}" if full else "",
+                    full.limited_by[0] if full else "",
+                    duration(found.least),
+                    found.bound,
+                    duration(time.seconds) if time else "",
+                    time.bound if time else "",
+                )
+            )
+    return "\n".join([_aligned(table, width), *(f"not known: {note}" for note in sorted(notes))])
+
+
+def summary(profiles: list[VersionProfile], width: int = 0) -> str:
+    """A table of the versions: what each moves, and how well. width: see `_aligned`."""
     header = ("version", "lanes", "requests", "sectors", "of ideal", "wavefronts", "banks")
     table = [(*header, "flops", "flops/byte")]
     for one in profiles:
@@ -105,8 +133,23 @@ def summary(profiles: list[VersionProfile]) -> str:
                 f"{total.flops / moved:.2f}" if total.flops and moved else "",
             )
         )
+    return _aligned(table, width)
+
+
+def _aligned(table: list[tuple[str, ...]], width: int = 0) -> str:
+    """Columns side by side; those that do not fit into `width` characters follow below (0: all
+    beside each other)."""
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-        for row in table
+    groups: list[list[int]] = [[]]
+    for i in range(1, len(widths)):
+        taken = widths[0] + sum(widths[j] + 2 for j in [*groups[-1], i])
+        if width and groups[-1] and taken > width:
+            groups.append([])
+        groups[-1].append(i)
+    return "\n\n".join(
+        "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in group)]).rstrip()
+            for row in table
+        )
+        for group in groups
     )

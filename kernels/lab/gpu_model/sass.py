@@ -38,6 +38,15 @@ def sass(cubin: bytes, *options: str) -> str:
     return done.stdout
 
 
+def instructions(text: str, name: str) -> list[str]:
+    """The opcodes of a kernel without their modifiers, in order; without what fills its end."""
+    part = re.search(rf"^\.text\.{re.escape(name)}:(.*?)(?=^\.text\.|\Z)", text, re.M | re.S)
+    found = re.findall(r"^\s+/\*\w+\*/\s+(?:@!?\w+\s+)?([A-Z]\w*)", part[1] if part else "", re.M)
+    while found and found[-1] == "NOP":
+        found.pop()
+    return found
+
+
 def opcodes(text: str) -> dict[str, set[str]]:
     """The instructions, such as "LDG.E.128", that each kernel of SASS has, by its name there."""
     found: dict[str, set[str]] = {}

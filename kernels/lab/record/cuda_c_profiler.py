@@ -454,7 +454,8 @@ class _Run(Run):
                     key = function, place
                     executions[key] = max(executions.get(key, (0, 0)), ran)
             elif site.kind != "barrier":
-                lines[site.place].add(traffic(site, stat, self.memories[stat[rec.PLACE] - 1]))
+                counts = traffic(site, stat, self.memories[stat[rec.PLACE] - 1])
+                lines[site.place].add_part(site.kind, site.array, counts)
         for (_, place), (warps, lanes) in executions.items():
             lines[place].add(Counts(warps, lanes))
         return list(lines.values())

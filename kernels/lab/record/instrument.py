@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import linecache
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,13 +57,15 @@ class Site:
     """A row of the recorder's statistics.
 
     kind: "load", "store", "atomic", "barrier", "shuffle", "loop", or "lines" for statements that
-    run together: then `lines` are theirs, with the floating-point operations that each does.
+    run together: then `lines` are theirs, with the floating-point operations that each does. text:
+    an access as the source has it.
     """
 
     kind: str
     place: Place
     array: str = ""
     itemsize: int = 0
+    text: str = ""
     lines: dict[Place, int] = field(default_factory=dict)
 
 
@@ -123,8 +126,25 @@ class _Instrumenter(ast.NodeTransformer):
 
     def site(self, kind: str, node: ast.AST, array: str = "", size: int = 0) -> int:
         place = place_of(node, self.program) or self.place
-        self.sites.append(Site(kind, place, array, size))
+        text = self.text(node, place) if array else ""
+        self.sites.append(Site(kind, place, array, size, text))
         return len(self.sites) - 1
+
+    def text(self, node: ast.AST, place: Place) -> str:
+        """An access as the source has it: positions are those of a source without its indent."""
+        if not isinstance(node, ast.Subscript):
+            return ""
+        name, end = ast.unparse(node.value), getattr(node, "end_col_offset", None)
+        if end is not None and node.lineno == node.end_lineno:
+            line = linecache.getline(*place)
+            found = [
+                line[start : start + end - node.col_offset]
+                for start in range(node.col_offset, len(line))
+                if line.startswith(name + "[", start)
+            ]
+            if found and found[0].endswith("]"):
+                return found[0]
+        return ast.unparse(node)
 
     # -- statements ------------------------------------------------------------------------
 

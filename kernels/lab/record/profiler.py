@@ -46,7 +46,13 @@ def profile(
     outside, a race, a divergent barrier) is in the report.
     """
     if isinstance(kernel, RawKernel):
-        return cuda_c_profiler.profile(kernel, grid, block, args, shared, blocks, records)
+        copies = kept(args)
+        report = cuda_c_profiler.profile(kernel, grid, block, args, shared, blocks, records)
+        if copies is not None:
+            report.clock = functools.partial(
+                timing.time, kernel, grid, block, *copies, shared=shared
+            )
+        return report
     if not isinstance(getattr(kernel, "py_func", kernel), FunctionType):
         raise LabError(
             f"profile: expected a cuda.jit kernel or its function, or a raw_kernel, got {kernel!r}"
@@ -65,19 +71,19 @@ def profile(
         ) from None
     run = Run(clone, grid, block, args, shared, records)
     chosen = run.choose(blocks)
-    kept = _kept(args)
+    copies = kept(args)
     started = time.perf_counter()
     with np.errstate(all="ignore"):
         run.start(chosen, sampled=blocks is not None)
     report = run.report(time.perf_counter() - started)
-    if kept is not None and hasattr(kernel, "py_func"):
+    if copies is not None and hasattr(kernel, "py_func"):
         at = tuple(int(i) for i in np.unravel_index(chosen[0], grid[::-1]))[::-1]
-        report.trace = functools.partial(stepper.trace, kernel, grid, block, kept, shared, at)
-        report.clock = functools.partial(timing.time, kernel, grid, block, *kept, shared=shared)
+        report.trace = functools.partial(stepper.trace, kernel, grid, block, copies, shared, at)
+        report.clock = functools.partial(timing.time, kernel, grid, block, *copies, shared=shared)
     return report
 
 
-def _kept(args: tuple) -> tuple | None:
+def kept(args: tuple) -> tuple | None:
     """Copies of the arguments, to run a block again; None where they are large."""
     if sum(arg.nbytes for arg in args if isinstance(arg, np.ndarray)) > MOST_KEPT:
         return None

@@ -471,7 +471,8 @@ class Run:
                     executions = Counts(stat[rec.REQUESTS], stat[rec.LANES], flops=flops)
                     lines[place].add(executions)
             elif stat[rec.REQUESTS]:
-                lines[site.place].add(traffic(site, stat, self.memories[stat[rec.PLACE] - 1]))
+                counts = traffic(site, stat, self.memories[stat[rec.PLACE] - 1])
+                lines[site.place].add_part(site.kind, site.text or site.array, counts)
         return list(lines.values())
 
     def report(self, seconds: float) -> Report:

@@ -67,6 +67,16 @@ def _listed(variables: dict[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in variables.items()) or "no variables"
 
 
+class Shuffled(NamedTuple):
+    """A shuffle of a thread: it gave `value` and got `got` from lane `source` of its warp."""
+
+    thread: int
+    name: str
+    source: int
+    value: Any
+    got: Any
+
+
 class Block(interpreter.Block):
     """A block that writes down its state whenever a barrier is complete."""
 
@@ -78,6 +88,12 @@ class Block(interpreter.Block):
         self.views: dict[str, np.ndarray] = {}
         self.fills: list[tuple[np.ndarray, int]] = []  # shared memory, and the byte it began with
         self.variables: list[dict[str, Any]] = [{} for _ in self.threads]
+        self.shuffles: list[Shuffled] = []
+
+    def shuffled(
+        self, thread: interpreter.Thread, name: str, source: int, value: Any, got: Any
+    ) -> None:
+        self.shuffles.append(Shuffled(thread.number, name, source, value, got))
 
     def make_thread(self, number: int, index: Dimensions) -> interpreter.Thread:
         thread = Thread if self.launch.events_each else interpreter.Thread
@@ -185,14 +201,14 @@ def copied(array: np.ndarray) -> np.ndarray:
 
 
 class Steps(list[Snapshot]):
-    """The snapshots of a block, and `trace`: each line that its threads executed.
+    """The snapshots of a block, `trace`: each line that its threads executed, and `shuffles`.
 
     In a notebook it shows itself as a page to step through; `save_html(path)` writes that page.
     """
 
-    def __init__(self, snapshots: list[Snapshot], traced: Trace) -> None:
+    def __init__(self, snapshots: list[Snapshot], traced: Trace, shuffles: list[Shuffled]) -> None:
         super().__init__(snapshots)
-        self.trace = traced
+        self.trace, self.shuffles = traced, shuffles
 
     def __repr__(self) -> str:
         return f"<{self.trace.name}, block {self.trace.at}: {len(self.trace.steps)} steps>"
@@ -228,7 +244,7 @@ def step(
     """
     launch = _Launch(kernel, grid, block, args, shared, at, MOST_EVENTS)
     _run(launch)
-    return Steps(launch.snapshots, _trace(kernel, launch))
+    return Steps(launch.snapshots, _trace(kernel, launch), launch.traced.shuffles)
 
 
 def trace(

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import PurePath
 from typing import NamedTuple
 
-from kernels.lab.report.measurement import Line, Measurement
+from kernels.lab.report.measurement import Counts, Line, Measurement
 
 HEADINGS = ("line", "warps", "lanes", "source", "traffic", "sectors", "banks", "flops")
 LEGEND = (
@@ -15,7 +15,8 @@ LEGEND = (
     " the lanes' bytes would fill. banks: wavefronts of shared memory against ideal (x32: a 32-way"
     " conflict). flops: floating-point operations."
 )
-MAX_SOURCE = 72
+MAX_SOURCE, MIN_SOURCE = 72, 36  # characters of a line
+_SPARE = ("flops", "warps", "traffic")  # columns that a narrow listing leaves out, in this order
 POOR = 0.5  # an efficiency below this is marked
 
 
@@ -43,8 +44,9 @@ def ratio(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-def rows(report: Measurement) -> list[Row]:
-    """The lines of a report, those of other functions after a row with their file's name."""
+def rows(report: Measurement, most: int = MAX_SOURCE) -> list[Row]:
+    """The lines of a report, those of other functions after a row with their file's name. `most`
+    characters of a line are shown. Where the accesses of a line differ, a row of each follows."""
     wrong = {(a.filename, a.lineno) for f in report.findings for a in f.accesses}
     sectors = report.totals.sectors
     indent = _indent([line.source for line in report.lines])
@@ -56,8 +58,22 @@ def rows(report: Measurement) -> list[Row]:
             where = f"··· {_file(line.filename)}" if line.filename != filename else "···"
             out.append(Row(("", "", "", where, "", "", "", ""), frozenset(), False))
         filename, before = line.filename, line.lineno
-        out.append(_row(line, sectors, indent, (line.filename, line.lineno) in wrong))
+        out.append(_row(line, sectors, indent, (line.filename, line.lineno) in wrong, most))
+        out += _parts(line, sectors, indent, most)
     return out
+
+
+def _parts(line: Line, sectors: int, indent: int, most: int) -> list[Row]:
+    """The accesses of a line, each with its cost, where they do not all cost the same."""
+    found = [(part, *_cost(part, sectors)) for part in line.parts]
+    costs = [{cells[i] for _, cells, _ in found if cells[i]} for i in (1, 2)]  # sectors, banks
+    if max(map(len, costs), default=0) < 2:
+        return []
+    lead = " " * (len(line.source) - len(line.source.lstrip()) - indent)
+    return [
+        Row(("", "", "", _cut(f"{lead}· {part.op} {part.text}", most), *cells, ""), poor, False)
+        for part, cells, poor in found
+    ]
 
 
 def _file(path: str) -> str:
@@ -69,29 +85,37 @@ def _indent(sources: list[str]) -> int:
     return min((len(s) - len(s.lstrip()) for s in sources if s.strip()), default=0)
 
 
-def _row(line: Line, sectors: int, indent: int, wrong: bool) -> Row:
-    poor = set()
-    source = line.source[indent:].rstrip()
-    if len(source) > MAX_SOURCE:
-        source = source[: MAX_SOURCE - 1] + "…"
-    warps = lanes = traffic = each = banks = ""
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _row(line: Line, sectors: int, indent: int, wrong: bool, most: int) -> Row:
+    cost, poor = _cost(line, sectors)
+    source = _cut(line.source[indent:].rstrip(), most)
+    warps = lanes = ""
     if line.executions:
         warps, lanes = short(line.executions), ratio(32 * line.lane_share)
         if line.lane_share < POOR:
-            poor.add("lanes")
-    if line.requests:
-        traffic = f"{line.sectors / sectors:.0%}" if sectors else ""
-        ideal = line.ideal_sectors / line.requests
-        each = f"{ratio(line.sectors / line.requests)} of {ratio(ideal)}"
-        if line.sector_efficiency < POOR:
-            poor.add("sectors")
-    if line.shared_requests:
-        banks = f"x{ratio(line.wavefronts / line.ideal_wavefronts)}"
-        if line.bank_efficiency < POOR:
-            poor.add("banks")
+            poor |= {"lanes"}
     flops = short(line.flops) if line.flops else ""
-    cells = (str(line.lineno), warps, lanes, source, traffic, each, banks, flops)
-    return Row(cells, frozenset(poor), wrong)
+    return Row((str(line.lineno), warps, lanes, source, *cost, flops), poor, wrong)
+
+
+def _cost(counts: Counts, sectors: int) -> tuple[tuple[str, str, str], frozenset[str]]:
+    """(traffic, sectors, banks) of a line or an access as text, and which of them are poor."""
+    poor: set[str] = set()
+    traffic = each = banks = ""
+    if counts.requests:
+        traffic = f"{counts.sectors / sectors:.0%}" if sectors else ""
+        ideal = counts.ideal_sectors / counts.requests
+        each = f"{ratio(counts.sectors / counts.requests)} of {ratio(ideal)}"
+        if counts.sector_efficiency < POOR:
+            poor.add("sectors")
+    if counts.shared_requests:
+        banks = f"x{ratio(counts.wavefronts / counts.ideal_wavefronts)}"
+        if counts.bank_efficiency < POOR:
+            poor.add("banks")
+    return (traffic, each, banks), frozenset(poor)
 
 
 def heading(report: Measurement) -> str:
@@ -136,12 +160,47 @@ def totals(report: Measurement) -> list[str]:
     return out + [f"note            {note}" for note in report.notes]
 
 
-def listing(report: Measurement, legend: bool = True) -> str:
-    """The whole report as text."""
-    table = rows(report)
+def listing(report: Measurement, legend: bool = True, width: int = 0) -> str:
+    """The whole report as text; `width`: what it must fit into, in characters (0: as it comes)."""
+    table, hidden = rows(report), 0
+    if width:
+        source = max(len(row.cells[3]) for row in table)
+        wanted = min(source, MIN_SOURCE)
+
+        def room() -> int:
+            return width - max(map(len, _table(table, _SPARE[:hidden]))) + source
+
+        while room() < wanted and hidden < len(_SPARE):
+            hidden += 1
+        table = rows(report, min(max(room(), 8), MAX_SOURCE))
+    lines = _table(table, _SPARE[:hidden])
+    ruler = "─" * (len(lines[0]) + 1)
+    out = [heading(report), ruler, lines[0], ruler, *lines[1:], ruler, *totals(report)]
+    if legend:
+        out += textwrap.wrap(LEGEND, min(max(len(ruler), 60), width or len(LEGEND)))
+    out += ["", *conclusions(report)]
+    return "\n".join(_fitted(out, len(lines), width) if width else out)
+
+
+def _fitted(lines: list[str], rows: int, width: int) -> list[str]:
+    """Lines broken at `width`, but for the table of `rows` and its rulers, after the first."""
+    out = []
+    for number, line in enumerate(lines):
+        if 1 <= number <= rows + 3 or len(line) <= width:
+            out.append(line[:width])
+        else:
+            lead = len(line) - len(line.lstrip())
+            indent = " " * (lead + 4 if number else 4)
+            out += textwrap.wrap(line, width, subsequent_indent=indent, drop_whitespace=True)
+    return out
+
+
+def _table(table: list[Row], hidden: tuple[str, ...] = ()) -> list[str]:
+    """The headings and the rows, without empty columns and `hidden` ones."""
     widths = [max(len(row.cells[i]) for row in table) for i in range(len(HEADINGS))]
     widths = [max(width, len(name)) for width, name in zip(widths, HEADINGS)]
     shown = [i for i in range(len(HEADINGS)) if i < 4 or any(row.cells[i] for row in table)]
+    shown = [i for i in shown if HEADINGS[i] not in hidden]
 
     def line(cells: tuple[str, ...], poor: frozenset[str], mark: str) -> str:
         parts = []
@@ -152,13 +211,8 @@ def listing(report: Measurement, legend: bool = True) -> str:
             parts.append(f"│ {text} │" if left else text + flag)
         return (mark + " " + " ".join(parts)).rstrip()
 
-    ruler = "─" * (len(line(HEADINGS, frozenset(), " ")) + 1)
-    out = [heading(report), ruler, line(HEADINGS, frozenset(), " "), ruler]
-    out += [line(row.cells, row.poor, "x" if row.wrong else " ") for row in table]
-    out += [ruler, *totals(report)]
-    if legend:
-        out += textwrap.wrap(LEGEND, max(len(ruler), 60))
-    return "\n".join([*out, "", *conclusions(report)])
+    body = [line(row.cells, row.poor, "x" if row.wrong else " ") for row in table]
+    return [line(HEADINGS, frozenset(), " "), *body]
 
 
 def conclusions(report: Measurement) -> list[str]:

@@ -69,12 +69,31 @@ class Counts:
 
 
 @dataclass
+class Part(Counts):
+    """The counts of one access of a line. op: "load", "store" or "atomic"; text: as the source says
+    it, `x[i + 1]`, or the name of the array."""
+
+    op: str = ""
+    text: str = ""
+
+
+@dataclass
 class Line(Counts):
-    """The counts of one source line."""
+    """The counts of one source line, and of each access in it."""
 
     lineno: int = 0
     source: str = ""
     filename: str = ""
+    parts: list[Part] = field(default_factory=list)
+
+    def add_part(self, op: str, text: str, counts: Counts) -> None:
+        """Add an access; those of equal `op` and `text` are one."""
+        self.add(counts)
+        for part in self.parts:
+            if (part.op, part.text) == (op, text):
+                return part.add(counts)
+        self.parts.append(Part(op=op, text=text))
+        self.parts[-1].add(counts)
 
 
 @dataclass

@@ -10,12 +10,14 @@ from kernels.lab.draw.canvas import Picture
 from kernels.lab.gpu_model.clock import Estimate
 from kernels.lab.gpu_model.compiled import Compiled, compiled
 from kernels.lab.gpu_model.gpus import GPU
+from kernels.lab.gpu_model.gpus import gpu as named
 from kernels.lab.gpu_model.occupancy import Occupancy, occupancy
 from kernels.lab.gpu_model.roofline import Roofline, roofline
 from kernels.lab.report import interactive
 from kernels.lab.report.html import page
 from kernels.lab.report.listing import listing
 from kernels.lab.report.measurement import Measurement
+from kernels.lab.report.on_gpu import OnGPU, on_gpu
 from kernels.lab.report.sheet import sheet
 from kernels.lab.report.steps import Trace
 
@@ -28,7 +30,7 @@ class Report(Measurement):
     """A kernel's run under the recorder. `str(report)` is an annotated listing.
 
     `trace(events)` runs the first recorded block again, line by line, `clock(gpu=...)` the launch
-    for `time`; None for CUDA C, and where the arguments were too large to keep.
+    for `time`; None where the arguments were too large to keep, and `trace` for CUDA C.
     """
 
     trace: Callable[[int], Trace] | None = field(default=None, repr=False)
@@ -76,13 +78,18 @@ class Report(Measurement):
 
     def time(self, gpu: str | GPU) -> Estimate:
         """About how long the launch takes on a GPU: `kernels.lab.time` with the same arguments.
-        Raises ValueError where they were too large to keep, and for CUDA C."""
+        Raises ValueError where they were too large to keep."""
         if self.clock is None:
             raise ValueError(
                 f"{self.name}: its arguments were not kept; call kernels.lab.time(kernel, grid,"
                 " block, *args, gpu=...)"
             )
         return self.clock(gpu=gpu)
+
+    def on(self, gpu: str | GPU) -> OnGPU:
+        """All of these on one GPU, with what the machine code consists of: registers, occupancy,
+        roofline, clock. What cannot be found out (without NVIDIA's compilers) is said."""
+        return on_gpu(self, named(gpu))
 
     def picture(self) -> Picture:
         """The listing as a picture: SVG, PNG (needs matplotlib, the extra `plot`) or text."""

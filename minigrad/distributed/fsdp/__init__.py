@@ -19,7 +19,7 @@ from typing import Any
 
 import minigrad
 from minigrad import distributed as dist
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed.fsdp import units, wrap
 from minigrad.distributed.fsdp.wrap import ModuleWrapPolicy, size_based_auto_wrap_policy
 from minigrad.nn.modules.module import Module
@@ -172,4 +172,4 @@ def _refuse_options(**options: Any) -> None:
             )
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

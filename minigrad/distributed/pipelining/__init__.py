@@ -12,7 +12,7 @@ says when each stage worked, draws it, and compares its idle share with theory.
 
 from __future__ import annotations
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed.pipelining.schedules import Schedule1F1B, ScheduleGPipe
 from minigrad.distributed.pipelining.split import Pipe, SplitPoint, pipeline
 from minigrad.distributed.pipelining.stage import PipelineStage
@@ -30,4 +30,4 @@ __all__ = [
     "pipeline",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

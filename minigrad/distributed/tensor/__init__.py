@@ -6,10 +6,10 @@ network, `ring` the sequence of attention.
 
 from __future__ import annotations
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.distributed.device_mesh import DeviceMesh, init_device_mesh
 from minigrad.distributed.tensor.mappings import Replicate, Shard
 
 __all__ = ["DeviceMesh", "Replicate", "Shard", "init_device_mesh"]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import minigrad
 from minigrad import distributed as dist
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.backends import array_module
 from minigrad.distributed.device_mesh import DeviceMesh
 from minigrad.distributed.groups import resolve
@@ -362,4 +362,4 @@ def clip_grad_norm_(module: Module, max_norm: float) -> Tensor:
     return norm.float()
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from kernels import dispatch
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.autograd.mode import mode, no_grad
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
@@ -155,4 +155,4 @@ def ring_attention(
     )[0]
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import minigrad
+from minigrad._names import missing_attribute
 from minigrad.nn.modules._backward_hooks import call_with_backward_hooks
 from minigrad.nn.modules._state import StateDictMixin
 from minigrad.nn.parameter import Buffer, Parameter
@@ -189,7 +190,7 @@ class Module(StateDictMixin):
         for table in ("_parameters", "_buffers", "_modules"):
             if table in own and name in own[table]:
                 return own[table][name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        raise missing_attribute(self, name)
 
     def __delattr__(self, name: str) -> None:
         for table in (self._parameters, self._buffers, self._modules):

@@ -236,7 +236,7 @@ class RNNBase(Module):
         count = self.num_layers * self._directions
         shapes = [(count, batch, size) for size in self._state_sizes()]
         if hx is None:
-            kind = {"dtype": input.dtype, "device": input.device}
+            kind: dict[str, Any] = {"dtype": input.dtype, "device": input.device}
             return [minigrad.zeros(shape, **kind) for shape in shapes]
         given = list(hx) if isinstance(hx, tuple | list) else [hx]
         for i, (state, shape) in enumerate(zip(given, shapes)):

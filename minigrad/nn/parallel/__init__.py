@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import minigrad
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.nn.modules.module import Module
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
@@ -54,10 +53,6 @@ def data_parallel(
     return module(*inputs, **(module_kwargs or {}))
 
 
-_refuse = refuse(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "DistributedDataParallel":  # at its first use: few programs communicate
-        return importlib.import_module("minigrad.nn.parallel.distributed").DistributedDataParallel
-    return _refuse(name)
+__getattr__, __dir__ = namespace(  # at its first use: few programs communicate
+    __name__, {"DistributedDataParallel": "minigrad.nn.parallel.distributed"}
+)

@@ -1,6 +1,6 @@
 """Helpers for parameters and gradients: clipping, parameters as one vector, parametrisations."""
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.nn.utils import parametrizations, parametrize, rnn
 from minigrad.nn.utils.clip_grad import (
     clip_grad_norm_,
@@ -28,4 +28,4 @@ __all__ = [
     "weight_norm",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -6,7 +6,7 @@ from typing import Any
 
 import minigrad
 from minigrad import linalg
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.nn.functional import normalize
 from minigrad.nn.modules.module import Module
 from minigrad.nn.utils.parametrize import register_parametrization
@@ -16,7 +16,7 @@ from minigrad.tensor import Tensor, normalize_dim
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)
 
 _MAPS = ("matrix_exp", "cayley", "householder")
 

@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any, ClassVar
 
 import minigrad
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.nn.modules.container import ModuleDict, ModuleList
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
@@ -28,7 +28,7 @@ __all__ = [
     "type_before_parametrizations",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)
 
 
 class _Cache:

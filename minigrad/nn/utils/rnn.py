@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import minigrad
+from minigrad._names import namespace
 from minigrad.tensor import Tensor
 
 __all__ = [
@@ -234,3 +235,6 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences of a packed batch, as a list."""
     return unpad_sequence(*pad_packed_sequence(packed_sequences))
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -4,7 +4,7 @@ As in torch, most compute the next rate from the current one, so schedules can b
 that the user changed is respected.
 """
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.optim.lr_scheduler.base import LRScheduler
 from minigrad.optim.lr_scheduler.composed import ChainedScheduler, SequentialLR
 from minigrad.optim.lr_scheduler.cycles import CosineAnnealingWarmRestarts, OneCycleLR
@@ -41,4 +41,4 @@ __all__ = [
     "StepLR",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -1,6 +1,6 @@
 """Datasets, samplers and the DataLoader, with torch.utils.data's names and arguments."""
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.utils.data.collate import default_collate, default_convert
 from minigrad.utils.data.dataloader import DataLoader
 from minigrad.utils.data.dataset import (
@@ -47,4 +47,4 @@ __all__ = [
     "random_split",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -28,7 +28,8 @@ class DataLoader:
         sampler, batch_sampler: other orders: iterables of indices, or of lists of indices.
         num_workers: processes that prefetch; 0 reads on demand, in this process.
         collate_fn: from a list of samples to a batch.
-        pin_memory: put the batches into page-locked memory, for faster copies to a GPU.
+        pin_memory: put the batches into page-locked memory, out of which
+            ``batch.to("cuda", non_blocking=True)`` copies beside the program and its kernels.
         drop_last: skip an incomplete last batch.
         timeout: seconds to wait for a worker's batch; 0 for no limit.
         worker_init_fn: called in each worker with its number before it reads.
@@ -49,7 +50,7 @@ class DataLoader:
     [[0, 1], [2, 3], [4]]
     """
 
-    _initialized = False
+    _initialized = _warned = False
 
     def __init__(
         self,
@@ -146,8 +147,17 @@ class DataLoader:
         # generator does not depend on the number of workers.
         seed = int(minigrad.randint(0, 2**62, (1,), generator=self.generator).item())
         batches = self._read_ahead(seed) if self.num_workers else self._read()
-        if self.pin_memory:
-            return _pinned(batches)
+        if not self.pin_memory:
+            return batches
+        if minigrad.cuda.is_available():
+            return map(_pin, batches)
+        if not self._warned:
+            self._warned = True  # once, not in every epoch
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, "
+                "then device pinned memory won't be used.",
+                stacklevel=2,
+            )
         return batches
 
     def _fetcher(self) -> IterableFetcher | MapFetcher:
@@ -307,19 +317,6 @@ def _ordered(loader: DataLoader, workers: Processes | Threads) -> Iterator[Any]:
         yield batch
 
 
-def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
-    if not minigrad.cuda.is_available():
-        warnings.warn(
-            "'pin_memory' argument is set as true but no accelerator is found, "
-            "then device pinned memory won't be used.",
-            stacklevel=3,
-        )
-        yield from batches
-        return
-    for batch in batches:
-        yield _pin(batch)
-
-
 def _pin(batch: Any) -> Any:
     if isinstance(batch, Tensor):
         return batch.pin_memory()
@@ -329,4 +326,5 @@ def _pin(batch: Any) -> Any:
         return type(batch)(*map(_pin, batch))
     if isinstance(batch, Sequence) and not isinstance(batch, (str, bytes)):
         return type(batch)(_pin(value) for value in batch)
-    return batch
+    own = getattr(batch, "pin_memory", None)  # a class of batches with a method of its own
+    return batch if own is None else own()

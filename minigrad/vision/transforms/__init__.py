@@ -10,7 +10,7 @@ minigrad.Size([3, 4, 6])
 Random ones follow `minigrad.manual_seed`.
 """
 
-from minigrad._names import refuse
+from minigrad._names import namespace
 from minigrad.vision.transforms import functional
 from minigrad.vision.transforms.functional import InterpolationMode
 from minigrad.vision.transforms.transforms import (
@@ -77,4 +77,4 @@ __all__ = [
     "functional",
 ]
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import minigrad
-from minigrad._names import kind, refuse
+from minigrad._names import kind, namespace
 from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
 from minigrad.vision._pillow import channels, is_image, pillow
@@ -502,4 +502,4 @@ def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Any, inplace: bool = F
     return result
 
 
-__getattr__ = refuse(__name__)
+__getattr__, __dir__ = namespace(__name__)

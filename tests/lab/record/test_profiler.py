@@ -266,3 +266,36 @@ def test_the_framework_does_not_import_the_lab():
     code = "import minigrad, kernels, sys; print([m for m in sys.modules if '.lab' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_accesses_of_one_line_are_told_apart():
+    @cuda.jit
+    def both(x, out):
+        tile = cuda.shared.array(64, np.float32)
+        i = cuda.threadIdx.x
+        tile[i] = x[i] + x[i * 2]
+        cuda.syncthreads()
+        out[i] = tile[i] + tile[2 * i % 64] + x[i]
+
+    x, out = np.ones(64, np.float32), np.zeros(32, np.float32)
+    report = lab.profile(both, 1, 32, x, out)
+    parts = {part.text: part for part in report.at("x[i * 2]").parts}
+    assert [parts[text].sectors for text in ("x[i]", "x[i * 2]")] == [4, 8]
+    assert parts["tile[i]"].op == "store" and parts["tile[i]"].wavefronts == 1
+    conflict = {part.text: part.wavefronts for part in report.at("out[i] =").parts}
+    assert conflict["tile[2 * i % 64]"] == 2 and conflict["tile[i]"] == 1
+    whole = report.at("x[i * 2]")
+    assert whole.sectors == sum(part.sectors for part in whole.parts)
+    assert "· load x[i * 2]" in str(report) and "· load x[i]" in str(report)
+    first = json.loads(report.json())["lines"]
+    assert sum(len(line["parts"]) for line in first) == 7
+
+
+def test_a_line_of_equal_accesses_has_one_row():
+    @cuda.jit
+    def same(x, out):
+        i = cuda.threadIdx.x
+        out[i] = x[i]
+
+    report = lab.profile(same, 1, 32, np.ones(32, np.float32), np.zeros(32, np.float32))
+    assert "·" not in str(report)

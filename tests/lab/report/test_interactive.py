@@ -225,6 +225,34 @@ def test_races_lead_to_both_lines_and_conflicts_equal_the_profile(browser, tmp_p
 
 
 @pytest.mark.needs("selenium")
+def test_a_screen_reader_hears_names_and_steps(browser, tmp_path):
+    """What Chromium tells assistive technology: each control and picture has a name, and a new step
+    is announced."""
+    lab.step(reverse, 2, 64, *arrays(128), 100).save_html(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    row = next(row for row in browser.find("#source tr") if "tile[t] = x[i]" in row.text)
+    row.click()
+    nodes = browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    heard = [
+        (node["role"]["value"], node.get("name", {}).get("value", "").strip())
+        for node in nodes
+        if not node.get("ignored") and "role" in node
+    ]
+    controls = {"button", "slider", "combobox", "checkbox", "spinbutton", "img", "image", "toolbar"}
+    named = [(role, name) for role, name in heard if role in controls]
+    assert [name for role, name in named if role == "button"][:2] == ["start", "« barrier"]
+    assert {"slider", "combobox", "checkbox", "spinbutton", "toolbar"} <= {
+        role for role, _ in named
+    }
+    assert {"img", "image"} & {role for role, _ in named}, "the picture of the accesses"
+    assert all(name for _, name in named), named
+    status = next(node for node in nodes if node.get("role", {}).get("value") == "status")
+    live = {one["name"]: one["value"]["value"] for one in status["properties"]}
+    assert live["live"] == "polite"
+    assert any("executed by 64 threads" in name for _, name in heard)
+
+
+@pytest.mark.needs("selenium")
 def test_light_and_dark_pages_differ(browser, tmp_path):
     lab.step(reverse, 2, 64, *arrays(128), 100).save_html(tmp_path / "page.html")
     browser.open(tmp_path / "page.html")
