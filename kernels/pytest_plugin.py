@@ -96,7 +96,16 @@ def _cost(report: Measurement) -> float:
     return (report.totals.sectors + report.totals.wavefronts) * report.scale
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def _import_as_written(plugins: pytest.PytestPluginManager) -> None:
+    """pytest rewrites the asserts of every module of a distribution that brings a plugin: here of
+    600 modules, which took a third of the time to collect our tests. The plugin has none."""
+    marked = getattr(plugins.rewrite_hook, "_must_rewrite", None)
+    if isinstance(marked, set):
+        marked.difference_update(_OURS)
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    _import_as_written(pluginmanager)
     group = parser.getgroup("cuda", "CUDA programs without a GPU (minigrad)")
     group.addoption("--cuda", choices=["cpu"], help="run numba.cuda and cupy on the CPU")
     group.addoption(

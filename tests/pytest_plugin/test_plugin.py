@@ -151,3 +151,10 @@ def test_what_changed_between_two_runs_is_named():
     assert compared(before, before) == ["no kernel's accesses to memory changed"]
     (line,) = compared(before, {"test.py::test::k": {**row, "sectors": 1024}})
     assert line == "test.py::test::k: global memory: 4.00 -> 32.00 sectors per request, WORSE"
+
+
+def test_modules_of_this_project_are_imported_as_they_are_written():
+    """pytest rewrites asserts, and adds such a name where it does."""
+    from minigrad import tensor
+
+    assert "@pytest_ar" in globals() and "@pytest_ar" not in vars(tensor)
