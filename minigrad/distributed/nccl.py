@@ -305,7 +305,7 @@ class Group:
         text = _named(f"gather to rank {self.ranks[dst]} of", array)
         take = [array.nbytes if self.rank == dst else 0] * self.size
         give = [array.nbytes if rank == dst else 0 for rank in range(self.size)]
-        return self._exchange_parts(text, out, array, give, take, same=True)
+        return self._exchange_parts(text, out, array, give, take)
 
     def scatter(self, array: Any, parts: Any, src: int) -> Work:
         text = _named(f"scatter from rank {self.ranks[src]} of", array)
@@ -333,9 +333,8 @@ class Group:
         array: Any,
         give: Sequence[int],
         take: Sequence[int],
-        same: bool = False,
     ) -> Work:
-        """Messages between all pairs, in one group. same: all ranks get the same bytes."""
+        """Messages between all pairs, in one group."""
 
         def call() -> None:
             at, to = (0 if one is None else one.data.ptr for one in (array, out))
@@ -346,7 +345,7 @@ class Group:
                         self._comm.send(at, given, self._byte, peer, self.stream.ptr)
                     if taken:
                         self._comm.recv(to, taken, self._byte, peer, self.stream.ptr)
-                    at, to = at + (0 if same else given), to + taken
+                    at, to = at + given, to + taken
             finally:
                 self._nccl.groupEnd()
 

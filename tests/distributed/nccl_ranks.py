@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any
 
+import numpy as np
+
 from tests import software_gpu
 from tests.distributed import nccl_stand_in as nccl
 
@@ -71,9 +73,12 @@ def streams() -> None:
     other = torch.cuda.Stream()
     with torch.device("cuda"), torch.cuda.stream(other):
         x = torch.zeros(1000)
-        x += rank + 1  # a kernel of this stream, which nothing has waited for
+        at, written = x._array.data.ptr, np.full(1000, rank + 1, np.float32).tobytes()
+        # Work of this stream, which nothing has waited for:
+        nccl._enqueue(other.cuda_stream, lambda: nccl._write(at, written))
         work = dist.all_reduce(x, async_op=True)
-        y = torch.ones(1000) * 2  # overlaps
+        work._work.event.synchronize()  # the group's stream runs before the host waits for `other`
+        y = torch.ones(1000) * 2
         work.wait()
         z = x * y
         assert z.cpu().tolist() == [2.0 * total] * 1000
