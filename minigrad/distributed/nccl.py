@@ -87,6 +87,7 @@ class Work:
     ) -> None:
         self._group, self.text, self._finish = group, text, finish
         self._kept = kept  # arrays that NCCL uses: their memory may not be given to others
+        self._over = False
         self.event: Any = None  # recorded behind the launch
         self.begun = time.monotonic()
 
@@ -96,9 +97,9 @@ class Work:
     def wait(self, timeout: Any = None) -> bool:
         """Let the current stream wait for the result. The host waits for a barrier, and for the
         header of a message, only."""
-        if self._group is not None:
-            group, self._group = self._group, None
-            group.check()
+        if not self._over:
+            self._over = True
+            self._group.check()
             _cupy().cuda.get_current_stream().wait_event(self.event)
             if self._finish is not None:
                 self._finish()
@@ -219,7 +220,8 @@ class Group:
         if self._together is not None:  # within another
             yield
             return
-        self._together = works = []
+        works: list[Work] = []
+        self._together = works
         self._nccl.groupStart()
         try:
             yield
