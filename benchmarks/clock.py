@@ -1,5 +1,7 @@
 """The lab's clock beside published measurements: `python -m benchmarks.clock [TABLE ...] [--json]`.
 
+`--plot FILE` draws the comparison, `--read FILE` takes the rows of an earlier run's JSON.
+
 Each table is a ladder of kernels that somebody measured on a GPU and published. The kernels here
 (clock_kernels.cu) have the structure that the source describes; where it leaves a block size
 open, 256 threads are taken. No constant was fitted. Two rules were settled while the A6000's table
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +22,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernels import lab, raw_kernel
+from kernels.lab.draw.canvas import (
+    BLUE,
+    GRID,
+    INK,
+    MUTED,
+    ORANGE,
+    PAPER,
+    Picture,
+    fitted,
+    plain,
+    width_of,
+)  # fmt: skip
 
 CODE = (Path(__file__).parent / "clock_kernels.cu").read_text()
 N, COUNT = 4096, 1 << 25
@@ -123,11 +138,68 @@ def measured(name: str) -> list[dict[str, Any]]:
     return found
 
 
+def picture(rows: list[dict[str, Any]]) -> Picture:
+    """Each version's estimate over what was published, with its range, on a logarithmic axis."""
+    title = "The clock's estimates over published measurements"
+    left, right, step, most = 230, 700, 19, 4.0
+    names = list(dict.fromkeys(row["table"] for row in rows))
+    drawn = Picture(860, 100 + step * len(rows) + 30 * len(names), title)
+    within = sum(1 / 1.5 <= row["ratio"] <= 1.5 for row in rows)
+    said = [title, f"{within} of {len(rows)} within a factor of 1.5"]
+
+    def at(ratio: float) -> float:
+        share = (math.log(ratio) + math.log(most)) / (2 * math.log(most))
+        return left + (right - left) * min(max(share, 0), 1)
+
+    top, bottom = 66, drawn.height - 34
+    drawn.rect(at(1 / 1.5), top, at(1.5) - at(1 / 1.5), bottom - top, "#eef4fb")
+    for ratio in (0.25, 0.5, 1, 2, 4):
+        drawn.line(at(ratio), top, at(ratio), bottom, INK if ratio == 1 else GRID)
+        drawn.label(at(ratio), top - 6, f"x {plain(ratio)}", 10, MUTED, "middle")
+    drawn.label(16, 42, f"{said[1]} (blue band); bars: the clock's range", 11, MUTED)
+    drawn.label(right + 16, top - 6, "published, estimated", 10, MUTED)
+    y = top + 8.0
+    for name in names:
+        table = TABLES[name]
+        y += 10
+        card = lab.gpu(table.gpu).name
+        said.append(f"{card}, {table.unit}: {table.source}")
+        heading = fitted(said[-1], 820, 11)
+        drawn.rect(12, y - 4, width_of(heading, 11), 16, PAPER)
+        drawn.label(16, y + 8, heading, 11, INK)
+        y += 20
+        for row in (one for one in rows if one["table"] == name):
+            low, high = (row[end] / row["published"] for end in ("low", "high"))
+            drawn.label(left - 10, y + 9, row["kernel"], 10, INK, "end", mono=True)
+            drawn.rect(at(low), y + 2, max(at(high) - at(low), 1), 7, "#bcd5ee", radius=2)
+            good = 1 / 1.5 <= row["ratio"] <= 1.5
+            colour = BLUE if good else ORANGE
+            drawn.rect(at(row["ratio"]) - 4, y + 1.5, 8, 8, colour, radius=4)
+            values = ", ".join(_rounded(row[key]) for key in ("published", "estimated"))
+            drawn.label(right + 16, y + 9, values, 10, INK)
+            said.append(f"  {row['kernel']}: {values}, x {row['ratio']:.2f}, {row['bound']}")
+            y += step
+    note = "left of x 1: the clock says slower than measured; orange: more than 1.5 off"
+    drawn.label(left, bottom + 18, note, 11, MUTED)
+    drawn.text = "\n".join(said)
+    return drawn
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--read", metavar="FILE", help="the rows of an earlier run, in JSON")
+    parser.add_argument("--plot", metavar="FILE", help="draw them (.svg, .png or .txt)")
     options = parser.parse_args()
+    if options.read:
+        known = json.loads(Path(options.read).read_text())["rows"]
+        picture(known).save(options.plot or "clock.svg")
+        return
     every = []
     for name in options.tables or TABLES:
         table = TABLES[name]
@@ -144,6 +216,8 @@ def main() -> None:
             )
     if options.json:
         print(json.dumps({"rows": every}, indent=1))
+    if options.plot:
+        picture(every).save(options.plot)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,12 @@ from types import ModuleType
 from typing import Any
 
 #: packages that are found here, and where
-PACKAGES = {"numba.cuda": "kernels.simt.cuda", "cupy": "kernels.cupy", "cupyx": "kernels.cupyx"}
+PACKAGES = {
+    "numba.cuda": "kernels.simt.cuda",
+    "cupy": "kernels.cupy",
+    "cupyx": "kernels.cupyx",
+    "cupy_backends": "kernels.cupy.backends",
+}
 #: modules of numba.cuda that are elsewhere, or names of modules there
 _NUMBA = {
     "random": "kernels.simt.api.xoroshiro",
@@ -128,9 +133,13 @@ def _module(name: str, ours: str) -> Any:
     parent, _, last = name.rpartition(".")
     found = getattr(sys.modules.get(parent), last, None)  # a namespace, such as cuda.libdevice
     if found is None:
+        import difflib
+
+        known = [one for one in dir(sys.modules.get(parent)) if one[0] != "_"]
+        near = difflib.get_close_matches(last, known, 1)
         raise ModuleNotFoundError(
-            f"{name} is not available on the CPU (minigrad answers imports of"
-            f" {' and '.join(PACKAGES)} here)",
+            f"{name} is not available on the CPU, where minigrad answers imports of"
+            f" {parent}" + (f"; did you mean {parent}.{near[0]}?" if near else ""),
             name=name,
         )
     return found

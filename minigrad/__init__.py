@@ -83,8 +83,44 @@ pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
 contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
 
-if _TYPE_CHECKING:  # else it is taken for the module minigrad.tensor
+if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
+    from minigrad import (
+        accelerator,
+        amp,
+        compiler,
+        cuda,
+        datasets,
+        distributed,
+        distributions,
+        estimate,
+        fft,
+        func,
+        hub,
+        jit,
+        linalg,
+        models,
+        multiprocessing,
+        nn,
+        optim,
+        quantization,
+        safetensors,
+        serialization,
+        sparse,
+        special,
+        testing,
+        training,
+        utils,
+        vision,
+        viz,
+    )
+    from minigrad._functions import *  # noqa: F403
+    from minigrad._torch_names import as_torch
+    from minigrad.amp.autocast_mode import autocast
+    from minigrad.compiler import compile
     from minigrad.creation import tensor as tensor
+    from minigrad.func import vmap
+    from minigrad.serialization import load, save
+    from minigrad.training import fit
 globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})

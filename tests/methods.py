@@ -1,9 +1,10 @@
-"""Writes minigrad/_methods.pyi: the methods that `export` adds to Tensor, for type checkers.
+"""Writes minigrad/_methods.pyi and _functions.pyi, for type checkers: what `export` adds to Tensor
+and to minigrad.
 
     python tests/methods.py
 
 They are added where their operation is defined, so a type checker cannot see them, and an editor
-cannot complete them, without this list.
+cannot complete them, without these lists.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 STUB = ROOT / "minigrad" / "_methods.pyi"
-HEADER = '''"""The methods that `export` adds to Tensor. Written by tests/methods.py."""
+FUNCTIONS_STUB = ROOT / "minigrad" / "_functions.pyi"
+HEADER = '''"""What `export` adds to {}. Written by tests/methods.py."""
 
 import builtins
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 '''
-KNOWN = {"Any", "None", "Sequence", "tuple", "list", "str"}
+KNOWN = {"Any", "None", "Sequence", "tuple", "list", "np", "object", "str"}
 BUILTINS = ("bool", "float", "int")  # Tensor has methods with these names
 
 
@@ -33,6 +37,8 @@ def methods() -> Iterator[tuple[str, Callable, bool]]:
 
     for name, value in sorted(vars(Tensor).items()):
         function = value.fget if isinstance(value, property) else value
+        if name.startswith("__i") and (plain := f"__{name[3:]}") in vars(Tensor):
+            function = vars(Tensor)[plain]  # += has the arguments of +
         if inspect.isfunction(function) and function.__module__ != Tensor.__module__:
             yield name, function, isinstance(value, property)
 
@@ -44,18 +50,40 @@ def text() -> str:
     for name, function, is_property in methods():
         lines += ["    @property"] * is_property
         lines.append(f"    def {name}{_signature(function, imports)}: ...")
-    needed = [f"from {module} import {name}" for name, module in sorted(imports.items())]
-    return HEADER + "\n".join([*sorted(needed), "", "class Methods:", *lines, ""])
+    return HEADER.format("Tensor") + "\n".join(
+        [*_needed(imports), "", "class Methods:", *lines, ""]
+    )
 
 
-def _signature(function: Callable, imports: dict[str, str]) -> str:
+def _needed(imports: dict[str, str]) -> list[str]:
+    return sorted(f"from {module} import {name}" for name, module in imports.items())
+
+
+def functions() -> str:
+    """The text of the stub of functions."""
+    from minigrad.creation import LEGACY
+    from minigrad.tensor import FUNCTIONS
+
+    imports = {"Tensor": "minigrad.tensor", "dtype": "minigrad.dtypes"}
+    lines = [
+        f"def {name}{_signature(function, imports, self=False)}: ..."
+        for name, function in sorted(FUNCTIONS.items())
+    ]
+    lines += [f"class {name}(Tensor): ..." for name in LEGACY]
+    lines += [f"{name}: dtype" for name in BUILTINS]
+    return HEADER.format("minigrad") + "\n".join([*_needed(imports), "", *lines, ""])
+
+
+def _signature(function: Callable, imports: dict[str, str], self: bool = True) -> str:
     signature = inspect.signature(function)
-    first, *others = signature.parameters.values()
+    first, *others = signature.parameters.values() or (None,)
+    if first is None:
+        return f"() -> {_annotation(signature.return_annotation, function, imports)}"
     if function is not inspect.unwrap(function):  # in place: the arguments but `out`
         function = inspect.unwrap(function)
         others = [parameter for parameter in others if parameter.name != "out"]
-    given = [first.replace(annotation=first.empty), *others]
-    if first.kind is not first.VAR_POSITIONAL:
+    given = [first.replace(annotation=first.empty) if self else first, *others]
+    if self and first.kind is not first.VAR_POSITIONAL:
         given[0] = given[0].replace(name="self")
     parts = [_parameter(parameter, function, imports) for parameter in given]
     kinds = [parameter.kind for parameter in given]
@@ -79,7 +107,7 @@ def _parameter(parameter: inspect.Parameter, function: Callable, imports: dict[s
 def _annotation(annotation: object, function: Callable, imports: dict[str, str]) -> str:
     if annotation is inspect.Parameter.empty:
         return "Any"
-    for name in re.findall(r"[A-Za-z_]\w*", str(annotation)):
+    for name in re.findall(r"(?<![\w.])[A-Za-z_]\w*", str(annotation)):
         if name not in (*KNOWN, *BUILTINS):
             owner = getattr(function.__globals__[name], "__module__", None)
             found = owner if str(owner).startswith("minigrad") else function.__module__
@@ -90,3 +118,4 @@ def _annotation(annotation: object, function: Callable, imports: dict[str, str])
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
     STUB.write_text(text())
+    FUNCTIONS_STUB.write_text(functions())

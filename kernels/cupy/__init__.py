@@ -13,6 +13,7 @@ from typing import Any
 import numpy as _np
 
 from . import _creation, _functions, _methods
+from ._absent import library, unknown
 from ._array import ndarray
 from ._generate import function as _function
 from ._index import entries as _entries
@@ -86,7 +87,11 @@ def __getattr__(name: str) -> Any:
         try:
             value = _make(name)
         except (KeyError, AttributeError):
-            raise AttributeError(f"module 'cupy' has no attribute {name!r}") from None
+            if found := library("cupy", name):
+                return found
+            if name in _entries("cupy"):
+                raise AttributeError(f"cupy.{name} is not on the CPU") from None
+            raise unknown("cupy", name, __dir__()) from None
     globals()[name] = value
     return value
 

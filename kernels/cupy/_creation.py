@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._array import check_dtype, fresh, from_interface, ndarray, view
+from ._array import check_dtype, fresh, from_interface, ndarray, view, wrap
 from ._generate import inputs
 from ._trace import recorded
 
@@ -158,6 +158,18 @@ empty, zeros, ones = map(_filled, ("empty", "zeros", "ones"))
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> ndarray:
     """An array of one value, of its dtype unless `dtype` is given."""
     return fresh(np.full(shape, inputs(fill_value), dtype, order or "C"))
+
+
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: Any = None, axis: int = 0,
+) -> Any:  # fmt: skip
+    """`num` numbers from start to stop; with `retstep`, also the step."""
+    start, stop = inputs(start), inputs(stop)
+    if not retstep:
+        return fresh(np.linspace(start, stop, num, endpoint, False, dtype, axis))
+    made, step = np.linspace(start, stop, num, endpoint, True, dtype, axis)
+    return fresh(made), wrap(step) if isinstance(step, np.ndarray) else float(step)
 
 
 def _like(name: str) -> Callable:

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from ._absent import unknown
 from ._generate import function
 from ._index import entries
 
@@ -23,7 +24,7 @@ def names_of(
     def get(name: str) -> Any:
         entry = entries(module).get(name)
         if entry is None or name.startswith("__"):
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            raise unknown(module, name, entries(module))
         theirs = getattr(importlib.import_module(library), name, None)
         if theirs is None or entry.kind == "class":
             raise AttributeError(

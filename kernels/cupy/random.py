@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ._absent import unknown
 from ._array import fresh, ndarray
 from ._creation import asarray
 from ._generate import inputs
@@ -218,3 +219,7 @@ def _function(name: str) -> Callable:
 for _name, _entry in entries("cupy.random").items():
     if _entry.kind == "function" and hasattr(RandomState, _name) and _name != "seed":
         globals()[_name] = _function(_name)
+
+
+def __getattr__(name: str) -> Any:
+    raise unknown("cupy.random", name, globals())

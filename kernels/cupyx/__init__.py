@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from kernels.cupy._absent import library, unknown
 from kernels.cupy._array import fresh, ndarray
 from kernels.cupy._trace import recorded
 from kernels.cupy.linalg import reports
 
-_SUBMODULES = "jit linalg optimizing profiler scipy time".split()
+_SUBMODULES = "jit linalg optimizing profiler scipy signal time".split()
 
 
 def scatter_add(a: ndarray, slices: Any, value: Any) -> None:
@@ -123,4 +124,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             "cupyx.GeneralizedUFunc is not on the CPU; write a loop of cupy.einsum"
         )
-    raise AttributeError(f"module 'cupyx' has no attribute {name!r}")
+    if found := library("cupyx", name):
+        return found
+    raise unknown("cupyx", name, [*globals(), *_SUBMODULES])
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES})

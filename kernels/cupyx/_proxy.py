@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernels.cupy import _generate
+from kernels.cupy._absent import unknown
 from kernels.cupy._array import fresh, ndarray
 from kernels.cupy._index import entries
 from kernels.cupy._ufunc import ufunc
@@ -134,7 +135,7 @@ def of_scipy(
             return importlib.import_module(f"kernels.{module}.{name}")
         entry = entries(module).get(name)
         if entry is None or name.startswith("__"):
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            raise unknown(module, name, entries(module))
         theirs = getattr(_library(library), name, None)
         if theirs is None:
             raise AttributeError(

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from kernels.cupy._absent import unknown
 from kernels.simt import cuda
 from kernels.support.limits import launch_dimensions
 
@@ -150,4 +151,4 @@ _ABSENT = {
 def __getattr__(name: str) -> Any:
     if name in _ABSENT:
         raise AttributeError(f"cupyx.jit.{name} is not on the CPU; {_ABSENT[name]}")
-    raise AttributeError(f"module 'cupyx.jit' has no attribute {name!r}")
+    raise unknown("cupyx.jit", name, globals())

@@ -10,6 +10,8 @@ from minigrad.commands import CommandError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from minigrad.training import History
+
 
 def require(option: str) -> None:
     """Raise CommandError where matplotlib is not installed."""
@@ -17,12 +19,12 @@ def require(option: str) -> None:
         raise CommandError(f"{option} needs matplotlib: pip install 'minigrad[plot]'")
 
 
-def curves(history: list, path: str, title: str) -> None:
-    """Write the curves of `history` (a list of `train.Epoch`) to the PNG `path`."""
+def curves(history: History, path: str, title: str) -> None:
+    """Write the curves of a run to the PNG `path`."""
     figure(history, title).savefig(path, format="png", dpi=120)
 
 
-def figure(history: list, title: str) -> Figure:
+def figure(history: History, title: str) -> Figure:
     """The curves of `history`: cross entropy and accuracy, of training and test, by epoch."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -36,13 +38,13 @@ def figure(history: list, title: str) -> Figure:
 
     drawing = Figure(figsize=(9, 3.6), layout="constrained")
     FigureCanvasAgg(drawing)
-    epochs = [epoch.number for epoch in history]
+    epochs = history["epoch"]
     loss, accuracy = drawing.subplots(1, 2)
-    loss.plot(epochs, [epoch.train_loss for epoch in history], marker="o", label="train")
-    loss.plot(epochs, [epoch.test_loss for epoch in history], marker="o", label="test")
+    loss.plot(epochs, history["loss"], marker="o", label="train")
+    loss.plot(epochs, history["valid_loss"], marker="o", label="test")
     loss.set(xlabel="epoch", ylabel="cross entropy", yscale="log")
-    accuracy.plot(epochs, [100 * epoch.train_accuracy for epoch in history], marker="o")
-    accuracy.plot(epochs, [100 * epoch.test_accuracy for epoch in history], marker="o")
+    accuracy.plot(epochs, [100 * x for x in history["accuracy"]], marker="o")
+    accuracy.plot(epochs, [100 * x for x in history["valid_accuracy"]], marker="o")
     accuracy.set(xlabel="epoch", ylabel="accuracy (%)")
     loss.yaxis.set_major_formatter(Plain())
     loss.yaxis.set_minor_formatter(Plain(minor_thresholds=(2, 0.5)))

@@ -7,8 +7,6 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from minigrad.commands import CommandError, models, plot
@@ -18,18 +16,6 @@ DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10")
 LEARNING_RATES = {"adam": 1e-3, "adamw": 1e-3, "sgd": 0.05}
 MOMENTUM = 0.9
 EVALUATION_BATCH = 256
-
-
-@dataclass
-class Epoch:
-    """The results of one epoch; losses are means, accuracies in [0, 1]."""
-
-    number: int
-    train_loss: float
-    train_accuracy: float
-    test_loss: float
-    test_accuracy: float
-    seconds: float
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,15 +109,10 @@ def _train_alone(args: argparse.Namespace, device) -> int:
     )
     _announce_compilation(minigrad.backends.get())
     started = time.perf_counter()
-    history: list[Epoch] = []
     with kernels.trace() as trace:
-        for epoch in fit(model, train, test, args, device):
-            history.append(epoch)
-            if args.save:  # after every epoch, so that an interruption loses at most one
-                _save(args, model, scaling, epoch)
-    print(
-        f"test accuracy {history[-1].test_accuracy:.2%} after {time.perf_counter() - started:.1f} s"
-    )
+        history = fit(model, train, test, args, device, scaling)
+    seconds = time.perf_counter() - started
+    print(f"test accuracy {history['valid_accuracy'][-1]:.2%} after {seconds:.1f} s")
     print(f"\n{trace}")
     if args.save:
         print(f"saved: {args.save}")
@@ -202,9 +183,10 @@ def _load(name: str):
     return train, test, {"mean": mean, "std": std}
 
 
-def fit(model, train, test, args: argparse.Namespace, device) -> Iterator[Epoch]:
-    """Train for `args.epochs` epochs, printing a line for each."""
+def fit(model, train, test, args: argparse.Namespace, device, scaling: dict):
+    """Train for `args.epochs` epochs, printing a line for each; the history."""
     import minigrad
+    from minigrad import training
     from minigrad.utils.data import DataLoader
 
     generator = minigrad.Generator().manual_seed(args.seed)
@@ -217,23 +199,39 @@ def fit(model, train, test, args: argparse.Namespace, device) -> Iterator[Epoch]
         network, sampler = DistributedDataParallel(model), DistributedSampler(train, seed=args.seed)
         args.batch_size = -(-args.batch_size // sampler.num_replicas)
         options = {"sampler": sampler}
-    loader = DataLoader(train, batch_size=args.batch_size, **options)
-    test_loader = DataLoader(test, batch_size=EVALUATION_BATCH)
-    optimizer = _optimizer(args, model.parameters())
-    for number in range(1, args.epochs + 1):
-        started = time.perf_counter()
-        if sampler is not None:
-            sampler.set_epoch(number)
-        train_loss, train_accuracy = _train(network, loader, optimizer, device, number, args.epochs)
-        test_loss, test_accuracy = evaluate(model, test_loader, device)
-        seconds = time.perf_counter() - started
-        print(
-            f"epoch {number:>3}/{args.epochs}  train loss {train_loss:.4f} accuracy "
-            f"{train_accuracy:7.2%}  test loss {test_loss:.4f} accuracy {test_accuracy:7.2%}  "
-            f"{seconds:.1f} s",
-            flush=True,
+
+    class EachEpoch(training.Callback):
+        def on_epoch_begin(self, fit) -> None:
+            if sampler is not None:
+                sampler.set_epoch(fit.epoch + 1)
+
+        def on_epoch_end(self, fit) -> None:
+            row = fit.history.rows[-1]
+            print(
+                f"epoch {fit.epoch:>3}/{fit.epochs}  train loss {row['loss']:.4f} accuracy "
+                f"{row['accuracy']:7.2%}  test loss {row['valid_loss']:.4f} accuracy "
+                f"{row['valid_accuracy']:7.2%}  {row['seconds']:.1f} s",
+                flush=True,
+            )
+            if args.save:  # after every epoch, so that an interruption loses at most one
+                _save(args, model, scaling, row["valid_accuracy"])
+
+    try:
+        return minigrad.fit(
+            network,
+            minigrad.nn.CrossEntropyLoss(),
+            _optimizer(args, model.parameters()),
+            DataLoader(train, args.batch_size, **options),
+            DataLoader(test, EVALUATION_BATCH),
+            args.epochs,
+            ["accuracy"],
+            [EachEpoch()],
+            device=device,
+            progress="bar",
         )
-        yield Epoch(number, train_loss, train_accuracy, test_loss, test_accuracy, seconds)
+    except FloatingPointError as error:
+        said = str(error).removeprefix("fit: ").partition(";")[0]
+        raise CommandError(f"{said}; a smaller --lr may help") from None
 
 
 def _optimizer(args: argparse.Namespace, parameters):
@@ -244,70 +242,26 @@ def _optimizer(args: argparse.Namespace, parameters):
     return {"adam": optim.Adam, "adamw": optim.AdamW}[args.optimizer](parameters, lr=args.lr)
 
 
-def _train(model, loader, optimizer, device, number: int, epochs: int) -> tuple[float, float]:
-    """One epoch; returns the mean loss and the accuracy, measured during training."""
-    from tqdm import tqdm
-
-    import minigrad.nn.functional as F
-
-    model.train()
-    loss_sum, hits, seen = 0.0, 0, 0
-    with tqdm(loader, desc=f"epoch {number}/{epochs}", leave=False, disable=None) as bar:
-        for images, labels in bar:
-            images, labels = images.to(device), labels.to(device)
-            logits = model(images)
-            loss = F.cross_entropy(logits, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            value = loss.item()
-            if not math.isfinite(value):
-                raise CommandError(
-                    f"the loss became {value} in epoch {number}; a smaller --lr may help"
-                )
-            loss_sum += value * len(labels)
-            hits += _hits(logits.detach(), labels)
-            seen += len(labels)
-            bar.set_postfix(loss=f"{value:.3f}", refresh=False)
-    return loss_sum / seen, hits / seen
-
-
 def _timeline(args: argparse.Namespace, model, train, device) -> None:
     """Draw a step of a new network (the parameters of the trained one are in its optimiser's
     arena)."""
+    import minigrad
     from minigrad import viz
     from minigrad.utils.data import DataLoader
 
     batch = [next(iter(DataLoader(train, batch_size=args.batch_size)))]
-    optimizer = _optimizer(args, model.parameters())
-    _train(model, batch, optimizer, device, 1, 1)  # the first step allocates and compiles
+    loss, optimizer = minigrad.nn.CrossEntropyLoss(), _optimizer(args, model.parameters())
+
+    def step() -> None:
+        minigrad.fit(model, loss, optimizer, batch, device=device, progress=False)
+
+    step()  # the first step allocates and compiles
     with viz.timeline() as timeline:
-        _train(model, batch, optimizer, device, 1, 1)
+        step()
     timeline.picture().save(args.timeline)
 
 
-def evaluate(model, loader, device) -> tuple[float, float]:
-    """The mean loss and the accuracy of `model` over a loader, without gradients."""
-    import minigrad
-    import minigrad.nn.functional as F
-
-    model.eval()
-    loss_sum, hits, seen = 0.0, 0, 0
-    with minigrad.no_grad():
-        for images, labels in loader:
-            images, labels = images.to(device), labels.to(device)
-            logits = model(images)
-            loss_sum += F.cross_entropy(logits, labels, reduction="sum").item()
-            hits += _hits(logits, labels)
-            seen += len(labels)
-    return loss_sum / seen, hits / seen
-
-
-def _hits(logits, labels) -> int:
-    return int((logits.argmax(dim=1) == labels).sum().item())
-
-
-def _save(args: argparse.Namespace, model, scaling: dict, last: Epoch) -> None:
+def _save(args: argparse.Namespace, model, scaling: dict, accuracy: float) -> None:
     import minigrad
 
     minigrad.save(
@@ -316,7 +270,7 @@ def _save(args: argparse.Namespace, model, scaling: dict, last: Epoch) -> None:
             "dataset": args.dataset,
             "state_dict": model.state_dict(),
             "scaling": scaling,
-            "test_accuracy": last.test_accuracy,
+            "test_accuracy": accuracy,
         },
         args.save,
     )

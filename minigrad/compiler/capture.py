@@ -6,224 +6,23 @@ If the outputs require gradients, the backward pass is recorded at once, as a se
 from __future__ import annotations
 
 import itertools
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from minigrad.autograd import engine
-from minigrad.autograd.mode import mode
-from minigrad.autograd.node import USED_TWICE, Node, attach, edge
+from minigrad.autograd.node import USED_TWICE, Node
 from minigrad.compiler import plan
 from minigrad.compiler.arrays import TracedArray
+from minigrad.compiler.entry import Entry, kept_arrays
 from minigrad.compiler.fuse import Fusion
-from minigrad.compiler.graph import GIVEN, INPUT, Call
+from minigrad.compiler.graph import GIVEN, INPUT
 from minigrad.compiler.guards import Watch
-from minigrad.compiler.program import Program
-from minigrad.compiler.record import Recorder, all_tensors, recording, untrace_graph
+from minigrad.compiler.lift import all_tensors, untrace_graph
+from minigrad.compiler.record import Recorder, recording
 from minigrad.tensor import Tensor, wrap
 from minigrad.utils._tree import leaves, mapped
-
-_MAX_PROGRAMS = 8  # forward parts whose backward part may still follow
-
-
-class CompiledNode(Node):
-    """The outputs of a replayed forward part."""
-
-    __slots__ = ("entry", "program")
-
-    entry: Entry
-    program: Program
-
-    def name(self) -> str:
-        return "CompiledFunctionBackward"
-
-    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        self.unpack()
-        if mode.enabled:
-            raise RuntimeError(
-                "compile: a compiled function cannot be differentiated twice (create_graph=True);"
-                " call the function that is not compiled"
-            )
-        return self.entry.backward(self.program, grads)
-
-    def release(self) -> None:
-        super().release()
-        self.program.busy = False
-
-
-class Entry:
-    """A recording of a function for one signature.
-
-    inputs: (number of the argument, its array in the recording, whether the step writes it).
-    outputs: per leaf of the result (kind, value), see `capture`. gradients: (leaf, its new `.grad`
-        as an array or None). guarded: (tensor, its array, whether it requires a gradient).
-    """
-
-    def __init__(self, recorder: Recorder, watch: Watch) -> None:
-        self.recorder, self.watch = recorder, watch
-        self.parts: list[list[Call]] = []
-        self.inputs: list[tuple[int, np.ndarray, bool]] = []
-        self.tree: Any = None
-        self.outputs: list[tuple[str, Any]] = []
-        self.slopes: list[tuple[Tensor | int, np.ndarray | None]] = []
-        self.seeds: list[np.ndarray] = []
-        self.gradients: list[tuple[Tensor | int, np.ndarray | None]] = []
-        self.wanted: list[tuple[Tensor, Tensor | None]] = []
-        self.guarded: list[tuple[Tensor, np.ndarray, bool]] = []
-        self.counters: list[tuple[list, int]] = []
-        self.fusion: Any = None
-        self.layout: Any = None
-        self.programs: list[_Instance] = []
-
-    def valid(self) -> bool:
-        """Whether what it depends on is as it was."""
-        for tensor, array, requires_grad in self.guarded:
-            if tensor._array is not array or tensor._requires_grad is not requires_grad:
-                return False
-        for leaf, grad in self.wanted:
-            if leaf._grad is not grad:
-                return False
-        return self.watch.changed() is None
-
-    def instance(self) -> _Instance | None:
-        """A program that no later backward pass needs; None if there are too many of them."""
-        for found in self.programs:
-            if not found.program.busy:
-                return found
-        if len(self.programs) >= _MAX_PROGRAMS:
-            return None
-        self.programs.append(_Instance(self))
-        return self.programs[-1]
-
-    def describe(self) -> None:
-        """Let go of the memory of the recording."""
-        memory = self.recorder.memory
-        place = memory.described
-        for call in itertools.chain(*self.parts):
-            call.describe(memory)
-        self.inputs = [(number, place(a), written) for number, a, written in self.inputs]
-        self.outputs = [
-            (kind, (value[0], place(value[1])) if kind == "slope" else place(value))
-            for kind, value in self.outputs
-        ]
-        self.slopes = [(leaf, place(array)) for leaf, array in self.slopes]
-        self.gradients = [(leaf, place(array)) for leaf, array in self.gradients]
-        self.seeds = [place(array) for array in self.seeds]
-        memory.release()
-
-    def kernels(self) -> list[Any]:
-        """The kernels that fusion has generated."""
-        return [kernel for call in itertools.chain(*self.parts) for kernel in call.kernels]
-
-    def summary(self) -> str:
-        """One line about it."""
-        calls = list(itertools.chain(*self.parts))
-        launches = sum(len(call.launches or ()) for call in calls)
-        python = [call.name for call in calls if call.launches is None]
-        text = f"{launches} launches, {self.fusion.fused} operations fused into others"
-        size, unshared = self.layout.size / 1e6, self.layout.unshared / 1e6
-        text += f", {size:.2f} MB of memory ({unshared:.2f} unshared)"
-        return text + (f"; from Python: {', '.join(python)}" if python else "")
-
-    def replay(self, found: _Instance, arguments: list[Tensor]) -> Any:
-        """Repeat the step in an instance that is free."""
-        for place, array, _ in found.inputs:
-            array[...] = arguments[place]._array
-        found.program.run(0)
-        return self.finish(found, arguments)
-
-    def finish(self, found: _Instance, arguments: list[Tensor]) -> Any:
-        """What a step leaves behind, from the memory of a program."""
-        for place, array, written in found.inputs:
-            if written:
-                arguments[place]._array[...] = array
-        for counter, count in self.counters:
-            counter[0] += count
-        for leaf, grad in found.gradients:
-            (arguments[leaf] if type(leaf) is int else leaf)._grad = grad
-        results = []
-        node = None
-        for kind, value in found.outputs:
-            if kind == "array":
-                results.append(wrap(value.copy()))
-            elif kind == "argument":
-                results.append(arguments[value])
-            elif kind == "alias":
-                results.append(wrap(value))
-            elif kind == "slope":
-                node = node or self._node(found.program, arguments)
-                results.append(attach(wrap(value[1].copy()), node, value[0]))
-            else:
-                results.append(value)
-        return _rebuilt(self.tree, results)
-
-    def _node(self, program: Program, arguments: list[Tensor]) -> CompiledNode:
-        targets = [arguments[t] if type(t) is int else t for t, _ in self.slopes]
-        node = CompiledNode(
-            tuple([edge(t) for t in targets]), tuple([(s.shape, s.dtype) for s in self.seeds])
-        )
-        node.entry, node.program = self, program
-        node.save((program,))
-        if len(self.parts) > 1:
-            program.busy = True
-            weakref.finalize(node, _free, weakref.ref(program)).atexit = False
-        else:
-            node.saved = None  # the step has run its own backward pass
-        return node
-
-    def backward(self, program: Program, grads: list[Tensor | None]) -> list[Tensor | None]:
-        """Replay the backward part."""
-        for seed, grad in zip(self.seeds, grads, strict=True):
-            program.array(seed)[...] = 0 if grad is None else grad._array
-        program.run(1)
-        return [None if s is None else wrap(program.array(s).copy()) for _, s in self.slopes]
-
-
-def _free(program: weakref.ref) -> None:
-    found = program()
-    if found is not None:
-        found.busy = False
-
-
-class _Instance:
-    """A program of an entry, with its views of inputs, outputs and gradients."""
-
-    def __init__(self, entry: Entry) -> None:
-        recorder = entry.recorder
-        memory, layout = recorder.memory, entry.layout
-        program = Program(entry.parts, memory, layout, recorder.placed, recorder.draws)
-        self.program = program
-        self.inputs = [
-            (place, program.array(array), written) for place, array, written in entry.inputs
-        ]
-        self.outputs = [
-            (kind, program.array(value))
-            if kind == "array"
-            else (kind, (value[0], program.array(value[1])))
-            if kind == "slope"
-            else (kind, value)
-            for kind, value in entry.outputs
-        ]
-        self.gradients = [
-            (leaf, None if array is None else wrap(program.array(array)))
-            for leaf, array in entry.gradients
-        ]
-
-
-def _kept(entry: Entry) -> list[np.ndarray]:
-    """The arrays that are read after the last call."""
-    found = [value for kind, value in entry.outputs if kind == "array"]
-    found += [value[1] for kind, value in entry.outputs if kind == "slope"]
-    found += [array for _, array in entry.gradients if array is not None]
-    found += [array for _, array in entry.slopes if array is not None]
-    return found + [array for _, array, written in entry.inputs if written] + entry.seeds
-
-
-def _rebuilt(tree: Any, values: list) -> Any:
-    one = iter(values)
-    return mapped(lambda leaf: next(one), tree)
 
 
 def capture(
@@ -387,6 +186,8 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
 def _release(recorder: Recorder, result: Any, expected: set[int]) -> None:
     """Take the traced arrays out of all tensors; others than the expected should not be there."""
     left = recorder.restore()
+    if recorder.replaced:
+        recorder.stop_quietly("it replaces the data of a tensor")
     graph = any(isinstance(t, Tensor) and t._node is not None for t in leaves(result))
     if not graph and any(id(t) not in expected for t in left):
         recorder.stop_quietly("it keeps a tensor that it computed")
@@ -402,10 +203,10 @@ def _keep_calls(entry: Entry, split: int) -> None:
     entry.parts = [recorder.part(0, split)]
     if entry.slopes:
         entry.parts.append(recorder.part(split))
-    kept = map(recorder.memory.find, _kept(entry))
+    kept = map(recorder.memory.find, kept_arrays(entry))
     entry.fusion = Fusion(entry.parts, recorder.memory, recorder.placed, kept, recorder.lower)
     entry.fusion.run()
-    kept = map(recorder.memory.find, _kept(entry))
+    kept = map(recorder.memory.find, kept_arrays(entry))
     calls = list(itertools.chain(*entry.parts))
     entry.layout = plan.layout(calls, recorder.memory, recorder.placed, [b for b in kept if b])
     used = entry.layout.offsets.keys()

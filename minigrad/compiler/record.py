@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import gc
 import inspect
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +13,7 @@ import numpy as np
 from kernels import dispatch, launchers
 from kernels.launchers.common import on_gpu
 from kernels.pointwise import TABLE
-from kernels.sequence import Launch
 from minigrad.autograd.mode import mode, no_grad
-from minigrad.autograd.node import OpNode
 from minigrad.compiler.arrays import TracedArray, plain
 from minigrad.compiler.graph import (
     CONSTANT,
@@ -28,73 +23,17 @@ from minigrad.compiler.graph import (
     Buffer,
     Call,
     Draw,
-    Memory,
     Unsupported,
     arrays_in,
-    owner_of,
 )
-from minigrad.compiler.verify import is_closed
+from minigrad.compiler.lift import Lifted
+from minigrad.compiler.lower import checking, dialect_in_use, is_closed, logged
 from minigrad.optim.arena import Run
 from minigrad.optim.optimizer import Optimizer
-from minigrad.tensor import Tensor
 from minigrad.utils._tree import leaves
 
 _OURS = str(Path(__file__).parents[1])
 _KERNELS = str(Path(launchers.__file__).parents[1])
-# Their operations read an index on the host first, to refuse one that is out of bounds
-_CHECKING = ("embedding", "cross_entropy", "sparse")
-
-
-class _Log(dispatch.Trace):
-    """Runs launches, and keeps them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.launches: list[Launch] = []
-        self.seconds = 0.0
-
-    def takes(self, family: str, version: str, kernel: Any, grid: Any, block: Any, args: tuple):
-        launch = Launch(kernel, grid, block, args)
-        run = Launch(kernel, grid, block, numbers(args)).bound()
-        started = time.perf_counter()
-        run()
-        self.seconds += time.perf_counter() - started
-        self.launches.append(launch)
-        return True
-
-    def contiguous(self, a: np.ndarray) -> np.ndarray:
-        out = np.empty(a.shape, a.dtype)
-        _dialect().pointwise(TABLE["copy"], a, out=out)
-        return out
-
-    def filled(self, zeros: np.ndarray) -> np.ndarray:
-        _dialect().pointwise(TABLE["copy"], 0, out=zeros, dtype=zeros.dtype)
-        return zeros
-
-
-@functools.cache
-def _checking() -> frozenset[str]:
-    families = launchers.declared()
-    return frozenset(o.name for family in _CHECKING for o in families[family].operations)
-
-
-def _dialect() -> Any:
-    """The dialect in use, also while its stand-in records."""
-    return getattr(dispatch.active, "dialect", dispatch.active)
-
-
-def _logged(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, _Log]:
-    """The result of an operation, and its launches."""
-    outer, dispatch.tracer = dispatch.tracer, _Log()
-    try:
-        return function(*args, **kwargs), dispatch.tracer
-    finally:
-        dispatch.tracer = outer
-
-
-def numbers(args: tuple) -> tuple:
-    """Arguments with the present value of each draw."""
-    return tuple([int(a) if type(a) is Draw else a for a in args])
 
 
 class _RecordingDialect:
@@ -117,7 +56,7 @@ class _RecordingDialect:
         return operation
 
 
-class Recorder:
+class Recorder(Lifted):
     """Writes down the calls of one step in this thread.
 
     reason: why the step cannot be recorded; it then goes on without being written down.
@@ -125,6 +64,7 @@ class Recorder:
     """
 
     def __init__(self, fullgraph: bool) -> None:
+        super().__init__()
         self.fullgraph = fullgraph
         self.reason: str | None = None
         self.rebound = False
@@ -132,16 +72,11 @@ class Recorder:
         self.starts: list[tuple[int, Call]] = []
         self._born: dict[Buffer, int] = {}
         self.calls: list[Call] = []
-        self.memory = Memory()
         self.draws: dict[Any, int] = {}  # generator -> calls made by the step
         self.placed: dict[Buffer, np.ndarray] = {}  # gradients that lie in an optimiser's arena
-        self.lifted: dict[int, tuple[Tensor, np.ndarray, TracedArray]] = {}
-        self.counters: list[tuple[list, int]] = []
         self.used: set[int] = set()  # ids of the traced arrays that calls read or write
         self.updated: set[int] = set()  # ids of version counters that an optimiser increments
         self._checked: set[tuple] = set()  # where index arrays lie that are checked at each replay
-        self._roots: set[int] = set()
-        self._traced: dict[int, TracedArray] = {}
 
     # -- what tensors report ---------------------------------------------------------------
 
@@ -171,14 +106,14 @@ class Recorder:
             self._before_write(array)
         if dispatch.tracer is not None:
             self.stop("a step inside of kernels.trace()")
-        result, log = _logged(function, args, kwargs)
+        result, log = logged(function, args, kwargs)
         call = Call(name, function, args, kwargs, writes=written, seconds=log.seconds)
         fresh = self._name_outputs(call, result)
-        index = [a for a in arrays_in(args) if a.dtype.kind in "iu"] if name in _checking() else ()
+        index = [a for a in arrays_in(args) if a.dtype.kind in "iu"] if name in checking() else ()
         known = all(_place(a) in self._checked for a in index)
 
         def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
-            _, second = _logged(function, args, kwargs)
+            _, second = logged(function, args, kwargs)
             places = {_place(a) for launch in second.launches for a in arrays_in(launch.args)}
             return [a for a in arrays if _place(a) in places]
 
@@ -197,7 +132,7 @@ class Recorder:
         self.use((args, kwargs))
         args, kwargs = plain(args), plain(kwargs)
         if name == "numpy.copy" and args[0].dtype.kind != "c":
-            return self.operation("copy", _dialect().copy, args, {})
+            return self.operation("copy", dialect_in_use().copy, args, {})
         written = tuple(arrays_in(kwargs.get("out")))
         if self.reason is None:
             for array in arrays_in((args, kwargs)):
@@ -234,7 +169,7 @@ class Recorder:
         if isinstance(source, np.ndarray) and source.shape != target.shape:
             source = np.broadcast_to(source, target.shape)
         if isinstance(source, np.ndarray) and source.dtype.kind != "c" != target.dtype.kind:
-            function = _dialect().pointwise
+            function = dialect_in_use().pointwise
             kwargs = {"out": target}
             if source.dtype != target.dtype:
                 kwargs["dtype"] = source.dtype
@@ -267,7 +202,7 @@ class Recorder:
         """Find the launches of a pointwise call that was made of others; False if it has none."""
         target = call.kwargs["out"]
         before = target.copy()
-        _, log = _logged(_dialect().pointwise, call.args, call.kwargs)
+        _, log = logged(dialect_in_use().pointwise, call.args, call.kwargs)
         call.launches, call.seconds = log.launches, log.seconds
         call.kernels = tuple([launch.kernel for launch in log.launches])
         closed = is_closed(call, log.launches, self.memory, lambda arrays: [])
@@ -293,7 +228,7 @@ class Recorder:
         if optimizer._step_pre_hooks or optimizer._step_post_hooks:
             self.stop(f"{name} with hooks")
         runs = []
-        with self._unlifted(optimizer), no_grad():
+        with self.unlifted(optimizer), no_grad():
             if self.reason is not None:
                 return step(optimizer, *args, **kwargs)
             for group, run in optimizer._runs():
@@ -373,7 +308,9 @@ class Recorder:
         content = owner.copy()
         self.memory.add(content, CONSTANT)
         later, self.calls = self.calls, []
-        self.operation("pointwise", _dialect().pointwise, (TABLE["copy"], content), {"out": owner})
+        self.operation(
+            "pointwise", dialect_in_use().pointwise, (TABLE["copy"], content), {"out": owner}
+        )
         self.starts.append((self._born.get(buffer, 0), self.calls[0]))
         self.calls = later
 
@@ -383,71 +320,6 @@ class Recorder:
         if type(result) in (tuple, list):
             return type(result)([self._traced_result(r) for r in result])
         return result
-
-    # -- lifting ---------------------------------------------------------------------------
-
-    def trace(self, array: np.ndarray) -> TracedArray:
-        """The traced array of an array: always the same."""
-        if id(array) not in self._traced:
-            self._traced[id(array)] = TracedArray(array)
-        return self._traced[id(array)]
-
-    def lift(self, tensors: Iterator[Tensor]) -> None:
-        """Give tensors traced arrays."""
-        for tensor in tensors:
-            array = tensor.__dict__.get("_array")
-            if type(array) is np.ndarray and id(tensor) not in self.lifted:
-                self._roots.add(id(owner_of(array)))
-                traced = self.trace(array)
-                self.lifted[id(tensor)] = (tensor, array, traced)
-                self.counters.append((tensor._counter, tensor._counter[0]))
-                tensor._array = traced
-
-    def lift_argument(self, tensor: Tensor) -> np.ndarray:
-        """Give an argument a traced copy of its elements; returns the copy."""
-        array = tensor._array
-        buffer = np.empty_like(array, subok=False)
-        buffer[...] = array
-        self.memory.add(buffer, INPUT)
-        self._traced[id(array)] = TracedArray(buffer)
-        self.lifted[id(tensor)] = (tensor, array, self._traced[id(array)])
-        self.counters.append((tensor._counter, tensor._counter[0]))
-        tensor._array = self._traced[id(array)]
-        return buffer
-
-    @contextmanager
-    def _unlifted(self, optimizer: Any) -> Iterator[None]:
-        """Arrays that are not traced in all lifted tensors and in the gradients."""
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p._grad for p in params if p._grad is not None]
-        traced = {id(g): (g, g._array) for g in grads if type(g._array) is TracedArray}
-        for tensor, array, mine in self.lifted.values():
-            if tensor._array is mine:
-                tensor._array = array
-        for tensor, array in traced.values():
-            tensor._array = array.value
-        recorder, mode.recorder = mode.recorder, None
-        outside = dispatch.active
-        dispatch.active = getattr(outside, "dialect", outside)
-        try:
-            yield
-        finally:
-            mode.recorder, dispatch.active = recorder, outside
-            for tensor, _, mine in self.lifted.values():
-                if type(tensor._array) is np.ndarray:
-                    tensor._array = mine
-            for tensor, array in traced.values():
-                tensor._array = array
-
-    def restore(self) -> list[Tensor]:
-        """Give lifted tensors their arrays back; returns all other tensors with traced ones."""
-        for tensor, array, mine in self.lifted.values():
-            if tensor._array is mine:
-                tensor._array = array
-            elif type(tensor._array) is TracedArray:
-                tensor._array = tensor._array.value
-                self.stop_quietly("a tensor whose data the step replaces")
-        return [t for t in _alive(Tensor) if type(t.__dict__.get("_array")) is TracedArray]
 
     def part(self, first: int, last: int | None = None) -> list[Call]:
         """The calls from one number to another."""
@@ -490,22 +362,6 @@ def _place(array: np.ndarray) -> tuple:
 
 def _assign(target: np.ndarray, source: Any) -> None:
     target[...] = source
-
-
-def _alive(kind: type) -> list[Any]:
-    return [o for o in gc.get_objects() if issubclass(type(o), kind)]
-
-
-def all_tensors() -> Iterator[Tensor]:
-    """All tensors of this process."""
-    return iter(_alive(Tensor))
-
-
-def untrace_graph() -> None:
-    """Give recorded operations that are still alive arrays that are not traced."""
-    for node in _alive(OpNode):
-        if getattr(node, "attrs", None):
-            node.attrs = plain(node.attrs)
 
 
 @contextmanager

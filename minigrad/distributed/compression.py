@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from minigrad._names import namespace
 from minigrad.backends import array_module
 from minigrad.distributed.groups import resolve
 from minigrad.tensor import Tensor, wrap
@@ -83,3 +84,6 @@ def topk_hook(state: TopKState, bucket: Any) -> _Later:
         return wrap(mean / group.size)
 
     return _Later(finish)
+
+
+__getattr__, __dir__ = namespace(__name__)

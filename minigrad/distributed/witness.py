@@ -54,7 +54,7 @@ class Watched:
         with contextlib.suppress(OSError):  # the witness has ended with the first death
             self._send(BYE)
         self._socket.close()
-        if self._process is not None:
+        if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
 
@@ -72,6 +72,7 @@ def _address(process: subprocess.Popen | None, host: str, alone: bool) -> Any:
     """Where the witness listens; None on other ranks than the one that has started it."""
     if process is None:
         return None
+    assert process.stdout is not None, "the witness was started with a pipe"
     said = process.stdout.readline().strip()
     process.stdout.close()
     return f"\0{said}" if alone else (host, int(said))

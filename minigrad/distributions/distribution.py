@@ -41,7 +41,7 @@ SQUARE = Constraint("PositiveDefinite()", lambda v: (v - v.mT).abs().flatten(-2)
 def broadcast_all(*values: Any) -> list[Tensor]:
     """Tensors and numbers as tensors of one shape."""
     first = next((v for v in values if isinstance(v, Tensor)), None)
-    kind = {} if first is None else {"dtype": first.dtype, "device": first.device}
+    kind: dict[str, Any] = {} if first is None else {"dtype": first.dtype, "device": first.device}
     tensors = [v if isinstance(v, Tensor) else minigrad.tensor(float(v), **kind) for v in values]
     return list(minigrad.broadcast_tensors(*tensors))
 

@@ -6,7 +6,7 @@ import minigrad as torch
 from minigrad import nn
 from minigrad.distributions import Normal, kl_divergence
 from minigrad.nn import functional as F
-from minigrad.utils.data import DataLoader
+from minigrad.utils.data import DataLoader, TensorDataset
 
 
 class VAE(nn.Module):
@@ -36,13 +36,13 @@ def patterns(count: int) -> torch.Tensor:
 def main(count: int = 1024, epochs: int = 15, hidden: int = 64) -> tuple[list[float], float]:
     """The mean loss of each epoch (nats per pattern), and the share of right pixels."""
     torch.manual_seed(0)
-    loader = DataLoader(patterns(count), 32, shuffle=True)
+    loader = DataLoader(TensorDataset(patterns(count)), 32, shuffle=True)
     model, prior = VAE(hidden), Normal(torch.zeros(2), torch.ones(2))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     losses = []
     for epoch in range(epochs):
         total = 0.0
-        for x in loader:
+        for (x,) in loader:
             logits, posterior = model(x)
             reconstruction = F.binary_cross_entropy_with_logits(logits, x, reduction="sum")
             loss = (reconstruction + kl_divergence(posterior, prior).sum()) / len(x)

@@ -83,7 +83,7 @@ def fit(
     scheduler: Any = None,
     scheduler_every: str = "epoch",
     device: Any = None,
-    progress: bool = True,
+    progress: bool | str = True,
 ) -> History:
     """Train a model, and measure it after every epoch.
 
@@ -101,7 +101,7 @@ def fit(
         scheduler: a schedule of learning rates, stepped after every epoch, or after every batch if
             `scheduler_every` is "batch". `ReduceLROnPlateau` gets the validation loss.
         device: by default a GPU where there is one, else the CPU. Batches are moved to it.
-        progress: a bar per epoch (on a terminal), and a line with its results.
+        progress: a bar per epoch (on a terminal), and a line with its results; "bar" for bars only.
     Returns:
         The history: `history["loss"]` and so on; see `History`.
     Raises:
@@ -164,7 +164,7 @@ class Fit:
     train_loader: Any
     valid_loader: Any
     device: minigrad.device
-    progress: bool
+    progress: bool | str
     scheduler: Any
     scheduler_every: str
 
@@ -229,7 +229,7 @@ class Fit:
         self.history.rows.append(row)
         self.epoch += 1
         self.batch, self._totals = 0, {}
-        if self.progress:
+        if self.progress is True:
             tqdm.write(line(row))
 
     def _train(self) -> dict[str, float]:

@@ -14,7 +14,7 @@ import pytest
 import kernels
 import minigrad
 from kernels import simt
-from minigrad import cli, datasets
+from minigrad import cli, datasets, training
 from minigrad.commands import bench, doctor, plot, train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -222,13 +222,13 @@ def test_save_plot_and_timeline(tmp_path, capsys):
 
 
 def test_an_interrupted_training_keeps_the_last_epoch(tmp_path, monkeypatch, capsys):
-    def interrupted(model, loader, optimizer, device, number, epochs):
-        if number == 2:
+    def interrupted(run):
+        if run.epoch == 1:
             raise KeyboardInterrupt
-        return one_epoch(model, loader, optimizer, device, number, epochs)
+        one_epoch(run)
 
-    one_epoch = train._train
-    monkeypatch.setattr(train, "_train", interrupted)
+    one_epoch = training.Fit._one_epoch
+    monkeypatch.setattr(training.Fit, "_one_epoch", interrupted)
     saved = tmp_path / "net.mg"
     assert status(["train", "--model", "mlp", "--backend", "numpy", "--save", str(saved)]) == 130
     accuracy = re.search(r"test loss \S+ accuracy +([\d.]+)%", capsys.readouterr().out)[1]
@@ -236,7 +236,8 @@ def test_an_interrupted_training_keeps_the_last_epoch(tmp_path, monkeypatch, cap
 
 
 def test_the_curve_of_one_epoch_has_one_tick():
-    drawing = plot.figure([train.Epoch(1, 1.9, 0.41, 1.1, 0.63, 2.0)], "cnn on digits")
+    row = {"epoch": 1, "loss": 1.9, "accuracy": 0.41, "valid_loss": 1.1, "valid_accuracy": 0.63}
+    drawing = plot.figure(training.History([row]), "cnn on digits")
     drawing.draw_without_rendering()
     for axes in drawing.axes:
         low, high = axes.get_xlim()

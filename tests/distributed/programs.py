@@ -294,9 +294,9 @@ def disagree(what: str) -> None:
 
 
 def cannot_save(what: str, folder: str) -> None:
-    """One rank cannot write, or has a tensor of another shape."""
+    """One rank cannot write, or has another tensor."""
     rank, _ = start(20)
-    x = torch.ones(3 + rank * (what == "shape"))
+    x = torch.ones(3 + rank * (what == "shape")) + rank * (what == "values")
     if what == "full" and rank == 1:
 
         def full(handle: int) -> None:
@@ -311,6 +311,31 @@ def cannot_save(what: str, folder: str) -> None:
         operation({"x": x}, checkpoint_id=folder)
     except checkpoint.CheckpointException as error:
         say(f"rank {rank} said: {error}")
+
+
+def running_means(folder: str) -> None:
+    """Buffers of DistributedDataParallel, which differ between ranks, are the first rank's."""
+    rank, size = start(20)
+    torch.manual_seed(0)
+    net = DistributedDataParallel(network())
+    net(torch.randn(8, 10) + 5 * rank)
+    mean = net.module[1].running_mean
+    means = [torch.empty_like(mean) for _ in range(size)]
+    dist.all_gather(means, mean)
+    assert not np.array_equal(means[0].numpy(), means[1].numpy())
+    saver = checkpoint.Periodic(folder, net, torch.optim.SGD(net.parameters(), lr=0.1), every=1)
+    saver.after_step()
+    assert np.array_equal(mean.numpy(), means[rank].numpy())  # a save changes nothing
+    mean.zero_()
+    assert saver.restore() == 1
+    assert np.array_equal(mean.numpy(), means[0].numpy())
+    mean.copy_(means[rank])
+    try:
+        checkpoint.save({"net": net.state_dict()}, checkpoint_id=folder)
+    except checkpoint.CheckpointException as error:
+        assert "net.module.1.running_mean has other values on rank 1" in str(error)
+    else:
+        raise AssertionError("one rank's buffers are lost")
 
 
 def slow() -> None:

@@ -16,11 +16,32 @@ import minigrad as torch
 import minigrad.distributed as dist
 from minigrad import nn
 from minigrad.distributed import checkpoint
+from minigrad.distributed.tensor import Replicate
+from minigrad.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from tests.distributed import sharded
 from tests.distributed.sharded import WIDTH, Net
 
 STEPS, EVERY, BATCH = 8, 2, 12
-WAYS = {"ddp": sharded.stage0, "zero": sharded.stage1, "fsdp": sharded.stage3}
+
+
+def tensor_parallel(net: Net) -> tuple:
+    whole = Replicate()
+    columns, rows = ColwiseParallel(output_layouts=whole), RowwiseParallel(input_layouts=whole)
+    plan = {"blocks.*.linear": rows, "first": columns, "last": columns}
+    parallelize_module(net, None, plan)
+    return net, sharded.adam(net.parameters())
+
+
+WAYS = {
+    "ddp": sharded.stage0,
+    "zero": sharded.stage1,
+    "fsdp": sharded.stage3,
+    "tensor": tensor_parallel,
+}
 
 
 def main(way: str, folder: str, waits: str = "") -> None:
@@ -40,7 +61,9 @@ def main(way: str, folder: str, waits: str = "") -> None:
             torch.tensor(rng.standard_normal((BATCH, WIDTH)).astype("float32")) for _ in range(2)
         )
         optimizer.zero_grad()
-        loss = nn.functional.mse_loss(wrapped(x[rank::size]), y[rank::size])
+        if way != "tensor":  # its ranks have the same data
+            x, y = x[rank::size], y[rank::size]
+        loss = nn.functional.mse_loss(wrapped(x), y)
         loss.backward()
         optimizer.step()
         schedule.step()

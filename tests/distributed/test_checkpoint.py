@@ -61,7 +61,13 @@ def start_and_kill(ranks: int, victim: int, *arguments: str) -> tuple[str, str]:
 @pytest.mark.needs("mpi4py")
 @pytest.mark.parametrize(
     ("way", "ranks", "then", "after"),
-    [("ddp", 2, "ddp", 1), ("zero", 2, "zero", 3), ("fsdp", 3, "fsdp", 2), ("ddp", 2, "fsdp", 2)],
+    [
+        ("ddp", 2, "ddp", 1),
+        ("zero", 2, "zero", 3),
+        ("fsdp", 3, "fsdp", 2),
+        ("tensor", 2, "tensor", 3),
+        ("tensor", 2, "fsdp", 2),
+    ],
 )
 def test_a_killed_run_goes_on_with_the_same_losses(
     way, ranks, then, after, uninterrupted, tmp_path
@@ -85,6 +91,10 @@ def test_a_killed_run_goes_on_with_the_same_losses(
     [
         ("full", "rank 1: no space left"),
         ("shape", "all ranks: x has shape (3,) float32 on rank 0, and (4,) float32 on rank 1"),
+        (
+            "values",
+            "all ranks: x has other values on rank 1 than on rank 0: the ranks have diverged",
+        ),
         ("load", "rank 1: the checkpoint is of another model, optimiser or state: 'x' has shape"),
     ],
 )
@@ -95,6 +105,11 @@ def test_what_one_rank_cannot_do_is_an_error_on_all(what, text, tmp_path):
         assert text in said
     if what != "load":
         assert not (tmp_path / "index.pt").exists()
+
+
+@pytest.mark.needs("mpi4py")
+def test_buffers_are_those_of_the_first_rank(tmp_path):
+    run(2, "programs.py", "running_means", str(tmp_path))
 
 
 # --- what goes wrong; one process is enough
@@ -183,6 +198,25 @@ def test_parts_of_a_tensor_are_loaded_from_a_whole_one(tmp_path):
     assert part.tensor.tolist() == [6, 7, 8, 9, 10]
     with pytest.raises(CheckpointException, match="no rank has the elements 0 to 6"):
         checkpoint.save({"x": part}, checkpoint_id=tmp_path)
+
+
+def test_parts_along_another_dimension(tmp_path):
+    """Columns in two blocks, as a rank of two has them."""
+    rng = np.random.default_rng(0)
+    whole = torch.tensor(rng.standard_normal((3, 8, 2)))
+    columns = whole.movedim(1, 0)
+    starts = [0, 2, 4, 6]
+    shards = tuple(Shard(columns[at : at + 2], (3, 8, 2), at * 6, 1) for at in starts)
+    checkpoint.save({"x": shards, "y": whole}, checkpoint_id=tmp_path)
+    back = {"x": torch.zeros(3, 8, 2).double(), "y": torch.zeros(3, 8, 2).double()}
+    checkpoint.load(back, checkpoint_id=tmp_path)
+    np.testing.assert_array_equal(back["x"].numpy(), whole.numpy())
+    for name in ("x", "y"):  # stored by columns, by rows
+        mine = torch.zeros(3, 4, 2).double()
+        moved = mine.movedim(1, 0)
+        blocks = (Shard(moved[:2], (3, 8, 2), 12, 1), Shard(moved[2:], (3, 8, 2), 36, 1))
+        checkpoint.load({name: blocks}, checkpoint_id=tmp_path)
+        np.testing.assert_array_equal(mine.numpy(), whole.numpy()[:, [2, 3, 6, 7]])
 
 
 def test_a_save_that_fails_leaves_the_former_one(folder, monkeypatch):

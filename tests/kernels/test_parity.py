@@ -58,7 +58,12 @@ def test_family(family, backend, device, rng, monkeypatch):
             monkeypatch.setenv("MINIGRAD_THREAD_ORDER", order)
             on_device = [placed(a, device) for a in args]
             extra = {"like": put(np.zeros(1), device)} if name in LIKE else {}
-            got = results(getattr(dialect, name), on_device, {**kwargs, **extra})
+            try:
+                got = results(getattr(dialect, name), on_device, {**kwargs, **extra})
+            except ValueError as error:
+                if device == "cpu" or "compute capability" not in str(error):
+                    raise
+                continue  # a version that this GPU is too old for, which the message says
             assert len(got) == len(expected)
             for a, b in zip(got, expected):
                 assert_close(a, wide(np.asarray(b)), scale, terms=9)

@@ -285,3 +285,17 @@ def test_a_killed_run_goes_on_with_the_same_losses(workers, every, rng, tmp_path
         process.communicate()
     assert len(printed(start(other, workers, every))) < 32
     same_results(whole, other)
+
+
+@pytest.mark.gpu
+def test_the_gpu_is_chosen_where_there_is_one(rng):
+    """Out of pinned batches; the losses are those of the CPU."""
+    data, losses = points(rng, 20), []
+    for device in (None, "cpu"):
+        model = network()
+        loader = DataLoader(TensorDataset(*data), 8, pin_memory=device is None)
+        with backends.use("numba" if device is None else "numpy"):
+            history = fit(model, loader, epochs=2, device=device)
+        assert model[0].weight.device.type == (device or "cuda")
+        losses.append(history["loss"])
+    np.testing.assert_allclose(*losses, rtol=1e-5)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import _memory as memory
+from .._absent import library, unknown
 from .._memory import (
     BaseMemory,
     ManagedMemory,
@@ -78,21 +79,11 @@ def profile() -> Iterator[None]:
 #: what needs a GPU's libraries, and what to do instead
 _ABSENT = {
     "Graph": "graphs cannot be captured on the CPU; run the work itself",
-    "graph": "graphs cannot be captured on the CPU; run the work itself",
-    "texture": "there are no textures on the CPU; index the array in the kernel",
     "Module": "machine code for a GPU cannot be loaded; use cupy.RawModule(code=...)",
     "Function": "machine code for a GPU cannot be loaded; use cupy.RawModule(code=...)",
     "function": "machine code for a GPU cannot be loaded; use cupy.RawModule(code=...)",
-    "nccl": "there is one device, so NCCL has nobody to talk to",
-    "cub": "CUB's algorithms are not here; use the array functions (sum, argmax, cumsum)",
-    "thrust": "Thrust's algorithms are not here; use the array functions (sort, argsort)",
-    "cutensor": "cuTENSOR is not here; use cupy.einsum or cupy.tensordot",
-    "cublas": "cuBLAS is not here; use cupy.linalg and the operator @",
-    "cufft": "cuFFT is not here; use cupy.fft",
     "CFunctionAllocator": "an allocator in C frees a GPU's memory; use PythonFunctionAllocator",
     "MemoryHook": "allocations are not reported; ask the pool: used_bytes(), total_bytes()",
-    "memory_hook": "allocations are not reported; ask the pool: used_bytes(), total_bytes()",
-    "memory_hooks": "allocations are not reported; ask the pool: used_bytes(), total_bytes()",
 }
 
 
@@ -101,4 +92,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _ABSENT:
         raise AttributeError(f"cupy.cuda.{name}: {_ABSENT[name]}")
-    raise AttributeError(f"module 'cupy.cuda' has no attribute {name!r}")
+    if found := library("cupy.cuda", name):
+        return found
+    raise unknown("cupy.cuda", name, globals())

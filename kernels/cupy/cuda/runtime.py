@@ -6,6 +6,7 @@ import ctypes
 from typing import Any
 
 from .. import _memory
+from .._absent import unknown
 from .._runtime_error import CUDARuntimeError, check_device
 from . import device as _device
 from . import stream as _stream
@@ -330,4 +331,4 @@ globals().update({name: _absent(name) for name in _ABSENT})
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cupy.cuda.runtime has no {name!r} on the CPU")
+    raise unknown("cupy.cuda.runtime", name, globals())

@@ -9,6 +9,13 @@ Architecture via Microbenchmarking" (2018) and the same of the Turing T4 (2019);
 "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking" (2024), which
 has the A100, RTX 4090 and H100; of 8.6, 10.0 and 12.0 there is none among them, and the nearest is
 taken.
+
+Looked up again in November 2026, in copies and in what others quote: the V100's 19, 28 and 193
+cycles and the 2155 GB/s of its second level stand as here (Cornell's course on GPU architecture
+gives 128 bytes per cycle for its L1, and 220 to 350 cycles for its memory); an RTX 2070 has 23 and
+32 cycles (S. Feng, gpu-arch-microbenchmark), which fits 7.5. The L40's second level answers after
+222 to 339 cycles, depending on which SM asks (Alpay and Basaran, arXiv 2606.22588), so that one
+figure is a mean. The rows of 8.0 and later could not be read again.
 """
 
 from __future__ import annotations

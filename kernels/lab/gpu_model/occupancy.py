@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kernels.lab.draw.canvas import BLUE, GRID, INK, MUTED, ORANGE, Picture, plain
+from kernels.lab.draw.explained import sm_picture
 
 WARP = 32
 MAX_THREADS = 1024  # a block
@@ -108,6 +109,29 @@ class Occupancy:
         """Occupancy over all block sizes, this one marked."""
         return occupancy_picture(self.registers, self.shared, self.cc, self.block)
 
+    def sm_picture(self) -> Picture:
+        """The blocks that fill an SM: its warp slots, registers and shared memory."""
+        limits, warps = LIMITS[self.cc], -(-self.block // WARP)
+        each = {
+            "warps": (warps, limits.warps),
+            "registers": (
+                _round_up(WARP * self.registers, REGISTER_UNIT) * warps, REGISTERS,
+            ),
+            "shared memory": (_shared_of_block(self.shared, self.cc), limits.shared_kib * 1024),
+            "blocks": (1, limits.blocks),
+        }  # fmt: skip
+        used = {
+            name: (self.blocks * one / most, one / most, f"{self.blocks * one:,} of {most:,}")
+            for name, (one, most) in each.items()
+        }
+        title = f"An SM of compute capability {self.cc[0]}.{self.cc[1]}: {self.blocks} block(s)"
+        note = (
+            f"blocks of {self.block} threads, {self.registers} registers per thread, {self.shared}"
+            f" bytes of shared memory: occupancy {self.share:.0%}, limited by"
+            f" {', '.join(self.limited_by)}"
+        )
+        return sm_picture(self.blocks, warps, limits.warps, used, title, note)
+
 
 def capability(cc: tuple[int, int] | float | str) -> tuple[int, int]:
     """(8, 6), "8.6" and 8.6 as a pair; ValueError for one that is not in `LIMITS`."""
@@ -158,8 +182,13 @@ def _by_registers(registers: int, warps: int) -> int:
 
 def _by_shared_memory(shared: int, cc: tuple[int, int]) -> int:
     """Blocks that shared memory holds; from 8.0 the driver reserves 1 KiB of each."""
+    return LIMITS[cc].shared_kib * 1024 // _shared_of_block(shared, cc)
+
+
+def _shared_of_block(shared: int, cc: tuple[int, int]) -> int:
+    """What a block of `shared` bytes takes of an SM's."""
     unit, reserved = (256, 0) if cc < (8, 0) else (128, 1024)
-    return LIMITS[cc].shared_kib * 1024 // max(_round_up(shared + reserved, unit), unit)
+    return max(_round_up(shared + reserved, unit), unit)
 
 
 def _round_up(value: int, unit: int) -> int:

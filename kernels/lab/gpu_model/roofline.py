@@ -13,7 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.lab.draw.canvas import BLUE, GRID, INK, MUTED, ORANGE, PURPLE, Picture, plain
+from kernels.lab.draw.canvas import (
+    BLUE,
+    GRID,
+    INK,
+    MUTED,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    Picture,
+    plain,
+    width_of,
+)
 from kernels.lab.gpu_model.gpus import GPU, gpu
 
 
@@ -125,22 +136,45 @@ class Roofline:
         picture.label(
             roof[1][0] - 14, roof[1][1] + 4, f"{plain(self.gpu.bandwidth)} GB/s", 11, BLUE, "end"
         )
-        for i, point in enumerate(self.points):
+        ordered = sorted(self.points, key=lambda point: point.intensity)
+        ends = [
             self._mark(picture, at, point, (ORANGE, PURPLE)[i % 2])
+            for i, point in enumerate(ordered)
+        ]
+        labels: list[tuple[float, float, float]] = []  # left, right and baseline of those drawn
+        for point, (x, y) in zip(ordered, ends):
+            _name(picture, point.name, x, y, left + across, labels)
+        lowest = max((y for *_, y in labels), default=0.0)
+        if lowest > top + down:  # more names than there is room for below the roof
+            picture.crop(max(height, lowest + 12))
         return picture
 
-    def _mark(self, picture: Picture, at: Any, point: Point, colour: str) -> None:
-        """A kernel: where the roof is above it, and where it was measured."""
+    def _mark(self, picture: Picture, at: Any, point: Point, colour: str) -> tuple[float, float]:
+        """A kernel: where the roof is above it, and where it was measured. Returns its place."""
         x, roof = at(point.intensity, self.attainable(point))
         _, floor = at(point.intensity, 1)
         picture.line(x, roof, x, floor, colour, 1)
         picture.rect(x - 4, roof - 4, 8, 8, fill="#ffffff", stroke=colour, line=2, radius=4)
-        y = roof
-        if point.seconds:
-            _, y = at(point.intensity, point.flops / point.seconds)
-            picture.rect(x - 4, y - 4, 8, 8, fill=colour, radius=4)
-        side = "end" if x > picture.width * 0.7 else "start"
-        picture.label(x + (8 if side == "start" else -8), y + 16, point.name, 11, INK, side)
+        if not point.seconds:
+            return x, roof
+        _, y = at(point.intensity, point.flops / point.seconds)
+        picture.rect(x - 4, y - 4, 8, 8, fill=colour, radius=4)
+        return x, y
+
+
+def _name(
+    picture: Picture, text: str, x: float, y: float, right: float,
+    labels: list[tuple[float, float, float]],
+) -> None:  # fmt: skip
+    """A name beside a mark at (x, y), below all names of `labels` that it would touch."""
+    wide = width_of(text, 11)
+    start = min(x + 8, right - wide)
+    y += 16 if start == x + 8 else 28
+    while any(abs(y - other) < 14 and start < b and a < start + wide for a, b, other in labels):
+        y += 14
+    labels.append((start - 6, start + wide + 6, y))
+    picture.rect(start - 2, y - 10, wide, 13, fill=PAPER)
+    picture.label(start, y, text, 11, INK)
 
 
 def roofline(work: Any, gpu_name: str | GPU, precision: str = "fp32") -> Roofline:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kernels.simt.cuda  # noqa: F401 - what the interpreter has in the place of numba.cuda
+from kernels.host import RawKernel
+from kernels.lab.record import cuda_c_stepper
 from kernels.lab.record.trace import Arrays, Loops, Thread, merge
 from kernels.lab.report import interactive
 from kernels.lab.report.report import MOST_EVENTS
@@ -67,6 +69,16 @@ def _listed(variables: dict[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in variables.items()) or "no variables"
 
 
+class Shuffled(NamedTuple):
+    """A shuffle of a thread: it gave `value` and got `got` from lane `source` of its warp."""
+
+    thread: int
+    name: str
+    source: int
+    value: Any
+    got: Any
+
+
 class Block(interpreter.Block):
     """A block that writes down its state whenever a barrier is complete."""
 
@@ -78,6 +90,12 @@ class Block(interpreter.Block):
         self.views: dict[str, np.ndarray] = {}
         self.fills: list[tuple[np.ndarray, int]] = []  # shared memory, and the byte it began with
         self.variables: list[dict[str, Any]] = [{} for _ in self.threads]
+        self.shuffles: list[Shuffled] = []
+
+    def shuffled(
+        self, thread: interpreter.Thread, name: str, source: int, value: Any, got: Any
+    ) -> None:
+        self.shuffles.append(Shuffled(thread.number, name, source, value, got))
 
     def make_thread(self, number: int, index: Dimensions) -> interpreter.Thread:
         thread = Thread if self.launch.events_each else interpreter.Thread
@@ -185,14 +203,14 @@ def copied(array: np.ndarray) -> np.ndarray:
 
 
 class Steps(list[Snapshot]):
-    """The snapshots of a block, and `trace`: each line that its threads executed.
+    """The snapshots of a block, `trace`: each line that its threads executed, and `shuffles`.
 
     In a notebook it shows itself as a page to step through; `save_html(path)` writes that page.
     """
 
-    def __init__(self, snapshots: list[Snapshot], traced: Trace) -> None:
+    def __init__(self, snapshots: list[Snapshot], traced: Trace, shuffles: list[Shuffled]) -> None:
         super().__init__(snapshots)
-        self.trace = traced
+        self.trace, self.shuffles = traced, shuffles
 
     def __repr__(self) -> str:
         return f"<{self.trace.name}, block {self.trace.at}: {len(self.trace.steps)} steps>"
@@ -224,11 +242,23 @@ def step(
     at its end, and a page to step through (`save_html`, and in a notebook).
 
     `args` are NumPy arrays, which are copied, and numbers; `shared` is the bytes of dynamic shared
-    memory. Raises what the kernel raises, barriers that not all threads reach among them.
+    memory. Raises what the kernel raises, barriers that not all threads reach among them. A kernel
+    of CUDA C has the page only, without variables.
     """
+    if isinstance(kernel, RawKernel):
+        return Steps([], trace_of_cuda_c(kernel, grid, block, args, shared, at, MOST_EVENTS), [])
     launch = _Launch(kernel, grid, block, args, shared, at, MOST_EVENTS)
     _run(launch)
-    return Steps(launch.snapshots, _trace(kernel, launch))
+    shuffles = launch.traced.shuffles if launch.traced is not None else []
+    return Steps(launch.snapshots, _trace(kernel, launch), shuffles)
+
+
+def trace_of_cuda_c(
+    kernel: RawKernel, grid: Any, block: Any, args: tuple, shared: int, at: Dimensions, events: int
+) -> Trace:
+    """`trace` of a kernel in CUDA C, on copies of the arrays."""
+    copies = tuple(copied(arg) if isinstance(arg, np.ndarray) else arg for arg in args)
+    return cuda_c_stepper.trace(kernel, grid, block, copies, shared, at, events)
 
 
 def trace(

@@ -213,6 +213,30 @@ class Context:
     def synchronize(self) -> None:
         """Wait for all work: there is none pending."""
 
+    def can_access_peer(self, peer_context: Any) -> bool:
+        """False: there is one device."""
+        return False
+
+    def enable_peer_access(self, peer_context: Any, flags: int = 0) -> None:
+        """Raises CudaAPIError: there is one device."""
+        raise CudaAPIError(
+            "enable_peer_access: peer access is not supported; there is only device 0, the CPU, so"
+            " keep all arrays on it"
+        )
+
+    def open_ipc_handle(self, handle: Any, size: int) -> None:
+        """Raises CudaAPIError: there is no GPU memory to share."""
+        raise CudaAPIError(
+            "open_ipc_handle: there is no GPU memory to share between processes; use"
+            " multiprocessing.shared_memory"
+        )
+
+    def push(self) -> None:
+        """The context is always the current one."""
+
+    def pop(self) -> None:
+        """The context is always the current one."""
+
     def create_stream(self) -> Stream:
         return stream()
 

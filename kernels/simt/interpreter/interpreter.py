@@ -188,6 +188,9 @@ class Block:
         self.release_if_complete()
         return thread.wait(kind)
 
+    def shuffled(self, thread: Thread, name: str, source: int, value: Any, got: Any) -> None:
+        """A thread gave `value` to a shuffle and got lane `source`'s: for who looks on."""
+
     def release_if_complete(self) -> None:
         """Release a barrier that every live thread has reached; hardware counts arrivals."""
         waiting = self.waiting
@@ -454,7 +457,9 @@ def _shuffle(name: str, source: Callable[[int, int], int]) -> Callable:
     def call(thread: Thread, mask: Any, value: Any, where: Any) -> Any:
         values = thread.at().warp.arrive(thread, name, _mask(mask), value)
         lane = source(thread.lane, int(where))
-        return values.get(lane, value)  # beyond the warp, or from a lane that is not there
+        got = values.get(lane, value)  # beyond the warp, or from a lane that is not there
+        thread.block.shuffled(thread, name, lane if lane in values else thread.lane, value, got)
+        return got
 
     return call
 

@@ -160,7 +160,12 @@ class Namespace:
             setattr(self, member, _register(Stub(f"{name}.{member}")))
 
     def __getattr__(self, member: str) -> Any:
-        raise AttributeError(f"cuda.{self.__dict__.get('name', '?')} has no {member!r}")
+        import difflib
+
+        name = f"cuda.{self.__dict__.get('name', '?')}"
+        near = difflib.get_close_matches(member, self.__dict__, 1) if member[0] != "_" else []
+        hint = f"; did you mean {name}.{near[0]}?" if near else ""
+        raise AttributeError(f"{name} has no {member!r}{hint}")
 
     def __repr__(self) -> str:
         return f"<cuda.{self.name}>"

@@ -45,12 +45,12 @@ def save(
     """Write the state of all ranks to the folder `checkpoint_id`. All ranks call it.
 
     state_dict: of tensors, `Shard`s, plain values, objects with `state_dict` and `load_state_dict`
-        (a Module, an Optimizer), and dicts and lists of them. What several ranks have under one
-        name is taken from the lowest of them.
+        (a Module, an Optimizer), and dicts and lists of them. Tensors that several ranks have
+        under one name must be equal, and are written once; other values are the lowest rank's.
     no_dist: only this process takes part.
 
     Raises CheckpointException on every rank when one cannot write, or their tensors do not fit
-    together; a former checkpoint in the folder is whole then.
+    together or differ; a former checkpoint in the folder is whole then.
     """
     _refuse("save", storage_writer=storage_writer, planner=planner)
     write(state_dict, _folder("save", checkpoint_id), process_group, no_dist)

@@ -4,12 +4,14 @@ A folder has `index.pt` and one file per rank. The index (written by `minigrad.s
 
     {"format": 1, "save": token, "ranks": count,
      "files": {rank: {"name", "bytes"}},
-     "tensors": {name: {"shape", "dtype", "pieces": [(rank, offset, start, stop, checksum), ...]}},
+     "tensors": {name: {"shape", "dtype", "dim",
+                        "pieces": [(rank, offset, start, stop, checksum), ...]}},
      "values": {name: value}}
 
 A rank's file begins with `header(token, rank)`; then the elements of its pieces follow, in the byte
-order of little-endian machines. A piece is a part of a flattened tensor: its elements from `start`
-to `stop`, at `offset` bytes in the file. The token is random, and the same for all files of a save.
+order of little-endian machines. A piece is a part of a tensor, flattened after `dim` was moved to
+the front: its elements from `start` to `stop`, at `offset` bytes in the file. The token is random,
+and the same for all files of a save.
 """
 
 from __future__ import annotations
@@ -36,15 +38,17 @@ class CheckpointException(RuntimeError):
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a tensor that is divided among ranks.
+    """A part of a tensor that is divided among ranks: neighbouring elements of the flattened whole.
 
     tensor: the elements that this rank has, in any shape. shape: of the whole tensor. start: the
-    place of the first element in the flattened whole.
+    place of the first element. dim: the dimension that is divided; it is moved to the front before
+    the whole is flattened. A rank with several parts has a tuple of shards.
     """
 
     tensor: Tensor
     shape: tuple[int, ...]
     start: int
+    dim: int = 0
 
     @property
     def stop(self) -> int:
@@ -54,6 +58,17 @@ class Shard:
     def size(self) -> int:
         """The elements of the whole tensor."""
         return prod(self.shape)
+
+
+def shards(value: Any) -> tuple[Shard, ...]:
+    """The parts of a tensor that a value of a state dict is; none of another value."""
+    if isinstance(value, Tensor):
+        return (Shard(value.detach(), tuple(value.shape), 0),)
+    if isinstance(value, Shard):
+        return (value,)
+    if isinstance(value, tuple) and value and all(isinstance(part, Shard) for part in value):
+        return value
+    return ()
 
 
 def header(token: str, rank: int) -> bytes:
@@ -79,13 +94,6 @@ class Slot:
 
     def put(self, value: Any) -> None:
         self.owner[self.key] = value
-
-    def shard(self) -> Shard | None:
-        """The tensor of this slot; None for another value."""
-        value = self.value
-        if isinstance(value, Tensor):
-            return Shard(value.detach(), tuple(value.shape), 0)
-        return value if isinstance(value, Shard) else None
 
 
 def is_stateful(value: Any) -> bool:

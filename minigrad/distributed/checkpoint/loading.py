@@ -22,6 +22,7 @@ from minigrad.distributed.checkpoint.files import (
     Slot,
     header,
     is_stateful,
+    shards,
     slots,
     unfolded,
 )
@@ -50,11 +51,11 @@ def read(
 
     def fill() -> None:
         for slot in wanted:
-            shard = slot.shard()
-            if shard is None:
+            parts = shards(slot.value)
+            if not parts:
                 slot.put(index["values"][slot.name])
-            else:
-                _fill(shard, slot.name, index, folder)
+            for part in parts:
+                _fill(part, slot.name, index, folder)
 
     ranks.everywhere(fill)
     _refolded(state, inner)
@@ -107,14 +108,12 @@ def _check_entries(index: dict[str, Any], wanted: list[Slot]) -> None:
     """Raise ValueError where the checkpoint is of something else."""
     wrong = []
     for slot in wanted:
-        shard = slot.shard()
-        if shard is None:
-            if slot.name not in index["values"]:
-                wrong.append(f"it has no value {slot.name!r}")
-        elif slot.name not in index["tensors"]:
-            wrong.append(f"it has no tensor {slot.name!r}")
-        elif (shape := tuple(index["tensors"][slot.name]["shape"])) != tuple(shard.shape):
-            wrong.append(f"{slot.name!r} has shape {shape} there, {tuple(shard.shape)} here")
+        parts = shards(slot.value)
+        kind = "tensors" if parts else "values"
+        if slot.name not in index[kind]:
+            wrong.append(f"it has no {kind[:-1]} {slot.name!r}")
+        elif parts and (shape := tuple(index[kind][slot.name]["shape"])) != parts[0].shape:
+            wrong.append(f"{slot.name!r} has shape {shape} there, {parts[0].shape} here")
     _raise_other(wrong, index)
 
 
@@ -138,16 +137,17 @@ def _needed(index: dict[str, Any], wanted: list[Slot]) -> list[int]:
     """The ranks whose files this one reads."""
     needed = set()
     for slot in wanted:
-        shard = slot.shard()
-        if shard is not None:
-            needed |= {piece[0] for piece in _pieces(index, slot.name, shard)}
+        for part in shards(slot.value):
+            needed |= {piece[0] for piece in _pieces(index, slot.name, part)}
     return sorted(needed)
 
 
 def _pieces(index: dict[str, Any], name: str, shard: Shard) -> list[tuple]:
     """The pieces of a tensor that have elements of a shard."""
-    pieces = index["tensors"][name]["pieces"]
-    return [piece for piece in pieces if piece[2] < shard.stop and shard.start < piece[3]]
+    tensor = index["tensors"][name]
+    if tensor["dim"] != shard.dim:
+        return tensor["pieces"] if shard.tensor.numel() else []
+    return [p for p in tensor["pieces"] if p[2] < shard.stop and shard.start < p[3]]
 
 
 def _check_files(index: dict[str, Any], folder: str, ranks: list[int]) -> None:
@@ -175,15 +175,29 @@ def _check_files(index: dict[str, Any], folder: str, ranks: list[int]) -> None:
 
 def _fill(shard: Shard, name: str, index: dict[str, Any], folder: str) -> None:
     """Write the elements of a shard."""
+    tensor = index["tensors"][name]
+    if tensor["dim"] == shard.dim:
+        flat = _elements(shard, name, index, folder)
+    else:  # divided along another dimension: through the whole tensor
+        kind = getattr(minigrad, tensor["dtype"])
+        every = Shard(minigrad.empty(shard.size, dtype=kind), shard.shape, 0, tensor["dim"])
+        moved = np.moveaxis(np.empty(shard.shape, np.uint8), tensor["dim"], 0).shape
+        whole = np.moveaxis(_elements(every, name, index, folder).reshape(moved), 0, tensor["dim"])
+        flat = np.moveaxis(whole, shard.dim, 0).reshape(-1)[shard.start : shard.stop]
+    array = shard.tensor._array
+    array[...] = array_module(array).asarray(flat.reshape(array.shape))
+    shard.tensor._counter[0] += 1
+
+
+def _elements(shard: Shard, name: str, index: dict[str, Any], folder: str) -> np.ndarray:
+    """The elements of a shard, of a tensor that is stored along the same dimension."""
     dtype = getattr(minigrad, index["tensors"][name]["dtype"]).numpy
     flat = np.empty(shard.stop - shard.start, dtype)
     for rank, offset, start, stop, checksum in _pieces(index, name, shard):
         file = index["files"][rank]["name"]
         elements = np.fromfile(os.path.join(folder, file), dtype, stop - start, offset=offset)
-        if zlib.crc32(elements.view(np.uint8)) != checksum:
+        if zlib.crc32(elements.view(np.uint8).data) != checksum:
             raise ValueError(f"{file} is damaged: the elements of {name!r} have another checksum")
         low, high = max(start, shard.start), min(stop, shard.stop)
         flat[low - shard.start : high - shard.start] = elements[low - start : high - start]
-    array = shard.tensor._array
-    array[...] = array_module(array).asarray(flat.reshape(array.shape))
-    shard.tensor._counter[0] += 1
+    return flat

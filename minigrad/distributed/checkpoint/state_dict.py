@@ -1,21 +1,25 @@
 """The state of a model and its optimiser under names that do not depend on how it is divided.
 
 Parameters have the names of the model without its wrappers (DistributedDataParallel, FSDP); the
-state of the optimiser has them, too, where `Optimizer.state_dict` has numbers. What is divided is
-`Shard`s: so a checkpoint of one way of dividing fits another.
+state of the optimiser has them, too, where `Optimizer.state_dict` has numbers. What is divided, by
+FSDP or `parallelize_module`, is `Shard`s: so a checkpoint of one way of dividing fits another.
 
-The tensors share memory with the model and the optimiser: `checkpoint.load` writes into these.
+Parameters share memory with the model, and states with the optimiser: `checkpoint.load` writes into
+these. Buffers are those of the first rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from minigrad._names import namespace
-from minigrad.distributed.checkpoint.files import Shard
+from minigrad.distributed.checkpoint.files import Shard, shards
 from minigrad.distributed.fsdp import FullyShardedDataParallel, units
+from minigrad.distributed.groups import resolve
 from minigrad.distributed.optim import ZeroRedundancyOptimizer
+from minigrad.distributed.tensor.layers import Slicing
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parallel import DistributedDataParallel
 from minigrad.optim.optimizer import Optimizer
@@ -35,21 +39,40 @@ State = dict[str, Any]
 
 
 class _Part(NamedTuple):
-    """What of a parameter is here: elements `part` of the flattened `tensor`, which an optimiser
-    updates, are those from `start` of a whole tensor of `shape`. identity: equal for two names of
-    one parameter."""
+    """What of a parameter is here. tensor: what an optimiser updates. of: the part of it, or of
+    another tensor of its shape, that belongs to the parameter, as a value of a state dict.
+    identity: equal for two names of one parameter."""
 
     identity: tuple
     tensor: Tensor
-    part: slice
-    shape: tuple[int, ...]
-    start: int
+    of: Callable[[Tensor], Any]
 
-    def of(self, tensor: Tensor) -> Tensor | Shard:
-        """The same elements of the parameter, or of a state of its size."""
-        if self.tensor.shape == self.shape:
-            return tensor.detach()
-        return Shard(tensor.detach()[self.part], self.shape, self.start)
+
+def _whole(tensor: Tensor) -> Tensor:
+    return tensor.detach()
+
+
+def _flat(tensor: Tensor, part: slice, shape: tuple[int, ...], start: int) -> Shard:
+    """Of a unit of FSDP: `part` of its flat tensor, which begins at `start` of the parameter."""
+    return Shard(tensor.detach()[part], shape, start)
+
+
+def _sliced(tensor: Tensor, slicing: Slicing, group: Any) -> tuple[Shard, ...]:
+    """Of a tensor-parallel layer: of each block this rank's rows, along the divided dimension."""
+    shape = list(tensor.shape)
+    shape[slicing.dim] *= group.size
+    moved = tensor.detach().movedim(slicing.dim, 0)
+    rows = moved.shape[0] // slicing.blocks
+    each = moved.numel() // slicing.blocks
+    return tuple(
+        Shard(
+            moved[block * rows : (block + 1) * rows],
+            tuple(shape),
+            (block * group.size + group.rank) * each,
+            slicing.dim,
+        )
+        for block in range(slicing.blocks)
+    )
 
 
 # --- names
@@ -71,13 +94,14 @@ def _divided(unit: units.Unit) -> Iterator[tuple[Module, str, _Part]]:
         low = min(max(whole.start, unit.mine.start), whole.stop)
         high = max(min(whole.stop, unit.mine.stop), low)
         part = slice(low - unit.mine.start, high - unit.mine.start) if low < high else slice(0, 0)
+        shape, start = tuple(leaf.shape), low - whole.start
+        of = functools.partial(_flat, part=part, shape=shape, start=start)
         for owner, name in places:
-            identity = (id(unit), whole.start, whole.stop)
-            yield (
-                owner,
-                name,
-                _Part(identity, unit.shard, part, tuple(leaf.shape), low - whole.start),
-            )
+            if name in vars(owner).get("_divided", {}):
+                raise NotImplementedError(
+                    "get_model_state_dict: FSDP of layers that parallelize_module has divided"
+                )
+            yield owner, name, _Part((id(unit), whole.start, whole.stop), unit.shard, of)
 
 
 def _parts(model: Module) -> dict[str, _Part]:
@@ -87,9 +111,11 @@ def _parts(model: Module) -> dict[str, _Part]:
     for prefix, module in _modules(model):
         for name, tensor in module._parameters.items():
             if tensor is not None and name != units.FLAT:
-                found[prefix + name] = _Part(
-                    (id(tensor),), tensor, slice(None), tuple(tensor.shape), 0
-                )
+                of: Callable[[Tensor], Any] = _whole
+                if name in vars(module).get("_divided", {}):
+                    slicing, group = vars(module)["_divided"][name]
+                    of = functools.partial(_sliced, slicing=slicing, group=group)
+                found[prefix + name] = _Part((id(tensor),), tensor, of)
         if "_unit" in module.__dict__:
             for owner, name, part in _divided(module.__dict__["_unit"]):
                 found[prefixes[id(owner)] + name] = part
@@ -110,24 +136,44 @@ def _first_names(parts: dict[str, _Part]) -> dict[str, _Part]:
 def get_model_state_dict(model: Module, *, submodules: Any = None, options: Any = None) -> State:
     """Parameters and persistent buffers by name; `Shard`s where they are divided."""
     _refuse("get_model_state_dict", submodules, options)
+    return _state(model, _copies(model))
+
+
+def _state(model: Module, group: Any) -> State:
+    """The model's own tensors; with a group, copies of its first rank's buffers."""
     found: State = {name: part.of(part.tensor) for name, part in _parts(model).items()}
     for prefix, module in _modules(model):
         for name, value in module._own_state().items():
-            if name != units.FLAT:
-                found[prefix + name] = value.detach()
+            if name in module._buffers:
+                found[prefix + name] = value.detach() if group is None else _first(value, group)
         if module._has_extra_state():
             found[prefix + EXTRA] = module.get_extra_state()
     return found
+
+
+def _copies(model: Module) -> Any:
+    """The group whose ranks have copies of the model's buffers; None without one."""
+    if isinstance(model, DistributedDataParallel | FullyShardedDataParallel):
+        return resolve(model.process_group)
+    found = units.units(model)
+    return found[0].group if found else None
+
+
+def _first(buffer: Tensor, group: Any) -> Tensor:
+    """The buffer of the group's first rank: running means differ between ranks."""
+    copied = buffer.detach().clone()
+    group.broadcast(copied._array, 0).wait()
+    return copied
 
 
 def set_model_state_dict(model: Module, model_state_dict: State, *, options: Any = None) -> None:
     """Put what `get_model_state_dict` gave, and `checkpoint.load` has filled, into a model."""
     operation = "set_model_state_dict"
     _refuse(operation, None, options)
-    targets = get_model_state_dict(model)
+    targets = _state(model, None)
     _same_names(operation, targets, model_state_dict)
     for name, target in targets.items():
-        if isinstance(target, Tensor | Shard):
+        if shards(target):
             _copy(operation, name, target, model_state_dict[name])
     for prefix, module in _modules(model):
         if module._has_extra_state():
@@ -174,7 +220,7 @@ def set_optimizer_state_dict(
         given = optim_state_dict["state"][name]
         _same_names(operation, target, given, f"{name}.")
         for key, value in target.items():
-            if isinstance(value, Tensor | Shard):
+            if shards(value):
                 _copy(operation, f"{name}.{key}", value, given[key])
     pairs = zip(_param_groups(optimizers), targets["param_groups"], strict=True)
     saved = optim_state_dict["param_groups"]
@@ -275,18 +321,28 @@ def _same_names(operation: str, targets: Iterable, given: Iterable, prefix: str 
 
 
 def _copy(operation: str, name: str, target: Any, given: Any) -> None:
-    """Write what is given into a tensor of the model, unless it is its own memory."""
-    if isinstance(target, Shard) and isinstance(given, Tensor):  # a whole tensor for a shard
-        given = Shard(
-            given.reshape(-1)[target.start : target.stop], tuple(given.shape), target.start
-        )
-    ours, theirs = (one.tensor if isinstance(one, Shard) else one for one in (target, given))
-    shapes = [tuple(one.shape) for one in (target, given)]
-    if shapes[0] != shapes[1] or ours.shape != theirs.shape:
-        raise ValueError(f"{operation}: {name} has shape {shapes[0]}, got {shapes[1]}")
-    if ours._array is not theirs._array:
-        ours._array[...] = theirs.detach().to(ours.device)._array
-        ours._counter[0] += 1
+    """Write what is given, whole or in the same parts, into a tensor of the model, unless it is its
+    own memory."""
+    ours, theirs = shards(target), shards(given)
+    if not theirs or theirs[0].shape != ours[0].shape:
+        shape = theirs[0].shape if theirs else given
+        raise ValueError(f"{operation}: {name} has shape {ours[0].shape}, got {shape}")
+    for part in ours:
+        same = [
+            one
+            for one in theirs
+            if (one.start, one.stop, one.dim) == (part.start, part.stop, part.dim)
+        ]
+        if same:
+            source = same[0].tensor
+        elif isinstance(given, Tensor):
+            moved = given.detach().movedim(part.dim, 0)
+            source = moved.reshape(-1)[part.start : part.stop].view(part.tensor.shape)
+        else:
+            raise ValueError(f"{operation}: {name} is divided in another way than in this model")
+        if part.tensor._array is not source._array:
+            part.tensor._array[...] = source.to(part.tensor.device)._array
+            part.tensor._counter[0] += 1
 
 
 def _refuse(operation: str, submodules: Any, options: Any) -> None:

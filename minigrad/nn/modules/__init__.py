@@ -2,6 +2,8 @@
 
 # ruff: noqa: F403
 
+from typing import TYPE_CHECKING
+
 from minigrad._names import namespace
 from minigrad.nn.modules import (
     activation,
@@ -48,27 +50,30 @@ from minigrad.nn.modules.sparse import *
 from minigrad.nn.modules.transformer import *
 from minigrad.nn.modules.upsampling import *
 
-__all__: list[str] = []
-__all__ += activation.__all__
-__all__ += attention.__all__
-__all__ += batchnorm.__all__
-__all__ += container.__all__
-__all__ += conv.__all__
-__all__ += distance.__all__
-__all__ += dropout.__all__
-__all__ += flatten.__all__
-__all__ += fold.__all__
-__all__ += lazy.__all__
-__all__ += linear.__all__
-__all__ += loss.__all__
-__all__ += module.__all__
-__all__ += normalization.__all__
-__all__ += padding.__all__
-__all__ += pixelshuffle.__all__
-__all__ += pooling.__all__
-__all__ += rnn.__all__
-__all__ += sparse.__all__
-__all__ += transformer.__all__
-__all__ += upsampling.__all__
+_FILES = (
+    activation,
+    attention,
+    batchnorm,
+    container,
+    conv,
+    distance,
+    dropout,
+    flatten,
+    fold,
+    lazy,
+    linear,
+    loss,
+    module,
+    normalization,
+    padding,
+    pixelshuffle,
+    pooling,
+    rnn,
+    sparse,
+    transformer,
+    upsampling,
+)
+if not TYPE_CHECKING:  # mypy cannot compute it: to it, all names above are public
+    __all__ = [name for file in _FILES for name in file.__all__]
 
 __getattr__, __dir__ = namespace(__name__)

@@ -50,7 +50,7 @@ class DataLoader:
     [[0, 1], [2, 3], [4]]
     """
 
-    _initialized = False
+    _initialized = _warned = False
 
     def __init__(
         self,
@@ -147,8 +147,17 @@ class DataLoader:
         # generator does not depend on the number of workers.
         seed = int(minigrad.randint(0, 2**62, (1,), generator=self.generator).item())
         batches = self._read_ahead(seed) if self.num_workers else self._read()
-        if self.pin_memory:
-            return _pinned(batches)
+        if not self.pin_memory:
+            return batches
+        if minigrad.cuda.is_available():
+            return map(_pin, batches)
+        if not self._warned:
+            self._warned = True  # once, not in every epoch
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, "
+                "then device pinned memory won't be used.",
+                stacklevel=2,
+            )
         return batches
 
     def _fetcher(self) -> IterableFetcher | MapFetcher:
@@ -306,19 +315,6 @@ def _ordered(loader: DataLoader, workers: Processes | Threads) -> Iterator[Any]:
             continue
         submit()
         yield batch
-
-
-def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
-    if not minigrad.cuda.is_available():
-        warnings.warn(
-            "'pin_memory' argument is set as true but no accelerator is found, "
-            "then device pinned memory won't be used.",
-            stacklevel=3,
-        )
-        yield from batches
-        return
-    for batch in batches:
-        yield _pin(batch)
 
 
 def _pin(batch: Any) -> Any:

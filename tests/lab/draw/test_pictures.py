@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from xml.etree import ElementTree
 
@@ -51,10 +52,56 @@ def step_graph():
         return nn.functional.cross_entropy(output, minigrad.zeros(2, dtype=minigrad.int64)), model
 
 
+@cuda.jit
+def add_ten(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i] + np.float32(10)
+
+
+@cuda.jit
+def warp_sum(x, out):
+    value = x[cuda.threadIdx.x]
+    for step in (16, 8, 4, 2, 1):
+        value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
+    if cuda.threadIdx.x == 0:
+        out[0] = value
+
+
+@cuda.jit
+def online(x, out):
+    top, total = np.float32(-3e38), np.float32(0)
+    for j in range(x.size):
+        value = x[j]
+        larger = max(top, value)
+        total = total * math.exp(top - larger) + math.exp(value - larger)
+        top = larger
+    out[0] = total
+
+
+def explained():
+    """The pictures that explain, from recorded runs, by name."""
+    x, out = np.arange(14, dtype=np.float32), np.zeros(14, np.float32)
+    added = lab.profile(add_ten, 2, 8, x, out, records=10_000)
+    summed = lab.profile(block_sum, 1, 16, np.ones(16, np.float32), out, records=10_000)
+    tree = lab.step(warp_sum, 1, 32, np.arange(32, dtype=np.float32), out)
+    loop = lab.step(online, 1, 1, np.array([1, 3, 2, 4], np.float32), out)
+    return {
+        "threads": lab.thread_map(added, "x"),
+        "phases": lab.between_barriers(summed, "partial"),
+        "footprint": lab.footprint(summed, ["partial", "out"]),
+        "shuffles": lab.shuffle_tree(tree),
+        "history": lab.history(loop, "value", "top", "total"),
+    }
+
+
 def all_pictures():
     """One of each kind."""
     yield lab.occupancy(40, 2048, 256, 8.6).picture()
     yield lab.roofline({"a & b": (1e9, 1e9, 1e-2)}, "T4").picture()
+    yield lab.roofline({name: (1e9, 1e9 + n) for n, name in enumerate("abcdefgh")}, "T4").picture()
+    yield lab.occupancy(40, 2048, 256, 8.6).sm_picture()
+    yield from explained().values()
     yield lab.launch_picture((4, 4), (16, 8), (30, 60))
     yield lab.launch_picture(4, 64, 250)
     yield lab.sectors_picture(np.arange(32) * 33)
@@ -185,6 +232,48 @@ def test_markup_in_texts_is_escaped():
 
 
 # what the pictures say
+
+
+def test_pictures_that_explain_say_what_was_recorded():
+    pictures = explained()
+    said = {name: picture.text for name, picture in pictures.items()}
+    assert "thread 13 reads x[13]" in said["threads"]
+    assert "threads without an element: 14, 15" in said["threads"]
+    phases = said["phases"].split("-- barrier --")
+    assert len(phases) == 6
+    assert "thread 7 reads partial[15]" in phases[1] and "thread 7 writes partial[7]" in phases[1]
+    assert "thread 4 " not in phases[2]
+    assert "partial (shared): 14 accesses, 5 elements" in said["footprint"]
+    assert "down 16" in said["shuffles"] and "lane 0 gets 16 from lane 16" in said["shuffles"]
+    assert "lane 0 gets 256 from lane 1" in said["shuffles"]
+    assert "lane 1 gets" not in said["shuffles"].partition("down 1\n")[2]
+    assert "value: 1, 3, 2, 4\ntop: 1, 3, 3, 4\n" in said["history"]
+    values = np.array([1, 3, 2, 4.0])
+    last = float(said["history"].rpartition(", ")[2])
+    assert last == pytest.approx(np.exp(values - 4).sum(), abs=0.01)
+    assert all(picture.width <= 1000 for picture in pictures.values())
+    filled = lab.occupancy(64, 0, 384, 9.0).sm_picture().text
+    assert "2 block(s) of 12 warps: 24 of 64" in filled
+    assert "registers: 49,152 of 65,536, 75% used" in filled
+
+
+def test_names_in_a_roofline_do_not_touch():
+    picture = lab.roofline({name * 9: (1e9, 1e9) for name in "abcdefgh"}, "T4").picture()
+    names = [shape for kind, shape in picture.shapes if kind == "text" and len(shape["text"]) == 9]
+    heights = sorted(shape["y"] for shape in names if shape["text"][0] * 9 == shape["text"])
+    assert len(heights) == 8 and min(np.diff(heights)) >= 13
+
+
+def test_too_much_for_a_picture_that_explains_is_refused():
+    x = np.ones(64, np.float32)
+    report = lab.profile(add_ten, 2, 32, x, x.copy(), records=10_000)
+    with pytest.raises(ValueError, match="at most 40 threads and elements, got 64"):
+        lab.thread_map(report, "x")
+    steps = lab.step(add_ten, 1, 32, x, x.copy())
+    with pytest.raises(ValueError, match="warp 0 of add_ten executes no shuffle"):
+        lab.shuffle_tree(steps)
+    with pytest.raises(ValueError, match="thread 0 of add_ten never assigns 'total'"):
+        lab.history(steps, "total")
 
 
 def test_a_launch_says_what_has_no_element():

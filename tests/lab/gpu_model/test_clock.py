@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -116,3 +119,18 @@ def test_a_report_knows_its_launch():
     report.clock = None
     with pytest.raises(ValueError, match="kernels.lab.time"):
         report.time("L4")
+
+
+def test_the_comparison_with_published_tables_is_drawn():
+    """The committed figures as the committed picture says them."""
+    from benchmarks import clock
+
+    root = Path(clock.__file__).parent
+    newest = max((root / "results").glob("clock-*.json"))
+    rows = json.loads(newest.read_text())["rows"]
+    drawn = clock.picture(rows)
+    within = sum(1 / 1.5 <= row["ratio"] <= 1.5 for row in rows)
+    assert f"{within} of {len(rows)} within a factor of 1.5" in drawn.text
+    assert (root.parent / "docs" / "clock.svg").read_text() == drawn.svg()
+    boxes = [shape for kind, shape in drawn.shapes if kind == "rect"]
+    assert max(shape["y"] + shape["height"] for shape in boxes) <= drawn.height

@@ -1,4 +1,4 @@
-"""Whether the launches of an operation are all that it does.
+"""The launches of an operation, and whether they are all that it does.
 
 A launcher may also copy, clear or convert arrays with NumPy, which a repetition of its launches
 would miss. So the launches are repeated on results full of another value: they must give the same
@@ -7,13 +7,72 @@ bytes again.
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from kernels import dispatch, launchers
+from kernels.pointwise import TABLE
 from kernels.sequence import Launch
 from minigrad.compiler.graph import GIVEN, Call, Draw, Memory, arrays_in
+
+# Their operations read an index on the host first, to refuse one that is out of bounds
+_CHECKING = ("embedding", "cross_entropy", "sparse")
+
+
+class Log(dispatch.Trace):
+    """Runs launches, and keeps them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches: list[Launch] = []
+        self.seconds = 0.0
+
+    def takes(self, family: str, version: str, kernel: Any, grid: Any, block: Any, args: tuple):
+        launch = Launch(kernel, grid, block, args)
+        run = Launch(kernel, grid, block, numbers(args)).bound()
+        started = time.perf_counter()
+        run()
+        self.seconds += time.perf_counter() - started
+        self.launches.append(launch)
+        return True
+
+    def contiguous(self, a: np.ndarray) -> np.ndarray:
+        out = np.empty(a.shape, a.dtype)
+        dialect_in_use().pointwise(TABLE["copy"], a, out=out)
+        return out
+
+    def filled(self, zeros: np.ndarray) -> np.ndarray:
+        dialect_in_use().pointwise(TABLE["copy"], 0, out=zeros, dtype=zeros.dtype)
+        return zeros
+
+
+@functools.cache
+def checking() -> frozenset[str]:
+    families = launchers.declared()
+    return frozenset(o.name for family in _CHECKING for o in families[family].operations)
+
+
+def dialect_in_use() -> Any:
+    """The dialect in use, also while its stand-in records."""
+    return getattr(dispatch.active, "dialect", dispatch.active)
+
+
+def logged(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Log]:
+    """The result of an operation, and its launches."""
+    outer, dispatch.tracer = dispatch.tracer, Log()
+    try:
+        return function(*args, **kwargs), dispatch.tracer
+    finally:
+        dispatch.tracer = outer
+
+
+def numbers(args: tuple) -> tuple:
+    """Arguments with the present value of each draw."""
+    return tuple([int(a) if type(a) is Draw else a for a in args])
 
 
 def is_closed(
@@ -43,8 +102,7 @@ def is_closed(
     for array in (*results, *inside):
         array[...] = _other(array)
     for launch in launches:
-        args = tuple([int(a) if type(a) is Draw else a for a in launch.args])
-        Launch(launch.kernel, launch.grid, launch.block, args).bound()()
+        launch._replace(args=numbers(launch.args)).bound()()
     same = all(_equal(array, before) for array, before in kept[: len(results)])
     for array, before in kept:
         array[...] = before

@@ -1,0 +1,112 @@
+"""Traced arrays in place of those of all tensors, and back again."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import OpNode
+from minigrad.compiler.arrays import TracedArray, plain
+from minigrad.compiler.graph import INPUT, Memory, owner_of
+from minigrad.tensor import Tensor
+
+
+class Lifted:
+    """What a recorder knows of the tensors that there were before the step.
+
+    lifted: by id, a tensor, its array and the traced one. counters: version counters, and their
+    values before the step. replaced: whether the step gave one of them another array.
+    """
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.lifted: dict[int, tuple[Tensor, np.ndarray, TracedArray]] = {}
+        self.counters: list[tuple[list, int]] = []
+        self.replaced = False
+        self._roots: set[int] = set()  # ids of the arrays that own their memory
+        self._traced: dict[int, TracedArray] = {}
+
+    def trace(self, array: np.ndarray) -> TracedArray:
+        """The traced array of an array: always the same."""
+        if id(array) not in self._traced:
+            self._traced[id(array)] = TracedArray(array)
+        return self._traced[id(array)]
+
+    def lift(self, tensors: Iterator[Tensor]) -> None:
+        """Give tensors traced arrays."""
+        for tensor in tensors:
+            array = tensor.__dict__.get("_array")
+            if type(array) is np.ndarray and id(tensor) not in self.lifted:
+                self._roots.add(id(owner_of(array)))
+                traced = self.trace(array)
+                self.lifted[id(tensor)] = (tensor, array, traced)
+                self.counters.append((tensor._counter, tensor._counter[0]))
+                tensor._array = traced
+
+    def lift_argument(self, tensor: Tensor) -> np.ndarray:
+        """Give an argument a traced copy of its elements; returns the copy."""
+        array = tensor._array
+        buffer = np.empty_like(array, subok=False)
+        buffer[...] = array
+        self.memory.add(buffer, INPUT)
+        self._traced[id(array)] = TracedArray(buffer)
+        self.lifted[id(tensor)] = (tensor, array, self._traced[id(array)])
+        self.counters.append((tensor._counter, tensor._counter[0]))
+        tensor._array = self._traced[id(array)]
+        return buffer
+
+    @contextmanager
+    def unlifted(self, optimizer: Any) -> Iterator[None]:
+        """Arrays that are not traced in all lifted tensors and in the gradients."""
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p._grad for p in params if p._grad is not None]
+        traced = {id(g): (g, g._array) for g in grads if type(g._array) is TracedArray}
+        for tensor, array, mine in self.lifted.values():
+            if tensor._array is mine:
+                tensor._array = array
+        for tensor, array in traced.values():
+            tensor._array = array.value
+        recorder, mode.recorder = mode.recorder, None
+        outside = dispatch.active
+        dispatch.active = getattr(outside, "dialect", outside)
+        try:
+            yield
+        finally:
+            mode.recorder, dispatch.active = recorder, outside
+            for tensor, array, mine in self.lifted.values():
+                if tensor._array is array:
+                    tensor._array = mine
+            for tensor, array in traced.values():
+                tensor._array = array
+
+    def restore(self) -> list[Tensor]:
+        """Give lifted tensors their arrays back; returns all other tensors with traced ones."""
+        for tensor, array, mine in self.lifted.values():
+            if tensor._array is mine:
+                tensor._array = array
+            elif type(tensor._array) is TracedArray:
+                tensor._array = tensor._array.value
+                self.replaced = True
+        return [t for t in _alive(Tensor) if type(t.__dict__.get("_array")) is TracedArray]
+
+
+def _alive(kind: type) -> list[Any]:
+    return [o for o in gc.get_objects() if issubclass(type(o), kind)]
+
+
+def all_tensors() -> Iterator[Tensor]:
+    """All tensors of this process."""
+    return iter(_alive(Tensor))
+
+
+def untrace_graph() -> None:
+    """Give recorded operations that are still alive arrays that are not traced."""
+    for node in _alive(OpNode):
+        if getattr(node, "attrs", None):
+            node.attrs = plain(node.attrs)
