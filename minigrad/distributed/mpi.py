@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.distributed.errors import DistBackendError, DistNetworkError, disagreement
+from minigrad.distributed.staging import staged
 
 HEADER = 192  # bytes of a header: longer ones are cut
 SPIN = 0.002  # seconds for which a wait asks without a pause
@@ -47,6 +48,16 @@ class Work:
     def __init__(self, group: Group, text: str, requests: list, finish: Callable[[], None]) -> None:
         self._group, self._text, self._requests, self._finish = group, text, requests, finish
         self._done = False
+
+    def then(self, finish: Callable[[], None]) -> None:
+        """Do this, too, when the result is there."""
+        before = self._finish
+
+        def both() -> None:
+            before()
+            finish()
+
+        self._finish = both
 
     def is_completed(self) -> bool:
         """Whether `wait` would return at once."""
@@ -155,6 +166,7 @@ class Group:
 
     # -- collectives; arrays are C-contiguous
 
+    @staged
     def all_reduce(self, array: Array, op: str) -> Work:
         """`array` becomes the reduction over all ranks."""
         work, finish = _reducible(array, op, self.size)
@@ -164,6 +176,7 @@ class Group:
             lambda: finish(work),
         )
 
+    @staged
     def reduce(self, array: Array, dst: int, op: str) -> Work:
         work, finish = _reducible(array, op, self.size)
         root = self.rank == dst
@@ -174,6 +187,7 @@ class Group:
             lambda: finish(work) if root else None,
         )
 
+    @staged
     def broadcast(self, array: Array, src: int) -> Work:
         return self.start(
             _named(f"broadcast from rank {self.ranks[src]} of", array),
@@ -181,6 +195,7 @@ class Group:
             _nothing,
         )
 
+    @staged
     def all_gather(self, out: Array, array: Array) -> Work:
         """out: (size, *array.shape)."""
         return self.start(
@@ -189,6 +204,7 @@ class Group:
             _nothing,
         )
 
+    @staged
     def gather(self, out: Array | None, array: Array, dst: int) -> Work:
         return self.start(
             _named(f"gather to rank {self.ranks[dst]} of", array),
@@ -196,6 +212,7 @@ class Group:
             _nothing,
         )
 
+    @staged
     def scatter(self, array: Array, parts: Array | None, src: int) -> Work:
         return self.start(
             _named(f"scatter from rank {self.ranks[src]} of", array),
@@ -205,6 +222,7 @@ class Group:
             _nothing,
         )
 
+    @staged
     def reduce_scatter(self, out: Array, parts: Array, op: str) -> Work:
         """parts: (size, *out.shape); `out` is the reduction of this rank's part."""
         work, _ = _reducible(parts, op, self.size)
@@ -215,6 +233,7 @@ class Group:
             lambda: finish(result),
         )
 
+    @staged
     def all_to_all(
         self, out: Array, array: Array, give: Sequence[int], take: Sequence[int]
     ) -> Work:
@@ -254,6 +273,7 @@ class Group:
 
     # -- between two ranks
 
+    @staged
     def send(self, array: Array, dst: int, tag: int) -> Work:
         text = _named("send of", array)
         header = text.encode()[:HEADER].ljust(HEADER)
@@ -263,6 +283,7 @@ class Group:
         ]
         return Work(self, f"{text} to rank {self.ranks[dst]}", requests, _nothing)
 
+    @staged
     def receive(self, array: Array, src: int | None, tag: int) -> tuple[Work, Callable[[], int]]:
         """The work, and a function for the rank that sent it."""
         source = self.any_source if src is None else src

@@ -87,6 +87,7 @@ class Work:
     ) -> None:
         self._group, self.text, self._finish = group, text, finish
         self._kept = kept  # arrays that NCCL uses: their memory may not be given to others
+        self._over = False
         self.event: Any = None  # recorded behind the launch
         self.begun = time.monotonic()
 
@@ -96,9 +97,9 @@ class Work:
     def wait(self, timeout: Any = None) -> bool:
         """Let the current stream wait for the result. The host waits for a barrier, and for the
         header of a message, only."""
-        if self._group is not None:
-            group, self._group = self._group, None
-            group.check()
+        if not self._over:
+            self._over = True
+            self._group.check()
             _cupy().cuda.get_current_stream().wait_event(self.event)
             if self._finish is not None:
                 self._finish()
@@ -219,7 +220,8 @@ class Group:
         if self._together is not None:  # within another
             yield
             return
-        self._together = works = []
+        works: list[Work] = []
+        self._together = works
         self._nccl.groupStart()
         try:
             yield
@@ -305,7 +307,7 @@ class Group:
         text = _named(f"gather to rank {self.ranks[dst]} of", array)
         take = [array.nbytes if self.rank == dst else 0] * self.size
         give = [array.nbytes if rank == dst else 0 for rank in range(self.size)]
-        return self._exchange_parts(text, out, array, give, take, same=True)
+        return self._exchange_parts(text, out, array, give, take)
 
     def scatter(self, array: Any, parts: Any, src: int) -> Work:
         text = _named(f"scatter from rank {self.ranks[src]} of", array)
@@ -333,9 +335,8 @@ class Group:
         array: Any,
         give: Sequence[int],
         take: Sequence[int],
-        same: bool = False,
     ) -> Work:
-        """Messages between all pairs, in one group. same: all ranks get the same bytes."""
+        """Messages between all pairs, in one group."""
 
         def call() -> None:
             at, to = (0 if one is None else one.data.ptr for one in (array, out))
@@ -346,7 +347,7 @@ class Group:
                         self._comm.send(at, given, self._byte, peer, self.stream.ptr)
                     if taken:
                         self._comm.recv(to, taken, self._byte, peer, self.stream.ptr)
-                    at, to = at + (0 if same else given), to + taken
+                    at, to = at + given, to + taken
             finally:
                 self._nccl.groupEnd()
 

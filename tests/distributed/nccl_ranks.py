@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any
 
+import numpy as np
+
 from tests import software_gpu
 from tests.distributed import nccl_stand_in as nccl
 
@@ -24,6 +26,7 @@ if not REAL:
 import minigrad as torch
 import minigrad.distributed as dist
 from minigrad import nn
+from minigrad.distributed import staging
 from minigrad.nn.parallel import DistributedDataParallel
 from tests.distributed import model_parallel, pipelines, programs
 from tests.distributed.model_parallel import close, raises, random, say
@@ -71,9 +74,12 @@ def streams() -> None:
     other = torch.cuda.Stream()
     with torch.device("cuda"), torch.cuda.stream(other):
         x = torch.zeros(1000)
-        x += rank + 1  # a kernel of this stream, which nothing has waited for
+        at, written = x._array.data.ptr, np.full(1000, rank + 1, np.float32).tobytes()
+        # Work of this stream, which nothing has waited for:
+        nccl._enqueue(other.cuda_stream, lambda: nccl._write(at, written))
         work = dist.all_reduce(x, async_op=True)
-        y = torch.ones(1000) * 2  # overlaps
+        work._work.event.synchronize()  # the group's stream runs before the host waits for `other`
+        y = torch.ones(1000) * 2
         work.wait()
         z = x * y
         assert z.cpu().tolist() == [2.0 * total] * 1000
@@ -204,6 +210,35 @@ def no_watch() -> None:
 
     time.sleep(15)
     say("nobody has ended this")
+
+
+def through_mpi() -> None:
+    """Tensors on GPUs in an MPI that does not know GPUs, and in one that does (here all memory is
+    the host's)."""
+    dist.init_process_group("mpi", timeout=datetime.timedelta(seconds=30))
+    rank, size = dist.get_rank(), dist.get_world_size()
+    copies: list[Any] = []
+    write = staging._write
+    staging._write = lambda array, host: (copies.append(array), write(array, host))
+    for aware in "01":
+        os.environ["MINIGRAD_CUDA_AWARE_MPI"] = aware
+        with torch.device("cuda"):
+            x = torch.full((3,), float(rank), dtype=torch.float16)
+            dist.all_reduce(x)
+            assert x.cpu().tolist() == [float(sum(range(size)))] * 3
+            parts = [torch.empty(2) for _ in range(size)]
+            dist.all_gather(parts, torch.full((2,), float(rank)))
+            assert [part.cpu().tolist() for part in parts] == [[r, r] for r in range(size)]
+            dist.gather(parts[rank], [p * 0 for p in parts] if rank == 1 else None, 1)
+            dist.scatter(parts[0], [p + 1 for p in parts] if rank == 1 else None, 1)
+            assert parts[0].cpu().tolist() == [rank + 1.0] * 2
+            y = torch.zeros(4)
+            peer = (rank + 1) % size
+            for work in (dist.isend(torch.full((4,), rank + 5.0), peer), dist.irecv(y)):
+                work.wait()
+            assert y.cpu().tolist() == [(rank - 1) % size + 5.0] * 4
+        assert len(copies) == (4 if rank != 1 else 5), (aware, len(copies))
+    del os.environ["MINIGRAD_CUDA_AWARE_MPI"]
 
 
 def on_gpus() -> None:

@@ -60,7 +60,7 @@ def test_ranks_of_a_store():
 @stand_in
 @pytest.mark.needs("mpi4py")
 def test_ranks_of_mpiexec():
-    done = start(2, PROGRAM, "streams", "training")
+    done = start(2, PROGRAM, "through_mpi", "streams", "training")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-5000:]
 
 

@@ -164,7 +164,7 @@ class _Step:
         self.keep = schedule.loss_fn is not None
         self.outputs: list[Any] = []
         self.losses: list[Tensor] = []
-        self._values: list[Tensor] = []  # losses with their graphs, by micro-batch
+        self._values: dict[int, Tensor] = {}  # losses with their graphs, by micro-batch
         self._wait: list[Work] = []
         self._taken: Any = None
 
@@ -204,7 +204,8 @@ class _Step:
         stage = self.stage
         if action == (FORWARD, 0):
             stage.receive_shapes()
-        self._taken, arriving = (), []
+        arriving: list[Work] = []
+        self._taken = ()
         with stage.group.together():
             if before is not None and before[0] == FORWARD:
                 self.schedule.pending(stage.send_outputs(result))
@@ -224,14 +225,15 @@ class _Step:
         if stage.is_last:
             self.outputs.append(_detached(output))
             if schedule.loss_fn is not None:
-                self._values.append(schedule.loss_fn(output, *self.targets[number]))
-                self.losses.append(self._values[-1].detach())
+                value = schedule.loss_fn(output, *self.targets[number])
+                self._values[number] = value
+                self.losses.append(value.detach())
         return output
 
     def _backward(self, number: int) -> list[Any]:
-        stage, grads, loss = self.stage, self._taken, None
-        if stage.is_last:
-            loss, self._values[number] = self._values[number], None
+        stage, grads = self.stage, self._taken
+        loss = self._values.pop(number, None)
+        if loss is not None:
             xp = array_module(loss._array)
             share = 1 / self.schedule.count if self.schedule.scale_grads else 1.0
             grads = [xp.full(loss.shape, share, loss._array.dtype)]

@@ -66,7 +66,7 @@ def pipeline(
         stages[-1][name] = child
         if spec.get(name) is SplitPoint.END:
             stages.append({})
-    made = []
+    made: list[Module] = []
     for parts in stages:
         if not parts:
             raise ValueError(f"pipeline: a stage of {spec} would have no layers")

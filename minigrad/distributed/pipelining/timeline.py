@@ -81,7 +81,7 @@ class Timeline:
         picture = Picture(LEFT + WIDE + 24, TOP + TALL * self.stages + 34, "", str(self))
         picture.title = str(self).partition("\n")[0]
         picture.label(16, 22, picture.title, 13, INK, bold=True)
-        x = LEFT
+        x: float = LEFT
         for kind, fill in FILLS.items():
             picture.rect(x, 40, 14, 14, fill=fill, stroke=MUTED, line=0.5)
             picture.label(x + 20, 52, kind, 11, MUTED)
@@ -109,7 +109,8 @@ class Timeline:
 def _simulated(orders: list[list[tuple[str, int]]], seconds: dict[str, float]) -> list[Event]:
     """The passes of all stages, each as early as its own order and its inputs allow."""
     last = len(orders) - 1
-    free, done = [0.0] * len(orders), {}
+    free = [0.0] * len(orders)
+    done: dict[tuple[int, str, int], float] = {}  # when a pass ended
     events: list[Event] = []
     waiting = [list(order) for order in orders]
 

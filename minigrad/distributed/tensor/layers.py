@@ -20,6 +20,7 @@ from minigrad.distributed.tensor.mappings import (
 from minigrad.nn import functional as F
 from minigrad.nn.modules.attention import MultiheadAttention
 from minigrad.nn.modules.linear import Linear
+from minigrad.nn.modules.module import Module
 from minigrad.nn.modules.sparse import Embedding
 from minigrad.tensor import Tensor
 
@@ -50,7 +51,7 @@ class Slicing:
         return xp.ascontiguousarray(xp.moveaxis(whole, 0, self.dim))
 
 
-class _Part:
+class _Part(Module):
     """What divided layers share. layouts: of the input and of the output."""
 
     layouts: tuple[Placement, Placement]

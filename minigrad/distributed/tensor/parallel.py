@@ -309,7 +309,9 @@ def _divided(module: Module) -> Iterator[tuple[str, Parameter, Slicing, Any]]:
     for prefix, owner in module.named_modules():
         for last, (slicing, group) in vars(owner).get("_divided", {}).items():
             name = f"{prefix}.{last}" if prefix else last
-            yield name, owner._parameters[last], slicing, group
+            part = owner._parameters[last]
+            if part is not None:
+                yield name, part, slicing, group
 
 
 def full_state_dict(module: Module) -> dict[str, Any]:

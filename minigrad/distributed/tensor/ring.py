@@ -70,7 +70,7 @@ class RingAttention(Op):
 
     @staticmethod
     def forward(q: Any, k: Any, v: Any, causal: bool, scale: float, group: Any) -> Any:
-        out = lse = None
+        result: tuple[Tensor, Tensor] | None = None
         with no_grad():
             for source, (key, value) in _Ring(group).blocks(_contiguous(k, v)):
                 if causal and source > group.rank:
@@ -78,7 +78,9 @@ class RingAttention(Op):
                 diagonal = causal and source == group.rank
                 part = dispatch.active.attention(q, key, value, None, diagonal, scale)
                 part = (wrap(part[0]).to(wrap(part[1]).dtype), wrap(part[1]))
-                out, lse = part if out is None else _combined(out, lse, *part)
+                result = part if result is None else _combined(*result, *part)
+        assert result is not None, "a rank attends to its own block at least"
+        out, lse = result
         return out._array.astype(q.dtype, copy=False), lse._array
 
     @staticmethod
