@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -90,6 +91,7 @@ class Witness:
         self._events.register(server, selectors.EVENT_READ, self._accept)
         self._events.register(sys.stdin.buffer, selectors.EVENT_READ, self._end)
         self._ending = False
+        self._leaders: set[str] = set()  # ranks here that lead a group: they and their children
         self._watched: dict[socket.socket, bytes] = {}  # and what they have said
 
     def run(self) -> str | None:
@@ -132,6 +134,8 @@ class Witness:
         host, process, *_ = part.removeprefix(HELLO).decode().split()
         if host == self._here and hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):  # it has ended: the connection says so, too
+                if os.getpgid(int(process)) == int(process):
+                    self._leaders.add(process)
                 handle = os.pidfd_open(int(process))
                 self._events.register(
                     handle, selectors.EVENT_READ, lambda handle: self._gone(handle, connection)
@@ -153,6 +157,9 @@ class Witness:
         if not said.startswith(HELLO) or said.endswith(BYE):
             return None
         host, process, *name = said.removeprefix(HELLO).decode().split()
+        if process in self._leaders:  # mpiexec would wait for its children
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(int(process), signal.SIGKILL)
         return f"{' '.join(name)} (process {process} on {host})"
 
 

@@ -116,11 +116,11 @@ def test_a_rank_that_dies_ends_all_and_is_named(victim):
     assert done.returncode != 0
     assert time.monotonic() - started < 30
     said = re.findall(r"rank \d .*(?:ended with|has died).*", done.stderr)
-    assert len(said) == 1
     if victim is None:
-        assert "rank 1 ended with LookupError: out of cheese" in said[0]
+        assert "rank 1 ended with LookupError: out of cheese" in said[0]  # others may follow
     else:
         (process,) = re.findall(rf"rank {victim} has process (\d+)", done.stdout)
+        assert len(said) == 1
         assert f"rank {victim} of 4 (process {process} on " in said[0]
 
 
