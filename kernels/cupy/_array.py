@@ -142,13 +142,6 @@ class ndarray:
     # --- memory
 
     @property
-    def device(self) -> Any:
-        """The device that has the memory."""
-        from .cuda.device import Device
-
-        return Device()
-
-    @property
     def data(self) -> MemoryPointer:
         """Where the elements lie: `data.ptr` is their address."""
         owner = self if self.base is None else self.base

@@ -123,12 +123,6 @@ class MemoryPointer:
     def device_id(self) -> int:
         return self.mem.device_id
 
-    @property
-    def device(self) -> Any:
-        from .cuda.device import Device
-
-        return Device()
-
     def _copy(self, target: int, source: int, size: int) -> None:
         if size:
             ctypes.memmove(target, source, size)
