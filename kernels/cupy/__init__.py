@@ -17,6 +17,7 @@ from ._absent import library, unknown
 from ._array import ndarray
 from ._generate import function as _function
 from ._index import entries as _entries
+from ._memory import MemoryPointer
 from ._ufunc import ufunc
 
 __version__ = "14.2.0"
@@ -107,4 +108,10 @@ def _array_function(self: ndarray, called: Any, types: Any, args: tuple, options
     return NotImplemented if found is None else found(*args, **options)
 
 
+def _device(self: Any) -> Any:
+    """The device that has the memory."""
+    return importlib.import_module(f"{__name__}.cuda").Device()
+
+
 ndarray.__array_function__ = _array_function
+ndarray.device = MemoryPointer.device = property(_device)

@@ -94,6 +94,7 @@ class _Kernel:
         self.params = (*self.in_params, *self.out_params)
         self._kernels: dict[Any, Any] = {}
         self._plans: dict[Any, Plan] = {}
+        self.cached_codes: dict[Any, str] = {}  # the sources so far, by types and layouts
         # Only what is indexed in the expression can be indexed wrongly.
         self._checked = any(p.raw for p in self.params)
         if not name.isidentifier():
@@ -101,6 +102,13 @@ class _Kernel:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+    @property
+    def cached_code(self) -> str:
+        """The one source so far. Raises RuntimeError where there are several, or none."""
+        if len(self.cached_codes) != 1:
+            raise RuntimeError(f"{self.name} has {len(self.cached_codes)} sources: cached_codes")
+        return next(iter(self.cached_codes.values()))
 
     def _split(self, args: tuple, out: Any = None) -> tuple[list[Any], list[Any]]:
         """(the inputs as NumPy's arrays and numbers, the outputs that are given)."""
@@ -164,9 +172,8 @@ class _Kernel:
         """The compiled kernel whose source source() writes."""
         kernel = self._kernels.get(key)
         if kernel is None:
-            kernel = self._kernels[key] = _compiled(
-                source(), self.name, self.options, self._checked
-            )
+            code = self.cached_codes[key] = source()
+            kernel = self._kernels[key] = _compiled(code, self.name, self.options, self._checked)
         return kernel
 
 

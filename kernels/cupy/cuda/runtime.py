@@ -330,5 +330,10 @@ _ABSENT = {
 globals().update({name: _absent(name) for name in _ABSENT})
 
 
+_ADVICE = "SetReadMostly UnsetReadMostly SetPreferredLocation UnsetPreferredLocation"
+_ADVICE += " SetAccessedBy UnsetAccessedBy"
+globals().update({f"cudaMemAdvise{name}": i for i, name in enumerate(_ADVICE.split(), 1)})
+
+
 def __getattr__(name: str) -> Any:
     raise unknown("cupy.cuda.runtime", name, globals())

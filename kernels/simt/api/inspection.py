@@ -6,16 +6,37 @@ CompileError without them. Their target is the device that the CPU stands for, `
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from typing import Any, TextIO
 
-from kernels.simt.device.context import Device
+from kernels.simt.device.context import Device, get_current_device
 from kernels.simt.driver import arguments
 from kernels.support.errors import CompileError
 
 CC = Device.compute_capability
+_SHARED = 164 * 1024  # bytes of shared memory of a multiprocessor
 _REGISTERS, _UNIT, _WARP = Device.MAX_REGISTERS_PER_BLOCK, 256, Device.WARP_SIZE
+
+
+class Overload:
+    """A kernel for some types of arguments."""
+
+    def __init__(self, kernel: Any, signature: tuple) -> None:
+        self.kernel, self.signature = kernel, signature
+
+    def __repr__(self) -> str:
+        return f"<{self.kernel.__name__}{self.signature}>"
+
+    def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
+        """The blocks that run at once, by the limits of the device that stands for the CPU: 2048
+        threads and 32 blocks for each multiprocessor, 164 KiB of dynamic shared memory."""
+        sizes = blockdim if isinstance(blockdim, tuple) else (blockdim,)
+        blocks = min(32, 2048 // max(1, math.prod(sizes)))
+        if dynsmemsize:
+            blocks = min(blocks, _SHARED // dynsmemsize)
+        return blocks * get_current_device().MULTIPROCESSOR_COUNT
 
 
 class Inspected:
@@ -23,21 +44,28 @@ class Inspected:
 
     __name__: str
     _specialised: dict[Any, Any]
+    declared: Any
 
     @property
-    def overloads(self) -> dict[tuple, Any]:
-        """What was compiled so far, by the Numba types of the arguments."""
+    def overloads(self) -> dict[tuple, Overload]:
+        """What explicit signatures declare and launches compiled so far, by the Numba types of the
+        arguments."""
+        declared = [tuple(kinds) for kinds, _ in self.declared]
+        return {kinds: Overload(self, kinds) for kinds in (*declared, *self._compiled)}
+
+    @property
+    def _compiled(self) -> dict[tuple, Any]:
         found = dict.fromkeys(self._specialised.values())
         return {tuple(map(arguments.type_of, s.described)): s for s in found}
 
     @property
     def signatures(self) -> list[tuple]:
         """The types of the arguments that the kernel was compiled for so far."""
-        return list(self.overloads)
+        return list(self._compiled)
 
     def inspect_types(self, file: TextIO | None = None) -> None:
         """Print the type of each variable, for each combination of argument types so far."""
-        for kinds, compiled in self.overloads.items():
+        for kinds, compiled in self._compiled.items():
             print(f"{self.__name__} {kinds}", file=file or sys.stdout)
             print(compiled.passes()["types"], file=file or sys.stdout)
 
@@ -80,7 +108,7 @@ class Inspected:
     def _each(self, signature: Any, tell: Any) -> Any:
         if signature is not None:
             return tell(signature)
-        return {known: tell(known) for known in self.overloads}
+        return {known: tell(known) for known in self._compiled}
 
     def _library(self, signature: Any) -> Any:
         from kernels.simt.api import to_numba_cuda
