@@ -60,7 +60,7 @@ class _SafetensorsLoader(importlib.abc.Loader):
 
 
 def _give_own_open(safetensors: Any) -> None:
-    safetensors.safe_open = importlib.import_module("minigrad.safetensors").safe_open
+    safetensors.safe_open = importlib.import_module(_OWN["safetensors.torch"]).safe_open
 
 
 class _Finder(importlib.abc.MetaPathFinder):

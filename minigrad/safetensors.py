@@ -65,7 +65,7 @@ def save_model(
 ) -> None:
     """Write the state of a module. Tensors of the same memory (tied weights) are stored once; the
     header names the others."""
-    state = model.state_dict()
+    state: dict[str, Tensor] = model.state_dict()
     notes = dict(metadata or {})
     for kept, dropped in _duplicates(state).items():
         for name in dropped:

@@ -208,7 +208,8 @@ class GPT2LMHeadModel(nn.Module):
             else minigrad.load(folder / "pytorch_model.bin", map_location="cpu")
         )
         model.load_state_dict(state)
-        return model.eval()
+        model.eval()
+        return model
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """The scores of each next token."""

@@ -22,5 +22,5 @@ def check_bounds(array: Any, low: int, high: int, error: Callable[[int], Excepti
 
 
 def _check_bounds(array: Any, low: int, high: int, error: Callable[[int], Exception]) -> None:
-    if array.size and (array.min() < low or array.max() >= high):
+    if array.size and bool((array.min() < low) | (array.max() >= high)):  # one wait for a GPU
         raise error(int(array.max()) if array.max() >= high else int(array.min()))

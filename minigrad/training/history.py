@@ -66,6 +66,7 @@ class History:
         try:
             from matplotlib.backends.backend_agg import FigureCanvasAgg
             from matplotlib.figure import Figure
+            from matplotlib.ticker import MaxNLocator
         except ImportError:
             raise ImportError(
                 "History.plot needs matplotlib: pip install 'minigrad[plot]'"
@@ -80,6 +81,7 @@ class History:
                 if column in self.columns:
                     place.plot(epochs, self[column], marker="o", label=label)
             place.set(xlabel="epoch", ylabel=name)
+            place.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             place.grid(alpha=0.3)
             place.legend()
         if path is not None:

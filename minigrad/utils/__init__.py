@@ -3,7 +3,12 @@
 from minigrad._names import namespace
 from minigrad.utils import hooks
 
-_LAZY = ("checkpoint", "data", "tensorboard")  # at their first use: made of tensors, with hooks
+_LAZY = (
+    "checkpoint",
+    "data",
+    "model_zoo",
+    "tensorboard",
+)  # at their first use: made of tensors, with hooks
 __all__ = [*_LAZY, "hooks"]
 
 __getattr__, __dir__ = namespace(__name__, {name: f"minigrad.utils.{name}" for name in _LAZY})

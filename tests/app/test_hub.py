@@ -22,6 +22,8 @@ def test_a_checkpoint_is_downloaded_once(tmp_path, monkeypatch, capsys):
         assert minigrad.equal(loaded["weight"], state["weight"])
         named.write_bytes(b"no longer looked at")
     assert [p.name for p in (tmp_path / "cache/hub/checkpoints").iterdir()] == [named.name]
+    again = minigrad.utils.model_zoo.load_url(named.as_uri(), progress=False)
+    assert minigrad.equal(again["weight"], state["weight"])
 
 
 def test_another_hash(tmp_path):

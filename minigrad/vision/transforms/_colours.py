@@ -123,8 +123,8 @@ def blur(img: Tensor, sizes: Sequence[int], sigmas: Sequence[float]) -> Tensor:
     """Smoothed by a Gaussian, sizes and deviations (x, y); edges are reflected."""
     values = (img if img.is_floating_point() else img.float()).reshape(-1, 1, *img.shape[-2:])
     for dim, size, sigma in ((3, sizes[0], sigmas[0]), (2, sizes[1], sigmas[1])):
-        weights = np.exp(-0.5 * ((np.arange(size) - size // 2) / sigma) ** 2)
-        weights = minigrad.tensor((weights / weights.sum()).tolist(), dtype=values.dtype)
+        shares = np.exp(-0.5 * ((np.arange(size) - size // 2) / sigma) ** 2)
+        weights = minigrad.tensor((shares / shares.sum()).tolist(), dtype=values.dtype)
         half = size // 2
         border, shape = ([half, half, 0, 0], (1, 1, 1, -1))
         if dim == 2:
