@@ -20,6 +20,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kernels.lab import timeline
@@ -168,7 +169,8 @@ class record_function:
         return wrapped
 
 
-class Average(NamedTuple):
+@dataclass(frozen=True)
+class Average:
     """All events of one name; times in microseconds. `self_`: without the launches in a block."""
 
     key: str
