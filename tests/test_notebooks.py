@@ -13,6 +13,8 @@ import nbclient
 import nbformat
 import pytest
 
+from tests.notebooks import METADATA, badges, install_cell, with_first_cells
+
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
@@ -23,12 +25,6 @@ NEEDS = {
     "26-past-one-machine": pytest.mark.needs("mpi4py"),
 }
 RUNNING = [pytest.param(path, id=path.stem, marks=NEEDS.get(path.stem, ())) for path in NOTEBOOKS]
-METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
-
-
 # What every notebook imports of others takes two seconds: it is imported once, in a process that
 # then forks for each notebook.
 FORKS = multiprocessing.get_context("forkserver")
@@ -139,6 +135,37 @@ def test_shapes_of_arrays_in_kernels_are_constants(path):
             shape = node.args[0]
             sizes = shape.elts if isinstance(shape, ast.Tuple) else [shape]
             assert all(isinstance(size, ast.Name | ast.Constant) for size in sizes)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_begins_as_the_address_says(path):
+    """The remedy: python tests/notebooks.py."""
+    stored = read(path)
+    assert with_first_cells(read(path), path.stem) == stored
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_questions_have_answers_that_unfold(path):
+    """As many hints as answers, and at least one for each exercise in prose."""
+    text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    hints = text.count("<details><summary>Hint</summary>")
+    answers = text.count("<details><summary>Answer</summary>")
+    exercises = re.findall(r"(?m)^\d+\. ", text.partition("## Exercises")[2])
+    assert hints == answers == text.count("</details>") / 2
+    assert answers >= len(exercises) >= 2
+
+
+def test_an_address_makes_badges_and_an_install_cell():
+    notebook = read(NOTEBOOKS[0])
+    before = notebook.cells[0].source
+    with_first_cells(notebook, NAMES[0], "somebody/some-project")
+    for site in ("colab.research.google.com/github", "kaggle.com/kernels", "mybinder.org/v2/gh"):
+        assert notebook.cells[0].source.count(f"https://{site}") == 1
+    assert notebook.cells[0].source.count(f"{NAMES[0]}.ipynb") == 3
+    assert "git+https://github.com/somebody/some-project" in install_cell("somebody/some-project")
+    compile(install_cell("somebody/some-project").replace("%pip", "pass #"), "cell", "exec")
+    assert badges(NAMES[0], "") == ""
+    assert with_first_cells(notebook, NAMES[0], "").cells[0].source == before
 
 
 def test_every_notebook_has_its_own_number():
