@@ -84,43 +84,8 @@ contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
 
 if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
-    from minigrad import (
-        accelerator,
-        amp,
-        compiler,
-        cuda,
-        datasets,
-        distributed,
-        distributions,
-        estimate,
-        fft,
-        func,
-        hub,
-        jit,
-        linalg,
-        models,
-        multiprocessing,
-        nn,
-        optim,
-        quantization,
-        safetensors,
-        serialization,
-        sparse,
-        special,
-        testing,
-        training,
-        utils,
-        vision,
-        viz,
-    )
     from minigrad._functions import *  # noqa: F403
-    from minigrad._torch_names import as_torch
-    from minigrad.amp.autocast_mode import autocast
-    from minigrad.compiler import compile
     from minigrad.creation import tensor as tensor
-    from minigrad.func import vmap
-    from minigrad.serialization import load, save
-    from minigrad.training import fit
 globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
@@ -128,9 +93,9 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
-    "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "optim",
-    "quantization", "safetensors", "serialization", "sparse", "special", "testing", "training",
-    "utils", "vision", "viz",
+    "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn",
+    "optim", "profiler", "quantization", "safetensors", "serialization", "sparse", "special",
+    "testing", "training", "utils", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "as_torch": "minigrad._torch_names",

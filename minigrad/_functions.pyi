@@ -13,6 +13,54 @@ from minigrad.ops.reduce import Dims
 from minigrad.random import Generator
 from minigrad.tensor import Size
 from minigrad.tensor import Tensor
+from minigrad._torch_names import as_torch as as_torch
+from minigrad.amp.autocast_mode import autocast as autocast
+from minigrad.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from minigrad.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
+from minigrad.func import vmap as vmap
+from minigrad.compiler import compile as compile
+from minigrad.training import fit as fit
+from minigrad.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
+from minigrad.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
+from minigrad.serialization import save as save
+from minigrad.serialization import load as load
+from kernels.simt import get_num_threads as get_num_threads
+from kernels.simt import set_num_threads as set_num_threads
+from kernels.launchers.matmul import get_float32_matmul_precision as get_float32_matmul_precision
+from kernels.launchers.matmul import set_float32_matmul_precision as set_float32_matmul_precision
+from kernels.launchers.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from kernels.launchers.determinism import get_deterministic_debug_mode as get_deterministic_debug_mode
+from kernels.launchers.determinism import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+from kernels.launchers.determinism import set_deterministic_debug_mode as set_deterministic_debug_mode
+from kernels.launchers.determinism import use_deterministic_algorithms as use_deterministic_algorithms
+from minigrad import accelerator as accelerator
+from minigrad import amp as amp
+from minigrad import compiler as compiler
+from minigrad import cuda as cuda
+from minigrad import datasets as datasets
+from minigrad import distributed as distributed
+from minigrad import distributions as distributions
+from minigrad import estimate as estimate
+from minigrad import fft as fft
+from minigrad import func as func
+from minigrad import hub as hub
+from minigrad import jit as jit
+from minigrad import linalg as linalg
+from minigrad import models as models
+from minigrad import multiprocessing as multiprocessing
+from minigrad import nn as nn
+from minigrad import optim as optim
+from minigrad import profiler as profiler
+from minigrad import quantization as quantization
+from minigrad import safetensors as safetensors
+from minigrad import serialization as serialization
+from minigrad import sparse as sparse
+from minigrad import special as special
+from minigrad import testing as testing
+from minigrad import training as training
+from minigrad import utils as utils
+from minigrad import vision as vision
+from minigrad import viz as viz
 
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...

@@ -61,9 +61,14 @@ def _needed(imports: dict[str, str]) -> list[str]:
 
 def functions() -> str:
     """The text of the stub of functions."""
+    from minigrad import _LAZY_NAMES
     from minigrad.creation import LEGACY
     from minigrad.tensor import FUNCTIONS
 
+    late = [
+        f"from {place.removesuffix(f'.{name}')} import {name} as {name}"
+        for name, place in _LAZY_NAMES.items()
+    ]
     imports = {"Tensor": "minigrad.tensor", "dtype": "minigrad.dtypes"}
     lines = [
         f"def {name}{_signature(function, imports, self=False)}: ..."
@@ -71,7 +76,7 @@ def functions() -> str:
     ]
     lines += [f"class {name}(Tensor): ..." for name in LEGACY]
     lines += [f"{name}: dtype" for name in BUILTINS]
-    return HEADER.format("minigrad") + "\n".join([*_needed(imports), "", *lines, ""])
+    return HEADER.format("minigrad") + "\n".join([*_needed(imports), *late, "", *lines, ""])
 
 
 def _signature(function: Callable, imports: dict[str, str], self: bool = True) -> str:

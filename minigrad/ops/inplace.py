@@ -31,7 +31,7 @@ def inplace(name: str, composed: bool = False) -> None:
         return assign(self, function(self.clone() if copied else self, *args, **kwargs))
 
     method.__name__ = method.__qualname__ = f"{name}_"
-    method.__wrapped__ = function  # for `help`: the same arguments
+    vars(method)["__wrapped__"] = function  # for `help`: the same arguments
     before, example, after = (function.__doc__ or "").partition("\n\nExample")
     method.__doc__ = (
         f"`{name}` in place: changes this tensor and returns it.\n\n{before}{example}{after}"

@@ -51,7 +51,8 @@ class PerParameter(Optimizer):
             state.update(self._first_state(group, param))
         if self._counts_steps:
             state["step"] += 1
-        grad = -param.grad if group.get("maximize") else param.grad
+        grad: Any = param.grad
+        grad = -grad if group.get("maximize") else grad
         self._one(group, param, self._decayed(group, param, grad), state)
 
     def _decayed(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> Tensor:

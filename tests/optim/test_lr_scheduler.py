@@ -33,6 +33,31 @@ SCHEDULES = [
             "pct_start": 0.25,
         },
     ),
+    ("CyclicLR", {"base_lr": 0.1, "max_lr": [1.0, 2.0], "step_size_up": 4}),
+    ("CyclicLR", {"base_lr": 0.1, "max_lr": 1.0, "step_size_up": 3, "mode": "triangular2"}),
+    (
+        "CyclicLR",
+        {
+            "base_lr": [0.1, 0.2],
+            "max_lr": 1.0,
+            "step_size_up": 3,
+            "step_size_down": 5,
+            "mode": "exp_range",
+            "gamma": 0.9,
+            "max_momentum": 0.95,
+        },
+    ),
+    (
+        "CyclicLR",
+        {
+            "base_lr": 0.1,
+            "max_lr": 1.0,
+            "step_size_up": 3,
+            "cycle_momentum": False,
+            "scale_fn": lambda x: 1 / (1 + x),
+            "scale_mode": "iterations",
+        },
+    ),
     ("LambdaLR", {"lr_lambda": lambda epoch: 0.95**epoch}),
     ("LambdaLR", {"lr_lambda": [lambda epoch: 0.95**epoch, lambda epoch: 1 / (1 + epoch)]}),
     ("MultiplicativeLR", {"lr_lambda": lambda epoch: 0.95}),
@@ -210,6 +235,8 @@ def test_a_schedule_written_by_a_user():
         lambda s, o: s.LinearLR(o, end_factor=-1),
         lambda s, o: s.CosineAnnealingWarmRestarts(o, 0),
         lambda s, o: s.CosineAnnealingWarmRestarts(o, 3, 0),
+        lambda s, o: s.CyclicLR(o, 0.1, 1.0, mode="square"),
+        lambda s, o: s.CyclicLR(o, [0.1], 1.0),
         lambda s, o: s.OneCycleLR(o, 0.1),
         lambda s, o: s.OneCycleLR(o, 0.1, total_steps=-1),
         lambda s, o: s.OneCycleLR(o, 0.1, total_steps=10, pct_start=2),
@@ -223,7 +250,7 @@ def test_a_schedule_written_by_a_user():
         lambda s, o: s.SequentialLR(o, [s.StepLR(o, 1)], [1]),
         lambda s, o: s.ChainedScheduler([s.ReduceLROnPlateau(o)]),
     ],
-    ids=range(18),
+    ids=range(20),
 )
 def test_errors_as_torch(program, same_error):
     same_error(lambda t: program(t.optim.lr_scheduler, optimiser(t)))

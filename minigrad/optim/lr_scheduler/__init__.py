@@ -7,7 +7,7 @@ that the user changed is respected.
 from minigrad._names import namespace
 from minigrad.optim.lr_scheduler.base import LRScheduler
 from minigrad.optim.lr_scheduler.composed import ChainedScheduler, SequentialLR
-from minigrad.optim.lr_scheduler.cycles import CosineAnnealingWarmRestarts, OneCycleLR
+from minigrad.optim.lr_scheduler.cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from minigrad.optim.lr_scheduler.decay import (
     ConstantLR,
     CosineAnnealingLR,
@@ -28,6 +28,7 @@ __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",

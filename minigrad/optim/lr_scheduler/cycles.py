@@ -1,8 +1,9 @@
-"""Schedules that go up and down: warm restarts and one cycle."""
+"""Schedules that go up and down: warm restarts, cycles and one cycle."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
@@ -53,7 +54,104 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._update_lr()
 
 
-class OneCycleLR(LRScheduler):
+class _WithMomentum(LRScheduler):
+    """Schedules that move the momentum (or beta1) against the rate."""
+
+    def _set_up_momentum(self, optimizer: Optimizer, base: Any, top: Any, last_epoch: int) -> None:
+        if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
+            raise ValueError(
+                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+            )
+        self.use_beta1 = "betas" in optimizer.defaults
+        bases = per_group("base_momentum", base, optimizer)
+        tops = per_group("max_momentum", top, optimizer)
+        if last_epoch == -1:
+            for group, low, high in zip(optimizer.param_groups, bases, tops, strict=True):
+                group["max_momentum"], group["base_momentum"] = high, low
+                self._set_momentum(group, high)
+
+    def _set_momentum(self, group: dict[str, Any], value: float) -> None:
+        if self.use_beta1:
+            group["betas"] = (value, *group["betas"][1:])
+        else:
+            group["momentum"] = value
+
+
+class CyclicLR(_WithMomentum):
+    """Up and down between `base_lr` and `max_lr`, along straight lines (Smith 2017).
+
+    Stepped after every batch: `step_size_up` steps up, `step_size_down` (default: as many) down.
+    mode: "triangular" keeps the height, "triangular2" halves it in each cycle, "exp_range"
+    multiplies it by gamma in each step. scale_fn: a height of your own, by the number of the cycle
+    from 1 on or (scale_mode="iterations") of the step. The momentum moves between `max_momentum`
+    and `base_momentum` against the rate.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | list[float],
+        max_lr: float | list[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.8,
+        max_momentum: float | list[float] = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        check_optimizer(optimizer)
+        base_lrs = per_group("base_lr", base_lr, optimizer)
+        self.max_lrs = per_group("max_lr", max_lr, optimizer)
+        if last_epoch == -1:
+            for group, rate in zip(optimizer.param_groups, base_lrs, strict=True):
+                group["lr"] = rate
+        self.total_size = float(step_size_up) + float(
+            step_size_up if step_size_down is None else step_size_down
+        )
+        self.step_ratio = step_size_up / self.total_size
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError("mode is invalid and scale_fn is None")
+        self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
+        own = "iterations" if mode == "exp_range" else "cycle"
+        self.scale_mode = scale_mode if scale_fn is not None else own
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            self._set_up_momentum(optimizer, base_momentum, max_momentum, last_epoch)
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = base_lrs
+
+    def scale_fn(self, x: float) -> float:
+        """The height in cycle (or step) x, as a share of the first."""
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
+        return {"triangular": 1.0, "triangular2": 0.5 ** (x - 1)}.get(self.mode, self.gamma**x)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimiser and a scale_fn of your own."""
+        return {k: v for k, v in super().state_dict().items() if k != "_scale_fn_custom"}
+
+    def get_lr(self) -> list[float]:
+        """The rates for this step; also sets the groups' momentum."""
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle
+        rising = x <= self.step_ratio
+        share = x / self.step_ratio if rising else (x - 1) / (self.step_ratio - 1)
+        scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        rates = []
+        groups = self.optimizer.param_groups
+        for group, low, high in zip(groups, self.base_lrs, self.max_lrs, strict=True):
+            rates.append(low + (high - low) * share * scale)
+            if self.cycle_momentum:
+                base, top = group["base_momentum"], group["max_momentum"]
+                self._set_momentum(group, top - (top - base) * share * scale)
+        return rates
+
+
+class OneCycleLR(_WithMomentum):
     """Up to `max_lr`, then down to far below the start; momentum inversely (Smith 2018).
 
     Stepped after every batch, `total_steps` (or `epochs` * `steps_per_epoch`) times.
@@ -106,25 +204,6 @@ class OneCycleLR(LRScheduler):
         if cycle_momentum:
             self._set_up_momentum(optimizer, base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
-
-    def _set_up_momentum(self, optimizer: Optimizer, base: Any, top: Any, last_epoch: int) -> None:
-        if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-            raise ValueError(
-                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
-            )
-        self.use_beta1 = "betas" in optimizer.defaults
-        bases = per_group("base_momentum", base, optimizer)
-        tops = per_group("max_momentum", top, optimizer)
-        if last_epoch == -1:
-            for group, low, high in zip(optimizer.param_groups, bases, tops, strict=True):
-                group["max_momentum"], group["base_momentum"] = high, low
-                self._set_momentum(group, high)
-
-    def _set_momentum(self, group: dict[str, Any], value: float) -> None:
-        if self.use_beta1:
-            group["betas"] = (value, *group["betas"][1:])
-        else:
-            group["momentum"] = value
 
     def _between(self, start: float, end: float, share: float) -> float:
         if self.anneal_strategy == "linear":
