@@ -3,12 +3,13 @@
     python -m benchmarks.distributed [--json]
 
 Each rank computes on one thread. Strong scaling divides one batch among the ranks, weak scaling
-gives each rank a batch. Three medians per row: a step with DistributedDataParallel, the same step
-without communication (`no_sync`), and the communication alone (an all-reduce of each bucket). What
-a step takes longer than its computing is the communication that computing did not hide; the overlap
-is the share that it did hide. With more ranks than cores, ranks wait for each other's time on a
-core: these rows show the cost of that, and no overlap. "load" is the number of runnable processes
-(mean of the last minute) before the row: above 0 other programs take time, too.
+gives each rank a batch. Three times per row, each the lower quartile of the steps, which other
+programs disturb least: a step with DistributedDataParallel, the same step without communication
+(`no_sync`), and the communication alone (an all-reduce of each bucket). What a step takes longer
+than its computing is the communication that computing did not hide; the overlap is the share that
+it did hide. With more ranks than cores, ranks wait for each other's time on a core: these rows show
+the cost of that, and no overlap. "load" is the number of runnable processes (mean of the last
+minute) before the row: above 0 other programs take time, too, and figures say little.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BATCH = 512  # strong: of all ranks; weak: of each two
 WARM, STEPS = 3, 15
 
 
-def median(call: Callable[[], None], steps: int) -> float:
+def quartile(call: Callable[[], None], steps: int) -> float:
     """Seconds of a call on this rank, all ranks beginning together."""
     import minigrad.distributed as dist
 
@@ -43,11 +44,11 @@ def median(call: Callable[[], None], steps: int) -> float:
         call()
         if number >= WARM:
             taken.append(time.perf_counter() - begun)
-    return statistics.median(taken)
+    return statistics.quantiles(taken, n=4)[0]
 
 
 def rank(batch: int, steps: int) -> None:
-    """One rank: the first prints the slowest rank's medians as JSON."""
+    """One rank: the first prints the slowest rank's times as JSON."""
     import minigrad as torch
     import minigrad.distributed as dist
     from minigrad import nn
@@ -77,7 +78,7 @@ def rank(batch: int, steps: int) -> None:
             work.wait()
 
     buffers = [bucket.buffer() for bucket in network._reducer.buckets]
-    found = torch.tensor([median(call, steps) for call in (step, alone, communicate)])
+    found = torch.tensor([quartile(call, steps) for call in (step, alone, communicate)])
     dist.all_reduce(found, dist.ReduceOp.MAX)
     if dist.get_rank() == 0:
         names = ("step", "compute", "communication")

@@ -87,6 +87,7 @@ if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
     from minigrad import (
         accelerator,
         amp,
+        compiler,
         cuda,
         datasets,
         distributed,
@@ -115,9 +116,9 @@ if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
     from minigrad._functions import *  # noqa: F403
     from minigrad._torch_names import as_torch
     from minigrad.amp.autocast_mode import autocast
+    from minigrad.compiler import compile
     from minigrad.creation import tensor as tensor
     from minigrad.func import vmap
-    from minigrad.jit import compile
     from minigrad.serialization import load, save
     from minigrad.training import fit
 globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from minigrad._names import kind
 from minigrad.layouts import NoDenseArray
 from minigrad.tensor import Tensor
+
+F = TypeVar("F", bound=Callable)
 
 
 def conversion(value: Any) -> str:
@@ -38,7 +40,7 @@ def _own_method(cls: type, name: str) -> Callable | None:
     return None if found is getattr(Tensor, name, None) else found
 
 
-def tensors_only(fn: Callable) -> Callable:
+def tensors_only(fn: F) -> F:
     """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError.
 
     Where fn needs a dense array of a sparse tensor, the method of that tensor is called instead.
@@ -64,4 +66,4 @@ def tensors_only(fn: Callable) -> Callable:
                 f"{conversion(error.obj)}"
             ) from None
 
-    return checked
+    return cast(F, checked)

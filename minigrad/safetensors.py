@@ -114,7 +114,8 @@ def _checked(owner: str, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]
 
 def _extent(value: Tensor) -> tuple[int, int]:
     """The first byte of a tensor's elements, and the byte after the last one."""
-    last = sum((n - 1) * step for n, step in zip(value.shape, value.stride()))
+    steps: Any = value.stride()
+    last = sum((n - 1) * step for n, step in zip(value.shape, steps))
     return value.data_ptr(), value.data_ptr() + (last + 1) * value.element_size()
 
 

@@ -11,7 +11,7 @@ import operator
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -649,6 +649,7 @@ def normalize_dim(dim: int, ndim: int) -> int:
 
 
 FUNCTIONS: dict[str, Callable] = {}
+F = TypeVar("F", bound=Callable)
 
 
 class _Exported:
@@ -664,10 +665,10 @@ class _Exported:
 functions = _Exported()  # for files composed of many others, which cannot import minigrad
 
 
-def export(*names: str, method: bool = True, function: bool = True) -> Callable:
+def export(*names: str, method: bool = True, function: bool = True) -> Callable[[F], F]:
     """Decorator: export a function as `minigrad.name` and `Tensor.name`, also under aliases."""
 
-    def register(fn: Callable) -> Callable:
+    def register(fn: F) -> F:
         for name in (fn.__name__, *names):
             if function:
                 FUNCTIONS[name] = fn

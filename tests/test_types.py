@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -26,5 +29,43 @@ def test_findings_are_counted_by_package():
     assert {name: len(lines) for name, lines in findings.by_package(output).items()} == {"a/b": 2}
 
 
-def test_the_methods_of_tensor_are_listed():
+def test_methods_and_functions_are_listed():
     assert methods.STUB.read_text() == methods.text(), "run `python tests/methods.py`"
+    assert methods.FUNCTIONS_STUB.read_text() == methods.functions(), "run tests/methods.py"
+
+
+REVEALED = {
+    "x": "Tensor",
+    "x @ x.T": "Tensor",
+    "1 - x": "Tensor",
+    "x.sum(dim=1, keepdim=True)": "Tensor",
+    "x.view(-1)": "Tensor",
+    "x.scatter_(1, x.long(), 1.0)": "Tensor",
+    "x.shape": "Size",
+    "x.dtype": "dtype",
+    "minigrad.cat([x, x])": "Tensor",
+    "minigrad.acos(x)": "Tensor",
+    "minigrad.arange(3)": "Tensor",
+    "minigrad.linalg.inv(x)": "Tensor",
+    "nn.functional.relu(x)": "Tensor",
+    "nn.Linear(2, 3)": "Linear",
+    "nn.Linear(2, 3).weight": "Parameter",
+    "minigrad.optim.Adam([x])": "Adam",
+    "minigrad.utils.data.DataLoader([])": "DataLoader",
+}
+
+
+@pytest.mark.needs("mypy")
+def test_what_a_program_sees(tmp_path):
+    """The types of methods, functions, layers and lazily imported modules are known."""
+    program = tmp_path / "program.py"
+    lines = ["import minigrad", "from minigrad import nn", "x = minigrad.randn(3, 3)"]
+    program.write_text("\n".join([*lines, *(f"reveal_type({text})" for text in REVEALED)]))
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", str(program)],
+        capture_output=True,
+        text=True,
+        cwd=findings.ROOT,
+    )
+    found = re.findall(r'Revealed type is "([^"]*)"', done.stdout)
+    assert [name.rpartition(".")[2] for name in found] == [*REVEALED.values()], done.stdout

@@ -148,16 +148,15 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
         shape = out.shape
     like = out if out is not None else tensors[0] if tensors else np.empty(0)
     allocate = functools.partial(namespace(like).empty, shape, result)
+    again = None if out is None else functools.partial(pointwise, dialect, expr, dtype=dtype)
     flat = all(a.shape == shape and a.flags.c_contiguous for a in tensors)
     if 0 in shape:
-        launch = _nothing
+        run = _empty(allocate)
     elif flat and (out is None or out.flags.c_contiguous):
-        launch = _contiguous(dialect, expr, arrays, compute, result, math.prod(shape))
+        run = _contiguous(dialect, expr, arrays, compute, result, shape, allocate)
     else:
-        launch = _strided(dialect, expr, arrays, compute, result, shape, out)
-    if out is None:
-        return _into_new(launch, allocate)
-    return _into_given(launch, functools.partial(pointwise, dialect, expr, dtype=dtype))
+        run = _strided(dialect, expr, arrays, compute, result, shape, out, allocate)
+    return run if again is None else _into_given(run, again)
 
 
 def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
@@ -165,16 +164,12 @@ def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     return len(shape) <= len(target) and all(n in (1, m) for n, m in zip(shape, tail))
 
 
-def _into_new(launch: Callable, allocate: Callable) -> Callable:
-    def run(arrays, params, out):
-        out = allocate()
-        launch(arrays, params, out)
-        return out
-
-    return run
+def _empty(allocate: Callable) -> Callable:
+    """For an empty result: nothing is launched."""
+    return lambda arrays, params, out: allocate() if out is None else out
 
 
-def _into_given(launch: Callable, again: Callable) -> Callable:
+def _into_given(into: Callable, again: Callable) -> Callable:
     """Write into `out`; where an input overlaps it without being the same view, `again` runs the
     operation on a copy of that input."""
 
@@ -190,8 +185,7 @@ def _into_given(launch: Callable, again: Callable) -> Callable:
         if any(overlaps):
             safe = [a.copy() if overlap else a for a, overlap in zip(arrays, overlaps)]
             return again(*safe, params=params, out=out)
-        launch(arrays, params, out)
-        return out
+        return into(arrays, params, out)
 
     return run
 
@@ -203,31 +197,46 @@ def _same_view(a, out) -> bool:
     return (start, a.strides, a.dtype) == (other, out.strides, out.dtype)
 
 
-def _nothing(arrays, params, out) -> None:
-    """The launch for an empty result."""
-
-
-def _contiguous(dialect: Dialect, expr: Expr, arrays, compute, result, n: int) -> Callable:
+def _contiguous(
+    dialect: Dialect, expr: Expr, arrays, compute, result, shape, allocate: Callable
+) -> Callable:
+    n = math.prod(shape)
     operands = tuple(Operand(None if type(a) in _SCALARS else a.dtype) for a in arrays)
     kernel = dialect.pointwise.kernel(expr, Form(operands, compute, result))
     gpu = any(on_gpu(a) for a in arrays)
     tiling = dialect.pointwise.flat_tiling(n, gpu)
     call = launcher(f"pointwise.{expr.name}", "contiguous", kernel, *tiling)
-    if any(type(a) in _SCALARS for a in arrays):
+    if len(shape) == 1:
 
-        def launch(arrays, params, out):
+        def run(arrays, params, out):
+            if out is None:
+                out = allocate()
+            call(*arrays, *params, out)
+            return out
+
+    elif any(type(a) in _SCALARS for a in arrays):
+
+        def run(arrays, params, out):
+            if out is None:
+                out = allocate()
             flat = [a if type(a) in _SCALARS else a.ravel() for a in arrays]
             call(*flat, *params, out.ravel())
+            return out
 
     else:
 
-        def launch(arrays, params, out):
+        def run(arrays, params, out):
+            if out is None:
+                out = allocate()
             call(*[a.ravel() for a in arrays], *params, out.ravel())
+            return out
 
-    return launch
+    return run
 
 
-def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) -> Callable:
+def _strided(
+    dialect: Dialect, expr: Expr, arrays, compute, result, shape, out, allocate: Callable
+) -> Callable:
     inputs = [(n, a) for n, a in zip(expr.args, arrays) if type(a) not in _SCALARS]
     fresh = out is None or out.flags.c_contiguous
     strides = [broadcast_strides(a, shape) for _, a in inputs]
@@ -258,11 +267,14 @@ def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) 
     grid = math.prod(sizes[:-2]) * tiles_y * tiles_x
     call = launcher(f"pointwise.{expr.name}", "strided", kernel, grid, block)
 
-    def launch(arrays, params, out):
+    def run(arrays, params, out):
+        if out is None:
+            out = allocate()
         flat = [view(a) for view, a in zip(views, arrays)]
         call(*flat, *params, view_out(out), *numbers)
+        return out
 
-    return launch
+    return run
 
 
 def _scalar(a):

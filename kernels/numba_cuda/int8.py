@@ -5,7 +5,7 @@ the memory traffic of float32. Versions of int8_matmul:
 
 1. bytes: a thread per result, which loads byte by byte
 2. dp4a: a thread per result, four bytes at a time. GPUs have one instruction for their product,
-   which the dialect in CUDA C uses; numba-cuda has no name for it, so it is written out here
+   dp4a. numba-cuda has no name for it; NVIDIA's compiler finds it in the four products below
 3. tiled: the words of a tile in shared memory, read by 16 threads each
 
 The sums are exact: k may be up to 2**31 / 127**2, more than 130 000.

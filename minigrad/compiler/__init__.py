@@ -9,7 +9,10 @@ replayed by later calls (`program`): on the CPU without Python between launches.
 valid while the Python state that it depends on is the same (`guards`).
 """
 
+from minigrad._names import namespace
 from minigrad.compiler.api import Compiled, CompiledModule, compile, disable, reset
 from minigrad.compiler.graph import Unsupported
 
 __all__ = ["Compiled", "CompiledModule", "Unsupported", "compile", "disable", "reset"]
+
+__getattr__, __dir__ = namespace(__name__)

@@ -16,8 +16,10 @@ _WIDTHS = (64, 128, 256, 512, 512)  # of the five groups of convolutions, each w
 
 def _configuration(*counts: int) -> list[int | str]:
     """Widths of convolutions, and "M" for a pooling, of groups with so many convolutions."""
-    parts = zip(_WIDTHS, counts)
-    return [part for width, count in parts for part in (*[width] * count, "M")]
+    found: list[int | str] = []
+    for width, count in zip(_WIDTHS, counts):
+        found += [*[width] * count, "M"]
+    return found
 
 
 cfgs: dict[str, list[int | str]] = {

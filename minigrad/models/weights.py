@@ -63,8 +63,9 @@ def published(network: str, v1: str, v2: str | None = None) -> type[WeightsEnum]
     if v2 is not None:
         members["IMAGENET1K_V2"] = (v2, 232)
     members["DEFAULT"] = list(members.values())[-1]
-    made = WeightsEnum(f"{network}_Weights", members)  # type: ignore[call-overload]
-    made.__module__ = f"{__package__}"
+    make: Any = WeightsEnum  # called with a name and members, an Enum makes a subclass
+    made = make(f"{network}_Weights", members, module=__package__)
+    made.__doc__ = f"Published weights of {network}, see `WeightsEnum`."
     return made
 
 

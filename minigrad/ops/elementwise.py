@@ -476,7 +476,7 @@ def _equality(op: Callable, different: bool) -> Callable:
 
 
 def _install_operators() -> None:
-    arithmetic = {
+    arithmetic: dict[str, Callable] = {
         "add": POINTWISE["add"], "sub": sub, "mul": POINTWISE["mul"], "truediv": POINTWISE["div"],
         "floordiv": floor_divide, "mod": remainder, "pow": pow,
         "and": POINTWISE["bitwise_and"], "or": POINTWISE["bitwise_or"],

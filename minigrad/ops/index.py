@@ -468,7 +468,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """input with the slices at `index` set to a number or a 0-dimensional tensor."""
     if not input._array.ndim:
-        return index_fill(input.reshape(1), dim, *_vectors(index), value).reshape(())
+        (index,) = _vectors(index)
+        return index_fill(input.reshape(1), dim, index, value).reshape(())
     if index._array.dtype != np.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
     if isinstance(value, Tensor) and value._array.ndim:

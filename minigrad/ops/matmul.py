@@ -161,14 +161,14 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     return into(out, MatMul.apply(input, other))
 
 
-def _operator(self: Tensor, other: Any) -> Any:
+def _operator(self: Tensor, other: Tensor) -> Tensor:
     if isinstance(other, Tensor):
         return matmul(self, other)
     reject_foreign("matmul", other)
     return NotImplemented
 
 
-Tensor.__matmul__ = _operator
+setattr(Tensor, "__matmul__", _operator)  # noqa: B010 - as `export` does
 
 
 @export()

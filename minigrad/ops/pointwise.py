@@ -65,7 +65,7 @@ class Derivative:
 class Pointwise:
     """A line of the table as an operation on tensors and Python numbers."""
 
-    __slots__ = ("_plans", "domain", "expr", "grad_name", "keeps_dtype", "masks", "name")
+    __slots__ = ("_plans", "domain", "expr", "grad_name", "keeps_dtype", "masks", "name", "plain")
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
@@ -73,6 +73,7 @@ class Pointwise:
         self.grad_name = "".join(w.capitalize() for w in expr.name.split("_")) + "Backward0"
         self.masks = frozenset(i for i, a in enumerate(expr.args) if a in expr.masks)
         self.domain = expr.domain
+        self.plain = expr.domain != "int" and not expr.masks
         self.keeps_dtype = expr.result == "same"
         self._plans: dict[tuple, tuple] = {}
 
@@ -85,8 +86,24 @@ class Pointwise:
             if type(value) not in _NUMBERS:
                 params = tuple([number(self.name, p) for p in params])
                 break
-        dtype, arrays = self._same_kind(args)
-        if dtype is None:
+        arrays: list[Any] = []
+        dtype = shape = None
+        plain, tracked = self.plain, False  # the common case: one floating dtype, one shape
+        for a in args:
+            if isinstance(a, Tensor):
+                array = a._array
+                arrays.append(array)
+                if dtype is None:
+                    dtype, shape = array.dtype, array.shape
+                elif array.dtype is not dtype or array.shape != shape:
+                    plain = False
+                if a._requires_grad or a._view is not None:
+                    tracked = True
+            else:
+                arrays.append(a)
+                if type(a) not in _NUMBERS:
+                    plain = False
+        if not plain or dtype is None or dtype.kind != "f":
             dtype = self.compute_dtype(args)
             check_broadcast(arrays)
             if dtype.kind == "c":
@@ -102,14 +119,8 @@ class Pointwise:
             if moved is None:
                 raise
             return self(*moved, params=params)
-        if mode.enabled and self.expr.grads:
-            needs = tuple(
-                [
-                    isinstance(a, Tensor)
-                    and (a._requires_grad if a._view is None else needs_grad(a))
-                    for a in args
-                ]
-            )
+        if tracked and mode.enabled and self.expr.grads:
+            needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
             if True in needs:
                 derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
                 if derivatives and tensor._array.dtype.kind not in "bui":
@@ -168,25 +179,6 @@ class Pointwise:
         if isinstance(value, Tensor):
             return value if value._array.dtype == dtype else value.to(dtype)
         return wrap(array_module(like._array).asarray(value, dtype))
-
-    def _same_kind(self, args: tuple) -> tuple[np.dtype | None, list]:
-        """(dtype, arrays) if all tensors have the same floating dtype and shape: the common case,
-        without promotion or broadcasting. Otherwise (None, arrays)."""
-        arrays: list[Any] = []
-        dtype = shape = None
-        plain = self.domain != "int" and not self.masks
-        for a in args:
-            if isinstance(a, Tensor):
-                array = a._array
-                arrays.append(array)
-                if dtype is None:
-                    dtype, shape = array.dtype, array.shape
-                elif array.dtype is not dtype or array.shape != shape:
-                    plain = False
-            else:
-                arrays.append(a)
-                plain = plain and type(a) in _NUMBERS
-        return (dtype if plain and dtype is not None and dtype.kind == "f" else None), arrays
 
     def compute_dtype(self, args: tuple) -> np.dtype:
         """The NumPy type to compute in, by torch's promotion and the domain of the line."""

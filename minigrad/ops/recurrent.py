@@ -84,7 +84,8 @@ def unrolled(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """`recurrent` in plain operations, a few per step. With a projection (P, H) of the state of
     "lstm" weight is (4 * H, P) and h (B, P): the states of h and those of c, apart."""
-    hidden, cells = [h], [c]
+    hidden: list[Tensor] = [h]
+    cells: list[Any] = [c]
     for t in range(x._array.shape[0]):
         n = x._array.shape[1] if sizes is None else int(sizes[t])
         h, c = hidden[-1], cells[-1]

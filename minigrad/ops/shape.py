@@ -151,8 +151,13 @@ def _mt(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
-Tensor.T = property(lambda self: permute(self, *range(self._array.ndim - 1, -1, -1)))
-Tensor.mT = property(_mt)
+def _t(self: Tensor) -> Tensor:
+    """The dimensions in reverse order."""
+    return permute(self, *range(self._array.ndim - 1, -1, -1))
+
+
+for _name, _property in (("T", _t), ("mT", _mt)):
+    setattr(Tensor, _name, property(_property))
 
 
 @export("moveaxis")

@@ -58,9 +58,8 @@ def stft(
 
     Frames of n_fft elements begin every `hop_length` (default: a quarter), are multiplied by the
     window (win_length, in the middle), and with `center` are padded at both ends.
+    return_complex=False: real numbers (..., frequencies, frames, 2).
     """
-    if return_complex is False:
-        raise NotImplementedError("stft: minigrad returns complex numbers; use return_complex=True")
     hop = n_fft // 4 if hop_length is None else hop_length
     if not (input.is_floating_point() or input.is_complex()):
         raise NotImplementedError(f"stft: expected floating or complex numbers, got {input.dtype}")
@@ -77,7 +76,8 @@ def stft(
     both = x.is_complex() if onesided is None else not onesided
     transform = fft.fft if both else fft.rfft
     found = transform(frames, norm="ortho" if normalized else "backward").transpose(1, 2)
-    return found if input._array.ndim == 2 else found.squeeze(0)
+    found = found if input._array.ndim == 2 else found.squeeze(0)
+    return functions.view_as_real(found) if return_complex is False else found
 
 
 def _centred(x: Tensor, n_fft: int, win_length: int | None, window: Tensor | None) -> Tensor:

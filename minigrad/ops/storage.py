@@ -132,10 +132,11 @@ def _define(name: str, function: Callable) -> None:
     setattr(Tensor, name, method)
 
 
-for _name, _function in {
+_SHAPES: dict[str, Callable] = {
     "t_": shapes.t, "transpose_": shapes.transpose, "swapaxes_": shapes.transpose,
     "swapdims_": shapes.transpose, "squeeze_": shapes.squeeze, "unsqueeze_": shapes.unsqueeze,
-}.items():  # fmt: skip
+}  # fmt: skip
+for _name, _function in _SHAPES.items():
     _define(_name, _function)
 
 

@@ -109,9 +109,9 @@ def conv_transpose3d(
     (C, O / groups, KD, KH, KW)."""
     x = _with_batch(3, input, weight)
     if x.dtype.itemsize == 2:  # frames are added up in float32
-        wide = [None if t is None else t.float() for t in (input, weight, bias)]
-        how = (stride, padding, output_padding, groups, dilation)
-        return conv_transpose3d(*wide, *how).to(input.dtype)
+        bias = None if bias is None else bias.float()
+        how: tuple[Any, ...] = (stride, padding, output_padding, groups, dilation)
+        return conv_transpose3d(input.float(), weight.float(), bias, *how).to(input.dtype)
     stride, padding = triple(stride, "stride"), triple(padding, "padding")
     dilation, extra = triple(dilation, "dilation"), triple(output_padding, "output_padding")
     if extra[0] >= max(stride[0], dilation[0]):

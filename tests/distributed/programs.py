@@ -313,6 +313,31 @@ def cannot_save(what: str, folder: str) -> None:
         say(f"rank {rank} said: {error}")
 
 
+def running_means(folder: str) -> None:
+    """Buffers of DistributedDataParallel, which differ between ranks, are the first rank's."""
+    rank, size = start(20)
+    torch.manual_seed(0)
+    net = DistributedDataParallel(network())
+    net(torch.randn(8, 10) + 5 * rank)
+    mean = net.module[1].running_mean
+    means = [torch.empty_like(mean) for _ in range(size)]
+    dist.all_gather(means, mean)
+    assert not np.array_equal(means[0].numpy(), means[1].numpy())
+    saver = checkpoint.Periodic(folder, net, torch.optim.SGD(net.parameters(), lr=0.1), every=1)
+    saver.after_step()
+    assert np.array_equal(mean.numpy(), means[rank].numpy())  # a save changes nothing
+    mean.zero_()
+    assert saver.restore() == 1
+    assert np.array_equal(mean.numpy(), means[0].numpy())
+    mean.copy_(means[rank])
+    try:
+        checkpoint.save({"net": net.state_dict()}, checkpoint_id=folder)
+    except checkpoint.CheckpointException as error:
+        assert "net.module.1.running_mean has other values on rank 1" in str(error)
+    else:
+        raise AssertionError("one rank's buffers are lost")
+
+
 def slow() -> None:
     rank, _ = start(1)
     if rank == 1:

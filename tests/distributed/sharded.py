@@ -168,6 +168,110 @@ def states() -> dict[str, bool]:
     return {name: bool(value) for name, value in found.items()}
 
 
+class Small(nn.Module):
+    """With a buffer, and a layer that the loss does not depend on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.unused = nn.Linear(5, 7), nn.Linear(7, 7)
+        self.norm, self.last = nn.BatchNorm1d(7), nn.Linear(7, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(x).tanh())
+
+
+def small(seed: int) -> Small:
+    torch.manual_seed(seed)
+    net = Small()
+    net.norm.running_mean += seed
+    return net
+
+
+def batch(part: bool) -> torch.Tensor:
+    x = torch.tensor(np.random.default_rng(4).standard_normal((8, 5)).astype("float32"))
+    return x[dist.get_rank() :: dist.get_world_size()] if part else x
+
+
+def backward_twice(net: nn.Module, part: bool) -> None:
+    """Two passes, whose gradients add up. Adam would not notice gradients of another scale."""
+    for factor in (1, 3):
+        (net(batch(part)) ** 2).mean().mul(factor).backward()
+
+
+def same(found: Any, expected: Any) -> bool:
+    return all(
+        np.allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+        for a, b in zip(found, expected, strict=True)
+    )
+
+
+def gradients() -> dict[str, bool]:
+    """Of divided networks, against one rank's; what is broadcast; what is given back."""
+    rank, found = dist.get_rank(), {}
+    single = small(0)
+    backward_twice(single, False)
+    wanted = [torch.zeros_like(p) if p.grad is None else p.grad for p in single.parameters()]
+    for name, strategy in (("2", "SHARD_GRAD_OP"), ("3", "FULL_SHARD")):
+        net = small(rank)  # rank 0's must win
+        wrapped = FullyShardedDataParallel(
+            net,
+            sharding_strategy=ShardingStrategy[strategy],
+            auto_wrap_policy=ModuleWrapPolicy({nn.Linear}) if name == "3" else None,
+            sync_module_states=True,
+        )
+        backward_twice(wrapped, True)
+        parts = units.units(wrapped)
+        found[f"{name}: given back"] = not any(u.is_whole or u.memory.array.any() for u in parts)
+        with torch.no_grad():
+            for unit in parts:
+                grad = unit.shard.grad  # None where no parameter of the unit is used
+                unit.shard.copy_(torch.zeros_like(unit.shard) if grad is None else grad)
+        with FullyShardedDataParallel.summon_full_params(wrapped, writeback=False):
+            found[f"{name}: gradients"] = same(net.parameters(), wanted)
+        found[f"{name}: buffers"] = same(net.buffers(), single.buffers())
+    return found
+
+
+def owners() -> dict[str, bool]:
+    """An optimiser whose state is divided: another rate in the middle, and a restart."""
+    size = dist.get_world_size()
+    single, net = small(0), small(0)
+    options: dict[str, Any] = {"lr": 0.1, "momentum": 0.9}
+    plain = torch.optim.SGD(single.parameters(), **options)
+    mine = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, **options)
+    share = sum(p.numel() for p in mine.owned()) / sum(p.numel() for p in net.parameters())
+    largest = max(p.numel() for p in net.parameters()) / sum(p.numel() for p in net.parameters())
+    found = {"balanced": share < 1 / size + largest / 2}
+
+    def steps(optimizer: Any, module: nn.Module) -> None:
+        for _ in range(2):
+            optimizer.zero_grad()
+            backward_twice(module, False)
+            optimizer.step()
+
+    for optimizer, module in ((plain, single), (mine, net)):
+        steps(optimizer, module)
+        optimizer.param_groups[0]["lr"] = 0.03  # as a schedule does
+        steps(optimizer, module)
+    found["rate"] = same(net.parameters(), single.parameters())
+    mine.consolidate_state_dict(0)
+    state = [mine.state_dict() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(state, 0)
+    again = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, lr=1.0)
+    again.load_state_dict(state[0])
+    steps(plain, single)
+    steps(again, net)
+    found["restart"] = same(net.parameters(), single.parameters())
+    return found
+
+
+def on_all(found: dict[str, bool]) -> dict[str, bool]:
+    """What is true on every rank."""
+    said: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(said, found)
+    return {name: all(one[name] for one in said) for name in found}
+
+
 def memory() -> bool:
     """Whether pages go back to the system."""
 
@@ -191,6 +295,7 @@ if __name__ == "__main__":
         ways = {"0": stage0, "1": stage1, "2": stage2, "3": stage3}
         train(stage0)  # what loaded kernels keep is not to be counted
         found = {name: train(make) for name, make in ways.items()}
-        found.update(states=states(), memory=memory())
+        found.update(states=on_all(states()), memory=memory())
+        found.update(gradients=on_all(gradients()), owners=on_all(owners()))
     if dist.get_rank() == 0:
         print(json.dumps(found))

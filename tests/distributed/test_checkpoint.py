@@ -107,6 +107,11 @@ def test_what_one_rank_cannot_do_is_an_error_on_all(what, text, tmp_path):
         assert not (tmp_path / "index.pt").exists()
 
 
+@pytest.mark.needs("mpi4py")
+def test_buffers_are_those_of_the_first_rank(tmp_path):
+    run(2, "programs.py", "running_means", str(tmp_path))
+
+
 # --- what goes wrong; one process is enough
 
 

@@ -63,6 +63,11 @@ def test_whole_states_are_saved_and_loaded(found):
     assert found["states"] == dict.fromkeys(found["states"], True)
 
 
+@pytest.mark.parametrize("what", ["gradients", "owners"])
+def test_details_of_dividing(what, found):
+    assert found[what] == dict.fromkeys(found[what], True)
+
+
 def test_pages_go_back_to_the_system(found):
     assert found["memory"]
 

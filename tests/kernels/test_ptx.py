@@ -17,8 +17,10 @@ from numba import typeof
 from kernels import lab, launchers
 from kernels.lab.gpu_model import resources
 from kernels.launchers.pointwise import Form, Operand
+from kernels.numba_cuda import int8
 from kernels.numba_cuda.pointwise import kernel
 from kernels.pointwise import TABLE
+from kernels.simt.api import to_numba_cuda
 
 pytestmark = pytest.mark.needs("numba_cuda")
 GENERATIONS = [(7, 5), (8, 0), (9, 0)]
@@ -125,3 +127,9 @@ def test_a_kernel_has_a_copy_of_its_own():
     for number in range(20):
         copy = to_numba_cuda.dispatcher(made(number)).py_func
         assert copy.__closure__[0].cell_contents == number
+
+
+@pytest.mark.parametrize("version", ["dp4a", "tiled"])
+def test_four_products_of_bytes_are_one_instruction(version):
+    kernel = int8.matmul_kernel(version, False)
+    assert "dp4a.s32.s32" in to_numba_cuda.ptx(kernel, kernel.signature, GENERATIONS[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import traceback
 from collections import OrderedDict
 
 import numpy as np
@@ -347,3 +348,47 @@ def test_lists_and_dicts():
     assert sorted(n for n, _ in named.named_parameters()) == ["a", "b"]
     assert named.pop("a").shape == (2,) and named.get("a") is None and len(named) == 1
     assert "Parameter containing" in repr(parameters) and "(b): Parameter" in repr(named)
+
+
+class Wrong(nn.Module):
+    """A layer of a program, around layers of minigrad that do not fit."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(4, 2))
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: nn.Linear(4, 2), ["__call__", "rule"]),
+        (lambda: nn.Sequential(nn.ReLU(), nn.Linear(4, 2)), ["__call__", "rule"]),
+        (Wrong, ["__call__", "forward", "rule"]),
+    ],
+)
+def test_a_shape_error_shows_the_lines_of_the_program(make, expected):
+    """Two frames of minigrad: the call, and what raised; and each frame of the program."""
+    layer = make()
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
+        layer(minigrad.randn(2, 3))
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert [frame.name for frame in frames][1:] == expected
+    assert frames[1].line == "return self.forward(*args, **kwargs)"
+
+
+def test_an_error_in_a_hook_and_its_cause_stay():
+    def hook(module, args):
+        try:
+            {}["key"]
+        except KeyError as error:
+            raise ValueError("hook") from error
+
+    layer = nn.Linear(2, 2)
+    layer.register_forward_pre_hook(hook)
+    with pytest.raises(ValueError, match="hook") as caught:
+        layer(minigrad.ones(1, 2))
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "hook"

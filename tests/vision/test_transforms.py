@@ -470,6 +470,20 @@ def test_as_text():
         _ = T.RandomCropp
 
 
+def test_names_of_v2(image, pixels):
+    v2 = T.v2
+    transform = v2.Compose([v2.ToImage(), v2.ToDtype(minigrad.float32, scale=True)])
+    equal(transform(image), F.to_tensor(image).numpy())
+    equal(transform(pixels), F.to_tensor(image).numpy())
+    assert v2.ToImage()(image).dtype is minigrad.uint8 and v2.Resize is T.Resize
+    assert v2.ToDtype(minigrad.float32)(v2.ToImage()(image)).max().item() == pixels.max()
+    assert v2.ToDtype(minigrad.float32)(image) is image is v2.Identity()(image)
+    with pytest.raises(TypeError, match="got list"):
+        v2.ToImage()([1])
+    with pytest.raises(AttributeError, match="did you mean 'ToImage'"):
+        _ = v2.ToImag
+
+
 class Squares(Dataset):
     """Images with a random crop; a sample is made in a worker process."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
 import struct
 import subprocess
@@ -15,7 +16,7 @@ from PIL import Image
 import minigrad
 from minigrad import backends
 from minigrad.utils.data import DataLoader
-from minigrad.vision import datasets, transforms, utils
+from minigrad.vision import datasets, io, transforms, utils
 
 
 @pytest.fixture(autouse=True)
@@ -177,11 +178,32 @@ def test_grids(rng, tmp_path):
         utils.make_grid([1])
 
 
+def test_images_in_files(rng, tmp_path):
+    pixels = minigrad.from_numpy(rng.integers(0, 256, (3, 5, 7), dtype=np.uint8))
+    io.write_png(pixels, tmp_path / "a.png")
+    assert io.read_image(tmp_path / "a.png").equal(pixels)
+    raw = np.fromfile(tmp_path / "a.png", np.uint8)
+    assert io.decode_image(minigrad.from_numpy(raw)).equal(pixels)
+    grey = io.read_image(str(tmp_path / "a.png"), io.ImageReadMode.GRAY)
+    image = Image.open(tmp_path / "a.png")
+    assert (grey.numpy()[0] == np.asarray(image.convert("L"))).all()
+    assert io.read_image(tmp_path / "a.png", "RGB_ALPHA").shape == (4, 5, 7)
+    image.convert("P").save(tmp_path / "b.gif")
+    assert io.read_image(tmp_path / "b.gif").shape == (3, 5, 7)
+    flat = minigrad.full((3, 8, 8), 90, dtype=minigrad.uint8)
+    io.write_jpeg(flat, tmp_path / "c.jpg", quality=95)
+    assert (io.read_image(tmp_path / "c.jpg").int() - 90).abs().max().item() <= 2
+    with pytest.raises(ValueError, match="'GRAY'.*got 'grey'"):
+        io.read_image(tmp_path / "a.png", "grey")
+
+
 def test_programs_that_import_torchvision(tmp_path):
     program = """
 import torch, torchvision
 import torchvision.transforms as T
 import torchvision.transforms.functional as TF
+import torchvision.transforms.v2 as v2
+from torchvision.io import read_image
 from torchvision import datasets, models, utils
 from torchvision.models import resnet18, ResNet18_Weights
 from torchvision.models.resnet import BasicBlock
@@ -197,7 +219,10 @@ except ModuleNotFoundError as error:
     print(error)
 """
     command = [sys.executable, "-m", "minigrad", "run", "-"]
-    done = subprocess.run(command, input=program, capture_output=True, text=True, cwd=tmp_path)
+    environment = os.environ | {"MINIGRAD_BACKEND": "numpy"}
+    done = subprocess.run(
+        command, input=program, capture_output=True, text=True, cwd=tmp_path, env=environment
+    )
     assert done.stdout.splitlines() == [
         "minigrad.Size([2, 3]) True minigrad.Size([3, 36, 70])",
         "True IMAGENET1K_V1",

@@ -52,6 +52,7 @@ struct Recorder {
 // ... to here.
 
 constexpr uint64_t MIX = 0x1E3779B97F4A7C15;
+constexpr int VALUE = 32;  // of the head, as in lab/record/recorder.py
 constexpr int DIMENSION = -1, NOWHERE = -2;  // instead of the row of an access that is outside
 constexpr unsigned KEYS = 1 << 16, NESTED = 24;
 // Shared variables are reported at synthetic addresses, those of a grid's blocks one after the
@@ -124,12 +125,19 @@ Walk& walk_of(const Runner* w, const Fiber* fiber) {
 }
 
 // Reports the store that has been done by now.
+void tell_value(Recorder* r, uintptr_t a, size_t size) {
+    int64_t bits = 0;
+    memcpy(&bits, (const void*)a, size < sizeof bits ? size : sizeof bits);
+    ((int64_t*)r->head)[VALUE] = bits;
+}
+
 void settle(Recorder* r) {
     size_t due = store.due, piece = store.piece;
     store.due = 0;
     for (size_t done = 0; done < due; done += piece, store.path += MIX / 3) {
         bool known = done + piece <= sizeof store.before;
         bool same = known && !memcmp(store.before + done, (char*)store.address + done, piece);
+        tell_value(r, store.address + done, piece);
         r->note(r->head, store.site, store.path, store.who, store.real + done, piece, STORE, same);
     }
 }
@@ -236,6 +244,7 @@ void tell(Runner* w, uintptr_t a, size_t size, size_t piece, int op, Site& site)
         return;
     }
     for (size_t done = 0; done < size; done += piece, path += MIX / 3) {
+        tell_value(r, a + done, piece);
         r->note(r->head, number, path, me, spot.real + done, piece, op, 0);
     }
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,7 +136,7 @@ def summary(profiles: list[VersionProfile], width: int = 0) -> str:
     return _aligned(table, width)
 
 
-def _aligned(table: list[tuple[str, ...]], width: int = 0) -> str:
+def _aligned(table: Sequence[tuple[str, ...]], width: int = 0) -> str:
     """Columns side by side; those that do not fit into `width` characters follow below (0: all
     beside each other)."""
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]

@@ -65,7 +65,9 @@ def innermost_loops(text: str) -> list[Counter[str]]:
 
     A loop reaches from a label to the last branch back to it.
     """
-    found, labels, loops = [], {}, {}
+    found: list[str] = []
+    labels: dict[str, int] = {}
+    loops: dict[int, int] = {}
     for line in text.splitlines():
         if label := _LABEL.match(line):
             labels[label[1]] = len(found)

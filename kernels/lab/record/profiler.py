@@ -14,6 +14,7 @@ from kernels.host import RawKernel
 from kernels.lab.record import cuda_c_profiler, stepper, timing
 from kernels.lab.record.clone import Clone
 from kernels.lab.record.run import LabError, Run
+from kernels.lab.report.findings import Triple
 from kernels.lab.report.report import Report
 from kernels.simt.driver import arguments
 from kernels.support.errors import LaunchError, Unstructured
@@ -52,6 +53,8 @@ def profile(
             report.clock = functools.partial(
                 timing.time, kernel, grid, block, *copies, shared=shared
             )
+            again = functools.partial(stepper.trace_of_cuda_c, kernel, grid, block, copies)
+            report.trace = functools.partial(again, shared, _first_block(report.grid, blocks))
         return report
     if not isinstance(getattr(kernel, "py_func", kernel), FunctionType):
         raise LabError(
@@ -77,10 +80,17 @@ def profile(
         run.start(chosen, sampled=blocks is not None)
     report = run.report(time.perf_counter() - started)
     if copies is not None and hasattr(kernel, "py_func"):
-        at = tuple(int(i) for i in np.unravel_index(chosen[0], grid[::-1]))[::-1]
+        at = _first_block(grid, chosen)
         report.trace = functools.partial(stepper.trace, kernel, grid, block, copies, shared, at)
         report.clock = functools.partial(timing.time, kernel, grid, block, *copies, shared=shared)
     return report
+
+
+def _first_block(grid: Triple, chosen: int | Sequence[int] | None) -> Triple:
+    """The place in the grid of the first block that was recorded."""
+    first = min(chosen, default=0) if isinstance(chosen, Sequence) else 0
+    z, y, x = (int(i) for i in np.unravel_index(first, grid[::-1]))
+    return x, y, z
 
 
 def kept(args: tuple) -> tuple | None:

@@ -41,7 +41,9 @@ PATIENT = 23
 # an empty text; basic blocks that a thread of CUDA C has run in a row, and how many it may
 STOP, TRAP, NOTHING, STEPS, MAX_STEPS, STOPPED_SITE, STOPPED_WHO = range(24, 31)
 INTERRUPTED, ENDLESS = 1, 2
-HEAD_SIZE = 32
+# whether executed lines and barriers are traced too; the value of an access, as CUDA C tells it
+TRACE_LINES, VALUE = 31, 32
+HEAD_SIZE = 40
 
 # columns of a slot: one request of a warp; then the address of each lane
 SITE, PATH, MASK, SIZE, OP, SPACE, ADDRESSES = range(7)
@@ -71,7 +73,8 @@ FINDING = 12
 MAX_FINDINGS = 512
 CAPACITY_OF_A_WARP = 1 << 18  # requests between two barriers
 
-TRACE_COLUMNS = 7  # site, who, memory, offset, size, op, barriers passed
+# site, who, memory (-1: none), offset, size, op, barriers passed, value
+TRACE_COLUMNS = 8
 
 # `when`: grid clock 10 bits, block clock 20, warp clock 14, site 18, atomic 1
 _SITE_SHIFT, _WARP_SHIFT, _BLOCK_SHIFT, _GRID_SHIFT = 1, 19, 33, 53
@@ -437,6 +440,17 @@ def note(address, site, path, who, real, size, op, same):
         trace[0], trace[1], trace[2], trace[3] = site, who, memory, inside
         trace[4], trace[5] = size, op
         trace[6] = (head[WHEN] >> _BLOCK_SHIFT) & _BLOCK_MASK
+        trace[7] = head[VALUE]
+        head[TRACED] += 1
+
+
+@njit
+def _trace_line(head, site, who):
+    """Note that a thread executes the lines of a site, or comes to its barrier."""
+    if head[TRACE_LINES] and head[TRACED] < head[TRACE_CAPACITY]:
+        trace = _at(head[TRACE] + head[TRACED] * (TRACE_COLUMNS * 8))
+        trace[0], trace[1], trace[2], trace[5] = site, who, -1, EXECUTION
+        trace[6] = (head[WHEN] >> _BLOCK_SHIFT) & _BLOCK_MASK
         head[TRACED] += 1
 
 
@@ -446,6 +460,7 @@ def execute(address, site, path, who):
     if head[WHO] != who:
         _switch(head, who)
     _join(head, site, path, EXECUTION, 0, 0, 0)
+    _trace_line(head, site, who)
     if head[PATIENT]:
         head[STEPS] += 1
         if head[STOP] or head[STEPS] > head[MAX_STEPS]:
@@ -496,6 +511,7 @@ def arrive(address, site, who, barrier):
     stat[LANES] += 1
     if barrier != WARP_BARRIER:
         clock[LAST_BARRIER] = site
+        _trace_line(head, site, who)
     head[WHEN] += (
         (barrier != WARP_BARRIER) << _BLOCK_SHIFT
         | (barrier == WARP_BARRIER) << _WARP_SHIFT

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kernels.simt.cuda  # noqa: F401 - what the interpreter has in the place of numba.cuda
+from kernels.host import RawKernel
+from kernels.lab.record import cuda_c_stepper
 from kernels.lab.record.trace import Arrays, Loops, Thread, merge
 from kernels.lab.report import interactive
 from kernels.lab.report.report import MOST_EVENTS
@@ -240,11 +242,23 @@ def step(
     at its end, and a page to step through (`save_html`, and in a notebook).
 
     `args` are NumPy arrays, which are copied, and numbers; `shared` is the bytes of dynamic shared
-    memory. Raises what the kernel raises, barriers that not all threads reach among them.
+    memory. Raises what the kernel raises, barriers that not all threads reach among them. A kernel
+    of CUDA C has the page only, without variables.
     """
+    if isinstance(kernel, RawKernel):
+        return Steps([], trace_of_cuda_c(kernel, grid, block, args, shared, at, MOST_EVENTS), [])
     launch = _Launch(kernel, grid, block, args, shared, at, MOST_EVENTS)
     _run(launch)
-    return Steps(launch.snapshots, _trace(kernel, launch), launch.traced.shuffles)
+    shuffles = launch.traced.shuffles if launch.traced is not None else []
+    return Steps(launch.snapshots, _trace(kernel, launch), shuffles)
+
+
+def trace_of_cuda_c(
+    kernel: RawKernel, grid: Any, block: Any, args: tuple, shared: int, at: Dimensions, events: int
+) -> Trace:
+    """`trace` of a kernel in CUDA C, on copies of the arrays."""
+    copies = tuple(copied(arg) if isinstance(arg, np.ndarray) else arg for arg in args)
+    return cuda_c_stepper.trace(kernel, grid, block, copies, shared, at, events)
 
 
 def trace(

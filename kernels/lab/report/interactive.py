@@ -15,6 +15,7 @@ import json
 import linecache
 import math
 import os
+import re
 import zlib
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.host.source import masked
 from kernels.lab.report.findings import Finding
 from kernels.lab.report.steps import Memory, Step, Trace
 from kernels.support.cache import write
@@ -96,10 +98,11 @@ def _first_step(steps: list[Step]) -> str:
 
 def _functions(filename: str) -> list[tuple[int, int, str]]:
     """The first and last lines and the names of a file's functions, inner ones first."""
+    text = "".join(linecache.getlines(filename))
     try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
+        tree = ast.parse(text)
     except SyntaxError:
-        return []
+        return _c_functions(text)
     found = [
         (
             min([node.lineno, *(m.lineno for m in node.decorator_list)]),
@@ -110,6 +113,35 @@ def _functions(filename: str) -> list[tuple[int, int, str]]:
         if isinstance(node, ast.FunctionDef)
     ]
     return sorted(found, key=lambda lines: lines[1] - lines[0])
+
+
+def _c_functions(text: str) -> list[tuple[int, int, str]]:
+    """The same of CUDA C: what stands in braces at the outermost level, and has parameters."""
+    found, depth, start = [], 0, 0
+    code = masked(text)
+    for position, character in enumerate(code):
+        if character == "{":
+            if depth == 0:
+                header = code[start:position]
+                named = re.search(r"(\w+)\s*\([^{]*\)\s*$", header)
+                opened = start + len(header) - len(header.lstrip())
+            depth += 1
+        elif character == "}":
+            depth -= 1
+            if depth == 0:
+                if named:
+                    first, last = (text.count("\n", 0, at) + 1 for at in (opened, position))
+                    found.append((first, last, named[1]))
+                start = position + 1
+        elif depth == 0 and (character == ";" or _ends_directive(code, position)):
+            start = position + 1
+    return found
+
+
+def _ends_directive(text: str, end: int) -> bool:
+    """Whether a line for the preprocessor ends at `end`."""
+    line = text[text.rfind("\n", 0, end) + 1 : end]
+    return text[end] == "\n" and line.lstrip().startswith("#")
 
 
 def _sources(trace: Trace, steps: list[Step]) -> list[dict[str, Any]]:

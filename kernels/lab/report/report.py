@@ -30,7 +30,7 @@ class Report(Measurement):
     """A kernel's run under the recorder. `str(report)` is an annotated listing.
 
     `trace(events)` runs the first recorded block again, line by line, `clock(gpu=...)` the launch
-    for `time`; None where the arguments were too large to keep, and `trace` for CUDA C.
+    for `time`; None where the arguments were too large to keep.
     """
 
     trace: Callable[[int], Trace] | None = field(default=None, repr=False)
@@ -46,8 +46,8 @@ class Report(Measurement):
         return f"{page(self)}<details><summary>step by step</summary>{steps}</details>"
 
     def save_html(self, path: str | Path) -> None:
-        """Write a page with the listing, the findings and, for a kernel of the Numba dialect, each
-        step of a block: one file that needs no server and no network."""
+        """Write a page with the listing, the findings and each step of a block (of CUDA C without
+        variables): one file that needs no server and no network."""
         if self.trace is None:
             html = interactive.listing_page(self.name, page(self))
         else:

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from minigrad._names import namespace, refuse
+from minigrad._names import namespace
 from minigrad.distributed.checkpoint.files import Shard, shards
 from minigrad.distributed.fsdp import FullyShardedDataParallel, units
 from minigrad.distributed.groups import resolve
@@ -136,8 +136,12 @@ def _first_names(parts: dict[str, _Part]) -> dict[str, _Part]:
 def get_model_state_dict(model: Module, *, submodules: Any = None, options: Any = None) -> State:
     """Parameters and persistent buffers by name; `Shard`s where they are divided."""
     _refuse("get_model_state_dict", submodules, options)
+    return _state(model, _copies(model))
+
+
+def _state(model: Module, group: Any) -> State:
+    """The model's own tensors; with a group, copies of its first rank's buffers."""
     found: State = {name: part.of(part.tensor) for name, part in _parts(model).items()}
-    group = _copies(model)
     for prefix, module in _modules(model):
         for name, value in module._own_state().items():
             if name in module._buffers:
@@ -166,7 +170,7 @@ def set_model_state_dict(model: Module, model_state_dict: State, *, options: Any
     """Put what `get_model_state_dict` gave, and `checkpoint.load` has filled, into a model."""
     operation = "set_model_state_dict"
     _refuse(operation, None, options)
-    targets = get_model_state_dict(model)
+    targets = _state(model, None)
     _same_names(operation, targets, model_state_dict)
     for name, target in targets.items():
         if shards(target):

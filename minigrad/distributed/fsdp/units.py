@@ -16,7 +16,7 @@ from __future__ import annotations
 import mmap
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -58,6 +58,7 @@ class Unit:
     """
 
     sending: Unit | None = None  # whose gradients are under way: at most one, to save memory
+    idle: ClassVar[list[Unit]] = []  # gathered in a backward pass that reaches no parameter of them
 
     def __init__(
         self, module: Module, parameters: dict[Parameter, list[Place]], group: Any, reshard: bool
@@ -120,6 +121,8 @@ class Unit:
 
     def _before_backward(self, grad: Tensor) -> None:
         self.gather()
+        if not self._waiting:
+            Unit.idle.append(self)
 
     # ---------------------------------------------------------------- gradients
 
@@ -151,6 +154,13 @@ class Unit:
                 self._flat = np.zeros(self.memory.array.size, self.memory.array.dtype)
             self._send()
         self.finish()
+        Unit.release_idle()
+
+    @staticmethod
+    def release_idle() -> None:
+        """At the end of a pass: nothing else would give the parameters of these back."""
+        while Unit.idle:
+            Unit.idle.pop().release()
 
     def finish(self) -> None:
         """Wait for this rank's part of the gradients."""
@@ -170,6 +180,7 @@ class Unit:
         self._waiting, self._flat, self._work, self._result = set(), None, None, None
         Unit.sending = None
         self.release()
+        Unit.release_idle()
 
     # ---------------------------------------------------------------- the module as it was
 

@@ -142,10 +142,8 @@ class Conv1d(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         input, padding = self._padded(input)
-        return F.conv1d(
-            *(input, self.weight, self.bias),
-            *(self.stride, padding, self.dilation, self.groups),
-        )
+        how: tuple[Any, ...] = (self.stride, padding, self.dilation, self.groups)
+        return F.conv1d(input, self.weight, self.bias, *how)
 
 
 class Conv2d(_ConvNd):
@@ -159,10 +157,8 @@ class Conv2d(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         input, padding = self._padded(input)
-        return F.conv2d(
-            *(input, self.weight, self.bias),
-            *(self.stride, padding, self.dilation, self.groups),
-        )
+        how: tuple[Any, ...] = (self.stride, padding, self.dilation, self.groups)
+        return F.conv2d(input, self.weight, self.bias, *how)
 
 
 class Conv3d(_ConvNd):
@@ -176,10 +172,8 @@ class Conv3d(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         input, padding = self._padded(input)
-        return F.conv3d(
-            *(input, self.weight, self.bias),
-            *(self.stride, padding, self.dilation, self.groups),
-        )
+        how: tuple[Any, ...] = (self.stride, padding, self.dilation, self.groups)
+        return F.conv3d(input, self.weight, self.bias, *how)
 
 
 class _ConvTransposeNd(_ConvNd):

@@ -13,6 +13,7 @@ from typing import Any
 
 import minigrad
 from minigrad._names import missing_attribute
+from minigrad._tracebacks import trim
 from minigrad.nn.modules._backward_hooks import call_with_backward_hooks
 from minigrad.nn.modules._state import StateDictMixin
 from minigrad.nn.parameter import Buffer, Parameter
@@ -207,14 +208,18 @@ class Module(StateDictMixin):
     # ---------------------------------------------------------------- call and hooks
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if (
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-        ):
-            return self._call_with_hooks(args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            if (
+                self._forward_hooks
+                or self._forward_pre_hooks
+                or self._backward_hooks
+                or self._backward_pre_hooks
+            ):
+                return self._call_with_hooks(args, kwargs)
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Record and replay this module's forward, in place; arguments as `minigrad.compile`."""

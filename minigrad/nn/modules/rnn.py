@@ -275,9 +275,10 @@ class RNNBase(Module):
             gates, sizes = gates.flip(0), None if sizes is None else sizes[::-1].copy()
         mode = self.mode.rpartition("_")[2].lower()
         h, c = (*first, None)[:2]
-        given = gates, parameter["weight_hh"], parameter.get("bias_hh"), h, c, mode, sizes
+        bias = parameter.get("bias_hh")
+        given: tuple[Any, ...] = gates, parameter["weight_hh"], bias, h, c, mode, sizes
         if self.proj_size:
-            hidden, cells = unrolled(*given, projection=parameter["weight_hr"])
+            hidden, cells = unrolled(*given, parameter["weight_hr"])
             states = [hidden, cells]
         else:
             states = list(recurrent(*given))

@@ -77,4 +77,4 @@ __all__ = [
     "functional",
 ]
 
-__getattr__, __dir__ = namespace(__name__)
+__getattr__, __dir__ = namespace(__name__, {"v2": f"{__name__}.v2"})

@@ -53,8 +53,8 @@ def _check_channels(img: Tensor) -> int:
 def grayscale(img: Tensor, count: int) -> Tensor:
     """The luma, in `count` equal channels."""
     if _check_channels(img) == 3:
-        parts = zip(img.unbind(-3), _LUMA)
-        img = sum(part * weight for part, weight in parts).to(img.dtype).unsqueeze(-3)
+        red, green, blue = (part * weight for part, weight in zip(img.unbind(-3), _LUMA))
+        img = (red + green + blue).to(img.dtype).unsqueeze(-3)
     return img.expand(*img.shape[:-3], count, *img.shape[-2:]) if count > 1 else img
 
 

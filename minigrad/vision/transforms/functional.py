@@ -155,7 +155,7 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
         array = (array * 255).astype(np.uint8)
     if count == 1:
         expected = _ONE_CHANNEL.get(array.dtype.name)
-        known = (expected,)
+        known: tuple[str | None, ...] = (expected,)
         array = array[:, :, 0]
     else:
         known = _MODES[count]

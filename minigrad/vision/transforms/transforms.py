@@ -34,7 +34,7 @@ class Compose:
         return f"{type(self).__name__}({inner}\n)"
 
 
-class _Transform(nn.Module):
+class Transform(nn.Module):
     """A transform whose arguments, by name, are its attributes and its text."""
 
     _shown: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class _Transform(nn.Module):
 # ------------------------------------------------------------------------ conversions
 
 
-class ToTensor(_Transform):
+class ToTensor(Transform):
     """An image of Pillow or an array (H, W, C) as a tensor (C, H, W); bytes become 0 to 1."""
 
     def forward(self, pic: Any) -> Tensor:
@@ -59,7 +59,7 @@ class ToTensor(_Transform):
         return F.to_tensor(pic)
 
 
-class PILToTensor(_Transform):
+class PILToTensor(Transform):
     """An image of Pillow as a tensor (C, H, W) of the same values."""
 
     def forward(self, pic: Any) -> Tensor:
@@ -67,7 +67,7 @@ class PILToTensor(_Transform):
         return F.pil_to_tensor(pic)
 
 
-class ConvertImageDtype(_Transform):
+class ConvertImageDtype(Transform):
     """A tensor in another dtype, scaled."""
 
     def __init__(self, dtype: Dtype = float32) -> None:
@@ -79,7 +79,7 @@ class ConvertImageDtype(_Transform):
         return F.convert_image_dtype(image, self.dtype)
 
 
-class ToPILImage(_Transform):
+class ToPILImage(Transform):
     """A tensor (C, H, W) or an array (H, W, C) as an image of Pillow."""
 
     _shown = ("mode",)
@@ -93,7 +93,7 @@ class ToPILImage(_Transform):
         return F.to_pil_image(pic, self.mode)
 
 
-class Normalize(_Transform):
+class Normalize(Transform):
     """(tensor - mean) / std by channel."""
 
     _shown = ("mean", "std")
@@ -107,7 +107,7 @@ class Normalize(_Transform):
         return F.normalize(tensor, self.mean, self.std, self.inplace)
 
 
-class Lambda(_Transform):
+class Lambda(Transform):
     """A function as a transform. A lambda cannot be sent to worker processes that are spawned."""
 
     def __init__(self, lambd: Callable) -> None:
@@ -124,7 +124,7 @@ class Lambda(_Transform):
 # ------------------------------------------------------------------------ places of pixels
 
 
-class Resize(_Transform):
+class Resize(Transform):
     """An image of size (height, width), or whose smaller side has the length `size`."""
 
     _shown = ("size", "interpolation", "max_size", "antialias")
@@ -149,7 +149,7 @@ class Resize(_Transform):
         return F.resize(img, self.size, self.interpolation, self.max_size, self.antialias)
 
 
-class CenterCrop(_Transform):
+class CenterCrop(Transform):
     """The centre of an image."""
 
     _shown = ("size",)
@@ -163,7 +163,7 @@ class CenterCrop(_Transform):
         return F.center_crop(img, self.size)
 
 
-class Pad(_Transform):
+class Pad(Transform):
     """An image with a border."""
 
     _shown = ("padding", "fill", "padding_mode")
@@ -177,7 +177,7 @@ class Pad(_Transform):
         return F.pad(img, self.padding, self.fill, self.padding_mode)
 
 
-class RandomCrop(_Transform):
+class RandomCrop(Transform):
     """A rectangle of an image, with a border of `padding` before, and of what is lacking with
     `pad_if_needed`."""
 
@@ -226,7 +226,7 @@ def _area(
     return round(math.sqrt(area / sides)), round(math.sqrt(area * sides))
 
 
-class RandomResizedCrop(_Transform):
+class RandomResizedCrop(Transform):
     """A rectangle with a random share of the area and a random ratio of sides, resized."""
 
     _shown = ("size", "scale", "ratio", "interpolation", "antialias")
@@ -263,7 +263,7 @@ class RandomResizedCrop(_Transform):
         return F.resized_crop(img, *place, self.size, self.interpolation, self.antialias)
 
 
-class FiveCrop(_Transform):
+class FiveCrop(Transform):
     """The four corners and the centre of an image."""
 
     _shown = ("size",)
@@ -277,7 +277,7 @@ class FiveCrop(_Transform):
         return F.five_crop(img, self.size)
 
 
-class TenCrop(_Transform):
+class TenCrop(Transform):
     """`FiveCrop` of an image and of its mirror image."""
 
     _shown = ("size", "vertical_flip")
@@ -291,11 +291,11 @@ class TenCrop(_Transform):
         return F.ten_crop(img, self.size, self.vertical_flip)
 
 
-class _WithChance(_Transform):
+class _WithChance(Transform):
     """A function that is called with probability p."""
 
     _shown = ("p",)
-    _function: Callable[[Any], Any]
+    _function = ""  # the name of one of `functional`
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
@@ -303,25 +303,25 @@ class _WithChance(_Transform):
 
     def forward(self, img: Any) -> Any:
         """The result, or img."""
-        return type(self)._function(img) if chance(self.p) else img
+        return getattr(F, self._function)(img) if chance(self.p) else img
 
 
 class RandomHorizontalFlip(_WithChance):
     """An image with left and right exchanged, with probability p."""
 
-    _function = F.hflip
+    _function = "hflip"
 
 
 class RandomVerticalFlip(_WithChance):
     """An image upside down, with probability p."""
 
-    _function = F.vflip
+    _function = "vflip"
 
 
 class RandomInvert(_WithChance):
     """The negative of an image, with probability p."""
 
-    _function = F.invert
+    _function = "invert"
 
 
 def _range(name: str, value: Any) -> tuple[float, float]:
@@ -335,7 +335,7 @@ def _range(name: str, value: Any) -> tuple[float, float]:
     return tuple(value)
 
 
-class RandomRotation(_Transform):
+class RandomRotation(Transform):
     """An image turned by up to `degrees`, or by an angle between two."""
 
     _shown = ("degrees", "interpolation", "expand", "fill")
@@ -358,7 +358,7 @@ class RandomRotation(_Transform):
         return F.rotate(img, angle, self.interpolation, self.expand, self.center, self.fill)
 
 
-class RandomAffine(_Transform):
+class RandomAffine(Transform):
     """An image turned, moved (by shares of its size), scaled and sheared (degrees) at random."""
 
     _shown = ("degrees", "translate", "scale", "shear", "interpolation", "fill")
@@ -402,7 +402,7 @@ class RandomAffine(_Transform):
 # ------------------------------------------------------------------------ values of pixels
 
 
-class Grayscale(_Transform):
+class Grayscale(Transform):
     """The luma of an image, in 1 channel or 3."""
 
     _shown = ("num_output_channels",)
@@ -416,7 +416,7 @@ class Grayscale(_Transform):
         return F.rgb_to_grayscale(img, self.num_output_channels)
 
 
-class RandomGrayscale(_Transform):
+class RandomGrayscale(Transform):
     """The luma of an image, in as many channels as it has, with probability p."""
 
     _shown = ("p",)
@@ -430,7 +430,7 @@ class RandomGrayscale(_Transform):
         return F.rgb_to_grayscale(img, F.get_dimensions(img)[0]) if chance(self.p) else img
 
 
-class ColorJitter(_Transform):
+class ColorJitter(Transform):
     """Brightness, contrast, saturation and hue changed at random, in a random order.
 
     Each: a number for factors 1 - value to 1 + value (hue: shifts -value to value), or two ends.
@@ -475,7 +475,7 @@ def _factors(
     return None if limits[0] == limits[1] == centre else limits
 
 
-class GaussianBlur(_Transform):
+class GaussianBlur(Transform):
     """An image smoothed by a Gaussian whose deviation is random between two."""
 
     _shown = ("kernel_size", "sigma")
@@ -492,7 +492,7 @@ class GaussianBlur(_Transform):
         return F.gaussian_blur(img, self.kernel_size, uniform(*self.sigma))
 
 
-class RandomErasing(_Transform):
+class RandomErasing(Transform):
     """A tensor of which a rectangle is overwritten, with probability p.
 
     value: a number, one per channel, or "random" for noise.
@@ -545,7 +545,7 @@ class RandomErasing(_Transform):
 # ------------------------------------------------------------------------ combinations
 
 
-class RandomApply(_Transform):
+class RandomApply(Transform):
     """Transforms one after the other, with probability p."""
 
     _shown = ("p", "transforms")
@@ -559,7 +559,7 @@ class RandomApply(_Transform):
         return Compose(self.transforms)(img) if chance(self.p) else img
 
 
-class RandomChoice(_Transform):
+class RandomChoice(Transform):
     """One of several transforms; p: how likely each is, relative to the others."""
 
     _shown = ("transforms", "p")
@@ -574,7 +574,7 @@ class RandomChoice(_Transform):
         return self.transforms[int(draw().choice(len(self.transforms), p=shares))](img)
 
 
-class RandomOrder(_Transform):
+class RandomOrder(Transform):
     """Transforms in a random order."""
 
     _shown = ("transforms",)
@@ -590,7 +590,7 @@ class RandomOrder(_Transform):
         return img
 
 
-class ImageClassification(_Transform):
+class ImageClassification(Transform):
     """What networks that were trained on ImageNet take: resized, the centre, floats, normalised."""
 
     _shown = ("crop_size", "resize_size", "mean", "std")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels import cuda, lab
+from kernels import cuda, lab, raw_kernel
 from kernels.lab.report import interactive
 
 f32 = np.float32
@@ -98,6 +98,62 @@ def test_text_of_a_kernel_is_data_and_not_markup():
     page = interactive.page(lab.step(tricky, 1, 1, np.zeros(1)).trace)
     assert "</script><b>" not in page
     assert html.escape('"</script><b>" != "@@DATA@@"') in page
+
+
+CUDA_C = r"""
+__device__ float twice(float x) {
+    return 2 * x;
+}
+__global__ void turn(const float* x, float* out, int n) {
+    __shared__ float tile[64];
+    int t = threadIdx.x, i = blockIdx.x * 64 + t;
+    if (i < n)
+        tile[t] = twice(x[i]);
+    else
+        tile[t] = 0;
+    __syncthreads();
+    for (int k = 0; k < 2; k++)
+        out[i] = tile[63 - t] + k;
+}
+"""
+
+
+def test_a_block_of_cuda_c_line_by_line():
+    """Lines, active threads, barriers, accesses with their values; the arguments stay."""
+    x, out = np.arange(128, dtype=f32), np.zeros(128, f32)
+    kernel = raw_kernel(CUDA_C, "turn")
+    steps = lab.step(kernel, 2, 64, x, out, np.int32(100), at=(1, 0, 0)).trace.steps
+    arrays = lab.step(kernel, 2, 64, x, out, np.int32(100), at=(1, 0, 0)).trace.arrays
+    assert not out.any()
+    lines = CUDA_C.splitlines()
+    seen = [(lines[step.place[1] - 1].strip(), len(step.threads), step.epoch) for step in steps]
+    order = ("if (i < n)", "return 2 * x;", "tile[t] = 0;", "__syncthreads();", "out[i] = tile")
+    found = [next(n for n, one in enumerate(seen) if one[0].startswith(text)) for text in order]
+    assert found == sorted(found)
+    assert [seen[n][1:] for n in found] == [(64, 0), (36, 0), (28, 0), (64, 0), (64, 1)]
+    assert [step.barrier for step in steps if step.barrier] == ["__syncthreads"]
+    assert sum(one[0].startswith("out[i] =") for one in seen) == 2, "each iteration is a step"
+    named = {array.name: number for number, array in enumerate(arrays)}
+    assert set(named) == {"x", "tile", "out"}
+    last = [step for step in steps if lines[step.place[1] - 1].strip().startswith("out[i]")][-1]
+    touches = {(t.op, t.array, t.index): t.value for t in last.events[63].touches}
+    assert touches == {("load", named["tile"], 0): 128.0, ("store", named["out"], 127): 129.0}
+
+
+def test_the_page_of_a_report_in_cuda_c(tmp_path):
+    racing = raw_kernel(CUDA_C.replace("    __syncthreads();\n", ""), "turn")
+    report = lab.profile(racing, 2, 64, *arrays(128), np.int32(100))
+    assert report.races and report.trace is not None
+    report.save_html(tmp_path / "page.html")
+    shown = html.unescape((tmp_path / "page.html").read_text())
+    assert "kernel turn" in shown and "device function twice" in shown
+    assert "executed by 64 threads" in shown
+    assert "<iframe" in report._repr_html_()
+
+
+def test_a_block_of_cuda_c_that_is_not_there():
+    with pytest.raises(ValueError, match=r"turn: block \(2, 0, 0\) is not in the grid"):
+        lab.step(raw_kernel(CUDA_C, "turn"), 2, 64, *arrays(128), np.int32(100), at=(2, 0, 0))
 
 
 # --- in a browser
