@@ -85,7 +85,7 @@ def notebook_files(path: Path) -> dict[str, str | bytes]:
     for cell in json.loads(path.read_text())["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            parts.append(source)
+            parts.append(unfolding(source))
             continue
         parts.append(f"~~~python\n{source}\n~~~")
         for output in cell["outputs"]:
@@ -99,6 +99,18 @@ def notebook_files(path: Path) -> dict[str, str | bytes]:
             else:
                 parts.append(f"~~~text\n{text}\n~~~")
     return {f"notebooks/{path.stem}.md": "\n\n".join(parts), **pictures}
+
+
+def unfolding(source: str) -> str:
+    """Hints and answers as Python-Markdown reads them: a line each, in lists indented by four."""
+
+    def one_line(found: re.Match[str]) -> str:
+        indent, kind = ("    ", "") if found[1] else ("", ' markdown="span"')
+        text = " ".join(found[3].split())
+        return f"{indent}<details{kind}><summary>{found[2]}</summary> {text}</details>"
+
+    fold = r"(?ms)^( *)<details><summary>(\w+)</summary>\n\n(.*?)\n\n *</details>"
+    return re.sub(r"(?m)^ {3}(?=\S)", " " * 4, re.sub(fold, one_line, source))
 
 
 def resolve(name: str) -> Any:

@@ -25,7 +25,10 @@ def test_the_site_builds_without_warnings(tmp_path):
     assert (tmp_path / "index.html").exists()
     for path in [*DOCS.glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]:
         folder = "notebooks" if path.suffix == ".ipynb" else "."
-        assert (tmp_path / folder / path.stem / "index.html").exists(), path
+        page = (tmp_path / folder / path.stem / "index.html").read_text()
+        folds = re.findall(r"<details>.*?</details>", page, re.DOTALL)
+        assert (folder == "notebooks") == bool(folds), path
+        assert [fold for fold in folds if "`" in fold] == []
     assert "gradcheck" in (tmp_path / "api" / "minigrad.autograd" / "index.html").read_text()
 
 
