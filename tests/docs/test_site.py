@@ -45,7 +45,7 @@ def test_paths_in_the_pages_exist():
 
 def test_every_notebook_links_to_the_glossary():
     for path in (ROOT / "notebooks").glob("*.ipynb"):
-        assert "(../docs/glossary.md)" in path.read_text(), path.name
+        assert "(../docs/glossary.md" in path.read_text(), path.name
 
 
 def test_every_term_of_the_glossary_has_a_number_or_an_example():
