@@ -155,13 +155,19 @@ def _print(found: list[Any], names: list[str]) -> None:
     width = max(len(one.student) for one in found)
     for one in found:
         right = [name for name in names if name in one.verdicts and one.verdicts[name].passed]
-        print(f"{one.student:<{width}}  {one.points:>2} of {len(names)}  {', '.join(right)}")
+        print(
+            f"{one.student:<{width}}  {one.points:>2} of {len(names)}  {', '.join(right)}".rstrip()
+        )
         for name, verdict in one.verdicts.items():
             if not verdict.passed:
                 first = verdict.hint.splitlines()[0]
-                print(f"{'':<{width}}    {name}: {first}"[: _WIDTH - 1])
+                print(_cut(f"{'':<{width}}    {name}: {first}"))
         if one.problem:
-            print(f"{'':<{width}}    {one.problem}"[: _WIDTH - 1])
+            print(_cut(f"{'':<{width}}    {one.problem}"))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
 
 
 def _table(found: list[Any], names: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,15 @@ def test_there_are_45_and_each_says_what_to_write():
     assert len(solutions.names_in_cuda_c()) >= 45
     for name in exercises.names():
         assert name + "(" in exercises.text(name) and hasattr(solutions, name)
+
+
+def test_the_teachers_page_places_each_exercise():
+    page = (Path(__file__).parents[3] / "docs" / "teaching.md").read_text()
+    table = page.partition("## Goals and times")[2].partition("## Six weeks")[0]
+    named = set(re.findall(r"\b[a-z0-9_]+\b", table))
+    assert named >= set(exercises.names()), set(exercises.names()) - named
+    count = len(exercises.names())
+    assert f"and {count} exercises" in page
 
 
 DIALECTS = [(name, "numba") for name in exercises.names() if "numba" in exercises.dialects(name)]
