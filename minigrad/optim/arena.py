@@ -213,7 +213,7 @@ class Run:
     def gradient_views(self) -> list[Any]:
         """Where `grad` has the gradient of each parameter."""
         if len(self._slots) == 1:
-            return [self._slots[0].param.grad._array]
+            return [self.grad.reshape(self._slots[0].home.shape)]
         grads = self._slots[0].arena.grads
         return [grads[s.start : s.stop].reshape(s.home.shape) for s in self._slots]
 
