@@ -208,7 +208,8 @@ class Run:
 
     def gradients(self) -> list[tuple[Tensor, Any]]:
         """The parameters, each with the array of its gradient."""
-        return [(slot.param, slot.param.grad._array) for slot in self._slots]
+        grads: list[Any] = [slot.param.grad for slot in self._slots]
+        return [(slot.param, grad._array) for slot, grad in zip(self._slots, grads, strict=True)]
 
     def gradient_views(self) -> list[Any]:
         """Where `grad` has the gradient of each parameter."""
