@@ -114,9 +114,9 @@ class Compiled:
         entries = self._entries.setdefault(key, [])
         if len(entries) >= _MAX_ENTRIES or len(self._entries) > _MAX_SIGNATURES:
             count = len(entries) if len(entries) >= _MAX_ENTRIES else len(self._entries)
-            reason = f"{count} recordings, and what they depend on has changed again"
-            warnings.warn(f"compile: {self.__name__} runs eagerly: {reason}", stacklevel=3)
-            self._reasons[key] = reason
+            text = f"{count} recordings, and what they depend on has changed again"
+            warnings.warn(f"compile: {self.__name__} runs eagerly: {text}", stacklevel=3)
+            self._reasons[key] = text
             return self._eagerly(args, kwargs)
         watched = (self._function, args, kwargs)
         result, entry, reason = capture(self._function, args, kwargs, self._fullgraph, watched)
@@ -170,13 +170,17 @@ class CompiledModule(Module):
         self.__dict__["forward"] = Compiled(module.__call__, fullgraph)
         self.train(module.training)
 
+    @property
+    def _compiled(self) -> Compiled:
+        return self.__dict__["forward"]
+
     def kernels(self) -> list[Any]:
         """The kernels that fusion has generated."""
-        return self.forward.kernels()
+        return self._compiled.kernels()
 
     def report(self) -> str:
         """What was recorded, and what runs eagerly and why."""
-        return self.forward.report()
+        return self._compiled.report()
 
     def __getattr__(self, name: str) -> Any:
         try:

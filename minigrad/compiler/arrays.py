@@ -41,7 +41,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         """`isinstance` finds an ndarray: who asks where an array lies must find it on the CPU."""
         return np.ndarray

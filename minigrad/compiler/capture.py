@@ -216,7 +216,7 @@ def _keep_calls(entry: Entry, split: int) -> None:
 
 def _first_result(entry: Entry, result: Any, arguments: list[Tensor]) -> Any:
     """The result of the recorded call, with the node of a replay."""
-    found = entry.instance()
+    found: Any = entry.instance()
     found.program.load()
     counters, gradients = entry.counters, found.gradients
     entry.counters, found.gradients = [], []  # the recorded call has done that

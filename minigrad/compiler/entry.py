@@ -135,8 +135,8 @@ class Entry:
         for counter, count in self.counters:
             counter[0] += count
         for leaf, grad in found.gradients:
-            (arguments[leaf] if type(leaf) is int else leaf)._grad = grad
-        results = []
+            self._target(leaf, arguments)._grad = grad
+        results: list[Any] = []
         node = None
         for kind, value in found.outputs:
             if kind == "array":
@@ -152,8 +152,13 @@ class Entry:
                 results.append(value)
         return _rebuilt(self.tree, results)
 
+    @staticmethod
+    def _target(leaf: Tensor | int, arguments: list[Tensor]) -> Tensor:
+        """A leaf, which may be an argument of this call."""
+        return arguments[leaf] if isinstance(leaf, int) else leaf
+
     def _node(self, program: Program, arguments: list[Tensor]) -> CompiledNode:
-        targets = [arguments[t] if type(t) is int else t for t, _ in self.slopes]
+        targets = [self._target(t, arguments) for t, _ in self.slopes]
         node = CompiledNode(
             tuple([edge(t) for t in targets]), tuple([(s.shape, s.dtype) for s in self.seeds])
         )
@@ -191,7 +196,7 @@ class Instance:
         self.inputs = [
             (place, program.array(array), written) for place, array, written in entry.inputs
         ]
-        self.outputs = [
+        self.outputs: list[tuple[str, Any]] = [
             (kind, program.array(value))
             if kind == "array"
             else (kind, (value[0], program.array(value[1])))

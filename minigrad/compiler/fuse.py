@@ -79,8 +79,6 @@ class Fusion:
             return False
         if new in self._placed:
             self._placed[old] = self._placed.pop(new)
-            if self._placed[old] is new.owner:
-                self._placed[old] = old.owner
         self._memory.merge(new, old)
         if new in self._kept:
             self._kept.add(old)
@@ -111,7 +109,7 @@ class Fusion:
                 continue
             found = self._reader(call, users, places)
             reader = None if found is None else lines.get(found)
-            if reader is None:
+            if found is None or reader is None:
                 lines[place] = line
                 continue
             joined = reader.absorb(line, call.outputs[0])
@@ -170,7 +168,7 @@ class _Line:
         self.text, self.names, self.masks, self.title = text, names, masks, title
         self.result = like.args[0].result
         self.dtype = _computed(like)
-        self.target = like.kwargs.get("out", like.outputs[0] if like.outputs else None)
+        self.target: Any = like.kwargs.get("out", like.outputs[0] if like.outputs else None)
         self.in_place = bool(like.writes)
 
     @property
@@ -210,7 +208,8 @@ class _Line:
             return None
         if producer.dtype != self.dtype or array.shape != self.target.shape:
             return None
-        names, masks = {}, set()
+        names: dict[str, Any] = {}
+        masks: set[str] = set()
         renamed: list[dict[str, str]] = [{}, {}]
         for which, line in enumerate((self, producer)):
             for name, value in line.names.items():

@@ -48,7 +48,7 @@ class Buffer:
         the step and never changed, the step writes a TEMPORARY before it reads it.
     """
 
-    owner: np.ndarray | None
+    owner: Any  # None once the memory of the recording is gone
     kind: str
     start: int
     stop: int

@@ -70,8 +70,8 @@ class Lifted:
         for tensor, array, mine in self.lifted.values():
             if tensor._array is mine:
                 tensor._array = array
-        for tensor, array in traced.values():
-            tensor._array = array.value
+        for tensor, found in traced.values():
+            tensor._array = found.value
         recorder, mode.recorder = mode.recorder, None
         outside = dispatch.active
         dispatch.active = getattr(outside, "dialect", outside)
@@ -82,8 +82,8 @@ class Lifted:
             for tensor, array, mine in self.lifted.values():
                 if tensor._array is array:
                     tensor._array = mine
-            for tensor, array in traced.values():
-                tensor._array = array
+            for tensor, found in traced.values():
+                tensor._array = found
 
     def restore(self) -> list[Tensor]:
         """Give lifted tensors their arrays back; returns all other tensors with traced ones."""

@@ -73,7 +73,7 @@ class Recorder(Lifted):
         self._born: dict[Buffer, int] = {}
         self.calls: list[Call] = []
         self.draws: dict[Any, int] = {}  # generator -> calls made by the step
-        self.placed: dict[Buffer, np.ndarray] = {}  # gradients that lie in an optimiser's arena
+        self.placed: dict[Buffer, Any] = {}  # gradients that lie in an optimiser's arena
         self.used: set[int] = set()  # ids of the traced arrays that calls read or write
         self.updated: set[int] = set()  # ids of version counters that an optimiser increments
         self._checked: set[tuple] = set()  # where index arrays lie that are checked at each replay
@@ -209,19 +209,13 @@ class Recorder(Lifted):
         target[...] = before
         return closed
 
-    def python(self, name: str, function: Callable[[], Any]) -> Any:
-        """Call a function that reads and changes the state of Python objects alone."""
-        if self.reason is None:
-            self.calls.append(Call(name, function))
-        return function()
-
     def optimizer_step(self, optimizer: Any, step: Callable, args: tuple, kwargs: dict) -> Any:
         """A step of an optimiser, on arrays that are not traced.
 
         Each run of parameters is one call, which reads the options when it is replayed.
         """
         name = f"{type(optimizer).__name__}.step"
-        if step is not Optimizer.step.__wrapped__:
+        if step is not inspect.unwrap(Optimizer.step):
             self.stop(f"{name}, which computes with Python's numbers")
         if any(args) or any(kwargs.values()):
             self.stop(f"{name} with a closure")
@@ -249,10 +243,12 @@ class Recorder(Lifted):
             return
         for place, (param, grad) in zip(run.gradient_views(), run.gradients(), strict=True):
             self.updated.add(id(param._counter))
-            buffer = self.memory.find(grad)
-            if buffer is None or buffer.kind != TEMPORARY or buffer in self.placed:
+            buffer, there = self.memory.find(grad), _place(grad) == _place(place)
+            if there and buffer in self.placed:
+                self.stop_quietly("a gradient that two optimisers read")
+            elif buffer is None or buffer.kind != TEMPORARY or buffer in self.placed:
                 self._copied(place, grad)
-            elif grad is place:
+            elif there:
                 self.placed[buffer] = buffer.owner
             elif grad.flags.c_contiguous and grad.nbytes == buffer.stop - buffer.start:
                 self.placed[buffer] = place
@@ -265,8 +261,8 @@ class Recorder(Lifted):
 
     def _copied(self, place: np.ndarray, grad: np.ndarray) -> None:
         """Before each update, copy a gradient to where the update reads it."""
-        if grad is not place:
-            buffer = self.memory.add(place, GIVEN)
+        if _place(grad) != _place(place):
+            buffer: Any = self.memory.add(place, GIVEN)
             self._roots.add(id(buffer.owner))
             self.calls.append(Call("copy", _assign, (place, grad), writes=(place,)))
 
@@ -369,7 +365,8 @@ def recording(recorder: Recorder) -> Iterator[None]:
     """Let a recorder write down what this thread computes."""
     outside = dispatch.active
     dialect = outside if hasattr(outside, "__name__") else dispatch.set_backend(dispatch.backend())
-    mode.recorder, dispatch.active = recorder, _RecordingDialect(dialect)
+    stand_in: Any = _RecordingDialect(dialect)
+    mode.recorder, dispatch.active = recorder, stand_in
     try:
         yield
     finally:

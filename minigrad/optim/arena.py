@@ -208,12 +208,13 @@ class Run:
 
     def gradients(self) -> list[tuple[Tensor, Any]]:
         """The parameters, each with the array of its gradient."""
-        return [(slot.param, slot.param.grad._array) for slot in self._slots]
+        grads: list[Any] = [slot.param.grad for slot in self._slots]
+        return [(slot.param, grad._array) for slot, grad in zip(self._slots, grads, strict=True)]
 
     def gradient_views(self) -> list[Any]:
         """Where `grad` has the gradient of each parameter."""
         if len(self._slots) == 1:
-            return [self._slots[0].param.grad._array]
+            return [self.grad.reshape(self._slots[0].home.shape)]
         grads = self._slots[0].arena.grads
         return [grads[s.start : s.stop].reshape(s.home.shape) for s in self._slots]
 

@@ -550,3 +550,22 @@ def test_memory_is_shared_between_buffers_and_the_recordings_is_freed():
         close(compiled(x), x, 0)
     (entry,) = compiled._all_entries()
     assert entry.layout.size < entry.layout.unshared / 2
+
+
+def test_an_optimiser_of_one_parameter_whose_gradient_is_not_contiguous():
+    (x, y), results = next(iter(batches(1, 4, 5))), []
+    for wrapped in (lambda f: f, minigrad.compile):
+        weight = minigrad.full((5, 3), 0.1, requires_grad=True)
+        optimizer = minigrad.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+        def step(x, y, weight=weight, optimizer=optimizer):
+            optimizer.zero_grad()
+            F.mse_loss(F.linear(x, weight.T), y).backward()
+            optimizer.step()
+
+        run = wrapped(step)
+        for _ in range(6):
+            run(x, y)
+        results.append(weight)
+    close(*results)
+    assert run.replayed >= 2, run.report()
