@@ -114,4 +114,5 @@ def _device(self: Any) -> Any:
 
 
 ndarray.__array_function__ = _array_function
-ndarray.device = MemoryPointer.device = property(_device)
+for _kind in (ndarray, MemoryPointer):
+    setattr(_kind, "device", property(_device))  # noqa: B010

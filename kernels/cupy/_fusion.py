@@ -42,7 +42,8 @@ class Fusion:
             return self.func(*args)  # part of a larger fused function
         if not any(isinstance(arg, ndarray) for arg in args):
             return self.func(*args)
-        key, shapes = [], []
+        key: list[Any] = []
+        shapes: list[Any] = []
         for arg in args:
             if isinstance(arg, ndarray):
                 key.append((arg.dtype, arg.ndim))

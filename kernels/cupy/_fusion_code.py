@@ -192,10 +192,10 @@ def literal(value: Any, dtype: np.dtype) -> str:
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":
-        number = int(value)
-        if number == -(2**63):
+        whole = int(value)
+        if whole == -(2**63):
             return "(-9223372036854775807LL - 1)"
-        return f"({number}{'ULL' if number >= 2**63 else 'LL'})"
+        return f"({whole}{'ULL' if whole >= 2**63 else 'LL'})"
     number = float(value)
     if math.isnan(number):
         return "(0.0 / 0.0)"

@@ -73,9 +73,9 @@ def operation(
         return [Node("op", dtype, shape, args, number, None, name, None, [node.dtype], text)]
     dtypes = _result_types(function, args)
     types = _operand_types(name, function, args, dtypes[0])
-    text = expression(name, types, dtypes[0]) if len(dtypes) == 1 else None
-    if text is not None:
-        return [Node("op", dtypes[0], shape, args, number, None, name, None, types, text)]
+    known = expression(name, types, dtypes[0]) if len(dtypes) == 1 else None
+    if known is not None:
+        return [Node("op", dtypes[0], shape, args, number, None, name, None, types, known)]
     return [
         Node("call", one, shape, args, False, None, name, (function, number_))
         for number_, one in enumerate(dtypes)

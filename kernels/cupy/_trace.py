@@ -70,7 +70,7 @@ class Traced:
     """
 
     __array_ufunc__ = None  # a number of NumPy's leaves the operation to this class
-    __hash__ = None
+    __hash__: Any = None
 
     def __init__(self, history: Any, node: Any) -> None:
         self._history, self.node = history, node

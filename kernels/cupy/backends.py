@@ -21,7 +21,7 @@ class _Libraries(ModuleType):
         return found
 
 
-cuda = ModuleType("cupy_backends.cuda")
+cuda: Any = ModuleType("cupy_backends.cuda")
 cuda.api = ModuleType("cupy_backends.cuda.api")
 cuda.libs = _Libraries("cupy_backends.cuda.libs")
 cuda.api.runtime, cuda.api.driver, cuda.compiler = runtime, driver, compiler

@@ -73,7 +73,7 @@ def firfilter(b: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     return lfilter(asarray(b), asarray([1.0]), asarray(x), axis, zi)
 
 
-def firfilter_zi(b: ndarray) -> ndarray:
+def firfilter_zi(b: Any) -> ndarray:
     """The delays of a filter whose answer to a step is steady from the first sample on."""
     b = operand(b)
     rest = b[1:].astype(np.result_type(b, np.float32))
@@ -186,7 +186,7 @@ def minimum_phase(x: Any, n: int | None = None) -> ndarray:
 # --- radar
 
 
-def mvdr(x: ndarray, sv: ndarray, calc_cov: bool = True) -> ndarray:
+def mvdr(x: Any, sv: Any, calc_cov: bool = True) -> ndarray:
     """Weights of the beamformer of minimum variance without distortion: x has a row per sensor (or
     is their covariance matrix, if not calc_cov), sv is the steering vector."""
     if x.shape[0] > x.shape[1]:
@@ -194,11 +194,11 @@ def mvdr(x: ndarray, sv: ndarray, calc_cov: bool = True) -> ndarray:
     if x.shape[0] != sv.shape[0]:
         raise ValueError(f"mvdr: a steering vector of {sv.shape[0]} for {x.shape[0]} sensors")
     matrix = fresh(np.cov(x._array, dtype=x.dtype)) if calc_cov else x
-    weights = linalg.inv(matrix).dot(sv)
+    weights: Any = linalg.matmul(linalg.inv(matrix), sv)
     return weights / sv.conj().dot(weights)
 
 
-def _prepared(x: ndarray, normalize: bool, window: Any) -> ndarray:
+def _prepared(x: Any, normalize: bool, window: Any) -> ndarray:
     """The pulse times a window, of length 1 if `normalize`."""
     if window is not None:
         n = x.shape[-1]
