@@ -49,6 +49,7 @@ from minigrad import linalg as linalg
 from minigrad import models as models
 from minigrad import multiprocessing as multiprocessing
 from minigrad import nn as nn
+from minigrad import onnx as onnx
 from minigrad import optim as optim
 from minigrad import profiler as profiler
 from minigrad import quantization as quantization

@@ -450,6 +450,8 @@ class Tensor(Methods):
             raise RuntimeError(
                 f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
             )
+        if mode.observer is not None:
+            mode.observer.read(self)
         value = self._array.item()
         return value if isinstance(value, int | float | complex) else float(value)  # bfloat16
 
@@ -531,6 +533,8 @@ class Tensor(Methods):
         if size != 1:
             count = "more than one value" if size else "no values"
             raise RuntimeError(f"Boolean value of Tensor with {count} is ambiguous")
+        if mode.observer is not None:
+            mode.observer.read(self)
         return bool(self._array.item())
 
     def _scalar(self) -> float | int | bool:
@@ -547,7 +551,7 @@ class Tensor(Methods):
     def __index__(self) -> int:
         if self._array.size != 1 or self._array.dtype.kind not in "biu":
             raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(self._array.item())
+        return int(self.item())
 
     def __len__(self) -> int:
         if self._array.ndim == 0:

@@ -68,6 +68,7 @@ PACKAGES = {
     "yaml": "docs",
     "selenium": "browser",
     "mpi4py": "distributed",
+    "onnx": "onnx",
 }
 
 

@@ -20,7 +20,7 @@ FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "keras", "flax", "mxnet", 
 FRAMEWORKS |= {"sklearn", "tinygrad", "chainer", "autograd", "mindspore", "lightning"}
 VENDOR_KERNELS = {"cublas", "cudnn", "cutlass", "cupy_backends", "cupyx"}  # but not kernels.cupyx
 # What the marker `needs` is for (PACKAGES in tests/conftest.py).
-OPTIONAL = {"torch", "cupy", "cuda", "numba_cuda", "nvidia", "mkdocs", "mypy", "yaml"}
+OPTIONAL = {"torch", "cupy", "cuda", "numba_cuda", "nvidia", "mkdocs", "mypy", "yaml", "onnx"}
 MAX_LINES = 700
 IMPORT_SECONDS = 0.9  # three times the budget of 0.3 s: a busy machine must not fail this
 

@@ -33,6 +33,8 @@ def mapping(*names: str, sized: tuple[str, ...] = ()) -> Callable:
 def write(writer: Writer, call: Call) -> None:
     """Add the nodes of a call."""
     writer.call = call
+    function: Callable[[Writer, Call], str]
+    sized: tuple[str, ...]
     if isinstance(call.op, Pointwise):
         function, sized = pointwise, ()
     elif isinstance(call.op, Reduction) or issubclass(call.op, Reduce):
@@ -102,7 +104,10 @@ def _whole(call: Call) -> tuple:
 def _slice(writer: Writer, call: Call) -> str:
     x = call.inputs[0]
     name, last = writer.name(x), np.iinfo(np.int64).max
-    starts, stops, axes, steps, gone, new = [], [], [], [], [], []
+    starts: list[int] = []
+    stops: list[int] = []
+    steps: list[int] = []
+    axes, gone, new = [], [], []
     axis = place = 0  # of the input, of the result
     for item in _whole(call):
         if item is None:
@@ -240,7 +245,7 @@ def _conv_transpose(writer: Writer, call: Call) -> str:
 # -- pooling -----------------------------------------------------------------------------------
 
 
-def _windows(call: Call, dilation: tuple[int, int]) -> dict[str, Any]:
+def _windows(call: Call, dilation: list[int]) -> dict[str, Any]:
     """Attributes of a pool; windows of ceil_mode that begin inside end in padding."""
     attrs, x = call.attrs, call.inputs[0]
     before, after = _ints(attrs["padding"]), _ints(attrs["padding"])
@@ -267,7 +272,7 @@ def _windows(call: Call, dilation: tuple[int, int]) -> dict[str, Any]:
 @mapping("MaxPool2d")
 def _max_pool(writer: Writer, call: Call) -> str:
     dilation = _ints(call.attrs["dilation"])
-    windows = _windows(call, tuple(dilation))
+    windows = _windows(call, dilation)
     return writer.node("MaxPool", writer.name(call.inputs[0]), dilations=dilation, **windows)
 
 
@@ -280,7 +285,7 @@ def _avg_pool(writer: Writer, call: Call) -> str:
     ):
         return writer.node("GlobalAveragePool", writer.name(x))
     same_attributes(call, ())
-    windows = _windows(call, (1, 1))
+    windows = _windows(call, [1, 1])
     divisor = attrs["divisor_override"]
     if windows["pads"][2:] != windows["pads"][:2] and attrs["count_include_pad"]:
         raise OnnxExporterError(
@@ -394,7 +399,7 @@ def _reduce(writer: Writer, call: Call) -> str:
         kind = "ArgMax" if line == "argmax" else "ArgMin"
         return writer.node(kind, name, axis=int(axes[0]), keepdims=int(keepdim))
     if line in ("any", "all"):
-        if dtype != bool:
+        if dtype.kind != "b":
             name = (Symbol(writer, name, dtype) != 0).name
         name = reduction(writer, _REDUCTIONS[line], writer.cast(name, bool, "u1"), axes, keepdim)
         return writer.node("Cast", name, to=element(bool))

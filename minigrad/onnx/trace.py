@@ -7,6 +7,7 @@ constant that differs is an error (`matched`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -114,6 +115,16 @@ class Trace:
         value.place = source.place
         self._add(target, value)
 
+    def read(self, tensor: Tensor) -> None:
+        """The model takes a number out of a tensor: warn if it depends on the inputs."""
+        value = self._known.get(id(tensor._array))
+        if value is not None and not value.fixed:
+            warnings.warn(
+                f"onnx.export: {self.where()} reads a value of a tensor in Python (if, .item()). "
+                "The file holds what was computed for these arguments, also for other inputs",
+                stacklevel=3,
+            )
+
     def value(self, tensor: Tensor) -> Value:
         """What is known of a tensor that an operation reads."""
         value = self._known.get(id(tensor._array))
@@ -194,8 +205,9 @@ def _match(x: Any, y: Any, reader: str) -> None:
     if not isinstance(x, Value) or not isinstance(y, Value):
         if not _equal(x, y):
             raise OnnxExporterError(
-                f"onnx.export: {reader} reads the number {x}, which the model computed from its "
-                "inputs in Python (as .item() and .shape do); use operations on tensors"
+                f"onnx.export: {reader} reads the number {x} in one run and {y} in another: the "
+                "model computed it in Python from its inputs or their dynamic sizes (by .item(), "
+                ".shape or a mean over a dynamic dimension); use operations on tensors"
             )
         return
     x.twin = y

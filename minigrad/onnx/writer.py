@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, defs, helper, numpy_helper
 
 from minigrad.onnx.trace import Call, OnnxExporterError, Trace, Value, is_uniform
 
@@ -33,11 +33,21 @@ class Writer:
     def node(self, kind: str, *inputs: str, **attrs: Any) -> str:
         """Add a node with one output; its name."""
         where = self.call.where if self.call is not None else "the model"
+        self._check_version(kind)
         out = self.fresh(kind.lower())
         self.nodes.append(
             helper.make_node(kind, list(inputs), [out], f"{where}: {out}", doc_string="", **attrs)
         )
         return out
+
+    def _check_version(self, kind: str) -> None:
+        try:
+            defs.get_schema(kind, self.opset)
+        except defs.SchemaError:
+            raise OnnxExporterError(
+                f"onnx.export: {self.call} needs the operator {kind}, which opset_version="
+                f"{self.opset} does not have; use a newer one"
+            ) from None
 
     def fresh(self, stem: str) -> str:
         number = self._count[stem] = self._count.get(stem, -1) + 1
@@ -79,8 +89,8 @@ class Writer:
             fill = self.constant(host(value.array).flat[0])
             return self.node("Expand", fill, self.sizes(value.sizes()))
         raise OnnxExporterError(
-            "onnx.export: the model makes a tensor of dynamic size that is not filled with one number "
-            f"and that {self.call} reads; leave that dimension out of dynamic_axes"
+            "onnx.export: the model makes a tensor of dynamic size that is not filled with one "
+            f"number and that {self.call} reads; leave that dimension out of dynamic_axes"
         )
 
     def folded(self, value: Value) -> bool:
