@@ -27,6 +27,7 @@ from kernels.lab.report.hints import LoopCondition, c_loop
 from kernels.lab.report.measurement import Counts, Line
 from kernels.lab.report.report import Report
 from kernels.support.errors import LaunchError
+from kernels.support.launches import ByValue
 from kernels.support.limits import launch_dimensions
 
 _SHARED_LIMIT = 227 * 1024
@@ -165,7 +166,8 @@ class _Run(Run):
             size = slot.end - slot.begin
             at = virtual[low] + slot.begin - low
             rows.append((rec.GLOBAL, slot.placed, size, int(grain & -grain).bit_length() - 1, at))
-            self.memories.append(Memory("global", None, views))
+            by_value = all(isinstance(array, ByValue) for _, array in slot.arrays)
+            self.memories.append(Memory("constant" if by_value else "global", None, views))
         for name, address, size in self.recorded.variables:
             memory = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
             rows.append((rec.GLOBAL, address, size, _GRAIN, end))
@@ -186,8 +188,9 @@ class _Run(Run):
         return table
 
     def _name(self, label: str) -> str:
-        """The parameter's name in checked mode's "argument 2 (out)"."""
-        return label.partition("(")[2].rstrip(")")
+        """The parameter's name in checked mode's "argument 2 (out)"; "_p_x" is `x` of an expression
+        for each element."""
+        return label.partition("(")[2].rstrip(")").removeprefix("_p_")
 
     def watch(self, number: int, memory: Memory, together: int) -> None:
         if memory.shared is None:
@@ -454,7 +457,10 @@ class _Run(Run):
                     key = function, place
                     executions[key] = max(executions.get(key, (0, 0)), ran)
             elif site.kind != "barrier":
-                counts = traffic(site, stat, self.memories[stat[rec.PLACE] - 1])
+                memory = self.memories[stat[rec.PLACE] - 1]
+                if memory.space == "constant":  # no traffic of global memory
+                    continue
+                counts = traffic(site, stat, memory)
                 lines[site.place].add_part(site.kind, site.array, counts)
         for (_, place), (warps, lanes) in executions.items():
             lines[place].add(Counts(warps, lanes))

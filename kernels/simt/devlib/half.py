@@ -18,6 +18,7 @@ from numba import config
 from numba.core import types
 from numba.core.errors import TypingError
 from numba.core.typeconv import Conversion
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, lower_cast, models, register_model
 
 from kernels.simt.devlib import vecmath as vec
@@ -159,6 +160,25 @@ def _exchange(context, builder, kind, target, value):
 @lower_builtin(bool, Storage)
 def _truth(context, builder, sig, args):
     return (sig.args[0].load(V(builder, args[0])) != 0.0).value
+
+
+class _Widened(AbstractTemplate):
+    """float(x) and complex(x) of a loaded element."""
+
+    def generic(self, args, kws):
+        if kws or len(args) != 1 or not isinstance(args[0], Storage):
+            return None
+        return signature(types.complex64 if self.key is complex else types.float32, args[0])
+
+
+for _type in (float, complex):
+    infer_global(_type)(type(_Widened.__name__, (_Widened,), {"key": _type}))
+
+
+@lower_builtin(float, Storage)
+@lower_builtin(complex, Storage)
+def _widened(context, builder, sig, args):
+    return context.cast(builder, args[0], sig.args[0], sig.return_type)
 
 
 def _viewed_as(name: str, kind: Storage) -> Any:
