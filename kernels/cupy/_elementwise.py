@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernels import host
+from kernels.host.arguments import ByValue
 from kernels.support import launches
 
 from . import _raw
@@ -353,7 +354,7 @@ def _arguments(plan: Plan, given: list[Any]) -> tuple[Any, ...]:
 
 def _by_value(table: ndarray) -> np.ndarray:
     """A table as an argument: whoever watches sees no array of the program's in it."""
-    return table._array if launches.watcher is None else table._array.view(launches.ByValue)
+    return table._array if launches.watcher is None else table._array.view(ByValue)
 
 
 class ReductionKernel(_Kernel):

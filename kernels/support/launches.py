@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-
 #: watcher(kernel, grid, block, shared_bytes, args) -> whether it has run the launch; None: nobody
 #: watches. The pytest plugin runs launches under the recorder of the lab.
 watcher: Callable[[Any, Any, Any, int, tuple], bool] | None = None
-
-
-class ByValue(np.ndarray):
-    """An argument that a GPU's kernel has among its parameters: the recorder counts no traffic of
-    global memory for it."""
 
 
 def watch(seen: Callable[[Any, Any, Any, int, tuple], bool] | None) -> None:

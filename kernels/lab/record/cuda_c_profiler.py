@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from kernels.host import checked, compiler, recording, source
+from kernels.host.arguments import ByValue
 from kernels.lab.record import recorder as rec
 from kernels.lab.record.clone import Facts, Shared
 from kernels.lab.record.instrument import Place, Site
@@ -27,7 +28,6 @@ from kernels.lab.report.hints import LoopCondition, c_loop
 from kernels.lab.report.measurement import Counts, Line
 from kernels.lab.report.report import Report
 from kernels.support.errors import LaunchError
-from kernels.support.launches import ByValue
 from kernels.support.limits import launch_dimensions
 
 _SHARED_LIMIT = 227 * 1024

@@ -18,8 +18,7 @@ from numba import config
 from numba.core import types
 from numba.core.errors import TypingError
 from numba.core.typeconv import Conversion
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import lower_builtin, lower_cast, models, register_model
+from numba.extending import lower_builtin, lower_cast, models, register_model, type_callable
 
 from kernels.simt.devlib import vecmath as vec
 from kernels.simt.devlib.llvm_ir import F32, F64, I16, I32, V
@@ -162,17 +161,14 @@ def _truth(context, builder, sig, args):
     return (sig.args[0].load(V(builder, args[0])) != 0.0).value
 
 
-class _Widened(AbstractTemplate):
-    """float(x) and complex(x) of a loaded element."""
-
-    def generic(self, args, kws):
-        if kws or len(args) != 1 or not isinstance(args[0], Storage):
-            return None
-        return signature(types.complex64 if self.key is complex else types.float32, args[0])
+@type_callable(float)
+def _type_of_float(context):
+    return lambda x: types.float32 if isinstance(x, Storage) else None
 
 
-for _type in (float, complex):
-    infer_global(_type)(type(_Widened.__name__, (_Widened,), {"key": _type}))
+@type_callable(complex)
+def _type_of_complex(context):
+    return lambda x: types.complex64 if isinstance(x, Storage) else None
 
 
 @lower_builtin(float, Storage)
