@@ -59,7 +59,9 @@ def test_the_pictures_of_all_requests_add_up_to_the_report(stride):
 
 def test_the_repr_of_a_report_is_one_line():
     text = repr(profiled(1))
-    expected = "<strided, grid (4, 1, 1), block (64, 1, 1), races: 0, errors: 0; print() shows more>"
+    expected = (
+        "<strided, grid (4, 1, 1), block (64, 1, 1), races: 0, errors: 0; print() shows more>"
+    )
     assert text == expected
 
 
