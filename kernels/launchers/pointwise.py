@@ -92,18 +92,18 @@ def pointwise(
         `out_dtype` (default: bool for tests, else `dtype`) and of the broadcast shape.
     Raises TypeError for a wrong number of arguments and ValueError where shapes do not broadcast.
     """
-    key = [dialect, expr, dtype, out_dtype]
+    parts: list[object] = [dialect, expr, dtype, out_dtype]
     for a in arrays:
         kind = type(a)
         if kind is ndarray:
-            key += (True, a.dtype, a.shape, a.strides)
+            parts += (True, a.dtype, a.shape, a.strides)
         elif kind in _SCALARS:
-            key.append(kind)
+            parts.append(kind)
         else:
-            key += (place(a), a.dtype, a.shape, a.strides)
+            parts += (place(a), a.dtype, a.shape, a.strides)
     if out is not None:
-        key += (type(out) is ndarray or place(out), out.dtype, out.shape, out.strides)
-    key = tuple(key)
+        parts += (type(out) is ndarray or place(out), out.dtype, out.shape, out.strides)
+    key = tuple(parts)
     plan = _plans.get(key)
     if plan is None:
         plan = _plan(dialect, expr, arrays, len(params), dtype, out, out_dtype)

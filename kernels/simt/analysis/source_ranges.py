@@ -45,8 +45,10 @@ _OF_THE_LAUNCH = {
     "warpsize": Range(32, 32),
 }
 _COORDINATES = ("grid", "gridsize")
-_UNKNOWN = (ast.Lambda, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_UNKNOWN += (ast.FunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal, ast.With, ast.Match, ast.Try)
+_UNKNOWN = (
+    ast.Lambda, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.FunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal, ast.With, ast.Match, ast.Try,
+)  # fmt: skip
 _ROUNDS = 4  # before ends that still move become infinite
 
 
@@ -145,7 +147,7 @@ class SourceRanges:
             return
         before = self.known.get(name, found)
         after = _joined(before, found)
-        self.known[name] = _widened(before, after) if widen and after else after
+        self.known[name] = _widened(before, after) if widen and before and after else after
 
     def _multiplies_itself(self, name: str) -> bool:
         """Whether `name` is computed from itself by way of a product (a hash, a power)."""
@@ -254,9 +256,10 @@ class SourceRanges:
 
 
 def _joined(*ranges: Range | None) -> Range | None:
-    if None in ranges:
+    known = [r for r in ranges if r is not None]
+    if len(known) < len(ranges):
         return None
-    return Range(min(r.low for r in ranges), max(r.high for r in ranges))
+    return Range(min(r.low for r in known), max(r.high for r in known))
 
 
 def _widened(before: Range, after: Range) -> Range:
@@ -265,15 +268,15 @@ def _widened(before: Range, after: Range) -> Range:
 
 
 def _computed(a: Range | None, op: ast.operator, b: Range | None) -> Range | None:
-    natural = [r is not None and r.low >= 0 for r in (a, b)]
-    match op:
-        case ast.BitAnd() if any(natural):
-            return Range(0, min(r.high for r, fine in zip((a, b), natural) if fine))
-        case ast.Mod() if natural[1]:  # by 0 is an error
-            high = max(b.high - 1, 0)
-            return Range(0, min(high, a.high) if natural[0] else high)
+    if isinstance(op, ast.BitAnd):
+        ends = [r.high for r in (a, b) if r is not None and r.low >= 0]
+        return Range(0, min(ends)) if ends else None
+    if isinstance(op, ast.Mod) and b is not None and b.low >= 0:  # by 0 is an error
+        high = max(b.high - 1, 0)
+        return Range(0, min(high, a.high) if a is not None and a.low >= 0 else high)
     if a is None or b is None:
         return None
+    natural = a.low >= 0 and b.low >= 0
     match op:
         case ast.Add():
             return Range(a.low + b.low, a.high + b.high)
@@ -282,11 +285,11 @@ def _computed(a: Range | None, op: ast.operator, b: Range | None) -> Range | Non
         case ast.Mult():
             ends = [_product(x, y) for x in a for y in b]
             return Range(min(ends), max(ends))
-        case ast.FloorDiv() if all(natural):
+        case ast.FloorDiv() if natural:
             return Range(0, a.high if math.isinf(a.high) else a.high // max(b.low, 1))
-        case ast.RShift() if all(natural):
+        case ast.RShift() if natural:
             return Range(0, a.high)
-        case ast.BitOr() | ast.BitXor() if all(natural) and not math.isinf(a.high + b.high):
+        case ast.BitOr() | ast.BitXor() if natural and not math.isinf(a.high + b.high):
             return Range(0, 2 ** max(int(a.high).bit_length(), int(b.high).bit_length()) - 1)
     return None
 

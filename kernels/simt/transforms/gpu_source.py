@@ -17,7 +17,7 @@ from types import CellType, FunctionType
 
 from numba.core import types
 
-from kernels.simt.analysis.source_ranges import SourceRanges
+from kernels.simt.analysis.source_ranges import Range, SourceRanges
 from kernels.simt.frontend import resolve, source
 
 _UNSIGNED, _SIGNED, _COUNTER = "_uint64", "_int64", "_int32"
@@ -176,28 +176,25 @@ class _Rewriter(ast.NodeTransformer):
             i = next_; next_ += step
             ...
         """
-        step = self._step(node)
-        counter = step and self._fits_a_counter(node.iter)
+        arguments, step = self._range(node)
+        counter = step and self._fits_a_counter(arguments)
         node.iter = self.visit(node.iter)
         self._forget(node)
         node.body, node.orelse = self._branch(node.body, set()), self._branch(node.orelse, set())
         self._forget(node)
         if not step:
             return node
+        arguments, _ = self._range(node)  # as rewritten
         self.loops += 1
         following, end = f"_next{self.loops}", f"_stop{self.loops}"
-        arguments = node.iter.args
         start, stop = ([ast.Constant(0), *arguments] if len(arguments) == 1 else arguments)[:2]
-        moved = ast.BinOp(_read(following), ast.Add(), ast.Constant(step))
+        moved: ast.expr = ast.BinOp(_read(following), ast.Add(), ast.Constant(step))
         if counter:  # 32 bits: one instruction less to compare, one less to add
             moved = _cast(_COUNTER, moved)
-        start = _cast(_COUNTER if counter else _SIGNED, start)
-        before = [_assign(end, stop), _assign(following, start)]
-        if isinstance(stop, ast.Constant):
-            before, limit = before[1:], stop
-        else:
-            limit = _read(end)
-        inside = ast.Compare(_read(following), [ast.Lt() if step > 0 else ast.Gt()], [limit])
+        before = [_assign(following, _cast(_COUNTER if counter else _SIGNED, start))]
+        if not isinstance(stop, ast.Constant):
+            before, stop = [_assign(end, stop), *before], _read(end)
+        inside = ast.Compare(_read(following), [ast.Lt() if step > 0 else ast.Gt()], [stop])
         turn = [ast.Assign([node.target], _read(following)), _assign(following, moved)]
         loop = ast.While(inside, [*turn, *node.body], node.orelse)
         for statement in (*before, loop, *turn):
@@ -208,24 +205,21 @@ class _Rewriter(ast.NodeTransformer):
         known = self.ranges.of(node)
         return known is not None and known.low >= 0
 
-    def _step(self, node: ast.For) -> int | None:
-        """The step of a loop over `range` if it is a known number, else None."""
+    def _range(self, node: ast.For) -> tuple[list[ast.expr], int | None]:
+        """The arguments of a loop over `range`, and its step if that is a known number."""
         match node:
-            case ast.For(target=ast.Name(), iter=ast.Call(func=ast.Name(id=name), keywords=[])):
-                pass
-            case _:
-                return None
-        arguments = node.iter.args
-        if name in self.ranges.values or resolve.lookup(self.func, name) is not range:
-            return None
-        if len(arguments) < 3:
-            return 1
-        known = self.ranges.of(arguments[2])
-        return int(known.low) if known and known.low == known.high != 0 else None
+            case ast.For(
+                target=ast.Name(),
+                iter=ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]),
+            ) if name not in self.ranges.values and resolve.lookup(self.func, name) is range:
+                known = self.ranges.of(arguments[2]) if len(arguments) == 3 else Range(1, 1)
+                known = known if known and known.low == known.high else None
+                return arguments, int(known.low) if known else None
+        return [], None
 
-    def _fits_a_counter(self, call: ast.Call) -> bool:
-        found = [self.ranges.of(a) for a in call.args]
-        return None not in found and all(abs(end) < 2**30 for part in found for end in part)
+    def _fits_a_counter(self, arguments: list[ast.expr]) -> bool:
+        found = [self.ranges.of(a) for a in arguments]
+        return all(part is not None and max(map(abs, part)) < 2**30 for part in found)
 
 
 def _read(name: str) -> ast.Name:
