@@ -469,8 +469,10 @@ def _equality(op: Callable, different: bool) -> Callable:
     compare = _operator(op)
 
     def method(self: Tensor, other: Any) -> Tensor:  # a bool beside None
-        result = compare(self, other)
-        return different if result is NotImplemented and other is None else result
+        result: Any = compare(self, other)
+        if result is NotImplemented and other is None:
+            result = different
+        return result
 
     return method
 
@@ -503,7 +505,7 @@ def _install_operators() -> None:
     Tensor.__invert__ = _invert
 
 
-def _positive(self: Tensor) -> Tensor:
+def _positive(self: Any) -> Tensor:
     return self
 
 
