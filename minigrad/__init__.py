@@ -93,7 +93,7 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
-    "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn",
+    "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "onnx",
     "optim", "profiler", "quantization", "safetensors", "serialization", "sparse", "special",
     "testing", "training", "utils", "vision", "viz",
 )  # fmt: skip

@@ -16,6 +16,8 @@ class _Mode(threading.local):
     check_nan = True  # and whether backward passes then search for NaN
     autocast: Any = None  # what the blocks of `amp.autocast` in force cast, or None
     recorder: Any = None  # of a step that `compile` records
+    # (operation, inputs, attributes, outputs) of each call are reported to it: `onnx.export`
+    observer: Any = None
 
 
 mode = _Mode()

@@ -310,6 +310,8 @@ class Op:
             raise
         several = type(result) is tuple
         outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)
+        if mode.observer is not None:
+            mode.observer(cls, inputs, attrs, outputs)
         if mode.enabled:
             needs = tuple([t is not None and needs_grad(t) for t in inputs])
             if True in needs:

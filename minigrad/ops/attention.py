@@ -180,7 +180,8 @@ def scaled_dot_product_attention(
     mask = None if attn_mask is None else _mask_as_4d(attn_mask, lead, scores)
     if scale is None:
         scale = 1 / math.sqrt(max(q._array.shape[-1], 1))
-    if dropout_p > 0 or (mask is not None and mode.enabled and needs_grad(mask)):
+    by_parts = mode.observer is not None or (mask is not None and mode.enabled and needs_grad(mask))
+    if dropout_p > 0 or by_parts:
         heads = q._array.shape[1]
         p = _probabilities(q, _repeated(k, heads), mask, is_causal, scale)
         p = random.dropout(p, dropout_p) if dropout_p > 0 else p

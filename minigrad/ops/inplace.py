@@ -111,6 +111,8 @@ def write(target: Tensor, array: Any) -> None:
     else:
         mode.recorder.write(target._array, array)
     target._counter[0] += 1
+    if mode.observer is not None:
+        mode.observer.wrote(target, array)
 
 
 def rebase(target: Tensor, value: Tensor) -> None:

@@ -119,6 +119,8 @@ class Pointwise:
             if moved is None:
                 raise
             return self(*moved, params=params)
+        if mode.observer is not None:
+            mode.observer(self, args, {"params": params, "dtype": dtype}, (tensor,))
         if tracked and mode.enabled and self.expr.grads:
             needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
             if True in needs:

@@ -69,6 +69,8 @@ def recurrent(
     (i, f, g, o). sizes: per step how many sequences, the first ones, have it; the others keep their
     state.
     """
+    if grad_mode.observer is not None:
+        return unrolled(x, weight, bias, h, c, mode, sizes)  # type: ignore[return-value]
     return Recurrent.apply(x, weight, bias, h, c, mode=mode, sizes=sizes)[0]
 
 

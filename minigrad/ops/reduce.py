@@ -92,7 +92,10 @@ def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) ->
     axes = axes_of(dim, x._array.ndim)
     op = REDUCTIONS.get(name)
     if op is None:  # no gradient
-        return wrap(dispatch.active.reduce(name, x._array, axes, keepdim, dtype))
+        result = wrap(dispatch.active.reduce(name, x._array, axes, keepdim, dtype))
+        if mode.observer is not None:
+            mode.observer(TABLE[name], (x,), {"axes": axes, "keepdim": keepdim}, (result,))
+        return result
     return op.apply(x, axes=axes, keepdim=keepdim, dtype=dtype)
 
 
@@ -307,12 +310,12 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
     if not x._array.ndim:
         return pair(x.clone(), wrap(np.zeros((), np.int64)))
     _check_not_empty(name, x, place)
-    indices = wrap(dispatch.active.reduce(f"arg{name}", x._array, (place,), True))
+    indices = reduce(f"arg{name}", x, place, True)
     if mode.enabled and x.requires_grad:
         values = x.gather(place, indices)
         values = values if keepdim else values.squeeze(place)
     else:
-        values = wrap(dispatch.active.reduce(name, x._array, (place,), keepdim))
+        values = reduce(name, x, place, keepdim)
     return pair(values, indices if keepdim else indices.squeeze(place))
 
 

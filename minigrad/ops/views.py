@@ -41,6 +41,8 @@ class ViewOp(Op):
         else:
             chain, untracked = parent.chain + link, untracked or parent.untracked
             out._view = View(parent.base, chain, x._counter[0], untracked)
+        if mode.observer is not None:
+            mode.observer(cls, (x,), attrs, (out,))
         if needs and mode.enabled:
             cls.record((x,), attrs, (True,), (out,))
         return out
