@@ -70,7 +70,9 @@ class Watcher:
         self._count(report)
         for finding in report.findings:
             if finding.kind in self.kinds or finding.kind == "exception":
-                self.findings.append(f"{report.name}: {finding.kind}: {finding}")
+                text = f"{report.name}: {finding.kind}: {finding}"
+                if text not in self.findings:  # by another launch
+                    self.findings.append(text)
         return True
 
     def _count(self, report: Measurement) -> None:

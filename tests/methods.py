@@ -49,7 +49,8 @@ def text() -> str:
     lines = []
     for name, function, is_property in methods():
         lines += ["    @property"] * is_property
-        lines.append(f"    def {name}{_signature(function, imports)}: ...")
+        differs = "  # type: ignore[override]" * (name in ("__eq__", "__ne__"))  # not a bool
+        lines.append(f"    def {name}{_signature(function, imports)}: ...{differs}")
     return HEADER.format("Tensor") + "\n".join(
         [*_needed(imports), "", "class Methods:", *lines, ""]
     )

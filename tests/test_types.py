@@ -38,6 +38,8 @@ REVEALED = {
     "x": "Tensor",
     "x @ x.T": "Tensor",
     "1 - x": "Tensor",
+    "x == 1": "Tensor",
+    "+x": "Tensor",
     "x.sum(dim=1, keepdim=True)": "Tensor",
     "x.view(-1)": "Tensor",
     "x.scatter_(1, x.long(), 1.0)": "Tensor",
@@ -51,7 +53,9 @@ REVEALED = {
     "nn.Linear(2, 3)": "Linear",
     "nn.Linear(2, 3).weight": "Parameter",
     "minigrad.optim.Adam([x])": "Adam",
-    "minigrad.utils.data.DataLoader([])": "DataLoader",
+    "minigrad.utils.data.DataLoader([1])": "DataLoader",
+    "minigrad.vision.transforms.Compose([])": "Compose",
+    "minigrad.cuda.memory_allocated()": "int",
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernels import host
+from kernels.host.arguments import ByValue
 from kernels.support import launches
 
 from . import _raw
@@ -346,9 +347,14 @@ def _arguments(plan: Plan, given: list[Any]) -> tuple[Any, ...]:
             continue
         args.append(_window(value))
         if table is not None:
-            args.append(table._array)
-    args.append(plan.tables[-1]._array)
+            args.append(_by_value(table))
+    args.append(_by_value(plan.tables[-1]))
     return tuple(args)
+
+
+def _by_value(table: ndarray) -> np.ndarray:
+    """A table as an argument: whoever watches sees no array of the program's in it."""
+    return table._array if launches.watcher is None else table._array.view(ByValue)
 
 
 class ReductionKernel(_Kernel):

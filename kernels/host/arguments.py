@@ -24,6 +24,11 @@ _FORMATS = {
 }
 
 
+class ByValue(np.ndarray):
+    """An argument that a GPU's kernel has among its parameters: the recorder counts no traffic of
+    global memory for it."""
+
+
 class Parameter(ctypes.Structure):
     """One parameter: mirrors mgh::Parameter in include/minigrad/describe.h."""
 

@@ -132,6 +132,10 @@ _MODULES = {
     "bf16": "kernels.simt.api.bf16",
     "extending": "kernels.simt.api.extending",
     "vectorizers": "kernels.simt.api.vectorize",
+    # what extensions of numba-cuda build on
+    **dict.fromkeys(("cudadecl", "cudaimpl", "models"), "kernels.simt.backend.registries"),
+    **{name: f"numba.core.{name}" for name in ("cgutils", "datamodel", "typing")},
+    "core": "numba.core",
 }
 # what only makes sense with NVIDIA's compiler and driver, and what to do instead
 _ABSENT = {

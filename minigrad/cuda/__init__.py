@@ -6,11 +6,27 @@ import contextlib
 import importlib
 import importlib.util
 import warnings
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any
 
 from minigrad import dtypes, random
 from minigrad._names import namespace
 from minigrad.creation import legacy_class
+
+if _TYPE_CHECKING:
+    from minigrad.cuda import amp as amp
+    from minigrad.cuda import memory as memory
+    from minigrad.cuda.memory import max_memory_allocated as max_memory_allocated
+    from minigrad.cuda.memory import max_memory_reserved as max_memory_reserved
+    from minigrad.cuda.memory import memory_allocated as memory_allocated
+    from minigrad.cuda.memory import memory_reserved as memory_reserved
+    from minigrad.cuda.memory import memory_stats as memory_stats
+    from minigrad.cuda.memory import memory_summary as memory_summary
+    from minigrad.cuda.memory import (
+        reset_accumulated_memory_stats as reset_accumulated_memory_stats,
+    )
+    from minigrad.cuda.memory import reset_max_memory_allocated as reset_max_memory_allocated
+    from minigrad.cuda.memory import reset_peak_memory_stats as reset_peak_memory_stats
 
 FloatTensor = legacy_class(dtypes.float32, "cuda")
 DoubleTensor = legacy_class(dtypes.float64, "cuda")

@@ -69,11 +69,12 @@ def topk_hook(state: TopKState, bucket: Any) -> _Later:
     total = flat + state.errors.get(bucket.index(), 0)
     count = max(1, int(state.ratio * flat.size))
     index = xp.argpartition(xp.abs(total), flat.size - count)[flat.size - count :]
-    chosen, index = xp.ascontiguousarray(total[index]), xp.ascontiguousarray(index, np.int64)
+    number = np.int32 if flat.size < 2**31 else np.int64
+    chosen, index = xp.ascontiguousarray(total[index]), xp.ascontiguousarray(index, number)
     total[index] = 0
     state.errors[bucket.index()] = total
     values = xp.empty((group.size, count), flat.dtype)
-    places = xp.empty((group.size, count), np.int64)
+    places = xp.empty((group.size, count), number)
     works = [group.all_gather(values, chosen), group.all_gather(places, index)]
 
     def finish() -> Tensor:

@@ -468,9 +468,11 @@ def _operator(op: Callable, swapped: bool = False) -> Callable:
 def _equality(op: Callable, different: bool) -> Callable:
     compare = _operator(op)
 
-    def method(self: Tensor, other: Any) -> Any:
-        result = compare(self, other)
-        return different if result is NotImplemented and other is None else result
+    def method(self: Tensor, other: Any) -> Tensor:  # a bool beside None
+        result: Any = compare(self, other)
+        if result is NotImplemented and other is None:
+            result = different
+        return result
 
     return method
 
@@ -498,9 +500,13 @@ def _install_operators() -> None:
     Tensor.__eq__ = _equality(POINTWISE["eq"], False)
     Tensor.__ne__ = _equality(POINTWISE["ne"], True)
     Tensor.__neg__ = Tensor.neg
-    Tensor.__pos__ = lambda self: self
+    Tensor.__pos__ = _positive
     Tensor.__abs__ = Tensor.abs
     Tensor.__invert__ = _invert
+
+
+def _positive(self: Any) -> Tensor:
+    return self
 
 
 def _invert(self: Tensor) -> Tensor:

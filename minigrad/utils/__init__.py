@@ -1,7 +1,15 @@
 """Helpers for training outside the engine: `minigrad.utils.data`, checkpoints, hook handles."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from minigrad._names import namespace
 from minigrad.utils import hooks
+
+if _TYPE_CHECKING:
+    from minigrad.utils import checkpoint as checkpoint
+    from minigrad.utils import data as data
+    from minigrad.utils import model_zoo as model_zoo
+    from minigrad.utils import tensorboard as tensorboard
 
 _LAZY = (
     "checkpoint",

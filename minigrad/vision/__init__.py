@@ -6,7 +6,16 @@ needed for images of files; arrays and tensors do without.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from minigrad._names import namespace
+
+if _TYPE_CHECKING:
+    from minigrad import models as models
+    from minigrad.vision import datasets as datasets
+    from minigrad.vision import io as io
+    from minigrad.vision import transforms as transforms
+    from minigrad.vision import utils as utils
 
 __all__ = ["datasets", "io", "models", "transforms", "utils"]
 __version__ = "0.0+minigrad"

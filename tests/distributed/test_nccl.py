@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -182,6 +183,9 @@ def test_a_rank_that_has_ended_is_named(store, politely):
     how = r"has left \(the end of the program\)" if politely else "has died"
     with pytest.raises(dist.DistBackendError, match=f"barrier: rank 1 {how}"):
         a.agree("barrier")
+    ends = time.monotonic() + 10  # a thread of the store notes it
+    while not politely and not store.died and time.monotonic() < ends:
+        time.sleep(0.01)
     assert ("rank 1 has died" in store.died) == (not politely)
     second.close()
 

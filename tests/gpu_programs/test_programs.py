@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -211,8 +212,60 @@ def test_programs_know_nothing_of_minigrad():
         assert "minigrad" not in text and len(text.splitlines()) >= 100, name
 
 
-#: (program, right line, wrong line, its arguments, the finding)
+#: (program, right line, wrong line, its arguments, the finding, what it shows of the source)
 PLANTED = [
+    (
+        "black_scholes",
+        "    if i >= stock.shape[0]:\n        return\n",
+        "",
+        ["--options", "300"],
+        "price_options: bounds:",
+        "root = math.sqrt(years[i])",
+    ),
+    (
+        "conjugate_gradient",
+        "if (lane == 0) y[warp] = sum;",
+        "y[warp] = sum;",
+        ["--size", "4", "--grid", "2", "--tol", "1e9"],
+        "spmv<double>: race: global y",
+        "y[warp] = sum;",
+    ),
+    (
+        "fft_filters",
+        'float64 fx, float64 fy, float64 cutoff, int32 order",\n'
+        '    "float64 out_re, float64 out_im",\n    """\n'
+        "    double ratio = sqrt(fx * fx",
+        'raw float64 fx, float64 fy, float64 cutoff, int32 order",\n'
+        '    "float64 out_re, float64 out_im",\n    """\n'
+        "    double ratio = sqrt(fx[i] * fx[i]",
+        ["--size", "8"],
+        "butterworth: bounds: out of bounds: index 18 of fx",
+        "double ratio = sqrt(fx[i] * fx[i] + fy * fy) / cutoff;",
+    ),
+    (
+        "kmeans",
+        "        cached[i] = centers[i];\n    }\n    __syncthreads();\n",
+        "        cached[i] = centers[i];\n    }\n",
+        ["--points", "200", "--max-iter", "1"],
+        "assign: race: shared",
+        "cached[i] = centers[i];",
+    ),
+    (
+        "lattice_boltzmann",
+        "(self.f, self.other, self.solid",
+        "(self.f, self.f, self.solid",
+        ["--nx", "16", "--ny", "10", "--steps", "1"],
+        "collide_and_stream: race: global",
+        "here[q] = f[q, x, y]",
+    ),
+    (
+        "sparse_solvers",
+        "atomicAdd(residual, fabs(value - u[i * n + j]));",
+        "*residual += fabs(value - u[i * n + j]);",
+        ["--grid", "3"],
+        "jacobi: race: global residual",
+        "*residual += fabs(value - u[i * n + j]);",
+    ),
     (
         "nbody",
         "                x, y, z, tile[k, 0], tile[k, 1], tile[k, 2], tile[k, 3], ax, ay, az\n"
@@ -221,6 +274,7 @@ PLANTED = [
         "            )\n",
         ["--bodies", "130", "--steps", "1"],
         "accelerate: race: shared tile",
+        "tile[t, 0] = position[j, 0]",
     ),
     (
         "image_filters",
@@ -228,6 +282,7 @@ PLANTED = [
         "if x <= width and y < height:",
         ["--height", "20", "--width", "31"],
         "box_blur: bounds:",
+        "out[y, x] = total",
     ),
     (
         "particle_in_cell",
@@ -235,6 +290,7 @@ PLANTED = [
         "",
         ["--particles", "300", "--cells", "16", "--steps", "1"],
         "deposit: uninitialised:",
+        "atomicAdd(&local[left]",
     ),
     (
         "monte_carlo",
@@ -242,6 +298,7 @@ PLANTED = [
         "            partial[t] += partial[t + width]\n            cuda.syncthreads()\n",
         ["--blocks", "1", "--iterations", "1"],
         "asian_option: barrier:",
+        "cuda.syncthreads()",
     ),
 ]
 
@@ -249,7 +306,8 @@ PLANTED = [
 @pytest.mark.slow
 def test_planted_bugs_are_found_in_cupy_programs(tmp_path):
     tests = []
-    for name, right, wrong, arguments, _ in PLANTED:
+    assert {name for name, *_ in PLANTED} == REFERENCES.keys()
+    for name, right, wrong, arguments, *_ in PLANTED:
         text = (FOLDER / f"{name}.py").read_text()
         assert text.count(right) == 1
         (tmp_path / f"planted_{name}.py").write_text(text.replace(right, wrong))
@@ -264,5 +322,8 @@ def test_planted_bugs_are_found_in_cupy_programs(tmp_path):
         capture_output=True, text=True, env=plain, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert f"{len(PLANTED)} failed" in done.stdout, done.stdout + done.stderr
-    for *_, finding in PLANTED:
-        assert finding in done.stdout
+    for *_, finding, source in PLANTED:
+        _, found, after = done.stdout.partition(finding)
+        assert found, f"{finding}\n{done.stdout}"
+        first = after.partition("fix: ")[0]
+        assert re.search(r"thread \(.*, line \d+ +" + re.escape(source), first), after[:2000]

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from kernels.pytest_plugin import compared
+from kernels import cupy
+from kernels.pytest_plugin import Watcher, compared
+from kernels.support import launches
 
 KERNELS = '''
 import cupy as cp
@@ -142,6 +145,21 @@ def test_costs_are_compared_from_commit_to_commit(project):
     (project / "program.py").write_text(KERNELS.replace("PITCH", "32"))
     done = run(project, *options, "--cuda-baseline=before/costs.json")
     assert "shared memory: 1.00 -> 16.50 wavefronts per ideal one, WORSE" in done.stdout
+
+
+@pytest.mark.parametrize("step, sectors", [(1, 4 + 4), (2, 8 + 4)])
+def test_strides_of_an_expression_are_no_traffic(step, sectors):
+    """They are a table, which a GPU's kernel has among its parameters."""
+    double = cupy.ElementwiseKernel("float32 x", "float32 y", "y = 2 * x", "double_them")
+    watcher = Watcher(set())
+    launches.watch(watcher)
+    try:
+        double(cupy.arange(256 * step, dtype=np.float32)[::step])
+    finally:
+        launches.watch(None)
+    (row,) = watcher.costs.values()
+    assert row["requests"] == 2 * 8  # 8 warps read x and write y
+    assert row["ideal_sectors"] == 8 * (4 + 4) and row["sectors"] == 8 * sectors
 
 
 def test_what_changed_between_two_runs_is_named():

@@ -212,9 +212,10 @@ def test_a_group_of_one_process(monkeypatch):
     assert not distributed.is_initialized()
 
 
-def test_compile_and_script_return_the_model():
+def test_compile_and_script():
     layer = nn.Linear(2, 1)
-    assert minigrad.compile(layer, mode="max-autotune") is layer
+    compiled = minigrad.compile(layer, mode="max-autotune")
+    assert compiled._orig_mod is layer and compiled.weight is layer.weight
     assert minigrad.jit.script(layer) is layer
     assert layer.share_memory() is layer
 

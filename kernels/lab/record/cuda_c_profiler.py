@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from kernels.host import checked, compiler, recording, source
+from kernels.host.arguments import ByValue
 from kernels.lab.record import recorder as rec
 from kernels.lab.record.clone import Facts, Shared
 from kernels.lab.record.instrument import Place, Site
@@ -165,7 +166,8 @@ class _Run(Run):
             size = slot.end - slot.begin
             at = virtual[low] + slot.begin - low
             rows.append((rec.GLOBAL, slot.placed, size, int(grain & -grain).bit_length() - 1, at))
-            self.memories.append(Memory("global", None, views))
+            by_value = all(isinstance(array, ByValue) for _, array in slot.arrays)
+            self.memories.append(Memory("constant" if by_value else "global", None, views))
         for name, address, size in self.recorded.variables:
             memory = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
             rows.append((rec.GLOBAL, address, size, _GRAIN, end))
@@ -186,8 +188,9 @@ class _Run(Run):
         return table
 
     def _name(self, label: str) -> str:
-        """The parameter's name in checked mode's "argument 2 (out)"."""
-        return label.partition("(")[2].rstrip(")")
+        """The parameter's name in checked mode's "argument 2 (out)"; "_p_x" is `x` of an expression
+        for each element."""
+        return label.partition("(")[2].rstrip(")").removeprefix("_p_")
 
     def watch(self, number: int, memory: Memory, together: int) -> None:
         if memory.shared is None:
@@ -454,7 +457,10 @@ class _Run(Run):
                     key = function, place
                     executions[key] = max(executions.get(key, (0, 0)), ran)
             elif site.kind != "barrier":
-                counts = traffic(site, stat, self.memories[stat[rec.PLACE] - 1])
+                memory = self.memories[stat[rec.PLACE] - 1]
+                if memory.space == "constant":  # no traffic of global memory
+                    continue
+                counts = traffic(site, stat, memory)
                 lines[site.place].add_part(site.kind, site.array, counts)
         for (_, place), (warps, lanes) in executions.items():
             lines[place].add(Counts(warps, lanes))

@@ -527,7 +527,7 @@ class Run:
                 size = nbytes or self.shared
                 found[memory.shared.name] = ("shared", shape or (size // itemsize,), itemsize)
             for name, view in memory.views:
-                found[name] = ("global", view.shape, view.itemsize)
+                found[name] = (memory.space, view.shape, view.itemsize)
         return found
 
     def _records(self) -> np.ndarray:

@@ -36,6 +36,10 @@ class Report(Measurement):
     trace: Callable[[int], Trace] | None = field(default=None, repr=False)
     clock: Callable[..., Estimate] | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        found = f"races: {len(self.races)}, errors: {len(self.errors)}"
+        return f"<{self.name}, grid {self.grid}, block {self.block}, {found}; print() shows more>"
+
     def __str__(self) -> str:
         return listing(self)
 

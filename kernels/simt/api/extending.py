@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import extending
+from numba import extending as _numba_extending
 from numba.extending import *  # noqa: F403 - all of its names are here, too
 from numba.extending import models as core_models  # noqa: F401 - numba-cuda's name
 from numba.extending import overload as _overload
@@ -41,4 +41,4 @@ def is_jitted(function: Any) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(extending, name)
+    return getattr(_numba_extending, name)

@@ -38,8 +38,9 @@ def jit(
     tuple of types). An index outside of its array raises IndexError: the compiler proves that there
     is none where it can, and checks each access where it cannot. `debug=True` checks all that can
     be checked, `debug=False` nothing; so does MINIGRAD_CUDA_DEBUG (1 or 0) for kernels that leave
-    it out. `inline`, `opt`, `lineinfo`,
-    `max_registers`, `link` and the like only matter to a GPU's compiler.
+    it out. `extensions` are objects whose prepare_args(type, value, stream=, retr=) replaces an
+    argument. `inline`, `opt`, `lineinfo`, `max_registers`, `link` and the like only matter to a
+    GPU's compiler.
     """
     options = {"device": device, "debug": debug, "fastmath": fastmath, "gpu": ignored}
     if isinstance(func_or_sig, FunctionType):
@@ -118,7 +119,8 @@ class Kernel(Inspected, Jitted):
             raise LaunchError(
                 f"{name}: {shared_bytes} bytes of dynamic shared memory; at most {_LIMIT_SHARED}"
             )
-        return Launcher(self, grid, block, stream, int(shared_bytes))
+        made = ExtendedLauncher if self.gpu_options.get("extensions") else Launcher
+        return made(self, grid, block, stream, int(shared_bytes))
 
     def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Callable:
         """A launcher of one thread for each of `ntasks` tasks; the kernel checks its bounds."""
@@ -242,7 +244,7 @@ class Launcher:
             self.kernel.on_gpu()[self.grid, self.block, self.stream, self.shared_bytes](*args)
             return
         where = self.kernel.__name__
-        self(*(arguments.normalise(arg, where) for arg in args))
+        Launcher.__call__(self, *(arguments.normalise(arg, where) for arg in args))
 
     def run(self, compiled: Any, args: tuple) -> None:
         """Run all blocks, on several OS threads where that is faster."""
@@ -274,3 +276,27 @@ class Launcher:
 
                 compiled = specialise.for_signature(self.kernel, self.block)
         return compiled.bound(self)
+
+
+class ExtendedLauncher(Launcher):
+    """Of a kernel with `extensions`: they replace arguments, the last extension first."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any) -> None:
+        from numba import typeof
+
+        after: list[Callable[[], Any]] = []
+        values = []
+        for arg in args:
+            try:
+                value, kind = arg, typeof(arg)
+            except ValueError:  # a device array, cuda.Out(array)
+                value = arguments.normalise(arg, self.kernel.__name__)
+                kind = typeof(value)
+            for extension in reversed(self.kernel.gpu_options["extensions"]):
+                kind, value = extension.prepare_args(kind, value, stream=self.stream, retr=after)
+            values.append(value)
+        super().__call__(*values)
+        for copy_back in after:
+            copy_back()

@@ -18,7 +18,7 @@ from numba import config
 from numba.core import types
 from numba.core.errors import TypingError
 from numba.core.typeconv import Conversion
-from numba.extending import lower_builtin, lower_cast, models, register_model
+from numba.extending import lower_builtin, lower_cast, models, register_model, type_callable
 
 from kernels.simt.devlib import vecmath as vec
 from kernels.simt.devlib.llvm_ir import F32, F64, I16, I32, V
@@ -159,6 +159,22 @@ def _exchange(context, builder, kind, target, value):
 @lower_builtin(bool, Storage)
 def _truth(context, builder, sig, args):
     return (sig.args[0].load(V(builder, args[0])) != 0.0).value
+
+
+@type_callable(float)
+def _type_of_float(context):
+    return lambda x: types.float32 if isinstance(x, Storage) else None
+
+
+@type_callable(complex)
+def _type_of_complex(context):
+    return lambda x: types.complex64 if isinstance(x, Storage) else None
+
+
+@lower_builtin(float, Storage)
+@lower_builtin(complex, Storage)
+def _widened(context, builder, sig, args):
+    return context.cast(builder, args[0], sig.args[0], sig.return_type)
 
 
 def _viewed_as(name: str, kind: Storage) -> Any:

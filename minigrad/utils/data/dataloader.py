@@ -54,7 +54,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Dataset[Any],
+        dataset: Dataset[Any] | Sequence[Any],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Any = None,

@@ -57,6 +57,14 @@ def test_the_pictures_of_all_requests_add_up_to_the_report(stride):
     assert total == report.totals.sectors
 
 
+def test_the_repr_of_a_report_is_one_line():
+    text = repr(profiled(1))
+    expected = (
+        "<strided, grid (4, 1, 1), block (64, 1, 1), races: 0, errors: 0; print() shows more>"
+    )
+    assert text == expected
+
+
 def test_banks_of_a_request_are_the_reports(transposed):
     text = lab.request_picture(transposed, "tile").text
     assert "32 wavefront(s), ideal 1: 31 lost" in text
