@@ -125,8 +125,8 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     _check_geometry("conv2d", geo)
     if bias is not None and bias.shape != geo.w_shape[:1]:
         raise ValueError(f"conv2d: expected a bias of shape {geo.w_shape[:1]}, got {bias.shape}")
-    sizes = geo.channels[1], math.prod(geo.w_shape[1:])
-    version = _version(dialect, "conv2d", version, FORWARD, geo, x, *sizes)
+    terms = math.prod(geo.w_shape[1:])
+    version = _version(dialect, "conv2d", version, FORWARD, geo, x, geo.channels[1], terms)
     out, dtype, acc_t = geo.out, x.dtype, dialect.common.scalar_type(x.dtype)
     n, o = geo.x_shape[0], geo.w_shape[0]
     shape = (n, o, *out)

@@ -210,7 +210,7 @@ def gradient_planes(geo: Geometry) -> tuple[list[list[_Reach]], Planes]:
         last = max(shift + one.count for one in phases for shift in (*one.shifts, 0))
         lead.append(before)
         sizes.append(before + max(geo.out[axis], last))
-    return reaches, Planes(*sizes, tuple(lead))
+    return reaches, Planes(sizes[0], sizes[1], (lead[0], lead[1]))
 
 
 def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
