@@ -109,6 +109,8 @@ ON_TENSOR_CORES = {
     ("conv2d", "mma_sync"): (*_COPIES, "LDSM.16.M88.4"),
     ("conv2d_backward_data", "mma_sync"): (*_COPIES, "LDSM.16.M88.4", "LDSM.16.MT88.4"),
     ("conv2d_backward_weight", "mma_sync"): (*_COPIES, "LDSM.16.MT88.4"),
+    ("attention", "mma_sync"): (*_COPIES, "LDSM.16.M88.4", "LDSM.16.MT88.4"),
+    ("attention_backward", "mma_sync"): (*_COPIES, "LDSM.16.M88.4", "LDSM.16.MT88.4"),
 }
 
 
