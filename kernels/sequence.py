@@ -135,9 +135,17 @@ class Sequence:
                 words.append(_number(value, kind))
         self._starts.append(starts)
 
-    def word(self, launch: int, argument: int) -> int:
-        """Where in `words` a number is that a launch takes as an argument."""
-        return self._starts[launch][_HEADER + argument]
+    def writer(self, launch: int, argument: int) -> Callable[[Any], None]:
+        """A function that gives a launch another number as an argument, from the next run on."""
+        place = self._starts[launch][_HEADER + argument]
+        facts = self._specialised[launch][0].entry.__self__
+        kind = struct.unpack_from("=q", facts, 24 + 16 * (_HEADER + argument))[0]
+        words = self.words
+
+        def write(value: Any) -> None:
+            words[place] = _number(value, kind) & _MASK
+
+        return write
 
     def run(self) -> None:
         """Run all launches."""
