@@ -149,21 +149,20 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
         shape = out.shape
     like = out if out is not None else tensors[0] if tensors else np.empty(0)
     allocate = functools.partial(namespace(like).empty, shape, result)
-    again = None if out is None else functools.partial(pointwise, dialect, expr, dtype=dtype)
     flat = all(a.shape == shape and a.flags.c_contiguous for a in tensors)
+    run: Callable
     if 0 in shape:
         run = _empty(allocate)
-    elif flat and (out is None or out.flags.c_contiguous):
-        launch, arguments = _contiguous(dialect, expr, arrays, compute, result, shape)
-        run = Single(launch, allocate, arguments, dialect)
     else:
-        launch, arguments = _strided(dialect, expr, arrays, compute, result, shape, out)
-        run = Single(launch, allocate, arguments, dialect)
-    if again is not None:
-        return _into_given(run, again, len(arrays))
-    if out_dtype is None and 0 not in shape and _computes_in_own_dtype(expr, arrays, compute):
-        run.operation = expr
-    return run
+        if flat and (out is None or out.flags.c_contiguous):
+            launch, arguments = _contiguous(dialect, expr, arrays, compute, result, shape)
+        else:
+            launch, arguments = _strided(dialect, expr, arrays, compute, result, shape, out)
+        known = out_dtype is None and _computes_in_own_dtype(expr, arrays, compute)
+        run = Single(launch, allocate, arguments, dialect, expr if known else None)
+    if out is None:
+        return run
+    return _into_given(run, functools.partial(pointwise, dialect, expr, dtype=dtype), len(arrays))
 
 
 def _computes_in_own_dtype(expr: Expr, arrays, compute: np.dtype) -> bool:

@@ -26,7 +26,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
@@ -235,7 +235,7 @@ def _passes(
     groups: list[list],
     count: int,
     by_block: bool = False,
-) -> Callable:
+) -> Any:
     """One pass per reduced run, the fastest axes first; long runs take another for the partials."""
     if any(size == 0 for _, size in groups):  # only the identity is left: rows of length 0
         kept = math.prod(size for reduced, size in groups if not reduced)
@@ -353,9 +353,7 @@ def _ladder_passes(
     return run
 
 
-def _arg_passes(
-    dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: list[list]
-) -> Callable:
+def _arg_passes(dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: list[list]) -> Any:
     if len(axes) not in (1, a.ndim):
         raise ValueError(f"{name}: takes one axis or all of them, got {axes}")
     outer, length, inner = _single(groups)
