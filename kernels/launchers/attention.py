@@ -309,6 +309,10 @@ def attention_backward(
             f"got {g.shape}, {out.shape} and {lse.shape}"
         )
     check_floating(name, g, q, out)
+    if lse.dtype != plan.acc:
+        raise TypeError(
+            f"{name}: expected lse of {plan.acc}, as attention returns it, got {lse.dtype}"
+        )
     if plan.empty:
         return tuple(namespace(a).zeros(a.shape, a.dtype) for a in (q, k, v))
     delta = empty((plan.z, plan.l), plan.acc, q)

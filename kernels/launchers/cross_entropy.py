@@ -119,6 +119,10 @@ def cross_entropy_backward(
         raise ValueError(
             f"{name}: expected g and lse of shape {target.shape}, got {g.shape} and {lse.shape}"
         )
+    if g.dtype != logits.dtype or lse.dtype != logits.dtype:
+        raise TypeError(
+            f"{name}: expected g and lse of {logits.dtype}, got {g.dtype} and {lse.dtype}"
+        )
     _check_targets(name, target, logits.shape[1], ignore_index)
     d = empty(logits.shape, logits.dtype, logits)
     if d.size:

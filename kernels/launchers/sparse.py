@@ -162,6 +162,10 @@ def sddmm(
             "sddmm: expected row and col (nnz,), a (m, n) and b (k, n), got "
             f"{row.shape}, {col.shape}, {a.shape}, {b.shape}"
         )
+    if row.dtype != col.dtype:
+        raise TypeError(
+            f"sddmm: expected row and col of one dtype, got {row.dtype} and {col.dtype}"
+        )
     _check_indices("sddmm", "row", row, a.shape[0])
     _check_indices("sddmm", "column", col, b.shape[0])
     width = a.shape[1]
