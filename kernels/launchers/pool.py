@@ -159,6 +159,8 @@ def _plan_max_backward(
     """The function (g, index) -> dx."""
     name = "max_pool2d_backward"
     _check_gradient(name, g, index.shape)
+    if index.dtype != np.int64:
+        raise TypeError(f"{name}: expected indices of int64, as max_pool2d returns, got {index.dtype}")
     if len(x_shape) != 4 or g.shape[:2] != x_shape[:2]:
         raise ValueError(f"{name}: a gradient {g.shape} does not belong to an input {x_shape}")
     shares_nothing = window is not None and window == Window(window.stride, window.stride)
@@ -219,6 +221,7 @@ def max_pool2d_backward(
         window = Window(tuple(kernel), tuple(stride or kernel), tuple(dilation))
     options = (tuple(x_shape), window, tuple(padding), version)
     key = (dialect, "max_backward", type(g) is ndarray or place(g), g.shape, g.dtype, options)
+    key += (indices.shape, indices.dtype)
     plan = _plans.get(key) or _plans.keep(key, _plan_max_backward(dialect, g, indices, *options))
     return plan(g, indices)
 
