@@ -33,7 +33,7 @@ class _Device:
             self.record = module.zeros(2, np.int64)
             return
         memory = module.cuda.alloc_pinned_memory(16)
-        self.seen = np.frombuffer((ctypes.c_int64 * 2).from_address(memory.ptr), np.int64)
+        self.seen = np.ctypeslib.as_array((ctypes.c_int64 * 2).from_address(memory.ptr))
         self.seen[:] = 0
         owned = module.cuda.UnownedMemory(memory.ptr, 16, memory, device.id)
         self.record = module.ndarray((2,), np.int64, module.cuda.MemoryPointer(owned, 0))
