@@ -15,9 +15,11 @@ command works; its times mean nothing.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -84,15 +86,30 @@ def run(phase: Phase, out: Path, seconds: float, software: bool) -> dict[str, An
     log = out / f"{phase.name.replace(' ', '-')}.log"
     with log.open("w") as file:
         try:
-            status: int | str = subprocess.run(
-                phase.command, cwd=ROOT, env=environment, stdout=file, stderr=file, timeout=seconds
-            ).returncode
-        except subprocess.TimeoutExpired:
-            status = f"no end within {seconds:.0f} s"
+            status = _ended(phase.command, seconds, cwd=ROOT, env=environment, stdout=file,
+                            stderr=file, start_new_session=True)  # fmt: skip
         except OSError as error:
             status = str(error)
     took = time.monotonic() - started
     return {"phase": phase.name, "status": status, "seconds": round(took, 1), "log": log.name}
+
+
+def _ended(command: list[str], seconds: float, **options: Any) -> int | str:
+    """The status of a command, or that it has not ended. Near its limit it is interrupted, so that
+    pytest writes its JUnit file of what ran; then it is killed, with what it has started."""
+    grace = min(20, seconds / 2)
+    process = subprocess.Popen(command, **options)
+    try:
+        return process.wait(seconds - grace)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace)
+        return f"no end within {seconds:.0f} s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def note(**result: Any) -> None:
@@ -302,7 +319,7 @@ def step() -> None:
 def note_tests(path: Path) -> None:
     """What pytest's JUnit file says, as results: how many passed, and each failure."""
     cases = list(ElementTree.parse(path).iter("testcase")) if path.exists() else []
-    for case in cases:
+    for case in filter(lambda case: case.get("name"), cases):  # none: it was interrupted
         bad = [part for part in case if part.tag in ("failure", "error")]
         name = f"{case.get('classname')}::{case.get('name')}"
         if bad:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.support import wrong_index
 from minigrad import _pinned
 from minigrad._meta import MetaArray
 from minigrad.backends import device_module
@@ -92,6 +93,15 @@ def get_default_device() -> device:
     return _Default.stack[-1] if _Default.stack else _Default.chosen
 
 
+def read(array: Any, method: str) -> Any:
+    """`array.item()`, `.tolist()` or `.get()`: what the host waits for a GPU for. Raises the error
+    of a wrong index that the GPU has found until then."""
+    value = getattr(array, method)()
+    if not isinstance(array, np.ndarray):
+        wrong_index.raise_found()
+    return value
+
+
 def move_array(array: Any, where: device, non_blocking: bool = False) -> Any:
     """The array on a device: itself if it is there.
 
@@ -102,7 +112,7 @@ def move_array(array: Any, where: device, non_blocking: bool = False) -> Any:
     if where.type == "meta":
         return MetaArray(array.shape, array.dtype)
     if where.type == "cpu":
-        return array if isinstance(array, np.ndarray) else array.get()
+        return array if isinstance(array, np.ndarray) else read(array, "get")
     if non_blocking and array.size and _pinned.is_pinned(array) and array.flags.c_contiguous:
         return _pinned.to_gpu(array)
     return device_module("cuda").asarray(array)

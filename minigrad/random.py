@@ -18,7 +18,7 @@ from minigrad._names import namespace
 from minigrad.autograd.mode import mode, no_grad
 from minigrad.backends import array_module, device_module
 from minigrad.creation import _shape, finish, place
-from minigrad.devices import device
+from minigrad.devices import CPU, device, read
 from minigrad.ops.inplace import check_writable, write
 from minigrad.tensor import Tensor, export, wrap
 
@@ -133,16 +133,25 @@ def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: devi
         return device_module("meta").empty(shape, target)
     source = generator or current_generator()
     wide = target if target in (np.float32, np.float64) else np.dtype(np.float32)
-    array = getattr(dispatch.active, kind)(shape, *source.next_call(), wide)
-    if where.type != "cpu":
-        array = device_module(where.type).asarray(array)
+    array = _random(kind, where, shape, *source.next_call(), wide)
     return array if wide == target else array.astype(target)
 
 
-def words(count: int, generator: Generator | None) -> np.ndarray:
+def _random(kernel: str, where: device, *args: Any) -> Any:
+    """Random numbers from a kernel on that device; those of the reference come from the CPU."""
+    function = getattr(dispatch.active, kernel)
+    if where.type == "cpu":
+        return function(*args)
+    module = device_module(where.type)
+    if dispatch.backend() == "numpy":
+        return module.asarray(function(*args))
+    return function(*args, like=module.empty(0))
+
+
+def words(count: int, generator: Generator | None, where: device = CPU) -> Any:
     """`count` random 32-bit words."""
     source = generator or current_generator()
-    return dispatch.active.philox_uint32(count, *source.next_call())
+    return _random("philox_uint32", where, count, *source.next_call())
 
 
 def _floating(name: str, dtype: Any) -> np.dtype:
@@ -208,18 +217,20 @@ _sampler("rand", "uniform", "Uniform random numbers in [0, 1)")
 _sampler("randn", "normal", "Standard normal random numbers")
 
 
-def _integers(low: int, high: int, shape: tuple, generator: Generator | None) -> np.ndarray:
+def _integers(low: int, high: int, shape: tuple, generator: Generator | None, where: device) -> Any:
     """int64 in [low, high): a random word (two for wide ranges) modulo the range, as torch does."""
     if low >= high:
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
+    if where.type == "meta":
+        return device_module("meta").empty(shape, np.dtype(np.int64))
     count = int(np.prod(shape, dtype=np.int64))
     if high - low > 2**32:
-        pairs = words(2 * count, generator).astype(np.uint64)
+        pairs = words(2 * count, generator, where).astype(np.uint64)
         values = (pairs[::2] << np.uint64(32)) | pairs[1::2]
     else:
-        values = words(count, generator).astype(np.uint64)
+        values = words(count, generator, where).astype(np.uint64)
     return ((values % np.uint64(high - low)).astype(np.int64) + low).reshape(shape)
 
 
@@ -241,10 +252,9 @@ def randint(
         low, high = 0, low
     if size is None:
         raise TypeError("randint() missing the argument 'size'")
-    array = _integers(int(low), int(high), _shape((size,)), generator)
+    array = _integers(int(low), int(high), _shape((size,)), generator, place(device))
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
-    result = finish(array.astype(target, copy=False), requires_grad)
-    return result if device is None else result.to(device)
+    return finish(array.astype(target, copy=False), requires_grad)
 
 
 @export(method=False)
@@ -261,11 +271,13 @@ def randperm(
     """0 .. n-1 in random order (int64): the permutation that sorts random 64-bit keys."""
     if n < 0:
         raise RuntimeError(f"randperm: expected n >= 0, got {n}")
-    pairs = words(2 * n, generator).astype(np.uint64)
-    order = np.argsort((pairs[:n] << np.uint64(32)) | pairs[n:], kind="stable")
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
-    result = wrap(order.astype(target, copy=False))
-    return result if device is None else result.to(device)
+    where = place(device)
+    if where.type == "meta":
+        return wrap(device_module("meta").empty((n,), target))
+    pairs = words(2 * n, generator, where).astype(np.uint64)
+    keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
+    return wrap(array_module(keys).argsort(keys, kind="stable").astype(target, copy=False))
 
 
 @export(method=False)
@@ -320,31 +332,34 @@ def multinomial(
     Without replacement by Efraimidis and Spirakis (Weighted random sampling with a reservoir,
     2006): the elements with the largest log(u) / weight.
     """
-    weights = np.asarray(input.detach().cpu()._array, np.float64)
-    rows = weights.reshape(-1, weights.shape[-1])
-    if (rows < 0).any() or not np.isfinite(rows).all():
+    xp, shape = array_module(input._array), input._array.shape
+    rows = input._array.astype(np.float64).reshape(-1, shape[-1])
+    wrong = (rows < 0).any() | ~xp.isfinite(rows).all()
+    few = ((rows > 0).sum(1) < num_samples).any()
+    problems = xp.stack([wrong, (rows.sum(1) <= 0).any(), few])
+    wrong, empty, few = read(problems, "tolist")  # once, as a GPU has to be waited for
+    if wrong:
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if (rows.sum(1) <= 0).any():
+    if empty:
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    source = generator or current_generator()
+    seed, offset = (generator or current_generator()).next_call()
     if replacement:
-        u = dispatch.active.uniform((len(rows), num_samples), *source.next_call(), np.float64)
+        u = _random("uniform", input.device, (len(rows), num_samples), seed, offset, np.float64)
         cumulative = rows.cumsum(1)
         picked = [
-            np.searchsorted(c, v * c[-1], "right") for c, v in zip(cumulative, u, strict=True)
+            xp.searchsorted(c, v * c[-1], "right") for c, v in zip(cumulative, u, strict=True)
         ]
-        index = np.minimum(np.stack(picked), rows.shape[1] - 1)
+        index = xp.minimum(xp.stack(picked), rows.shape[1] - 1)
     else:
-        if num_samples > rows.shape[1] or ((rows > 0).sum(1) < num_samples).any():
+        if num_samples > rows.shape[1] or few:
             raise RuntimeError(
                 "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
             )
-        u = dispatch.active.uniform(rows.shape, *source.next_call(), np.float64)
+        u = _random("uniform", input.device, rows.shape, seed, offset, np.float64)
         with np.errstate(divide="ignore"):
-            keys = np.where(rows > 0, np.log(np.maximum(u, 1e-300)) / rows, -np.inf)
-        index = np.argsort(-keys, axis=1, kind="stable")[:, :num_samples]
-    shape = (*weights.shape[:-1], num_samples)
-    return wrap(index.astype(np.int64).reshape(shape)).to(input.device)
+            keys = xp.where(rows > 0, xp.log(xp.maximum(u, 1e-300)) / rows, -np.inf)
+        index = xp.argsort(-keys, axis=1, kind="stable")[:, :num_samples]
+    return wrap(index.astype(np.int64).reshape(*shape[:-1], num_samples))
 
 
 # --- in place ---
@@ -407,8 +422,7 @@ def random_(
         high = 2 ** (np.finfo(array.dtype).nmant + 1) if floating else np.iinfo(array.dtype).max
     if high <= low:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', got {low} and {high}")
-    values = _integers(low, int(high), self._array.shape, generator)
-    return _fill(self, array_module(self._array).asarray(values))
+    return _fill(self, _integers(low, int(high), self._array.shape, generator, self.device))
 
 
 for _function in (uniform_, normal_, exponential_, bernoulli_, random_):

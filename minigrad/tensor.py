@@ -18,7 +18,7 @@ import numpy as np
 from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
 from minigrad.autograd.mode import mode
-from minigrad.devices import CPU, META, device
+from minigrad.devices import CPU, META, device, read
 from minigrad.dtypes import dtype
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -452,7 +452,7 @@ class Tensor(Methods):
             )
         if mode.observer is not None:
             mode.observer.read(self)
-        value = self._array.item()
+        value = read(self._array, "item")
         return value if isinstance(value, int | float | complex) else float(value)  # bfloat16
 
     def tolist(self) -> Any:
@@ -460,7 +460,7 @@ class Tensor(Methods):
         array = self._array
         if dtypes.category(array.dtype) == dtypes.FLOATING and array.itemsize == 2:
             array = array.astype(np.float32)  # exact; bfloat16 items are not Python floats
-        return array.tolist()
+        return read(array, "tolist")
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The NumPy array behind a CPU tensor (shared memory); `force` detaches and copies."""
@@ -535,7 +535,7 @@ class Tensor(Methods):
             raise RuntimeError(f"Boolean value of Tensor with {count} is ambiguous")
         if mode.observer is not None:
             mode.observer.read(self)
-        return bool(self._array.item())
+        return bool(read(self._array, "item"))
 
     def _scalar(self) -> float | int | bool:
         if self._array.size != 1:

@@ -26,6 +26,21 @@ __device__ __forceinline__ void add(long long* address, long long value) {  // w
     atomicAdd((unsigned long long*)address, (unsigned long long)value);
 }
 
+// `low` in place of numbers outside of low .. high - 1; the first one found is recorded.
+template <class I>
+__global__ void checked_index(const I* index, I* out, long long* record, long long low,
+                              long long high, long long ignore, long long number, long long n) {
+    const long long i = self();
+    if (i >= n) return;
+    const long long value = (long long)index[i];
+    const bool fine = (low <= value && value < high) || value == ignore;
+    out[i] = fine ? index[i] : I(low);
+    if (fine) return;
+    if (atomicCAS((unsigned long long*)record, 0ull, (unsigned long long)number) == 0) {
+        record[1] = value;
+    }
+}
+
 // A block per tile of rows and columns; `tiles` of them side by side.
 template <class T, class I>
 __global__ void embedding(const T* weight, const I* index, T* out, long long width, long long tiles,

@@ -22,6 +22,15 @@ def _sum(version: str, dtype: np.dtype) -> str:
     return scalar_type(sum_dtype(version, dtype))
 
 
+def checked_index_kernel(index: np.dtype) -> Kernel:
+    """kernel(index, out, record, low, high, ignore, number)."""
+    return _kernel("checked_index", (), (storage_type(index),), _sized)
+
+
+def _sized(index, *rest):
+    return index, *rest, index.size
+
+
 def embedding_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
     """kernel(weight, index, out, width, tiles)."""
     return _kernel("embedding", (), _types(dtype, index), _sized_by_index)

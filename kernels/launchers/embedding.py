@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -26,6 +27,7 @@ from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.transpose import cast, copy
 from kernels.pointwise import TABLE
+from kernels.support import wrong_index
 
 VERSIONS = {
     "atomic": "a thread per element, atomic additions",
@@ -42,13 +44,40 @@ def sum_dtype(version: str, dtype: np.dtype) -> np.dtype:
     return np.dtype(np.int32) if small else compute_dtype(dtype)
 
 
-def _check_index(name: str, index, size: int) -> None:
-    """Raise TypeError unless the index is of integers, IndexError unless all are in 0..size-1."""
+def checked_index(
+    dialect: Dialect, index: np.ndarray, low: int, high: int, ignore: int, number: int, record
+) -> np.ndarray:
+    """A copy with `low` in place of numbers outside of low .. high - 1 other than `ignore`.
+
+    If there is one, and record[0] is 0, record (2 int64) becomes (number, the wrong number).
+    `kernels.support.wrong_index` makes errors of that.
+    """
+    out = namespace(index).empty(index.shape, index.dtype)
+    if out.size:
+        factory, grid = dialect.embedding.checked_index_kernel, ceil_div(out.size, THREADS)
+        launch = _launch("checked_index", "elements", factory, (index.dtype,), grid, THREADS, out)
+        launch(contiguous(index).ravel(), out.ravel(), record, low, high, ignore, number)
+    return out
+
+
+def _checked(dialect: Dialect, name: str, index, size: int):
+    """The index, without numbers that would lead outside of memory.
+
+    Raises TypeError unless it is of integers, IndexError unless all are in 0 .. size - 1: for an
+    array on a GPU later, when the host waits (`kernels.support.wrong_index`).
+    """
     if index.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integer indices, got {index.dtype}")
+
+    def error(wrong: int) -> IndexError:
+        return IndexError(f"{name}: index {wrong} is out of bounds for size {size}")
+
+    if on_gpu(index):
+        launch = functools.partial(checked_index, dialect)
+        return wrong_index.inside(launch, namespace(index), index, 0, size, error)
     if index.size and (index.min() < 0 or index.max() >= size):
-        bad = index[(index < 0) | (index >= size)].ravel()[0].item()
-        raise IndexError(f"{name}: index {bad} is out of bounds for size {size}")
+        raise error(index[(index < 0) | (index >= size)].ravel()[0].item())
+    return index
 
 
 def _tiles(rows: int, width: int) -> tuple[int, int]:
@@ -78,7 +107,7 @@ def _chosen(name: str, version: str | None, like) -> str:
 
 def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Rows of weight (V, D) at integer `index` of any shape: (*index.shape, D)."""
-    _check_index("embedding", index, weight.shape[0])
+    index = _checked(dialect, "embedding", index, weight.shape[0])
     rows, width = index.size, weight.shape[1]
     out = namespace(weight).empty((*index.shape, width), weight.dtype)
     if out.size:
@@ -97,7 +126,7 @@ def embedding_backward(
     version: "atomic" or "lines" (default: by device, see the file's header).
     """
     version = _chosen("embedding_backward", version, g)
-    _check_index("embedding_backward", index, num_rows)
+    index = _checked(dialect, "embedding_backward", index, num_rows)
     rows, width = index.size, g.shape[-1]
     dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
     if g.size:
@@ -134,7 +163,7 @@ def gather(dialect: Dialect, x: np.ndarray, axis: int, index: np.ndarray) -> np.
     Raises ValueError for an index that is larger than x off the axis, IndexError out of bounds.
     """
     axis = _axis("gather", x, axis, index)
-    _check_index("gather", index, x.shape[axis])
+    index = _checked(dialect, "gather", index, x.shape[axis])
     x = contiguous(_part(x, index.shape, axis))
     return _gather(
         dialect, x, index, x.shape[axis], index.shape[axis], math.prod(index.shape[axis + 1 :])
@@ -165,7 +194,7 @@ def scatter_add(
     for shapes that do not fit, TypeError for dtypes that differ, IndexError out of bounds.
     """
     axis, version = _axis("scatter_add", x, axis, index), _chosen("scatter_add", version, x)
-    _check_index("scatter_add", index, x.shape[axis])
+    index = _checked(dialect, "scatter_add", index, x.shape[axis])
     if src.dtype != x.dtype:
         raise TypeError(f"scatter_add: src is {src.dtype}, expected {x.dtype} as x")
     if any(n > m for n, m in zip(index.shape, src.shape)):
@@ -196,7 +225,7 @@ def _scatter(
 
 def take(dialect: Dialect, x: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Elements of the flattened x at flat positions `index`, of index's shape."""
-    _check_index("take", index, x.size)
+    index = _checked(dialect, "take", index, x.size)
     return _gather(dialect, contiguous(x), index, x.size, index.size, 1)
 
 
@@ -208,7 +237,7 @@ def take_backward(
     version: "atomic" or "lines" (default: by device, see the file's header).
     """
     version = _chosen("take_backward", version, g)
-    _check_index("take_backward", index, size)
+    index = _checked(dialect, "take_backward", index, size)
     dx = zeros(size, sum_dtype(version, g.dtype), g)
     if g.size:
         _scatter(dialect, dx, index, contiguous(g), size, index.size, 1, version)
@@ -231,6 +260,10 @@ def _cost_of_scatter(x, axis, index, src, **_):
     return [(x.shape, x.dtype)], index.size
 
 
+def _cost_of_check(index, *_):
+    return [(index.shape, index.dtype)], 0
+
+
 def _cost_of_take(x, index):
     return [(index.shape, x.dtype)], 0
 
@@ -248,6 +281,7 @@ def _cases(rng, versions):
     yield "embedding", (weight, index), {}, 0
     yield "gather", (weight, 0, rng.integers(0, 33, (7, 65))), {}, 0
     yield "take", (weight, index.astype(np.int32)), {}, 0
+    yield "checked_index", (index, 2, 30, -1, 5, np.zeros(2, np.int64)), {}, 0
     for version in VERSIONS:
         how = {"version": version}
         yield "embedding_backward", (normal(rng, (9, 20, 65)), index, 33), how, 30
@@ -260,6 +294,7 @@ def _compiled(versions):
     index = np.zeros((29, 7), np.int64)
     yield "embedding", (ones(3, 43), index), {}
     yield "gather", (ones(3, 7), 0, index), {}
+    yield "checked_index", (index, 0, 7, 0, 1, np.zeros(2, np.int64)), {}
     for version in versions("scatter_add"):
         how = {"version": version}
         yield "embedding_backward", (ones(203, 43), index.ravel(), 3), how
@@ -289,6 +324,13 @@ FAMILY = Family(
         ),
         Operation(scatter_add, _cost_of_scatter, _problem_of_scatter, VERSIONS),
         Operation(take, _cost_of_take),
+        Operation(
+            checked_index,
+            _cost_of_check,
+            lambda version: ((indices(400, 20), 0, 20, 0, 1, np.zeros(2, np.int64)), {}),
+            {"elements": "a thread per number; the first wrong one is recorded"},
+            written=lambda *args: args[-1:],
+        ),
         Operation(take_backward, _cost_of_take_backward),
     ),
     _cases,

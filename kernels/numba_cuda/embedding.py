@@ -32,6 +32,25 @@ def _flat(dtype: np.dtype) -> types.Array:
 
 
 @functools.cache
+def checked_index_kernel(index: np.dtype) -> Callable:
+    """kernel(index, out, record, low, high, ignore, number)."""
+
+    def checked_index(index, out, record, low, high, ignore, number):
+        i = cuda.grid(1)
+        if i < index.size:
+            value = types.int64(index[i])
+            if low <= value < high or value == ignore:
+                out[i] = index[i]
+            else:
+                out[i] = low
+                if cuda.atomic.compare_and_swap(record, 0, number) == 0:  # the first one alone
+                    record[1] = value
+
+    flat, numbers = _flat(index), [types.int64] * 4
+    return cuda.jit(types.void(flat, flat, types.int64[::1], *numbers))(checked_index)
+
+
+@functools.cache
 def embedding_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
     """kernel(weight, index, out, width, tiles): a block per tile of rows and columns."""
 

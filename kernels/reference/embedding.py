@@ -8,6 +8,20 @@ from kernels.reference.common import check_index, compute_dtype, traced
 
 
 @traced
+def checked_index(
+    index: np.ndarray, low: int, high: int, ignore: int, number: int, record: np.ndarray
+) -> np.ndarray:
+    """A copy with `low` in place of numbers outside of low .. high - 1 other than `ignore`; if
+    there is one, and record[0] is 0, record becomes (number, the wrong number)."""
+    wrong = ((index < low) | (index >= high)) & (index != ignore)
+    out = index.copy()
+    out[wrong] = low
+    if bool(wrong.any()) and record[0] == 0:
+        record[0], record[1] = number, index[wrong][0]
+    return out
+
+
+@traced
 def embedding(weight: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Rows of weight (V, D) at integer `index` of any shape: (*index.shape, D)."""
     check_index("embedding", index, weight.shape[0])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import enum
-import math
 import warnings
 from typing import Any
 
@@ -17,6 +16,15 @@ class _Stage(enum.Enum):
     READY = 0
     UNSCALED = 1
     STEPPED = 2
+
+
+def _all_finite(sums: list[Tensor]) -> Tensor | bool:
+    """Whether all of the numbers are finite; the host does not wait for the answer."""
+    if not sums:
+        return True
+    with minigrad.no_grad():
+        dtype = sums[0].dtype if len({s.dtype for s in sums}) == 1 else minigrad.float64
+        return minigrad.stack([s.to(sums[0].device, dtype) for s in sums]).isfinite().all()
 
 
 class GradScaler:
@@ -49,7 +57,7 @@ class GradScaler:
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval, self._growth_tracker = growth_interval, 0
         self._stages: dict[int, _Stage] = {}
-        self._found_inf: dict[int, bool] = {}
+        self._all_finite: dict[int, Tensor | bool] = {}  # by optimiser, until `update`
 
     def scale(self, outputs: Any) -> Any:
         """The tensor, or each of several, times the scale."""
@@ -73,7 +81,7 @@ class GradScaler:
             )
         if stage is _Stage.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        found = False
+        sums = []
         for group in optimizer.param_groups:
             for param in group["params"]:
                 if param.grad is None:
@@ -82,12 +90,15 @@ class GradScaler:
                     raise ValueError("Attempting to unscale FP16 gradients.")
                 with minigrad.no_grad():
                     param.grad.mul_(1 / self._scale)
-                    found = found or not math.isfinite(param.grad.abs().sum().item())
-        self._found_inf[id(optimizer)] = found
+                    sums.append(param.grad.abs().sum())
+        self._all_finite[id(optimizer)] = _all_finite(sums)
         self._stages[id(optimizer)] = _Stage.UNSCALED
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """`optimizer.step()` with unscaled gradients, unless one of them is infinite or NaN."""
+        """`optimizer.step()` with unscaled gradients, unless one of them is infinite or NaN.
+
+        To know that, the host waits for a GPU once, as in torch.
+        """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -98,7 +109,8 @@ class GradScaler:
         if stage is _Stage.READY:
             self.unscale_(optimizer)
         self._stages[id(optimizer)] = _Stage.STEPPED
-        return None if self._found_inf[id(optimizer)] else optimizer.step(*args, **kwargs)
+        finite = self._all_finite[id(optimizer)] = bool(self._all_finite[id(optimizer)])
+        return optimizer.step(*args, **kwargs) if finite else None
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapt the scale to what the steps since the last `update` found, or set it."""
@@ -106,9 +118,9 @@ class GradScaler:
             return
         if new_scale is not None:
             self._scale = float(new_scale)
-        elif not self._found_inf:
+        elif not self._all_finite:
             raise AssertionError("No inf checks were recorded prior to update.")
-        elif any(self._found_inf.values()):
+        elif not all(self._all_finite.values()):
             self._scale *= self._backoff_factor
             self._growth_tracker = 0
         else:
@@ -117,7 +129,7 @@ class GradScaler:
                 self._scale *= self._growth_factor
                 self._growth_tracker = 0
         self._stages.clear()
-        self._found_inf.clear()
+        self._all_finite.clear()
 
     def get_scale(self) -> float:
         """The scale; 1 if not enabled."""

@@ -58,6 +58,11 @@ def array_module(array: Any) -> ModuleType:
     return _meta if isinstance(array, _meta.MetaArray) else _cupy()
 
 
+def on_gpu(array: Any) -> bool:
+    """Whether the array lives in a GPU's memory."""
+    return not isinstance(array, np.ndarray) and hasattr(array, "__cuda_array_interface__")
+
+
 def scipy_module(array: Any, name: str) -> ModuleType:
     """SciPy's module of a name for NumPy's arrays, CuPy's form of it for its own."""
     package = "scipy" if array_module(array) is np else "cupyx.scipy"

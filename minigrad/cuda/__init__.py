@@ -9,6 +9,7 @@ import warnings
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any
 
+from kernels.support import wrong_index
 from minigrad import dtypes, random
 from minigrad._names import namespace
 from minigrad.creation import legacy_class
@@ -87,6 +88,7 @@ def synchronize(device: Any = None) -> None:
 
     index = None if device is None else Device(device).index
     _cupy().cuda.Device(index).synchronize()
+    wrong_index.raise_found()
 
 
 class Stream:
@@ -108,6 +110,7 @@ class Stream:
     def synchronize(self) -> None:
         """Wait for all work of the stream."""
         self._stream.synchronize()
+        wrong_index.raise_found()
 
     def query(self) -> bool:
         """Whether all work of the stream is done."""
@@ -175,6 +178,7 @@ class Event:
     def synchronize(self) -> None:
         """Wait for the event."""
         self._event.synchronize()
+        wrong_index.raise_found()
 
     def query(self) -> bool:
         """Whether the work that the event marks is done."""

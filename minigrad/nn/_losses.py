@@ -13,7 +13,7 @@ from typing import Any
 import minigrad
 from minigrad.autograd.mode import mode
 from minigrad.ops import softmax as soft
-from minigrad.ops.bounds import check_values
+from minigrad.ops.bounds import check_bounds, check_values
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
@@ -214,9 +214,7 @@ def nll_loss(
     rows, classes = _classes_last(input, target, "nll_loss")
     kept = classes != ignore_index
     safe = classes.masked_fill(kept.logical_not(), 0).long()
-    if safe.numel() and (int(safe.min()) < 0 or int(safe.max()) >= rows.shape[1]):
-        bad = int(safe.min()) if int(safe.min()) < 0 else int(safe.max())
-        raise IndexError(f"Target {bad} is out of bounds.")
+    check_bounds(safe._array, 0, rows.shape[1], soft.wrong_class)
     loss = -rows.gather(1, safe.unsqueeze(1)).squeeze(1)
     if weight is not None:
         loss = loss * weight[safe]

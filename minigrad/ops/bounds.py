@@ -1,11 +1,17 @@
-"""Checks of index arrays. A step that is being recorded repeats them at every replay."""
+"""Checks of index arrays. A step that is being recorded repeats them at every replay.
+
+On a GPU they are one launch, and an error comes later: `kernels.support.wrong_index`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from kernels import dispatch
+from kernels.support import wrong_index
 from minigrad.autograd.mode import mode
+from minigrad.backends import array_module, on_gpu
 
 
 def check_values(check: Callable[..., None], array: Any, *args: Any) -> None:
@@ -16,11 +22,27 @@ def check_values(check: Callable[..., None], array: Any, *args: Any) -> None:
         mode.recorder.check(check, array, args)
 
 
-def check_bounds(array: Any, low: int, high: int, error: Callable[[int], Exception]) -> None:
-    """Raise `error(wrong)` for a number outside of low .. high - 1."""
-    check_values(_check_bounds, array, low, high, error)
+def check_bounds(
+    array: Any,
+    low: int,
+    high: int,
+    error: Callable[[int], Exception],
+    ignore: int | None = None,
+) -> None:
+    """Raise `error(wrong)` for a number outside of low .. high - 1 that is not `ignore`."""
+    if on_gpu(array):
+        launch, module = dispatch.active.checked_index, array_module(array)
+        wrong_index.inside(launch, module, array, low, high, error, ignore)
+    else:
+        check_values(_check_bounds, array, low, high, error, ignore)
 
 
-def _check_bounds(array: Any, low: int, high: int, error: Callable[[int], Exception]) -> None:
-    if array.size and bool((array.min() < low) | (array.max() >= high)):  # one wait for a GPU
-        raise error(int(array.max()) if array.max() >= high else int(array.min()))
+def _check_bounds(
+    array: Any, low: int, high: int, error: Callable[[int], Exception], ignore: int | None
+) -> None:
+    if not array.size or (array.min() >= low and array.max() < high):
+        return
+    wrong = array[(array < low) | (array >= high)]
+    wrong = wrong if ignore is None else wrong[wrong != ignore]
+    if wrong.size:
+        raise error(int(wrong[0]))

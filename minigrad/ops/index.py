@@ -10,7 +10,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
 from minigrad.ops.getitem import Put, Take, flat_positions, getitem, parse
@@ -161,6 +161,8 @@ def check_index(name: str, x: Tensor, index: Tensor, dim: int) -> None:
                 f"Size does not match at dimension {d} expected index {list(i.shape)} to be no "
                 f"larger than self {list(a.shape)} apart from dimension {dim}"
             )
+    if on_gpu(i) and name in ("gather", "scatter_add"):
+        return  # their launchers check, for the gradient too
     n = a.shape[dim] if a.ndim else 1
     text = f"is out of bounds for dimension {dim} with size {n}"
     check_bounds(i, 0, n, lambda wrong: RuntimeError(f"index {wrong} {text}"))
@@ -539,8 +541,9 @@ def embedding(
             f"Long, Int; but got {index.dtype} instead (while checking arguments for embedding)"
         )
     rows = weight._array.shape[0]
-    text = f"index out of range in self: embedding has {rows} rows, got an index of"
-    check_bounds(i, 0, rows, lambda wrong: IndexError(f"{text} {wrong}"))
+    if not on_gpu(i):  # there the launcher checks, for the gradient too
+        text = f"index out of range in self: embedding has {rows} rows, got an index of"
+        check_bounds(i, 0, rows, lambda wrong: IndexError(f"{text} {wrong}"))
     padding = padding_idx + rows if padding_idx is not None and padding_idx < 0 else padding_idx
     return Embedding.apply(
         weight, index, padding_idx=padding, by_frequency=bool(scale_grad_by_freq)

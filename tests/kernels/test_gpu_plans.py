@@ -14,7 +14,10 @@ from kernels.simt import cuda
 from tests.kernels.helpers import as_wide, assert_close, wide
 from tests.kernels.test_parity import LIKE, cases, placed, results
 
-QUICK = ("embedding", "norm", "scan", "transpose")  # the others take more than seconds
+QUICK = {  # the others take more than seconds
+    "numba": ("embedding", "norm", "scan", "transpose"),
+    "cupy": ("embedding", "scan", "transpose"),
+}
 CAPABILITY = (8, 0)
 
 
@@ -39,15 +42,17 @@ def _same_view(a, out) -> bool:
 
 
 def _families():
-    for name, family in launchers.declared().items():
-        marks = () if name in QUICK else (pytest.mark.slow,)
-        yield pytest.param(family, id=name, marks=marks)
+    for backend in ("numba", "cupy"):
+        for name, family in launchers.declared().items():
+            if not launchers.lacks(backend, family):
+                marks = () if name in QUICK[backend] else (pytest.mark.slow,)
+                yield pytest.param(family, backend, id=f"{backend}-{name}", marks=marks)
 
 
-@pytest.mark.parametrize("family", list(_families()))
-def test_plans_of_a_gpu_have_no_race_and_right_values(family, planning_for_a_gpu, rng):
-    dialect, seen = dispatch.dialect("numba"), 0
-    for name, args, kwargs, scale in cases(family, "numba", rng):
+@pytest.mark.parametrize("family, backend", list(_families()))
+def test_plans_of_a_gpu_have_no_race_and_right_values(family, backend, planning_for_a_gpu, rng):
+    dialect, seen = dispatch.dialect(backend), 0
+    for name, args, kwargs, scale in cases(family, backend, rng):
         wanted = {k: v for k, v in kwargs.items() if k != "version"}
         with np.errstate(all="ignore"):
             exact = args if name in LIKE else [as_wide(placed(a, "cpu")) for a in args]
@@ -71,10 +76,20 @@ def not_atomic(g, index, dw, width, tiles):
         dw[index[row] * width + j] += g[row * width + j]
 
 
-def test_a_race_in_a_plan_is_found(planning_for_a_gpu, monkeypatch):
-    module = importlib.import_module("kernels.numba_cuda.embedding")
-    monkeypatch.setattr(module, "embedding_backward_kernel", lambda *constants: not_atomic)
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_a_race_in_a_plan_is_found(backend, planning_for_a_gpu, monkeypatch):
+    module = importlib.import_module(f"{dispatch.DIALECTS[backend]}.embedding")
+    real = module.embedding_backward_kernel
+
+    def planted(*constants):
+        if backend == "numba":
+            return not_atomic
+        kernel = real(*constants)
+        kernel.text = kernel.text.replace("atomicAdd(address, value)", "*address += value")
+        return kernel
+
+    monkeypatch.setattr(module, "embedding_backward_kernel", planted)
     with lab.profiled() as launched:
         g, index = np.ones((40, 5), np.float32), np.zeros(40, np.int64)
-        dispatch.dialect("numba").embedding_backward(g, index, 3)
+        dispatch.dialect(backend).embedding_backward(g, index, 3)
     assert any(report.races for *_, report in launched)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 import kernels
 from kernels import numba_cuda
 from kernels.launchers.embedding import VERSIONS
+from kernels.support import wrong_index
 from tests.kernels.helpers import DEVICES, check, get, normal, put
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -111,14 +114,38 @@ def test_lines_repeat_bit_by_bit(device, rng):
     assert len(results) == 1
 
 
-def test_errors(device, rng):
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_a_wrong_index_is_replaced_and_recorded(backend, device):
+    index = put(np.array([[3, -2, 9], [4, 7, 5]], np.int32), device)
+    record = put(np.zeros(2, np.int64), device)
+    call = functools.partial(kernels.checked_index, index, 3, 6, backend=backend)
+    assert get(call(9, 1, record)).tolist() == [[3, 3, 9], [4, 3, 5]]
+    number, wrong = get(record)
+    assert number == 1 and wrong in (-2, 7)
+    call(9, 2, record)
+    assert get(record).tolist() == [1, wrong]  # the first one stays
+    right = put(np.zeros(2, np.int64), device)
+    kernels.checked_index(index, -2, 10, 0, 5, right, backend=backend)
+    assert get(right).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_wrong_indices(backend, device, rng):
     x, index = put(normal(rng, (3, 4)), device), put(np.array([[0, 3]]), device)
-    with pytest.raises(IndexError, match="embedding: index 3 is out of bounds for size 3"):
-        kernels.embedding(x, index, backend="numba")
-    with pytest.raises(IndexError, match="take: index -1 is out of bounds for size 12"):
-        kernels.take(x, index - 1, backend="numba")
-    with pytest.raises(IndexError, match="gather: index 3"):
-        kernels.gather(x, 0, index, backend="numba")
+    for text, program in (
+        ("embedding: index 3 is out of bounds for size 3", (kernels.embedding, x, index)),
+        ("take: index -1 is out of bounds for size 12", (kernels.take, x, index - 1)),
+        ("gather: index 3", (kernels.gather, x, 0, index)),
+        ("scatter_add: index 3", (kernels.scatter_add, x, 0, index, x)),
+        ("embedding_backward: index 3", (kernels.embedding_backward, x[:2], index[0], 2)),
+    ):
+        with pytest.raises(IndexError, match=text):
+            program[0](*program[1:], backend=backend)
+            wrong_index.synchronize()  # an array on a GPU: the error comes when the host waits
+
+
+def test_errors(device, rng):
+    x, index = put(normal(rng, (3, 4)), device), put(np.array([[0, 2]]), device)
     with pytest.raises(TypeError, match="expected integer indices, got float32"):
         kernels.take(x, x, backend="numba")
     with pytest.raises(ValueError, match="index has 1 dimensions, expected 2"):

@@ -53,3 +53,26 @@ def test_failures_of_tests_come_first_and_in_groups(tmp_path, monkeypatch):
     assert "3 failed, 1 passed." in page
     assert page.index("- 2 x 3 is not 4") < page.index("- 1 x no module") < page.index("## Phases")
     assert '"test": "tests.a::wrong[2]"' in page
+
+
+def test_tests_that_are_cut_by_their_limit_leave_what_ran(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIRST_CONTACT_OUT", str(tmp_path))
+    (tmp_path / "test_slow.py").write_text(
+        "import time\ndef test_a(): pass\ndef test_b(): assert 3 == 4\n"
+        "def test_c(): time.sleep(60)\n"
+    )
+    junit = tmp_path / "tests.xml"
+    options = [
+        "-q",
+        "-n0",
+        "-p",
+        "no:cacheprovider",
+        f"--junitxml={junit}",
+        f"--rootdir={tmp_path}",
+    ]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path / "test_slow.py")]
+    phase = first_contact.Phase("tests", command, 1)
+    ended = first_contact.run(phase, tmp_path, 16, software=False)
+    assert ended["status"] == "no end within 16 s" and ended["seconds"] < 16
+    first_contact.note_tests(junit)
+    assert [r["passed"] for r in results(tmp_path)] == [True, False]

@@ -99,9 +99,20 @@ const Allocation *allocation_of(uint64_t at) {
   return NULL;
 }
 
+/* What kernels of a device may access, by address: its memory and pinned memory of the host. */
 const Allocation *allocations_of(int device, size_t *count) {
-  *count = counts[device < 0 ? MAX_DEVICES : device];
-  return found[device < 0 ? MAX_DEVICES : device];
+  static Allocation *both;
+  static size_t room;
+  size_t mine = counts[device], pinned = counts[MAX_DEVICES], i = 0, j = 0;
+  *count = mine + pinned;
+  if (!pinned) return found[device];
+  if (*count > room) both = realloc(both, (room = 2 * *count) * sizeof *both);
+  while (i + j < *count) {
+    int own = j == pinned || (i < mine && found[device][i].at < found[MAX_DEVICES][j].at);
+    both[i + j] = own ? found[device][i] : found[MAX_DEVICES][j];
+    if (own) i++; else j++;
+  }
+  return both;
 }
 
 Result check_range(uint64_t at, size_t size) {

@@ -1,0 +1,103 @@
+"""Wrong indices on a GPU: found by a kernel, an error when the host next waits, as in torch.
+
+To know at once, the host would have to wait for the GPU at each index. Instead a kernel replaces
+wrong numbers, so that none leads outside of memory, and records the first of them where the host
+can read it without waiting: in page-locked memory, which a GPU can write to. `raise_found` reads
+it. It is called wherever minigrad waits for a GPU, and before each further check.
+With CUDA_LAUNCH_BLOCKING=1 the host waits after each check, and the error comes from the call that
+is wrong.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_KEPT = 4096  # errors of the last checks; so many launches do not wait in a stream
+_NOTE = "found on the GPU, after the call: CUDA_LAUNCH_BLOCKING=1 raises it there"
+
+
+class _Device:
+    """What the kernels of a GPU record: (number of the check, wrong number), 0 if there is none."""
+
+    def __init__(self, module: Any, device: Any) -> None:
+        self.device, self.lock, self.number = device, threading.Lock(), 0
+        self.errors: dict[int, Callable[[int], Exception]] = {}
+        self.seen = np.zeros(2, np.int64)
+        if not hasattr(module, "cuda"):  # NumPy, where the lab looks what a GPU would be given
+            self.record = module.zeros(2, np.int64)
+            return
+        memory = module.cuda.alloc_pinned_memory(16)
+        self.seen = np.ctypeslib.as_array((ctypes.c_int64 * 2).from_address(memory.ptr))
+        self.seen[:] = 0
+        owned = module.cuda.UnownedMemory(memory.ptr, 16, memory, device.id)
+        self.record = module.ndarray((2,), np.int64, module.cuda.MemoryPointer(owned, 0))
+
+    def remember(self, error: Callable[[int], Exception]) -> int:
+        """A number for a check whose error is `error(wrong)`."""
+        with self.lock:
+            self.number += 1
+            self.errors[self.number] = error
+            self.errors.pop(self.number - _KEPT, None)
+            return self.number
+
+    def raise_found(self) -> None:
+        self.device.synchronize()  # the wrong number is written after that of the check
+        number, wrong = self.seen.tolist()
+        self.seen[:] = 0
+        error = self.errors[number](wrong)
+        error.add_note(_NOTE)
+        raise error
+
+
+_devices: dict[tuple, _Device] = {}
+
+
+def inside(
+    launch: Callable,
+    module: Any,
+    index: Any,
+    low: int,
+    high: int,
+    error: Callable[[int], Exception],
+    ignore: int | None = None,
+) -> Any:
+    """A copy of an index on a GPU with `low` in place of numbers outside of low .. high - 1.
+
+    If there is one, other than `ignore`, `error(wrong)` is raised later. launch: `checked_index` of
+    a dialect; module: that of the array, CuPy.
+    """
+    raise_found()
+    if not index.size:
+        return index
+    if high <= low:
+        raise error(int(index.ravel()[0]))
+    device = getattr(index, "device", None)
+    where = type(index), getattr(device, "id", device)
+    if where not in _devices:
+        _devices[where] = _Device(module, device)
+    found = _devices[where]
+    number = found.remember(error)
+    out = launch(index, low, high, low if ignore is None else ignore, number, found.record)
+    if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
+        synchronize()
+    return out
+
+
+def raise_found() -> None:
+    """Raise the error of a wrong index that a GPU has found so far. Waits for nothing."""
+    for device in _devices.values():
+        if device.seen[0]:
+            device.raise_found()
+
+
+def synchronize() -> None:
+    """Wait until the GPUs have done what was launched, and raise the error of a wrong index."""
+    for device in _devices.values():
+        device.device.synchronize()
+    raise_found()
