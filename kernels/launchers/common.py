@@ -136,6 +136,7 @@ def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., No
                 run(*args)
         bound = run
 
+    launch.of = kernel, grid, block  # type: ignore[attr-defined]
     return launch
 
 

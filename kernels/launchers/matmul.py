@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import ndarray
 
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     BFLOAT16,
@@ -28,6 +30,7 @@ from kernels.launchers.common import (
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
+from kernels.launchers.relaunch import Single
 from kernels.launchers.transpose import cast
 from kernels.pointwise import TABLE
 
@@ -139,7 +142,8 @@ def _check(dialect: Dialect, a, b, bias, version: str | None) -> None:
 
 
 def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
-    """The function (a, b, bias) -> c for operands like these; c of dtype `result`."""
+    """The function of (a, b, bias) that returns c, for operands like these; c of dtype `result`."""
+    operation = None if version else dispatch.named("matmul")
     _check(dialect, a, b, bias, version)
     m, n = a.shape[-2], b.shape[-1]
     try:
@@ -179,6 +183,15 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
         last = prepare(z % MAX_GRID_YZ or MAX_GRID_YZ, m) if z > MAX_GRID_YZ else launch
     xp = namespace(a)
 
+    def stacked(operands, c):
+        a, b, bias = operands
+        a3, b3 = _stack(a.reshape(rows), batch, trans_a), _stack(b, batch, trans_b)
+        return a3, b3, no_bias if bias is None else bias, c.reshape(z, m, n)
+
+    if height >= m and 0 < z <= MAX_GRID_YZ and 0 not in shape:
+        allocate = functools.partial(xp.empty, shape, result or dtype)
+        return Single(launch, allocate, stacked, dialect, operation)
+
     def by_rows(a3, b3, bias, c3):
         for i, r in itertools.product(range(z), range(0, m, height)):
             own, rows = a3[i % len(a3)], slice(r, r + height)
@@ -186,15 +199,11 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
             step = launch if r + height < m else last
             step(part[None], b3[i % len(b3)][None], bias, c3[i, rows][None])
 
-    def run(a, b, bias):
+    def run(operands):
         c = xp.empty(shape, result or dtype)
         if c.size == 0:
             return c
-        a3 = _stack(a.reshape(rows), batch, trans_a)
-        b3 = _stack(b, batch, trans_b)
-        c3 = c.reshape(z, m, n)
-        if bias is None:
-            bias = no_bias
+        a3, b3, bias, c3 = stacked(operands, c)
         if height < m:
             by_rows(a3, b3, bias, c3)
             return c
@@ -225,15 +234,16 @@ def _splits(
 
 
 def _split(dialect: Dialect, version: str | None, splits: int):
-    """The function (a, b, bias) -> c, c the sum of `splits` products. The parts of k are matrices
-    of a batch: of operands that lie across k, for which others are copied."""
+    """The function of (a, b, bias) that returns c, the sum of `splits` products. The parts of k are
+    matrices of a batch: of operands that lie across k, for which others are copied."""
 
     def parts(x):
         """x (..., k, r) as (splits, k / splits, r)."""
         x = contiguous(x.reshape(x.shape[-2:]))
         return x.reshape(splits, -1, x.shape[1])
 
-    def run(a, b, bias):
+    def run(operands):
+        a, b, bias = operands
         dtype, shape = a.dtype, (*a.shape[:-1], b.shape[-1])
         wide = compute_dtype(dtype)
         left = parts(a.reshape(-1, a.shape[-1]).T).swapaxes(1, 2)
@@ -281,7 +291,7 @@ def _product(dialect: Dialect, a, b, bias, version: str | None, result=None):
             f"matmul: expected arrays of NumPy or CuPy, got {given}; pass numpy.asarray(x)"
         ) from None
     plan = _plans.get(key) or _plans.keep(key, _plan(dialect, a, b, bias, version, result))
-    return plan(a, b, bias)
+    return plan((a, b, bias))
 
 
 def _cost(a, b, bias=None):
