@@ -280,7 +280,9 @@ def _product(dialect: Dialect, a, b, bias, version: str | None, result=None):
     """As `matmul`; the result of dtype `result`, which "mma_sync" can give in float32."""
     try:
         where = type(a) is ndarray or place(a)
-        key = (dialect, where, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
+        key: tuple = (
+            dialect, where, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version
+        )  # fmt: skip
         if result is not None:
             key += (result,)
         if bias is not None:
