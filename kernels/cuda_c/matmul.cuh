@@ -9,24 +9,24 @@ __device__ __forceinline__ A element(const T* x, int row, int col, int rows, int
 }
 
 // Writes a result where it is inside.
-template <bool BIAS, class T, class A>
-__device__ __forceinline__ void store(T* c, const T* bias, A sum, int row, int col, int m, int n) {
+template <bool BIAS, class U, class T, class A>
+__device__ __forceinline__ void store(U* c, const T* bias, A sum, int row, int col, int m, int n) {
     if (row >= m || col >= n) return;
-    c[(blockIdx.z * (long long)m + row) * n + col] = T(BIAS ? sum + A(bias[col]) : sum);
+    c[(blockIdx.z * (long long)m + row) * n + col] = U(BIAS ? sum + A(bias[col]) : sum);
 }
 
 // Writes two neighbouring results of a row, the first in an even column.
-template <bool BIAS, class T>
-__device__ __forceinline__ void store_pair(T* c, const T* bias, float x, float y, int row, int col,
+template <bool BIAS, class U, class T>
+__device__ __forceinline__ void store_pair(U* c, const T* bias, float x, float y, int row, int col,
                                            int m, int n) {
     if (n % 2) {
         store<BIAS>(c, bias, x, row, col, m, n);
         store<BIAS>(c, bias, y, row, col + 1, m, n);
     } else if (row < m && col < n) {
-        Pack<T, 2> pair;
-        pair.at[0] = T(BIAS ? x + float(bias[col]) : x);
-        pair.at[1] = T(BIAS ? y + float(bias[col + 1]) : y);
-        *(Pack<T, 2>*)(c + (blockIdx.z * (long long)m + row) * n + col) = pair;
+        Pack<U, 2> pair;
+        pair.at[0] = U(BIAS ? x + float(bias[col]) : x);
+        pair.at[1] = U(BIAS ? y + float(bias[col + 1]) : y);
+        *(Pack<U, 2>*)(c + (blockIdx.z * (long long)m + row) * n + col) = pair;
     }
 }
 

@@ -74,6 +74,14 @@ def pick(product: Product) -> str:
     return next(fit, "vectorised")
 
 
+def for_parts(version: str, dtype: np.dtype) -> str | None:
+    """The version that computes parts of the sums of one, in what they are summed in; None where
+    there is none."""
+    if compute_dtype(dtype) != dtype:
+        return "mma_sync" if version in ("mma_sync", "wgmma") else None
+    return version if version in ("vectorised", "tensor_core_tf32") else None
+
+
 def check(version: str, product: Product) -> None:
     """Raise ValueError where a version does not take a product."""
     if why := _refusal(version, product):
@@ -159,7 +167,7 @@ def _configure_tensor_core(version: str, flags, z: int, m: int, n: int, gpu: boo
         return kernel, (ceil_div(n, tn), ceil_div(m, 128), z), 384
     large = gpu and blocks(128, 128) >= 64
     tile, warp = ((128, 128), (64, 32)) if large else ((64, 64), (32, 32))
-    kernel = _mma_kernel(version, (0,), (*flags, *tile, *warp), _arguments)
+    kernel = _mma_kernel(version, (0, 3), (*flags, *tile, *warp), _arguments)
     threads = 32 * (tile[0] // warp[0]) * (tile[1] // warp[1])
     return kernel, (ceil_div(n, tile[1]), ceil_div(m, tile[0]), z), threads
 

@@ -6,9 +6,9 @@
 #include "mma.cuh"
 
 // A block computes TM x TN results, a warp WM x WN of them.
-template <class T, bool TA, bool TB, bool BIAS, int TM, int TN, int WM, int WN>
+template <class T, class U, bool TA, bool TB, bool BIAS, int TM, int TN, int WM, int WN>
 __global__ void __launch_bounds__(TM / WM * (TN / WN) * 32)
-mma_sync(const T* a, const T* b, const T* bias, T* c, int m, int n, int k, long long stride_a,
+mma_sync(const T* a, const T* b, const T* bias, U* c, int m, int n, int k, long long stride_a,
          long long stride_b) {
     constexpr int THREADS = TM / WM * (TN / WN) * 32, TK = 32, STAGES = 3;
     constexpr int COLS_A = TA ? TM : TK, COLS_B = TB ? TK : TN;

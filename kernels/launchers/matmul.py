@@ -28,7 +28,11 @@ from kernels.launchers.common import (
     on_gpu,
 )
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.pointwise import pointwise
+from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import Single
+from kernels.launchers.transpose import cast
+from kernels.pointwise import TABLE
 
 SIMPLE = {
     "naive": "one thread an element, neighbours down a column",
@@ -53,6 +57,11 @@ VERSIONS = {
         **MATVEC,
     },
 }
+
+
+# Where a launch would have few blocks for a GPU, each sum is split over several.
+FEW_BLOCKS, BLOCKS = 33, 264  # a quarter and twice the multiprocessors of a large GPU
+LEAST_TERMS = 256  # of a split
 
 
 class Product(NamedTuple):
@@ -132,8 +141,8 @@ def _check(dialect: Dialect, a, b, bias, version: str | None) -> None:
         raise ValueError(f"matmul: version 'matvec' needs n == 1, got n == {b.shape[-1]}")
 
 
-def _plan(dialect: Dialect, a, b, bias, version: str | None):
-    """The function of (a, b, bias) that returns c, for operands like these."""
+def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
+    """The function of (a, b, bias) that returns c, for operands like these; c of dtype `result`."""
     operation = None if version else dispatch.named("matmul")
     _check(dialect, a, b, bias, version)
     m, n = a.shape[-2], b.shape[-1]
@@ -149,7 +158,12 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
     z, dtype = math.prod(batch), a.dtype
     cc, tf32 = compute_capability(a), _precision != "highest"
     product = Product(dtype, m, n, a.shape[-1], trans_a, trans_b, cc, tf32)
-    version = version or dialect.matmul.pick(product)
+    chosen = version or dialect.matmul.pick(product)
+    if version is None and batch == () and on_gpu(a):
+        splits, part = _splits(dialect, chosen, product, bias is not None)
+        if splits > 1:
+            return _split(dialect, part, splits)
+    version = chosen
     dialect.matmul.check(version, product)
     flags = (trans_a, trans_b, bias is not None)
     no_bias = empty(0, dtype, a)
@@ -175,7 +189,7 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
         return a3, b3, no_bias if bias is None else bias, c.reshape(z, m, n)
 
     if height >= m and 0 < z <= MAX_GRID_YZ and 0 not in shape:
-        allocate = functools.partial(xp.empty, shape, dtype)
+        allocate = functools.partial(xp.empty, shape, result or dtype)
         return Single(launch, allocate, stacked, dialect, operation)
 
     def by_rows(a3, b3, bias, c3):
@@ -186,7 +200,7 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
             step(part[None], b3[i % len(b3)][None], bias, c3[i, rows][None])
 
     def run(operands):
-        c = xp.empty(shape, dtype)
+        c = xp.empty(shape, result or dtype)
         if c.size == 0:
             return c
         a3, b3, bias, c3 = stacked(operands, c)
@@ -198,6 +212,46 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
             step = launch if z0 + MAX_GRID_YZ < z else last
             step(a3 if len(a3) == 1 else a3[part], b3 if len(b3) == 1 else b3[part], bias, c3[part])
         return c
+
+    return run
+
+
+def _splits(
+    dialect: Dialect, version: str, product: Product, biased: bool
+) -> tuple[int, str | None]:
+    """Over how many blocks each sum is split, a number that divides k, and the version for that."""
+    part = dialect.matmul.for_parts(version, product.dtype)
+    if part is None:
+        return 1, None
+    flags = product.trans_a, product.trans_b, biased
+    acc_t = dialect.matmul.accumulator(product.dtype)
+    _, grid, _ = dialect.matmul.configure(version, acc_t, flags, 1, product.m, product.n, True)
+    blocks = math.prod(grid)
+    if not 0 < blocks <= FEW_BLOCKS:
+        return 1, None
+    most = min(ceil_div(BLOCKS, blocks), product.k // LEAST_TERMS)
+    return next((s for s in range(most, 1, -1) if product.k % s == 0), 1), part
+
+
+def _split(dialect: Dialect, version: str | None, splits: int):
+    """The function of (a, b, bias) that returns c, the sum of `splits` products. The parts of k are
+    matrices of a batch: of operands that lie across k, for which others are copied."""
+
+    def parts(x):
+        """x (..., k, r) as (splits, k / splits, r)."""
+        x = contiguous(x.reshape(x.shape[-2:]))
+        return x.reshape(splits, -1, x.shape[1])
+
+    def run(operands):
+        a, b, bias = operands
+        dtype, shape = a.dtype, (*a.shape[:-1], b.shape[-1])
+        wide = compute_dtype(dtype)
+        left = parts(a.reshape(-1, a.shape[-1]).T).swapaxes(1, 2)
+        sums = _product(dialect, left, parts(b), None, version, wide)
+        c = reduce(dialect, "sum", sums, 0)
+        if bias is not None:
+            c = pointwise(dialect, TABLE["add"], c, bias, dtype=wide, out_dtype=dtype)
+        return (c if c.dtype == dtype else cast(dialect, c, dtype)).reshape(shape)
 
     return run
 
@@ -219,9 +273,18 @@ def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
     Raises ValueError for shapes that do not fit, TypeError for dtypes that differ or are not
     numbers. The ladder follows S. Boehm, "How to optimize a CUDA matmul kernel" (2022).
     """
+    return _product(dialect, a, b, bias, version)
+
+
+def _product(dialect: Dialect, a, b, bias, version: str | None, result=None):
+    """As `matmul`; the result of dtype `result`, which "mma_sync" can give in float32."""
     try:
         where = type(a) is ndarray or place(a)
-        key = (dialect, where, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version)
+        key: tuple = (
+            dialect, where, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, version
+        )  # fmt: skip
+        if result is not None:
+            key += (result,)
         if bias is not None:
             key += (bias.shape, bias.dtype)
     except AttributeError:
@@ -229,7 +292,7 @@ def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
         raise TypeError(
             f"matmul: expected arrays of NumPy or CuPy, got {given}; pass numpy.asarray(x)"
         ) from None
-    plan = _plans.get(key) or _plans.keep(key, _plan(dialect, a, b, bias, version))
+    plan = _plans.get(key) or _plans.keep(key, _plan(dialect, a, b, bias, version, result))
     return plan((a, b, bias))
 
 

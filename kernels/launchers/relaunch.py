@@ -136,7 +136,10 @@ def _remember(plan: Single, operands: tuple, out: Any) -> None:
         return
     shown = [_stand_in(operand) for operand in operands]
     result = _stand_in(out)
-    kernel, grid, block = plan.launch.of
+    of = getattr(plan.launch, "of", None)
+    if of is None:  # what notes launches in the place of a launcher
+        return
+    kernel, grid, block = of
     launch = Launch(kernel, grid, block, plan.arguments(tuple(shown), result))
     if not can_be_packed(launch):
         return

@@ -107,7 +107,7 @@ def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair):
         v = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
         if h < dx.shape[2] and v < dx.shape[3]:
             per_out = w.shape[0] // groups
-            o0 = c // w.shape[1] * per_out
+            o0, ic = c // w.shape[1] * per_out, c % w.shape[1]
             acc = acc_t(0)
             for o in range(per_out):
                 for i in range(kh):
@@ -118,7 +118,7 @@ def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair):
                             left = v + pad_w - j * dw
                             ow = left // sw
                             if left >= 0 and ow * sw == left and ow < g.shape[3]:
-                                wv = acc_t(w[o0 + o, c % w.shape[1], i, j])
+                                wv = acc_t(w[o0 + o, ic, i, j])
                                 acc += wv * acc_t(g[n, o0 + o, oh, ow])
             dx[n, c, h, v] = acc
 

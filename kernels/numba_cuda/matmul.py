@@ -349,6 +349,11 @@ def accumulator(dtype: np.dtype):
     return int64 if dtype.kind in "iu" else scalar_type(dtype)
 
 
+def for_parts(version: str, dtype: np.dtype) -> str | None:
+    """The version that computes parts of the sums of one; None where there is none."""
+    return version if version in ("register_2d", "warp_tile") else None
+
+
 def check(version: str, product) -> None:
     """All versions accept all products."""
 

@@ -49,6 +49,17 @@ def test_facts_of_a_small_source():
         nvrtc.build("__global__ void k(float* x) { *x = y; }", ["k"], "80")
 
 
+DIVIDES = """__global__ void divides(const long long* x, long long* y, long long n, int m) {
+    const long long first = x[0] / n;
+    for (int i = 0; i < m; ++i) y[i] = first + x[i] / %s;
+}"""
+
+
+@pytest.mark.parametrize("by, found", [("n", True), ("7", False)])
+def test_divisions_of_64_bits_in_loops_are_seen(by, found):
+    assert (nvrtc.build(DIVIDES % by, ["divides"], "80")["divides"].divisions > 0) == found
+
+
 def test_marked_sources_are_compiled_for_what_they_need():
     marked = """// needs sm_90a
     __global__ void k() {
@@ -70,7 +81,10 @@ def test_every_kernel_compiles_and_stays_in_registers(target):
     bad = [
         f"{line.family} {line.version}: {line.kernel}: {line.facts}"
         for line in lines
-        if line.facts.spill_stores or line.facts.spill_loads or line.facts.stack
+        if line.facts.spill_stores
+        or line.facts.spill_loads
+        or line.facts.stack
+        or line.facts.divisions
     ]
     assert bad == []
     rows = {(f, v) for f, dialect, v, _ in kernels.catalog() if dialect == "cupy"}

@@ -2,8 +2,8 @@
 
 The launchers choose the kernels as for arrays on a GPU, in the calls that families declare; each is
 compiled to PTX for compute capability 7.5, 8.0 and 9.0, and by ptxas to machine code. Gates: no
-double in a float32 kernel, no local memory, no spilled register. A row of the catalog that no call
-launches fails.
+double in a float32 kernel, no local memory, no spilled register, no division of 64-bit integers (a
+subroutine) in an innermost loop. A row of the catalog that no call launches fails.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from numba import typeof
 
 from kernels import lab, launchers
-from kernels.lab.gpu_model import resources
+from kernels.lab.gpu_model import nvrtc, resources
 from kernels.launchers.pointwise import Form, Operand
 from kernels.numba_cuda import int8
 from kernels.numba_cuda.pointwise import kernel
@@ -75,6 +75,8 @@ def problems(kernel, types: tuple = ()) -> list[str]:
     for cc in GENERATIONS:
         made = lab.compiled(kernel, *types, cc=cc, lines=False)
         words = [f"{made.spill_stores} spilled bytes"] if made.spill_stores else []
+        if divisions := nvrtc.divisions_in_loops(made.ptx):
+            words.append(f"{divisions} divisions of 64-bit integers in a loop")
         if kernel.__name__ not in WITH_DOUBLES:
             words += [word for word in (".f64", ".local") if word in made.ptx]
             words += [f"{made.stack} bytes of stack"] if made.stack else []
@@ -110,6 +112,18 @@ def test_the_gate_sees_a_double():
         x[cuda.grid(1)] += 0.1
 
     assert "(8, 0): .f64" in problems(cuda.jit("void(float32[::1])")(doubled))
+
+
+def test_the_gate_sees_a_division_in_a_loop():
+    from kernels.simt import cuda
+
+    def divided(x, n):
+        for i in range(x.size):
+            x[i] //= n
+
+    signature = "void(int64[::1], int64)"
+    found = problems(cuda.jit(signature)(divided))
+    assert any(word.endswith("divisions of 64-bit integers in a loop") for word in found)
 
 
 def test_a_kernel_has_a_copy_of_its_own():

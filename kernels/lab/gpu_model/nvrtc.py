@@ -18,6 +18,9 @@ NEEDS = "needs NVIDIA's compilers, not a GPU: pip install 'minigrad[cuda13]'"
 FILE = "kernel.cu"  # the file name that a source gets
 TARGETS = ("75", "80", "90")  # what sources must compile for that do not say what they need
 _NEEDED = re.compile(r"\bneeds sm_(\d+)(a?)\b")
+_LABEL = re.compile(r"(\$\w+):")
+_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+)")
+_DIVISION = re.compile(r"\b(?:div|rem)\.[su]64\b")
 _WIDE = re.compile(r"\bld\.(?:global|shared)[\w.:]*?\.(?:v4\.\w32|v2\.\w64)")
 
 
@@ -26,8 +29,9 @@ class Facts:
     """What the assembler says of a kernel.
 
     registers and stack, spill_stores and spill_loads (bytes) per thread; shared: static bytes per
-    block; wide_loads: how many load instructions of 16 bytes its PTX has; opcodes: the instructions
-    of its machine code, if they were asked for.
+    block; wide_loads: how many load instructions of 16 bytes its PTX has; divisions: those of
+    64-bit integers in its innermost loops, each a subroutine; opcodes: the instructions of its
+    machine code, if they were asked for.
     """
 
     registers: int
@@ -36,6 +40,7 @@ class Facts:
     spill_stores: int
     spill_loads: int
     wide_loads: int
+    divisions: int
     opcodes: tuple[str, ...] = ()
 
 
@@ -79,7 +84,7 @@ def build(
     opcodes = sass.opcodes(sass.sass(cubin)) if disassemble else {}
     bodies = dict(re.findall(r"\.entry\s+([$\w]+)(.*?)(?=\.entry\s|\Z)", ptx, re.DOTALL))
     return {
-        name: _facts(log, entry, len(_WIDE.findall(bodies[entry])), opcodes.get(entry, ()))
+        name: _facts(log, entry, bodies[entry], opcodes.get(entry, ()))
         for name, entry in zip(names, entries)
     }
 
@@ -141,7 +146,28 @@ def _include_folders() -> list[str]:
     return [f"--include-path={folder}" for folder in found if folder]
 
 
-def _facts(log: str, entry: str, wide_loads: int, opcodes: Iterable[str]) -> Facts:
+def divisions_in_loops(ptx: str) -> int:
+    """How many divisions of 64-bit integers the innermost loops of one kernel's PTX have.
+
+    A loop reaches from a label to the last branch back to it.
+    """
+    labels: dict[str, int] = {}
+    loops: dict[int, int] = {}
+    divisions = []
+    for at, line in enumerate(ptx.splitlines()):
+        if label := _LABEL.match(line):
+            labels[label[1]] = at
+        elif (branch := _BRANCH.search(line)) and branch[1] in labels:
+            loops[labels[branch[1]]] = at
+        elif _DIVISION.search(line):
+            divisions.append(at)
+    inner = [
+        (a, b) for a, b in loops.items() if not any(a < c < b and d <= b for c, d in loops.items())
+    ]
+    return sum(any(a < at < b for a, b in inner) for at in divisions)
+
+
+def _facts(log: str, entry: str, ptx: str, opcodes: Iterable[str]) -> Facts:
     report = log[log.index(f"Compiling entry function '{entry}'") :]
     frame = re.search(
         r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report
@@ -150,4 +176,7 @@ def _facts(log: str, entry: str, wide_loads: int, opcodes: Iterable[str]) -> Fac
     shared = re.search(r"(\d+)(?:\+0)? bytes smem", used[2])
     stack, stores, loads = map(int, frame.groups())
     static = int(shared[1]) if shared else 0
-    return Facts(int(used[1]), static, stack, stores, loads, wide_loads, tuple(sorted(opcodes)))
+    wide, divisions = len(_WIDE.findall(ptx)), divisions_in_loops(ptx)
+    return Facts(
+        int(used[1]), static, stack, stores, loads, wide, divisions, tuple(sorted(opcodes))
+    )
