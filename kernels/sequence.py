@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernels.launchers.common import on_gpu
 from kernels.support.interrupts import deferred
 
 _SIGNED, _UNSIGNED, _TRUTH, _DOUBLE, _FLOAT = -1, -2, -3, -4, -5  # as `entry` has them
@@ -59,7 +60,9 @@ class Launch(NamedTuple):
 
     def bound(self) -> Callable[[], None]:
         """A function that launches it."""
-        run = self.kernel.bind(self.grid, self.block, *self.args)
+        there = any(map(on_gpu, self.args))
+        bind = self.kernel.bind_on_gpu if there else self.kernel.bind
+        run = bind(self.grid, self.block, *self.args)
         return lambda: run(*self.args)
 
 

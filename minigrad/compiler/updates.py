@@ -12,8 +12,9 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad.autograd.mode import mode, no_grad
-from minigrad.compiler.graph import GIVEN, TEMPORARY, Call, assign, place_of
+from minigrad.compiler.graph import GIVEN, TEMPORARY, Call
 from minigrad.compiler.late import Numbers
+from minigrad.compiler.places import assign, place_of
 from minigrad.optim.arena import Run
 from minigrad.optim.optimizer import Optimizer
 

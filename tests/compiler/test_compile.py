@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -625,3 +627,14 @@ def test_an_optimiser_of_one_parameter_whose_gradient_is_not_contiguous():
         results.append(weight)
     close(*results)
     assert run.replayed >= 2, run.report()
+
+
+def test_the_first_operations_of_a_process():
+    program = """
+import minigrad
+step = minigrad.compile(lambda x: (x.exp() * x).sum(), fullgraph=True)
+x = minigrad.ones(3)
+print(step(x).item() == step(x).item(), step.replayed)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout.split() == ["True", "1"], found.stderr
