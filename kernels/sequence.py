@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernels.launchers.common import on_gpu
 from kernels.support.interrupts import deferred
 
 _SIGNED, _UNSIGNED, _TRUTH, _DOUBLE, _FLOAT = -1, -2, -3, -4, -5  # as `entry` has them
@@ -60,7 +59,7 @@ class Launch(NamedTuple):
 
     def bound(self) -> Callable[[], None]:
         """A function that launches it."""
-        there = any(map(on_gpu, self.args))
+        there = any(hasattr(a, "__cuda_array_interface__") for a in self.args)
         bind = self.kernel.bind_on_gpu if there else self.kernel.bind
         run = bind(self.grid, self.block, *self.args)
         return lambda: run(*self.args)
