@@ -59,7 +59,9 @@ class Launch(NamedTuple):
 
     def bound(self) -> Callable[[], None]:
         """A function that launches it."""
-        run = self.kernel.bind(self.grid, self.block, *self.args)
+        there = any(hasattr(a, "__cuda_array_interface__") for a in self.args)
+        bind = self.kernel.bind_on_gpu if there else self.kernel.bind
+        run = bind(self.grid, self.block, *self.args)
         return lambda: run(*self.args)
 
 

@@ -55,7 +55,9 @@ def array_module(array: Any) -> ModuleType:
         return np
     if isinstance(array, np.ndarray):
         return getattr(array, "module", np)
-    return _meta if isinstance(array, _meta.MetaArray) else _cupy()
+    if isinstance(array, _meta.MetaArray):
+        return _meta
+    return getattr(array, "module", None) or _cupy()
 
 
 def on_gpu(array: Any) -> bool:

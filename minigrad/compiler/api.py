@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import warnings
 import weakref
 from collections.abc import Callable
@@ -84,8 +85,11 @@ class Compiled:
             return self._function(*args, **kwargs)
         arguments = distinct_tensors((args, kwargs))
         key = _signature(args, kwargs, arguments)
-        if key in self._reasons or key in self._unsettled:
+        if key in self._unsettled:
             self._unsettled.discard(key)
+            gc.collect()  # of what a compiler has left that still refers to parameters
+            return self._eagerly(args, kwargs)
+        if key in self._reasons:
             return self._eagerly(args, kwargs)
         entries = self._entries.get(key)
         if entries is not None:

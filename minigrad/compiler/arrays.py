@@ -8,12 +8,17 @@ call goes on with `value`, so the step still ends with the right results.
 
 from __future__ import annotations
 
+import importlib
+import operator
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from kernels.launchers.common import on_gpu
 from minigrad.autograd.mode import mode
+from minigrad.compiler.places import on_host
 
 # Functions of NumPy whose results have shapes that follow from those of their arguments.
 _RECORDED = frozenset(
@@ -23,6 +28,7 @@ _RECORDED = frozenset(
     " squeeze stack std sum swapaxes take take_along_axis tensordot tile trace transpose tril triu"
     " var vdot where copy real imag diff searchsorted".split()
 )
+_ABOUT = frozenset(("may_share_memory", "shares_memory", "shape", "ndim", "result_type"))
 _CREATION = frozenset(("zeros_like", "ones_like", "empty_like", "full_like"))
 _METHODS = (
     "all any argmax argmin argsort astype clip conj copy cumprod cumsum diagonal dot flatten max"
@@ -33,27 +39,28 @@ _READS = "item tolist tobytes nonzero __bool__ __float__ __int__ __index__ __com
 
 
 class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array of a step that is being recorded; see the file's header."""
+    """An array of a step that is being recorded, of NumPy or CuPy; see the file's header."""
 
     __slots__ = ("__weakref__", "value")
     __array_priority__ = 900
 
-    def __init__(self, value: np.ndarray) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """`isinstance` finds an ndarray: who asks where an array lies must find it on the CPU."""
-        return np.ndarray
+        """`isinstance` finds an array of the same library: who asks where it lies is told right."""
+        return type(self.value)
 
     @property
     def module(self) -> Any:
-        """What `array_module` returns: NumPy, whose new arrays are traced too."""
-        return NAMESPACE
+        """What `array_module` returns: NumPy or CuPy, whose new arrays are traced too."""
+        return _namespace(on_gpu(self.value))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         stop("NumPy reads an array")
-        return self.value if dtype is None else self.value.astype(dtype)
+        value = on_host(self.value)
+        return value if dtype is None else value.astype(dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "at":
@@ -67,7 +74,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
             return create(function, args, kwargs)
         if name in _RECORDED:
             return call(function, args, kwargs, f"numpy.{name}")
-        if name not in ("may_share_memory", "shares_memory", "shape", "ndim", "result_type"):
+        if name not in _ABOUT:
             stop(f"np.{name}")
         return function(*plain(args), **plain(kwargs))
 
@@ -75,7 +82,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         if _by_value(key):
             stop("an index by a mask or a tensor, through NumPy")
             return self.value[plain(key)]
-        return call(np.ndarray.__getitem__, (self, key), {}, "numpy.getitem")
+        return call(operator.getitem, (self, key), {}, "numpy.getitem")
 
     def __setitem__(self, key: Any, value: Any) -> None:
         recorder = mode.recorder
@@ -105,7 +112,8 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 _PROPERTIES = frozenset(
-    ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags", "base")
+    "shape dtype ndim size itemsize nbytes strides flags base device"
+    " __cuda_array_interface__".split()
 )
 
 
@@ -118,10 +126,8 @@ def _view(name: str) -> property:
 
 
 def _method(name: str) -> Callable:
-    function = getattr(np.ndarray, name)
-
     def method(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
-        return call(function, (self, *args), kwargs, f"numpy.{name}")
+        return call(getattr(type(self.value), name), (self, *args), kwargs, f"numpy.{name}")
 
     return method
 
@@ -134,7 +140,7 @@ def _read(name: str) -> Callable:
     return method
 
 
-for _name in _PROPERTIES:
+for _name in _PROPERTIES - {"device", "__cuda_array_interface__"}:  # which NumPy's need not have
     setattr(TracedArray, _name, _property(_name))
 for _name in ("T", "real", "imag"):
     setattr(TracedArray, _name, _view(_name))
@@ -145,20 +151,40 @@ for _name in _READS:
 
 
 class _Namespace:
-    """NumPy, with functions that make arrays for the recorder."""
+    """NumPy or CuPy, with functions that make arrays for the recorder."""
 
-    __name__ = "numpy"
+    def __init__(self, module: Any) -> None:
+        self._module, self.__name__ = module, module.__name__
 
     def __getattr__(self, name: str) -> Any:
-        function = getattr(np, name)
+        function = getattr(self._module, name)
         if name in ("zeros", "ones", "empty", "full", "eye", "arange"):
             return lambda *args, **kwargs: create(function, args, kwargs)
         if name in ("asarray", "ascontiguousarray", "reshape", "broadcast_to"):
             return lambda *args, **kwargs: call(function, args, kwargs, f"numpy.{name}")
-        return function
+        if self._module is np or isinstance(function, type) or not callable(function):
+            return function
+        return lambda *args, **kwargs: self._other(name, function, args, kwargs)
+
+    def _other(self, name: str, function: Callable, args: Any, kwargs: dict) -> Any:
+        """A function of CuPy, which does not ask its arguments as NumPy does."""
+        if name in _CREATION:
+            return create(function, args, kwargs)
+        if name in _RECORDED or hasattr(function, "nargs"):
+            return call(function, args, kwargs, f"cupy.{name}")
+        if name not in _ABOUT:
+            stop(f"cupy.{name}")
+        return function(*plain(args), **plain(kwargs))
 
 
-NAMESPACE = _Namespace()
+@cache
+def _namespace(gpu: bool) -> _Namespace:
+    return _Namespace(importlib.import_module("cupy" if gpu else "numpy"))
+
+
+def is_plain(array: Any) -> bool:
+    """Whether an array is one of NumPy or CuPy, not traced, and of no other class."""
+    return type(array) is np.ndarray or (type(array) is not TracedArray and on_gpu(array))
 
 
 def stop(reason: str) -> None:
@@ -194,4 +220,4 @@ def plain(value: Any) -> Any:
 
 def _by_value(key: Any) -> bool:
     parts = key if isinstance(key, tuple) else (key,)
-    return any(type(part) in (TracedArray, np.ndarray, list) for part in parts)
+    return any(type(part) in (TracedArray, list) or is_plain(part) for part in parts)

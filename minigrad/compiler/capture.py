@@ -5,16 +5,17 @@ If the outputs require gradients, the backward pass is recorded at once, as a se
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from kernels.launchers.common import empty
+from kernels.support.errors import LaunchError
 from minigrad.autograd import engine
 from minigrad.autograd.node import USED_TWICE, Node
 from minigrad.compiler import plan
-from minigrad.compiler.arrays import TracedArray
+from minigrad.compiler.arrays import TracedArray, is_plain
 from minigrad.compiler.entry import Entry, kept_arrays
 from minigrad.compiler.fuse import Fusion
 from minigrad.compiler.graph import GIVEN, INPUT
@@ -40,8 +41,8 @@ def capture(
     stand_ins: dict[int, Tensor] = {}
     try:
         for place, tensor in enumerate(arguments):
-            if type(tensor._array) is not np.ndarray:
-                recorder.stop("an argument that is not in plain memory of the CPU")
+            if not is_plain(tensor._array):
+                recorder.stop("an argument that is no array of NumPy or CuPy")
                 continue
             requires_grad, grads[id(tensor)] = tensor.requires_grad, (tensor, tensor._grad)
             entry.inputs.append((place, recorder.lift_argument(tensor), False))
@@ -73,6 +74,8 @@ def capture(
     for place, array, written in entry.inputs:
         if written:
             arguments[place]._array[...] = array
+    if len(recorder.memory.devices()) > 1:
+        recorder.stop_quietly("arrays in the memory of several devices")
     if recorder.reason is not None or recorder.updates.rebound:
         recorder.forget()
         return result, None, recorder.reason
@@ -80,6 +83,11 @@ def capture(
     if any(kind == "slope" for kind, _ in entry.outputs):
         result = _first_result(entry, result, arguments)
     entry.describe()
+    if entry.layout.device is not None:
+        try:
+            entry.instance()
+        except (LaunchError, RuntimeError) as error:  # CuPy's are RuntimeErrors
+            return result, None, f"its launches cannot be captured as a CUDA graph: {error}"
     return result, entry, None
 
 
@@ -96,7 +104,7 @@ def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
         return
     numbers = {id(t): i for i, t in enumerate(inside)}
     found = _leaves_below([t._node for t in outputs])
-    seeds = [wrap(TracedArray(np.ones(t._array.shape, t._array.dtype))) for t in outputs]
+    seeds = [wrap(TracedArray(_ones_like(t._array.value))) for t in outputs]
     entry.seeds = [s._array.value for s in seeds]
     for seed in entry.seeds:
         entry.recorder.memory.add(seed, INPUT)
@@ -117,6 +125,12 @@ def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
         (numbers.get(id(leaf), leaf), None if s is None else s._array.value)
         for leaf, s in zip(found, slopes, strict=True)
     ]
+
+
+def _ones_like(array: Any) -> Any:
+    ones = empty(array.shape, array.dtype, array)
+    ones[...] = 1
+    return ones
 
 
 def _leaves_below(roots: list[Node]) -> list[Tensor]:
@@ -191,6 +205,10 @@ def _release(recorder: Recorder, result: Any, expected: set[int]) -> None:
         recorder.stop_quietly("it replaces the data of a tensor")
     graph = any(isinstance(t, Tensor) and t._node is not None for t in leaves(result))
     if not graph and any(id(t) not in expected for t in left):
+        left = []
+        gc.collect()  # what a compiler has left may still refer to some
+        left = recorder.restore()
+    if not graph and any(id(t) not in expected for t in left):
         recorder.stop_quietly("it keeps a tensor that it computed")
     for tensor in left:
         tensor._array = tensor._array.value
@@ -210,6 +228,7 @@ def _keep_calls(entry: Entry, split: int) -> None:
     kept = map(recorder.memory.find, kept_arrays(entry))
     calls = list(itertools.chain(*entry.parts))
     entry.layout = plan.layout(calls, recorder.memory, recorder.placed, [b for b in kept if b])
+    (entry.layout.device,) = recorder.memory.devices() or {None}
     used = entry.layout.offsets.keys()
     entry.inputs = [one for one in entry.inputs if recorder.memory.find(one[1]) in used]
     recorder.forget()

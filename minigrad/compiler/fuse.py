@@ -18,7 +18,8 @@ import numpy as np
 
 from kernels.launchers.common import compute_dtype
 from kernels.pointwise import FUNCTIONS, Expr
-from minigrad.compiler.graph import TEMPORARY, Buffer, Call, Memory, arrays_in
+from minigrad.compiler.graph import TEMPORARY, Buffer, Call, Memory
+from minigrad.compiler.places import arrays_in, is_array, may_share, place_of
 
 _MAX_ARGUMENTS = 10
 _MAX_TEXT = 2000  # characters
@@ -144,7 +145,7 @@ class Fusion:
         self, calls: list[Call], line: _Line, place: int, later: int, joined: _Line
     ) -> bool:
         """Whether what a line reads is the same at a later place."""
-        arrays = [a for a in line.inputs if isinstance(a, np.ndarray)]
+        arrays = [a for a in line.inputs if is_array(a)]
         inputs = {self._memory.find(a) for a in arrays}
         target = self._memory.find(joined.target)
         others = [a for a in arrays if self._memory.find(a) is target]
@@ -191,10 +192,7 @@ class _Line:
             return None
         params = call.kwargs.get("params", ())
         values = dict(zip(expr.args, inputs)) | dict(zip(expr.params, params))
-        if any(
-            isinstance(a, np.ndarray) and a.dtype != dtype and n not in expr.masks
-            for n, a in values.items()
-        ):
+        if any(is_array(a) and a.dtype != dtype and n not in expr.masks for n, a in values.items()):
             return None
         tree = ast.parse(expr.text, mode="eval").body
         return cls(tree, values, expr.masks, (expr.name,), call)
@@ -203,7 +201,7 @@ class _Line:
         """This line with the producer's text in place of the array that it computes."""
         mine = [n for n, a in self.names.items() if _same_view(a, array)]
         others = [a for n, a in self.names.items() if n not in mine]
-        if not mine or any(np.may_share_memory(a, array) for a in arrays_in(others)):
+        if not mine or any(may_share(a, array) for a in arrays_in(others)):
             return None
         as_mask = [n in self.masks for n in mine]
         if any(as_mask) != (producer.result == "bool") or all(as_mask) != any(as_mask):
@@ -217,7 +215,7 @@ class _Line:
             for name, value in line.names.items():
                 if which == 0 and name in mine:
                     continue
-                known = [n for n, v in names.items() if v is value and isinstance(v, np.ndarray)]
+                known = [n for n, v in names.items() if v is value and is_array(v)]
                 known = [n for n in known if (n in masks) == (name in line.masks)]
                 new = known[0] if known else f"v{len(names)}"
                 renamed[which][name], names[new] = new, value
@@ -234,7 +232,7 @@ class _Line:
 
     def call(self, old: Call) -> Call:
         """The pointwise call of this line, which computes what `old` does."""
-        arrays = tuple([n for n, v in self.names.items() if isinstance(v, np.ndarray)])
+        arrays = tuple([n for n, v in self.names.items() if is_array(v)])
         numbers = tuple([n for n in self.names if n not in arrays])
         expr = _expr(ast.unparse(self.text), arrays, numbers, self.masks, self.result, self.title)
         kwargs = {
@@ -298,11 +296,6 @@ def _computed(call: Call) -> np.dtype:
 
 def _same_view(a: Any, b: np.ndarray) -> bool:
     """Whether both are the same elements."""
-    if not isinstance(a, np.ndarray):
+    if not is_array(a):
         return False
-    key = "__array_interface__"
-    return getattr(a, key)["data"][0] == getattr(b, key)["data"][0] and (
-        a.shape,
-        a.strides,
-        a.dtype,
-    ) == (b.shape, b.strides, b.dtype)
+    return place_of(a) == place_of(b) and a.dtype == b.dtype

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernels.sequence import Launch
+from minigrad.compiler.places import address, arrays_in, bounds, device_of, is_array, owner_of
 from minigrad.utils._tree import mapped
 
 GIVEN, INPUT, CONSTANT, TEMPORARY = "given", "input", "constant", "temporary"
@@ -96,6 +97,10 @@ class Memory:
             found = self._merged[found]
         return found
 
+    def devices(self) -> set[Any]:
+        """Where the buffers lie."""
+        return {device_of(buffer.owner) for buffer in self._buffers}
+
     def release(self) -> None:
         """Forget the arrays that programs have memory for."""
         for buffer in self._buffers:
@@ -108,7 +113,7 @@ class Memory:
 
     def described(self, value: Any) -> Any:
         """The place of an array that a program has memory for; any other value itself."""
-        if not isinstance(value, np.ndarray):
+        if not is_array(value):
             return value
         buffer = self.find(value)
         if buffer is None or buffer.kind not in PLANNED:
@@ -119,7 +124,7 @@ class Memory:
         """The buffer that an array was made in, and the bytes before the array."""
         if not array.size:
             return None, 0
-        start = array.__array_interface__["data"][0]
+        start = address(array)
         place = bisect.bisect(self._starts, start) - 1
         if place < 0 or self._buffers[place].stop <= start:
             return None, 0
@@ -131,7 +136,7 @@ class Memory:
         if found is not None or not array.size:
             return found
         owner = owner_of(array)
-        start, stop = np.lib.array_utils.byte_bounds(owner)
+        start, stop = bounds(owner)
         buffer = Buffer(owner, kind, start, stop)
         place = bisect.bisect(self._starts, start)
         self._starts.insert(place, start)
@@ -152,35 +157,3 @@ class Place:
     @property
     def ndim(self) -> int:
         return len(self.shape)
-
-
-def owner_of(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory of a view."""
-    base: Any = array.base
-    while base is not None:
-        if isinstance(base, np.ndarray):
-            array = base
-        base = getattr(base, "base", None)
-    return array
-
-
-def arrays_in(value: Any) -> Iterator[np.ndarray]:
-    """The arrays in nested tuples, lists and dictionaries."""
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from arrays_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from arrays_in(item)
-
-
-def place_of(array: np.ndarray) -> tuple:
-    """Where the elements of an array lie; equal for equal views."""
-    return array.__array_interface__["data"][0], array.shape, array.strides
-
-
-def assign(target: np.ndarray, source: Any) -> None:
-    """Copy elements."""
-    target[...] = source

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from minigrad.compiler.arrays import stop
@@ -58,15 +59,14 @@ def _computed(operation: Callable) -> Callable:
     def method(self: Late, *others: Any) -> Any:
         if any(isinstance(o, Tensor) for o in others):
             return NotImplemented
-        again = tuple([o.again if type(o) is Late else (lambda o=o: o) for o in others])
-        values = [o.value if type(o) is Late else o for o in others]
         first = self.again
-        if len(again) == 1:
-            second = again[0]
-            return Late(
-                self.numbers, lambda: operation(first(), second()), operation(self.value, *values)
-            )
-        return Late(self.numbers, lambda: operation(first()), operation(self.value))
+        if not others:
+            return Late(self.numbers, lambda: operation(first()), operation(self.value))
+        (other,) = others
+        if type(other) is Late:
+            second, value = other.again, operation(self.value, other.value)
+            return Late(self.numbers, lambda: operation(first(), second()), value)
+        return Late(self.numbers, lambda: operation(first(), other), operation(self.value, other))
 
     return method
 
@@ -158,14 +158,10 @@ class Numbers:
             if key.startswith("param"):
                 found[key] = value
             elif _is_number(value):
-                found[key] = self.late(lambda key=key: _number(group[key]))
+                found[key] = self.late(partial(_option, group, key))
             elif type(value) is tuple and all(map(_is_number, value)):
-                found[key] = tuple(
-                    [
-                        self.late(lambda key=key, i=i: _number(group[key][i]))
-                        for i in range(len(value))
-                    ]
-                )
+                places = range(len(value))
+                found[key] = tuple([self.late(partial(_option, group, key, i)) for i in places])
             else:
                 found[key] = fixed[key] = value
         self.conditions.append((lambda: {key: group.get(key) for key in fixed}, fixed))
@@ -176,7 +172,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, Tensor)) and not isinstance(value, bool)
 
 
-def _number(value: Any) -> Any:
+def _option(group: dict[str, Any], key: str, place: int | None = None) -> Any:
+    value = group[key] if place is None else group[key][place]
     return value.item() if isinstance(value, Tensor) else value
 
 

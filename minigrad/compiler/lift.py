@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.launchers.common import empty
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import OpNode
-from minigrad.compiler.arrays import TracedArray, plain
-from minigrad.compiler.graph import INPUT, Memory, owner_of
+from minigrad.compiler.arrays import TracedArray, is_plain, plain
+from minigrad.compiler.graph import INPUT, Memory
+from minigrad.compiler.places import owner_of
 from minigrad.tensor import Tensor
 
 
@@ -41,8 +43,8 @@ class Lifted:
     def lift(self, tensors: Iterator[Tensor]) -> None:
         """Give tensors traced arrays."""
         for tensor in tensors:
-            array = tensor.__dict__.get("_array")
-            if type(array) is np.ndarray and id(tensor) not in self.lifted:
+            array: Any = tensor.__dict__.get("_array")
+            if is_plain(array) and id(tensor) not in self.lifted:
                 self._roots.add(id(owner_of(array)))
                 traced = self.trace(array)
                 self.lifted[id(tensor)] = (tensor, array, traced)
@@ -52,7 +54,7 @@ class Lifted:
     def lift_argument(self, tensor: Tensor) -> np.ndarray:
         """Give an argument a traced copy of its elements; returns the copy."""
         array = tensor._array
-        buffer = np.empty_like(array, subok=False)
+        buffer = empty(array.shape, array.dtype, array)
         buffer[...] = array
         self.memory.add(buffer, INPUT)
         self._traced[id(array)] = TracedArray(buffer)

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch, launchers
+from kernels.launchers.common import empty
 from kernels.pointwise import TABLE
 from kernels.sequence import Launch
-from minigrad.compiler.graph import GIVEN, Call, Memory, arrays_in
+from minigrad.compiler.graph import GIVEN, Call, Memory
 from minigrad.compiler.late import Numbers, value_now
+from minigrad.compiler.places import arrays_in, may_share, on_host
 
 # Their operations read an index on the host first, to refuse one that is out of bounds
 _CHECKING = ("embedding", "cross_entropy", "sparse")
@@ -43,7 +45,7 @@ class Log(dispatch.Trace):
         return True
 
     def contiguous(self, a: np.ndarray) -> np.ndarray:
-        out = np.empty(a.shape, a.dtype)
+        out = empty(a.shape, a.dtype, a)
         dialect_in_use().pointwise(TABLE["copy"], a, out=out)
         return out
 
@@ -94,7 +96,7 @@ def is_closed(
         return False
     results = [*call.outputs, *call.writes]
     inside = _inside(launches, memory)
-    if any(not any(a is b or np.may_share_memory(a, b) for b in results) for a in inside):
+    if any(not any(a is b or may_share(a, b) for b in results) for a in inside):
         for array in again(inside):
             memory.add(array, GIVEN)
         inside = _inside(launches, memory)
@@ -119,7 +121,7 @@ def _inside(launches: list[Launch], memory: Memory) -> list[np.ndarray]:
 
 def is_read(array: np.ndarray, arguments: tuple) -> bool:
     """Whether an array that a call writes may be one of the arguments that it reads."""
-    return any(np.may_share_memory(a, array) for a in arrays_in(arguments))
+    return any(may_share(a, array) for a in arrays_in(arguments))
 
 
 def _other(array: np.ndarray) -> Any:
@@ -130,4 +132,5 @@ def _other(array: np.ndarray) -> Any:
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    a, b = on_host(a), on_host(b)
     return np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()

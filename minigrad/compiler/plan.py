@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,10 @@ class Layout:
     """An offset for each temporary buffer of some calls.
 
     spans: the first and the last call that needs each. size: bytes in all. unshared: what the
-    buffers would take without sharing.
+    buffers would take without sharing. device: the number of the GPU; None for the CPU.
     """
+
+    device: Any = None
 
     def __init__(self, spans: dict[Buffer, tuple[int, int]]) -> None:
         self.spans = spans

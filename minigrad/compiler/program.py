@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from kernels.graph import Graph
 from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.simt import get_num_threads
-from minigrad.compiler.graph import Buffer, Call, Memory, Place, arrays_in
+from minigrad.compiler import places
+from minigrad.compiler.graph import Buffer, Call, Memory, Place
 from minigrad.compiler.late import Draw, Late, value_now
+from minigrad.compiler.places import arrays_in
 from minigrad.compiler.plan import ALIGNMENT, Layout
 from minigrad.random import Generator
 from minigrad.utils._tree import leaves, mapped
@@ -34,9 +37,8 @@ class Program:
         draws: dict[Generator, int],
     ) -> None:
         self._memory, self._plan, self._placed = memory, plan, placed
-        raw = np.empty(plan.size + ALIGNMENT, np.uint8)
-        skip = -raw.ctypes.data % ALIGNMENT
-        self._bytes = raw[skip : skip + plan.size]
+        self._device = plan.device
+        self._bytes = places.memory(plan.size, ALIGNMENT, plan.device)
         self._first, self._draws = len(parts[0]), draws
         self._drawn: dict[Generator, tuple[int, int]] = {}
         # What writes a number into a launch, and which number
@@ -64,7 +66,7 @@ class Program:
             memory = self._placed[found.buffer].reshape(-1).view(np.uint8)
         else:
             start += self._plan.offsets[found.buffer]
-        return np.ndarray(found.shape, found.dtype, memory, start, found.strides)
+        return places.view(memory, start, found.shape, found.dtype, found.strides)
 
     def load(self) -> None:
         """Copy the results of the recorded first part here, as if it had been a replay."""
@@ -91,7 +93,7 @@ class Program:
             long = get_num_threads() > 1 and call.seconds > _PARALLEL_SECONDS
             for launch in call.launches:
                 moved = launch._replace(args=tuple([self.array(a) for a in launch.args]))
-                if not long and can_be_packed(_now(moved)):
+                if self._device is not None or (not long and can_be_packed(_now(moved))):
                     packed.append(moved)
                 else:
                     flush()
@@ -99,8 +101,9 @@ class Program:
         flush()
         return steps
 
-    def _sequence(self, launches: list[Launch]) -> Sequence:
-        sequence = Sequence([_now(launch) for launch in launches])
+    def _sequence(self, launches: list[Launch]) -> Sequence | Graph:
+        make = Sequence if self._device is None else Graph
+        sequence = make([_now(launch) for launch in launches])
         for number, launch in enumerate(launches):
             for place, value in enumerate(launch.args):
                 if type(value) in _LATE:

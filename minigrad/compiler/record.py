@@ -11,29 +11,20 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch, launchers
-from kernels.launchers.common import on_gpu
+from kernels.launchers.common import namespace
 from kernels.pointwise import TABLE
 from minigrad.autograd.mode import mode
 from minigrad.compiler.arrays import TracedArray, plain
-from minigrad.compiler.graph import (
-    CONSTANT,
-    GIVEN,
-    INPUT,
-    TEMPORARY,
-    Buffer,
-    Call,
-    Unsupported,
-    arrays_in,
-    assign,
-    place_of,
-)
+from minigrad.compiler.graph import CONSTANT, GIVEN, INPUT, TEMPORARY, Buffer, Call, Unsupported
 from minigrad.compiler.late import Draw, Numbers, value_now
 from minigrad.compiler.lift import Lifted
 from minigrad.compiler.lower import checking, dialect_in_use, is_closed, is_read, logged
+from minigrad.compiler.places import arrays_in, assign, is_array, may_share, place_of
 from minigrad.compiler.updates import Updates
-from minigrad.utils._tree import leaves, mapped
+from minigrad.utils._tree import mapped
 
 _OURS = str(Path(__file__).parents[1])
+_CONTIGUOUS = ("numpy.reshape", "numpy.ravel", "numpy.ascontiguousarray")
 _KERNELS = str(Path(launchers.__file__).parents[1])
 
 
@@ -72,6 +63,7 @@ class Recorder(Lifted):
         self.starts: list[tuple[int, Call]] = []
         self._born: dict[Buffer, int] = {}
         self.calls: list[Call] = []
+        self.checks: list[Call] = []  # of numbers that there were before: they come first
         self.draws: dict[Any, int] = {}  # generator -> calls made by the step
         self.placed: dict[Buffer, Any] = {}  # gradients that lie in an optimiser's arena
         self.used: set[int] = set()  # ids of the traced arrays that calls read or write
@@ -96,8 +88,6 @@ class Recorder(Lifted):
         """Run an operation of the dialect."""
         self.use((args, kwargs))
         args, kwargs = plain(args), plain(kwargs)
-        if any(map(on_gpu, leaves((args, kwargs)))):
-            self.stop("an array on a GPU (no CUDA graph is captured)")
         if self.reason is not None:
             args, kwargs = mapped(value_now, args), mapped(value_now, kwargs)
             return self._traced_result(function(*args, **kwargs))
@@ -152,6 +142,9 @@ class Recorder(Lifted):
         result = function(*args, **kwargs)
         if isinstance(result, np.generic):
             result = np.asarray(result)
+        if name in _CONTIGUOUS and result.dtype.kind != "c" and not may_share(result, args[0]):
+            copied = plain(self.operation("copy", dialect_in_use().copy, (args[0],), {}))
+            result = function(copied, *args[1:], **kwargs)  # a view
         if self.reason is None:
             call = Call(name, function, tuple(args), kwargs, writes=written)
             if self._name_outputs(call, result) or written:
@@ -176,9 +169,9 @@ class Recorder(Lifted):
         """Copy `value` (an array or a number) into the elements of `target`, a view."""
         self.use(value)
         source = plain(value)
-        if isinstance(source, np.ndarray) and source.shape != target.shape:
-            source = np.broadcast_to(source, target.shape)
-        if isinstance(source, np.ndarray) and source.dtype.kind != "c" != target.dtype.kind:
+        if is_array(source) and source.shape != target.shape:
+            source = namespace(source).broadcast_to(source, target.shape)
+        if is_array(source) and source.dtype.kind != "c" != target.dtype.kind:
             function = dialect_in_use().pointwise
             kwargs = {"out": target}
             if source.dtype != target.dtype:
@@ -204,9 +197,12 @@ class Recorder(Lifted):
         array = plain(array)
         function(array, *args)
         if self.reason is None:
-            self.memory.add(array, GIVEN)
+            buffer = self.memory.add(array, GIVEN)
             self._checked.add(place_of(array))
-            self.calls.append(Call("check", function, (array, *args)))
+            call = Call("check", function, (array, *args))
+            changed = {self.memory.find(a) for c in self.calls for a in c.writes}
+            made = buffer is not None and (buffer.kind == TEMPORARY or buffer in changed)
+            (self.calls if made else self.checks).append(call)
 
     def lower(self, call: Call) -> bool:
         """Find the launches of a pointwise call that was made of others; False if it has none."""
@@ -273,7 +269,7 @@ class Recorder(Lifted):
         self.calls = later
 
     def _traced_result(self, result: Any) -> Any:
-        if isinstance(result, np.ndarray):
+        if is_array(result):
             return result if type(result) is TracedArray else TracedArray(result)
         if type(result) in (tuple, list):
             return type(result)([self._traced_result(r) for r in result])
@@ -285,7 +281,7 @@ class Recorder(Lifted):
         before: dict[int, list[Call]] = {}
         for place, call in self.starts:
             before.setdefault(place, []).append(call)
-        found = []
+        found = [] if last is None else list(self.checks)  # in the forward part
         for place in range(first, last):
             found += [*before.get(place, ()), self.calls[place]]
         return found
@@ -293,7 +289,7 @@ class Recorder(Lifted):
     def forget(self) -> None:
         """Let go of what only the recording needed."""
         self.lifted, self.counters, self._traced = {}, [], {}
-        self.used, self.starts, self.calls = set(), [], []
+        self.used, self.starts, self.calls, self.checks = set(), [], [], []
         self.numbers.release()
 
     def stop_quietly(self, reason: str) -> None:
@@ -305,8 +301,7 @@ class Recorder(Lifted):
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
     """Let a recorder write down what this thread computes."""
-    outside = dispatch.active
-    dialect = outside if hasattr(outside, "__name__") else dispatch.set_backend(dispatch.backend())
+    dialect = dispatch.dialect(dispatch.backend())  # also where none has been in use yet
     stand_in: Any = _RecordingDialect(dialect)
     mode.recorder, dispatch.active, recorder.stand_in = recorder, stand_in, stand_in
     try:

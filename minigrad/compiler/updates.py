@@ -6,16 +6,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kernels import dispatch
 from minigrad.autograd.mode import mode, no_grad
-from minigrad.compiler.graph import GIVEN, TEMPORARY, Call, assign, place_of
-from minigrad.compiler.late import Numbers
+from minigrad.compiler.graph import GIVEN, TEMPORARY, Call
+from minigrad.compiler.late import Late, Numbers, value_now
+from minigrad.compiler.places import assign, place_of
 from minigrad.optim.arena import Run
 from minigrad.optim.optimizer import Optimizer
+from minigrad.optim.per_parameter import NUMBERS, PerParameter
 
 
 class Updates:
@@ -30,19 +33,28 @@ class Updates:
         self.rebound = self.inside = False
         self.updated: set[int] = set()
         self.after: list[Callable[[], None]] = []
+        self._scalars: dict[int, _Scalar] = {}  # by the id of the tensor
         self._counts: dict[tuple[int, int], int] = {}  # updates so far, by the place of the count
 
     def step(self, recorder: Any, optimizer: Any, step: Callable, args: tuple, kwargs: dict) -> Any:
         """Run and record one step."""
         name = f"{type(optimizer).__name__}.step"
-        if step is not inspect.unwrap(Optimizer.step):
+        flat = step is inspect.unwrap(Optimizer.step)
+        if not flat and step is not inspect.unwrap(PerParameter.step):
             recorder.stop(f"{name}, which computes with Python's numbers")
         if any(args) or any(kwargs.values()):
             recorder.stop(f"{name} with a closure")
         if optimizer._step_pre_hooks or optimizer._step_post_hooks:
             recorder.stop(f"{name} with hooks")
+        if (
+            not flat
+            and recorder.reason is None
+            and all(map(optimizer.state.get, _given(optimizer)))
+        ):
+            return self._one_by_one(recorder, optimizer, step)
         with recorder.unlifted(optimizer), no_grad():
-            if recorder.reason is not None:
+            self.rebound |= not flat  # it makes its state
+            if recorder.reason is not None or not flat:
                 return step(optimizer, *args, **kwargs)
             _depends_on(recorder, optimizer)
             for group, run in optimizer._runs():
@@ -88,6 +100,43 @@ class Updates:
 
         self.after.append(counted)
 
+    def _one_by_one(self, recorder: Any, optimizer: Any, step: Callable) -> Any:
+        """Record the step of an optimiser that updates each parameter by itself, with late numbers
+        for its options and for the state that Python computes with."""
+        _depends_on(recorder, optimizer)
+        if not self._scalars:
+            self.after.append(self._keep_scalars)
+        groups, state = optimizer.param_groups, optimizer.state
+        optimizer.param_groups = [recorder.numbers.options(group) for group in groups]
+        optimizer.state = {
+            param: {
+                name: self._scalar(recorder, tensor) if name in NUMBERS else tensor
+                for name, tensor in state[param].items()
+            }
+            for param in _given(optimizer)
+        }
+        try:
+            return step(optimizer)
+        finally:
+            optimizer.param_groups, optimizer.state = groups, state
+            for scalar in self._scalars.values():
+                recorder.lifted[id(scalar.tensor)][1][...] = value_now(scalar.now)
+            self.after.append(partial(setattr, optimizer, "_opt_called", True))
+
+    def _scalar(self, recorder: Any, tensor: Any) -> _Scalar:
+        known = self._scalars.get(id(tensor))
+        if known is None:
+            value = recorder.lifted[id(tensor)][1].item()
+            now = Late(recorder.numbers, lambda: tensor._array.item(), value)
+            known = self._scalars[id(tensor)] = _Scalar(tensor, now)
+        return known
+
+    def _keep_scalars(self) -> None:
+        """What a replay does at its end: all new values follow from the old ones."""
+        new = [(scalar.tensor, scalar.now.again()) for scalar in self._scalars.values()]
+        for tensor, value in new:
+            tensor._array[...] = value
+
     def _gather(self, recorder: Any, run: Run) -> None:
         """Before each update, the gradients go to where the update reads them."""
         if run.fresh or not run.at_home:
@@ -107,6 +156,34 @@ class Updates:
                 placed[buffer] = place
             else:
                 _copied(recorder, place, grad)
+
+
+class _Scalar:
+    """A number in the state of an optimiser, for which Python reads and writes a tensor."""
+
+    def __init__(self, tensor: Any, now: Any) -> None:
+        self.tensor, self.now = tensor, now
+
+    def item(self) -> Any:
+        return self.now
+
+    def __iadd__(self, other: Any) -> _Scalar:
+        self.now = self.now + other
+        return self
+
+    def __imul__(self, other: Any) -> _Scalar:
+        self.now = self.now * other
+        return self
+
+    def fill_(self, value: Any) -> _Scalar:
+        self.now = value if type(value) is Late else self.now * 0 + value
+        return self
+
+
+def _given(optimizer: Any) -> list[Any]:
+    """The parameters that have a gradient."""
+    groups = optimizer.param_groups
+    return [p for group in groups for p in group["params"] if p.grad is not None]
 
 
 def _depends_on(recorder: Any, optimizer: Any) -> None:

@@ -105,6 +105,9 @@ class Pointwise:
 
     def _first(self, args: tuple, arrays: list, params: tuple, tracked: bool) -> Tensor:
         """As a call, with all checks: for operands like which none were seen, or that are large."""
+        if mode.recorder is not None:
+            args = tuple(map(mode.recorder.number, args))
+            arrays = [a._array if isinstance(a, Tensor) else a for a in args]
         for value in params:
             if type(value) not in _NUMBERS:
                 params = tuple([number(self.name, p) for p in params])

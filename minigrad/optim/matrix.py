@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import minigrad
+from minigrad.optim.optimizer import number
 from minigrad.optim.per_parameter import PerParameter
 from minigrad.tensor import Tensor
 
@@ -72,7 +73,7 @@ class Adafactor(PerParameter):
         return grad  # _one decays the parameter, after it has taken its root mean square
 
     def _one(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: Any) -> None:
-        step, (eps1, eps2), lr = state["step"].item(), group["eps"], float(group["lr"])
+        step, (eps1, eps2), lr = state["step"].item(), group["eps"], number(group["lr"])
         eps1 = minigrad.finfo(param.dtype).eps if eps1 is None else eps1
         rate = max(eps2, _root_mean_square(param)) * min(lr, 1 / math.sqrt(step))
         param.mul_(1 - lr * group["weight_decay"])
@@ -147,7 +148,7 @@ class Muon(PerParameter):
         return {"momentum_buffer": minigrad.zeros_like(param.detach())}
 
     def _decayed(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> Tensor:
-        param.mul_(1 - float(group["lr"]) * group["weight_decay"])
+        param.mul_(1 - number(group["lr"]) * group["weight_decay"])
         return grad
 
     def _one(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: Any) -> None:
@@ -158,7 +159,7 @@ class Muon(PerParameter):
         factor = math.sqrt(max(1, m / n))
         if group["adjust_lr_fn"] == "match_rms_adamw":
             factor = 0.2 * math.sqrt(max(m, n))
-        param.add_(update.to(param.dtype), alpha=-float(group["lr"]) * factor)
+        param.add_(update.to(param.dtype), alpha=-number(group["lr"]) * factor)
 
 
 def _orthogonalised(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +9,8 @@ import minigrad
 from minigrad.optim.adam import check_betas
 from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative
 from minigrad.tensor import Tensor
+
+NUMBERS = frozenset(("step", "mu_product", "eta", "mu"))  # state that Python computes with
 
 
 class PerParameter(Optimizer):
@@ -175,7 +176,7 @@ class RAdam(PerParameter):
             return
         rectified = (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)
         root = square.sqrt().add_(group["eps"])
-        param.addcdiv_(mean, root, value=rate * math.sqrt(rectified * correction2))
+        param.addcdiv_(mean, root, value=rate * (rectified * correction2) ** 0.5)
 
 
 class Rprop(PerParameter):

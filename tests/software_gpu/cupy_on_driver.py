@@ -176,8 +176,9 @@ def _poisoned(make: Callable) -> Callable:
 
 def _freed(at: int, device: int) -> None:
     """Give memory back when the work so far of the current stream is done."""
+    current = get_current_stream()
     with _lock, Device(device):
-        _driver.cuMemFreeAsync(at, get_current_stream().ptr)
+        _driver.cuMemFreeAsync(at, None if current.is_capturing else current.ptr)
 
 
 def _hold_back(ndarray: type) -> None:
@@ -186,12 +187,25 @@ def _hold_back(ndarray: type) -> None:
     slot = ndarray._array
 
     def finished(self: Any) -> np.ndarray:
-        _driver.software_gpu_finish_stream(get_current_stream().ptr)
+        current = get_current_stream()
+        if current.is_capturing:  # CuPy would launch a kernel of its own, which is captured
+            raise CUDARuntimeError(801, "the software GPU captures no kernels of CuPy")
+        _driver.software_gpu_finish_stream(current.ptr)
         return slot.__get__(self)
 
     ndarray._array = property(finished, slot.__set__)
     for name in ("ndim", "size", "itemsize", "nbytes", "strides", "dtype"):
         setattr(ndarray, name, property(lambda self, name=name: getattr(slot.__get__(self), name)))
+
+    def argument(name: str, index: int, value: Any) -> Any:
+        """A launch comes after the work that waits: it needs the address only."""
+        if not isinstance(value, ndarray):
+            return plain_argument(name, index, value)
+        array = slot.__get__(value)
+        return array if array.flags.c_contiguous else _raw._span(array)
+
+    plain_argument, _raw.argument = _raw.argument, argument
+    ndarray.__len__ = lambda self: len(slot.__get__(self))
     shape = property(lambda self: slot.__get__(self).shape, ndarray.shape.fset)
     ndarray.shape = shape
 
@@ -302,6 +316,12 @@ class Stream(stream.Stream):
     @property
     def done(self) -> bool:
         return _driver.cuStreamQuery(self.ptr) == 0
+
+    @property
+    def is_capturing(self) -> bool:
+        state = ctypes.c_int()
+        _driver.cuStreamIsCapturing(self.ptr, ctypes.byref(state))
+        return state.value != 0
 
     def synchronize(self) -> None:
         call("cuStreamSynchronize", self.ptr)

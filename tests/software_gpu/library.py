@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from ctypes import c_char_p, c_int, c_size_t, c_uint, c_void_p
+from ctypes import c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from pathlib import Path
 
 from kernels.support.cache import cache_folder
@@ -26,6 +26,12 @@ TYPES = {
     "cuStreamCreate": (c_void_p, c_uint),
     "cuStreamSynchronize": (c_void_p,),
     "cuStreamQuery": (c_void_p,),
+    "cuStreamIsCapturing": (c_void_p, c_void_p),
+    "cuStreamBeginCapture": (c_void_p, c_int),
+    "cuStreamEndCapture": (c_void_p, c_void_p),
+    "cuGraphInstantiate": (c_void_p, c_void_p, c_ulonglong),
+    "cuGraphLaunch": (c_void_p, c_void_p),
+    "cuGraphGetNodes": (c_void_p, c_void_p, c_void_p),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
     "cuEventCreate": (c_void_p, c_uint),
     "cuEventRecord": (c_void_p, c_void_p),

@@ -246,15 +246,16 @@ static Result launch_now(Work *work) {
 }
 
 /* The arguments at the time of the launch, each at a multiple of 16 bytes. */
-static void *snapshot(const Kernel *kernel, void **arguments) {
-  size_t bytes = 0;
+static void snapshot(Work *work, const Kernel *kernel, void **arguments) {
+  size_t bytes = 16;
   for (int i = 0; i < kernel->parameters; i++) bytes += (kernel->sizes[i] + 15) / 16 * 16;
-  char *data = calloc(1, bytes + 16), *to = data;
+  char *to = calloc(1, bytes);
+  free(work->data);
+  work->data = to, work->bytes = bytes;
   for (int i = 0; i < kernel->parameters; i++) {
     memcpy(to, arguments[i], kernel->sizes[i]);
     to += (kernel->sizes[i] + 15) / 16 * 16;
   }
-  return data;
 }
 
 static Result check(const Device *device, const Function *function, const unsigned *d, int together) {
@@ -290,15 +291,16 @@ static Result launch(Function *function, const unsigned *dimensions, void *handl
   if (!failed) failed = check(device, function, dimensions, together);
   if (failed) return failed;
   if (function->kernel.parameters && !arguments) return INVALID_VALUE;
-  launches++;
+  if (!stream->capture) launches++;
   Work *made = work(device, launch_now);
   made->subject = function;
-  made->data = snapshot(&function->kernel, arguments);
+  snapshot(made, &function->kernel, arguments);
   memcpy(made->dimensions, dimensions, 7 * sizeof *dimensions);
   made->dimensions[7] = together;
-  enqueue(stream, made);
-  return SUCCESS;
+  return enqueue(stream, made);
 }
+
+void count_launch(void) { launches++; }
 
 ENTRY(cuLaunchKernel, Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
       unsigned by, unsigned bz, unsigned shared, void *stream, void **arguments, void **extra) {
@@ -328,4 +330,42 @@ ENTRY(cuLaunchKernelEx, const Configuration *given, Function *function, void **a
   }
   if (extra) return NOT_SUPPORTED;
   return launch(function, given->dimensions, given->stream, arguments, together);
+}
+
+/* ---- entries: kernels in graphs */
+
+typedef struct {
+  Function *function;
+  unsigned dimensions[7];
+  void **arguments, **extra;
+  void *kernel, *context;
+} KernelNode;
+
+ENTRY(cuGraphKernelNodeGetParams, Work *node, KernelNode *found) {
+  LOCKED;
+  if (!node || node->action != launch_now) return INVALID_VALUE;
+  const Kernel *kernel = &((Function *)node->subject)->kernel;
+  free(node->pointers);
+  node->pointers = calloc(kernel->parameters + 1, sizeof *node->pointers);
+  char *value = node->data;
+  for (int i = 0; i < kernel->parameters; i++) {
+    node->pointers[i] = value;
+    value += (kernel->sizes[i] + 15) / 16 * 16;
+  }
+  *found = (KernelNode){.function = node->subject, .arguments = node->pointers};
+  memcpy(found->dimensions, node->dimensions, 7 * sizeof *node->dimensions);
+  return SUCCESS;
+}
+
+ENTRY(cuGraphExecKernelNodeSetParams, void *executable, Work *node, const KernelNode *given) {
+  IN_CONTEXT;
+  Work *mine = node_in(executable, node);
+  if (!mine || mine->action != launch_now || !known(given->function)) return INVALID_VALUE;
+  if (given->extra) return NOT_SUPPORTED;
+  Result failed = check(device, given->function, given->dimensions, mine->dimensions[7]);
+  if (failed) return failed;
+  mine->subject = given->function;
+  snapshot(mine, &given->function->kernel, given->arguments);
+  memcpy(mine->dimensions, given->dimensions, 7 * sizeof *given->dimensions);
+  return SUCCESS;
 }

@@ -127,16 +127,24 @@ int is_pinned(const void *at) {
 
 /* ---- entries: allocation */
 
-ENTRY(cuMemAlloc, Pointer *at, size_t size) { IN_CONTEXT; return allocate(device, size, at); }
+/* Calls that may wait for the device, or look at what only a graph's launch will do. */
+#define SAFE                                                                                    \
+  IN_CONTEXT;                                                                                   \
+  Result refused = refuse_unsafe();                                                             \
+  if (refused) return refused
+
+ENTRY(cuMemAlloc, Pointer *at, size_t size) { SAFE; return allocate(device, size, at); }
 
 ENTRY(cuMemAllocManaged, Pointer *at, size_t size, unsigned flags) {
-  IN_CONTEXT;
+  SAFE;
   return allocate(device, size, at);
 }
 
 ENTRY(cuMemAllocAsync, Pointer *at, size_t size, void *stream) {
   IN_CONTEXT;
-  if (!stream_of(device, stream)) return INVALID_HANDLE;
+  Stream *queue = stream_of(device, stream);
+  if (!queue) return INVALID_HANDLE;
+  if (queue->capture) return NOT_SUPPORTED; /* a GPU would make a node that allocates */
   return allocate(device, size, at);
 }
 
@@ -145,9 +153,9 @@ ENTRY(cuMemAllocFromPoolAsync, Pointer *at, size_t size, void *pool, void *strea
 }
 
 ENTRY(cuMemFree, Pointer at) { /* waits for the device */
-  IN_CONTEXT;
-  Result fault = finish_device(device);
-  return fault ? fault : release(at);
+  SAFE;
+  finish_queues(device);
+  return device->fault ? device->fault : release(at);
 }
 
 static Result release_now(Work *work) { return release(work->to); }
@@ -157,24 +165,23 @@ ENTRY(cuMemFreeAsync, Pointer at, void *handle) {
   Stream *stream = stream_of(device, handle);
   const Allocation *in = allocation_of(at);
   if (!stream) return INVALID_HANDLE;
-  if (!in || in->at != at) return INVALID_VALUE;
+  if (!in || in->at != at || stream->capture) return INVALID_VALUE; /* not the graph's memory */
   Work *free_it = work(device, release_now);
   free_it->to = at;
-  enqueue(stream, free_it);
-  return SUCCESS;
+  return enqueue(stream, free_it);
 }
 
 ENTRY(cuMemHostAlloc, void **at, size_t size, unsigned flags) {
-  IN_CONTEXT;
+  SAFE;
   return allocate(NULL, size, (uint64_t *)at);
 }
 
 ENTRY(cuMemAllocHost, void **at, size_t size) { return cuMemHostAlloc(at, size, 0); }
 
 ENTRY(cuMemFreeHost, void *at) {
-  IN_CONTEXT;
-  Result fault = finish_device(device);
-  return fault ? fault : release((uint64_t)at);
+  SAFE;
+  finish_queues(device);
+  return device->fault ? device->fault : release((uint64_t)at);
 }
 
 ENTRY(cuMemHostGetDevicePointer, Pointer *seen, void *at, unsigned flags) {

@@ -13,24 +13,6 @@
 #include <time.h>
 
 enum { DEPTH = 1024 }; /* of a stream; more work has to wait until the first is done */
-enum { NON_BLOCKING = 1 };
-
-struct Stream {
-  Device *device;
-  unsigned flags;
-  int priority;
-  Work *first, **last;
-  int count;
-  uint64_t done, newest; /* numbers of work */
-  Stream *next;
-};
-
-typedef struct {
-  Stream *stream;
-  Device *device;
-  uint64_t number; /* of the work that it marks; 0: never recorded */
-  int64_t time;    /* nanoseconds, when that was done; 0: not yet */
-} Event;
 
 static uint64_t newest;
 static unsigned long waits; /* for the device, a stream, an event or a copy to the host */
@@ -88,22 +70,42 @@ static Result finish(Stream *stream, uint64_t number) {
   return device->fault;
 }
 
-void enqueue(Stream *stream, Work *work) {
+Result enqueue(Stream *stream, Work *work) {
+  if (stream->capture) return capture(stream, work);
+  Result refused = stream == stream->device->legacy ? refuse_legacy(stream->device) : SUCCESS;
+  if (refused) {
+    free(work->data);
+    free(work);
+    return refused;
+  }
   work->number = stream->newest = ++newest;
   *stream->last = work, stream->last = &work->next;
   if (++stream->count > DEPTH) finish(stream, stream->first->number);
+  return SUCCESS;
 }
 
-Result finish_stream(Stream *stream) { waits++; return finish(stream, stream->newest); }
+Result finish_stream(Stream *stream) {
+  if (stream->capture) return invalidate(stream->capture, CAPTURE_UNSUPPORTED);
+  Result refused = stream == stream->device->legacy ? refuse_legacy(stream->device) : SUCCESS;
+  if (refused) return refused;
+  waits++;
+  return finish(stream, stream->newest);
+}
 
 Result enqueue_and_finish(Stream *stream, Work *work) {
-  enqueue(stream, work);
-  return finish_stream(stream);
+  Result failed = enqueue(stream, work);
+  return failed ? failed : finish_stream(stream);
+}
+
+void finish_queues(Device *device) {
+  for (Stream *s = device->streams; s; s = s->next) finish(s, s->newest);
 }
 
 Result finish_device(Device *device) {
+  Result refused = refuse_waiting(device);
+  if (refused) return refused;
   waits++;
-  for (Stream *s = device->streams; s; s = s->next) finish(s, s->newest);
+  finish_queues(device);
   return device->fault;
 }
 
@@ -160,7 +162,11 @@ static Result query(Stream *stream, uint64_t number) {
   return fault ? fault : NOT_READY;
 }
 
-ENTRY(cuStreamQuery, void *handle) { IN_STREAM; return query(stream, stream->newest); }
+ENTRY(cuStreamQuery, void *handle) {
+  IN_STREAM;
+  if (stream->capture) return invalidate(stream->capture, CAPTURE_UNSUPPORTED);
+  return query(stream, stream->newest);
+}
 
 ENTRY(cuStreamGetCtx, void *handle, void **context) {
   IN_STREAM;
@@ -192,10 +198,6 @@ ENTRY(cuStreamGetId, void *handle, unsigned long long *id) {
   return SUCCESS;
 }
 
-ENTRY(cuStreamIsCapturing, void *handle, int *status) { *status = 0; return SUCCESS; }
-
-ENTRY(cuThreadExchangeStreamCaptureMode, int *mode) { return SUCCESS; }
-
 ENTRY(cuCtxSynchronize, void) { IN_CONTEXT; return finish_device(device); }
 
 static Result call_host(Work *work) {
@@ -207,8 +209,7 @@ ENTRY(cuLaunchHostFunc, void *handle, void (*function)(void *), void *argument) 
   IN_STREAM;
   Work *call = work(device, call_host);
   call->subject = (void *)function, call->value = (uint64_t)argument;
-  enqueue(stream, call);
-  return SUCCESS;
+  return enqueue(stream, call);
 }
 
 static Result call_back(Work *work) {
@@ -220,9 +221,9 @@ static Result call_back(Work *work) {
 ENTRY(cuStreamAddCallback, void *handle, void *function, void *argument, unsigned flags) {
   IN_STREAM;
   Work *call = work(device, call_back);
+  if (stream->capture) return invalidate(stream->capture, CAPTURE_UNSUPPORTED);
   call->subject = function, call->value = (uint64_t)argument, call->to = (uint64_t)handle;
-  enqueue(stream, call);
-  return SUCCESS;
+  return enqueue(stream, call);
 }
 
 /* ---- entries: events */
@@ -247,12 +248,16 @@ static Result mark(Work *work) {
 ENTRY(cuEventRecord, Event *event, void *handle) {
   IN_STREAM;
   if (event->device != device) return INVALID_HANDLE;
+  event->capture = stream->capture, event->node = stream->newest_node;
+  if (stream->capture) {
+    event->stream = stream;
+    return SUCCESS;
+  }
   Work *record = work(device, mark);
   record->subject = event;
   event->stream = stream, event->time = 0;
   event->number = newest + 1;
-  enqueue(stream, record);
-  return SUCCESS;
+  return enqueue(stream, record);
 }
 
 ENTRY(cuEventRecordWithFlags, Event *event, void *handle, unsigned flags) {
@@ -261,11 +266,13 @@ ENTRY(cuEventRecordWithFlags, Event *event, void *handle, unsigned flags) {
 
 ENTRY(cuEventQuery, Event *event) {
   IN_CONTEXT;
+  if (event->capture) return invalidate(event->capture, CAPTURED_EVENT);
   return event->number ? query(event->stream, event->number) : SUCCESS;
 }
 
 ENTRY(cuEventSynchronize, Event *event) {
   IN_CONTEXT;
+  if (event->capture) return invalidate(event->capture, CAPTURED_EVENT);
   waits++;
   return event->number ? finish(event->stream, event->number) : SUCCESS;
 }
@@ -282,11 +289,11 @@ static Result nothing(Work *work) { return SUCCESS; }
 
 ENTRY(cuStreamWaitEvent, void *handle, Event *event, unsigned flags) {
   IN_STREAM;
+  if (event->capture || stream->capture) return capture_wait(stream, event);
   if (!event->number) return SUCCESS;
   Work *wait = work(device, nothing);
   wait->awaited = event->stream, wait->awaited_number = event->number;
-  enqueue(stream, wait);
-  return SUCCESS;
+  return enqueue(stream, wait);
 }
 
 /* ---- entries: copies and fills */
@@ -308,28 +315,27 @@ static Work *copy(Device *device, uint64_t to, uint64_t from, size_t size, unsig
 }
 
 /* From pageable memory the driver copies at once into a buffer of its own; from pinned memory the
- * GPU reads later. */
+ * GPU reads later, and so does a graph from either. */
 static Result to_device(Stream *stream, Pointer to, const void *from, size_t size) {
   if (!size) return SUCCESS;
   if (check_range(to, size)) return INVALID_VALUE;
   Work *made = copy(stream->device, to, (uint64_t)from, size, TO_DEVICE);
-  if (!is_pinned(from)) made->data = memcpy(malloc(size), from, size);
-  enqueue(stream, made);
-  return SUCCESS;
+  if (!is_pinned(from) && !stream->capture) made->data = memcpy(malloc(size), from, size);
+  return enqueue(stream, made);
 }
 
 static Result to_host(Stream *stream, void *to, Pointer from, size_t size, int wait) {
   if (!size) return SUCCESS;
   if (check_range(from, size)) return INVALID_VALUE;
-  enqueue(stream, copy(stream->device, (uint64_t)to, from, size, FROM_DEVICE));
+  Result failed = enqueue(stream, copy(stream->device, (uint64_t)to, from, size, FROM_DEVICE));
+  if (failed || (stream->capture && !wait)) return failed;
   return wait || !is_pinned(to) ? finish_stream(stream) : SUCCESS;
 }
 
 static Result between(Stream *stream, Pointer to, Pointer from, size_t size) {
   if (!size) return SUCCESS;
   if (check_range(from, size) || check_range(to, size)) return INVALID_VALUE;
-  enqueue(stream, copy(stream->device, to, from, size, FROM_DEVICE | TO_DEVICE));
-  return SUCCESS;
+  return enqueue(stream, copy(stream->device, to, from, size, FROM_DEVICE | TO_DEVICE));
 }
 
 ENTRY(cuMemcpyHtoD, Pointer to, const void *from, size_t size) {
@@ -400,8 +406,7 @@ static Result fill(void *handle, Pointer to, uint64_t value, size_t count, unsig
   if (to % width || check_range(to, count * width)) return INVALID_VALUE;
   Work *made = work(device, fill_now);
   made->to = to, made->value = value, made->size = count * width, made->dimensions[0] = width;
-  enqueue(stream, made);
-  return SUCCESS;
+  return enqueue(stream, made);
 }
 
 ENTRY(cuMemsetD8, Pointer to, unsigned char value, size_t n) { return fill(0, to, value, n, 1); }

@@ -1,0 +1,103 @@
+"""Where arrays lie: those of NumPy on the CPU, those of CuPy on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kernels.launchers.common import namespace, on_gpu
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of NumPy or CuPy."""
+    return isinstance(value, np.ndarray) or on_gpu(value)
+
+
+def arrays_in(value: Any) -> Iterator[Any]:
+    """The arrays in nested tuples, lists and dictionaries."""
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from arrays_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from arrays_in(item)
+    elif is_array(value):
+        yield value
+
+
+def address(array: Any) -> int:
+    """Where the first element lies."""
+    if isinstance(array, np.ndarray):
+        return array.__array_interface__["data"][0]
+    return array.data.ptr
+
+
+def place_of(array: Any) -> tuple:
+    """Where the elements of an array lie; equal for equal views."""
+    return address(array), array.shape, array.strides
+
+
+def bounds(array: Any) -> tuple[int, int]:
+    """The first byte of an array, and the first one after it."""
+    start = stop = address(array)
+    for n, step in zip(array.shape, array.strides, strict=True):
+        if step < 0:
+            start += (n - 1) * step
+        else:
+            stop += (n - 1) * step
+    return start, stop + array.itemsize
+
+
+def may_share(a: Any, b: Any) -> bool:
+    """Whether the memory from the first to the last elements of two arrays overlaps."""
+    if not a.size or not b.size:
+        return False
+    (first, last), (start, stop) = bounds(a), bounds(b)
+    return first < stop and start < last
+
+
+def owner_of(array: Any) -> Any:
+    """The array that owns the memory of a view."""
+    base: Any = array.base
+    while base is not None:
+        if is_array(base):
+            array = base
+        base = getattr(base, "base", None)
+    return array
+
+
+def device_of(array: Any) -> Any:
+    """The number of the GPU that an array lies on; None on the CPU."""
+    return None if isinstance(array, np.ndarray) else array.device.id
+
+
+def memory(size: int, alignment: int, device: Any) -> Any:
+    """Uninitialised bytes on a device, from a multiple of `alignment` on."""
+    if device is None:
+        raw: Any = np.empty(size + alignment, np.uint8)
+    else:
+        import cupy
+
+        with cupy.cuda.Device(device):
+            raw = cupy.empty(size + alignment, np.uint8)
+    skip = -address(raw) % alignment
+    return raw[skip : skip + size]
+
+
+def view(raw: Any, start: int, shape: tuple, dtype: np.dtype, strides: tuple) -> Any:
+    """An array over bytes in memory, from the byte `start` on."""
+    if isinstance(raw, np.ndarray):
+        return np.ndarray(shape, dtype, raw, start, strides)
+    return namespace(raw).ndarray(shape, dtype, memptr=raw.data + start, strides=strides)
+
+
+def on_host(array: Any) -> np.ndarray:
+    """A NumPy array with the same elements."""
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+def assign(target: Any, source: Any) -> None:
+    """Copy elements."""
+    target[...] = source
