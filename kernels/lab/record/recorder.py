@@ -6,9 +6,9 @@ place in the source) and the same `path` (which iteration of the loops around it
 one *request*. The requests of one warp are collected in slots and analysed (`_flush`) as soon as
 another warp runs, so memory stays small however long a kernel is.
 
-All functions here are compiled once and kept in Numba's cache. Kernels reach them by name in the
-linker (`symbol`), so that no kernel compiles them again. State is memory that `State` allocates;
-`head` is the address of its first array, whose entries are named below.
+All functions here are compiled once (`simt/backend/linked.py`) and kept in Numba's cache. Kernels
+reach them by name in the linker (`symbol`), so that no kernel compiles them again. State is memory
+that `State` allocates; `head` is the address of its first array, whose entries are named below.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ import llvmlite.binding
 import numpy as np
 from llvmlite import ir
 from numba import cfunc, njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+
+from kernels.simt.backend.linked import Linked, Part
 
 WARP = 32
 LOAD, STORE, ATOMIC, EXECUTION, SHUFFLE = 0, 1, 2, 3, 4
@@ -82,6 +85,7 @@ _SITE_MASK, _WARP_MASK, _BLOCK_MASK = (1 << 18) - 1, (1 << 14) - 1, (1 << 20) - 
 _MIX = 0x1E3779B97F4A7C15
 _I64 = types.int64
 _WORD = ir.IntType(64)
+_part = njit(pipeline_class=Part, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 
 
 @intrinsic
@@ -108,7 +112,20 @@ def _trap(typingctx, function, text):
     return types.void(_I64, _I64), codegen
 
 
-@njit
+@intrinsic
+def _finish(typingctx, head):
+    """Calls `finish`, so that its code is not part of each function that comes to a new warp."""
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [_WORD])
+        function = cgutils.get_or_insert_function(builder.module, kind, symbol("finish"))
+        builder.call(function, [builder.ptrtoint(args[0], _WORD)])
+        return context.get_dummy_value()
+
+    return types.void(head), codegen
+
+
+@_part
 def _population(mask):
     count = 0
     while mask:
@@ -120,12 +137,12 @@ def _population(mask):
 # --- requests ---------------------------------------------------------------------------------
 
 
-@njit
+@_part
 def _switch(head, who):
     """Another thread runs, or the same warp begins another part of the kernel."""
     before = head[WHO]
     if who >> 5 != before >> 5 or (who < before and not head[PATIENT]):
-        _flush(head)
+        _finish(head)
     head[WHO], head[LANE], head[NEXT], head[STEPS] = who, who & 31, 0, 0
     clock = _at(head[CLOCKS] + (who & head[THREADS]) * (CLOCK * 8))
     head[WHEN] = (
@@ -135,7 +152,7 @@ def _switch(head, who):
     )
 
 
-@njit
+@_part
 def _find(head, site, path, bit):
     """The address of the slot of a request that this lane is not part of yet.
 
@@ -160,7 +177,7 @@ def _find(head, site, path, bit):
             number = head[USED]
             if number == head[CAPACITY]:
                 head[OVERFLOW] = 1
-                _flush(head)
+                _finish(head)
                 return _find(head, site, path, bit)
             table[entry] = generation << 32 | number
             head[USED], head[NEXT] = number + 1, number + 1
@@ -171,7 +188,7 @@ def _find(head, site, path, bit):
         path = path * _MIX + 1
 
 
-@njit
+@_part
 def _join(head, site, path, op, size, space, address):
     """Add this lane to its request."""
     bit = 1 << head[LANE]
@@ -189,7 +206,7 @@ def _join(head, site, path, op, size, space, address):
     slot[ADDRESSES + head[LANE]] = address
 
 
-@njit
+@_part
 def _flush(head):
     """Analyse the requests of the warp that ran last."""
     for number in range(head[USED]):
@@ -219,7 +236,7 @@ def _flush(head):
     head[GENERATION] += 1
 
 
-@njit
+@_part
 def _check_sources(head, slot):
     """Report lanes that a shuffle reads from and that do not execute it: they were inactive, or
     had ended. Their numbers are kept as a mask."""
@@ -238,7 +255,7 @@ def _check_sources(head, slot):
         row[INDEX], row[LENGTH] = slot[ADDRESSES + reader], missing
 
 
-@njit
+@_part
 def _sectors(head, slot):
     """How many 32-byte sectors the lanes of a request touch."""
     mask, size = slot[MASK], slot[SIZE]
@@ -273,7 +290,7 @@ def _sectors(head, slot):
     return count
 
 
-@njit
+@_part
 def _wavefronts(head, slot, stat):
     """Shared memory: phases of 32, 16 or 8 lanes; in each, the bank with the most words decides."""
     mask, size = slot[MASK], slot[SIZE]
@@ -306,7 +323,7 @@ def _wavefronts(head, slot, stat):
         stat[WORST] = max(stat[WORST], most)
 
 
-@njit
+@_part
 def _busiest(slot):
     """How many lanes of an atomic request go to the same address, at most."""
     mask, most = slot[MASK], 0
@@ -323,7 +340,7 @@ def _busiest(slot):
 # --- races --------------------------------------------------------------------------------------
 
 
-@njit
+@_part
 def _unordered(who, when, other, other_when):
     """Whether nothing orders two accesses: no barrier between them that both threads passed."""
     if who == other or when >> _GRID_SHIFT != other_when >> _GRID_SHIFT:
@@ -336,7 +353,7 @@ def _unordered(who, when, other, other_when):
     return not same_warp or when >> _WARP_SHIFT == other_when >> _WARP_SHIFT
 
 
-@njit
+@_part
 def _report(head, what, site_a, who_a, site_b, who_b, memory, offset):
     """Note a finding: the first of its kind between two sites in full, of others the number."""
     found = head[FOUND]
@@ -354,7 +371,7 @@ def _report(head, what, site_a, who_a, site_b, who_b, memory, offset):
     return found
 
 
-@njit
+@_part
 def _against(head, what, shadow, column, site, who, when, memory, offset):
     """Report a race with the access that a column of the shadow remembers, if it is one."""
     other, other_when = shadow[column] - 1, shadow[column + 1]
@@ -365,7 +382,7 @@ def _against(head, what, shadow, column, site, who, when, memory, offset):
     _report(head, what + apart, other_site, other, site, who, memory, offset)
 
 
-@njit
+@_part
 def _remember_reader(shadow, who, when):
     reader, reader_when = shadow[READER] - 1, shadow[READER + 1]
     if reader >= 0 and reader != who:
@@ -379,7 +396,7 @@ def _remember_reader(shadow, who, when):
     shadow[READER], shadow[READER + 1] = who + 1, when
 
 
-@njit
+@_part
 def _watch(head, site, who, op, same, memory, offset, place):
     """Compare an access with the earlier ones to the same memory, and remember it."""
     row = _at(head[MEMORY] + memory * (MEMORY_COLUMNS * 8))
@@ -444,7 +461,7 @@ def note(address, site, path, who, real, size, op, same):
         head[TRACED] += 1
 
 
-@njit
+@_part
 def _trace_line(head, site, who):
     """Note that a thread executes the lines of a site, or comes to its barrier."""
     if head[TRACE_LINES] and head[TRACED] < head[TRACE_CAPACITY]:
@@ -468,7 +485,7 @@ def execute(address, site, path, who):
             _trap(head[TRAP], head[NOTHING])
 
 
-@njit
+@_part
 def _stop(head, site, who):
     """Stop the run: it was interrupted, or else this thread does not end."""
     if not head[STOP]:
@@ -559,13 +576,15 @@ def symbol(name: str) -> str:
 
 def _link(function, arguments: int):
     """`function` compiled, with its address known to the linker."""
-    compiled = cfunc(types.void(*[_I64] * arguments), cache=True)(function)
+    compiled = cfunc(
+        types.void(*[_I64] * arguments), cache=True, pipeline_class=Linked, _nrt=False
+    )(function)
     llvmlite.binding.add_symbol(symbol(function.__name__), compiled.address)
     return compiled
 
 
-_SIGNATURES = (
-    *((note, 8), (execute, 4), (arrive, 4), (declare, 5), (outside, 7), (finish, 1)),
+_SIGNATURES = (  # others call `finish`, so it comes first
+    *((finish, 1), (note, 8), (execute, 4), (arrive, 4), (declare, 5), (outside, 7)),
     *((endless, 3), (shuffle, 7)),
 )
 

@@ -99,13 +99,13 @@ class ThreadLoopLower(KernelLower):
             self.owner[made.name] = label
 
     def _annotate(self) -> None:
-        loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
-        for loop in self._hinted(loops, Hint.UNROLL):
+        hinted = self._hinted()
+        for loop in hinted[Hint.UNROLL]:
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.full")])
-        for loop in self._hinted(loops, Hint.UNROLL_4):
+        for loop in hinted[Hint.UNROLL_4]:
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(4))])
-        ordered = {loop.header for loop in self._hinted(loops, Hint.ORDERED_THREADS)}
-        for loop in self._hinted(loops, Hint.THREADS):
+        ordered = {loop.header for loop in hinted[Hint.ORDERED_THREADS]}
+        for loop in hinted[Hint.THREADS]:
             if loop.header in ordered:
                 continue
             group = _node(self.module)
@@ -133,19 +133,19 @@ class ThreadLoopLower(KernelLower):
             if isinstance(end, ir.Branch) and end.operands[0] is self.blkmap[loop.header]:
                 end.set_metadata("llvm.loop", loop_id)
 
-    def _hinted(self, loops: list, hint: Hint) -> list:
-        """The innermost loop around each assignment to a counter whose name encodes `hint`."""
-        found = {}
+    def _hinted(self) -> dict[Hint, list]:
+        """By hint: the innermost loop around each assignment to a counter whose name encodes it."""
+        loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
+        found: dict[Hint, dict] = {hint: {} for hint in Hint}
         for label, block in self.blocks.items():
-            counts = any(
-                isinstance(s, numba_ir.Assign) and decode(s.target.name.split(".")[0]) is hint
-                for s in block.body
-            )
-            around = [loop for loop in loops if label in loop.body]
-            if counts and around:
+            names = {s.target.name for s in block.body if isinstance(s, numba_ir.Assign)}
+            hints = {decode(name.split(".")[0]) for name in names if name[0] == "_"} - {None}
+            around = [loop for loop in loops if label in loop.body] if hints else []
+            if around:
                 loop = min(around, key=lambda loop: len(loop.body))
-                found[loop.header] = loop
-        return list(found.values())
+                for hint in hints:
+                    found[hint][loop.header] = loop
+        return {hint: list(of_hint.values()) for hint, of_hint in found.items()}
 
 
 def _touches_an_array(instruction: ir.Instruction) -> bool:

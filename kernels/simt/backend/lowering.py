@@ -2,9 +2,10 @@
 
 Numba copies an array's structure to the stack at each access and keeps nearly every variable on the
 stack. Until optimisation removes it, that is most of a kernel's code. Here fields are extracted as
-values, and so are variables that are assigned once, in the entry block. Loops over ranges with step
-one need neither Numba's iterator nor its arithmetic for other steps, and integer division has no
-branch.
+values, and so are variables that are assigned once, in the entry block. Loops over ranges do not
+need Numba's iterator, and integer division has no branch. What Numba would answer with an exception
+is compared with less code, too, so that LLVM can prove that it does not occur: a kernel that may
+raise needs Numba's entry point, and with it Numba in each process.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -20,11 +22,22 @@ from numba.core.lowering import Lower
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
 
 from kernels.simt.backend.numba_frontend import CachedTyping
+from kernels.simt.ir.checks import ZERO_STEP
 from kernels.support import interrupts
 
 _POWERS = (operator.pow, operator.ipow)  # Numba has special code for constant exponents
 _QUOTIENTS = (operator.floordiv, operator.ifloordiv)
 _DIVISIONS = (*_QUOTIENTS, operator.mod, operator.imod)
+_I64 = ir.IntType(64)
+
+
+class _Counter(NamedTuple):
+    """How a loop over a range counts."""
+
+    place: ir.Value  # the stack slot of the previous number
+    step: ir.Value
+    stop: ir.Value
+    scale: tuple[ir.Value, ir.Value] | None = None  # (first, step) of the numbers that it counts
 
 
 class KernelLower(Lower):
@@ -32,7 +45,7 @@ class KernelLower(Lower):
 
     def lower_function_body(self):
         self.implementations: dict[tuple, Callable] = {}
-        self.counters: dict[numba_ir.Expr, tuple[ir.Value, ir.Value]] = {}
+        self.counters: dict[numba_ir.Expr, _Counter] = {}
         self.without_value = self._ranges_and_iterators()
         return super().lower_function_body()
 
@@ -95,6 +108,10 @@ class KernelLower(Lower):
         return result if by_zero is None else builder.select(by_zero, zero, result)
 
     def lower_getitem(self, resty, expr, value, index, signature):
+        if isinstance(signature.args[0], types.UniTuple):
+            numbers, kind = self._constants(value), signature.args[0].dtype
+            if numbers is not None and isinstance(kind, types.Number):
+                return self._item(resty, kind, numbers, index)
         array, pointer = self.typeof(value.name), self._element(value, index)
         if pointer is None:
             found = self._operation(operator.getitem, signature, value, index)
@@ -102,6 +119,31 @@ class KernelLower(Lower):
         else:
             found, kind = load_item(self.context, self.builder, array, pointer), array.dtype
         return self.context.cast(self.builder, found, kind, resty)
+
+    def _constants(self, variable: numba_ir.Var) -> list | None:
+        """The numbers of a tuple that is written in the program."""
+        found = self.func_ir._definitions[variable.name]
+        if len(found) != 1 or getattr(found[0], "op", None) != "build_tuple":
+            return None
+        items = [self.func_ir._definitions[item.name] for item in found[0].items]
+        if not items or any(len(i) > 1 or not isinstance(i[0], numba_ir.Const) for i in items):
+            return None
+        return [item[0].value for item in items]
+
+    def _item(self, resty, kind: types.Type, numbers: list, index: numba_ir.Var) -> ir.Value:
+        """One of `numbers`, which are of a kind, from a table; IndexError where there is none."""
+        builder, length = self.builder, _I64(len(numbers))
+        place = self._as(index, types.int64)
+        negative = builder.icmp_signed("<", place, _I64(0))
+        place = builder.select(negative, builder.add(place, length), place)
+        with builder.if_then(builder.icmp_unsigned(">=", place, length), likely=False):
+            message = ("tuple index out of range",)
+            self.call_conv.return_user_exc(builder, IndexError, message)
+        values = [self.context.get_constant(kind, number) for number in numbers]
+        table = ir.Constant(ir.ArrayType(values[0].type, len(values)), values)
+        pointer = cgutils.global_constant(builder, ".table", table)
+        found = builder.load(cgutils.gep_inbounds(builder, pointer, 0, place))
+        return self.context.cast(builder, found, kind, resty)
 
     def lower_setitem(self, target_var, index_var, value_var, signature):
         array, pointer = self.typeof(target_var.name), self._element(target_var, index_var)
@@ -153,7 +195,7 @@ class KernelLower(Lower):
         return super().lower_expr(resty, expr)
 
     def _ranges_and_iterators(self) -> set[str]:
-        """The variables of loops over ranges of signed integers in steps of one."""
+        """The variables of loops over ranges of signed integers."""
         found: set[str] = set()
         if (
             self.context.enable_nrt
@@ -164,42 +206,74 @@ class KernelLower(Lower):
                 value, target = assign.value, assign.target.name
                 if isinstance(value, numba_ir.Var) and value.name in found:
                     found.add(target)
-                elif isinstance(value, numba_ir.Expr) and self._counts_by_one(value):
+                elif isinstance(value, numba_ir.Expr) and self._counts(value):
                     found |= {value.value.name, target}
         return found
 
-    def _counts_by_one(self, value: numba_ir.Expr) -> bool:
+    def _counts(self, value: numba_ir.Expr) -> bool:
         if value.op != "getiter":
             return False
-        iterable = value.value.name
-        kind = self.typeof(iterable)
-        if not isinstance(kind, types.RangeType) or not kind.dtype.signed:
-            return False
-        return len(self.func_ir.get_definition(iterable).args) < 3
+        kind = self.typeof(value.value.name)
+        return isinstance(kind, types.RangeType) and kind.dtype.signed
 
     def _as(self, variable: numba_ir.Var, kind: types.Type) -> ir.Value:
         value = self.loadvar(variable.name)
         return self.context.cast(self.builder, value, self.typeof(variable.name), kind)
 
-    def _counter(self, loop: numba_ir.Expr) -> tuple[ir.Value, ir.Value]:
-        """(stack slot of the previous number, stop) of a loop over a range."""
+    def _counter(self, loop: numba_ir.Expr) -> _Counter:
         builder, name = self.builder, loop.value.name
         kind = self.typeof(name).dtype
-        ends = [self._as(arg, kind) for arg in self.func_ir.get_definition(name).args]
-        start, stop = ends if len(ends) == 2 else (ends[0].type(0), ends[0])
+        given = self.func_ir.get_definition(name).args
+        ends = [self._as(arg, kind) for arg in given]
+        start, stop = ends[:2] if len(ends) > 1 else (ends[0].type(0), ends[0])
+        step = self._step(given[2]) if len(ends) > 2 else 1
         with builder.goto_entry_block():
             place = builder.alloca(start.type)
-        builder.store(builder.sub(start, start.type(1)), place)
-        return place, stop
+        if step is None:  # known when the kernel runs only
+            first, step = start, ends[2]
+            self._refuse_zero(step)
+            start, stop = stop.type(0), self._iterations(start, stop, step)
+            builder.store(builder.sub(start, start.type(1)), place)
+            return _Counter(place, stop.type(1), stop, (first, step))
+        builder.store(builder.sub(start, start.type(step)), place)
+        return _Counter(place, stop.type(step), stop)
+
+    def _step(self, given: numba_ir.Var) -> int | None:
+        """A step that is a number of the program, and not 0."""
+        value = self.func_ir.get_definition(given)
+        if isinstance(value, numba_ir.Const) and type(value.value) is int:
+            return value.value or None
+        return None
+
+    def _refuse_zero(self, step: ir.Value) -> None:
+        """End the launch with a status: an exception would need Numba's entry point."""
+        zero = self.builder.icmp_signed("==", step, step.type(0))
+        with self.builder.if_then(zero, likely=False):
+            self.call_conv.return_value(self.builder, _I64(ZERO_STEP))
+
+    def _iterations(self, start: ir.Value, stop: ir.Value, step: ir.Value) -> ir.Value:
+        """How many numbers a range has."""
+        builder, zero, one = self.builder, step.type(0), step.type(1)
+        up = builder.icmp_signed(">", step, zero)
+        low, high = builder.select(up, start, stop), builder.select(up, stop, start)
+        some = builder.icmp_signed("<", low, high)
+        stride = builder.select(up, step, builder.neg(step))
+        more = builder.udiv(builder.sub(builder.sub(high, low), one), stride)
+        return builder.select(some, builder.add(more, one), zero)
 
     def _count(self, kind: types.Type, loop: numba_ir.Expr) -> ir.Value:
         """The pair (next number, whether it is below the stop)."""
-        builder, (place, stop) = self.builder, self.counters[loop]
-        number = builder.add(builder.load(place), stop.type(1), flags=["nsw"])
-        builder.store(number, place)
+        builder, counter = self.builder, self.counters[loop]
+        number = builder.add(builder.load(counter.place), counter.step, flags=["nsw"])
+        builder.store(number, counter.place)
+        down = counter.step.constant < 0
+        goes_on = builder.icmp_signed(">" if down else "<", number, counter.stop)
+        if counter.scale is not None:
+            first, step = counter.scale
+            number = builder.add(first, builder.mul(number, step))
         pair = self.context.get_value_type(kind)(ir.Undefined)
         pair = builder.insert_value(pair, number, 0)
-        return builder.insert_value(pair, builder.icmp_signed("<", number, stop), 1)
+        return builder.insert_value(pair, goes_on, 1)
 
     def _find_singly_assigned_variable(self) -> None:
         """Also counts variables assigned once, in the entry block: they need no stack slot."""

@@ -353,6 +353,8 @@ class Specialisation:
         if status == interrupt.INTERRUPTED:
             self.error[limits.STOP] = 0
             entry.reraise()
+        if status == checks.ZERO_STEP:
+            raise ValueError(f"{self.kernel.__name__}: range() arg 3 must not be zero")
         if status == checks.UNEXPECTED_SIGN:
             general = _for_types_of(self.kernel, self.block, args, frozenset(), self.safety)
             general.run(grid, first, last, shared, args)

@@ -17,6 +17,7 @@ from kernels.support.errors import KernelError, KernelIndexError, SimtError, Uni
 
 DIVERGENT, ENDLESS, UNEXPECTED_SIGN, BOUNDS, UNWRITTEN, RAISED, LANES, UNPROVEN = range(1, 9)
 SOURCE = 10  # 9 is `backend.interrupt.INTERRUPTED`
+ZERO_STEP = 11  # a launch's status, without a record: a range had steps of 0
 _I64 = ir.IntType(64)
 
 

@@ -22,6 +22,7 @@ from kernels.simt.plan.regions import RegionPlanner, Versions
 from kernels.simt.plan.thread_loops import row_version
 from kernels.simt.transforms.fission import (
     BlockFor,
+    BlockWhile,
     CollectivePoint,
     Item,
     MaskIf,
@@ -29,8 +30,10 @@ from kernels.simt.transforms.fission import (
     Region,
     walk,
 )
+from kernels.simt.transforms.row_vectorise import GuardIf, RowPlan
 from kernels.simt.transforms.storage import Storage
 
+_LOOPS = BlockFor | BlockWhile
 PANEL = 8  # blocks in a row of a panel
 
 
@@ -99,10 +102,33 @@ def _region_plan(
     masked = row_version(regions, layout, versions.each_thread, mask) if mask else None
     if versions.guard_free is None:
         return RegionPlan(row_version(regions, layout, rows, None), masked)
+    if versions.guard_free.plan.rows == 1 and _is_guarded_by_row(rows.plan):
+        return RegionPlan(row_version(regions, layout, rows, None), masked)
     may_strip = rows.plan.interchanged
     edge = row_version(regions, layout, rows, None, may_strip=may_strip, at_edge=True)
     inside = row_version(regions, layout, versions.guard_free, None, may_strip=False)
     return RegionPlan(edge, masked, inside, versions.checks)
+
+
+def _is_guarded_by_row(plan: RowPlan) -> bool:
+    """Whether each row finds out once, before its loops, that none of its threads is at an edge.
+
+    Beside the loops that costs nothing, so a version for blocks that are nowhere at an edge would
+    be the same code again.
+    """
+    outer = [item for item in plan.items if isinstance(item, GuardIf)]
+    loops = [item for guard in outer for item in walk(guard.body) if isinstance(item, _LOOPS)]
+    inside = [item for loop in loops for item in walk(loop.body)]
+    guarded = any(
+        isinstance(item, GuardIf) or (isinstance(item, Region) and _has_conditions(item))
+        for item in inside
+    )
+    return bool(loops) and not guarded
+
+
+def _has_conditions(region: Region) -> bool:
+    nodes = (node for stmt in region.body for node in ast.walk(stmt))
+    return any(isinstance(node, ast.If | ast.IfExp) for node in nodes)
 
 
 def _panel(program: Program, items: list[Item]) -> int | None:

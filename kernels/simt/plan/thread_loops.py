@@ -75,7 +75,7 @@ class _ThreadLoops:
             case BlockIf():
                 return replace(item, body=self.items(item.body), orelse=self.items(item.orelse))
             case GuardIf():
-                otherwise = self.region(item.otherwise)
+                otherwise = self.region(item.otherwise, at_edge=True)
                 return replace(item, body=self.items(item.body), otherwise=otherwise)
             case Region():
                 return self.region(item)
@@ -85,24 +85,28 @@ class _ThreadLoops:
         """Whether this is the loop around rows that run together: short, so that counting costs."""
         return self.plan.rows > 1 and all(isinstance(item, Region) for item in loop.body)
 
-    def region(self, region: Region) -> Item | None:
-        """What runs a region; None where nothing of it is left."""
+    def region(self, region: Region, at_edge: bool = False) -> Item | None:
+        """What runs a region; None where nothing of it is left.
+
+        `at_edge`: its guard fails in some thread of the row.
+        """
         rematerialised = {**self.storage.rematerialised, **self.of_block.rematerialised}
         body = without_unread(region.body, set(rematerialised) - self.spilled)
         if not body:
             return None
         if self.mask is None and not self.program.checked and self.plan.rows == 1:
-            clipped = self._clipped(region, body)
+            clipped = self._clipped(region, body, at_edge)
             if clipped is not None:
                 return clipped
             reasoning = partial(self.planner.affine, self.plan.facts, self.plan.lanes)
-            stripped, checks = strip_guards(body, reasoning) if self.may_strip else (body, [])
+            strip = self.may_strip and not at_edge
+            stripped, checks = strip_guards(body, reasoning) if strip else (body, [])
             if checks:
                 guard_free, guarded = self.loop(region, stripped), self.loop(region, body)
                 return GuardedLoop(region.line, None, checks, guard_free, guarded)
         return self.loop(region, body)
 
-    def _clipped(self, region: Region, body: list[ast.stmt]) -> ClippedLoop | None:
+    def _clipped(self, region: Region, body: list[ast.stmt], at_edge: bool) -> ClippedLoop | None:
         """`if low <= x < high: ...` as a loop from low to high, if the region is just that."""
         *before, last = body
         if not isinstance(last, ast.If) or last.orelse:
@@ -119,7 +123,7 @@ class _ThreadLoops:
         first, end = self._span()
         part, whole = self.loop(region, inside), None
         if clip.low or clip.high:
-            if self._may_be_whole(last, inside):
+            if not at_edge and self._may_be_whole(last, inside):
                 whole = part
             part = replace(part, first="_lo", last="_hi")
         return ClippedLoop(region.line, None, clip, first, end, part, whole)

@@ -19,6 +19,7 @@ import numpy as np
 
 from kernels.simt.device.arrays import DeviceNDArray
 from kernels.simt.frontend import resolve
+from kernels.simt.ir.stubs import Namespace
 from kernels.support.errors import CompileError
 
 # A cell of a notebook has a file of its own in each session, named after its text.
@@ -47,10 +48,17 @@ def names(func: FunctionType) -> set[str]:
             code = codes.pop()
             found.update(code.co_names, code.co_freevars)
             codes += [c for c in code.co_consts if isinstance(c, CodeType)]
-        values = [getattr(v, "py_func", v) for _, v in _values(one, one.__code__)]
+        values = [_python(v) for _, v in _values(one, one.__code__)]
         found.update(str(getattr(v, "__name__", "")) for v in values)  # under other names
         todo += [v for v in values if isinstance(v, FunctionType)]
     return found
+
+
+def _python(value: Any) -> Any:
+    """The Python function of a kernel or device function, anything else as it is."""
+    if isinstance(value, ModuleType | Namespace):  # they would look for a near name first
+        return value
+    return getattr(value, "py_func", value)
 
 
 def _describe(func: FunctionType, parts: list[str], seen: set[int]) -> None:
@@ -109,7 +117,7 @@ def _value(value: Any, parts: list[str], seen: set[int]) -> str:
         return f"device array {value.dtype} {value.ndim} {order}"
     if isinstance(value, np.ndarray):
         return f"array {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
-    inner = getattr(value, "py_func", value)
+    inner = _python(value)
     if isinstance(inner, FunctionType):
         if not (inner.__module__ or "").startswith(("numpy", "math")):
             _describe(inner, parts, seen)

@@ -114,6 +114,39 @@ def test_kernel_that_raises():
         steps[1, 1](out, 0)
 
 
+@cuda.jit
+def looked_up(out, which):
+    out[cuda.grid(1)] = (2, 3, 5)[which[cuda.grid(1)]]
+
+
+def test_kernel_that_may_raise_has_numbas_entry_point():
+    out = np.zeros(4)
+    looked_up[1, 4](out, np.array([0, 2, -1, -3]))
+    np.testing.assert_array_equal(out, [2, 5, 5, 2])
+    for outside in (3, -4):
+        with pytest.raises(IndexError, match="tuple index"):
+            looked_up[1, 1](out, np.array([outside]))
+
+
+@pytest.mark.parametrize("ends", [(3, 40, 7), (40, 3, -7), (3, 3, 2), (9, 2, 4), (2, 9, -4)])
+def test_ranges_whose_steps_an_argument_gives(ends):
+    @cuda.jit
+    def numbers(out, start, stop, step):
+        place = 1
+        for i in range(start, stop, step):
+            out[place] = i
+            place += 1
+        out[0] = place - 1
+        for i in range(30, -8, -9):
+            out[20] = 100 * out[20] + i + 8
+
+    out = np.zeros(21, np.int64)
+    numbers[1, 1](out, *ends)
+    wanted = list(range(*ends))
+    assert out[: len(wanted) + 1].tolist() == [len(wanted), *wanted]
+    assert out[20] == 3829201102
+
+
 def test_second_process_loads_without_numba(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
@@ -128,6 +161,22 @@ def test_second_process_loads_without_numba(tmp_path):
     for stored in (tmp_path / "cache" / "kernels").glob("entry_*.o"):
         stored.write_bytes(stored.read_bytes()[:-1])
     assert run().split() == ["962.0", "1.0", "False"]
+
+
+def test_the_projects_kernels_load_without_numba(tmp_path):
+    """Those that read tuples at a variable's place, and count in steps that they compute."""
+    program = """
+import numpy as np
+from kernels import dispatch
+logits = np.zeros((4, 5), np.float32)
+dispatch.active.cross_entropy(logits, np.zeros(4, np.int64))
+x, g = np.zeros((64, 1, 8, 8), np.float32), np.zeros((64, 8, 8, 8), np.float32)
+dispatch.active.conv2d_backward_weight(g, x, (8, 1, 3, 3), padding=(1, 1))
+"""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "MINIGRAD_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], env=env, check=True)
+    found = {path.stem: path.with_suffix(".o").exists() for path in tmp_path.rglob("*.py")}
+    assert len(found) > 2 and all(found.values()), found
 
 
 def test_entry_points_outlive_the_modules(tmp_path):

@@ -272,3 +272,15 @@ def test_cache_folder_that_cannot_be_made(folder):
     blocked = folder / "not_a_folder"
     blocked.write_text("a file where the folder should be")
     assert finish(start(folder, blocked)) == "17 327"
+
+
+def test_fingerprints_ask_modules_for_nothing(monkeypatch):
+    """A name that `cuda` lacks makes it import Numba's types and look for near names."""
+    asked = []
+    monkeypatch.setattr(cuda, "__getattr__", asked.append)
+
+    def kernel(out):
+        cuda.atomic.add(out, 0, cuda.threadIdx.x)
+
+    fingerprint.of(kernel), fingerprint.names(kernel)
+    assert not asked

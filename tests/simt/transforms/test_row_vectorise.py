@@ -127,3 +127,23 @@ def test_blocks_in_panels_all_take_their_turn(grid):
     visits[grid, 8](out, 4)
     assert "run in panels" in plan(visits)
     np.testing.assert_array_equal(out, np.full_like(out, 6))
+
+
+def test_a_guard_around_loops_has_a_version_for_whole_rows_and_one_for_others(rng):
+    """No third for blocks that are nowhere at an edge: it would be the first again."""
+
+    @cuda.jit
+    def columns(x, out):
+        i = cuda.grid(1)
+        if i < x.shape[1]:
+            total = float32(0)
+            for k in range(x.shape[0]):
+                total += x[k, i]
+            out[i] = total
+
+    for width in (1, 256, 300, 600):
+        x = integers(rng, 7, width)
+        out = np.full(width, np.nan, np.float32)
+        columns[cdiv(width, 256), 256](x, out)
+        np.testing.assert_array_equal(out, x.sum(0))
+    assert columns.inspect_cpu().count("for k in ") == 2
