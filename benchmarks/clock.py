@@ -3,11 +3,13 @@
 `--plot FILE` draws the comparison, `--read FILE` takes the rows of an earlier run's JSON.
 
 Each table is a ladder of kernels that somebody measured on a GPU and published. The kernels here
-(clock_kernels.cu) have the structure that the source describes; where it leaves a block size
-open, 256 threads are taken. No constant was fitted. Two rules were settled while the A6000's table
-was looked at, against machine code and whitepapers: that the assembler joins neighbouring loads of
-shared memory, and that these take the load/store units as others do. The other tables had no part.
-Needs the extra `cuda13`, no GPU.
+(clock_kernels.cu) have the structure of the source's; where it leaves a block size open, 256
+threads are taken. No constant was fitted to a row that is compared. Rules that were settled while
+a table was looked at are those of the assembler, and each was checked in its machine code: that it
+joins neighbouring loads of shared memory (the products on the A6000 and the 3090), makes short
+branches conditions of their instructions and folds scaled indices into addresses (the sums on the
+3090), and leaves loads behind stores (the softmax on the A40). The other tables had no part. Needs
+the extra `cuda13`, no GPU.
 """
 
 from __future__ import annotations
@@ -36,41 +38,51 @@ from kernels.lab.draw.canvas import (
 )  # fmt: skip
 
 CODE = (Path(__file__).parent / "clock_kernels.cu").read_text()
-N, COUNT = 4096, 1 << 25
+N = 4096
 
 
 class Row(NamedTuple):
-    """A version: its kernel, grid and block, what was published and what that counts."""
+    """A version: its kernel, launch, what was published, and the size of the problem."""
 
+    label: str
     kernel: str
     grid: Any
     block: Any
     published: float
+    size: tuple[int, ...]
+    shared: int = 0
 
 
 class Table(NamedTuple):
-    """One source. work: what is divided by the seconds, for the published unit."""
+    """One source. work: what is divided by the seconds, for the published unit, by size; repeated:
+    it launched a kernel many times on the same data, without clearing the second cache level."""
 
     gpu: Any
     source: str
     unit: str
-    work: float
-    arguments: Callable[[], tuple]
+    work: Callable[..., float]
+    arguments: Callable[..., tuple]
     rows: tuple[Row, ...]
+    repeated: bool = False
 
 
-def _product() -> tuple:
-    a = np.ones((N, N), np.float32)
-    return a, a.copy(), np.zeros_like(a), np.int32(N)
+def _product(n: int) -> tuple:
+    a = np.ones((n, n), np.float32)
+    return a, a.copy(), np.zeros_like(a), np.int32(n)
 
 
-def _sum(dtype: str) -> Callable[[], tuple]:
-    return lambda: (np.ones(COUNT, dtype), np.zeros(COUNT // 256, dtype), np.int32(COUNT))
+def _sum(dtype: str) -> Callable[[int], tuple]:
+    return lambda n: (np.ones(n, dtype), np.zeros(n // 64, dtype), np.int32(n))
 
 
-def _softmax() -> tuple:
-    x = np.ones((N, N), np.float32)
-    return x, np.zeros_like(x), np.int32(N)
+def _softmax(rows: int, n: int) -> tuple:
+    x = np.ones((rows, n), np.float32)
+    return x, np.zeros_like(x), np.int32(n)
+
+
+def _transpose(h: int, w: int) -> tuple:
+    x = np.ones((h, w), np.float32)
+    return x, np.zeros_like(x), np.uint32(w), np.uint32(h)
 
 
 def _products(*published: float) -> tuple[Row, ...]:
@@ -80,58 +92,134 @@ def _products(*published: float) -> tuple[Row, ...]:
         ("warp_tile", 128, 128),
     ]  # fmt: skip
     return tuple(
-        Row(name, (N // tile, N // tile), block, known)
+        Row(name.replace("_", " "), name, (N // tile, N // tile), block, known, (N,))
         for (name, tile, block), known in zip(tiles, published)
     )
 
 
-def _sums(dtype: str, loading: int, *published: float) -> tuple[Row, ...]:
-    names = [f"{name}<{dtype}>" for name in ("tree", "neighbours", "halves", "many_loads")]
-    grids = (COUNT // 256,) * 3 + (loading,)
-    return tuple(Row(n, g, 256, known) for n, g, known in zip(names, grids, published))
+def _sums(
+    dtype: str, size: int, n: int, threads: int, published: dict[str, float], atomic: bool = False
+) -> tuple[Row, ...]:
+    """Rows by kernel; "halves, twice" loads two elements per thread."""
+    found = []
+    for name, known in published.items():
+        kernel, _, twice = name.replace(" ", "_").partition(",_")
+        options = [dtype, str(atomic).lower()]
+        if kernel in ("halves", "last_warp"):
+            options.append("true" if twice else "false")
+        blocks = n // threads // (2 if twice else 1)
+        kernel = f"{kernel}<{', '.join(options)}>"
+        found.append(Row(name, kernel, blocks, threads, known, (n,), threads * size))
+    return tuple(found)
 
 
-_LAPTOP = lab.gpu("RTX 3060")._replace(  # 3050 of laptops: its SMs, clock and memory
-    name="RTX 3050 Laptop", sms=16, boost=1500, fp32=6.1, memory=4, bandwidth=192, l2=2
+def _softmaxes(rows: int, n: int, *milliseconds: float) -> tuple[Row, ...]:
+    """GB/s of one read and one write, whatever a version moves."""
+    names = ("softmax_block", "softmax_warps", "softmax_warp_a_row", "softmax_float4")
+    return tuple(
+        Row(
+            f"{name[8:].replace('_', ' ')}, {rows} x {n}", name,
+            rows // 8 if name == "softmax_warp_a_row" else rows, 256,
+            8e-6 * rows * n / known, (rows, n), 1024,
+        )
+        for name, known in zip(names, milliseconds)
+    )  # fmt: skip
+
+
+def _transposes(*published: float) -> tuple[Row, ...]:
+    h, w = 8192, 16384
+    return tuple(
+        Row(name.replace("_", " "), name, (w // 16, h // 16), (16, 16), known, (h, w))
+        for name, known in zip(("transpose_direct", "transpose_tile"), published)
+    )
+
+
+# Cards of laptops, whose clock depends on the laptop. 3050: the clock at which its owner's cuBLAS,
+# 4026 GFLOP/s in another table (Pupking, 01_tiled_gemm), would use 93 % of the lanes. 4050: as
+# deviceQuery says, printed by an owner (stanleyedward, high_performance_neural_nets).
+_LAPTOP_3050 = lab.gpu("RTX 3060")._replace(
+    name="RTX 3050 Laptop", sms=16, boost=1057, fp32=4.3, memory=4, bandwidth=192, l2=2
+)
+_LAPTOP_4050 = lab.gpu("RTX 4060")._replace(
+    name="RTX 4050 Laptop", sms=20, boost=2130, fp32=10.9, memory=6, bandwidth=192, l2=24
 )
 TABLES = {
     "products-a6000": Table(
         "RTX A6000", "S. Boehm, How to Optimize a CUDA Matmul Kernel (2022)", "GFLOP/s",
-        2e-9 * N**3, _product, _products(309, 1987, 2980, 8475, 15972, 18237, 21779),
+        lambda n: 2e-9 * n**3, _product, _products(309, 1987, 2980, 8475, 15972, 18237, 21779),
     ),
     "products-3090": Table(
         "RTX 3090", "L. Mao, CUDA GEMM Optimization (2024), V00 to V06 vectorised", "GFLOP/s",
-        2e-9 * N**3, _product, _products(278, 1722, 2662, 8913, 13025, 19669, 20165),
+        lambda n: 2e-9 * n**3, _product, _products(278, 1722, 2662, 8913, 13025, 19669, 20165),
     ),
     "sums-3090": Table(
-        "RTX 3090", "masterskepticista, Parallel Reductions in CUDA (2025)", "GB/s",
-        4e-9 * COUNT, _sum("float32"), _sums("float", 82 * 6, 223, 317, 331, 859),
+        "RTX 3090", "MasterSkepticista, parallel_reductions_cuda (2025), atomic at the end",
+        "GB/s", lambda n: 4e-9 * n, _sum("float32"),
+        _sums("float", 4, 1 << 25, 256, {
+            "tree": 223, "neighbours": 317, "halves": 331, "last warp": 550, "halves, twice": 618,
+            "last warp, twice": 859,
+        }, atomic=True),
+    ),
+    "sums-3080": Table(
+        "RTX 3080",
+        "R100001, Programming-Massively-Parallel-Processors, NvBench: 2^26, 512 threads",
+        "GB/s", lambda n: 4e-9 * n, _sum("uint32"),
+        _sums("unsigned", 4, 1 << 26, 512, {
+            "tree": 140.8, "neighbours": 266.9, "halves": 295.1, "halves, twice": 426.0,
+            "last warp, twice": 633.3,
+        }),
     ),
     "sums-v100": Table(
-        "V100", "Optimizing Reduction using CUDA from Scratch, doubles, 256 threads", "GB/s",
-        8e-9 * COUNT, _sum("float64"), _sums("double", 80 * 8, 303, 427, 649.5, 872.6),
+        "V100", "jhlee508, reduction-cuda: doubles, 256 threads", "GB/s",
+        lambda n: 8e-9 * n, _sum("float64"),
+        _sums("double", 8, 1 << 25, 256, {
+            "tree": 303, "neighbours": 427, "halves": 649.5, "halves, twice": 872.6,
+        }),
+    ),
+    "softmax-a40": Table(
+        "A40", "1Arther, cuda-softmax-lab: 256 threads, in a loop", "GB/s",
+        lambda rows, n: 8e-9 * rows * n, _softmax,
+        _softmaxes(512, 1024, 0.0084, 0.0070, 0.0075, 0.0058)
+        + _softmaxes(1024, 4096, 0.1322, 0.1325, 0.1861, 0.1253)
+        + _softmaxes(256, 50000, 0.5549, 0.5552, 1.8050, 0.4810),
+        repeated=True,
     ),
     "softmax-3050": Table(
-        _LAPTOP, "Pupking, 04_fused_softmax: 5.878 and 1.650 ms", "GB/s",
-        8e-9 * N**2, _softmax,
-        (Row("softmax_rows", N // 256, 256, 22.8), Row("softmax_shared", N, 256, 81.3)),
+        _LAPTOP_3050, "Pupking, 04_fused_softmax: 5.878 and 1.650 ms", "GB/s",
+        lambda rows, n: 8e-9 * rows * n, _softmax,
+        (
+            Row("thread a row", "softmax_rows", N // 256, 256, 22.8, (N, N)),
+            Row("block a row", "softmax_shared", N, 256, 81.3, (N, N)),
+        ),
+    ),
+    "transposes-4050": Table(
+        _LAPTOP_4050, "GPGPUCourse, GPGPUTasks2025 #313, owner's run", "GiB/s",
+        lambda h, w: 8 * h * w / 2**30, _transpose, _transposes(78.2, 171.2),
+    ),
+    "transposes-t4": Table(
+        "T4", "GPGPUCourse, GPGPUTasks2025 #313 and #357, the course's machine", "GiB/s",
+        lambda h, w: 8 * h * w / 2**30, _transpose, _transposes(42.2, 122.6),
     ),
 }  # fmt: skip
 
 
 def measured(name: str) -> list[dict[str, Any]]:
     """The rows of a table, with what the clock says."""
-    table = TABLES[name]
-    arguments, found = table.arguments(), []
+    table, found, known = TABLES[name], [], {}
     for row in table.rows:
-        kernel = raw_kernel(CODE, row.kernel)
-        e = lab.time(kernel, row.grid, row.block, *arguments, gpu=table.gpu)
-        estimated = table.work / e.seconds
+        if row.size not in known:
+            known = {row.size: table.arguments(*row.size)}
+        kernel, work = raw_kernel(CODE, row.kernel), table.work(*row.size)
+        e = lab.time(
+            kernel, row.grid, row.block, *known[row.size],
+            gpu=table.gpu, shared=row.shared, repeated=table.repeated,
+        )  # fmt: skip
+        estimated = work / e.seconds
         found.append(
             {
-                "table": name, "kernel": row.kernel, "unit": table.unit,
+                "table": name, "kernel": row.label, "unit": table.unit,
                 "published": row.published, "estimated": estimated,
-                "low": table.work / e.high, "high": table.work / e.low,
+                "low": work / e.high, "high": work / e.low,
                 "ratio": estimated / row.published, "bound": e.bound,
             }
         )  # fmt: skip
@@ -141,7 +229,7 @@ def measured(name: str) -> list[dict[str, Any]]:
 def picture(rows: list[dict[str, Any]]) -> Picture:
     """Each version's estimate over what was published, with its range, on a logarithmic axis."""
     title = "The clock's estimates over published measurements"
-    left, right, step, most = 230, 700, 19, 4.0
+    left, right, step, most = 230, 700, 19, 6.0
     names = list(dict.fromkeys(row["table"] for row in rows))
     drawn = Picture(860, 100 + step * len(rows) + 30 * len(names), title)
     within = sum(1 / 1.5 <= row["ratio"] <= 1.5 for row in rows)
@@ -208,10 +296,10 @@ def main() -> None:
         if options.json:
             continue
         print(f"\n{lab.gpu(table.gpu).name}, {table.unit}: {table.source}")
-        print(f"{'':18} {'published':>9} {'estimated':>9} {'range':>15} {'ratio':>6}  bound")
+        print(f"{'':24} {'published':>9} {'estimated':>9} {'range':>15} {'ratio':>6}  bound")
         for r in rows:
             print(
-                f"{r['kernel']:18} {r['published']:9.4g} {r['estimated']:9.0f}"
+                f"{r['kernel']:24} {r['published']:9.4g} {r['estimated']:9.0f}"
                 f" {r['low']:7.0f}-{r['high']:<7.0f} {r['ratio']:6.2f}  {r['bound']}"
             )
     if options.json:

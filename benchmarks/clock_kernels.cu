@@ -80,58 +80,166 @@ extern "C" __global__ void __launch_bounds__(128) warp_tile(float* a,float* b,fl
  for(int w=0;w<WNI;++w) for(int i=0;i<TM;++i) *(float4*)&c[(lr*TM+i)*n+w*WSN+lc*TN]=
    make_float4(r[i*WNI*TN+w*TN],r[i*WNI*TN+w*TN+1],r[i*WNI*TN+w*TN+2],r[i*WNI*TN+w*TN+3]); }
 
-// Sums of a block each; the partial sums are added in a second launch, which takes no time beside it.
-template <class T>
-__global__ void tree(const T* x, T* out, int n) {
-    __shared__ T s[256];
-    int t = threadIdx.x;
-    s[t] = x[blockIdx.x * 256 + t];
+// Sums of a block each, of any size. ATOMIC: added to one sum at the end, else stored for a second
+// launch, which takes no time beside the first. TWICE: the first addition is that of two loads.
+template <class T, bool ATOMIC>
+__device__ void finish(T* out, T sum) {
+    if (threadIdx.x) return;
+    if (ATOMIC) atomicAdd(out, sum);
+    else out[blockIdx.x] = sum;
+}
+template <class T, bool TWICE>
+__device__ T* loaded(const T* x, int n) {
+    extern __shared__ __align__(8) unsigned char room[];
+    T* s = (T*)room;
+    int t = threadIdx.x, width = blockDim.x, i = blockIdx.x * width * (TWICE ? 2 : 1) + t;
+    T first = i < n ? x[i] : T(0);
+    if (TWICE) first += i + width < n ? x[i + width] : T(0);
+    s[t] = first;
     __syncthreads();
-    for (int d = 1; d < 256; d *= 2) {
+    return s;
+}
+template <class T, bool ATOMIC>
+__global__ void tree(const T* x, T* out, int n) {
+    T* s = loaded<T, false>(x, n);
+    int t = threadIdx.x;
+    for (int d = 1; d < blockDim.x; d *= 2) {
         if (t % (2 * d) == 0) s[t] += s[t + d];
         __syncthreads();
     }
-    if (t == 0) out[blockIdx.x] = s[0];
+    finish<T, ATOMIC>(out, s[0]);
 }
-template <class T>
+template <class T, bool ATOMIC>
 __global__ void neighbours(const T* x, T* out, int n) {
-    __shared__ T s[256];
-    int t = threadIdx.x;
-    s[t] = x[blockIdx.x * 256 + t];
-    __syncthreads();
-    for (int d = 1; d < 256; d *= 2) {
-        int i = 2 * d * t;
-        if (i < 256) s[i] += s[i + d];
+    T* s = loaded<T, false>(x, n);
+    for (int d = 1; d < blockDim.x; d *= 2) {
+        int i = 2 * d * threadIdx.x;
+        if (i < blockDim.x) s[i] += s[i + d];
         __syncthreads();
     }
-    if (t == 0) out[blockIdx.x] = s[0];
+    finish<T, ATOMIC>(out, s[0]);
 }
-template <class T>
+template <class T, bool ATOMIC, bool TWICE>
 __global__ void halves(const T* x, T* out, int n) {
-    __shared__ T s[256];
+    T* s = loaded<T, TWICE>(x, n);
     int t = threadIdx.x;
-    s[t] = x[blockIdx.x * 256 + t];
-    __syncthreads();
-    for (int d = 128; d > 0; d /= 2) {
+    for (int d = blockDim.x / 2; d > 0; d /= 2) {
         if (t < d) s[t] += s[t + d];
         __syncthreads();
     }
-    if (t == 0) out[blockIdx.x] = s[0];
+    finish<T, ATOMIC>(out, s[0]);
 }
-template <class T>
-__global__ void many_loads(const T* x, T* out, int n) {
-    __shared__ T s[256];
+// Halves until one warp has the rest, which needs no barriers.
+template <class T, bool ATOMIC, bool TWICE>
+__global__ void last_warp(const T* x, T* out, int n) {
+    volatile T* s = loaded<T, TWICE>(x, n);
     int t = threadIdx.x;
-    T sum = 0;
-    for (int i = blockIdx.x * 256 + t; i < n; i += 256 * gridDim.x) sum += x[i];
-    s[t] = sum;
-    __syncthreads();
-    for (int d = 128; d > 0; d /= 2) {
-        if (t < d) s[t] += s[t + d];
+    for (int d = blockDim.x / 2; d > 32; d /= 2) {
+        if (t < d) s[t] = s[t] + s[t + d];
         __syncthreads();
     }
-    if (t == 0) out[blockIdx.x] = s[0];
+    if (t < 32)
+        for (int d = 32; d > 0; d /= 2) s[t] = s[t] + s[t + d];
+    finish<T, ATOMIC>(out, s[0]);
 }
+
+// Transposes of h rows and w columns; a block has 16 x 16 threads.
+extern "C" __global__ void transpose_direct(const float* x, float* y, unsigned w, unsigned h) {
+    unsigned c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+    if (c < w && r < h) y[c * h + r] = x[r * w + c];
+}
+extern "C" __global__ void transpose_tile(const float* x, float* y, unsigned w, unsigned h) {
+    __shared__ float s[16][17];
+    unsigned tx = threadIdx.x, ty = threadIdx.y;
+    unsigned c = blockIdx.x * 16 + tx, r = blockIdx.y * 16 + ty;
+    if (c < w && r < h) s[ty][tx] = x[r * w + c];
+    __syncthreads();
+    unsigned to_c = blockIdx.y * 16 + tx, to_r = blockIdx.x * 16 + ty;
+    if (to_c < h && to_r < w) y[to_r * h + to_c] = s[tx][ty];
+}
+
+// Softmax of rows in two passes over x and one over y, which holds the exponentials in between.
+template <bool LARGEST>
+__device__ float both(float a, float b) { return LARGEST ? fmaxf(a, b) : a + b; }
+template <bool LARGEST>
+__device__ float of_warp(float v) {
+    for (int d = 16; d > 0; d /= 2) v = both<LARGEST>(v, __shfl_down_sync(~0u, v, d));
+    return v;
+}
+template <bool LARGEST>
+__device__ float of_block(float v) {  // halves in shared memory, a float per thread
+    extern __shared__ __align__(8) unsigned char room[];
+    float* s = (float*)room;
+    int t = threadIdx.x;
+    s[t] = v;
+    __syncthreads();
+    for (int d = blockDim.x / 2; d > 0; d /= 2) {
+        if (t < d) s[t] = both<LARGEST>(s[t], s[t + d]);
+        __syncthreads();
+    }
+    return s[0];
+}
+template <bool LARGEST>
+__device__ float of_warps(float v) {  // shuffles, then those of the warps' results
+    extern __shared__ __align__(8) unsigned char room[];
+    float* s = (float*)room;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, count = (blockDim.x + 31) / 32;
+    v = of_warp<LARGEST>(v);
+    if (lane == 0) s[warp] = v;
+    __syncthreads();
+    if (warp == 0) v = of_warp<LARGEST>(lane < count ? s[lane] : LARGEST ? -3e38f : 0.0f);
+    if (threadIdx.x == 0) s[0] = v;
+    __syncthreads();
+    return s[0];
+}
+template <bool LARGEST>
+__device__ float of_all_lanes(float v) { return __shfl_sync(~0u, of_warp<LARGEST>(v), 0); }
+template <float LARGEST(float), float SUM(float)>
+__device__ void softmax_row(const float* x, float* y, int n, int t, int threads) {
+    float m = -3e38f, sum = 0;
+    for (int i = t; i < n; i += threads) m = fmaxf(m, x[i]);
+    m = LARGEST(m);
+    for (int i = t; i < n; i += threads) sum += y[i] = expf(x[i] - m);
+    sum = SUM(sum);
+    for (int i = t; i < n; i += threads) y[i] = y[i] / sum;
+}
+extern "C" __global__ void softmax_block(const float* x, float* y, int n) {
+    softmax_row<of_block<true>, of_block<false>>(
+        x + blockIdx.x * n, y + blockIdx.x * n, n, threadIdx.x, blockDim.x);
+}
+extern "C" __global__ void softmax_warps(const float* x, float* y, int n) {
+    softmax_row<of_warps<true>, of_warps<false>>(
+        x + blockIdx.x * n, y + blockIdx.x * n, n, threadIdx.x, blockDim.x);
+}
+extern "C" __global__ void softmax_warp_a_row(const float* x, float* y, int n) {
+    int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    softmax_row<of_all_lanes<true>, of_all_lanes<false>>(
+        x + row * n, y + row * n, n, threadIdx.x % 32, 32);
+}
+extern "C" __global__ void softmax_float4(const float* x, float* y, int n) {
+    const float4* from = (const float4*)(x + blockIdx.x * n);
+    float4* to = (float4*)(y + blockIdx.x * n);
+    int t = threadIdx.x, threads = blockDim.x;
+    float m = -3e38f, sum = 0;
+    for (int i = t; i < n / 4; i += threads) {
+        float4 v = from[i];
+        m = fmaxf(fmaxf(fmaxf(m, v.x), fmaxf(v.y, v.z)), v.w);
+    }
+    m = of_warps<true>(m);
+    for (int i = t; i < n / 4; i += threads) {
+        float4 v = from[i];
+        v = make_float4(expf(v.x - m), expf(v.y - m), expf(v.z - m), expf(v.w - m));
+        sum += v.x + v.y + v.z + v.w;
+        to[i] = v;
+    }
+    sum = of_warps<false>(sum);
+    for (int i = t; i < n / 4; i += threads) {
+        float4 v = to[i];
+        to[i] = make_float4(v.x / sum, v.y / sum, v.z / sum, v.w / sum);
+    }
+}
+
+// Softmax in three passes over x.
 extern "C" __global__ void softmax_rows(const float* x, float* y, int n) {
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     x += (size_t)row * n;

@@ -146,6 +146,18 @@ class Sequence:
         """Of an argument: the number of dimensions of an array, or the kind of a number."""
         return self._kinds[launch][_HEADER + argument]
 
+    def writer(self, launch: int, argument: int) -> Callable[[Any], None]:
+        """A function that gives a launch another number as an argument, from the next run on."""
+        place = self._starts[launch][_HEADER + argument]
+        facts = self._specialised[launch][0].entry.__self__
+        kind = struct.unpack_from("=q", facts, 24 + 16 * (_HEADER + argument))[0]
+        words = self.words
+
+        def write(value: Any) -> None:
+            words[place] = _number(value, kind) & _MASK
+
+        return write
+
     def word(self, launch: int, argument: int) -> int:
         """Where in `words` an argument of a launch begins."""
         return self._starts[launch][_HEADER + argument]

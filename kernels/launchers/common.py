@@ -146,6 +146,19 @@ def check_version(name: str, version: str | None, versions: Collection[str]) -> 
         raise ValueError(f"{name}: expected a version among {tuple(versions)}, got {version!r}")
 
 
+def refusal_of_mma(dtype: np.dtype, cc: tuple[int, int] | None) -> str | None:
+    """Why `mma.sync` on 16-bit elements does not take operands of a dtype, which lie on the CPU
+    (None) or on a GPU of some compute capability; None where it does."""
+    if dtype not in (np.float16, BFLOAT16):
+        return f"takes float16 and bfloat16, not {dtype}"
+    if cc is not None and cc < (8, 0):
+        return (
+            "needs compute capability 8.0, and the operands are on a GPU of compute capability"
+            f" {cc[0]}.{cc[1]}"
+        )
+    return None
+
+
 def check_floating(name: str, *arrays) -> None:
     """Raise TypeError unless the arrays share one floating dtype."""
     dtypes = {a.dtype for a in arrays if a is not None}

@@ -127,6 +127,7 @@ class Lowered:
     forms: list[str] = field(repr=False, default_factory=list)
     registers: dict[str, dict[str, int]] = field(repr=False, default_factory=dict)  # by function
     labels: frozenset[int] = frozenset()  # operations that branches go to
+    targets: dict[int, int] = field(repr=False, default_factory=dict)  # of branches: where to
 
 
 def lower(program: Program, name: str, globals_: dict[str, tuple[int, int]]) -> Lowered:
@@ -226,6 +227,7 @@ class _Lowering:
             self.forms,
             {name: function.offsets for name, function in self.functions.items()},
             frozenset(at for f in self.functions.values() for at in (f.first, *f.labels.values())),
+            {n: f.labels[label] for f in self.functions.values() for n, label in f.branches},
         )
 
     def constant(self, value: int, size: int) -> int:

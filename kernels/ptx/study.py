@@ -20,6 +20,7 @@ COLUMNS = (
 _LINE_BYTES = 16  # of the record that the machine keeps of a line
 _ADDRESSES = 1 << 16
 _REGISTER = 64  # bytes: every register begins at a multiple
+_SPACES = ("global", "shared")
 _NO_RESULT = {"st", "red", "bar", "barrier", "bra", "brx", "exit", "ret", "trap", "membar", "fence",
               "cp", "prefetch", "nanosleep", "call"}  # fmt: skip
 
@@ -49,11 +50,13 @@ class Study:
 
     blocks: their linear indices, or None for all. together: how many run at once, their warps in
     turns of `turn` operations. most: operations of warps after which the launch ends unfinished.
-    caches: what memory requests go through. costs: where the cycles that a block takes alone are
+    caches: what memory requests go through; after: a study whose second level they begin with, as
+    the launch before left it. costs: where the cycles that a block takes alone are
     asked for.
 
     Then: executed (operations, 2) are executions by warps and by lanes; traffic (operations,
-    COLUMNS); written: sectors that the second level wrote to memory, and those it still has;
+    COLUMNS); written: sectors that the second level wrote to memory, and those it still has (which
+    the next launch writes);
     hottest: most atomic operations on one address; cycles: of an average block alone; steps:
     operations of warps; ended: blocks.
     """
@@ -64,6 +67,7 @@ class Study:
     turn: int = 0
     most: int | None = None
     caches: Caches | None = None
+    after: Study | None = None
     costs: Costs | None = None
     executed: np.ndarray = field(init=False)
     traffic: np.ndarray = field(init=False)
@@ -89,6 +93,9 @@ class Study:
             self._traffic.second = self._second.ctypes.data
             self._traffic.sms, self._traffic.first_sets = self.caches.sms, first
             self._traffic.second_sets = second
+            if self.after is not None:
+                self._second[:] = self.after._second
+                self._traffic.now = self.after._traffic.now
         if self.costs is not None:
             self._widths = np.ascontiguousarray(self.costs.widths, np.int32)
             self._traffic.widths = self._widths.ctypes.data
@@ -102,18 +109,10 @@ class Study:
         self._latency, self._slots = (
             np.ascontiguousarray(a, np.int32) for a in (self.costs.latency, self.costs.slots)
         )
-        count = (
-            1
-            + max(
-                (max(known.values(), default=0) for known in self.lowered.registers.values()),
-                default=0,
-            )
-            // _REGISTER
-        )
         return machine.Chains(
             links=self._lists[0].ctypes.data, registers=self._lists[1].ctypes.data,
             latency=self._latency.ctypes.data, slots=self._slots.ctypes.data,
-            register_count=count,
+            register_count=_register_count(self.lowered) + len(_SPACES),
         )  # fmt: skip
 
     # -- for Module.launch ---------------------------------------------------------------------
@@ -141,7 +140,7 @@ class Study:
     @property
     def written(self) -> int:
         kept = 0
-        if self.caches is not None:
+        if self.caches is not None and self.after is None:
             flags = self._second.reshape(-1, _LINE_BYTES)[:, 13]
             kept = int(np.unpackbits(flags).sum())
         return int(self._traffic.written) + kept
@@ -156,11 +155,25 @@ class Study:
         return self._chains.cycles / max(self._chains.blocks, 1)
 
 
+def _register_count(lowered: Lowered) -> int:
+    every = (max(known.values(), default=0) for known in lowered.registers.values())
+    return 1 + max(every, default=0) // _REGISTER
+
+
+def _memory_order(i: Instruction) -> tuple[list[int], list[int]]:
+    """The memory that an instruction reads, and that it writes: positions in _SPACES. A compiler
+    keeps a load behind the stores before it, which might have the same address."""
+    spaces = [n for n, space in enumerate(_SPACES) if space in i.modifiers]
+    loads = i.opcode == "ld" and "nc" not in i.modifiers
+    return spaces if loads else [], spaces if i.opcode == "st" else []
+
+
 def links(lowered: Lowered) -> tuple[np.ndarray, np.ndarray]:
     """(by operation where its list begins, or -1; the lists): the registers that an instruction
-    reads, and those that it writes, each list after its length. An instruction's first operation
-    stands for it."""
+    reads, and those that it writes, each list after its length; memory as two more registers. An
+    instruction's first operation stands for it."""
     begins = np.full(len(lowered.origins), -1, np.int32)
+    first_of_memory = _register_count(lowered)
     lists: list[int] = []
     before = None
     for number, origin in enumerate(lowered.origins):
@@ -170,8 +183,9 @@ def links(lowered: Lowered) -> tuple[np.ndarray, np.ndarray]:
         known = lowered.registers[origin.function]
         reads, writes = registers(origin.instruction)
         begins[number] = len(lists)
-        for names in (reads, writes):
+        for names, others in zip((reads, writes), _memory_order(origin.instruction)):
             offsets = [known[name] // _REGISTER for name in names if name in known]
+            offsets += [first_of_memory + one for one in others]
             lists += [len(offsets), *offsets]
     return begins, np.array(lists or [0], np.int32)
 

@@ -289,7 +289,7 @@ POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE
 def number(name: str, value: Any) -> Number:
     """A number or a 0-dimensional tensor as a Python number; TypeError for anything else."""
     if isinstance(value, _SCALARS):
-        return value
+        return value if mode.recorder is None else mode.recorder.number(value)
     if isinstance(value, np.generic) or (isinstance(value, Tensor) and not value._array.ndim):
         return value.item()
     raise TypeError(f"{name}(): expected a number, not {kind(value)}")
@@ -349,6 +349,8 @@ def operand(value: Any) -> Any:
     """A value as an operand: a tensor or a number; arrays become tensors. None for other types."""
     if isinstance(value, Tensor) or type(value) in _SCALARS:
         return value
+    if mode.recorder is not None and isinstance(value, float):
+        return mode.recorder.number(value)
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):

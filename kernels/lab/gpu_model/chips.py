@@ -1,21 +1,22 @@
 """What an SM of each compute capability does in a cycle, and how long it waits for memory.
 
-Rates, in results of a lane per cycle and SM, are those of the table "Throughput of Native
-Arithmetic Instructions" of NVIDIA's CUDA C++ Programming Guide; lanes of the load/store units, the
-first level of the cache and its bytes per cycle are in the whitepapers that `gpus.SOURCES` names.
-Latencies, in cycles and rounded, and
-what the second level gives are measurements: Z. Jia et al., "Dissecting the NVIDIA Volta GPU
-Architecture via Microbenchmarking" (2018) and the same of the Turing T4 (2019); W. Luo et al.,
-"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking" (2024), which
-has the A100, RTX 4090 and H100; of 8.6, 10.0 and 12.0 there is none among them, and the nearest is
-taken.
+Each constant has its source beside it, or says that it is an assumption, with the range that is
+known of it. The table of chips:
 
-Looked up again in November 2026, in copies and in what others quote: the V100's 19, 28 and 193
-cycles and the 2155 GB/s of its second level stand as here (Cornell's course on GPU architecture
-gives 128 bytes per cycle for its L1, and 220 to 350 cycles for its memory); an RTX 2070 has 23 and
-32 cycles (S. Feng, gpu-arch-microbenchmark), which fits 7.5. The L40's second level answers after
-222 to 339 cycles, depending on which SM asks (Alpay and Basaran, arXiv 2606.22588), so that one
-figure is a mean. The rows of 8.0 and later could not be read again.
+- lanes of float32, float64, integers and special functions: results per cycle and SM in the table
+  "Throughput of Native Arithmetic Instructions" of NVIDIA's CUDA C++ Programming Guide;
+- lanes of the load/store units, the first level's bytes per cycle and KiB: the whitepapers that
+  `gpus.SOURCES` names;
+- latencies, 7.0: 19 (shared memory), 28 and 193 cycles are in Z. Jia et al., "Dissecting the NVIDIA
+  Volta GPU Architecture via Microbenchmarking" (2018); of memory 220 to 350 are told as well
+  (Cornell's course on GPU architecture), so that 375 is at the upper end. 7.5: the same authors on
+  the T4 (2019); an RTX 2070 has 23 and 32 (S. Feng, gpu-arch-microbenchmark);
+- latencies of 8.0, 8.9 and 9.0: W. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
+  Architecture via Microbenchmarking" (2024; A100, RTX 4090, H100), whose tables could not be read
+  again in November 2026: they stand from memory. A survey of an application rounds all three to 20,
+  200 and 400 cycles (ultsonch 2023.106546, table 3). The L40's second level answers after 222 to
+  339, depending on which SM asks (Alpay and Basaran, arXiv 2606.22588). Take 20 % either way;
+- 8.6, 10.0 and 12.0: an assumption, the nearest chip's. RTX 3090s are told to need 20 % longer.
 """
 
 from __future__ import annotations
@@ -24,13 +25,32 @@ from typing import NamedTuple
 
 from kernels.lab.gpu_model.gpus import GPU
 
-SCHEDULERS = 4  # of an SM, each issues one instruction of a warp per cycle
-COPY_SHARE = 0.92  # of the datasheet's bandwidth that a copy reaches
-LAUNCH_SECONDS = 3e-6  # from one kernel's end to the next one's start
+# Of an SM, each issues one instruction of a warp per cycle: the whitepapers, 7.0 to 12.0.
+SCHEDULERS = 4
+# Of the datasheet's bandwidth that a copy reaches. NvBench on an RTX 3080: 0.920 for the sum of
+# two arrays of 256 MB (R100001, Programming-Massively-Parallel-Processors). Others: a V100 0.97 for
+# reads alone (jhlee508, reduction-cuda), an L4 0.80 (rtferraz, cuda-kernel-engineering), a laptop's
+# RTX 4050 0.96 (GPGPUTasks2025 #313).
+COPY_SHARE = 0.92
+# Of a launch with nothing before it. NvBench on an RTX 3080 (the same): 3.1 us for 4 elements; 1.7
+# us where launches queue.
+LAUNCH_SECONDS = 3e-6
 # Bytes that the second level gives an SM per cycle when all ask: 2155 GB/s of a V100 with 80 SMs
-# at 1380 MHz, 1270 GB/s of a T4 with 40 at 1590 MHz (Jia et al.).
+# at 1380 MHz, 1270 GB/s of a T4 with 40 at 1590 MHz (Jia et al.). Later chips: an assumption, 20 to
+# 50.
 SECOND_LEVEL_BYTES = 20
+# Cycles. 4: Jia et al. on 7.0 and 7.5. Shuffles: 22 on 7.0 (Jia et al.) to 24. Special functions:
+# an assumption, 18 to 40.
 ALU_LATENCY, SPECIAL_LATENCY, SHUFFLE_LATENCY = 4, 20, 24
+# Cycles of a barrier after the last warp came, and per warp that comes: L. Zhang et al., "A Study
+# of Single and Multi-device Synchronization Methods in Nvidia GPUs" (2020), 22 and 1 / 0.475 on a
+# V100, from memory. Other chips: an assumption.
+BARRIER_LATENCY, BARRIER_CYCLES = 22, 2
+# Of an atomic addition of float32 to an address that all lanes of all warps add to. An RTX 3090
+# adds 2^25 numbers at 2.47 GB/s, and at 9.9 GB/s where four are added first: 1.62 ns
+# (MasterSkepticista, "Embarrassingly Parallel Reduction in CUDA", 2025). Other chips: an
+# assumption, 0.5 to 3 ns.
+SAME_ADDRESS_SECONDS = 1.62e-9
 
 
 class Chip(NamedTuple):

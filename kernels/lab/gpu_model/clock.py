@@ -7,8 +7,9 @@ would take alone, its loads waiting as long as those shares say. Each unit's wor
 a bound; the time is at least the largest, and as nothing overlaps fully, a part of the second is
 added.
 
-    issue      instructions over four schedulers
+    issue      instructions over four schedulers, also those that a condition switches off
     fp32, ...  instructions over the lanes of their unit
+    barriers   warps that come to one
     memory     requests over the lanes of the load/store units
     L1         wavefronts of shared memory, and lines or bytes of global memory, whichever is more
     L2, DRAM   sectors that miss the level before, over its bandwidth
@@ -31,16 +32,19 @@ from kernels.lab.gpu_model import chips
 from kernels.lab.gpu_model import instructions as code
 from kernels.lab.gpu_model.gpus import GPU
 from kernels.lab.gpu_model.occupancy import Occupancy
-from kernels.ptx.lowering import Lowered
-from kernels.ptx.study import COLUMNS, SECTOR, Study
+from kernels.lab.gpu_model.operations import (
+    L1_MISSES,
+    L2_MISSES,
+    SECTORS,
+    WARP,
+    Costs,
+    first_level_cycles,
+)
+from kernels.ptx.study import SECTOR, Study
 
-WARP = 32
 #: of the second largest bound, on top of the largest: a guess, not fitted to any measurement
 #: (`python -m benchmarks.clock` compares the clock with published tables)
 OVERLAP_LOSS = 0.25
-REQUESTS, SECTORS, LINES, WAVEFRONTS, L1_MISSES, L2_MISSES, FROM_L1, FROM_L2, FROM_MEMORY = range(
-    len(COLUMNS)
-)
 
 
 @dataclass(frozen=True)
@@ -106,91 +110,6 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us"
 
 
-class Costs:
-    """What is known of each operation before it runs: unit, instructions, latency."""
-
-    def __init__(self, lowered: Lowered, chip: chips.Chip) -> None:
-        self.chip = chip
-        count = len(lowered.origins)
-        self.units = np.full(count, code.NONE, object)
-        self.slots = np.zeros(count, np.int32)
-        self.latency = np.zeros(count, np.int32)
-        self.flops = np.zeros(count, np.int64)
-        self.loads = np.zeros(count, bool)
-        self.shared = np.zeros(count, bool)
-        self.widths = np.zeros(count, np.int32)
-        firsts = [
-            n for n, origin in enumerate(lowered.origins)
-            if origin.instruction is not None and (n == 0 or origin is not lowered.origins[n - 1])
-        ]  # fmt: skip
-        known = [one for n in firsts if (one := lowered.origins[n].instruction) is not None]
-        fused = code.fused_sums(known)
-        for position, (number, instruction) in enumerate(zip(firsts, known)):
-            unit, slots = code.cost(instruction, position in fused)
-            self.units[number], self.slots[number] = unit, slots
-            self.loads[number] = code.is_load(instruction)
-            self.shared[number] = any("shared" in name for name in instruction.modifiers)
-            self.latency[number] = self._latency(unit, slots)
-            if unit == code.TENSOR:
-                self.flops[number] = code.flops(instruction)
-        self._merge(lowered, firsts, known)
-
-    def _merge(self, lowered: Lowered, firsts: list[int], known: list) -> None:
-        """Loads of neighbours in shared memory become one, in each basic block."""
-        starts = set(lowered.labels)
-        block: list[tuple[int, Any]] = []
-        for number, instruction in [*zip(firsts, known), (-1, None)]:
-            if number in starts or instruction is None:
-                for position, width in code.merged_loads(block).items():
-                    self.widths[position : self._end(lowered, position)] = width
-                    self.slots[position] *= width > 0
-                block = []
-            if instruction is None:
-                break
-            block.append((number, instruction))
-            if self.units[number] == code.MEMORY:
-                self.widths[number : self._end(lowered, number)] = code.access_bytes(instruction)
-            if instruction.opcode in ("bra", "brx", "bar", "barrier", "call"):
-                starts.add(number + 1)
-
-    @staticmethod
-    def _end(lowered: Lowered, number: int) -> int:
-        """Behind the last operation of the instruction that begins at `number`."""
-        end = number + 1
-        while end < len(lowered.origins) and lowered.origins[end] is lowered.origins[number]:
-            end += 1
-        return end
-
-    def _latency(self, unit: str, slots: int) -> int:
-        if unit == code.NONE:
-            return 0
-        if unit == code.FP64 and self.chip.fp64 < 16:
-            return slots * WARP // self.chip.fp64
-        known = {
-            code.SPECIAL: chips.SPECIAL_LATENCY,
-            code.SHUFFLE: chips.SHUFFLE_LATENCY,
-            code.MEMORY: self.chip.shared_latency,
-            code.TENSOR: self.chip.shared_latency,
-        }
-        return known.get(unit, chips.ALU_LATENCY) + slots - 1
-
-    def with_levels(self, traffic: np.ndarray) -> np.ndarray:
-        """Latencies where loads of global memory wait as the shares of `traffic` (operations,
-        COLUMNS) say, and as long as one request keeps the first level."""
-        chip, latency, traffic = self.chip, self.latency.copy(), traffic.astype(float)
-        levels = traffic[:, FROM_L1 : FROM_MEMORY + 1]
-        requests = levels.sum(1)
-        busy = first_level_cycles(traffic, chip) / np.maximum(traffic[:, REQUESTS], 1)
-        waits = np.array([chip.l1_latency, chip.l2_latency, chip.memory_latency], float)
-        every = levels.sum(0) @ waits / max(levels.sum(), 1)
-        own = np.divide(
-            levels @ waits, requests, out=np.full(len(requests), every), where=requests > 0
-        )
-        far = self.loads & ~self.shared & (self.units == code.MEMORY)
-        latency[far] = (own + busy)[far]
-        return latency
-
-
 @dataclass(frozen=True)
 class Counts:
     """What a launch does, for an average block; misses: shares of sectors, by operation."""
@@ -210,19 +129,19 @@ def estimate(
     chip, hertz = costs.chip, gpu.boost * 1e6
     resident = occupancy.blocks
     busiest = -(-grid_blocks // gpu.sms)  # blocks of the SM that has most
-    executed = counts.executed.astype(float)
-
-    def work(unit: str) -> float:
-        return float(executed[costs.units == unit] @ costs.slots[costs.units == unit])
-
+    executed = costs.issued(counts.executed.astype(float))
+    work = {unit: float(executed @ each) for unit, each in costs.work.items()}
+    products = work.get(code.MULTIPLY, 0.0)
+    work[code.FP32] = work.get(code.FP32, 0.0) + products  # the same unit makes them
     lanes = {
         code.FP32: chip.fp32, code.FP64: chip.fp64, code.INTEGER: chip.integer,
-        code.SPECIAL: chip.special, code.SHUFFLE: WARP,
+        code.MULTIPLY: chip.integer, code.SPECIAL: chip.special, code.SHUFFLE: WARP,
+        code.BARRIER: WARP / chips.BARRIER_CYCLES, code.MEMORY: chip.load_store,
     }  # fmt: skip
-    cycles = {"issue": float(executed @ costs.slots) / chips.SCHEDULERS}
-    cycles |= {unit: work(unit) * WARP / rate for unit, rate in lanes.items()}
+    cycles = {"issue": (sum(work.values()) - products) / chips.SCHEDULERS}
+    cycles |= {unit: work[unit] * WARP / rate for unit, rate in lanes.items() if unit in work}
+    cycles["memory requests"] = cycles.pop(code.MEMORY, 0.0)
     traffic = counts.traffic.astype(float)
-    cycles["memory requests"] = float(traffic[:, REQUESTS].sum()) * WARP / chip.load_store
     cycles["L1 and shared memory"] = float(first_level_cycles(traffic, chip).sum())
     if tensor := float(executed @ costs.flops):
         rate = (gpu.fp16 or gpu.fp32) * 1e12 / gpu.sms / hertz
@@ -237,7 +156,7 @@ def estimate(
     bounds["L2"] = to_second * SECTOR / second
     bounds["DRAM"] = dram * SECTOR / (gpu.bandwidth * 1e9 * chips.COPY_SHARE)
     if counts.hottest > 1:
-        bounds["atomics on one address"] = counts.hottest / hertz
+        bounds["atomics on one address"] = counts.hottest * chips.SAME_ADDRESS_SECONDS
     loads = costs.loads & (traffic[:, SECTORS] > 0)
     asked = traffic[loads, SECTORS].sum()
     missed = float(traffic[loads, SECTORS] @ counts.misses[0][loads])
@@ -245,13 +164,6 @@ def estimate(
     ordered = dict(sorted(bounds.items(), key=lambda item: -item[1]))
     waves = grid_blocks / (gpu.sms * max(resident, 1))
     return Estimate(name, gpu, ordered, occupancy, waves, dram * SECTOR, to_second * SECTOR, hits)
-
-
-def first_level_cycles(traffic: np.ndarray, chip: chips.Chip) -> np.ndarray:
-    """By operation: wavefronts of shared memory; lines (one a cycle) or bytes of global memory."""
-    each = 128 / chip.l1_bytes
-    of_bytes = traffic[:, SECTORS] * SECTOR / chip.l1_bytes
-    return traffic[:, WAVEFRONTS] * each + np.maximum(traffic[:, LINES], of_bytes)
 
 
 def shares(study: Study) -> tuple[np.ndarray, np.ndarray]:

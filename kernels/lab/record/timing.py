@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.lab.gpu_model import chips, clock
+from kernels.lab.gpu_model import chips, clock, operations
 from kernels.lab.gpu_model.clock import Estimate
 from kernels.lab.gpu_model.compiled import compiled
 from kernels.lab.gpu_model.gpus import GPU
@@ -34,14 +34,16 @@ def time(
     *arguments: Any,
     gpu: str | GPU,
     shared: int = 0,
+    repeated: bool = False,
 ) -> Estimate:
     """About how long `kernel[grid, block, 0, shared](*arguments)` takes on a GPU: see
     `gpu_model.clock`.
 
     kernel: `@cuda.jit` or `raw_kernel(...)`; arguments: NumPy arrays (copied, so not changed) and
-    numbers; gpu: a name of `lab.GPUS`, or a GPU. Both caches begin empty. Needs NVIDIA's compilers
-    (the extra `cuda13`), not a GPU. Raises CompileError without them, LaunchError for a block that
-    does not fit on an SM or runs for too long to count.
+    numbers; gpu: a name of `lab.GPUS`, or a GPU. Both caches begin empty; repeated: the second
+    level begins with what a launch of the same left there, as in a loop that measures. Needs
+    NVIDIA's compilers (the extra `cuda13`), not a GPU. Raises CompileError without them,
+    LaunchError for a block that does not fit on an SM or runs for too long to count.
     """
     card = named(gpu)
     name = getattr(kernel, "__name__", None) or kernel.name
@@ -58,7 +60,7 @@ def time(
     (entry, text), values = ptx.entry_and_values(kernel, arguments, cc)
     module = ptx.module_of(text)
     lowered = module.kernel(entry)
-    costs = clock.Costs(lowered, chips.chip(card))
+    costs = operations.Costs(lowered, chips.chip(card))
     parameters = ptx.packed(lowered.parameters.values(), values, entry)
 
     def run(study: Study) -> Study:
@@ -69,18 +71,19 @@ def time(
         return study
 
     used = made.shared + shared
-    counts = _counted(run, lowered, costs, card, grid_blocks, on_sm.blocks, used)
+    counts = _counted(run, lowered, costs, card, grid_blocks, on_sm.blocks, used, repeated)
     return clock.estimate(name, card, on_sm, grid_blocks, costs, counts)
 
 
 def _counted(
     run: Callable[[Study], Study],
     lowered: Lowered,
-    costs: clock.Costs,
+    costs: operations.Costs,
     card: GPU,
     grid_blocks: int,
     resident: int,
     shared: int,
+    repeated: bool,
 ) -> clock.Counts:
     """What a launch does: as many blocks as the GPU holds through its caches, then some alone.
 
@@ -89,7 +92,16 @@ def _counted(
     resident = min(resident, -(-grid_blocks // card.sms))
     first = chips.first_level_bytes(card, resident * shared)
     caches = Caches(card.sms, first, int(card.l2 * 2**20))
-    cached = run(Study(lowered, together=resident * card.sms, turn=TURN, most=MOST, caches=caches))
+
+    def through_caches(after: Study | None = None) -> Study:
+        together = resident * card.sms
+        return run(
+            Study(lowered, together=together, turn=TURN, most=MOST, caches=caches, after=after)
+        )
+
+    cached = through_caches()
+    if repeated and cached.is_whole:  # else it asks for more than caches hold
+        cached = through_caches(after=cached)
     known = Costs(costs.with_levels(cached.traffic), costs.slots, costs.widths)
     some = clock.spread(grid_blocks)
     alone = run(Study(lowered, blocks=some, most=MOST_OF_A_BLOCK, costs=known))
@@ -103,7 +115,8 @@ def _counted(
         traffic=alone.traffic / len(some),
         cycles=alone.cycles,
         hottest=cached.hottest * max(whole / max(cached.steps, 1), 1.0),
-        dram_written=cached.written / max(float(cached.traffic[:, clock.L1_MISSES].sum()), 1.0),
+        dram_written=cached.written
+        / max(float(cached.traffic[:, operations.L1_MISSES].sum()), 1.0),
         misses=clock.shares(cached),
     )
 

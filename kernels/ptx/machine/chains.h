@@ -2,8 +2,8 @@
 //
 // An instruction begins when its operands are there, but not before its basic block; a block begins
 // when the last instruction of the one before it was issued, one a cycle. Within a block the order
-// is free, since the assembler arranges instructions so that loads come first. A barrier ends when the
-// last warp has come.
+// is free, since the assembler arranges instructions so that loads come first. A barrier ends its
+// latency after the last warp has come.
 #pragma once
 
 #include "machine.h"
@@ -45,9 +45,10 @@ inline void follow(Warp& w, int pc) {
 }
 
 // Some warps go on while others have not seen that a barrier ended: they are at most one apart.
-inline void arrive(Warp& w) {
+inline void arrive(Warp& w, int latency) {
     Chain& c = w.chain;
     end_basic_block(c);
+    c.latest += (uint64_t)latency;
     uint64_t& arrived = w.block->arrived[c.barriers++ & 3];
     if (c.latest > arrived) arrived = c.latest;
     c.waited = true;

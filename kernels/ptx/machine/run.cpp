@@ -144,7 +144,7 @@ static bool run(Warp& w) {
             const Entry& entry = table[o.code];
             if (__builtin_expect(follows, 0)) {
                 follow(w, w.pc);
-                if (entry.kind == BARRIER) arrive(w);
+                if (entry.kind == BARRIER) arrive(w, machine.launch.chains->latency[w.pc]);
                 else if (entry.kind != PLAIN && entry.kind != COLLECTIVE) end_basic_block(w.chain);
             }
             if (entry.kind == BRANCH) {

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from kernels import lab, raw_kernel
-from kernels.lab.gpu_model import instructions
+from kernels.lab.gpu_model import chips, instructions
 from kernels.ptx import parser
+from kernels.ptx.nodes import Instruction
 from kernels.support.errors import LaunchError
 from tests.ptx.helpers import entry
 
@@ -24,15 +25,35 @@ extern "C" __global__ void strided(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i % 512 * (n / 512) + i / 512] = x[i];
 }
+extern "C" __global__ void guarded(const float* x, float* y, int n) {
+    __shared__ float s[256];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    for (int d = n / (SIZE / 32); d > 0; d /= 2) {  // 32 to 1
+        __syncthreads();
+        if (t < d) s[t] += s[t + d];
+    }
+    y[t] = s[t] - s[t];
+}
+extern "C" __global__ void row(const float* x, float* y, int n) {
+    for (int i = threadIdx.x; i < 8192; i += 32) y[i] = x[i] - x[i];
+}
+extern "C" __global__ void row_apart(const float* __restrict__ x, float* __restrict__ y, int n) {
+    for (int i = threadIdx.x; i < 8192; i += 32) y[i] = x[i] - x[i];
+}
 extern "C" __global__ void counted(const float* x, float* y, int n) { atomicAdd(y, x[0]); }
 """
 SIZE = 1 << 18
+CODE = CODE.replace("SIZE", str(SIZE))
 
 
-def estimate(name: str, gpu: str = "A100 80GB", grid: int = SIZE // 256) -> lab.Estimate:
+def estimate(
+    name: str, gpu: str = "A100 80GB", grid: int = SIZE // 256, threads: int = 256, **options: bool
+) -> lab.Estimate:
     x = np.ones(SIZE, np.float32)
     y = np.zeros_like(x)
-    made = lab.time(raw_kernel(CODE, name), grid, 256, x, y, np.int32(SIZE), gpu=gpu)
+    kernel = raw_kernel(CODE, name)
+    made = lab.time(kernel, grid, threads, x, y, np.int32(SIZE), gpu=gpu, **options)
     assert not y.any(), "arguments are copied"
     return made
 
@@ -69,7 +90,31 @@ def test_slower_kernels_and_slower_cards_take_longer():
 def test_atomics_on_one_address_bound_the_time():
     e = estimate("counted")
     assert e.bound == "atomics on one address"
-    assert e.bounds[e.bound] == pytest.approx(SIZE / e.gpu.boost / 1e6)
+    assert e.bounds[e.bound] == pytest.approx(SIZE * chips.SAME_ADDRESS_SECONDS)
+
+
+@needs_wheels
+def test_warps_without_a_lane_in_a_short_branch_issue_it_too():
+    """8 warps: a load and a store, 6 times two loads and a store, a load and a store."""
+    e = estimate("guarded", grid=108)
+    requests = e.bounds["memory requests"] * e.gpu.boost * 1e6
+    assert requests == pytest.approx(8 * (2 + 6 * 3 + 2), rel=0.05)
+    assert e.bounds["barriers"] * e.gpu.boost * 1e6 == pytest.approx(8 * 6 * chips.BARRIER_CYCLES)
+
+
+@needs_wheels
+def test_a_load_waits_behind_stores_that_could_be_to_its_address():
+    together, apart = (estimate(name, grid=1, threads=32) for name in ("row", "row_apart"))
+    assert together.bounds["latency"] > 1.5 * apart.bounds["latency"]
+
+
+@needs_wheels
+def test_a_launch_that_is_repeated_finds_its_data_in_the_second_level():
+    first, again = estimate("copy"), estimate("copy", repeated=True)
+    assert again.dram_bytes == 0 and first.dram_bytes > 0
+    assert again.hits[1] == 1
+    small = estimate("copy", "T4"), estimate("copy", "T4", repeated=True)
+    assert small[1].dram_bytes < small[0].dram_bytes
 
 
 @needs_wheels
@@ -88,8 +133,32 @@ def test_what_instructions_become():
     statements = parser.body(program.functions["k"], program.files).statements
     fused = instructions.fused_sums(statements)
     costs = [instructions.cost(i, n in fused) for n, i in enumerate(statements)]
-    assert [c.slots for c in costs] == [1, 0, 2, 1, 0, 1, 1, 12, 0, 0, 1, 1]
-    assert costs[3].unit == "fp32" and costs[6].unit == "special"
+    assert [sum(c.values()) for c in costs] == [1, 0, 2, 1, 0, 1, 1, 12, 0, 0, 1, 1]
+    assert [*costs[3], *costs[6], *costs[0]] == ["fp32", "special", "integer products"]
+
+
+def test_addresses_of_shared_memory_cost_nothing():
+    body = """mov.u32 %r1, room; shl.b32 %r2, %r3, 2; add.s32 %r4, %r1, %r2;
+        ld.shared.f32 %f1, [%r4]; shl.b32 %r5, %r3, 2; add.s32 %r6, %r1, %r5;
+        st.shared.f32 [%r6], %f1; add.s32 %r7, %r6, 1;
+        shl.b32 %r8, %r3, 5; add.s32 %r9, %r1, %r8; ld.shared.f32 %f1, [%r9]; ret;"""
+    program = parser.parse(entry(body, 0))
+    statements = parser.body(program.functions["k"], program.files).statements
+    assert instructions.folded_addresses(statements) == {1, 2}
+
+
+def test_a_loop_that_counts_to_a_constant_knows_its_steps():
+    body = """$L: ld.shared.f32 %f1, [%r1]; ld.shared.f32 %f2, [%r1+4]; add.s32 %r1, %r1, 8;
+        add.s32 %r2, %r2, 1; setp.ne.s32 %p1, %r2, LAST; @%p1 bra $L; ret;"""
+
+    def steps(last: str) -> dict[str, int]:
+        program = parser.parse(entry(body.replace("LAST", last), 0))
+        found = parser.body(program.functions["k"], program.files).statements
+        block = list(enumerate(one for one in found if isinstance(one, Instruction)))[:-1]
+        return instructions.loop_steps(block, {5: 0})
+
+    assert steps("64") == {"%r1": 8, "%r2": 1}
+    assert steps("%r3") == {}
 
 
 def test_neighbouring_loads_become_one():
@@ -99,7 +168,8 @@ def test_neighbouring_loads_become_one():
     body = "".join(map(load, (0, 4, 8, 12, 20, 24, 28, 40))) + "ret;"
     program = parser.parse(entry(body, 0))
     block = list(enumerate(parser.body(program.functions["k"], program.files).statements))
-    assert instructions.merged_loads(block) == {0: 16, 1: 0, 2: 0, 3: 0, 5: 8, 6: 0}
+    merged = instructions.merged_loads(block)
+    assert {at: width for at, (width, _) in merged.items()} == {0: 16, 1: 0, 2: 0, 3: 0, 5: 8, 6: 0}
 
 
 @needs_wheels
