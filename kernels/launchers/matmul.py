@@ -43,8 +43,9 @@ SIMPLE = {
 }
 WARP_TILE = {"warp_tile": "the threads of a warp form a compact tile too"}
 MATVEC = {"matvec": "N == 1: a warp a row, summed by shuffles"}
+SHORT = {"short": "M <= 24: tiles of 8 rows, of which few are empty"}
 VERSIONS = {
-    "numba": {**SIMPLE, **WARP_TILE, **MATVEC},
+    "numba": {**SIMPLE, **WARP_TILE, **MATVEC, **SHORT},
     "cupy": {
         **SIMPLE,
         "vectorised": "16-byte loads, from far and from shared memory",

@@ -19,7 +19,7 @@ from kernels import dispatch
 from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.support.interrupts import deferred
 
-MAX_BYTES = 1 << 16  # of operands and result: larger ones gain little, and may want several threads
+MAX_BYTES = 1 << 18  # of operands and result: more may take long enough for several OS threads
 LOCKED_BYTES = 1 << 12  # launches up to this size keep the GIL: they take less time than the switch
 MAX_LAUNCHES = 4096
 _DATA = 4  # the word of an array's address among those of its argument

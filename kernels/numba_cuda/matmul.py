@@ -10,6 +10,7 @@ below does the same operations; what changes is how often an element is loaded, 
 5. register_2d    a thread keeps a RM x RN tile: RM + RN shared loads feed RM * RN multiplications
 6. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
 7. matvec         N == 1: a warp reads a row of a, shuffles add up
+8. short          M <= 24: tiled in blocks of 8 rows, so that few are empty; each loads 4 rows of b
 
 register_2d serves GPUs, with tiles of 128 x 128. On the CPU, tiled is as fast as a BLAS: the
 compiler keeps a thread's result in a register, runs rows of threads together and lets neighbouring
@@ -139,6 +140,50 @@ def tiled(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
 
 ROWS_1D = 8
 TILE_1D = 32
+
+
+SHORT = 8  # rows of a block
+
+
+@functools.cache
+def short(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
+    """Block (TILE, SHORT): as `tiled`, with a tile of b that is higher than the block."""
+
+    @cuda.jit
+    def matmul_short(a, b, bias, c):
+        a_tile = cuda.shared.array((TILE, SHORT) if trans_a else (SHORT, TILE), acc_t)
+        b_tile = cuda.shared.array((TILE, TILE), acc_t)
+        tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
+        row0 = cuda.blockIdx.y * SHORT
+        row, col = row0 + ty, cuda.blockIdx.x * TILE + tx
+        m, n = c.shape[1], c.shape[2]
+        k = a.shape[1] if trans_a else a.shape[2]
+        za = z if a.shape[0] > 1 else 0
+        zb = z if b.shape[0] > 1 else 0
+        acc = acc_t(0)
+        for k0 in range(0, k, TILE):
+            if not trans_a:
+                a_tile[ty, tx] = acc_t(0)
+                if row < m and k0 + tx < k:
+                    a_tile[ty, tx] = acc_t(a[za, row, k0 + tx])
+            for r in range(0, TILE, SHORT):
+                at = k0 + ty + r
+                if trans_a and tx < SHORT:
+                    a_tile[ty + r, tx] = acc_t(0)
+                    if at < k and row0 + tx < m:
+                        a_tile[ty + r, tx] = acc_t(a[za, at, row0 + tx])
+                b_tile[ty + r, tx] = acc_t(0)
+                if at < k and col < n:
+                    b_tile[ty + r, tx] = acc_t(b[zb, col, at] if trans_b else b[zb, at, col])
+            cuda.syncthreads()
+            for kk in range(TILE):
+                av = a_tile[kk, ty] if trans_a else a_tile[ty, kk]
+                acc += av * b_tile[kk, tx]
+            cuda.syncthreads()
+        if row < m and col < n:
+            c[z, row, col] = acc + acc_t(bias[col]) if has_bias else acc
+
+    return matmul_short
 
 
 @functools.cache
@@ -363,6 +408,8 @@ def pick(product) -> str:
     m, n, k = product.m, product.n, product.k
     if n == 1 and k >= 64:
         return "matvec"
+    if product.cc is None and m <= 3 * SHORT and k >= 4 and n >= 8:
+        return "short"
     if m * n < 256 or k < 4 or n < 4:
         return "coalesced"
     return "tiled" if product.cc is None else "register_2d"
@@ -376,6 +423,8 @@ def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
         return coalesced(acc_t, *flags), (ceil_div(n, 32), ceil_div(m, 8), z), (32, 8)
     if version == "tiled":
         return tiled(acc_t, *flags), (ceil_div(n, TILE), ceil_div(m, TILE), z), (TILE, TILE)
+    if version == "short":
+        return short(acc_t, *flags), (ceil_div(n, TILE), ceil_div(m, SHORT), z), (TILE, SHORT)
     if version == "register_1d":
         grid = (ceil_div(n, TILE_1D), ceil_div(m, TILE_1D), z)
         return register_1d(acc_t, *flags), grid, (TILE_1D, TILE_1D // ROWS_1D)

@@ -55,6 +55,8 @@ class Reshape(ViewOp):
 
     @staticmethod
     def forward(x: Any, shape: tuple) -> Any:
+        if type(x) is np.ndarray:
+            return x.reshape(shape)  # a tenth of the time
         return array_module(x).reshape(x, shape)
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import kernels
 from kernels.launchers import versions
+from kernels.launchers.matmul import Product
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -146,3 +148,17 @@ def test_errors(device, rng):
     assert "backend" in inspect.signature(kernels.matmul).parameters  # as help() shows it
     with pytest.raises(ValueError, match="needs n == 1"):
         kernels.matmul(b, b.T, backend="numba", version="matvec")
+
+
+def test_few_rows_take_short_blocks(device):
+    """Products of few rows, as in generating one token after another; on a CPU only."""
+    pick = importlib.import_module("kernels.numba_cuda.matmul").pick
+    cc = None if device == "cpu" else (8, 0)
+    for m, n, chosen in [
+        (1, 64, "short"),
+        (24, 10, "short"),
+        (25, 64, "tiled"),
+        (2, 4, "coalesced"),
+    ]:
+        found = pick(Product(np.dtype(np.float32), m, n, 33, False, True, cc))
+        assert found == chosen or (cc and found in ("coalesced", "register_2d"))

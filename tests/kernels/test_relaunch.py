@@ -100,7 +100,7 @@ def test_another_dialect_and_a_trace_see_every_launch(rng):
 
 
 def test_large_arrays_are_not_remembered():
-    a = np.ones(1 << 16, np.float32)
+    a = np.ones(relaunch.MAX_BYTES // 4, np.float32)
     first(ADD, a, a)
     assert again(ADD, a, a) is None
 
@@ -122,12 +122,14 @@ def test_references_are_counted(rng):
     a = rng.normal(size=4).astype(np.float32)
     first(MUL, a, a)
     again(MUL, a, a)
+    first(MUL, a, 3)
     gc.collect()
     counted = (a, a.dtype, MUL, dispatch.active, None)
     before = [sys.getrefcount(x) for x in counted]
     for _ in range(1000):
         again(MUL, a, a)
         again(MUL, a, a, a)
+        assert again(MUL, a, -3) is None  # the launch fails: 3 was taken for a sign of all numbers
     after = [sys.getrefcount(x) for x in counted]
     assert max(abs(m - n) for m, n in zip(before, after, strict=True)) < 100
 

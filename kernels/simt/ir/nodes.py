@@ -55,6 +55,13 @@ class HintedFor(ast.For):
     hint: Hint
 
 
+class RowIf(ast.If):
+    """An `if` that is decided once for a row of threads: its body is a loop of its own over them.
+
+    Masked, a vector unit computes all of the body and throws it away.
+    """
+
+
 class Unsigned(ast.expr):
     """An index that is proven not to be negative: generated code casts it to uint64."""
 

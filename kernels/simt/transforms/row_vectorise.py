@@ -18,6 +18,7 @@ from kernels.simt.ir.nodes import (
     BLOCK,
     HintedFor,
     Loop,
+    RowIf,
     assign,
     binary,
     bodies,
@@ -208,7 +209,7 @@ class RowPlanner:
                 good = True
                 for inner in bodies(stmt):
                     good &= self._interchange(inner, facts, refused, interchanged, lanes)
-                if len(interchanged) > before:
+                if len(interchanged) > before or isinstance(stmt, RowIf):
                     if id(stmt) in refused:
                         self._drop(stmt, interchanged)
                         good = False
@@ -302,7 +303,9 @@ class RowPlanner:
             mine = clone(mine)
             inside = ast.Compare(load(name), [ast.Lt()], [clone(stop)])
             once = located(ast.If(inside, clone(stmt.body), []), stmt)
-            return [assign(base, first, stmt), common, assign(name, mine, stmt), once]
+            some = ast.Compare(load(base), [ast.Lt()], [clone(stop)])
+            rest = located(RowIf(some, [assign(name, mine, stmt), once], []), stmt)
+            return [assign(base, first, stmt), common, rest]
         rest = ast.For(
             store(name),
             ast.Call(load("range"), [clone(mine), clone(stop), clone(step)], []),

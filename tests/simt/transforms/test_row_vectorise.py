@@ -147,3 +147,32 @@ def test_a_guard_around_loops_has_a_version_for_whole_rows_and_one_for_others(rn
         columns[cdiv(width, 256), 256](x, out)
         np.testing.assert_array_equal(out, x.sum(0))
     assert columns.inspect_cpu().count("for k in ") == 2
+
+
+def test_the_rest_of_a_strided_loop_runs_where_there_is_one(rng):
+    """Rows of whole runs of threads do not compute a masked rest."""
+
+    @cuda.jit
+    def halves_and_sums(x, y, sums):
+        shared = cuda.shared.array(32, float32)
+        t, row = cuda.threadIdx.x, cuda.blockIdx.x
+        total = float32(0)
+        for i in range(t, x.shape[1], 32):
+            total += x[row, i]
+            y[row, i] = x[row, i] / 2
+        shared[t] = total
+        cuda.syncthreads()
+        if t == 0:
+            total = float32(0)
+            for i in range(32):
+                total += shared[i]
+            sums[row] = total
+
+    for n in (0, 1, 31, 32, 33, 64, 100):
+        x, y, sums = integers(rng, 3, n), np.zeros((3, n), np.float32), np.zeros(3, np.float32)
+        halves_and_sums[3, 32](x, y, sums)
+        np.testing.assert_array_equal(y, x / 2)
+        np.testing.assert_array_equal(sums, x.sum(1))
+    text = halves_and_sums.inspect_cpu()
+    rest = text.index("if base < x.shape[1]:")
+    assert text.index("while base + 31 < x.shape[1]:") < rest < text.index("if i < x.shape[1]:")
