@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
@@ -46,14 +47,18 @@ def format_seconds(seconds: float) -> str:
 
 
 def side_by_side(
-    functions: dict[str, Callable[[], object]], turns: int = 15, turn_seconds: float = 0.2
-) -> dict[str, Timing]:
+    functions: dict[Any, Callable[[], object]],
+    turns: int = 15,
+    turn_seconds: float = 0.2,
+    finish: Callable[[], object] = lambda: None,
+) -> dict[Any, Timing]:
     """Time the functions in turns, each turn as many calls as fill `turn_seconds`.
 
     Every function is called before the clock starts until two calls in a row take about the same
-    (a first call compiles). Garbage is collected between turns, never in one.
+    (a first call compiles). Garbage is collected between turns, never in one. `finish()`, at the
+    end of each turn, waits for what the calls have launched.
     """
-    turns_of = _take_turns(functions, turns, turn_seconds)
+    turns_of = _take_turns(functions, turns, turn_seconds, finish)
     return {name: _summary(values) for name, values in turns_of.items()}
 
 
@@ -74,10 +79,13 @@ def ratio(
 
 
 def _take_turns(
-    functions: dict[str, Callable[[], object]], turns: int, turn_seconds: float
-) -> dict[str, list[float]]:
-    counts = {name: _calibrate(function, turn_seconds) for name, function in functions.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    functions: dict[Any, Callable[[], object]],
+    turns: int,
+    turn_seconds: float,
+    finish: Callable[[], object] = lambda: None,
+) -> dict[Any, list[float]]:
+    counts = {name: _calibrate(f, turn_seconds, finish) for name, f in functions.items()}
+    seconds: dict[Any, list[float]] = {name: [] for name in functions}
     names = list(functions)
     collecting = gc.isenabled()
     gc.disable()
@@ -85,29 +93,34 @@ def _take_turns(
         for turn in range(turns):
             gc.collect()
             for name in names if turn % 2 == 0 else reversed(names):
-                seconds[name].append(_time(functions[name], counts[name]))
+                seconds[name].append(_time(functions[name], counts[name], finish))
     finally:
         if collecting:
             gc.enable()
     return seconds
 
 
-def _time(function: Callable[[], object], count: int) -> float:
+def _time(
+    function: Callable[[], object], count: int, finish: Callable[[], object] = lambda: None
+) -> float:
     started = time.perf_counter()
     for _ in range(count):
         function()
+    finish()
     return (time.perf_counter() - started) / count
 
 
-def _calibrate(function: Callable[[], object], turn_seconds: float) -> int:
-    before = _time(function, 1)
+def _calibrate(
+    function: Callable[[], object], turn_seconds: float, finish: Callable[[], object]
+) -> int:
+    before = _time(function, 1, finish)
     for _ in range(20):
-        now = _time(function, 1)
+        now = _time(function, 1, finish)
         if now > 0.7 * before:
             break
         before = now
     count = 1
-    while (spent := _time(function, count) * count) < turn_seconds / 2:
+    while (spent := _time(function, count, finish) * count) < turn_seconds / 2:
         count = max(2 * count, int(count * turn_seconds / 2 / max(spent, 1e-9)))
     return max(1, round(count * turn_seconds / max(spent, 1e-9)))
 
@@ -146,12 +159,16 @@ def results_path(name: str) -> str:
     return str(ROOT / "benchmarks" / "results" / f"{name}-{datetime.date.today()}.json")
 
 
-def write_json(path: str, threads: int, rows: list[dict]) -> None:
-    """Write rows, whose Timing values become objects, with the environment of the measurement."""
-    plain = [
+def plain(rows: list[dict]) -> list[dict]:
+    """The rows, with objects for their Timing values."""
+    return [
         {key: asdict(value) if isinstance(value, Timing) else value for key, value in row.items()}
         for row in rows
     ]
-    text = json.dumps({**environment(threads), "rows": plain}, indent=1)
+
+
+def write_json(path: str, threads: int, rows: list[dict]) -> None:
+    """Write rows, whose Timing values become objects, with the environment of the measurement."""
+    text = json.dumps({**environment(threads), "rows": plain(rows)}, indent=1)
     Path(path).write_text(text + "\n")
     print(f"written: {path}")

@@ -99,6 +99,7 @@ class Sequence:
         self._specialised: list[Any] = []
         self._launches = launches
         self._starts: list[list[int]] = []  # per launch, the word where each argument begins
+        self._kinds: list[tuple[int, ...]] = []  # per launch, what each argument is
         words: list[int] = []
         codes: list[tuple[int, int]] = []
         for launch in launches:
@@ -106,10 +107,11 @@ class Sequence:
             self._pack(launch, words)
         self.words = np.array([w & _MASK for w in words], np.uint64)
         base = self.words.ctypes.data
+        self._codes = [code for code, _ in codes]
         table = [(code, base + 8 * start) for code, start in codes]
         self._table = np.array(table, np.uint64).reshape(-1, 2)
         self._at = self._table.ctypes.data
-        self._run, self._count = _replay(), len(launches)
+        self._count = len(launches)
 
     def _address(self, launch: Launch) -> int:
         launcher = launch.kernel.configure(launch.grid, launch.block)
@@ -134,16 +136,37 @@ class Sequence:
             else:
                 words.append(_number(value, kind))
         self._starts.append(starts)
+        self._kinds.append(layout[::2])
+
+    def code(self, launch: int) -> int:
+        """Where the machine code of a launch lies."""
+        return self._codes[launch]
+
+    def kind(self, launch: int, argument: int) -> int:
+        """Of an argument: the number of dimensions of an array, or the kind of a number."""
+        return self._kinds[launch][_HEADER + argument]
+
+    def writer(self, launch: int, argument: int) -> Callable[[Any], None]:
+        """A function that gives a launch another number as an argument, from the next run on."""
+        place = self._starts[launch][_HEADER + argument]
+        facts = self._specialised[launch][0].entry.__self__
+        kind = struct.unpack_from("=q", facts, 24 + 16 * (_HEADER + argument))[0]
+        words = self.words
+
+        def write(value: Any) -> None:
+            words[place] = _number(value, kind) & _MASK
+
+        return write
 
     def word(self, launch: int, argument: int) -> int:
-        """Where in `words` a number is that a launch takes as an argument."""
+        """Where in `words` an argument of a launch begins."""
         return self._starts[launch][_HEADER + argument]
 
     def run(self) -> None:
         """Run all launches."""
         first = 0
         while True:
-            result = self._run(self._at, first, self._count)
+            result = _replay()(self._at, first, self._count)
             if result < 0:
                 return
             failed, status = result >> 8, result & 255

@@ -12,29 +12,10 @@
 //                 nothing is added up by atomics, so results repeat bit by bit
 // Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning" (2023).
 //
-// Element (z, i, j) of the mask is mask[z / div % mod, i * step, j]: what is broadcast is not copied.
 // A row that sees no key has the result 0 and the log-sum-exp inf, so that its probabilities are 0.
-#include "common.cuh"
+#include "attention.cuh"
 
 constexpr int BX = 16, BY = 16, THREADS = BX * BY;  // the block of the tiled kernels
-constexpr int NONE = 0, ADD = 1, KEEP = 2;          // what a mask does
-
-template <class M>
-struct Mask {  // as a head sees it: `keys` elements per row
-    const M* rows;
-    long long pitch;
-
-    __device__ Mask(const M* mask, int z, int div, int mod, int step, int queries, int keys)
-        : rows(mask + (long long)(z / div % mod) * (step ? queries : 1) * keys),
-          pitch((long long)step * keys) {}
-
-    template <int KIND, class A>
-    __device__ A of(A score, int query, int key) const {
-        if (KIND == ADD) return score + A(rows[query * pitch + key]);
-        if (KIND == KEEP) return rows[query * pitch + key] ? score : A(-infinity());
-        return score;
-    }
-};
 
 // A block of one warp per row: the scores s (Z, L, S) of a row become its probabilities.
 template <class M, class A, int KIND>
@@ -57,6 +38,29 @@ __global__ void softmax_rows(A* s, const M* mask, A* lse, A scale, int causal, i
     const A part = total == A(0) ? A(0) : A(1) / total;
     for (int c = threadIdx.x; c < keys; c += 32) s[c] = c < end ? s[c] * part : A(0);
     if (threadIdx.x == 0) lse[blockIdx.x] = total == A(0) ? A(infinity()) : top + log_of(total);
+}
+
+// A block of one warp per row: out (rows, n) and its log-sum-exp from those of splits of the keys,
+// parts (splits, rows, n) and of_part (splits, rows), -inf where a row sees no key of a split.
+template <class T, class A>
+__global__ void merge(const A* parts, const A* of_part, T* out, A* lse, int splits, int rows, int n) {
+    const int row = blockIdx.x;
+    A top = A(-infinity()), total = A(0);
+    for (int s = 0; s < splits; ++s) {
+        const A other = of_part[(long long)s * rows + row];
+        top = other > top ? other : top;
+    }
+    const A base = top == A(-infinity()) ? A(0) : top;
+    for (int s = 0; s < splits; ++s) total += exp_of(of_part[(long long)s * rows + row] - base);
+    for (int c = threadIdx.x; c < n; c += 32) {
+        A sum = A(0);
+        for (int s = 0; s < splits; ++s) {
+            const long long at = (long long)s * rows + row;
+            sum += exp_of(of_part[at] - base) * parts[at * n + c];
+        }
+        out[(long long)row * n + c] = T(total == A(0) ? A(0) : sum / total);
+    }
+    if (threadIdx.x == 0) lse[row] = total == A(0) ? A(infinity()) : base + log_of(total);
 }
 
 // A block of one warp per row: delta (Z, L), the sum of g * out over a row.

@@ -6,7 +6,7 @@ from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.attention import Tile
 
 _kernel = family("attention.cu")
-_KINDS = {"none": 0, "add": 1, "keep": 2}
+KINDS = {"none": 0, "add": 1, "keep": 2}
 
 
 def softmax_rows(acc_t: str, mask_kind: str) -> Kernel:
@@ -15,7 +15,16 @@ def softmax_rows(acc_t: str, mask_kind: str) -> Kernel:
     def arguments(s, *others):
         return s, *others, *s.shape[1:]
 
-    return _kernel("softmax_rows", (1,), (acc_t, _KINDS[mask_kind]), arguments)
+    return _kernel("softmax_rows", (1,), (acc_t, KINDS[mask_kind]), arguments)
+
+
+def merge(acc_t: str) -> Kernel:
+    """kernel(parts, of_part, out, lse)."""
+
+    def arguments(parts, of_part, out, lse):
+        return parts, of_part, out, lse, *parts.shape
+
+    return _kernel("merge", (2,), (acc_t,), arguments)
 
 
 def row_products(acc_t: str) -> Kernel:
@@ -33,7 +42,7 @@ def score_gradients(acc_t: str, mask_kind: str) -> Kernel:
     def arguments(s, *others):
         return s, *others, *s.shape[1:]
 
-    return _kernel("score_gradients", (2,), (acc_t, _KINDS[mask_kind]), arguments)
+    return _kernel("score_gradients", (2,), (acc_t, KINDS[mask_kind]), arguments)
 
 
 def tiled(acc_t: str, tile: Tile, mask_kind: str) -> Kernel:
@@ -43,7 +52,7 @@ def tiled(acc_t: str, tile: Tile, mask_kind: str) -> Kernel:
         sizes = q.shape[1], *k.shape[1:], v.shape[2]
         return q, k, v, *others, q.shape[0] // k.shape[0], *sizes
 
-    return _kernel("tiled", (0, 3), (acc_t, _KINDS[mask_kind], *tile), arguments)
+    return _kernel("tiled", (0, 3), (acc_t, KINDS[mask_kind], *tile), arguments)
 
 
 def tiled_backward(acc_t: str, tile: Tile, mask_kind: str, of_keys: bool) -> Kernel:
@@ -54,4 +63,4 @@ def tiled_backward(acc_t: str, tile: Tile, mask_kind: str, of_keys: bool) -> Ker
         sizes = own_a.shape[1], other_a.shape[1], own_a.shape[2], own_b.shape[2]
         return own_a, own_b, other_a, *others, heads[1] // heads[0], *sizes
 
-    return _kernel("tiled_backward", (0, 4), (acc_t, _KINDS[mask_kind], of_keys, *tile), arguments)
+    return _kernel("tiled_backward", (0, 4), (acc_t, KINDS[mask_kind], of_keys, *tile), arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair, ceil_div
-from kernels.launchers.conv import GemmTile, GradTile, gpu_tile
+from kernels.launchers.conv_gemm import GemmTile, GradTile, gpu_tile
 
 _kernel = family("conv_gemm.cu")
 

@@ -19,10 +19,10 @@ __global__ void max_forward(const T* x, T* y, long long* index, Sizes s) {
     const T* plane = x + blockIdx.x * (long long)s.height * s.width;
     A best = A(0);
     int at = -1;
-    #pragma unroll
+    #pragma unroll 8
     for (int i = 0; i < KH; ++i) {
         const int h = oh * SH + i * DH - s.pad_h;
-        #pragma unroll
+        #pragma unroll 8
         for (int j = 0; j < KW; ++j) {
             const int v = ow * SW + j * DW - s.pad_w;
             if (!INSIDE && (h < 0 || h >= s.height || v < 0 || v >= s.width)) continue;
@@ -45,11 +45,11 @@ __global__ void max_gather(const T* g, const long long* index, T* dx, Sizes s) {
     if (h >= s.height || v >= s.width) return;
     const int here = h * s.width + v;
     A sum = A(0);
-    #pragma unroll
+    #pragma unroll 8
     for (int i = 0; i < KH; ++i) {
         const int top = h + s.pad_h - i * DH, oh = top / SH;
         if (top < 0 || oh * SH != top || oh >= s.out_height) continue;
-        #pragma unroll
+        #pragma unroll 8
         for (int j = 0; j < KW; ++j) {
             const int left = v + s.pad_w - j * DW, ow = left / SW;
             if (left < 0 || ow * SW != left || ow >= s.out_width) continue;
@@ -70,9 +70,9 @@ __global__ void max_owner(const T* g, const long long* index, T* dx, Sizes s) {
     const long long at = inside ? index[out] : -1;
     const T value = inside ? g[out] : T(0.0f);
     T* plane = dx + blockIdx.x * (long long)s.height * s.width;
-    #pragma unroll
+    #pragma unroll 8
     for (int i = 0; i < KH; ++i) {
-        #pragma unroll
+        #pragma unroll 8
         for (int j = 0; j < KW; ++j) {
             const int h = oh * KH + i, v = ow * KW + j;
             if (h >= s.height || v >= s.width) continue;
@@ -119,9 +119,9 @@ __global__ void avg_forward(const T* x, T* y, Sizes s) {
     if (oh >= s.out_height || ow >= s.out_width) return;
     const T* plane = x + blockIdx.x * (long long)s.height * s.width;
     A sum = A(0);
-    #pragma unroll
+    #pragma unroll 8
     for (int i = 0; i < KH; ++i) {
-        #pragma unroll
+        #pragma unroll 8
         for (int j = 0; j < KW; ++j) {
             const int h = oh * SH + i - s.pad_h, v = ow * SW + j - s.pad_w;
             if (h >= 0 && h < s.height && v >= 0 && v < s.width) sum += A(plane[h * s.width + v]);
@@ -137,14 +137,16 @@ __global__ void avg_gather(const T* g, T* dx, Sizes s) {
     const int v = blockIdx.z * blockDim.x + threadIdx.x;
     if (h >= s.height || v >= s.width) return;
     A sum = A(0);
-    #pragma unroll
-    for (int i = 0; i < KH; ++i) {
-        const int top = h + s.pad_h - i, oh = top / SH;
-        if (top < 0 || oh * SH != top || oh >= s.out_height) continue;
-        #pragma unroll
-        for (int j = 0; j < KW; ++j) {
-            const int left = v + s.pad_w - j, ow = left / SW;
-            if (left < 0 || ow * SW != left || ow >= s.out_width) continue;
+    const int top = h + s.pad_h, left = v + s.pad_w;
+    // From the last window that can hold the element back.
+    #pragma unroll 8
+    for (int i = 0; i < (KH + SH - 1) / SH; ++i) {
+        const int oh = top / SH - i;
+        if (oh < 0 || oh >= s.out_height || oh * SH + KH <= top) continue;
+        #pragma unroll 8
+        for (int j = 0; j < (KW + SW - 1) / SW; ++j) {
+            const int ow = left / SW - j;
+            if (ow < 0 || ow >= s.out_width || ow * SW + KW <= left) continue;
             const long long out = (blockIdx.x * (long long)s.out_height + oh) * s.out_width + ow;
             sum += A(g[out]) / divisor<A, KH, KW, SH, SW, INCLUDE_PAD, DIVISOR>(oh, ow, s);
         }

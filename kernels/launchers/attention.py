@@ -11,17 +11,19 @@ from numpy import ndarray
 
 import kernels
 from kernels.families import Family, Operation, floats, normal, ones
+from kernels.launchers import attention_mma
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
     check_floating,
     check_version,
+    compute_capability,
     compute_dtype,
     contiguous,
     empty,
     launcher,
     namespace,
-    on_gpu,
+    refusal_of_mma,
 )
 from kernels.launchers.matmul import matmul
 from kernels.launchers.plans import Plans, place
@@ -35,6 +37,11 @@ BACKWARD = {
     "three_step": "probabilities again from the log-sum-exp, in memory",
     "tiled": "in tiles: by keys for dk and dv, by queries for dq",
 }
+ON_TENSOR_CORES = {
+    "mma_sync": "16-bit: in tiles; the sums of one product are a fragment of the next (mma.sync)"
+}
+_BY_DIALECT = {"numba": VERSIONS, "cupy": {**VERSIONS, **ON_TENSOR_CORES}}
+_BACKWARD_BY_DIALECT = {"numba": BACKWARD, "cupy": {**BACKWARD, **ON_TENSOR_CORES}}
 ROW_BLOCK = 32  # threads of a block that walks along a row of scores
 BX, BY = 16, 16  # threads of a block of the tiled kernels
 FORWARD_IN_MEMORY, BACKWARD_IN_MEMORY = 1 << 14, 1 << 26  # scores; a head's, all heads'
@@ -83,9 +90,9 @@ def _see_mask(mask, shape: tuple[int, int, int, int]) -> _Mask:
     return _Mask(kind, (n * h, queries, shape[3]), div, n * h, int(queries > 1))
 
 
-def _check(name: str, q, k, v, mask, version: str | None) -> None:
+def _check(dialect: Dialect, name: str, q, k, v, mask, version: str | None) -> None:
     """ValueError for shapes, TypeError for dtypes that do not fit."""
-    check_version(name, version, VERSIONS)
+    check_version(name, version, _BY_DIALECT[dialect.name])
     check_floating(name, q, k, v)
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
         raise ValueError(
@@ -111,10 +118,24 @@ def _check(name: str, q, k, v, mask, version: str | None) -> None:
         raise ValueError(f"{name}: a mask {mask.shape} does not broadcast to the scores {full}")
 
 
-def _pick(plan: _Plan, name: str, version: str | None, gpu: bool) -> str:
-    """On a GPU tiles, where they fit. On the CPU forward too, unless there are few scores; the
-    gradients take half the time by three steps, as long as the scores fit in memory."""
-    if plan.tile is None:
+def _refusal(plan: _Plan, cc: tuple[int, int] | None) -> str | None:
+    """Why tensor cores do not take the operands."""
+    if "mma_sync" not in _BY_DIALECT[plan.dialect.name]:
+        return "is not in this dialect"
+    width, most = max(plan.e, plan.f), plan.dialect.attention_mma.MAX_WIDTH
+    if width > most:
+        return f"takes heads of at most {most} elements, not {width}"
+    return refusal_of_mma(plan.dtype, cc)
+
+
+def _pick(plan: _Plan, name: str, version: str | None, cc: tuple[int, int] | None) -> str:
+    """On a GPU tensor cores or tiles, where they fit. On the CPU forward too, unless there are few
+    scores; the gradients take half the time by three steps, as long as the scores fit in memory."""
+    if version == "mma_sync" and (why := _refusal(plan, cc)):
+        raise ValueError(f"{name}: version 'mma_sync' {why}; leave version out")
+    if cc and version is None and _refusal(plan, cc) is None:
+        return "mma_sync"
+    if plan.tile is None and version != "mma_sync":
         if version == "tiled":
             raise ValueError(
                 f"{name}: version 'tiled' has no tile for heads of {max(plan.e, plan.f)} elements "
@@ -122,21 +143,21 @@ def _pick(plan: _Plan, name: str, version: str | None, gpu: bool) -> str:
             )
         return "three_step"
     few = BACKWARD_IN_MEMORY // max(plan.z, 1) if name.endswith("backward") else FORWARD_IN_MEMORY
-    return version or ("tiled" if gpu or plan.l * plan.s > few else "three_step")
+    return version or ("tiled" if cc or plan.l * plan.s > few else "three_step")
 
 
 class _Plan:
     """What the calls with operands of one kind share."""
 
     def __init__(self, dialect: Dialect, name: str, q, k, v, mask, version: str | None) -> None:
-        _check(name, q, k, v, mask, version)
+        _check(dialect, name, q, k, v, mask, version)
+        self.dialect, self.kernels = dialect, dialect.attention
         (n, h, self.l, self.e), (_, hk, self.s, self.f) = q.shape, v.shape
         self.z, self.zk, self.dtype = n * h, n * hk, q.dtype
         self.acc = compute_dtype(q.dtype)
         self.tile = _tile(max(self.e, self.f), q.dtype, name.endswith("backward"))
-        self.version = _pick(self, name, version, on_gpu(q))
+        self.version = _pick(self, name, version, compute_capability(q))
         self.mask = _see_mask(mask, (*q.shape[:3], self.s))
-        self.dialect, self.kernels = dialect, dialect.attention
         self.acc_t = dialect.common.scalar_type(q.dtype)
         self.no_mask = empty(self.mask.shape, bool, q)
 
@@ -173,6 +194,8 @@ def _wide(dialect: Dialect, a, dtype: np.dtype):
 
 def _plan_forward(plan: _Plan) -> Callable:
     kernels, flags = plan.kernels, (plan.acc_t, plan.mask.kind)
+    if plan.version == "mma_sync":
+        return attention_mma.forward(plan)
     if plan.version == "tiled":
         kernel = kernels.tiled(plan.acc_t, plan.tile, plan.mask.kind)
         grid = ceil_div(plan.l, plan.tile.own) * plan.z
@@ -198,6 +221,8 @@ def _plan_forward(plan: _Plan) -> Callable:
 
 def _plan_backward(plan: _Plan) -> Callable:
     kernels, dialect, name = plan.kernels, plan.dialect, "attention_backward"
+    if plan.version == "mma_sync":
+        return attention_mma.backward(plan)
     flags, grid = (plan.acc_t, plan.mask.kind), plan.l * plan.z
     products = launcher(name, plan.version, kernels.row_products(plan.acc_t), grid, ROW_BLOCK)
     if plan.version == "tiled":
@@ -306,18 +331,24 @@ def _cost_backward(g, q, k, v, *_, **__):
     return [(a.shape, a.dtype) for a in (q, k, v)], flops
 
 
+def _as_for(version: str, *arrays):
+    """The arrays in the dtype that a version takes."""
+    return [a.astype(np.float16) if version == "mma_sync" else a for a in arrays]
+
+
 def _problem_backward(version: str):
-    q, k, v, g = floats(4, 1, 2, 35, 16)
+    q, k, v, g = _as_for(version, *floats(4, 1, 2, 35, 16))
     return (g, q, k, v, *kernels.attention(q, k, v, backend="numpy")), {}
 
 
 def _cases(rng, versions):
-    q, k = normal(rng, (2, 4, 33, 16)), normal(rng, (2, 2, 65, 16))
-    v, g = normal(rng, (2, 2, 65, 10)), normal(rng, (2, 4, 33, 10))
+    shapes = (2, 4, 33, 16), (2, 2, 65, 16), (2, 2, 65, 10), (2, 4, 33, 10)
+    arrays = [normal(rng, shape) for shape in shapes]
     mask = np.where(rng.random((2, 1, 33, 65)) < 0.5, -np.inf, normal(rng, (2, 1, 33, 65)))
     mask = mask.astype(np.float32)
     mask[0, 0, 3] = -np.inf  # a query that sees nothing
-    for version in VERSIONS:
+    for version in versions("attention"):
+        q, k, v, g = _as_for(version, *arrays)
         for how in ((mask, False), (mask[1, 0], True, 0.3)):
             yield "attention", (q, k, v, *how), {"version": version}, 9
             results = kernels.attention(q, k, v, *how, backend="numpy")
@@ -330,12 +361,15 @@ def _compiled(versions):
     for width, kind in [
         (16, "none"), (64, "none"), (128, "none"), (64, "add"), (64, "keep"), (16, "keep"),
     ]:  # fmt: skip
-        q, k, mask = ones(1, 2, 33, width), ones(1, 2, 65, width), masks[kind]
+        mask = masks[kind]
         for version in versions("attention"):
+            q, k = _as_for(version, ones(1, 2, 33, width), ones(1, 2, 65, width))
             yield "attention", (q, k, k, mask), {"version": version}
-        for version in versions("attention_backward"):
             given = (q, q, k, k, q, ones(1, 2, 33), mask)
             yield "attention_backward", given, {"version": version}
+    if "mma_sync" in versions("attention"):  # whose keys are split
+        q, k = _as_for("mma_sync", ones(1, 1, 1, 64), ones(1, 1, 512, 64))
+        yield "attention", (q, k, k), {"version": "mma_sync"}
 
 
 FAMILY = Family(
@@ -344,11 +378,17 @@ FAMILY = Family(
         Operation(
             attention,
             _cost,
-            lambda version: (tuple(floats(3, 1, 2, 35, 16)), {}),
-            VERSIONS,
+            lambda version: (tuple(_as_for(version, *floats(3, 1, 2, 35, 16))), {}),
+            dialects=_BY_DIALECT,
             matrix=True,
         ),
-        Operation(attention_backward, _cost_backward, _problem_backward, BACKWARD, matrix=True),
+        Operation(
+            attention_backward,
+            _cost_backward,
+            _problem_backward,
+            dialects=_BACKWARD_BY_DIALECT,
+            matrix=True,
+        ),
     ),
     _cases,
     _compiled,

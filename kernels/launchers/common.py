@@ -136,6 +136,7 @@ def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., No
                 run(*args)
         bound = run
 
+    launch.of = kernel, grid, block  # type: ignore[attr-defined]
     return launch
 
 
@@ -143,6 +144,19 @@ def check_version(name: str, version: str | None, versions: Collection[str]) -> 
     """Raise ValueError unless `version` is None or one of `versions`."""
     if version is not None and version not in versions:
         raise ValueError(f"{name}: expected a version among {tuple(versions)}, got {version!r}")
+
+
+def refusal_of_mma(dtype: np.dtype, cc: tuple[int, int] | None) -> str | None:
+    """Why `mma.sync` on 16-bit elements does not take operands of a dtype, which lie on the CPU
+    (None) or on a GPU of some compute capability; None where it does."""
+    if dtype not in (np.float16, BFLOAT16):
+        return f"takes float16 and bfloat16, not {dtype}"
+    if cc is not None and cc < (8, 0):
+        return (
+            "needs compute capability 8.0, and the operands are on a GPU of compute capability"
+            f" {cc[0]}.{cc[1]}"
+        )
+    return None
 
 
 def check_floating(name: str, *arrays) -> None:

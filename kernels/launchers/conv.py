@@ -8,6 +8,8 @@
                    (conv_gemm); a 1x1 kernel reads x as it is
 4. batch_gemm      one product over the positions of all images (conv_batch); tables say where both
                    operands and the result lie, so a stride needs no zeros between
+5. mma_sync        CUDA C, 16-bit elements: such a product on tensor cores (conv_mma); channels lie
+                   last, so that tables count packs of 8
 
 Backward-data is a convolution of the padded gradient with the weights turned round; backward-weight
 is a product of the gradient with the same offset-table operand. All sums have a fixed order.
@@ -16,30 +18,28 @@ is a product of the gradient with the same offset-table operand. All sums have a
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
-from kernels.families import Family, Operation, floats, normal, ones
-from kernels.launchers import conv_batch
+from kernels.families import Family, Operation, Shape, floats, normal, ones
+from kernels.launchers import conv_batch, conv_gemm, conv_mma
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
     check_floating,
     check_version,
-    compute_dtype,
+    compute_capability,
     contiguous,
     empty,
     launcher,
     namespace,
     on_gpu,
+    refusal_of_mma,
     wide_enough,
 )
-from kernels.launchers.conv_planes import Geometry, Planes
+from kernels.launchers.conv_planes import Geometry
 from kernels.launchers.plans import Plans, place
-from kernels.launchers.reduction import reduce
-from kernels.launchers.transpose import cast
 
 Pair = tuple[int, int]
 FORWARD = {
@@ -58,33 +58,9 @@ BACKWARD_WEIGHT = {
     "implicit_gemm": "lanes along the output, a tile of sums each",
     "batch_gemm": "one product whose terms are the positions of all images",
 }
+MMA = {"mma_sync": "16-bit: channels last, so that packs of 8 go to tensor cores (mma.sync)"}
+MIN_MMA = 16  # fewer rows of results, or terms: most of a tile is empty
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins
-
-
-class GemmTile(NamedTuple):
-    """Block (bx, by), rm channels x rn positions a thread, tk terms of the sum a step."""
-
-    bx: int
-    by: int
-    rm: int
-    rn: int
-    tk: int
-
-
-def gpu_tile(channels: int, positions: int) -> GemmTile:
-    """The tile of implicit_gemm on a GPU: up to 8 x 8 results per thread, for 4 multiply-adds per
-    load from shared memory; fewer where the output would not fill it."""
-    return GemmTile(16, 16, 8 if channels > 64 else 4, 8 if positions > 64 else 4, 16)
-
-
-class GradTile(NamedTuple):
-    """Block (bx, by), rm output channels x rn taps a thread, at most `span` positions a step."""
-
-    bx: int
-    by: int
-    rm: int
-    rn: int
-    span: int
 
 
 def _check_geometry(name: str, geo: Geometry) -> None:
@@ -108,11 +84,32 @@ def _check_geometry(name: str, geo: Geometry) -> None:
         )
 
 
-def _pick(dialect: Dialect, like, channels: int, terms: int) -> str:
-    """The version for so many output channels a group, each of so many weights."""
-    if dialect.conv_batch.pays(terms, on_gpu(like)):
+def _by_dialect(simple: dict[str, str]) -> dict[str, dict[str, str]]:
+    """The versions of each dialect: CUDA C alone has one on tensor cores."""
+    return {"numba": simple, "cupy": {**simple, **MMA}}
+
+
+def _version(
+    dialect: Dialect, name: str, version: str | None, simple: dict, geo: Geometry, like, rows: int,
+    terms: int,
+) -> str:  # fmt: skip
+    """The version for so many rows of results a group, each of so many terms, or the one that was
+    asked for. ValueError where that does not take the operands."""
+    own = _by_dialect(simple)[dialect.name]
+    check_version(name, version, own)
+    refusal = refusal_of_mma(like.dtype, compute_capability(like))
+    if refusal is None and not conv_mma.fits(geo):
+        refusal = "counts in 32 bits, and the arrays are larger"
+    if version == "mma_sync" and refusal:
+        raise ValueError(f"{name}: version 'mma_sync' {refusal}; leave version out")
+    if version:
+        return version
+    gpu = on_gpu(like)
+    if gpu and "mma_sync" in own and not refusal and min(rows, terms) >= MIN_MMA:
+        return "mma_sync"
+    if dialect.conv_batch.pays(terms, gpu):
         return "batch_gemm"
-    return "implicit_gemm" if channels >= MIN_GEMM_CHANNELS else "direct"
+    return "implicit_gemm" if rows >= MIN_GEMM_CHANNELS else "direct"
 
 
 def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, int], Pair]:
@@ -122,92 +119,24 @@ def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, in
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 
 
-def _input_planes(geo: Geometry) -> Planes:
-    """Planes for forward and backward-weight: x with its padding, a phase for each stride step."""
-    padded = [geo.x_shape[2 + i] + 2 * geo.padding[i] for i in range(2)]
-    rows, width = (ceil_div(padded[i], geo.stride[i]) for i in range(2))
-    return Planes(rows, width, geo.padding, sub=geo.stride)
-
-
-def _gradient_planes(geo: Geometry) -> Planes:
-    """Planes for backward-data: the gradient spread by the stride, with room for every tap."""
-    rows, width = (geo.x_shape[2 + i] + geo.reach(i) for i in range(2))
-    lead = tuple(geo.reach(i) - geo.padding[i] for i in range(2))
-    return Planes(rows, width, lead, insert=geo.stride)
-
-
-def _offsets(geo: Geometry, planes: Planes, channels: int, turned: bool, multiple: int):
-    """uint32 offset of (channel, kh, kw) from an output position; taps turned round if `turned`.
-
-    Zeros fill the table up to a multiple of `multiple`.
-    """
-    c, i, j = np.ogrid[:channels, : geo.w_shape[2], : geo.w_shape[3]]
-    if turned:
-        i, j = geo.w_shape[2] - 1 - i, geo.w_shape[3] - 1 - j
-    t, a = np.divmod(i * geo.dilation[0], planes.sub[0])
-    u, b = np.divmod(j * geo.dilation[1], planes.sub[1])
-    phase = a * planes.sub[1] + b
-    plane = planes.rows * planes.width
-    table = c * planes.channel + phase * plane + t * planes.width + u
-    offsets = np.zeros(ceil_div(table.size, multiple) * multiple, np.uint32)
-    offsets[: table.size] = table.reshape(-1)
-    return offsets
-
-
-def _gemm(
-    dialect: Dialect,
-    name: str,
-    geo: Geometry,
-    planes: Planes,
-    out: Pair,
-    data: bool,
-    like,
-    has_bias: bool,
-):
-    """The function (w (G * channels, K), x, bias, y) of an implicit-GEMM convolution.
-
-    `data`: backward-data, where the gradient takes the place of x and the taps are turned round.
-    """
-    dtype = like.dtype
-    from_channels, to_channels = geo.channels[::-1] if data else geo.channels
-    n, groups = geo.x_shape[0], geo.groups
-    identity = planes == Planes(*out, (0, 0)) and geo.w_shape[2:] == (1, 1)
-    lay_out = planes.launch(dialect, name, like, n * groups * from_channels, 0)
-    terms = from_channels * geo.w_shape[2] * geo.w_shape[3]
-    positions = (out[0] - 1) * planes.width + out[1]
-    tile = dialect.conv_gemm.gemm_tile(to_channels, terms, positions, on_gpu(like))
-    offset = namespace(like).asarray(_offsets(geo, planes, from_channels, data, tile.tk))
-    grid = (
-        n * groups * ceil_div(positions, tile.bx * tile.rn),
-        ceil_div(to_channels, tile.by * tile.rm),
-    )
-    kernel = dialect.conv_gemm.implicit_gemm(dialect.common.scalar_type(dtype), tile, has_bias)
-    run = launcher(name, "implicit_gemm", kernel, grid, (tile.bx, tile.by))
-    sizes = (groups, from_channels * planes.channel, positions, planes.width, out[1])
-
-    def gemm(w, x, bias, y):
-        flat = x.reshape(-1) if identity else lay_out(x)
-        run(w, flat, offset, bias, y.reshape(-1, out[0] * out[1]), *sizes)
-
-    return gemm
-
-
 def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | None):
     """The function (x, w, bias) -> y."""
-    check_version("conv2d", version, FORWARD)
     check_floating("conv2d", x, w, bias)
     _check_geometry("conv2d", geo)
     if bias is not None and bias.shape != geo.w_shape[:1]:
         raise ValueError(f"conv2d: expected a bias of shape {geo.w_shape[:1]}, got {bias.shape}")
-    version = version or _pick(dialect, x, geo.channels[1], math.prod(geo.w_shape[1:]))
+    terms = math.prod(geo.w_shape[1:])
+    version = _version(dialect, "conv2d", version, FORWARD, geo, x, geo.channels[1], terms)
     out, dtype, acc_t = geo.out, x.dtype, dialect.common.scalar_type(x.dtype)
     n, o = geo.x_shape[0], geo.w_shape[0]
     shape = (n, o, *out)
     no_bias, sizes = empty((1,), dtype, x), (geo.groups, *geo.padding)
     if version == "implicit_gemm":
-        gemm = _gemm(dialect, "conv2d", geo, _input_planes(geo), out, False, x, bias is not None)
+        gemm = conv_gemm.forward(dialect, "conv2d", geo, x, bias is not None)
     elif version == "batch_gemm":
         product = conv_batch.forward(dialect, "conv2d", geo, x, bias is not None)
+    elif version == "mma_sync":
+        product = conv_mma.forward(dialect, "conv2d", geo, x, bias is not None)
     else:
         constants = (acc_t, geo.w_shape[2:], geo.stride, geo.dilation, bias is not None)
         if version == "direct":
@@ -227,11 +156,11 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
             return empty(shape, dtype, x)
         x, w = contiguous(x), contiguous(w)
         bias = no_bias if bias is None else contiguous(bias)
-        if version == "batch_gemm":
+        if version in ("batch_gemm", "mma_sync"):
             return product(w, x, bias)
         y = empty(shape, dtype, x)
         if version == "implicit_gemm":
-            gemm(w.reshape(o, -1), x, bias, y)
+            gemm(w, x, bias, y)
         else:
             run(x, w, bias, y, *sizes)
         return y
@@ -242,26 +171,22 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
 def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
     """The function (g, w) -> dx."""
     name = "conv2d_backward_data"
-    check_version(name, version, BACKWARD_DATA)
     check_floating(name, g, w)
     _check_backward(name, g, geo)
     terms = geo.channels[1] * math.prod(geo.w_shape[2:])
-    version = version or _pick(dialect, g, geo.channels[0], terms)
+    version = _version(dialect, name, version, BACKWARD_DATA, geo, g, geo.channels[0], terms)
     dtype, acc_t, groups, x_shape = (
         g.dtype,
         dialect.common.scalar_type(g.dtype),
         geo.groups,
         geo.x_shape,
     )
-    per_in, per_out = geo.channels
-    taps = geo.w_shape[2] * geo.w_shape[3]
     if version == "implicit_gemm":
-        gemm = _gemm(dialect, name, geo, _gradient_planes(geo), x_shape[2:], True, g, False)
-        no_bias = empty((1,), dtype, g)
-        grid = (ceil_div(per_in, 32), ceil_div(geo.w_shape[0], 8))
-        swap = launcher(name, "swap_channels", dialect.conv_gemm.swap_channels(taps), grid, (32, 8))
+        gemm = conv_gemm.backward_data(dialect, name, geo, g)
     elif version == "batch_gemm":
         product = conv_batch.backward_data(dialect, name, geo, g)
+    elif version == "mma_sync":
+        product = conv_mma.backward_data(dialect, name, geo, g)
     else:
         kernel = dialect.conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
         tiling = _tile_grid(x_shape[0] * x_shape[1], *x_shape[2:])
@@ -271,13 +196,11 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
         if 0 in x_shape:
             return empty(x_shape, dtype, g)
         g, w = contiguous(g), contiguous(w)
-        if version == "batch_gemm":
+        if version in ("batch_gemm", "mma_sync"):
             return product(g, w)
         dx = empty(x_shape, dtype, g)
         if version == "implicit_gemm":
-            swapped = empty((groups * per_in, per_out, taps), dtype, w)
-            swap(w.reshape(-1, per_in, taps), swapped)
-            gemm(swapped.reshape(groups * per_in, -1), g, no_bias, dx)
+            gemm(g, w, dx)
         else:
             run(g, w, dx, groups, *geo.padding)
         return dx
@@ -287,16 +210,18 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
 
 def _plan_weight(dialect: Dialect, g, x, geo: Geometry, version: str | None):
     """The function (g, x) -> dw."""
-    name = "conv2d_backward_weight"
-    check_version(name, version, BACKWARD_WEIGHT)
+    name, w_shape = "conv2d_backward_weight", geo.w_shape
     check_floating(name, g, x)
     _check_backward(name, g, geo)
-    version = version or _pick(dialect, x, geo.channels[1], math.prod(geo.w_shape[1:]))
-    dtype, acc_t, w_shape = x.dtype, dialect.common.scalar_type(x.dtype), geo.w_shape
+    sizes = geo.channels[1], math.prod(w_shape[1:])
+    version = _version(dialect, name, version, BACKWARD_WEIGHT, geo, x, *sizes)
+    dtype, acc_t = x.dtype, dialect.common.scalar_type(x.dtype)
     if version == "implicit_gemm":
-        product = _weight_product(dialect, name, geo, x)
+        product = conv_gemm.backward_weight(dialect, name, geo, x)
     elif version == "batch_gemm":
         product = conv_batch.backward_weight(dialect, name, geo, x)
+    elif version == "mma_sync":
+        product = conv_mma.backward_weight(dialect, name, geo, x)
     else:
         kernel = dialect.conv_direct.direct_weight(acc_t, geo.stride, geo.dilation)
         grid = (w_shape[0], w_shape[1], w_shape[2] * w_shape[3])
@@ -307,44 +232,12 @@ def _plan_weight(dialect: Dialect, g, x, geo: Geometry, version: str | None):
             return namespace(x).zeros(w_shape, dtype)
         g, x = contiguous(g), contiguous(x)
         dw = empty(w_shape, dtype, x)
-        if version.endswith("gemm"):
+        if version != "direct":
             return product(g, x)
         run(g, x, dw, geo.groups, *geo.padding)
         return dw
 
     return weight
-
-
-def _weight_product(dialect: Dialect, name: str, geo: Geometry, like):
-    """The function (g, x) -> dw of the implicit-GEMM weight gradient."""
-    dtype, n, groups, out = like.dtype, geo.x_shape[0], geo.groups, geo.out
-    per_in, per_out = geo.channels
-    planes = _input_planes(geo)
-    g_planes = Planes(out[0], planes.width, (0, 0))
-    positions = out[0] * planes.width
-    terms = math.prod(geo.w_shape[1:])
-    gpu = on_gpu(like)
-    tile = dialect.conv_gemm.grad_tile(terms, positions, gpu)
-    grid = [ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups]
-    splits = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
-    grid[2] *= splits
-    lay_out_x = planes.launch(dialect, name, like, n * groups * per_in, planes.channel + tile.span)
-    lay_out_g = g_planes.launch(dialect, name, like, n * groups * per_out, 0)
-    offset = _offsets(geo, planes, per_in, False, tile.by * tile.rn)
-    offset = namespace(like).asarray(offset)
-    kernel = dialect.conv_gemm.weight_gradient(dialect.common.scalar_type(dtype), tile)
-    run = launcher(name, "implicit_gemm", kernel, tuple(grid), (tile.bx, tile.by))
-    shape = (splits, geo.w_shape[0], terms)
-    sizes = (n, groups, per_in * planes.channel, positions)
-
-    def product(g, x):
-        parts = empty(shape, compute_dtype(dtype), x)
-        run(lay_out_g(g), lay_out_x(x), offset, parts, *sizes)
-        dw = parts[0] if splits == 1 else reduce(dialect, "sum", parts, 0)
-        dw = dw.reshape(geo.w_shape)
-        return dw if dw.dtype == dtype else cast(dialect, dw, dtype)
-
-    return product
 
 
 def _check_backward(name: str, g, geo: Geometry) -> None:
@@ -449,24 +342,34 @@ _IMAGE, _FILTERS, _RESULT = (2, 3, 12, 11), (5, 3, 3, 3), (2, 5, 12, 11)
 _PADDED = dict(padding=(1, 1))
 
 
+def _as_for(version: str | None, *arrays):
+    """The arrays in the dtype that a version takes."""
+    return [a.astype(np.float16) if version == "mma_sync" else a for a in arrays]
+
+
+def _problem(first: Shape, second: Shape, *more):
+    """The function from a version to a small call."""
+
+    def problem(version: str):
+        return (*_as_for(version, floats(*first), floats(*second)), *more), _PADDED
+
+    return problem
+
+
 def _cases(rng, versions):
+    odd = (2, 6, 13, 16), (8, 3, 2, 3), (3, 2), (3, 4), (2, 1), 2
     for chosen, x_shape, w_shape, *options in [
-        (
-            (None, "direct", "tiled", "batch_gemm"),
-            (2, 6, 13, 16),
-            (8, 3, 2, 3),
-            (3, 2),
-            (3, 4),
-            (2, 1),
-            2,
-        ),
+        ((None, "direct", "tiled", "batch_gemm", "mma_sync"), *odd),
         ((None,), (2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
         ((None,), (2, 5, 7, 9), (33, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
     ]:
-        x, w, bias = normal(rng, x_shape), normal(rng, w_shape), normal(rng, w_shape[0])
-        g = normal(rng, _cost(x, w, None, *options)[0][0][0])
+        arrays = normal(rng, x_shape), normal(rng, w_shape), normal(rng, w_shape[0])
+        g_shape = _cost(*arrays[:2], None, *options)[0][0][0]
         for version in chosen:
+            if version and version not in versions("conv2d"):
+                continue
             how = {"version": version}
+            x, w, bias, g = _as_for(version, *arrays, normal(rng, g_shape))
             yield "conv2d", (x, w, bias, *options), how, 60
             if version != "tiled":
                 yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
@@ -474,15 +377,21 @@ def _cases(rng, versions):
 
 
 def _compiled(versions):
-    x, w, bias = ones(2, 4, 17, 17), ones(6, 4, 3, 3), ones(6)
+    arrays = ones(2, 4, 17, 17), ones(6, 4, 3, 3), ones(6)
     for stride, n in ((1, 15), (2, 8)):
-        how, g = ((stride, stride), (0, 0), (1, 1), 1), ones(2, 6, n, n)
+        options = ((stride, stride), (0, 0), (1, 1), 1)
         for version in versions("conv2d"):
-            yield "conv2d", (x, w, bias, *how), {"version": version}
+            x, w, bias, g = _as_for(version, *arrays, ones(2, 6, n, n))
+            yield "conv2d", (x, w, bias, *options), {"version": version}
         for version in versions("conv2d_backward_data"):
-            yield "conv2d_backward_data", (g, w, x.shape, *how), {"version": version}
-        for version in versions("conv2d_backward_weight"):
-            yield "conv2d_backward_weight", (g, x, w.shape, *how), {"version": version}
+            x, w, bias, g = _as_for(version, *arrays, ones(2, 6, n, n))
+            yield "conv2d_backward_data", (g, w, x.shape, *options), {"version": version}
+            yield "conv2d_backward_weight", (g, x, w.shape, *options), {"version": version}
+    if "mma_sync" in versions("conv2d"):  # its large tiles, and without a bias
+        x, w, g = _as_for("mma_sync", ones(8, 72, 48, 48), ones(72, 72, 1, 1), ones(8, 72, 48, 48))
+        yield "conv2d", (x, w), {}
+        yield "conv2d_backward_data", (g, w, x.shape), {}
+        yield "conv2d_backward_weight", (g, x, w.shape), {}
 
 
 FAMILY = Family(
@@ -491,22 +400,22 @@ FAMILY = Family(
         Operation(
             conv2d,
             _cost,
-            lambda version: ((floats(*_IMAGE), floats(*_FILTERS)), _PADDED),
-            FORWARD,
+            _problem(_IMAGE, _FILTERS),
+            dialects=_by_dialect(FORWARD),
             matrix=True,
         ),
         Operation(
             conv2d_backward_data,
             _cost_backward_data,
-            lambda version: ((floats(*_RESULT), floats(*_FILTERS), _IMAGE), _PADDED),
-            BACKWARD_DATA,
+            _problem(_RESULT, _FILTERS, _IMAGE),
+            dialects=_by_dialect(BACKWARD_DATA),
             matrix=True,
         ),
         Operation(
             conv2d_backward_weight,
             _cost_backward_weight,
-            lambda version: ((floats(*_RESULT), floats(*_IMAGE), _FILTERS), _PADDED),
-            BACKWARD_WEIGHT,
+            _problem(_RESULT, _IMAGE, _FILTERS),
+            dialects=_by_dialect(BACKWARD_WEIGHT),
             matrix=True,
         ),
     ),

@@ -201,9 +201,8 @@ def _reach(geo: Geometry, axis: int) -> list[_Reach]:
     return found
 
 
-def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
-    """The function (g, w) -> dx."""
-    (per_in, per_out), (n, channels, height, width) = geo.channels, geo.x_shape
+def gradient_planes(geo: Geometry) -> tuple[list[list[_Reach]], Planes]:
+    """By axis what reaches the phases of the stride, and the gradient with room for all of it."""
     reaches = [_reach(geo, axis) for axis in range(2)]
     lead, sizes = [], []
     for axis, phases in enumerate(reaches):
@@ -211,7 +210,13 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
         last = max(shift + one.count for one in phases for shift in (*one.shifts, 0))
         lead.append(before)
         sizes.append(before + max(geo.out[axis], last))
-    planes = Planes(*sizes, tuple(lead))
+    return reaches, Planes(sizes[0], sizes[1], (lead[0], lead[1]))
+
+
+def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (g, w) -> dx."""
+    (per_in, per_out), (n, channels, height, width) = geo.channels, geo.x_shape
+    reaches, planes = gradient_planes(geo)
     lay_out = _laid_out(dialect, name, like, planes, (n, geo.w_shape[0], *geo.out))
     taps, image = geo.w_shape[2] * geo.w_shape[3], np.arange(n).reshape(-1, 1, 1)
     products = []
@@ -223,7 +228,7 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
             rows = Side(g, (image * height * width + place) * channels)
             o = np.arange(per_out).reshape(-1, 1, 1)
             down, across = (
-                np.array(r.shifts, np.int64) + before for r, before in zip((v, h), lead)
+                np.array(r.shifts, np.int64) + before for r, before in zip((v, h), planes.lead)
             )
             from_g = o * planes.channel + down[:, None] * planes.width + across
             tap = np.array(v.taps, np.int64)[:, None] * geo.w_shape[3] + np.array(h.taps, np.int64)

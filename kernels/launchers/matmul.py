@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import ndarray
 
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     BFLOAT16,
@@ -26,6 +28,7 @@ from kernels.launchers.common import (
     on_gpu,
 )
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.relaunch import Single
 
 SIMPLE = {
     "naive": "one thread an element, neighbours down a column",
@@ -130,7 +133,8 @@ def _check(dialect: Dialect, a, b, bias, version: str | None) -> None:
 
 
 def _plan(dialect: Dialect, a, b, bias, version: str | None):
-    """The function (a, b, bias) -> c for operands like these."""
+    """The function of (a, b, bias) that returns c, for operands like these."""
+    operation = None if version else dispatch.named("matmul")
     _check(dialect, a, b, bias, version)
     m, n = a.shape[-2], b.shape[-1]
     try:
@@ -165,6 +169,15 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
         last = prepare(z % MAX_GRID_YZ or MAX_GRID_YZ, m) if z > MAX_GRID_YZ else launch
     xp = namespace(a)
 
+    def stacked(operands, c):
+        a, b, bias = operands
+        a3, b3 = _stack(a.reshape(rows), batch, trans_a), _stack(b, batch, trans_b)
+        return a3, b3, no_bias if bias is None else bias, c.reshape(z, m, n)
+
+    if height >= m and 0 < z <= MAX_GRID_YZ and 0 not in shape:
+        allocate = functools.partial(xp.empty, shape, dtype)
+        return Single(launch, allocate, stacked, dialect, operation)
+
     def by_rows(a3, b3, bias, c3):
         for i, r in itertools.product(range(z), range(0, m, height)):
             own, rows = a3[i % len(a3)], slice(r, r + height)
@@ -172,15 +185,11 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None):
             step = launch if r + height < m else last
             step(part[None], b3[i % len(b3)][None], bias, c3[i, rows][None])
 
-    def run(a, b, bias):
+    def run(operands):
         c = xp.empty(shape, dtype)
         if c.size == 0:
             return c
-        a3 = _stack(a.reshape(rows), batch, trans_a)
-        b3 = _stack(b, batch, trans_b)
-        c3 = c.reshape(z, m, n)
-        if bias is None:
-            bias = no_bias
+        a3, b3, bias, c3 = stacked(operands, c)
         if height < m:
             by_rows(a3, b3, bias, c3)
             return c
@@ -221,7 +230,7 @@ def matmul(dialect: Dialect, a, b, bias=None, version: str | None = None):
             f"matmul: expected arrays of NumPy or CuPy, got {given}; pass numpy.asarray(x)"
         ) from None
     plan = _plans.get(key) or _plans.keep(key, _plan(dialect, a, b, bias, version))
-    return plan(a, b, bias)
+    return plan((a, b, bias))
 
 
 def _cost(a, b, bias=None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -99,7 +98,7 @@ def adam_(
     key = (factory, type(p) is ndarray or place(p), p.size, p.dtype, flags)
     launch = _plans.get(key) or _plans.keep(key, _plan("adam_", p, factory, flags))
     decay = 1 - lr * weight_decay if decoupled else weight_decay
-    rate, root = lr / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
+    rate, root = lr / (1 - beta1**step), (1 - beta2**step) ** -0.5
     top = v if vmax is None else vmax
     launch(p, g, m, v, top, 1 - beta1, beta2, 1 - beta2, decay, rate, root, eps)
 

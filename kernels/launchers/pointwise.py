@@ -27,6 +27,7 @@ from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
 from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
 from kernels.launchers.plans import Plans, check_places, place
+from kernels.launchers.relaunch import Single
 from kernels.pointwise import TABLE, Expr, flops
 
 
@@ -108,7 +109,7 @@ def pointwise(
     if plan is None:
         plan = _plan(dialect, expr, arrays, len(params), dtype, out, out_dtype)
         plan = _plans.keep(key, plan)
-    return plan(arrays, params, out)
+    return plan((*arrays, *params), out)
 
 
 def default_dtype(expr: Expr, arrays: Sequence) -> np.dtype:
@@ -123,7 +124,7 @@ def default_dtype(expr: Expr, arrays: Sequence) -> np.dtype:
 
 
 def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out_dtype) -> Callable:
-    """Check the arguments and prepare a function of (arrays, params, out)."""
+    """Check the arguments and prepare a function of ((*arrays, *params), out)."""
     if len(arrays) != len(expr.args) or num_params != len(expr.params):
         raise TypeError(
             f"{expr.name}: takes arrays {expr.args} and params {expr.params}, "
@@ -148,15 +149,29 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
         shape = out.shape
     like = out if out is not None else tensors[0] if tensors else np.empty(0)
     allocate = functools.partial(namespace(like).empty, shape, result)
-    again = None if out is None else functools.partial(pointwise, dialect, expr, dtype=dtype)
     flat = all(a.shape == shape and a.flags.c_contiguous for a in tensors)
+    run: Callable
     if 0 in shape:
         run = _empty(allocate)
-    elif flat and (out is None or out.flags.c_contiguous):
-        run = _contiguous(dialect, expr, arrays, compute, result, shape, allocate)
     else:
-        run = _strided(dialect, expr, arrays, compute, result, shape, out, allocate)
-    return run if again is None else _into_given(run, again)
+        if flat and (out is None or out.flags.c_contiguous):
+            launch, arguments = _contiguous(dialect, expr, arrays, compute, result, shape)
+        else:
+            launch, arguments = _strided(dialect, expr, arrays, compute, result, shape, out)
+        known = out_dtype is None and _computes_in_own_dtype(expr, arrays, compute)
+        run = Single(launch, allocate, arguments, dialect, expr if known else None)
+    if out is None:
+        return run
+    return _into_given(run, functools.partial(pointwise, dialect, expr, dtype=dtype), len(arrays))
+
+
+def _computes_in_own_dtype(expr: Expr, arrays, compute: np.dtype) -> bool:
+    """Whether minigrad and NumPy, too, would compute in `compute` for all operands of these types:
+    then a line of the table and its operands say all."""
+    own = [a for name, a in zip(expr.args, arrays) if name not in expr.masks]
+    found = [a for a in own if type(a) not in _SCALARS]
+    alike = bool(found) and all(a.dtype is compute for a in found)
+    return alike and (compute.kind == "f" or len(found) == len(own))
 
 
 def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
@@ -166,14 +181,15 @@ def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 def _empty(allocate: Callable) -> Callable:
     """For an empty result: nothing is launched."""
-    return lambda arrays, params, out: allocate() if out is None else out
+    return lambda operands, out: allocate() if out is None else out
 
 
-def _into_given(into: Callable, again: Callable) -> Callable:
+def _into_given(into: Callable, again: Callable, count: int) -> Callable:
     """Write into `out`; where an input overlaps it without being the same view, `again` runs the
     operation on a copy of that input."""
 
-    def run(arrays, params, out):
+    def run(operands, out):
+        arrays = operands[:count]
         may_share = namespace(out).may_share_memory
         overlaps = [
             type(a) not in _SCALARS
@@ -184,8 +200,8 @@ def _into_given(into: Callable, again: Callable) -> Callable:
         ]
         if any(overlaps):
             safe = [a.copy() if overlap else a for a, overlap in zip(arrays, overlaps)]
-            return again(*safe, params=params, out=out)
-        return into(arrays, params, out)
+            return again(*safe, params=operands[count:], out=out)
+        return into(operands, out)
 
     return run
 
@@ -197,46 +213,28 @@ def _same_view(a, out) -> bool:
     return (start, a.strides, a.dtype) == (other, out.strides, out.dtype)
 
 
-def _contiguous(
-    dialect: Dialect, expr: Expr, arrays, compute, result, shape, allocate: Callable
-) -> Callable:
+def _contiguous(dialect: Dialect, expr: Expr, arrays, compute, result, shape) -> tuple:
+    """The launch on flat arrays, and its arguments."""
     n = math.prod(shape)
     operands = tuple(Operand(None if type(a) in _SCALARS else a.dtype) for a in arrays)
     kernel = dialect.pointwise.kernel(expr, Form(operands, compute, result))
     gpu = any(on_gpu(a) for a in arrays)
     tiling = dialect.pointwise.flat_tiling(n, gpu)
-    call = launcher(f"pointwise.{expr.name}", "contiguous", kernel, *tiling)
+    launch = launcher(f"pointwise.{expr.name}", "contiguous", kernel, *tiling)
     if len(shape) == 1:
+        return launch, lambda operands, out: (*operands, out)
 
-        def run(arrays, params, out):
-            if out is None:
-                out = allocate()
-            call(*arrays, *params, out)
-            return out
+    count = len(arrays)
 
-    elif any(type(a) in _SCALARS for a in arrays):
+    def arguments(operands, out):
+        flat = [a if type(a) in _SCALARS else a.ravel() for a in operands[:count]]
+        return (*flat, *operands[count:], out.ravel())
 
-        def run(arrays, params, out):
-            if out is None:
-                out = allocate()
-            flat = [a if type(a) in _SCALARS else a.ravel() for a in arrays]
-            call(*flat, *params, out.ravel())
-            return out
-
-    else:
-
-        def run(arrays, params, out):
-            if out is None:
-                out = allocate()
-            call(*[a.ravel() for a in arrays], *params, out.ravel())
-            return out
-
-    return run
+    return launch, arguments
 
 
-def _strided(
-    dialect: Dialect, expr: Expr, arrays, compute, result, shape, out, allocate: Callable
-) -> Callable:
+def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) -> tuple:
+    """The launch on arrays that lie in any way, and its arguments."""
     inputs = [(n, a) for n, a in zip(expr.args, arrays) if type(a) not in _SCALARS]
     fresh = out is None or out.flags.c_contiguous
     strides = [broadcast_strides(a, shape) for _, a in inputs]
@@ -265,16 +263,14 @@ def _strided(
     if not fresh:
         numbers += [start, *_passed(merged[-1], out_inner)]
     grid = math.prod(sizes[:-2]) * tiles_y * tiles_x
-    call = launcher(f"pointwise.{expr.name}", "strided", kernel, grid, block)
+    launch = launcher(f"pointwise.{expr.name}", "strided", kernel, grid, block)
+    views += [_scalar] * len(expr.params)
 
-    def run(arrays, params, out):
-        if out is None:
-            out = allocate()
-        flat = [view(a) for view, a in zip(views, arrays)]
-        call(*flat, *params, view_out(out), *numbers)
-        return out
+    def arguments(operands, out):
+        flat = [view(a) for view, a in zip(views, operands)]
+        return (*flat, view_out(out), *numbers)
 
-    return run
+    return launch, arguments
 
 
 def _scalar(a):

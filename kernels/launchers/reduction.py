@@ -26,10 +26,12 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     Dialect,
@@ -38,10 +40,12 @@ from kernels.launchers.common import (
     compute_dtype,
     empty,
     launcher,
+    namespace,
     on_gpu,
 )
 from kernels.launchers.layout import is_dense
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.relaunch import Single
 from kernels.launchers.transpose import copy
 from kernels.pointwise import flops
 from kernels.reduction import TABLE
@@ -117,7 +121,7 @@ def reduce(
     plan = _plans.get(key)
     if plan is None:
         plan = _plans.keep(key, _plan(dialect, name, a, axes, keepdims, dtype, version))
-    return plan(a)
+    return plan((a,))
 
 
 def _axes(name: str, axis, ndim: int) -> tuple[int, ...]:
@@ -137,7 +141,8 @@ def _axes(name: str, axis, ndim: int) -> tuple[int, ...]:
 def _plan(
     dialect: Dialect, name: str, a, axis, keepdims: bool, dtype, version: str | None
 ) -> Callable:
-    """Check the arguments and prepare a function of the array."""
+    """Check the arguments and prepare a function of (the array,)."""
+    operation = None if version else dispatch.named("reduce", name, axis, keepdims, dtype)
     if name not in TABLE:
         raise ValueError(f"reduce: no reduction named {name!r}; there are {sorted(TABLE)}")
     check_version("reduce", version, VERSIONS)
@@ -163,12 +168,35 @@ def _plan(
     else:
         passes = _passes(dialect, name, a, dtype, groups, length)
 
-    def run(a):
-        x = prepare(a)
-        x = x.ravel() if x.flags.c_contiguous else x.ravel("K")
-        return passes(x).reshape(shape)
+    if order is not None and isinstance(passes, _Step):
+        allocate = functools.partial(namespace(a).empty, shape, passes.dtype)
+        return Single(passes.launch, allocate, passes.arguments, dialect, operation)
+
+    def run(operands):
+        return passes(_flat(prepare(operands[0]))).reshape(shape)
 
     return run
+
+
+def _flat(x):
+    return x.ravel() if x.flags.c_contiguous else x.ravel("K")
+
+
+class _Step(NamedTuple):
+    """A pass: a launch on a flat array into a new one of `size` elements."""
+
+    launch: Callable
+    size: int
+    dtype: np.dtype
+    numbers: tuple[int, ...]
+
+    def __call__(self, x):
+        out = empty((self.size,), self.dtype, x)
+        self.launch(x, out, *self.numbers)
+        return out
+
+    def arguments(self, operands: tuple, out) -> tuple:
+        return (_flat(operands[0]), out.ravel(), *self.numbers)
 
 
 def _memory_order(a, kept: Sequence[int]) -> list[int] | None:
@@ -207,7 +235,7 @@ def _passes(
     groups: list[list],
     count: int,
     by_block: bool = False,
-) -> Callable:
+) -> Any:
     """One pass per reduced run, the fastest axes first; long runs take another for the partials."""
     if any(size == 0 for _, size in groups):  # only the identity is left: rows of length 0
         kept = math.prod(size for reduced, size in groups if not reduced)
@@ -223,6 +251,8 @@ def _passes(
         key = pass_key(name, source, dtype, i == 0, i == len(runs) - 1)
         steps.append(_step(dialect, key, outer, length, inner, count, short))
         source = accumulator_dtype(name, dtype)
+    if len(steps) == 1:
+        return steps[0]
 
     def run(x):
         for step in steps:
@@ -263,7 +293,7 @@ def _segment(length: int, inner: int) -> int:
 
 def _step(
     dialect: Dialect, key: tuple, outer: int, length: int, inner: int, count: int, short: int
-) -> Callable:
+) -> _Step:
     """One pass over x (outer, length, inner) as a function of the flat array.
 
     short: rows up to this length take one thread each; 0 means one block each.
@@ -287,13 +317,7 @@ def _step(
         kernel = dialect.reduction.columns_by_tile(width, height, *key)
         call = launcher(family, "columns", kernel, outer * segments * tiles, (width, height))
     result = result_dtype(key[0], key[2]) if key[4] else accumulator_dtype(key[0], key[2])
-
-    def step(x):
-        out = empty((size,), result, x)
-        call(x, out, *numbers)
-        return out
-
-    return step
+    return _Step(call, size, result, numbers)
 
 
 def _ladder_passes(
@@ -329,9 +353,7 @@ def _ladder_passes(
     return run
 
 
-def _arg_passes(
-    dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: list[list]
-) -> Callable:
+def _arg_passes(dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: list[list]) -> Any:
     if len(axes) not in (1, a.ndim):
         raise ValueError(f"{name}: takes one axis or all of them, got {axes}")
     outer, length, inner = _single(groups)
@@ -341,13 +363,7 @@ def _arg_passes(
     if length <= SHORT or inner > 1:
         kernel = dialect.reduction.arg_by_thread(inner == 1, name, a.dtype)
         call = launcher(family, "thread", kernel, ceil_div(size, THREADS), THREADS)
-
-        def by_thread(x):
-            out = empty((size,), np.int64, x)
-            call(x, out, length, inner)
-            return out
-
-        return by_thread
+        return _Step(call, size, np.dtype(np.int64), (length, inner))
     steps, accumulator, n = [], accumulator_dtype(name, a.dtype), length
     while n > 1 or not steps:
         segments = ceil_div(n, SEGMENT)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 from numpy import ndarray
 
 import kernels
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, like_first, normal, ones
 from kernels.launchers.common import (
     GPU_BLOCK,
@@ -17,12 +19,13 @@ from kernels.launchers.common import (
     check_floating,
     check_version,
     contiguous,
-    empty,
     launcher,
+    namespace,
     on_gpu,
     wide_enough,
 )
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.relaunch import Single
 
 FORWARD = {
     "three_pass": "a block a row, read three times",
@@ -48,29 +51,30 @@ def _rows(name: str, shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 
 def _plan(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | None):
-    """The function arrays -> result of a kernel over rows; `pick` configures the version."""
+    """The function of a tuple of arrays that returns the result, of a kernel over rows; `_PICK` has
+    what configures the version."""
     check_floating(name, *arrays)
     first = arrays[0]
     if any(a.shape != first.shape for a in arrays):
         raise ValueError(f"{name}: shapes differ: {[a.shape for a in arrays]}")
     outer, n, inner = _rows(name, first.shape, axis)
     acc_t, (choose, log) = dialect.common.scalar_type(first.dtype), _PICK[name]
-    version, kernel, block = choose(dialect, log, acc_t, n, inner, on_gpu(first), version)
-    if version == "strided":
+    chosen, kernel, block = choose(dialect, log, acc_t, n, inner, on_gpu(first), version)
+    if chosen == "strided":
         view, grid = (outer, n, inner), (outer, ceil_div(inner, block))
     else:
         rows_a_block = block[1] if isinstance(block, tuple) else 1
         view, grid = (outer, n), ceil_div(outer, rows_a_block)
-    run = launcher(name, version, kernel, grid, block)
-    shape, dtype = first.shape, first.dtype
+    launch = launcher(name, chosen, kernel, grid, block)
+    allocate = functools.partial(namespace(first).empty, first.shape, first.dtype)
+    if 0 in first.shape:
+        return lambda arrays: allocate()
+    operation = None if version else dispatch.named(name, axis)
 
-    def rows(*arrays):
-        out = empty(shape, dtype, arrays[0])
-        if out.size:
-            run(*(contiguous(a).reshape(view) for a in arrays), out.reshape(view))
-        return out
+    def rows(arrays, out):
+        return (*(contiguous(a).reshape(view) for a in arrays), out.reshape(view))
 
-    return rows
+    return Single(launch, allocate, rows, dialect, operation)
 
 
 def _check_rows(name: str, version: str, n: int, inner: int) -> None:
@@ -135,7 +139,7 @@ def _run(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | N
     where = type(x) is ndarray or place(x)
     key = (dialect, name, where, *((a.shape, a.dtype) for a in arrays), axis, version)
     plan = _plans.get(key) or _plans.keep(key, _plan(dialect, name, arrays, axis, version))
-    return plan(*arrays)
+    return plan(arrays)
 
 
 def softmax(dialect: Dialect, x, axis: int = -1, version: str | None = None):

@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 
 from kernels.launchers.common import ceil_div
-from kernels.launchers.conv import GemmTile, GradTile, gpu_tile
+from kernels.launchers.conv_gemm import GemmTile, GradTile, gpu_tile
 from kernels.simt import cuda
 from kernels.support.processor import MANY_REGISTERS, register_floats
 

@@ -167,6 +167,7 @@ def avg_forward(acc_t, window: Window, include_pad: bool, divisor: int | None):
 def avg_gather(acc_t, window: Window, include_pad: bool, divisor: int | None):
     """Grid (planes, row tiles, column tiles) of dx (planes, H, W); g (planes, OH, OW)."""
     (kh, kw), (sh, sw), _ = window
+    rows_of, columns_of = -(-kh // sh), -(-kw // sw)  # windows that can hold an element
 
     @cuda.jit
     def avg_pool2d_gather(g, dx, pad_h, pad_w):
@@ -175,14 +176,13 @@ def avg_gather(acc_t, window: Window, include_pad: bool, divisor: int | None):
         v = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
         if h < dx.shape[1] and v < dx.shape[2]:
             acc = acc_t(0)
-            for i in range(kh):
-                top = h + pad_h - i
-                oh = top // sh
-                if top >= 0 and oh * sh == top and oh < g.shape[1]:
-                    for j in range(kw):
-                        left = v + pad_w - j
-                        ow = left // sw
-                        if left >= 0 and ow * sw == left and ow < g.shape[2]:
+            last_h, last_w = (h + pad_h) // sh, (v + pad_w) // sw
+            for i in range(rows_of):  # from the last window that can hold the element back
+                oh = last_h - i
+                if 0 <= oh < g.shape[1] and oh * sh + kh > h + pad_h:
+                    for j in range(columns_of):
+                        ow = last_w - j
+                        if 0 <= ow < g.shape[2] and ow * sw + kw > v + pad_w:
                             if divisor is None:
                                 rows = _covered(oh, sh, kh, pad_h, dx.shape[1], include_pad)
                                 columns = _covered(ow, sw, kw, pad_w, dx.shape[2], include_pad)

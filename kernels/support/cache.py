@@ -163,6 +163,33 @@ def break_seal(path: Path) -> None:
         _seal_of(path).unlink()
 
 
+def keep(name: str, content: bytes) -> None:
+    """Put a file that stands alone into the folder, sealed; a full disk moves the folder."""
+    try:
+        _keep(cache_folder() / name, content)
+    except OSError as error:
+        _keep(fall_back(error) / name, content)
+
+
+def _keep(path: Path, content: bytes) -> None:
+    write(path, content)
+    seal(path, [path])
+
+
+def kept(name: str) -> bytes | None:
+    """What `keep` stored, or None where it is not there or damaged."""
+    path = cache_folder() / name
+    try:
+        return path.read_bytes() if is_intact(path) else None
+    except OSError:
+        return None
+
+
+def discard(name: str) -> None:
+    """What `keep` stored cannot be used: it is to be made again."""
+    break_seal(cache_folder() / name)
+
+
 def _seal_of(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
+import numpy as np
+
 from minigrad.autograd import anomaly_mode
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Node
@@ -71,27 +73,30 @@ class _Pass:
 
     def add(self, target: Any, index: int, grad: Tensor) -> None:
         """Add one contribution to the gradient of an output of a node, or of a leaf."""
+        array = grad._array
         if isinstance(target, Node):
             if self.needed is not None and target not in self.needed:
                 return
+            outs = target.outs
             grads = self.pending.get(target)
             if grads is None:
-                self.pending[target] = grads = [None] * len(target.outs)
+                self.pending[target] = grads = [None] * len(outs)
                 heappush(self.heap, (-target.number, target))
-            shape, dtype = target.outs[index]
-            if grad._array.shape != shape or grad._array.dtype != dtype:
+            shape, dtype = outs[index]
+            if array.dtype is not dtype or array.shape != shape:
                 grad = fit(grad, shape, dtype)
-            grads[index] = grad if grads[index] is None else grads[index] + grad
+            other = grads[index]
+            grads[index] = grad if other is None else other + grad
         elif self.wanted is None or id(target) in self.wanted:
-            array = target._array
-            if grad._array.shape != array.shape or grad._array.dtype != array.dtype:
-                grad = fit(grad, array.shape, array.dtype)
+            leaf = target._array
+            if array.dtype is not leaf.dtype or array.shape != leaf.shape:
+                grad = fit(grad, leaf.shape, leaf.dtype)
             entry = self.leaves.get(id(target))
             self.leaves[id(target)] = (target, grad if entry is None else entry[1] + grad)
 
     def run(self) -> None:
         """Run every node that has a gradient."""
-        heap, pending = self.heap, self.pending
+        heap, pending, add = self.heap, self.pending, self.add
         watched = anomaly_mode.watched if mode.anomaly else None
         while heap:
             node = heappop(heap)[1]
@@ -104,9 +109,12 @@ class _Pass:
             del grads
             if not self.keep:
                 node.release()
-            for target, grad in zip(node.edges, results, strict=True):
+            edges = node.edges
+            if len(results) != len(edges):
+                raise ValueError(f"{node}: {len(results)} gradients of {len(edges)} inputs")
+            for target, grad in zip(edges, results):
                 if target is not None and grad is not None:
-                    self.add(target[0], target[1], grad)
+                    add(target[0], target[1], grad)
             if self.uses:
                 self._used(node)
 
@@ -187,20 +195,28 @@ class _Pass:
 
     def accumulate(self) -> None:
         """Add the gradients to the leaves."""
-        for key in [key for key in self.leaves if key in self.observers]:
-            self._deliver(key)  # of a leaf with a use that got no gradient
-        for observer in {id(one): one for one in self.observers.values()}.values():
-            observer.end()
-        for leaf in self.delivered:
-            for hook in list((leaf._accumulate_hooks or {}).values()):
-                hook(leaf)
+        if self.observers:
+            self._finish_observed()
         for leaf, grad in self.leaves.values():
             if leaf._hooks:
                 grad = run_hooks(leaf._hooks, grad)
                 self.handed_out.add(id(grad._array))  # the hook may have stored it
             self.store(leaf, grad)
-            for hook in list((leaf._accumulate_hooks or {}).values()):
-                hook(leaf)
+            if leaf._accumulate_hooks:
+                _run_accumulate_hooks(leaf)
+
+    def _finish_observed(self) -> None:
+        for key in [key for key in self.leaves if key in self.observers]:
+            self._deliver(key)  # of a leaf with a use that got no gradient
+        for observer in {id(one): one for one in self.observers.values()}.values():
+            observer.end()
+        for leaf in self.delivered:
+            _run_accumulate_hooks(leaf)
+
+
+def _run_accumulate_hooks(leaf: Tensor) -> None:
+    for hook in list((leaf._accumulate_hooks or {}).values()):
+        hook(leaf)
 
 
 def fit(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
@@ -286,21 +302,22 @@ def _root_gradients(tensors: tuple, gradients: Any) -> list[Tensor]:
     if len(given) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
     result = []
-    for i, (tensor, grad) in enumerate(zip(tensors, given, strict=True)):
+    for i, tensor in enumerate(tensors):
+        array, grad = tensor._array, given[i]
         if not tensor.requires_grad:
             raise RuntimeError(
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
             )
         if grad is None:
-            if tensor._array.size != 1:
+            if array.size != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            if tensor.is_complex():
+            if array.dtype.kind == "c":
                 raise RuntimeError(
                     "grad can be implicitly created only for real scalar outputs but got "
                     f"{tensor.dtype}"
                 )
-            grad = wrap(array_module(tensor._array).ones_like(tensor._array))
-        elif grad._array.shape != tensor._array.shape:
+            grad = wrap(_ones_like(array))
+        elif grad._array.shape != array.shape:
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {grad.shape} and output[{i}] "
                 f"has a shape of {tensor.shape}."
@@ -309,8 +326,20 @@ def _root_gradients(tensors: tuple, gradients: Any) -> list[Tensor]:
     return result
 
 
+_ONES: dict[np.dtype, np.ndarray] = {}
+
+
+def _ones_like(array: Any) -> Any:
+    if type(array) is not np.ndarray or array.ndim:
+        return array_module(array).ones_like(array)
+    one = _ONES.get(array.dtype)
+    if one is None:
+        one = _ONES[array.dtype] = np.ones_like(array)
+    return one.copy()  # a tenth of the time
+
+
 def _start(run: _Pass, tensors: tuple, grads: list[Tensor]) -> None:
-    for tensor, grad in zip(tensors, grads, strict=True):
+    for tensor, grad in zip(tensors, grads):
         node = tensor._node
         run.handed_out.add(id(grad._array))
         run.add(tensor if node is None else node, tensor._index, grad)

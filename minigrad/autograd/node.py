@@ -18,6 +18,7 @@ from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 _next_number = count().__next__
+_new: Callable[[type], Any] = object.__new__
 
 USED_TWICE = (
     "Trying to backward through the graph a second time (or directly access saved tensors after "
@@ -68,7 +69,7 @@ class Node:
         saved = self.saved
         if saved is None:
             raise RuntimeError(USED_TWICE)
-        for tensor, version in zip(saved, self.versions, strict=True):
+        for tensor, version in zip(saved, self.versions):
             if isinstance(tensor, Tensor) and tensor._counter[0] != version:
                 raise RuntimeError(_changed_in_place(tensor, version))
         return saved
@@ -210,7 +211,7 @@ class OpNode(Node):
     def tensors(self) -> tuple:
         """The saved values, for `vjp`."""
         saved = self.unpack()
-        if 0 not in self.outputs or not mode.enabled:
+        if not self.outputs or 0 not in self.outputs or not mode.enabled:
             return saved
         place = len(saved) - len(self.outputs) + self.outputs.index(0)
         return (*saved[:place], attach(alias(saved[place]), self, 0), *saved[place + 1 :])
@@ -242,11 +243,22 @@ def record(
     saved: the inputs to save for `vjp`. saved_outputs: numbers of the outputs to save after them.
     """
     first = outputs[0]
+    edges: list[tuple | None] = []
+    for tensor, need in zip(inputs, needs):
+        if need:
+            source = tensor._node
+            edges.append((tensor, 0) if source is None else (source, tensor._index))
+        else:
+            edges.append(None)
     array = first._array
-    node = OpNode(
-        tuple([edge(t) if need else None for t, need in zip(inputs, needs, strict=True)]),
-        ((array.shape, array.dtype),),
-    )
+    node = _new(OpNode)  # as `Node.__init__` does, in less time
+    node.edges = tuple(edges)
+    node.outs = ((array.shape, array.dtype),)
+    node.number = _next_number()
+    node.saved = node.versions = ()
+    node.hooks = node.retained = None
+    if mode.anomaly:
+        remember(node)
     node.op = op
     node.attrs = attrs
     node.needs = needs
@@ -255,8 +267,11 @@ def record(
     if saved_outputs:
         saved += tuple([alias(outputs[i]) for i in saved_outputs])
     if saved:
-        node.save(saved)
-    attach(first, node, 0)
+        node.saved = saved
+        node.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in saved])
+    first._requires_grad = True
+    first._node = node
+    first._index = 0
 
 
 class Op:
@@ -280,6 +295,10 @@ class Op:
     rule: ClassVar[Callable | None] = None
     """`rule(*inputs, **attrs)` raises if the inputs don't fit; it runs before any kernel."""
 
+    again: ClassVar[Callable | None] = None
+    """`again(*arrays, **attrs)` is the result by a remembered launch (`dispatch.relaunch`), for a
+    call like one that has been checked before, or None."""
+
     @staticmethod
     def forward(*arrays: Any, **attrs: Any) -> Any:
         """The result, or a tuple of results, from arrays."""
@@ -300,22 +319,28 @@ class Op:
         """Check, compute, and record if grad mode is on and an input requires a gradient."""
         if mode.autocast is not None:
             inputs = mode.autocast.cast(cls.__name__, inputs)
-        if cls.rule is not None:
-            cls.rule(*inputs, **attrs)
-        try:
-            result = cls.forward(*[None if t is None else t._array for t in inputs], **attrs)
-        except Exception:
-            check_devices(inputs)
-            refuse_unsupported(cls.name, inputs)
-            raise
+        arrays = [None if t is None else t._array for t in inputs]
+        result = None if cls.again is None else cls.again(*arrays, **attrs)
+        if result is None:
+            if cls.rule is not None:
+                cls.rule(*inputs, **attrs)
+            try:
+                result = cls.forward(*arrays, **attrs)
+            except Exception:
+                check_devices(inputs)
+                refuse_unsupported(cls.name, inputs)
+                raise
         several = type(result) is tuple
         outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)
         if mode.observer is not None:
             mode.observer(cls, inputs, attrs, outputs)
-        if mode.enabled:
-            needs = tuple([t is not None and needs_grad(t) for t in inputs])
-            if True in needs:
-                cls.record(inputs, attrs, needs, outputs)
+        for t in inputs:
+            if t is not None and (t._requires_grad or t._view is not None):
+                if mode.enabled:
+                    needs = tuple([t is not None and needs_grad(t) for t in inputs])
+                    if True in needs:
+                        cls.record(inputs, attrs, needs, outputs)
+                break
         return outputs if several else outputs[0]
 
     @classmethod

@@ -10,33 +10,38 @@ from pathlib import Path
 from minigrad.commands import CommandError
 
 HELP = "measure the kernels, the training steps and the overhead"
+# The program in `benchmarks/`, its first options, and what it measures.
 BENCHMARKS = {
-    "simt": "the compiled kernels compared with NumPy",
-    "training": "training steps compared with torch on the CPU, if torch is installed",
-    "overhead": "the cost of a tiny operation compared with torch",
+    "cpu": ("ladders", "--device cpu", "every version of the kernels, beside NumPy and torch"),
+    "gpu": ("ladders", "--device gpu", "the same on a GPU, beside cuBLAS and cuDNN (torch)"),
+    "training": ("training", "", "training steps compared with torch on the CPU"),
+    "compiled": ("compiled", "", "the same steps through minigrad.compile"),
+    "overhead": ("overhead", "", "the cost of a tiny operation compared with torch"),
+    "growth": ("growth", "", "how a step grows with batch, width, depth, length and image"),
+    "simt": ("simt", "", "the compiler on kernels of a course, compared with NumPy"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    lines = "; ".join(f"{name}: {what}" for name, what in BENCHMARKS.items())
+    lines = "; ".join(f"{name}: {what}" for name, (_, _, what) in BENCHMARKS.items())
     parser.add_argument("name", nargs="?", choices=BENCHMARKS, help=f"which one ({lines})")
-    parser.add_argument("--json", action="store_true", help="also write benchmarks/results/...")
+    rest = "options of the benchmark; all have --help and --json (write benchmarks/results/...)"
+    parser.add_argument("options", nargs=argparse.REMAINDER, help=rest)
 
 
 def run(args: argparse.Namespace) -> int:
     root = Path(__file__).resolve().parents[2]
     if args.name is None:
-        if args.json:
-            raise CommandError("--json needs the name of one benchmark")
         print("minigrad bench NAME, where NAME is one of")
-        for name, what in BENCHMARKS.items():
+        for name, (_, _, what) in BENCHMARKS.items():
             print(f"  {name:<10} {what}")
         return 0
-    script = root / "benchmarks" / f"{args.name}.py"
+    program, first, _ = BENCHMARKS[args.name]
+    script = root / "benchmarks" / f"{program}.py"
     if not script.exists():
         raise CommandError(
             f"{script} is missing: the benchmarks are part of the source tree, not of the "
             "installed package; clone the project and run `minigrad bench` from it"
         )
-    extra = ["--json"] if args.json else []
-    return subprocess.run([sys.executable, str(script), *extra], cwd=root).returncode
+    command = [sys.executable, str(script), *first.split(), *args.options]
+    return subprocess.run(command, cwd=root).returncode

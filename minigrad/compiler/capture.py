@@ -73,7 +73,8 @@ def capture(
     for place, array, written in entry.inputs:
         if written:
             arguments[place]._array[...] = array
-    if recorder.reason is not None or recorder.rebound:
+    if recorder.reason is not None or recorder.updates.rebound:
+        recorder.forget()
         return result, None, recorder.reason
     _keep_calls(entry, split)
     if any(kind == "slope" for kind, _ in entry.outputs):
@@ -179,7 +180,7 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
     entry.counters = [
         (counter, counter[0] - before)
         for counter, before in {id(c): (c, b) for c, b in recorder.counters}.values()
-        if counter[0] != before and id(counter) not in recorder.updated
+        if counter[0] != before and id(counter) not in recorder.updates.updated
     ]
 
 

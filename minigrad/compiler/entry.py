@@ -78,6 +78,9 @@ class Entry:
         for leaf, grad in self.wanted:
             if leaf._grad is not grad:
                 return False
+        for again, value in self.recorder.numbers.conditions:
+            if again() != value:
+                return False
         return self.watch.changed() is None
 
     def instance(self) -> Instance | None:
@@ -125,6 +128,8 @@ class Entry:
         for place, array, _ in found.inputs:
             array[...] = arguments[place]._array
         found.program.run(0)
+        for count in self.recorder.updates.after:
+            count()
         return self.finish(found, arguments)
 
     def finish(self, found: Instance, arguments: list[Tensor]) -> Any:

@@ -144,12 +144,14 @@ class Fusion:
         self, calls: list[Call], line: _Line, place: int, later: int, joined: _Line
     ) -> bool:
         """Whether what a line reads is the same at a later place."""
-        inputs = {self._memory.find(a) for a in line.inputs if isinstance(a, np.ndarray)}
+        arrays = [a for a in line.inputs if isinstance(a, np.ndarray)]
+        inputs = {self._memory.find(a) for a in arrays}
         target = self._memory.find(joined.target)
-        if joined.in_place and target in inputs:
+        others = [a for a in arrays if self._memory.find(a) is target]
+        if joined.in_place and not all(_same_view(a, joined.target) for a in others):
             return False
         for call in calls[place + 1 : later]:
-            if call.is_update or inputs & {self._memory.find(a) for a in call.writes}:
+            if inputs & {self._memory.find(a) for a in call.writes}:
                 return False
         return True
 

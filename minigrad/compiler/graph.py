@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from kernels.sequence import Launch
-from minigrad.random import Generator
 from minigrad.utils._tree import mapped
 
 GIVEN, INPUT, CONSTANT, TEMPORARY = "given", "input", "constant", "temporary"
@@ -19,25 +18,6 @@ PLANNED = (INPUT, TEMPORARY)  # each program has memory of its own for these
 
 class Unsupported(RuntimeError):
     """What `compile(fullgraph=True)` raises for a step that cannot be recorded."""
-
-
-class Draw(int):
-    """A seed or an offset of a generator: the same number is another one at the next step.
-
-    call: how many calls of the generator the step has made before; None for the seed.
-    """
-
-    generator: Generator
-    call: int | None
-
-    @classmethod
-    def of(cls, value: int, generator: Generator, call: int | None) -> Draw:
-        made = cls(value)
-        made.generator, made.call = generator, call
-        return made
-
-    def __and__(self, mask: int) -> Draw:
-        return Draw.of(int(self) & mask, self.generator, self.call)
 
 
 @dataclass(eq=False)
@@ -75,7 +55,6 @@ class Call:
     launches: list[Launch] | None = None
     seconds: float = 0.0
     kernels: tuple = ()
-    is_update: bool = False  # changes arrays that are not listed: an optimiser's step
 
     def describe(self, memory: Memory) -> None:
         """Replace arrays by their places, so that the memory of the recording can go."""
@@ -195,3 +174,13 @@ def arrays_in(value: Any) -> Iterator[np.ndarray]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from arrays_in(item)
+
+
+def place_of(array: np.ndarray) -> tuple:
+    """Where the elements of an array lie; equal for equal views."""
+    return array.__array_interface__["data"][0], array.shape, array.strides
+
+
+def assign(target: np.ndarray, source: Any) -> None:
+    """Copy elements."""
+    target[...] = source

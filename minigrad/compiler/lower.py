@@ -17,22 +17,24 @@ import numpy as np
 from kernels import dispatch, launchers
 from kernels.pointwise import TABLE
 from kernels.sequence import Launch
-from minigrad.compiler.graph import GIVEN, Call, Draw, Memory, arrays_in
+from minigrad.compiler.graph import GIVEN, Call, Memory, arrays_in
+from minigrad.compiler.late import Numbers, value_now
 
 # Their operations read an index on the host first, to refuse one that is out of bounds
 _CHECKING = ("embedding", "cross_entropy", "sparse")
 
 
 class Log(dispatch.Trace):
-    """Runs launches, and keeps them."""
+    """Runs launches, and keeps them with their late numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, late: Numbers) -> None:
         super().__init__()
+        self.late = late
         self.launches: list[Launch] = []
         self.seconds = 0.0
 
     def takes(self, family: str, version: str, kernel: Any, grid: Any, block: Any, args: tuple):
-        launch = Launch(kernel, grid, block, args)
+        launch = Launch(kernel, grid, block, tuple([self.late.found(a) for a in args]))
         run = Launch(kernel, grid, block, numbers(args)).bound()
         started = time.perf_counter()
         run()
@@ -61,9 +63,9 @@ def dialect_in_use() -> Any:
     return getattr(dispatch.active, "dialect", dispatch.active)
 
 
-def logged(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Log]:
+def logged(function: Callable, args: tuple, kwargs: dict, late: Numbers) -> tuple[Any, Log]:
     """The result of an operation, and its launches."""
-    outer, dispatch.tracer = dispatch.tracer, Log()
+    outer, dispatch.tracer = dispatch.tracer, Log(late)
     try:
         return function(*args, **kwargs), dispatch.tracer
     finally:
@@ -71,28 +73,26 @@ def logged(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Log]:
 
 
 def numbers(args: tuple) -> tuple:
-    """Arguments with the present value of each draw."""
-    return tuple([int(a) if type(a) is Draw else a for a in args])
+    """Arguments with the present value of each late number."""
+    return tuple([value_now(a) for a in args])
 
 
 def is_closed(
     call: Call,
     launches: list[Launch],
     memory: Memory,
+    before: list[tuple[np.ndarray, np.ndarray]],
     again: Callable[[list[np.ndarray]], list[np.ndarray]],
 ) -> bool:
     """Whether repeating the launches computes the call's results from its arguments alone.
 
+    before: what the call reads and changes, with copies from before it.
     again: which of some arrays a second call of the operation launches with too. Those belong to
     its plan (tables of offsets, scratch memory) and are the same in every call.
     """
     if not launches:
         return False
-    results = list(call.outputs) or list(call.writes)
-    if not call.outputs and not _only_written(call):
-        return False
-    if call.outputs and call.writes:
-        return False
+    results = [*call.outputs, *call.writes]
     inside = _inside(launches, memory)
     if any(not any(a is b or np.may_share_memory(a, b) for b in results) for a in inside):
         for array in again(inside):
@@ -101,11 +101,13 @@ def is_closed(
     kept = [(a, a.copy()) for a in (*results, *inside)]
     for array in (*results, *inside):
         array[...] = _other(array)
+    for array, old in before:
+        array[...] = old
     for launch in launches:
         launch._replace(args=numbers(launch.args)).bound()()
-    same = all(_equal(array, before) for array, before in kept[: len(results)])
-    for array, before in kept:
-        array[...] = before
+    same = all(_equal(array, old) for array, old in kept[: len(results)])
+    for array, old in kept:
+        array[...] = old
     return same
 
 
@@ -115,10 +117,9 @@ def _inside(launches: list[Launch], memory: Memory) -> list[np.ndarray]:
     return [a for a in touched if a.size and memory.find(a) is None]
 
 
-def _only_written(call: Call) -> bool:
-    """Whether what the call writes is none of its other arguments."""
-    others = arrays_in(call.args)
-    return not any(np.may_share_memory(a, w) for a in others for w in call.writes)
+def is_read(array: np.ndarray, arguments: tuple) -> bool:
+    """Whether an array that a call writes may be one of the arguments that it reads."""
+    return any(np.may_share_memory(a, array) for a in arrays_in(arguments))
 
 
 def _other(array: np.ndarray) -> Any:

@@ -9,11 +9,13 @@ import numpy as np
 
 from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.simt import get_num_threads
-from minigrad.compiler.graph import Buffer, Call, Draw, Memory, Place, arrays_in
+from minigrad.compiler.graph import Buffer, Call, Memory, Place, arrays_in
+from minigrad.compiler.late import Draw, Late, value_now
 from minigrad.compiler.plan import ALIGNMENT, Layout
 from minigrad.random import Generator
-from minigrad.utils._tree import mapped
+from minigrad.utils._tree import leaves, mapped
 
+_LATE = (Draw, Late)
 _PARALLEL_SECONDS = 2e-4  # shorter launches stay on the calling thread
 
 
@@ -37,17 +39,18 @@ class Program:
         self._bytes = raw[skip : skip + plan.size]
         self._first, self._draws = len(parts[0]), draws
         self._drawn: dict[Generator, tuple[int, int]] = {}
-        self._redraw: list[tuple[np.ndarray, int, Draw]] = []  # words, place, what it is
+        # What writes a number into a launch, and which number
+        self._late: list[tuple[Callable[[Any], None], Draw | Late]] = []
         self.busy = False
         self._parts = [self._steps(calls) for calls in parts]
 
     def run(self, part: int) -> None:
         """Replay a part."""
-        if part == 0 and self._draws:
+        if part == 0:
             for generator, count in self._draws.items():
                 self._drawn[generator] = generator.next_calls(count)
-            for words, place, draw in self._redraw:
-                words[place] = self._number(draw) & 0xFFFFFFFFFFFFFFFF
+            for write, number in self._late:
+                write(self._number(number))
         for step in self._parts[part]:
             step()
 
@@ -88,7 +91,7 @@ class Program:
             long = get_num_threads() > 1 and call.seconds > _PARALLEL_SECONDS
             for launch in call.launches:
                 moved = launch._replace(args=tuple([self.array(a) for a in launch.args]))
-                if not long and can_be_packed(_drawn_once(moved)):
+                if not long and can_be_packed(_now(moved)):
                     packed.append(moved)
                 else:
                     flush()
@@ -97,18 +100,18 @@ class Program:
         return steps
 
     def _sequence(self, launches: list[Launch]) -> Sequence:
-        sequence = Sequence([_drawn_once(launch) for launch in launches])
+        sequence = Sequence([_now(launch) for launch in launches])
         for number, launch in enumerate(launches):
             for place, value in enumerate(launch.args):
-                if type(value) is Draw:
-                    self._redraw.append((sequence.words, sequence.word(number, place), value))
+                if type(value) in _LATE:
+                    self._late.append((sequence.writer(number, place), value))
         return sequence
 
     def _bound(self, launch: Launch) -> Callable[[], None]:
-        """A launch from Python: one with random numbers, or one for several threads."""
-        run = launch.kernel.bind(launch.grid, launch.block, *_drawn_once(launch).args)
+        """A launch from Python: one with late numbers, or one for several threads."""
+        run = launch.kernel.bind(launch.grid, launch.block, *_now(launch).args)
         args = launch.args
-        if any(type(a) is Draw for a in args):
+        if any(type(a) in _LATE for a in args):
             return lambda: run(*[self._number(a) for a in args])
         return lambda: run(*args)
 
@@ -117,12 +120,14 @@ class Program:
         function, args, kwargs = call.function, call.args, call.kwargs
         args, kwargs = mapped(self.array, args), mapped(self.array, kwargs)
         outputs = [self.array(a) for a in call.outputs]
-        places, draws = call.places, any(type(a) is Draw for a in args)
+        places, late = call.places, any(type(a) in _LATE for a in leaves((args, kwargs)))
         name = call.name
 
         def repeat() -> None:
-            given = [self._number(a) for a in args] if draws else args
-            result = function(*given, **kwargs)
+            given, named = args, kwargs
+            if late:
+                given, named = mapped(self._number, args), mapped(self._number, kwargs)
+            result = function(*given, **named)
             if isinstance(result, np.generic):
                 result = np.asarray(result)
             if places:
@@ -139,13 +144,15 @@ class Program:
         return repeat
 
     def _number(self, value: Any) -> Any:
-        """The present value of a draw."""
+        """The present value of a late number; any other value itself."""
+        if type(value) is Late:
+            return value.again()
         if type(value) is not Draw:
             return value
         seed, first = self._drawn[value.generator]
         return seed if value.call is None else first + value.call
 
 
-def _drawn_once(launch: Launch) -> Launch:
-    """A launch with plain integers."""
-    return launch._replace(args=tuple([int(a) if type(a) is Draw else a for a in launch.args]))
+def _now(launch: Launch) -> Launch:
+    """A launch with plain numbers."""
+    return launch._replace(args=tuple([value_now(a) for a in launch.args]))

@@ -13,7 +13,7 @@ import numpy as np
 from kernels import dispatch, launchers
 from kernels.launchers.common import on_gpu
 from kernels.pointwise import TABLE
-from minigrad.autograd.mode import mode, no_grad
+from minigrad.autograd.mode import mode
 from minigrad.compiler.arrays import TracedArray, plain
 from minigrad.compiler.graph import (
     CONSTANT,
@@ -22,15 +22,16 @@ from minigrad.compiler.graph import (
     TEMPORARY,
     Buffer,
     Call,
-    Draw,
     Unsupported,
     arrays_in,
+    assign,
+    place_of,
 )
+from minigrad.compiler.late import Draw, Numbers, value_now
 from minigrad.compiler.lift import Lifted
-from minigrad.compiler.lower import checking, dialect_in_use, is_closed, logged
-from minigrad.optim.arena import Run
-from minigrad.optim.optimizer import Optimizer
-from minigrad.utils._tree import leaves
+from minigrad.compiler.lower import checking, dialect_in_use, is_closed, is_read, logged
+from minigrad.compiler.updates import Updates
+from minigrad.utils._tree import leaves, mapped
 
 _OURS = str(Path(__file__).parents[1])
 _KERNELS = str(Path(launchers.__file__).parents[1])
@@ -60,14 +61,13 @@ class Recorder(Lifted):
     """Writes down the calls of one step in this thread.
 
     reason: why the step cannot be recorded; it then goes on without being written down.
-    rebound: whether it moved memory (an optimiser's first step does): record the next one instead.
+    stand_in: what stands for the dialect in use while it records.
     """
 
     def __init__(self, fullgraph: bool) -> None:
         super().__init__()
         self.fullgraph = fullgraph
         self.reason: str | None = None
-        self.rebound = False
         # Calls that fill what the step made and then changes, and before which call each comes
         self.starts: list[tuple[int, Call]] = []
         self._born: dict[Buffer, int] = {}
@@ -75,7 +75,8 @@ class Recorder(Lifted):
         self.draws: dict[Any, int] = {}  # generator -> calls made by the step
         self.placed: dict[Buffer, Any] = {}  # gradients that lie in an optimiser's arena
         self.used: set[int] = set()  # ids of the traced arrays that calls read or write
-        self.updated: set[int] = set()  # ids of version counters that an optimiser increments
+        self.numbers, self.updates = Numbers(), Updates()
+        self.stand_in: Any = None
         self._checked: set[tuple] = set()  # where index arrays lie that are checked at each replay
 
     # -- what tensors report ---------------------------------------------------------------
@@ -98,6 +99,7 @@ class Recorder(Lifted):
         if any(map(on_gpu, leaves((args, kwargs)))):
             self.stop("an array on a GPU (no CUDA graph is captured)")
         if self.reason is not None:
+            args, kwargs = mapped(value_now, args), mapped(value_now, kwargs)
             return self._traced_result(function(*args, **kwargs))
         written = self._written(name, args, kwargs)
         for array in arrays_in((args, kwargs)):
@@ -106,18 +108,26 @@ class Recorder(Lifted):
             self._before_write(array)
         if dispatch.tracer is not None:
             self.stop("a step inside of kernels.trace()")
-        result, log = logged(function, args, kwargs)
+        before = [(a, a.copy()) for a in written if is_read(a, args)]
+        if dispatch.backend() == "numpy":  # it computes with the numbers at once
+            result, log = logged(
+                function, mapped(value_now, args), mapped(value_now, kwargs), self.numbers
+            )
+        else:
+            result, log = logged(function, args, kwargs, self.numbers)
+        args, kwargs, passed = self.numbers.named(args, kwargs)
         call = Call(name, function, args, kwargs, writes=written, seconds=log.seconds)
         fresh = self._name_outputs(call, result)
         index = [a for a in arrays_in(args) if a.dtype.kind in "iu"] if name in checking() else ()
-        known = all(_place(a) in self._checked for a in index)
+        known = all(place_of(a) in self._checked for a in index)
 
         def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
-            _, second = logged(function, args, kwargs)
-            places = {_place(a) for launch in second.launches for a in arrays_in(launch.args)}
-            return [a for a in arrays if _place(a) in places]
+            _, second = logged(function, args, kwargs, self.numbers)
+            places = {place_of(a) for launch in second.launches for a in arrays_in(launch.args)}
+            return [a for a in arrays if place_of(a) in places]
 
-        if known and is_closed(call, log.launches, self.memory, again):
+        known = known and passed <= {id(a) for launch in log.launches for a in launch.args}
+        if known and is_closed(call, log.launches, self.memory, before, again):
             call.launches = log.launches
         for array in call.arrays():
             self.memory.add(array, TEMPORARY)
@@ -179,7 +189,7 @@ class Recorder(Lifted):
             for array in arrays_in((target, source)):
                 self.memory.add(array, GIVEN)
             self._before_write(target)
-            self.calls.append(Call("assign", _assign, (target, source), writes=(target,)))
+            self.calls.append(Call("assign", assign, (target, source), writes=(target,)))
         target[...] = source
 
     def draw(self, generator: Any, seed: int, offset: int) -> tuple[int, int]:
@@ -195,76 +205,28 @@ class Recorder(Lifted):
         function(array, *args)
         if self.reason is None:
             self.memory.add(array, GIVEN)
-            self._checked.add(_place(array))
+            self._checked.add(place_of(array))
             self.calls.append(Call("check", function, (array, *args)))
 
     def lower(self, call: Call) -> bool:
         """Find the launches of a pointwise call that was made of others; False if it has none."""
         target = call.kwargs["out"]
-        before = target.copy()
-        _, log = logged(dialect_in_use().pointwise, call.args, call.kwargs)
+        old = target.copy()
+        before = [(target, old)] if is_read(target, call.args) else []
+        _, log = logged(dialect_in_use().pointwise, call.args, call.kwargs, self.numbers)
         call.launches, call.seconds = log.launches, log.seconds
         call.kernels = tuple([launch.kernel for launch in log.launches])
-        closed = is_closed(call, log.launches, self.memory, lambda arrays: [])
-        target[...] = before
+        closed = is_closed(call, log.launches, self.memory, before, lambda arrays: [])
+        target[...] = old
         return closed
 
     def optimizer_step(self, optimizer: Any, step: Callable, args: tuple, kwargs: dict) -> Any:
-        """A step of an optimiser, on arrays that are not traced.
+        """Run a step of an optimiser."""
+        return self.updates.step(self, optimizer, step, args, kwargs)
 
-        Each run of parameters is one call, which reads the options when it is replayed.
-        """
-        name = f"{type(optimizer).__name__}.step"
-        if step is not inspect.unwrap(Optimizer.step):
-            self.stop(f"{name}, which computes with Python's numbers")
-        if any(args) or any(kwargs.values()):
-            self.stop(f"{name} with a closure")
-        if optimizer._step_pre_hooks or optimizer._step_post_hooks:
-            self.stop(f"{name} with hooks")
-        runs = []
-        with self.unlifted(optimizer), no_grad():
-            if self.reason is not None:
-                return step(optimizer, *args, **kwargs)
-            for group, run in optimizer._runs():
-                with run:
-                    if run.param.size:
-                        optimizer._update(group, run)
-                        runs.append((group, run))
-            for tensor, array, _ in self.lifted.values():
-                if tensor._array is not array and type(tensor._array) is np.ndarray:
-                    self.rebound = True  # the arena has just taken the parameters
-            for group, run in runs:
-                self._optimizer_call(optimizer, group, run)
-        return None
-
-    def _optimizer_call(self, optimizer: Any, group: dict, run: Run) -> None:
-        if run.fresh or not run.at_home:
-            self.rebound = True
-            return
-        for place, (param, grad) in zip(run.gradient_views(), run.gradients(), strict=True):
-            self.updated.add(id(param._counter))
-            buffer, there = self.memory.find(grad), _place(grad) == _place(place)
-            if there and buffer in self.placed:
-                self.stop_quietly("a gradient that two optimisers read")
-            elif buffer is None or buffer.kind != TEMPORARY or buffer in self.placed:
-                self._copied(place, grad)
-            elif there:
-                self.placed[buffer] = buffer.owner
-            elif grad.flags.c_contiguous and grad.nbytes == buffer.stop - buffer.start:
-                self.placed[buffer] = place
-            else:
-                self._copied(place, grad)
-        reads = tuple([grad for _, grad in run.gradients()])
-        step = _OptimizerStep(optimizer, group, run)
-        name = f"{type(optimizer).__name__}.step"
-        self.calls.append(Call(name, step, (reads,), is_update=True))
-
-    def _copied(self, place: np.ndarray, grad: np.ndarray) -> None:
-        """Before each update, copy a gradient to where the update reads it."""
-        if _place(grad) != _place(place):
-            buffer: Any = self.memory.add(place, GIVEN)
-            self._roots.add(id(buffer.owner))
-            self.calls.append(Call("copy", _assign, (place, grad), writes=(place,)))
+    def number(self, value: Any) -> Any:
+        """A number as operations take it: late ones become floats."""
+        return self.numbers.plain(value)
 
     def _name_outputs(self, call: Call, result: Any) -> bool:
         """Find the new arrays among results; whether there are any."""
@@ -295,7 +257,7 @@ class Recorder(Lifted):
         if array.dtype.kind in "iu":
             self._checked.clear()
         buffer = self.memory.add(array, GIVEN)
-        if buffer is None or buffer.kind in (TEMPORARY, INPUT):
+        if buffer is None or buffer.kind in (TEMPORARY, INPUT) or self.updates.inside:
             return
         if buffer.kind == GIVEN and id(buffer.owner) in self._roots:
             return
@@ -332,32 +294,12 @@ class Recorder(Lifted):
         """Let go of what only the recording needed."""
         self.lifted, self.counters, self._traced = {}, [], {}
         self.used, self.starts, self.calls = set(), [], []
+        self.numbers.release()
 
     def stop_quietly(self, reason: str) -> None:
         """As `stop`, at the end of the step."""
         if self.reason is None:
             self.reason = reason
-
-
-class _OptimizerStep:
-    """Updates a run of parameters once more, with the options of now."""
-
-    def __init__(self, optimizer: Any, group: dict, run: Run) -> None:
-        self.optimizer, self.group, self.run = optimizer, group, run
-
-    def __call__(self, gradients: Any = None) -> None:
-        optimizer = self.optimizer
-        optimizer._opt_called = True
-        with self.run.again():
-            optimizer._update(self.group, self.run)
-
-
-def _place(array: np.ndarray) -> tuple:
-    return array.__array_interface__["data"][0], array.shape, array.strides
-
-
-def _assign(target: np.ndarray, source: Any) -> None:
-    target[...] = source
 
 
 @contextmanager
@@ -366,7 +308,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
     outside = dispatch.active
     dialect = outside if hasattr(outside, "__name__") else dispatch.set_backend(dispatch.backend())
     stand_in: Any = _RecordingDialect(dialect)
-    mode.recorder, dispatch.active = recorder, stand_in
+    mode.recorder, dispatch.active, recorder.stand_in = recorder, stand_in, stand_in
     try:
         yield
     finally:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad._foreign import reject_foreign
@@ -14,6 +16,8 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
+
+_NAME = dispatch.named("matmul")
 
 
 def _dtype_name(x: Tensor) -> str:
@@ -53,6 +57,10 @@ class MatMul(Op):
             )
         if len(m) > 2 or len(n) > 2:
             broadcast_shape(m[:-2], n[:-2])
+
+    @staticmethod
+    def again(a: Any, b: Any) -> Any:
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _NAME, a, b, None)
 
     @staticmethod
     def forward(a: Any, b: Any) -> Any:
@@ -97,6 +105,12 @@ class Linear(Op):
                 f"linear: expected a bias of shape [{n}] for a weight of shape "
                 f"{list(weight.shape)}, got {list(bias.shape)}"
             )
+
+    @staticmethod
+    def again(x: Any, weight: Any, bias: Any) -> Any:
+        if type(weight) is not np.ndarray:
+            return None
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _NAME, x, weight.T, bias)
 
     @staticmethod
     def forward(x: Any, weight: Any, bias: Any) -> Any:

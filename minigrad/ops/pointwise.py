@@ -50,7 +50,8 @@ def _is_tensor(value: Any) -> bool:
 class Derivative:
     """The gradient of one input: a derivative line, and where its arguments come from.
 
-    sources: per argument, -1 for the incoming gradient, else a position among the saved values.
+    sources: per argument, -1 for the incoming gradient, which comes last, else a position among the
+    saved values.
     """
 
     __slots__ = ("expr", "identity", "params", "sources")
@@ -82,28 +83,34 @@ class Pointwise:
 
         args: tensors that broadcast together, or numbers. params: the line's parameters.
         """
-        for value in params:
-            if type(value) not in _NUMBERS:
-                params = tuple([number(self.name, p) for p in params])
-                break
         arrays: list[Any] = []
-        dtype = shape = None
-        plain, tracked = self.plain, False  # the common case: one floating dtype, one shape
+        tracked = False
         for a in args:
             if isinstance(a, Tensor):
-                array = a._array
-                arrays.append(array)
-                if dtype is None:
-                    dtype, shape = array.dtype, array.shape
-                elif array.dtype is not dtype or array.shape != shape:
-                    plain = False
+                arrays.append(a._array)
                 if a._requires_grad or a._view is not None:
                     tracked = True
             else:
                 arrays.append(a)
-                if type(a) not in _NUMBERS:
-                    plain = False
-        if not plain or dtype is None or dtype.kind != "f":
+        active = dispatch.active
+        found = dispatch.relaunch(dispatch.tracer, active, self.expr, *arrays, *params)
+        if found is None:
+            return self._first(args, arrays, params, tracked)
+        tensor = wrap(found)
+        if mode.observer is not None:
+            mode.observer(self, args, {"params": params, "dtype": found.dtype}, (tensor,))
+        if tracked and mode.enabled and self.expr.grads:
+            self._record(args, params, found.dtype, tensor)
+        return tensor
+
+    def _first(self, args: tuple, arrays: list, params: tuple, tracked: bool) -> Tensor:
+        """As a call, with all checks: for operands like which none were seen, or that are large."""
+        for value in params:
+            if type(value) not in _NUMBERS:
+                params = tuple([number(self.name, p) for p in params])
+                break
+        dtype = self._plain_dtype(arrays)
+        if dtype is None:
             dtype = self.compute_dtype(args)
             check_broadcast(arrays)
             if dtype.kind == "c":
@@ -122,14 +129,35 @@ class Pointwise:
         if mode.observer is not None:
             mode.observer(self, args, {"params": params, "dtype": dtype}, (tensor,))
         if tracked and mode.enabled and self.expr.grads:
-            needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
-            if True in needs:
-                derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
-                if derivatives and tensor._array.dtype.kind not in "bui":
-                    attrs = {"params": params, "dtype": dtype}
-                    saved = tuple([args[i] for i in kept])
-                    record(self, args, attrs, needs, (tensor,), saved, kept_outputs)
+            self._record(args, params, dtype, tensor)
         return tensor
+
+    def _plain_dtype(self, arrays: list) -> np.dtype | None:
+        """The dtype in the common case: one floating dtype, one shape; else None."""
+        dtype = shape = None
+        for a in arrays:
+            if type(a) in _NUMBERS:
+                continue
+            if dtype is None:
+                dtype, shape = getattr(a, "dtype", None), getattr(a, "shape", None)
+            elif getattr(a, "dtype", None) is not dtype or a.shape != shape:
+                return None
+        return dtype if self.plain and dtype is not None and dtype.kind == "f" else None
+
+    def _record(self, args: tuple, params: tuple, dtype: np.dtype, tensor: Tensor) -> None:
+        """Add a call to the graph, if an input requires a gradient that the line has."""
+        needs = tuple(
+            [
+                isinstance(a, Tensor) and (a._requires_grad if a._view is None else needs_grad(a))
+                for a in args
+            ]
+        )
+        if True in needs:
+            derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
+            if derivatives and tensor._array.dtype.kind not in "bui":
+                attrs = {"params": params, "dtype": dtype}
+                saved = args if len(kept) == len(args) else tuple([args[i] for i in kept])
+                record(self, args, attrs, needs, (tensor,), saved, kept_outputs)
 
     def forward(self, *arrays: Any, params: tuple, dtype: np.dtype) -> Any:
         """The result from arrays and numbers, in the compute dtype."""
@@ -146,17 +174,23 @@ class Pointwise:
             operands = [self._operand(i, v, dtype, g) for i, v in zip(kept, values)]
             operands += values[len(kept) :]
             return self._recorded(derivatives, g, operands, params)
+        arrays = [v._array if isinstance(v, Tensor) else v for v in values]
+        arrays.append(g._array)
+        active, tracer = dispatch.active, dispatch.tracer
         results: list[Tensor | None] = []
         for derivative in derivatives:
             if derivative is None:
                 results.append(None)
-            elif derivative.identity:
+                continue
+            if derivative.identity:
                 results.append(g)
-            else:
-                arrays = [raw(g if s < 0 else values[s]) for s in derivative.sources]
-                own = [params[i] for i in derivative.params]
-                kernel = dispatch.active.pointwise
-                results.append(wrap(kernel(derivative.expr, *arrays, params=own, dtype=dtype)))
+                continue
+            own = [arrays[s] for s in derivative.sources]
+            given = [params[i] for i in derivative.params] if derivative.params else ()
+            found = dispatch.relaunch(tracer, active, derivative.expr, *own, *given)
+            if found is None:
+                found = active.pointwise(derivative.expr, *own, params=given, dtype=dtype)
+            results.append(wrap(found))
         return results
 
     def _recorded(
@@ -236,11 +270,6 @@ class Pointwise:
         return plan
 
 
-def raw(value: Any) -> Any:
-    """The array of a tensor, or the Python number: the operand of a kernel."""
-    return value._array if isinstance(value, Tensor) else value
-
-
 @cache
 def on_tensors(text: str, names: tuple[str, ...]) -> Callable:
     """An expression text of a table as a function of tensors and numbers called `names`."""
@@ -260,7 +289,7 @@ POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE
 def number(name: str, value: Any) -> Number:
     """A number or a 0-dimensional tensor as a Python number; TypeError for anything else."""
     if isinstance(value, _SCALARS):
-        return value
+        return value if mode.recorder is None else mode.recorder.number(value)
     if isinstance(value, np.generic) or (isinstance(value, Tensor) and not value._array.ndim):
         return value.item()
     raise TypeError(f"{name}(): expected a number, not {kind(value)}")
@@ -320,6 +349,8 @@ def operand(value: Any) -> Any:
     """A value as an operand: a tensor or a number; arrays become tensors. None for other types."""
     if isinstance(value, Tensor) or type(value) in _SCALARS:
         return value
+    if mode.recorder is not None and isinstance(value, float):
+        return mode.recorder.number(value)
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):

@@ -15,6 +15,7 @@ from minigrad.ops.combine import stack
 from minigrad.ops.conv import Pair, check_positive, pair
 from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
+from minigrad.ops.reduce import mean
 from minigrad.tensor import Tensor, export, wrap
 
 
@@ -284,12 +285,15 @@ def averaging(n: int, out: int, x: Tensor) -> Tensor:
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Mean of (..., H, W) over windows such that the result has `output_size`.
 
-    Windows of equal size use average pooling; others two products with averaging matrices.
+    A single window is a mean; windows of equal size use average pooling, others two products with
+    averaging matrices.
     """
     x = _adaptive("adaptive_avg_pool2d", input)
     h, w = x._array.shape[2:]
     oh, ow = _target_size("adaptive_avg_pool2d", output_size, (h, w))
-    if h % oh == 0 and w % ow == 0:
+    if oh == ow == 1:
+        y = mean(x, (2, 3), keepdim=True)
+    elif h % oh == 0 and w % ow == 0:
         y = avg_pool2d(x, (h // oh, w // ow))
     else:
         y = matmul(matmul(averaging(h, oh, x), x), averaging(w, ow, x).t())

@@ -37,6 +37,11 @@ class Reduce(Op):
     gradient: ClassVar[Callable | None] = None  # g itself
 
     @classmethod
+    def again(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
+        name = dispatch.named("reduce", cls.key, axes, keepdim, dtype)
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, name, x)
+
+    @classmethod
     def forward(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
         if x.dtype.kind == "c":
             if cls.key not in ("sum", "mean"):

@@ -22,6 +22,11 @@ class Softmax(Op):
     saves_outputs = (0,)
 
     @staticmethod
+    def again(x: Any, dim: int) -> Any:
+        name = dispatch.named("softmax", dim)
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, name, x)
+
+    @staticmethod
     def forward(x: Any, dim: int) -> Any:
         return dispatch.active.softmax(x, dim)
 
@@ -38,6 +43,11 @@ class LogSoftmax(Op):
 
     saves = ()
     saves_outputs = (0,)
+
+    @staticmethod
+    def again(x: Any, dim: int) -> Any:
+        name = dispatch.named("log_softmax", dim)
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, name, x)
 
     @staticmethod
     def forward(x: Any, dim: int) -> Any:

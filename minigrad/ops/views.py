@@ -98,6 +98,8 @@ def expand_array(x: Any, shape: tuple) -> Any:
     if type(x) is not np.ndarray:
         return array_module(x).broadcast_to(x, shape)
     new = len(shape) - x.ndim
+    if not x.ndim and x.dtype.kind != "V":
+        return np.ndarray(shape, x.dtype, x, 0, (0,) * new)
     kept = zip(x.shape, x.strides, shape[new:])
     strides = (0,) * new + tuple([0 if m == 1 and n != 1 else s for m, s, n in kept])
     if x.flags.c_contiguous and x.dtype.kind != "V":  # bfloat16 has no buffer

@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels import dispatch
 from minigrad.optim.arena import Run
-from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative
+from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative, number
 
 
 def check_betas(betas: Sequence[float]) -> None:
@@ -81,9 +81,9 @@ class Adam(Optimizer):
             run.state("exp_avg"),
             run.state("exp_avg_sq"),
             run.state("max_exp_avg_sq") if group["amsgrad"] else None,
-            lr=float(group["lr"]),
-            beta1=float(beta1),
-            beta2=float(beta2),
+            lr=number(group["lr"]),
+            beta1=number(beta1),
+            beta2=number(beta2),
             eps=group["eps"],
             weight_decay=group["weight_decay"],
             step=run.step,

@@ -11,7 +11,7 @@ from typing import Any
 
 from minigrad.optim.adam import check_betas
 from minigrad.optim.arena import Run
-from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative
+from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative, number
 from minigrad.tensor import Tensor, wrap
 
 
@@ -88,7 +88,7 @@ class RMSprop(Optimizer):
         else:
             root = square.sqrt()
         root.add_(group["eps"])
-        lr = float(group["lr"])
+        lr = number(group["lr"])
         if group["momentum"]:
             buffer = wrap(run.state("momentum_buffer"))
             buffer.mul_(group["momentum"]).addcdiv_(grad, root)
@@ -145,7 +145,7 @@ class Adagrad(Optimizer):
 
     def _update(self, group: dict[str, Any], run: Run) -> None:
         param, grad = _gradient(group, run)
-        rate = float(group["lr"]) / (1 + (run.step - 1) * group["lr_decay"])
+        rate = number(group["lr"]) / (1 + (run.step - 1) * group["lr_decay"])
         total = wrap(run.state("sum"))
         total.addcmul_(grad, grad, value=1)
         param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
@@ -201,7 +201,7 @@ class Adadelta(Optimizer):
         square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
         delta = (moved + eps).sqrt() / (square + eps).sqrt() * grad
         moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
-        param.add_(delta, alpha=-float(group["lr"]))
+        param.add_(delta, alpha=-number(group["lr"]))
 
 
 class Adamax(Optimizer):
@@ -247,4 +247,4 @@ class Adamax(Optimizer):
         mean, largest = wrap(run.state("exp_avg")), wrap(run.state("exp_inf"))
         mean.mul_(beta1).add_(grad, alpha=1 - beta1)
         largest.copy_((largest * beta2).maximum(grad.abs() + group["eps"]))
-        param.addcdiv_(mean, largest, value=-float(group["lr"]) / (1 - beta1**run.step))
+        param.addcdiv_(mean, largest, value=-number(group["lr"]) / (1 - beta1**run.step))

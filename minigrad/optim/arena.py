@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -218,15 +217,20 @@ class Run:
         grads = self._slots[0].arena.grads
         return [grads[s.start : s.stop].reshape(s.home.shape) for s in self._slots]
 
-    @contextmanager
-    def again(self) -> Iterator[Run]:
-        """For a further update of the same parameters, at home, from the same flat gradients."""
+    def place_of_count(self) -> tuple[int, int]:
+        """Which count of updates is that of this run."""
+        return id(self._slots[0].arena), self._slots[0].index
+
+    def count(self) -> int:
+        """How many updates these parameters have had so far."""
+        return int(self._slots[0].arena.steps[self._slots[0].index])
+
+    def updated_again(self) -> None:
+        """Count a further update of the same parameters, which is done."""
         first, last = self._slots[0], self._slots[-1]
-        steps = first.arena.steps[first.index : last.index + 1]
         if self.step:
-            steps += 1
-            self.step = int(steps[0])
-        yield self
+            first.arena.steps[first.index : last.index + 1] += 1
+            self.step = self.count()
         for slot in self._slots:
             slot.param._counter[0] += 1
 

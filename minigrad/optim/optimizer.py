@@ -347,6 +347,11 @@ def _cast_state(param: Tensor, value: Any, key: str | None = None) -> Any:
     return value
 
 
+def number(value: Any) -> Any:
+    """An option that may be a tensor, such as `lr`, as a number."""
+    return value.item() if isinstance(value, Tensor) else value
+
+
 def check_not_negative(**values: Any) -> None:
     """Raise ValueError for the first value below zero; underscores in names print as spaces."""
     texts = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}

@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels import dispatch
 from minigrad.optim.arena import Run
-from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative
+from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative, number
 
 
 class SGD(Optimizer):
@@ -66,7 +66,7 @@ class SGD(Optimizer):
             run.param,
             run.grad,
             run.state("momentum_buffer") if group["momentum"] else None,
-            lr=float(group["lr"]),
+            lr=number(group["lr"]),
             momentum=group["momentum"],
             dampening=group["dampening"],
             weight_decay=group["weight_decay"],

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -92,8 +93,8 @@ def test_the_module_is_the_command():
         (["train", "--timeline", "a.jpg"], "--timeline: expected a .svg, .png or .txt file: a.jpg"),
         (["train", "--save", "."], "--save: . is a folder; name a file in it"),
         (["catalog", "quantum"], "no kernel family 'quantum'; there are"),
-        (["bench", "gpu"], "invalid choice: 'gpu'"),
-        (["bench", "--json"], "--json needs the name of one benchmark"),
+        (["bench", "tpu"], "invalid choice: 'tpu'"),
+        (["bench", "--json"], "unrecognized arguments: --json"),
     ],
 )
 def test_a_mistake_is_one_kind_line(argv, message, capsys):
@@ -332,9 +333,20 @@ def test_a_closed_pipe_is_not_a_traceback():
 def test_bench_names_the_benchmarks(capsys):
     assert status(["bench"]) == 0
     out = capsys.readouterr().out
-    for name in bench.BENCHMARKS:
-        assert name in out
-        assert (ROOT / "benchmarks" / f"{name}.py").exists()
+    for name, (program, _, what) in bench.BENCHMARKS.items():
+        assert name in out and what in out
+        assert (ROOT / "benchmarks" / f"{program}.py").exists()
+
+
+def test_bench_hands_its_options_on(monkeypatch):
+    commands = []
+    finished = types.SimpleNamespace(returncode=3)
+    monkeypatch.setattr(
+        bench.subprocess, "run", lambda command, **_: commands.append(command) or finished
+    )
+    assert status(["bench", "gpu", "--only", "matmul", "--minutes", "9"]) == 3
+    assert commands[0][1].endswith("ladders.py")
+    assert commands[0][2:] == ["--device", "gpu", "--only", "matmul", "--minutes", "9"]
 
 
 def test_bench_outside_the_source_tree_says_so(monkeypatch, tmp_path, capsys):
@@ -359,7 +371,8 @@ def test_each_benchmark_explains_itself(path, form):
     )
     assert done.returncode == 0, done.stderr
     assert "usage:" in done.stdout
-    assert "--json" in done.stdout or path.stem not in bench.BENCHMARKS
+    programs = [program for program, _, _ in bench.BENCHMARKS.values()]
+    assert "--json" in done.stdout or path.stem not in programs
 
 
 def test_console_script_is_installed():

@@ -90,7 +90,10 @@ OPTIMIZERS = {
     "momentum": lambda p: minigrad.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
     "Adam": lambda p: minigrad.optim.Adam(p, lr=0.01),
     "AdamW": lambda p: minigrad.optim.AdamW(p, lr=0.01),
-    "RMSprop": lambda p: minigrad.optim.RMSprop(p, lr=0.01),
+    "RMSprop": lambda p: minigrad.optim.RMSprop(p, lr=0.01, centered=True, momentum=0.5),
+    "Adagrad": lambda p: minigrad.optim.Adagrad(p, lr=0.1, lr_decay=0.1),
+    "Adadelta": lambda p: minigrad.optim.Adadelta(p, lr=0.5, weight_decay=0.01),
+    "Adamax": lambda p: minigrad.optim.Adamax(p, lr=0.01),
 }
 
 
@@ -115,6 +118,7 @@ def trains_alike(build, data, make_optimizer, loss_of=F.mse_loss, tolerance=1e-5
 def test_a_training_step(optimizer):
     compiled = trains_alike(mlp, list(batches(6, 4, 5)), OPTIMIZERS[optimizer])
     assert compiled.replayed >= 3, compiled.report()
+    assert "from Python" not in compiled.report()  # its update is launches, too
 
 
 def test_a_step_of_a_cnn_with_batch_norm():
@@ -250,6 +254,58 @@ def test_learning_rates_and_step_counts_are_read_at_each_step():
     close(states[0][0]["step"], states[1][0]["step"], 0)
     close(states[0][2]["exp_avg_sq"], states[1][2]["exp_avg_sq"])
     assert compiled.replayed >= 5, compiled.report()
+
+
+@pytest.mark.parametrize("name", ["momentum", "AdamW", "Adagrad"])
+def test_options_changed_and_states_loaded_between_steps(name):
+    """Other rates, an option that was 0, a rate in a tensor, and an older state again."""
+    (model, twin), data = pair(mlp), list(batches(6, 4, 5))
+    eager, optimizer = training_step(model, OPTIMIZERS[name])
+    step, other = training_step(twin, OPTIMIZERS[name])
+    compiled, saved = minigrad.compile(step), None
+    for change in ({}, {"lr": 0.03}, {"weight_decay": 0.1}, {"lr": minigrad.tensor(0.02)}, saved):
+        for one in (optimizer, other):
+            if change is None:
+                one.load_state_dict(saved)
+            else:
+                one.param_groups[0].update(change)
+        for x, y in data:
+            close(eager(x, y), compiled(x, y))
+        saved = saved or copy.deepcopy(optimizer.state_dict())
+    same_state(model, twin)
+    assert compiled.replayed >= 15, compiled.report()
+
+
+def test_two_steps_of_an_optimiser_in_one_function():
+    def twice(model):
+        step, optimizer = training_step(model, OPTIMIZERS["Adam"])
+        return (lambda x, y: (step(x, y), step(y @ minigrad.ones(3, 5), y))), optimizer
+
+    (model, twin), data = pair(mlp), list(batches(5, 4, 5))
+    (eager, one), (step, other) = twice(model), twice(twin)
+    compiled = minigrad.compile(step)
+    for x, y in data:
+        for a, b in zip(eager(x, y), compiled(x, y), strict=True):
+            close(a, b)
+    same_state(model, twin)
+    counts = [o.state[p]["step"] for o in (one, other) for p in [o.param_groups[0]["params"][0]]]
+    assert [float(c) for c in counts] == [10, 10] and compiled.replayed >= 2, compiled.report()
+
+
+def test_a_schedule_inside_of_a_step_runs_eagerly():
+    (model, twin), data = pair(mlp), list(batches(4, 4, 5))
+
+    def with_schedule(model):
+        step, optimizer = training_step(model, OPTIMIZERS["SGD"])
+        schedule = minigrad.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        return lambda x, y: (step(x, y), schedule.step())
+
+    eager, compiled = with_schedule(model), minigrad.compile(with_schedule(twin))
+    for x, y in data:
+        eager(x, y)
+        compiled(x, y)
+    same_state(model, twin)
+    assert "schedule" in compiled.report()
 
 
 def test_gradients_that_accumulate_over_steps():

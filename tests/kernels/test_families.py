@@ -24,7 +24,8 @@ from kernels.simt.api.launch import Kernel
 
 DIALECTS = ("numba", "cupy")
 # of the launchers
-HELPERS = {"common", "conv_batch", "conv_planes", "determinism", "expression", "layout", "plans"}
+HELPERS = {"attention_mma", "common", "conv_batch", "conv_gemm", "conv_mma", "conv_planes"}
+HELPERS |= {"determinism", "expression", "layout", "plans"}
 every_family = pytest.mark.parametrize("family", declared().values(), ids=lambda f: f.name)
 
 

@@ -104,6 +104,16 @@ MACHINE_CODE = {
 }
 
 
+_COPIES = ("LDGSTS.E.BYPASS.128", "HMMA.16816.F32")
+ON_TENSOR_CORES = {
+    ("conv2d", "mma_sync"): (*_COPIES, "LDSM.16.M88.4"),
+    ("conv2d_backward_data", "mma_sync"): (*_COPIES, "LDSM.16.M88.4", "LDSM.16.MT88.4"),
+    ("conv2d_backward_weight", "mma_sync"): (*_COPIES, "LDSM.16.MT88.4"),
+    ("attention", "mma_sync"): (*_COPIES, "LDSM.16.M88.4", "LDSM.16.MT88.4"),
+    ("attention_backward", "mma_sync"): (*_COPIES, "LDSM.16.M88.4", "LDSM.16.MT88.4"),
+}
+
+
 def test_machine_code_has_what_versions_claim():
     facts = resources.most(resources.table())
     if not any(f.opcodes for f in facts.values()):
@@ -111,6 +121,7 @@ def test_machine_code_has_what_versions_claim():
     claims = {("matmul", version): wanted for version, wanted in MACHINE_CODE.items()}
     claims |= dict.fromkeys(claiming_wide_loads(), ("LDG.E.128",))
     claims["matmul", "vectorised"] += ("LDS.128",)
+    claims |= ON_TENSOR_CORES
     lacking = {
         row: [w for w in wanted if not any(o.startswith(w) for o in facts[row].opcodes)]
         for row, wanted in claims.items()
@@ -118,6 +129,7 @@ def test_machine_code_has_what_versions_claim():
     assert {row: wanted for row, wanted in lacking.items() if wanted} == {}
     for version in ("tensor_core", "tensor_core_tf32", "mma_sync", "wgmma"):
         assert "FFMA" not in facts["matmul", version].opcodes
+    assert not any("FFMA" in facts[row].opcodes for row in ON_TENSOR_CORES if "conv" in row[0])
     local = [row for row, f in facts.items() if {"LDL", "STL"} & {o[:3] for o in f.opcodes}]
     assert local == []
 

@@ -25,9 +25,11 @@ class _Profiler(dispatch.Trace):
         self.options, self.launches = options, []
 
     def takes(self, family: str, version: str, kernel, grid, block, args: tuple) -> bool:
+        shared = 0
         if hasattr(kernel, "instance"):  # CUDA C: the instance of a template
+            shared = kernel.shared
             kernel, args = kernel.instance(*args), kernel.arguments(*args)
-        report = profile(kernel, grid, block, *args, **self.options)
+        report = profile(kernel, grid, block, *args, shared=shared, **self.options)
         self.launches.append(Launch(family, version, report))
         return True
 

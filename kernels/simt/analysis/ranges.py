@@ -211,6 +211,11 @@ class Ranges:
         match op:
             case ast.Add() | ast.Mult() | ast.FloorDiv() | ast.BitOr() | ast.BitXor():
                 return self.nonnegative(a) and self.nonnegative(b)
+            case ast.Sub():
+                less = constant(b)
+                if less is None:
+                    return False
+                return self.nonnegative(a) if less <= 0 else self.at_least(a, less)
             case ast.LShift():
                 return self.nonnegative(a)
             case ast.RShift():

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from kernels.simt.api.inspection import Inspected
+from kernels.simt.backend import gpu_launch
 from kernels.simt.driver import arguments
 from kernels.simt.ir.jitted import Jitted
 from kernels.simt.ir.safety import Safety
@@ -194,9 +195,7 @@ class Kernel(Inspected, Jitted):
 
     def bind_on_gpu(self, grid: Any, block: Any, *args: Any) -> Callable:
         """As `bind`, for CuPy arrays; launches on CuPy's current stream."""
-        from kernels.simt.api import to_numba_cuda
-
-        return to_numba_cuda.bind(self, grid, block, args)
+        return gpu_launch.bind(self, grid, block, args)
 
     def on_gpu(self) -> Any:
         """This kernel as one of numba-cuda's own, for launches on a GPU."""

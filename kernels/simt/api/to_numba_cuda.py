@@ -13,7 +13,6 @@ from types import CellType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kernels.simt.backend import gpu_launch
 from kernels.simt.backend import ptx as ptx_backend
 from kernels.simt.devlib import half
 from kernels.simt.frontend import resolve
@@ -23,7 +22,6 @@ from kernels.simt.ir.jitted import Jitted
 from kernels.simt.ir.safety import Safety
 from kernels.simt.transforms import gpu_source
 from kernels.support.errors import CompileError
-from kernels.support.limits import launch_dimensions
 
 _MODULES = {
     "kernels.simt.api.bf16": "numba.cuda.bf16",
@@ -34,18 +32,6 @@ _MODULES = {
 def dispatcher(kernel: Any) -> Any:
     """numba-cuda's dispatcher for `kernel`."""
     return _lowering(None).kernel(kernel)
-
-
-def bind(kernel: Any, grid: Any, block: Any, args: tuple) -> Callable:
-    """A function that launches `kernel` on CuPy arrays and numbers of the types of `args`.
-
-    Raises LaunchError for dimensions that the hardware refuses.
-    """
-    grid, block = launch_dimensions(kernel.__name__, grid, block)
-    made = dispatcher(kernel)
-    if kernel.safety is Safety.DEBUG:
-        return gpu_launch.bind_checked(made, grid, block)
-    return gpu_launch.bind(made, kernel.__name__, grid, block, args)
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
+from kernels.simt.backend import relaunch
 from kernels.simt.backend.interrupt import IR as _LOOK
 from kernels.simt.store.modules import toolchain
 from kernels.support import limits
@@ -47,6 +48,36 @@ declare void @PyErr_Clear()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyLong_FromLongLong(i64)
+
+; A number as a word
+define internal i64 @number(ptr %object, i64 %kind) {{
+  switch i64 %kind, label %float [
+    i64 {_SIGNED}, label %signed
+    i64 {_UNSIGNED}, label %unsigned
+    i64 {_TRUTH}, label %truth
+    i64 {_DOUBLE}, label %double
+  ]
+signed:
+  %as.signed = call i64 @PyLong_AsLongLong(ptr %object)
+  ret i64 %as.signed
+unsigned:
+  %as.unsigned = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
+  ret i64 %as.unsigned
+truth:
+  %is.true = call i32 @PyObject_IsTrue(ptr %object)
+  %as.truth = zext i32 %is.true to i64
+  ret i64 %as.truth
+double:
+  %wide = call double @PyFloat_AsDouble(ptr %object)
+  %as.double = bitcast double %wide to i64
+  ret i64 %as.double
+float:
+  %rounded = call double @PyFloat_AsDouble(ptr %object)
+  %narrow = fptrunc double %rounded to float
+  %bits = bitcast float %narrow to i32
+  %as.float = zext i32 %bits to i64
+  ret i64 %as.float
+}}
 
 define ptr @entry(ptr %self, ptr %objects, i64 %given) {{
   %run.at = getelementptr i8, ptr %self, i64 {bytes.__basicsize__ - 1}
@@ -76,36 +107,10 @@ read:
   %kind.here = getelementptr i64, ptr %kind.at, i64 1
   %kind = load i64, ptr %kind.here
   %itemsize.at = getelementptr i64, ptr %kind.at, i64 2
-  switch i64 %kind, label %array [
-    i64 {_SIGNED}, label %signed
-    i64 {_UNSIGNED}, label %unsigned
-    i64 {_TRUTH}, label %truth
-    i64 {_DOUBLE}, label %double
-    i64 {_FLOAT}, label %float
-  ]
-signed:
-  %as.signed = call i64 @PyLong_AsLongLong(ptr %object)
-  br label %number
-unsigned:
-  %as.unsigned = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
-  br label %number
-truth:
-  %is.true = call i32 @PyObject_IsTrue(ptr %object)
-  %as.truth = zext i32 %is.true to i64
-  br label %number
-double:
-  %wide = call double @PyFloat_AsDouble(ptr %object)
-  %as.double = bitcast double %wide to i64
-  br label %number
-float:
-  %rounded = call double @PyFloat_AsDouble(ptr %object)
-  %narrow = fptrunc double %rounded to float
-  %bits = bitcast float %narrow to i32
-  %as.float = zext i32 %bits to i64
-  br label %number
+  %is.number = icmp slt i64 %kind, 0
+  br i1 %is.number, label %number, label %array
 number:
-  %value = phi i64 [%as.signed, %signed], [%as.unsigned, %unsigned], [%as.truth, %truth],
-                   [%as.double, %double], [%as.float, %float]
+  %value = call i64 @number(ptr %object, i64 %kind)
   store i64 %value, ptr %word
   %word.after = getelementptr i64, ptr %word, i64 1
   br label %done
@@ -275,16 +280,21 @@ def make(address: int, layout: tuple[int, ...]) -> Callable[..., int]:
     kinds = layout[::2]
     size = sum(1 if kind < 0 else len(_OF_ARRAY) - 2 + 2 * kind for kind in kinds)
     facts = struct.pack(f"=QQQ{len(layout)}q", address, len(kinds), size, *layout)
+    return function("entry", facts)
+
+
+def function(name: str, self: Any) -> Callable:
+    """A function of this module's code as one of Python, with the object that it gets as self."""
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     new.restype = ctypes.py_object
-    return new(ctypes.byref(_method()), facts, None)
+    return new(ctypes.byref(_method(name)), self, None)
 
 
 @cache
-def _method() -> _Method:
-    address = engine().get_function_address("entry")
-    method = _Method(b"kernel", address, _FASTCALL, None)
+def _method(name: str) -> _Method:
+    address = engine().get_function_address(name)
+    method = _Method(name.encode(), address, _FASTCALL, None)
     # Entry points refer to it until the interpreter exits, so it must never be freed
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
     return method
@@ -324,7 +334,7 @@ def _code(machine: llvm.TargetMachine) -> bytes:
     path = cache_folder() / f"entry_{toolchain()[:20]}.o"
     if is_intact(path):
         return path.read_bytes()
-    code = machine.emit_object(llvm.parse_assembly(_ENTRY + _LOOK))
+    code = machine.emit_object(llvm.parse_assembly(_ENTRY + _LOOK + relaunch.IR))
     with contextlib.suppress(OSError):  # a full disk: it is made again each time
         write(path, code)
         seal(path, [path])

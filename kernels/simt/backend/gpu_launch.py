@@ -18,22 +18,29 @@ from typing import Any
 
 import numpy as np
 
+from kernels.simt.backend import gpu_code
+from kernels.simt.ir.safety import Safety
 from kernels.support.errors import ArgumentError, LaunchError
+from kernels.support.limits import launch_dimensions
 
 _ADDRESS, _SHAPE = 4, 5  # positions among the numbers of an array
 
 
-def bind(dispatcher: Any, name: str, grid: tuple, block: tuple, args: tuple) -> Callable:
-    """A function that launches numba-cuda's kernel on CuPy's current stream.
+def bind(kernel: Any, grid: Any, block: Any, args: tuple) -> Callable:
+    """A function that launches `kernel` on CuPy's current stream.
 
     It takes contiguous CuPy arrays and numbers of the types of `args`. Types and layouts are not
-    checked again; an array elsewhere than those of `args` is an ArgumentError.
+    checked again; an array elsewhere than those of `args` is an ArgumentError. Raises LaunchError
+    for dimensions that the hardware refuses.
     """
-    return _Launch(_compiled(dispatcher, args), name, grid, block, args)
+    grid, block = launch_dimensions(kernel.__name__, grid, block)
+    if kernel.safety is Safety.DEBUG:
+        return _checked(kernel.on_gpu(), grid, block)
+    return _Launch(gpu_code.function(kernel, args), kernel.__name__, grid, block, args)
 
 
-def bind_checked(dispatcher: Any, grid: tuple, block: tuple) -> Callable:
-    """As `bind`, for a kernel compiled with `debug=True`: after each launch numba-cuda asks for the
+def _checked(dispatcher: Any, grid: tuple, block: tuple) -> Callable:
+    """What launches a kernel compiled with `debug=True`: after each launch numba-cuda asks for the
     exception that it raised."""
     import cupy
     from numba import cuda
@@ -48,36 +55,20 @@ def bind_checked(dispatcher: Any, grid: tuple, block: tuple) -> Callable:
     return launch
 
 
-def _compiled(dispatcher: Any, args: tuple) -> Any:
-    """numba-cuda's kernel for these arguments, compiled and loaded."""
-    if dispatcher.specialized:  # an explicit signature
-        return next(iter(dispatcher.overloads.values()))
-    return dispatcher.compile(tuple(map(_type_of, args)))
-
-
-def _type_of(arg: Any) -> Any:
-    from numba.cuda import types
-    from numba.cuda.np.numpy_support import from_dtype
-
-    if hasattr(arg, "__cuda_array_interface__"):
-        return types.Array(from_dtype(arg.dtype), arg.ndim, "C")
-    return from_dtype(np.asarray(arg).dtype)
-
-
 class _Launch:
     """A kernel with its grid, block and buffer of arguments."""
 
-    def __init__(self, compiled: Any, name: str, grid: tuple, block: tuple, args: tuple) -> None:
+    def __init__(
+        self, function: gpu_code.Function, name: str, grid: tuple, block: tuple, args: tuple
+    ) -> None:
         import cupy
         from cuda.bindings import driver
 
         self.name, self.dimensions = name, (*grid, *block)
-        self._compiled = compiled  # keeps its module loaded
-        kernel = compiled._codelibrary.get_cufunc().kernel
-        self._function = driver.CUfunction(int(kernel.handle))
+        self._function = function.handle
         self._call, self._current_stream = driver.cuLaunchKernel, cupy.cuda.get_current_stream
         self._lock = threading.Lock()
-        counts = [_SHAPE + 2 * k.ndim if hasattr(k, "ndim") else 1 for k in compiled.argument_types]
+        counts = [_numbers(kind) for kind in function.parameters]
         self._buffer = (ctypes.c_uint64 * sum(counts))()
         start = ctypes.addressof(self._buffer)
         self._pointers = (ctypes.c_uint64 * len(self._buffer))(
@@ -86,7 +77,7 @@ class _Launch:
         self._parameters = ctypes.addressof(self._pointers)
         device = next(a.data.device_id for a in args if hasattr(a, "__cuda_array_interface__"))
         self._writers, at = [], 0
-        for kind, count in zip(compiled.argument_types, counts):
+        for kind, count in zip(function.parameters, counts):
             self._writers.append(self._writer(kind, at, device))
             at += count
 
@@ -104,20 +95,18 @@ class _Launch:
         if error:
             raise LaunchError(f"{self.name}: {explain(error, self.dimensions)}")
 
-    def _writer(self, kind: Any, at: int, device: int) -> Callable[[Any], None]:
+    def _writer(self, kind: str, at: int, device: int) -> Callable[[Any], None]:
         """What writes an argument into the buffer."""
-        from numba.cuda import types
-
         buffer = self._buffer
-        if isinstance(kind, types.Array):
+        if kind.startswith("array"):
             return self._array_writer(at, device)
-        if isinstance(kind, types.Float):
-            if kind.bitwidth == 16:
-                return lambda value: buffer.__setitem__(at, int(np.float16(value).view(np.uint16)))
-            number = ctypes.c_float if kind.bitwidth == 32 else ctypes.c_double
-            place = number.from_buffer(buffer, 8 * at)
-            return lambda value: setattr(place, "value", value)
-        return lambda value: buffer.__setitem__(at, int(value))
+        if kind == "float16":
+            return lambda value: buffer.__setitem__(at, int(np.float16(value).view(np.uint16)))
+        if kind == "integer":
+            return lambda value: buffer.__setitem__(at, int(value))
+        number = ctypes.c_float if kind == "float32" else ctypes.c_double
+        place = number.from_buffer(buffer, 8 * at)
+        return lambda value: setattr(place, "value", value)
 
     def _array_writer(self, at: int, device: int) -> Callable[[Any], None]:
         buffer, name, shape = self._buffer, self.name, None
@@ -137,6 +126,11 @@ class _Launch:
                 buffer[at : at + len(numbers)] = numbers
 
         return write
+
+
+def _numbers(kind: str) -> int:
+    """How many numbers of 64 bits a parameter takes."""
+    return _SHAPE + 2 * int(kind.removeprefix("array")) if kind.startswith("array") else 1
 
 
 def explain(error: Any, dimensions: tuple) -> str:

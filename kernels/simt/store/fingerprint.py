@@ -113,8 +113,8 @@ def _value(value: Any, parts: list[str], seen: set[int]) -> str:
     if isinstance(inner, FunctionType):
         if not (inner.__module__ or "").startswith(("numpy", "math")):
             _describe(inner, parts, seen)
-        signature = getattr(value, "signature", None)
-        return f"function {inner.__module__}.{inner.__qualname__} {signature}"
+        told = [getattr(value, name, None) for name in ("signature", "fastmath", "gpu_options")]
+        return f"function {inner.__module__}.{inner.__qualname__} {told}"
     if isinstance(value, type) and issubclass(value, enum.Enum):
         return f"enum {[(m.name, m.value) for m in value]}"
     if isinstance(value, type):

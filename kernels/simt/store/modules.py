@@ -29,9 +29,18 @@ _NUMBA_SETTINGS = ("NUMBA_CPU", "NUMBA_OPT", "NUMBA_ENABLE_AVX", "NUMBA_LOOP", "
 
 @lru_cache(maxsize=1)
 def toolchain() -> str:
-    """A digest of the compiler itself: our sources, Numba, LLVM, Python, the CPU."""
-    import llvmlite
+    """A digest of the compiler for the CPU: our sources, Numba, LLVM, Python, the processor."""
     import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features().flatten()
+    parts = sources(), llvm.get_host_cpu_name(), features
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def sources() -> str:
+    """A digest of what compiles for every target: our sources, Numba, LLVM, Python, NumPy."""
+    import llvmlite
 
     digest = hashlib.sha256()
     root = Path(__file__).parents[2]
@@ -39,11 +48,9 @@ def toolchain() -> str:
         digest.update(path.read_bytes())
     numba = importlib.util.find_spec("numba").origin  # importing it would take too long
     digest.update(Path(numba).with_name("_version.py").read_bytes())
-    features = llvm.get_host_cpu_features().flatten()
     asked = sorted((k, v) for k, v in os.environ.items() if k.startswith(_NUMBA_SETTINGS))
     for part in (llvmlite.__version__, sys.version, np.__version__, repr(asked)):
         digest.update(part.encode())
-    digest.update(f"{llvm.get_host_cpu_name()} {features}".encode())
     return digest.hexdigest()
 
 

@@ -2,32 +2,10 @@
 
 # ruff: noqa: F403
 
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from minigrad._names import namespace
-from minigrad.nn.modules import (
-    activation,
-    attention,
-    batchnorm,
-    container,
-    conv,
-    distance,
-    dropout,
-    flatten,
-    fold,
-    lazy,
-    linear,
-    loss,
-    module,
-    normalization,
-    padding,
-    pixelshuffle,
-    pooling,
-    rnn,
-    sparse,
-    transformer,
-    upsampling,
-)
 from minigrad.nn.modules.activation import *
 from minigrad.nn.modules.attention import *
 from minigrad.nn.modules.batchnorm import *
@@ -50,30 +28,12 @@ from minigrad.nn.modules.sparse import *
 from minigrad.nn.modules.transformer import *
 from minigrad.nn.modules.upsampling import *
 
-_FILES = (
-    activation,
-    attention,
-    batchnorm,
-    container,
-    conv,
-    distance,
-    dropout,
-    flatten,
-    fold,
-    lazy,
-    linear,
-    loss,
-    module,
-    normalization,
-    padding,
-    pixelshuffle,
-    pooling,
-    rnn,
-    sparse,
-    transformer,
-    upsampling,
-)
 if not TYPE_CHECKING:  # mypy cannot compute it: to it, all names above are public
-    __all__ = [name for file in _FILES for name in file.__all__]
+    __all__ = [
+        name
+        for file in globals().values()
+        if isinstance(file, ModuleType) and hasattr(file, "__all__")
+        for name in file.__all__
+    ]
 
 __getattr__, __dir__ = namespace(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from minigrad.autograd.mode import mode
 from minigrad.optim.optimizer import Optimizer
 
 _ORDER_WARNING = (
@@ -16,6 +17,12 @@ EPOCH_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
     "possible. Please use `scheduler.step()` to step the scheduler."
 )
+
+
+def stop_recording() -> None:
+    """A compiled step runs eagerly that also steps a schedule: its rates are Python's numbers."""
+    if mode.recorder is not None:
+        mode.recorder.stop("a step of a learning-rate schedule (take it after the compiled step)")
 
 
 def check_optimizer(optimizer: Any) -> None:
@@ -111,6 +118,7 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
+        stop_recording()
         self._in_step = True
         try:
             closed_form = getattr(self, "_get_closed_form_lr", None)

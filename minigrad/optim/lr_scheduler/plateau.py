@@ -6,7 +6,13 @@ import math
 import warnings
 from typing import Any
 
-from minigrad.optim.lr_scheduler.base import EPOCH_WARNING, LRScheduler, check_optimizer, per_group
+from minigrad.optim.lr_scheduler.base import (
+    EPOCH_WARNING,
+    LRScheduler,
+    check_optimizer,
+    per_group,
+    stop_recording,
+)
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -66,6 +72,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:
         """Process the metric of an epoch, a number or a one-element Tensor."""
+        stop_recording()
         current = float(metrics)
         if epoch is not None:
             warnings.warn(EPOCH_WARNING, stacklevel=2)

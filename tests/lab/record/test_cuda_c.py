@@ -397,3 +397,20 @@ def test_both_dialects_have_the_same_figures(family, version):
         total.executions = total.active_lanes = 0  # a statement is a line or two, or three
         totals.append(total)
     assert totals[0] == totals[1] and totals[0].requests
+
+
+def test_a_launcher_s_dynamic_shared_memory():
+    from kernels.cuda_c.common import Kernel, as_passed
+    from kernels.launchers.common import launcher
+
+    code = """__global__ void turn(float* x) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = s[31 - threadIdx.x];
+}"""
+    x = np.arange(32, dtype=np.float32)
+    with lab.profiled() as launches:
+        launcher("turn", "only", Kernel(code, "turn", (), (), as_passed, shared=128), 1, 32)(x)
+    assert np.array_equal(x, np.arange(32)[::-1])
+    assert not launches[0].report.errors and not launches[0].report.races

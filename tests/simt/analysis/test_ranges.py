@@ -85,13 +85,18 @@ def test_what_is_proven_holds(text, values):
         "q if 0 <= q and n > 3 else n",
         "(q & 7) + abs(q)",
         "x.shape[0]",
+        "t - 0",
+        "(i + 3) - 2",
     ],
 )
 def test_ordinary_indices_are_proven(expression):
     assert proven(expression)
 
 
-@pytest.mark.parametrize("expression", ["i - t", "q", "n or q", "x.strides[0]", "min(n, q)", "-n"])
+@pytest.mark.parametrize(
+    "expression",
+    ["i - t", "i - 1", "(t + 1) - 2", "q - 0", "q", "n or q", "x.strides[0]", "min(n, q)", "-n"],
+)
 def test_what_may_be_negative_is_not_proven(expression):
     assert not proven(expression)
 
@@ -110,6 +115,7 @@ def kernel(x, out, n, q):
 RIGHT = Ranges._arithmetic
 FAULTS = {
     "t - n": lambda self, a, op, b: self.nonnegative(a) and self.nonnegative(b),
+    "t - 1": lambda self, a, op, b: self.nonnegative(a),
     "n % -2": lambda self, a, op, b: isinstance(op, ast.Mod) or RIGHT(self, a, op, b),
     "n + q": lambda self, a, op, b: isinstance(op, ast.Add) and self.nonnegative(a),
 }

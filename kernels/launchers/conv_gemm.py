@@ -1,0 +1,179 @@
+"""The launches of implicit_gemm: a product whose right operand is read through a table of offsets
+in padded planes."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.launchers.common import (
+    Dialect,
+    Pair,
+    ceil_div,
+    compute_dtype,
+    empty,
+    launcher,
+    namespace,
+    on_gpu,
+)
+from kernels.launchers.conv_planes import Geometry, Planes
+from kernels.launchers.reduction import reduce
+from kernels.launchers.transpose import cast
+
+
+class GemmTile(NamedTuple):
+    """Block (bx, by), rm channels x rn positions a thread, tk terms of the sum a step."""
+
+    bx: int
+    by: int
+    rm: int
+    rn: int
+    tk: int
+
+
+def gpu_tile(channels: int, positions: int) -> GemmTile:
+    """The tile of implicit_gemm on a GPU: up to 8 x 8 results per thread, for 4 multiply-adds per
+    load from shared memory; fewer where the output would not fill it."""
+    return GemmTile(16, 16, 8 if channels > 64 else 4, 8 if positions > 64 else 4, 16)
+
+
+class GradTile(NamedTuple):
+    """Block (bx, by), rm output channels x rn taps a thread, at most `span` positions a step."""
+
+    bx: int
+    by: int
+    rm: int
+    rn: int
+    span: int
+
+
+def _input_planes(geo: Geometry) -> Planes:
+    """Planes for forward and backward-weight: x with its padding, a phase for each stride step."""
+    padded = [geo.x_shape[2 + i] + 2 * geo.padding[i] for i in range(2)]
+    rows, width = (ceil_div(padded[i], geo.stride[i]) for i in range(2))
+    return Planes(rows, width, geo.padding, sub=geo.stride)
+
+
+def _gradient_planes(geo: Geometry) -> Planes:
+    """Planes for backward-data: the gradient spread by the stride, with room for every tap."""
+    rows, width = (geo.x_shape[2 + i] + geo.reach(i) for i in range(2))
+    lead = tuple(geo.reach(i) - geo.padding[i] for i in range(2))
+    return Planes(rows, width, lead, insert=geo.stride)
+
+
+def _offsets(geo: Geometry, planes: Planes, channels: int, turned: bool, multiple: int):
+    """uint32 offset of (channel, kh, kw) from an output position; taps turned round if `turned`.
+
+    Zeros fill the table up to a multiple of `multiple`.
+    """
+    c, i, j = np.ogrid[:channels, : geo.w_shape[2], : geo.w_shape[3]]
+    if turned:
+        i, j = geo.w_shape[2] - 1 - i, geo.w_shape[3] - 1 - j
+    t, a = np.divmod(i * geo.dilation[0], planes.sub[0])
+    u, b = np.divmod(j * geo.dilation[1], planes.sub[1])
+    phase = a * planes.sub[1] + b
+    plane = planes.rows * planes.width
+    table = c * planes.channel + phase * plane + t * planes.width + u
+    offsets = np.zeros(ceil_div(table.size, multiple) * multiple, np.uint32)
+    offsets[: table.size] = table.reshape(-1)
+    return offsets
+
+
+def _convolution(
+    dialect: Dialect,
+    name: str,
+    geo: Geometry,
+    planes: Planes,
+    out: Pair,
+    data: bool,
+    like,
+    has_bias: bool,
+):
+    """The function (w (G * channels, K), x, bias, y) of an implicit-GEMM convolution.
+
+    `data`: backward-data, where the gradient takes the place of x and the taps are turned round.
+    """
+    dtype = like.dtype
+    from_channels, to_channels = geo.channels[::-1] if data else geo.channels
+    n, groups = geo.x_shape[0], geo.groups
+    identity = planes == Planes(*out, (0, 0)) and geo.w_shape[2:] == (1, 1)
+    lay_out = planes.launch(dialect, name, like, n * groups * from_channels, 0)
+    terms = from_channels * geo.w_shape[2] * geo.w_shape[3]
+    positions = (out[0] - 1) * planes.width + out[1]
+    tile = dialect.conv_gemm.gemm_tile(to_channels, terms, positions, on_gpu(like))
+    offset = namespace(like).asarray(_offsets(geo, planes, from_channels, data, tile.tk))
+    grid = (
+        n * groups * ceil_div(positions, tile.bx * tile.rn),
+        ceil_div(to_channels, tile.by * tile.rm),
+    )
+    kernel = dialect.conv_gemm.implicit_gemm(dialect.common.scalar_type(dtype), tile, has_bias)
+    run = launcher(name, "implicit_gemm", kernel, grid, (tile.bx, tile.by))
+    sizes = (groups, from_channels * planes.channel, positions, planes.width, out[1])
+
+    def gemm(w, x, bias, y):
+        flat = x.reshape(-1) if identity else lay_out(x)
+        run(w, flat, offset, bias, y.reshape(-1, out[0] * out[1]), *sizes)
+
+    return gemm
+
+
+def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
+    """The function (w, x, bias, y)."""
+    gemm = _convolution(dialect, name, geo, _input_planes(geo), geo.out, False, like, has_bias)
+
+    def convolved(w, x, bias, y) -> None:
+        gemm(w.reshape(geo.w_shape[0], -1), x, bias, y)
+
+    return convolved
+
+
+def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (g, w, dx)."""
+    (per_in, per_out), outs, groups = geo.channels, geo.w_shape[0], geo.groups
+    taps = math.prod(geo.w_shape[2:])
+    out, planes = geo.x_shape[2:], _gradient_planes(geo)
+    gemm = _convolution(dialect, name, geo, planes, out, True, like, False)
+    no_bias = empty((1,), like.dtype, like)
+    kernel, grid = dialect.conv_gemm.swap_channels(taps), (ceil_div(per_in, 32), ceil_div(outs, 8))
+    swap = launcher(name, "swap_channels", kernel, grid, (32, 8))
+
+    def data(g, w, dx) -> None:
+        swapped = empty((groups * per_in, per_out, taps), like.dtype, w)
+        swap(w.reshape(-1, per_in, taps), swapped)
+        gemm(swapped.reshape(groups * per_in, -1), g, no_bias, dx)
+
+    return data
+
+
+def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (g, x) -> dw of the implicit-GEMM weight gradient."""
+    dtype, n, groups, out = like.dtype, geo.x_shape[0], geo.groups, geo.out
+    per_in, per_out = geo.channels
+    planes = _input_planes(geo)
+    g_planes = Planes(out[0], planes.width, (0, 0))
+    positions = out[0] * planes.width
+    terms = math.prod(geo.w_shape[1:])
+    gpu = on_gpu(like)
+    tile = dialect.conv_gemm.grad_tile(terms, positions, gpu)
+    grid = [ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups]
+    splits = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
+    grid[2] *= splits
+    lay_out_x = planes.launch(dialect, name, like, n * groups * per_in, planes.channel + tile.span)
+    lay_out_g = g_planes.launch(dialect, name, like, n * groups * per_out, 0)
+    offset = _offsets(geo, planes, per_in, False, tile.by * tile.rn)
+    offset = namespace(like).asarray(offset)
+    kernel = dialect.conv_gemm.weight_gradient(dialect.common.scalar_type(dtype), tile)
+    run = launcher(name, "implicit_gemm", kernel, tuple(grid), (tile.bx, tile.by))
+    shape = (splits, geo.w_shape[0], terms)
+    sizes = (n, groups, per_in * planes.channel, positions)
+
+    def product(g, x):
+        parts = empty(shape, compute_dtype(dtype), x)
+        run(lay_out_g(g), lay_out_x(x), offset, parts, *sizes)
+        dw = parts[0] if splits == 1 else reduce(dialect, "sum", parts, 0)
+        dw = dw.reshape(geo.w_shape)
+        return dw if dw.dtype == dtype else cast(dialect, dw, dtype)
+
+    return product

@@ -1,0 +1,297 @@
+"""A launch that was made before, once more: all of it in machine code.
+
+`relaunch(tracer, dialect, operation, *operands)` looks for a launch that was remembered for this
+operation of this dialect and for operands of these dtypes, shapes, strides and types of numbers.
+It allocates the result, launches into it, and returns it; None where nothing is remembered, where
+the launch fails, or with a tracer: then the caller takes the long way, which explains the failure.
+`kernels.launchers.relaunch` says what is remembered, and writes the table that is read here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from typing import Any
+
+import numpy as np
+
+# The words of a state, which is an array: the slots of a hash table that hold addresses of
+# launches, the number of slots - 1, and what machine code cannot name
+SLOTS, MASK, NDARRAY, NEW, NONE = range(5)
+STATE_WORDS = 5
+# The words before the key of a remembered launch: hash, words of the key; machine code and whether
+# it runs without the GIL; dtype and dimensions of the result; the number of fixes, and of arguments
+HASH, KEY, CODE, UNLOCKED, DTYPE, NDIM, FIXES, WORDS = range(8)
+HEADER = 8
+# Then the key, the result's shape, the fixes and the words of the arguments. A fix is the word to
+# set, the operand (or RESULT) that it comes from, and an offset in bytes or the kind of a number.
+RESULT = -1
+MAX_OPERANDS, MAX_NDIM = 8, 6
+MAX_KEY = 2 + MAX_OPERANDS * (2 + 2 * MAX_NDIM)
+FACTOR = 0x9E3779B97F4A7C15
+_HEAD = object.__basicsize__
+_PYARRAY_NEW_FROM_DESCR = 94  # its place in NumPy's table of functions
+
+IR = f"""
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+
+define ptr @relaunch(ptr %self, ptr %objects, i64 %given) {{
+  %state.at = getelementptr i8, ptr %self, i64 {_HEAD}
+  %state = load ptr, ptr %state.at
+  %none.at = getelementptr ptr, ptr %state, i64 {NONE}
+  %none = load ptr, ptr %none.at
+  %ndarray.at = getelementptr ptr, ptr %state, i64 {NDARRAY}
+  %ndarray = load ptr, ptr %ndarray.at
+  %tracer = load ptr, ptr %objects
+  %untraced = icmp eq ptr %tracer, %none
+  %few = icmp ult i64 %given, {3 + MAX_OPERANDS + 1}
+  %possible = and i1 %untraced, %few
+  br i1 %possible, label %begin, label %miss
+begin:
+  %key = alloca [{MAX_KEY} x i64]
+  %dialect.at = getelementptr ptr, ptr %objects, i64 1
+  %dialect = load i64, ptr %dialect.at
+  store i64 %dialect, ptr %key
+  %operation.at = getelementptr ptr, ptr %objects, i64 2
+  %operation = load i64, ptr %operation.at
+  %operation.to = getelementptr i64, ptr %key, i64 1
+  store i64 %operation, ptr %operation.to
+  br label %next
+next:
+  %i = phi i64 [3, %begin], [%i.next, %number], [%i.next, %described]
+  %length = phi i64 [2, %begin], [%length.number, %number], [%length.array, %described]
+  %more = icmp ult i64 %i, %given
+  br i1 %more, label %read, label %mix.begin
+read:
+  %i.next = add i64 %i, 1
+  %object.at = getelementptr ptr, ptr %objects, i64 %i
+  %object = load ptr, ptr %object.at
+  %type.at = getelementptr i8, ptr %object, i64 {_HEAD - 8}
+  %type = load ptr, ptr %type.at
+  %here = getelementptr i64, ptr %key, i64 %length
+  %is.array = icmp eq ptr %type, %ndarray
+  br i1 %is.array, label %array, label %number
+number:
+  store ptr %type, ptr %here
+  %length.number = add i64 %length, 1
+  br label %next
+array:
+  %ndim.at = getelementptr i8, ptr %object, i64 {_HEAD + 8}
+  %ndim32 = load i32, ptr %ndim.at
+  %ndim = zext i32 %ndim32 to i64
+  %flat = icmp ule i64 %ndim, {MAX_NDIM}
+  br i1 %flat, label %describe, label %miss
+describe:
+  %dtype.at = getelementptr i8, ptr %object, i64 {_HEAD + 40}
+  %dtype = load ptr, ptr %dtype.at
+  store ptr %dtype, ptr %here
+  %ndim.to = getelementptr i64, ptr %here, i64 1
+  store i64 %ndim, ptr %ndim.to
+  %lengths.at = getelementptr i8, ptr %object, i64 {_HEAD + 16}
+  %lengths = load ptr, ptr %lengths.at
+  %steps.at = getelementptr i8, ptr %object, i64 {_HEAD + 24}
+  %steps = load ptr, ptr %steps.at
+  %axes.to = getelementptr i64, ptr %here, i64 2
+  br label %axes
+axes:
+  %axis = phi i64 [0, %describe], [%axis.next, %axis.read]
+  %left = icmp ult i64 %axis, %ndim
+  br i1 %left, label %axis.read, label %described
+axis.read:
+  %n.at = getelementptr i64, ptr %lengths, i64 %axis
+  %n = load i64, ptr %n.at
+  %step.at = getelementptr i64, ptr %steps, i64 %axis
+  %step = load i64, ptr %step.at
+  %place = shl i64 %axis, 1
+  %n.to = getelementptr i64, ptr %axes.to, i64 %place
+  store i64 %n, ptr %n.to
+  %step.to = getelementptr i64, ptr %n.to, i64 1
+  store i64 %step, ptr %step.to
+  %axis.next = add i64 %axis, 1
+  br label %axes
+described:
+  %twice = shl i64 %ndim, 1
+  %length.head = add i64 %length, 2
+  %length.array = add i64 %length.head, %twice
+  br label %next
+
+mix.begin:
+  br label %mix
+mix:
+  %j = phi i64 [0, %mix.begin], [%j.next, %mix.one]
+  %hash = phi i64 [%length, %mix.begin], [%hash.next, %mix.one]
+  %unmixed = icmp ult i64 %j, %length
+  br i1 %unmixed, label %mix.one, label %mixed
+mix.one:
+  %part.at = getelementptr i64, ptr %key, i64 %j
+  %part = load i64, ptr %part.at
+  %both = xor i64 %hash, %part
+  %spread = mul i64 %both, {FACTOR - 2**64}
+  %high = lshr i64 %spread, 32
+  %hash.next = xor i64 %spread, %high
+  %j.next = add i64 %j, 1
+  br label %mix
+mixed:
+  %slots.at = getelementptr ptr, ptr %state, i64 {SLOTS}
+  %slots = load ptr, ptr %slots.at
+  %mask.at = getelementptr i64, ptr %state, i64 {MASK}
+  %mask = load i64, ptr %mask.at
+  br label %probe
+probe:
+  %try = phi i64 [%hash, %mixed], [%try.next, %other]
+  %slot = and i64 %try, %mask
+  %slot.at = getelementptr ptr, ptr %slots, i64 %slot
+  %launch = load ptr, ptr %slot.at
+  %unknown = icmp eq ptr %launch, null
+  br i1 %unknown, label %miss, label %candidate
+candidate:
+  %its.hash = load i64, ptr %launch
+  %same.hash = icmp eq i64 %its.hash, %hash
+  %its.length.at = getelementptr i64, ptr %launch, i64 {KEY}
+  %its.length = load i64, ptr %its.length.at
+  %same.length = icmp eq i64 %its.length, %length
+  %similar = and i1 %same.hash, %same.length
+  br i1 %similar, label %compare, label %other
+compare:
+  %k = phi i64 [0, %candidate], [%k.next, %equal]
+  %its.key = getelementptr i64, ptr %launch, i64 {HEADER}
+  %uncompared = icmp ult i64 %k, %length
+  br i1 %uncompared, label %compare.one, label %found
+compare.one:
+  %a.at = getelementptr i64, ptr %key, i64 %k
+  %a = load i64, ptr %a.at
+  %b.at = getelementptr i64, ptr %its.key, i64 %k
+  %b = load i64, ptr %b.at
+  %same = icmp eq i64 %a, %b
+  br i1 %same, label %equal, label %other
+equal:
+  %k.next = add i64 %k, 1
+  br label %compare
+other:
+  %try.next = add i64 %try, 1
+  br label %probe
+
+found:
+  %new.at = getelementptr ptr, ptr %state, i64 {NEW}
+  %new = load ptr, ptr %new.at
+  %result.dtype.at = getelementptr ptr, ptr %launch, i64 {DTYPE}
+  %result.dtype = load ptr, ptr %result.dtype.at
+  %result.ndim.at = getelementptr i64, ptr %launch, i64 {NDIM}
+  %result.ndim = load i64, ptr %result.ndim.at
+  %result.ndim32 = trunc i64 %result.ndim to i32
+  %shape = getelementptr i64, ptr %its.key, i64 %length
+  call void @Py_IncRef(ptr %result.dtype)
+  %result = call ptr %new(ptr %ndarray, ptr %result.dtype, i32 %result.ndim32, ptr %shape,
+                          ptr null, ptr null, i32 0, ptr null)
+  %full = icmp eq ptr %result, null
+  br i1 %full, label %raise, label %prepare
+prepare:
+  %fixes = getelementptr i64, ptr %shape, i64 %result.ndim
+  %fixes.at = getelementptr i64, ptr %launch, i64 {FIXES}
+  %fix.count = load i64, ptr %fixes.at
+  %fix.words = mul i64 %fix.count, 3
+  %template = getelementptr i64, ptr %fixes, i64 %fix.words
+  %words.at = getelementptr i64, ptr %launch, i64 {WORDS}
+  %count = load i64, ptr %words.at
+  %words = alloca i64, i64 %count
+  br label %copy
+copy:
+  %w = phi i64 [0, %prepare], [%w.next, %copy.one]
+  %uncopied = icmp ult i64 %w, %count
+  br i1 %uncopied, label %copy.one, label %fix
+copy.one:
+  %from = getelementptr i64, ptr %template, i64 %w
+  %word = load i64, ptr %from
+  %to = getelementptr i64, ptr %words, i64 %w
+  store i64 %word, ptr %to
+  %w.next = add i64 %w, 1
+  br label %copy
+fix:
+  %f = phi i64 [0, %copy], [%f.next, %fixed]
+  %unfixed = icmp ult i64 %f, %fix.count
+  br i1 %unfixed, label %fix.one, label %go
+fix.one:
+  %f.next = add i64 %f, 1
+  %f.place = mul i64 %f, 3
+  %fix.at = getelementptr i64, ptr %fixes, i64 %f.place
+  %at = load i64, ptr %fix.at
+  %target = getelementptr i64, ptr %words, i64 %at
+  %source.at = getelementptr i64, ptr %fix.at, i64 1
+  %source = load i64, ptr %source.at
+  %kind.at = getelementptr i64, ptr %fix.at, i64 2
+  %kind = load i64, ptr %kind.at
+  %is.result = icmp eq i64 %source, {RESULT}
+  br i1 %is.result, label %pointer, label %operand
+operand:
+  %argument = add i64 %source, 3
+  %operand.at = getelementptr ptr, ptr %objects, i64 %argument
+  %given.operand = load ptr, ptr %operand.at
+  %operand.type.at = getelementptr i8, ptr %given.operand, i64 {_HEAD - 8}
+  %operand.type = load ptr, ptr %operand.type.at
+  %has.data = icmp eq ptr %operand.type, %ndarray
+  br i1 %has.data, label %pointer, label %scalar
+pointer:
+  %owner = phi ptr [%result, %fix.one], [%given.operand, %operand]
+  %data.at = getelementptr i8, ptr %owner, i64 {_HEAD}
+  %data = load i64, ptr %data.at
+  %moved = add i64 %data, %kind
+  br label %fixed
+scalar:
+  %converted = call i64 @number(ptr %given.operand, i64 %kind)
+  br label %fixed
+fixed:
+  %value = phi i64 [%moved, %pointer], [%converted, %scalar]
+  store i64 %value, ptr %target
+  br label %fix
+
+go:
+  %error = call ptr @PyErr_Occurred()
+  %wrong = icmp ne ptr %error, null
+  br i1 %wrong, label %clear, label %run
+run:
+  %code.at = getelementptr ptr, ptr %launch, i64 {CODE}
+  %code = load ptr, ptr %code.at
+  %unlocked.at = getelementptr i64, ptr %launch, i64 {UNLOCKED}
+  %unlocked = load i64, ptr %unlocked.at
+  %is.unlocked = icmp ne i64 %unlocked, 0
+  br i1 %is.unlocked, label %run.unlocked, label %run.locked
+run.locked:
+  %status.locked = call i64 %code(ptr %words)
+  br label %ran
+run.unlocked:
+  %thread = call ptr @PyEval_SaveThread()
+  %status.unlocked = call i64 %code(ptr %words)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %ran
+ran:
+  %status = phi i64 [%status.locked, %run.locked], [%status.unlocked, %run.unlocked]
+  %failed = icmp ne i64 %status, 0
+  br i1 %failed, label %drop, label %return
+return:
+  ret ptr %result
+clear:
+  call void @PyErr_Clear()
+  br label %drop
+drop:
+  call void @Py_DecRef(ptr %result)
+  br label %miss
+miss:
+  call void @Py_IncRef(ptr %none)
+  ret ptr %none
+raise:
+  ret ptr null
+}}
+"""
+
+
+def state() -> np.ndarray:
+    """The state of a table without slots yet."""
+    library = importlib.import_module("numpy._core._multiarray_umath")
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.argtypes, pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
+    table = pointer(library._ARRAY_API, None)
+    new = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))[_PYARRAY_NEW_FROM_DESCR]
+    words: list[Any] = [0] * STATE_WORDS
+    words[NDARRAY], words[NEW], words[NONE] = id(np.ndarray), new, id(None)
+    return np.array(words, np.uint64)

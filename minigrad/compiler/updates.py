@@ -1,0 +1,132 @@
+"""Steps of optimisers: their updates are recorded as other operations are, with late numbers for
+options and step counts, on the flat arrays of their arenas."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+from minigrad.autograd.mode import mode, no_grad
+from minigrad.compiler.graph import GIVEN, TEMPORARY, Call, assign, place_of
+from minigrad.compiler.late import Numbers
+from minigrad.optim.arena import Run
+from minigrad.optim.optimizer import Optimizer
+
+
+class Updates:
+    """The steps of optimisers in a recording.
+
+    rebound: whether one moved memory (its first step does): the next step is to be recorded
+        instead. updated: ids of the version counters that they increment. after: what a replay
+        does at its end, to count the steps.
+    """
+
+    def __init__(self) -> None:
+        self.rebound = self.inside = False
+        self.updated: set[int] = set()
+        self.after: list[Callable[[], None]] = []
+        self._counts: dict[tuple[int, int], int] = {}  # updates so far, by the place of the count
+
+    def step(self, recorder: Any, optimizer: Any, step: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run and record one step."""
+        name = f"{type(optimizer).__name__}.step"
+        if step is not inspect.unwrap(Optimizer.step):
+            recorder.stop(f"{name}, which computes with Python's numbers")
+        if any(args) or any(kwargs.values()):
+            recorder.stop(f"{name} with a closure")
+        if optimizer._step_pre_hooks or optimizer._step_post_hooks:
+            recorder.stop(f"{name} with hooks")
+        with recorder.unlifted(optimizer), no_grad():
+            if recorder.reason is not None:
+                return step(optimizer, *args, **kwargs)
+            _depends_on(recorder, optimizer)
+            for group, run in optimizer._runs():
+                with run:
+                    if not run.param.size:
+                        continue
+                    self._gather(recorder, run)
+                    with self._recording(recorder):
+                        self._update(recorder.numbers, optimizer, group, run)
+            for tensor, array, _ in recorder.lifted.values():
+                if tensor._array is not array and type(tensor._array) is type(array):
+                    self.rebound = True  # the arena has just taken the parameters
+        return None
+
+    @contextmanager
+    def _recording(self, recorder: Any) -> Iterator[None]:
+        """Record operations on the arrays of the arena."""
+        dialect = dispatch.active
+        mode.recorder, dispatch.active = recorder, recorder.stand_in
+        self.inside = True
+        try:
+            yield
+        finally:
+            self.inside = False
+            mode.recorder, dispatch.active = None, dialect
+
+    def _update(self, numbers: Numbers, optimizer: Any, group: dict, run: Run) -> None:
+        """Update a run of parameters, with late numbers."""
+        count = run.step
+        if count:
+            place = run.place_of_count()
+            more = self._counts[place] = self._counts.get(place, 0) + 1
+            run.step = numbers.late(lambda: run.count() + more)  # type: ignore[assignment]
+            run.step.value = count  # type: ignore[attr-defined]
+        try:
+            optimizer._update(numbers.options(group), run)
+        finally:
+            run.step = count
+
+        def counted() -> None:
+            optimizer._opt_called = True
+            run.updated_again()
+
+        self.after.append(counted)
+
+    def _gather(self, recorder: Any, run: Run) -> None:
+        """Before each update, the gradients go to where the update reads them."""
+        if run.fresh or not run.at_home:
+            self.rebound = True
+            return
+        memory, placed = recorder.memory, recorder.placed
+        for place, (param, grad) in zip(run.gradient_views(), run.gradients(), strict=True):
+            self.updated.add(id(param._counter))
+            buffer, there = memory.find(grad), place_of(grad) == place_of(place)
+            if there and buffer in placed:
+                recorder.stop_quietly("a gradient that two optimisers read")
+            elif buffer is None or buffer.kind != TEMPORARY or buffer in placed:
+                _copied(recorder, place, grad)
+            elif there:
+                placed[buffer] = buffer.owner
+            elif grad.flags.c_contiguous and grad.nbytes == buffer.stop - buffer.start:
+                placed[buffer] = place
+            else:
+                _copied(recorder, place, grad)
+
+
+def _depends_on(recorder: Any, optimizer: Any) -> None:
+    """Groups and state that a loaded checkpoint would replace, and hooks."""
+    groups, state = list(optimizer.param_groups), optimizer.state
+
+    def same() -> bool:
+        now = optimizer.param_groups
+        return (
+            optimizer.state is state
+            and len(now) == len(groups)
+            and all(a is b for a, b in zip(now, groups, strict=True))
+            and not optimizer._step_pre_hooks
+            and not optimizer._step_post_hooks
+        )
+
+    recorder.numbers.conditions.append((same, True))
+
+
+def _copied(recorder: Any, place: np.ndarray, grad: np.ndarray) -> None:
+    if place_of(grad) != place_of(place):
+        recorder.memory.add(place, GIVEN)
+        recorder.calls.append(Call("copy", assign, (place, grad), writes=(place,)))

@@ -1,0 +1,175 @@
+"""Launches that are remembered: the same results, and only where they hold."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import kernels
+import minigrad
+from kernels import dispatch
+from kernels.launchers import relaunch
+from kernels.pointwise import TABLE
+
+ADD, MUL = TABLE["add"], TABLE["mul"]
+
+
+@pytest.fixture(autouse=True)
+def numba():
+    """The dialect whose launches are remembered, and an empty table."""
+    before = dispatch.backend()
+    dispatch.set_backend("numba")
+    if relaunch._table.state is not None:
+        relaunch._table._clear()
+    yield
+    dispatch.set_backend(before)
+
+
+def again(operation, *operands):
+    return dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *operands)
+
+
+def first(expr, *operands):
+    return dispatch.active.pointwise(expr, *operands)
+
+
+def test_a_launch_is_remembered_for_operands_of_its_kind(rng):
+    a, b, c = (rng.normal(size=(3, 5)).astype(np.float32) for _ in range(3))
+    assert again(MUL, a, b) is None
+    first(MUL, a, a)
+    found = again(MUL, b, c)  # of another array than the first operand
+    np.testing.assert_array_equal(found, b * c)
+    assert found.flags.owndata and found.flags.c_contiguous and found.flags.writeable
+    for x, y in [
+        (a.astype(np.float64), b.astype(np.float64)),
+        (a[:2], b[:2]),
+        (a, b.T.copy().T),
+        (a, 2.0),
+        (a, b.view(np.memmap)),
+        (a.ravel(), b.ravel()),
+    ]:
+        assert again(MUL, x, y) is None
+    assert again(ADD, a, b) is None
+    assert again(MUL, a, b, c) is None
+    assert again(MUL, *[a] * 9) is None
+
+
+def test_layouts_of_all_kinds(rng):
+    x = rng.normal(size=(4, 6, 8)).astype(np.float32)
+    layouts = [
+        lambda x: x,
+        lambda x: x[::2, ::-1],
+        lambda x: x.transpose(2, 0, 1),
+        lambda x: x[1, 2],
+        lambda x: x[0, :1],
+        lambda x: np.broadcast_to(x[0, 0], x.shape),
+        lambda x: x[:, 3:, 1::3],
+    ]
+    for layout in layouts:
+        seen, other = layout(x), layout(x * 2 + 1)
+        first(ADD, seen, np.float32(0) * seen)
+        zeros = np.float32(0) * other
+        np.testing.assert_array_equal(again(ADD, other, zeros), other + zeros)
+        first(MUL, seen, 2.5)
+        np.testing.assert_array_equal(again(MUL, other, 0.5), other * np.float32(0.5))
+
+
+def test_numbers_of_the_other_sign_take_the_long_way(rng):
+    x = minigrad.tensor(rng.normal(size=7).astype(np.float32))
+    for factor in (3, -3, 0, 2.5, -2.5, True, 2**40, 2**70):
+        for _ in range(3):
+            np.testing.assert_array_equal((x * factor).numpy(), x.numpy() * np.float32(factor))
+
+
+def test_another_dialect_and_a_trace_see_every_launch(rng):
+    a, b = (minigrad.tensor(rng.normal(size=4).astype(np.float32)) for _ in range(2))
+    for _ in range(3):
+        a + b
+    with kernels.trace() as seen:
+        for _ in range(3):
+            a + b
+            (a + b).sum()
+            a.view(2, 2) @ b.view(2, 2)
+    assert sum(count for count, _ in seen.rows.values()) == 12
+    with minigrad.backends.use("numpy"):
+        assert again(ADD, a.numpy(), b.numpy()) is None
+
+
+def test_large_arrays_are_not_remembered():
+    a = np.ones(1 << 16, np.float32)
+    first(ADD, a, a)
+    assert again(ADD, a, a) is None
+
+
+def test_a_full_table_starts_anew(monkeypatch):
+    monkeypatch.setattr(relaunch, "MAX_LAUNCHES", 5)
+    for n in range(1, 20):
+        a = np.arange(n, dtype=np.float32)
+        first(ADD, a, a)
+        np.testing.assert_array_equal(again(ADD, a, a), a + a)
+        assert relaunch._table.count <= 5
+    one = np.ones(1, np.float32)
+    assert again(ADD, one, one) is None
+    first(ADD, one, one)  # its plan is still there, and is remembered again
+    assert again(ADD, one, one) == 2
+
+
+def test_references_are_counted(rng):
+    a = rng.normal(size=4).astype(np.float32)
+    first(MUL, a, a)
+    again(MUL, a, a)
+    gc.collect()
+    counted = (a, a.dtype, MUL, dispatch.active, None)
+    before = [sys.getrefcount(x) for x in counted]
+    for _ in range(1000):
+        again(MUL, a, a)
+        again(MUL, a, a, a)
+    after = [sys.getrefcount(x) for x in counted]
+    assert max(abs(m - n) for m, n in zip(before, after, strict=True)) < 100
+
+
+def test_threads_launch_at_once(rng):
+    arrays = [rng.normal(size=(n, 40)).astype(np.float32) for n in range(1, 30)]
+    wrong = []
+
+    def work():
+        for _ in range(20):
+            for x in map(minigrad.from_numpy, arrays):
+                y = (x * x + x).sum()
+                if not np.isclose(y.item(), (x.numpy() ** 2 + x.numpy()).sum(), rtol=1e-3):
+                    wrong.append(y)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_errors_are_those_of_the_first_call(rng):
+    a, b = minigrad.ones(3, 4), minigrad.ones(4, 5)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="must match the size"):
+            a + minigrad.ones(3)
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            b @ a
+        assert (a @ b).shape == (3, 5)
+
+
+def test_reductions_products_and_softmax(rng):
+    x, y = (rng.normal(size=(5, 6)).astype(np.float32) for _ in range(2))
+    for _ in range(3):
+        for a in map(minigrad.from_numpy, (x, y, x.T.copy().T)):
+            n = a.numpy()
+            np.testing.assert_allclose(a.sum(0).numpy(), n.sum(0), rtol=1e-5)
+            np.testing.assert_allclose(a.sum(1, keepdim=True).numpy()[:, 0], n.sum(1), rtol=1e-5)
+            np.testing.assert_array_equal(a.argmax(1).numpy(), n.argmax(1))
+            np.testing.assert_allclose((a @ a.t()).numpy(), n @ n.T, rtol=1e-4, atol=1e-5)
+            e = np.exp(n)
+            np.testing.assert_allclose(a.softmax(1).numpy(), e / e.sum(1)[:, None], rtol=1e-5)
+    assert relaunch._table.count >= 8
