@@ -11,7 +11,8 @@ _WIDE, _TALL = 140, 62
 
 def memory_chart(e: Any) -> Picture:
     """Of an `Estimate`: units as boxes, darker where they are busy for more of the estimated time;
-    on the arrows what goes between them. Nsight Compute's memory chart has the same units, measured."""
+    on the arrows what goes between them. Nsight Compute's memory chart has the same units,
+    measured."""
     first = e.bounds.get("L1 and shared memory", 0.0) / e.seconds
     busy = {name: e.bounds.get(name, 0.0) / e.seconds for name in ("L2", "DRAM")}
     title = f"{e.kernel} on {e.gpu.name}: what goes through memory (an estimate)"
