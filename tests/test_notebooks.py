@@ -156,7 +156,7 @@ def test_questions_have_answers_that_unfold(path):
 
 
 def test_an_address_makes_badges_and_an_install_cell():
-    notebook = read(NOTEBOOKS[0])
+    notebook = with_first_cells(read(NOTEBOOKS[0]), NAMES[0], "")
     before = notebook.cells[0].source
     with_first_cells(notebook, NAMES[0], "somebody/some-project")
     for site in ("colab.research.google.com/github", "kaggle.com/kernels", "mybinder.org/v2/gh"):

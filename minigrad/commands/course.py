@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hint.add_argument("name", metavar="NAME")
     hint.add_argument("number", metavar="N", nargs="?", type=int, default=1, help="the Nth (1)")
     check = actions.add_parser("check", help="judge a folder of submissions", description=__doc__)
-    check.add_argument("folder", metavar="DIR")
+    check.add_argument("folder", metavar="DIR", help="with a file or a folder for each student")
     check.add_argument("--exercises", nargs="+", metavar="NAME", help="only these (default: all)")
     check.add_argument("--seconds", type=float, default=60.0, help="time for a submission (60)")
     check.add_argument("--memory", type=float, default=4.0, metavar="GB", help="memory (4)")
@@ -164,6 +164,9 @@ def _print(found: list[Any], names: list[str]) -> None:
                 print(_cut(f"{'':<{width}}    {name}: {first}"))
         if one.problem:
             print(_cut(f"{'':<{width}}    {one.problem}"))
+    solved = sum(one.points > 0 for one in found)
+    print(f"\n{len(found)} submissions, {solved} with points; exercises judged: {len(names)}")
+    print("--exercises NAME ... counts only these; --json PATH has the hints in full")
 
 
 def _cut(text: str) -> str:

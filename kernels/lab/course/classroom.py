@@ -34,6 +34,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.support.names import did_you_mean
+
 ENDINGS = (".py", ".ipynb", ".cu")
 SECONDS = 60.0
 GIGABYTES = 4.0
@@ -206,6 +208,15 @@ def _silence() -> None:
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
 
 
+def _unknown(others: list[str], names: list[str]) -> str:
+    """What a submission without an exercise has instead."""
+    if not others:
+        return f"no kernel in it; an exercise is a kernel named {', '.join(names[:3])}, ..."
+    near = did_you_mean(others[0], names)
+    named = f"no kernel is named as an exercise: {', '.join(others[:3])}"
+    return named + (near or f" (exercises are {', '.join(names[:3])}, ...)")
+
+
 def _reason(error: BaseException) -> str:
     """Why a file could not be loaded."""
     if isinstance(error, ModuleNotFoundError):
@@ -309,6 +320,7 @@ def _kernels(
 ) -> Iterator[tuple[str, Any, Path]]:
     """The kernels of a submission that are named as exercises; the last file's win."""
     found: dict[str, tuple[Any, Path]] = {}
+    others: list[str] = []
     failed = False
     for path in files:
         send("doing", f"{path.name} was loaded")
@@ -317,13 +329,15 @@ def _kernels(
             for name, kernel in make:
                 if name in names:
                     found[name] = kernel, path
+                else:
+                    others.append(name)
         except MemoryError:
             raise
         except (Exception, SystemExit) as error:
             failed = True
             send("note", f"{path.name}: {_reason(error)}")
     if not found and not failed:
-        raise LookupError(f"no kernel is named as an exercise ({', '.join(names[:3])}, ...)")
+        raise LookupError(_unknown(others, names))
     for name in names:
         if name in found:
             yield name, *found[name]

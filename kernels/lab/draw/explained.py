@@ -20,6 +20,7 @@ from kernels.lab.draw.canvas import (
     RED,
     Picture,
     fitted,
+    ink_on,
     plain,
     shade,
 )  # fmt: skip
@@ -198,7 +199,7 @@ def _numbers(
     for i, row in enumerate(counts.tolist()):
         for j, value in enumerate(row):
             if value:
-                ink = "#ffffff" if value / most > 0.55 else INK
+                ink = ink_on(shade(value, most))
                 at = x + (j + 0.5) * cell - 0.5, y + (i + 0.68) * cell
                 picture.label(*at, str(value), min(cell * 0.5, 11), ink, "middle")
 

@@ -25,6 +25,7 @@ from kernels.lab.draw.canvas import (
     RAMP,
     RED,
     Picture,
+    ink_on,
     plain,
     shade,
 )
@@ -285,7 +286,7 @@ def heat_map(values: Any, title: str, unit: str = "", rows: str = "", columns: s
     if cell >= 26 and table.max() < 1e4:
         for i, row in enumerate(table.tolist()):
             for j, v in enumerate(row):
-                ink = "#ffffff" if v > most * 0.5 else INK
+                ink = ink_on(shade(v, most))
                 x, y = 56 + (j + 0.5) * cell, 52 + (i + 0.62) * cell
                 picture.label(x, y, plain(v), 10, ink, "middle")
     y = picture.height - 34

@@ -28,15 +28,19 @@ from typing import Any
 
 import numpy as np
 
+from kernels.lab.draw.canvas import Picture
 from kernels.lab.gpu_model import chips
 from kernels.lab.gpu_model import instructions as code
 from kernels.lab.gpu_model.gpus import GPU
+from kernels.lab.gpu_model.memory_chart import memory_chart
 from kernels.lab.gpu_model.occupancy import Occupancy
 from kernels.lab.gpu_model.operations import (
     L1_MISSES,
     L2_MISSES,
+    REQUESTS,
     SECTORS,
     WARP,
+    WAVEFRONTS,
     Costs,
     first_level_cycles,
 )
@@ -52,8 +56,9 @@ class Estimate:
     """How long a launch would take.
 
     bounds: seconds by what sets them, largest first; occupancy: of an SM; waves: how often the GPU
-    fills; dram_bytes, l2_bytes: that go through; hits: the share of the sectors of loads that each
-    cache level answers.
+    fills; dram_bytes, l2_bytes, asked_bytes: that go to memory, to the second level and to the
+    first, in whole sectors; hits: the share of the sectors of loads that each cache level answers;
+    requests, shared_requests: of warps, to global and to shared memory, which takes `wavefronts`.
     """
 
     kernel: str
@@ -64,6 +69,14 @@ class Estimate:
     dram_bytes: float
     l2_bytes: float
     hits: tuple[float, float]
+    asked_bytes: float
+    requests: float
+    shared_requests: float
+    wavefronts: float
+
+    def picture(self) -> Picture:
+        """The way of the bytes: `memory_chart`."""
+        return memory_chart(self)
 
     @property
     def low(self) -> float:
@@ -100,7 +113,7 @@ class Estimate:
         return "\n".join(rows)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return {"text/plain": str(self)}
+        return self.picture()._repr_mimebundle_() | {"text/plain": str(self)}
 
 
 def _time(seconds: float) -> str:
@@ -163,7 +176,13 @@ def estimate(
     hits = (1 - missed / asked if asked else 0.0, 1 - read / to_second if to_second else 0.0)
     ordered = dict(sorted(bounds.items(), key=lambda item: -item[1]))
     waves = grid_blocks / (gpu.sms * max(resident, 1))
-    return Estimate(name, gpu, ordered, occupancy, waves, dram * SECTOR, to_second * SECTOR, hits)
+    every = traffic.sum(0) * grid_blocks
+    shared = float(traffic[traffic[:, WAVEFRONTS] > 0, REQUESTS].sum()) * grid_blocks
+    return Estimate(
+        name, gpu, ordered, occupancy, waves, dram * SECTOR, to_second * SECTOR, hits,
+        asked_bytes=float(every[SECTORS]) * SECTOR, requests=float(every[REQUESTS]) - shared,
+        shared_requests=shared, wavefronts=float(every[WAVEFRONTS]),
+    )  # fmt: skip
 
 
 def shares(study: Study) -> tuple[np.ndarray, np.ndarray]:

@@ -133,12 +133,12 @@ def folded_addresses(instructions: list[Instruction]) -> set[int]:
     for position, i in enumerate(instructions):
         if i.opcode != "add" or not all(isinstance(one, Register) for one in i.operands):
             continue
-        total, *parts = (one.name for one in i.operands if isinstance(one, Register))
+        total, *parts = (part.name for part in i.operands if isinstance(part, Register))
         if made[total] != position or not all(only for _, only in uses.get(total, [])):
             continue
-        before = [one for name in parts if (one := origin(name)) is not None]
-        is_base = [one.opcode == "mov" and _is_variable(one.operands[1]) for one in before]
-        shifts = [one for one in before if one.opcode == "shl" and _is_scale(one.operands[2])]
+        before = [made_by for name in parts if (made_by := origin(name)) is not None]
+        is_base = [each.opcode == "mov" and _is_variable(each.operands[1]) for each in before]
+        shifts = [each for each in before if each.opcode == "shl" and _is_scale(each.operands[2])]
         if any(is_base) and shifts:
             found.add(position)
     for position, i in enumerate(instructions):

@@ -143,7 +143,7 @@ class Roofline:
         ]
         labels: list[tuple[float, float, float]] = []  # left, right and baseline of those drawn
         for point, (x, y) in zip(ordered, ends):
-            _name(picture, point.name, x, y, left + across, labels)
+            _name(picture, point.name, x, y, left + across, top + down, labels)
         lowest = max((y for *_, y in labels), default=0.0)
         if lowest > top + down:  # more names than there is room for below the roof
             picture.crop(max(height, lowest + 12))
@@ -163,13 +163,16 @@ class Roofline:
 
 
 def _name(
-    picture: Picture, text: str, x: float, y: float, right: float,
+    picture: Picture, text: str, x: float, y: float, right: float, floor: float,
     labels: list[tuple[float, float, float]],
 ) -> None:  # fmt: skip
-    """A name beside a mark at (x, y), below all names of `labels` that it would touch."""
+    """A name beside a mark at (x, y), below all names of `labels` that it would touch; on the other
+    side of the roof where the axis is close below."""
     wide = width_of(text, 11)
     start = min(x + 8, right - wide)
-    y += 16 if start == x + 8 else 28
+    if y + 18 > floor and not labels:
+        start, y = x - 8 - wide, y - 20
+    y += 16 if start != right - wide else 28
     while any(abs(y - other) < 14 and start < b and a < start + wide for a, b, other in labels):
         y += 14
     labels.append((start - 6, start + wide + 6, y))

@@ -248,7 +248,7 @@ class Run:
             self.errors.append(absent_lanes(access, int(self.error[4]), int(self.error[5])))
         elif kind == "endless":
             condition = self.loop_condition(place)
-            if condition and condition.variables and not condition.waits:
+            if condition and not condition.waits:
                 self.errors.append(self.endless(place, who, condition))
                 return
             access = self.access(place, "keeps reading", who)

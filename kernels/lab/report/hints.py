@@ -76,8 +76,11 @@ def python_loop(filename: str, lineno: int) -> LoopCondition | None:
                 if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
             }
             text = ast.unparse(node.test)
+            tests = [node.test]
+            if isinstance(node.test, ast.Constant):  # then what leads to a `break`
+                tests = [n.test for n in ast.walk(node) if isinstance(n, ast.If)]
             return LoopCondition(
-                lineno, text, tuple(variables), frozenset(changed), _waits(node.test)
+                lineno, text, tuple(variables), frozenset(changed), any(map(_waits, tests))
             )
     return None
 

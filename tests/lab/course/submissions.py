@@ -84,6 +84,7 @@ WRONG = {
     "no-guard": Case(changed(ADD_TEN, GUARDED, "True"), 0, "more threads than elements"),
     "one-block": Case(changed(ADD_TEN, "cuda.grid(1)", "cuda.threadIdx.x"), 0, "is blockIdx used?"),
     "adds": Case(changed(ADD_TEN, "out[i] =", "out[i] +="), 0, "the result is added to"),
+    "endless-true": Case(changed(ADD_TEN, "if i < x.size", "while True"), 0, "does not end"),
     "endless-kernel": Case(changed(ADD_TEN, "if i <", "while i <"), 0, "does `i` change?"),
     "slow": Case(
         HEAD + ADD_TEN.replace("if i < x.size:", "for i in range(x.size):"),
@@ -167,7 +168,8 @@ HARMFUL = {
     ),
     "exits": Case(GOOD + "raise SystemExit('bye')", 0, "SystemExit: bye"),
     "hungry": Case("x = [bytearray(1 << 26) for _ in range(1000)]", 0, "GB of memory"),
-    "nothing": Case("x = 1", 0, "no kernel is named as an exercise"),
+    "nothing": Case("x = 1", 0, "no kernel in it"),
+    "misspelt": Case(HEAD + ADD_TEN.replace("add_ten", "ad_ten"), 0, "did you mean add_ten?"),
 }
 #: judged with a limit of a few seconds
 ENDLESS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import re
@@ -12,7 +13,18 @@ import pytest
 
 import minigrad
 from kernels import lab
-from kernels.lab.draw.canvas import INK, MUTED, PAPER, PASTELS, RAMP, Picture, fitted, shade
+from kernels.lab.draw.canvas import (
+    INK,
+    MUTED,
+    PAPER,
+    PASTELS,
+    RAMP,
+    RED,
+    Picture,
+    fitted,
+    ink_on,
+    shade,
+)  # fmt: skip
 from kernels.lab.draw.frames import Frames
 from kernels.lab.draw.pictures import wavefronts
 from kernels.simt import cuda
@@ -558,3 +570,36 @@ def test_a_timeline_keeps_launches_in_order():
     assert "3 launches" in str(found)
     bars = [s for kind, s in found.picture().shapes if kind == "rect" and s["tip"]]
     assert len(bars) == 3
+
+
+def test_text_on_the_ramp_has_contrast():
+    def light(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for fill in RAMP:
+        pair = sorted((light(fill), light(ink_on(fill))))
+        assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5, fill
+
+
+def test_a_png_has_a_palette_that_keeps_its_colours():
+    from PIL import Image
+
+    picture = Picture(300, 120, "Colours")
+    colours = (*PASTELS, *RAMP, RED)
+    for i, colour in enumerate(colours):
+        picture.rect(10 + i * 15, 40, 12, 40, colour)
+    image = Image.open(io.BytesIO(picture.png()))
+    assert image.mode == "P" and image.size == (600, 240)
+    for i, colour in enumerate(colours):
+        there = image.convert("RGB").getpixel((2 * (16 + i * 15), 120))
+        wanted = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
+        assert max(abs(a - b) for a, b in zip(there, wanted)) <= 6, colour
+
+
+def test_a_name_close_to_the_axis_of_a_roofline_is_above_it():
+    picture = lab.roofline({"low": (0.06, 1.0), "high": (3.0, 1.0)}, "RTX 4060").picture()
+    (y,) = (s["y"] for kind, s in picture.shapes if kind == "text" and s["text"] == "low")
+    axis = max(s["y"] for kind, s in picture.shapes if kind == "text" and s["text"] == "10 G")
+    assert y < axis - 12

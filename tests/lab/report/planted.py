@@ -403,6 +403,16 @@ def loop_without_increment(x):
         x[cuda.grid(1)] += 1
 
 
+@planted("endless", "`True` is always true", lambda: (x(),))
+def loop_without_a_break(x):
+    k = 0
+    while True:  # <-
+        k += 1
+        if k < 0:
+            break
+    x[cuda.grid(1)] = k
+
+
 @planted("endless", "stays true however often `k` changes", lambda: (x(),))
 def loop_that_misses_its_end(x):
     k = 1
