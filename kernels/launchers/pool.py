@@ -160,7 +160,7 @@ def _plan_max_backward(
     name = "max_pool2d_backward"
     _check_gradient(name, g, index.shape)
     if index.dtype != np.int64:
-        raise TypeError(f"{name}: expected indices of int64, as max_pool2d returns, got {index.dtype}")
+        raise TypeError(f"{name}: expected indices of int64, got {index.dtype}")
     if len(x_shape) != 4 or g.shape[:2] != x_shape[:2]:
         raise ValueError(f"{name}: a gradient {g.shape} does not belong to an input {x_shape}")
     shares_nothing = window is not None and window == Window(window.stride, window.stride)

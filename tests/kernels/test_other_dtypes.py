@@ -1,4 +1,4 @@
-"""An array of another dtype than its neighbours: refused or converted, never read as what it is not.
+"""An array of another dtype than its neighbours is refused or converted, never read as it is not.
 
 Launch plans are kept by the dtypes that choose them; an argument that is not among those must be
 checked. Each array of each declared case is given twice as wide, after a call with the right one.
