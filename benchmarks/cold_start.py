@@ -2,7 +2,9 @@
 
     python -m benchmarks.cold_start [--only gpt] [--json]
 
-Each case of `benchmarks.networks` is run in new processes, one thread: import, model, first step.
+Each case of `benchmarks.networks` is run in new processes, one thread: import, model, first step;
+"first check" is that of an exercise, which also compiles the lab's recorder. "processor" is the
+process's time on a processor, which another program's load changes less than the clock's.
 "passes" are those of `kernels.simt`, "Numba and LLVM" what compiles the module that they generate.
 """
 
@@ -18,7 +20,8 @@ import time
 
 import measure
 
-NAMES = ("mlp 784", "cnn 8x8", "gpt, training")
+CHECK = "first check"
+NAMES = ("mlp 784", "cnn 8x8", "gpt, training", CHECK)
 
 
 def first_step(name: str) -> dict:
@@ -49,8 +52,13 @@ def first_step(name: str) -> dict:
     from networks import CASES
 
     simt.set_num_threads(1)
-    _, step = next(case for case in CASES if name in case.name).make(minigrad)
-    step()
+    if name == CHECK:
+        from kernels.lab import exercises, solutions
+
+        exercises.check(solutions.add_ten)
+    else:
+        _, step = next(case for case in CASES if name in case.name).make(minigrad)
+        step()
     whole, processor = time.perf_counter() - begun, time.process_time()
     parts["else"] = whole - sum(parts.values())
     slowest = sorted(kernels, key=lambda k: -k[1])[:6]
@@ -66,7 +74,7 @@ def first_step(name: str) -> dict:
 def run(name: str, folder: str) -> dict:
     """`first_step` in a new process with the cache folder `folder`."""
     command = [sys.executable, __file__, "--case", name]
-    environment = {**os.environ, "MINIGRAD_CACHE_DIR": folder}
+    environment = {**os.environ, "MINIGRAD_CACHE_DIR": folder, "NUMBA_CACHE_DIR": folder}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
