@@ -2,7 +2,7 @@
 //
 //   max_forward   one thread per result: the first maximum and its position; a NaN wins
 //   max_gather    gradient: one thread per element of dx asks every window that holds it
-//   max_owner     windows that share nothing: the thread of a window writes all of it
+//   max_owner     gradient: one thread writes a step of the stride and reads each window once
 //   max_scatter   windows that are not known: a block per plane adds each g where its index says
 //   avg_forward, avg_gather   the same for means
 //
@@ -46,13 +46,13 @@ __global__ void max_gather(const T* g, const long long* index, T* dx, Sizes s) {
     const int here = h * s.width + v;
     A sum = A(0);
     #pragma unroll 8
-    for (int i = 0; i < KH; ++i) {
-        const int top = h + s.pad_h - i * DH, oh = top / SH;
-        if (top < 0 || oh * SH != top || oh >= s.out_height) continue;
+    for (int i = 0; i <= (KH - 1) * DH / SH; ++i) {
+        const int oh = (h + s.pad_h) / SH - i;
+        if (oh < 0 || oh >= s.out_height) continue;
         #pragma unroll 8
-        for (int j = 0; j < KW; ++j) {
-            const int left = v + s.pad_w - j * DW, ow = left / SW;
-            if (left < 0 || ow * SW != left || ow >= s.out_width) continue;
+        for (int j = 0; j <= (KW - 1) * DW / SW; ++j) {
+            const int ow = (v + s.pad_w) / SW - j;
+            if (ow < 0 || ow >= s.out_width) continue;
             const long long out = (blockIdx.x * (long long)s.out_height + oh) * s.out_width + ow;
             if (index[out] == here) sum += A(g[out]);
         }
@@ -60,23 +60,36 @@ __global__ void max_gather(const T* g, const long long* index, T* dx, Sizes s) {
     dx[blockIdx.x * (long long)s.height * s.width + here] = T(sum);
 }
 
-// Threads past the last window write zeros to the rows and columns that no window holds.
-template <class T, class A, int KH, int KW>
+// A thread reads the windows that reach into its step of the stride, once, and writes the step.
+template <class T, class A, int KH, int KW, int SH, int SW, int PAD_H, int PAD_W>
 __global__ void max_owner(const T* g, const long long* index, T* dx, Sizes s) {
-    const int oh = blockIdx.y * blockDim.y + threadIdx.y;
-    const int ow = blockIdx.z * blockDim.x + threadIdx.x;
-    const bool inside = oh < s.out_height && ow < s.out_width;
-    const long long out = (blockIdx.x * (long long)s.out_height + oh) * s.out_width + ow;
-    const long long at = inside ? index[out] : -1;
-    const T value = inside ? g[out] : T(0.0f);
+    const int a = blockIdx.y * blockDim.y + threadIdx.y;
+    const int b = blockIdx.z * blockDim.x + threadIdx.x;
+    constexpr int ROWS = (KH + SH - 1) / SH, COLUMNS = (KW + SW - 1) / SW;
+    long long at[ROWS * COLUMNS];
+    A value[ROWS * COLUMNS];
+    #pragma unroll
+    for (int k = 0; k < ROWS * COLUMNS; ++k) {
+        const int oh = a - k / COLUMNS, ow = b - k % COLUMNS;
+        const bool inside = oh >= 0 && oh < s.out_height && ow >= 0 && ow < s.out_width;
+        const long long out = (blockIdx.x * (long long)s.out_height + oh) * s.out_width + ow;
+        at[k] = inside ? index[out] : -1;
+        value[k] = inside ? A(g[out]) : A(0);
+    }
     T* plane = dx + blockIdx.x * (long long)s.height * s.width;
-    #pragma unroll 8
-    for (int i = 0; i < KH; ++i) {
-        #pragma unroll 8
-        for (int j = 0; j < KW; ++j) {
-            const int h = oh * KH + i, v = ow * KW + j;
-            if (h >= s.height || v >= s.width) continue;
-            plane[h * s.width + v] = at == h * s.width + v ? value : T(0.0f);
+    #pragma unroll
+    for (int r = 0; r < SH; ++r) {
+        #pragma unroll
+        for (int c = 0; c < SW; ++c) {
+            const int h = a * SH + r - PAD_H, v = b * SW + c - PAD_W;
+            if (h < 0 || h >= s.height || v < 0 || v >= s.width) continue;
+            A sum = A(0);
+            #pragma unroll
+            for (int k = 0; k < ROWS * COLUMNS; ++k) {
+                if (r + k / COLUMNS * SH < KH && c + k % COLUMNS * SW < KW)
+                    sum += at[k] == h * s.width + v ? value[k] : A(0);
+            }
+            plane[h * s.width + v] = T(sum);
         }
     }
 }

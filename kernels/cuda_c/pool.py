@@ -35,13 +35,14 @@ def max_gather(acc_t: str, window: Window) -> Kernel:
     return _kernel("max_gather", (0,), constants, arguments)
 
 
-def max_owner(acc_t: str, window: Window) -> Kernel:
+def max_owner(acc_t: str, window: Window, pad_h: int, pad_w: int) -> Kernel:
     """kernel(g, index, dx)."""
 
     def arguments(g, index, dx):
         return g, index, dx, _sizes(dx, g)
 
-    return _kernel("max_owner", (0,), (acc_t, *window.kernel), arguments)
+    constants = (acc_t, *window.kernel, *window.stride, pad_h, pad_w)
+    return _kernel("max_owner", (0,), constants, arguments)
 
 
 def max_scatter(acc_t: str) -> Kernel:

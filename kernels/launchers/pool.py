@@ -30,7 +30,7 @@ FORWARD = {"window": "one thread a result"}
 GATHER = {"gather": "one thread an element asks every window that holds it"}
 MAX_BACKWARD = {
     **GATHER,
-    "owner": "windows that share nothing: one thread writes all of one",
+    "owner": "one thread writes a step of the stride, and reads each window over it once",
     "scatter": "one block a plane adds each g where its index says",
 }
 
@@ -153,6 +153,20 @@ def max_pool2d(
     return plan(x)
 
 
+def _overlap(window: Window) -> int:
+    """How many windows at most reach into a step of the stride."""
+    return math.prod(ceil_div(k, s) for k, s in zip(window.kernel, window.stride))
+
+
+def _best_backward(window: Window | None, owned: bool, on_cpu: bool) -> str:
+    """On a CPU a block adds in a fixed order, without waiting for others."""
+    if window is None:
+        return "scatter"
+    if on_cpu:
+        return "owner" if owned and _overlap(window) <= 4 else "scatter"
+    return "owner" if owned else "gather"
+
+
 def _plan_max_backward(
     dialect: Dialect, g, index, x_shape, window: Window | None, padding: Pair, version
 ):
@@ -163,17 +177,16 @@ def _plan_max_backward(
         raise TypeError(f"{name}: expected indices of int64, got {index.dtype}")
     if len(x_shape) != 4 or g.shape[:2] != x_shape[:2]:
         raise ValueError(f"{name}: a gradient {g.shape} does not belong to an input {x_shape}")
-    shares_nothing = window is not None and window == Window(window.stride, window.stride)
-    shares_nothing = shares_nothing and padding == (0, 0)
-    best = "scatter" if window is None else "owner" if shares_nothing else "gather"
-    version = version or best
-    if (version == "owner" and not shares_nothing) or (version == "gather" and window is None):
+    owned = window is not None and window.dilation == (1, 1) and math.prod(window.stride) <= 16
+    owned = owned and _overlap(window) <= 16  # a thread holds all of it in registers
+    version = version or _best_backward(window, owned, not on_gpu(g))
+    if (version == "owner" and not owned) or (version == "gather" and window is None):
         raise ValueError(f"{name}: version {version!r} needs other windows than {window}")
     planes = x_shape[0] * x_shape[1]
     if version == "owner":
-        kernel = dialect.pool.max_owner(dialect.common.scalar_type(g.dtype), window)
-        windows = (ceil_div(x_shape[2 + i], window.kernel[i]) for i in range(2))
-        run = launcher(name, version, kernel, *_tiling(planes, *windows))
+        kernel = dialect.pool.max_owner(dialect.common.scalar_type(g.dtype), window, *padding)
+        steps = (ceil_div(x_shape[2 + i] + padding[i], window.stride[i]) for i in range(2))
+        run = launcher(name, version, kernel, *_tiling(planes, *steps))
     elif version == "gather":
         kernel = dialect.pool.max_gather(dialect.common.scalar_type(g.dtype), window)
         run = launcher(name, version, kernel, *_tiling(planes, *x_shape[2:]))
@@ -212,8 +225,8 @@ def max_pool2d_backward(
 ):
     """Gradient of max_pool2d for g (N, C, OH, OW): each g is added where its maximum came from.
 
-    With the windows (kernel, stride, padding, dilation) each element of dx gathers, in a fixed
-    order; without them g is scattered, and on a GPU the order of overlapping windows is open.
+    With the windows (kernel, stride, padding, dilation) the order of the sums is fixed; without
+    them g is scattered, and on a GPU the order of overlapping windows is open.
     """
     check_version("max_pool2d_backward", version, MAX_BACKWARD)
     window = None
@@ -335,8 +348,7 @@ def _problem(version: str):
 
 
 def _problem_of_max_backward(version: str):
-    x, window = floats(2, 3, 12, 10), (2, 2) if version == "owner" else (3, 3)
-    stride = (2, 2) if version != "gather" else (1, 1)
+    x, window, stride = floats(2, 3, 12, 10), (3, 3), (2, 2)
     y, indices = kernels.max_pool2d(x, window, stride, backend="numpy")
     return (y, indices, x.shape, window, stride), {}
 
@@ -350,7 +362,8 @@ def _cases(rng, versions):
         yield "max_pool2d", (x, *options), {}, 1
         y, index = kernels.max_pool2d(x, *options, backend="numpy")
         g = normal(rng, y.shape)
-        yield "max_pool2d_backward", (g, index, shape, *options), {}, 2
+        for version in ("gather", "owner"):
+            yield "max_pool2d_backward", (g, index, shape, *options), {"version": version}, 2
         yield "avg_pool2d", (x, *options), {"count_include_pad": False}, 2
         yield "avg_pool2d_backward", (g, shape, *options), {"count_include_pad": False}, 2
     yield "max_pool2d_backward", (g, index, shape), {"version": "scatter"}, 2

@@ -6,7 +6,8 @@ maxima (int64) for the max. One version per direction, because all of the work i
     window    one thread per result: neighbours along a row of the output
     gather    gradients: one thread per element of dx visits every window that contains it and sums
               its shares, so nothing is written twice and the order of the sum is fixed
-    owner     the gradient of a max whose windows do not overlap: one thread writes all of a window
+    owner     the gradient of a max: one thread writes a step of the stride, and reads each window
+              that reaches into it once
     scatter   the gradient of a max whose windows are not known: one block per plane, which adds
               each g at its index
 
@@ -16,6 +17,8 @@ Kernel size, stride and dilation are constants of a kernel: the loops over a win
 from __future__ import annotations
 
 import functools
+
+from numba import int64
 
 from kernels.launchers.pool import SCATTER_BLOCK, Window
 from kernels.simt import cuda
@@ -55,6 +58,8 @@ def max_forward(acc_t, window: Window, inside_always: bool):
 def max_gather(acc_t, window: Window):
     """Grid (planes, row tiles, column tiles) of dx (planes, H, W); g, index (planes, OH, OW)."""
     (kh, kw), (sh, sw), (dh, dw) = window
+    reach_h, reach_w = (kh - 1) * dh, (kw - 1) * dw
+    rows_of, columns_of = reach_h // sh + 1, reach_w // sw + 1  # windows that can hold an element
 
     @cuda.jit
     def max_pool2d_gather(g, index, dx, pad_h, pad_w):
@@ -64,14 +69,13 @@ def max_gather(acc_t, window: Window):
         if h < dx.shape[1] and v < dx.shape[2]:
             here = h * dx.shape[2] + v
             acc = acc_t(0)
-            for i in range(kh):
-                top = h + pad_h - i * dh
-                oh = top // sh
-                if top >= 0 and oh * sh == top and oh < g.shape[1]:
-                    for j in range(kw):
-                        left = v + pad_w - j * dw
-                        ow = left // sw
-                        if left >= 0 and ow * sw == left and ow < g.shape[2]:  # noqa: SIM102
+            last_h, last_w = (h + pad_h) // sh, (v + pad_w) // sw
+            for i in range(rows_of):
+                oh = last_h - i
+                if 0 <= oh < g.shape[1]:
+                    for j in range(columns_of):
+                        ow = last_w - j
+                        if 0 <= ow < g.shape[2]:  # noqa: SIM102
                             if index[p, oh, ow] == here:
                                 acc += acc_t(g[p, oh, ow])
             dx[p, h, v] = acc
@@ -80,29 +84,42 @@ def max_gather(acc_t, window: Window):
 
 
 @functools.cache
-def max_owner(acc_t, window: Window):
-    """Grid (planes, window row tiles, window column tiles); arrays as in max_gather.
+def max_owner(acc_t, window: Window, pad_h: int, pad_w: int):
+    """Grid (planes, row tiles, column tiles) of steps of the stride; arrays as in max_gather.
 
-    Windows as wide as their stride do not overlap: the thread of a window writes all of it, and
-    threads past the last window write zeros to the rows and columns outside of all windows.
+    A thread reads the windows that reach into its step, once, and writes all elements of the step.
     """
-    kh, kw = window.kernel
+    (kh, kw), (sh, sw), _ = window
+    rows_of, columns_of = -(-kh // sh), -(-kw // sw)
+    count = rows_of * columns_of
 
     @cuda.jit
     def max_pool2d_owner(g, index, dx):
         p = cuda.blockIdx.x
-        oh = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
-        ow = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
-        height, width = dx.shape[1], dx.shape[2]
-        inside = oh < g.shape[1] and ow < g.shape[2]
-        at = index[p, oh, ow] if inside else -1
-        gv = acc_t(g[p, oh, ow]) if inside else acc_t(0)
-        for i in range(kh):
-            h = oh * kh + i
-            for j in range(kw):
-                v = ow * kw + j
-                if h < height and v < width:
-                    dx[p, h, v] = gv if at == h * width + v else acc_t(0)
+        a = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+        b = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
+        at = cuda.local.array(count, int64)
+        value = cuda.local.array(count, acc_t)
+        for i in range(rows_of):
+            oh = a - i
+            for j in range(columns_of):
+                ow = b - j
+                inside = oh >= 0 and oh < g.shape[1] and ow >= 0 and ow < g.shape[2]
+                at[i * columns_of + j] = index[p, oh, ow] if inside else -1
+                value[i * columns_of + j] = acc_t(g[p, oh, ow]) if inside else acc_t(0)
+        for r in range(sh):
+            h = a * sh + r - pad_h
+            for c in range(sw):
+                v = b * sw + c - pad_w
+                if 0 <= h < dx.shape[1] and 0 <= v < dx.shape[2]:
+                    here = h * dx.shape[2] + v
+                    acc = acc_t(0)
+                    for i in range(rows_of):
+                        for j in range(columns_of):
+                            if r + i * sh < kh and c + j * sw < kw:
+                                k = i * columns_of + j
+                                acc += value[k] if at[k] == here else acc_t(0)
+                    dx[p, h, v] = acc
 
     return max_pool2d_owner
 
