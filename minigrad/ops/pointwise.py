@@ -92,13 +92,13 @@ class Pointwise:
                     tracked = True
             else:
                 arrays.append(a)
-        active = dispatch.active
-        found = dispatch.relaunch(dispatch.tracer, active, self.expr, *arrays, *params)
+        found = None
+        if mode.observer is None:  # which is told the dtype to compute in
+            active = dispatch.active
+            found = dispatch.relaunch(dispatch.tracer, active, self.expr, *arrays, *params)
         if found is None:
             return self._first(args, arrays, params, tracked)
         tensor = wrap(found)
-        if mode.observer is not None:
-            mode.observer(self, args, {"params": params, "dtype": found.dtype}, (tensor,))
         if tracked and mode.enabled and self.expr.grads:
             self._record(args, params, found.dtype, tensor)
         return tensor
@@ -145,7 +145,8 @@ class Pointwise:
                 dtype, shape = getattr(a, "dtype", None), getattr(a, "shape", None)
             elif getattr(a, "dtype", None) is not dtype or a.shape != shape:
                 return None
-        return dtype if self.plain and dtype is not None and dtype.kind == "f" else None
+        plain = self.plain and isinstance(dtype, np.dtype) and dtype.kind == "f"
+        return dtype if plain else None
 
     def _record(self, args: tuple, params: tuple, dtype: np.dtype, tensor: Tensor) -> None:
         """Add a call to the graph, if an input requires a gradient that the line has."""
