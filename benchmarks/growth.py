@@ -160,7 +160,7 @@ def draw(cases: dict[str, list[dict]], path: Path) -> None:
     lines = -(-len(cases) // 4)
     figure = Figure(figsize=(10, 2.8 * lines), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(lines, 4, squeeze=False).flat
+    panels = list(figure.subplots(lines, 4, squeeze=False).flat)
     for axes, (name, rows) in zip(panels, cases.items(), strict=False):
         sizes = [row["n"] for row in rows]
         for library, marker in (("minigrad", "o"), ("torch", "s")):
@@ -174,7 +174,7 @@ def draw(cases: dict[str, list[dict]], path: Path) -> None:
         axes.tick_params(axis="y", labelsize=7)
         axes.legend(fontsize=7)
         axes.grid(alpha=0.3)
-    for axes in panels:
+    for axes in panels[len(cases) :]:
         axes.set_axis_off()
     figure.supylabel("milliseconds", fontsize=9)
     path.mkdir(parents=True, exist_ok=True)
