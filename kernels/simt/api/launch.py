@@ -22,7 +22,8 @@ from kernels.support.limits import launch_dimensions
 
 _LIMIT_SHARED = 48 * 1024  # bytes of dynamic shared memory
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
-_TRIED = 8  # launches on several OS threads, in a row so that these are awake, and on one
+_LONG_SECONDS = 2e-3  # beside longer ones, waking the other threads takes no time
+_TRIED = 4  # launches on several OS threads, in a row so that these are awake, and on one
 _TRIED_AGAIN = 64  # launches after which the other way is tried again
 _UNEXPECTED_SIGN = 3
 
@@ -272,8 +273,9 @@ class Launcher:
         """Whether several OS threads take the next launch: where they were faster, and now and then
         where they were not. Waking them costs more than some launches, and other work may have
         them."""
-        if (self._alone or compiled.cost * self.blocks) <= _PARALLEL_SECONDS:
-            return False
+        expected = self._alone or compiled.cost * self.blocks
+        if not _PARALLEL_SECONDS < expected < _LONG_SECONDS:
+            return expected >= _LONG_SECONDS
         self._launches += 1
         if self._launches <= 2 * _TRIED:
             return self._launches <= _TRIED
