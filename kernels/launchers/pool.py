@@ -177,8 +177,12 @@ def _plan_max_backward(
         raise TypeError(f"{name}: expected indices of int64, got {index.dtype}")
     if len(x_shape) != 4 or g.shape[:2] != x_shape[:2]:
         raise ValueError(f"{name}: a gradient {g.shape} does not belong to an input {x_shape}")
-    owned = window is not None and window.dilation == (1, 1) and math.prod(window.stride) <= 16
-    owned = owned and _overlap(window) <= 16  # a thread holds all of it in registers
+    owned = (
+        window is not None
+        and window.dilation == (1, 1)
+        and math.prod(window.stride) <= 16
+        and _overlap(window) <= 16  # a thread holds all of it in registers
+    )
     version = version or _best_backward(window, owned, not on_gpu(g))
     if (version == "owner" and not owned) or (version == "gather" and window is None):
         raise ValueError(f"{name}: version {version!r} needs other windows than {window}")
@@ -233,8 +237,8 @@ def max_pool2d_backward(
     if kernel is not None:
         window = Window(tuple(kernel), tuple(stride or kernel), tuple(dilation))
     options = (tuple(x_shape), window, tuple(padding), version)
-    key = (dialect, "max_backward", type(g) is ndarray or place(g), g.shape, g.dtype, options)
-    key += (indices.shape, indices.dtype)
+    like = (g.shape, g.dtype, indices.shape, indices.dtype)
+    key = (dialect, "max_backward", type(g) is ndarray or place(g), like, options)
     plan = _plans.get(key) or _plans.keep(key, _plan_max_backward(dialect, g, indices, *options))
     return plan(g, indices)
 
