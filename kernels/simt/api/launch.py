@@ -22,9 +22,6 @@ from kernels.support.limits import launch_dimensions
 
 _LIMIT_SHARED = 48 * 1024  # bytes of dynamic shared memory
 _PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
-_LONG_SECONDS = 2e-3  # beside longer ones, waking the other threads takes no time
-_TRIED = 4  # launches on several OS threads, in a row so that these are awake, and on one
-_TRIED_AGAIN = 64  # launches after which the other way is tried again
 _UNEXPECTED_SIGN = 3
 
 
@@ -215,18 +212,13 @@ def _fits(specialisation: Any, block: Any) -> bool:
 class Launcher:
     """A kernel with its launch configuration."""
 
-    __slots__ = (
-        *("_alone", "_known", "_launches", "_together", "block", "blocks", "grid", "kernel"),
-        *("shared_bytes", "stream"),
-    )
+    __slots__ = ("_cost", "_known", "block", "blocks", "grid", "kernel", "shared_bytes", "stream")
 
     def __init__(self, kernel: Kernel, grid, block, stream: Any, shared_bytes: int) -> None:
         self.kernel, self.grid, self.block = kernel, grid, block
         self.stream, self.shared_bytes = stream, shared_bytes
         self.blocks = grid[0] * grid[1] * grid[2]
         self._known: dict[Any, Any] = {}
-        self._alone = self._together = 0.0  # seconds on one OS thread and on several, 0: not known
-        self._launches = 0  # of those that are long enough for several
 
     def __call__(self, *args: Any) -> None:
         if launches.watcher is not None and launches.watcher(
@@ -261,32 +253,12 @@ class Launcher:
         blocks = self.blocks
         threads = 1 if blocks == 1 else thread_pool.get_num_threads()
         start = time.perf_counter()
-        if threads > 1 and self._shares(compiled):
+        if threads > 1 and compiled.cost * blocks > _PARALLEL_SECONDS:
             compiled.run_parallel(self.grid, self.shared_bytes, args, threads)
-            self._together = self._known_time(self._together, time.perf_counter() - start)
         else:
+            threads = 1
             compiled.run(self.grid, 0, blocks, self.shared_bytes, args)
-            took = time.perf_counter() - start
-            self._alone, compiled.cost = self._known_time(self._alone, took), took / blocks
-
-    def _shares(self, compiled: Any) -> bool:
-        """Whether several OS threads take the next launch: where they were faster, and now and then
-        where they were not. Waking them costs more than some launches, and other work may have
-        them."""
-        expected = self._alone or compiled.cost * self.blocks
-        if not _PARALLEL_SECONDS < expected < _LONG_SECONDS:
-            return expected >= _LONG_SECONDS
-        self._launches += 1
-        if self._launches <= 2 * _TRIED:
-            return self._launches <= _TRIED
-        return (self._together < self._alone) != (self._launches % _TRIED_AGAIN == 0)
-
-    def _known_time(self, before: float, now: float) -> float:
-        """The time of a way of running a launch: the least, until several launches took longer.
-        What disturbs a launch only adds to it."""
-        if not before or now < before:
-            return now
-        return before + (min(now, 2 * before) - before) / 8
+        compiled.cost = (time.perf_counter() - start) * threads / blocks
 
     def bind(self, args: tuple) -> Callable:
         """See Kernel.bind."""
