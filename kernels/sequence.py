@@ -150,10 +150,8 @@ class Sequence:
 
     def writer(self, launch: int, argument: int) -> Callable[[Any], None]:
         """A function that gives a launch another number as an argument, from the next run on."""
-        place = self._starts[launch][_HEADER + argument]
-        facts = self._specialised[launch][0].entry.__self__
-        kind = struct.unpack_from("=q", facts, 24 + 16 * (_HEADER + argument))[0]
-        words = self.words
+        words, place = self.words, self.word(launch, argument)
+        kind = self.kind(launch, argument)
 
         def write(value: Any) -> None:
             words[place] = _number(value, kind) & _MASK

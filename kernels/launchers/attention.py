@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -221,30 +222,27 @@ def _plan_forward(plan: _Plan) -> Callable:
 
 def _plan_backward(plan: _Plan) -> Callable:
     kernels, dialect, name = plan.kernels, plan.dialect, "attention_backward"
-    if plan.version == "mma_sync":
-        return attention_mma.backward(plan)
     flags, grid = (plan.acc_t, plan.mask.kind), plan.l * plan.z
     products = launcher(name, plan.version, kernels.row_products(plan.acc_t), grid, ROW_BLOCK)
-    if plan.version == "tiled":
+    if plan.version in ("tiled", "mma_sync"):
+        if plan.version == "mma_sync":
+            kernel, own, block = attention_mma.backward(plan)
+        else:
+            kernel = partial(kernels.tiled_backward, plan.acc_t, plan.tile, plan.mask.kind)
+            own, block = plan.tile.own, (BX, BY)
         by_keys, by_queries = (
-            launcher(
-                name,
-                "tiled",
-                kernels.tiled_backward(plan.acc_t, plan.tile, plan.mask.kind, of_keys),
-                ceil_div(rows, plan.tile.own) * heads,
-                (BX, BY),
-            )
+            launcher(name, plan.version, kernel(of_keys), ceil_div(rows, own) * heads, block)
             for of_keys, rows, heads in ((True, plan.s, plan.zk), (False, plan.l, plan.z))
         )
 
-        def tiled(g, q, k, v, out, lse, mask, delta, numbers):
+        def by_tiles(g, q, k, v, out, lse, mask, delta, numbers):
             products(g, out, delta)
             dq, dk, dv = (empty(a.shape, a.dtype, a) for a in (q, k, v))
             by_keys(k, v, q, g, mask, lse, delta, dk, dv, *numbers)
             by_queries(q, g, k, v, mask, lse, delta, dq, dq, *numbers)
             return dq, dk, dv
 
-        return tiled
+        return by_tiles
     rows = launcher(name, "three_step", kernels.score_gradients(*flags), grid, ROW_BLOCK)
 
     def three_step(g, q, k, v, out, lse, mask, delta, numbers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kernels.launchers.common import ceil_div, empty, launcher
@@ -42,27 +43,8 @@ def forward(plan: Any) -> Callable:
     return attended
 
 
-def backward(plan: Any) -> Callable:
-    """The function (g, q, k, v, out, lse, mask, delta, numbers) -> dq, dk, dv."""
-    kernels, width, name = plan.dialect.attention_mma, max(plan.e, plan.f), "attention_backward"
-    products = plan.kernels.row_products(plan.acc_t)
-    delta_of = launcher(name, "mma_sync", products, plan.l * plan.z, 32)
-    by_keys, by_queries = (
-        launcher(
-            name,
-            "mma_sync",
-            kernels.attention_mma_backward(width, plan.mask.kind, of_keys),
-            ceil_div(rows, kernels.OWN) * heads,
-            kernels.THREADS,
-        )
-        for of_keys, rows, heads in ((True, plan.s, plan.zk), (False, plan.l, plan.z))
-    )
-
-    def gradients(g, q, k, v, out, lse, mask, delta, numbers):
-        delta_of(g, out, delta)
-        dq, dk, dv = (empty(a.shape, a.dtype, a) for a in (q, k, v))
-        by_keys(k, v, q, g, mask, lse, delta, dk, dv, *numbers)
-        by_queries(q, g, k, v, mask, lse, delta, dq, dq, *numbers)
-        return dq, dk, dv
-
-    return gradients
+def backward(plan: Any) -> tuple[Callable, int, int]:
+    """The kernel of the gradients of keys or queries, its rows a block, and its threads."""
+    kernels, width = plan.dialect.attention_mma, max(plan.e, plan.f)
+    kernel = partial(kernels.attention_mma_backward, width, plan.mask.kind)
+    return kernel, kernels.OWN, kernels.THREADS
