@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
@@ -225,11 +225,12 @@ def _plan_backward(plan: _Plan) -> Callable:
     flags, grid = (plan.acc_t, plan.mask.kind), plan.l * plan.z
     products = launcher(name, plan.version, kernels.row_products(plan.acc_t), grid, ROW_BLOCK)
     if plan.version in ("tiled", "mma_sync"):
+        block: Any = (BX, BY)
         if plan.version == "mma_sync":
             kernel, own, block = attention_mma.backward(plan)
         else:
             kernel = partial(kernels.tiled_backward, plan.acc_t, plan.tile, plan.mask.kind)
-            own, block = plan.tile.own, (BX, BY)
+            own = plan.tile.own
         by_keys, by_queries = (
             launcher(name, plan.version, kernel(of_keys), ceil_div(rows, own) * heads, block)
             for of_keys, rows, heads in ((True, plan.s, plan.zk), (False, plan.l, plan.z))
