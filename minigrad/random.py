@@ -178,7 +178,7 @@ def _sampler(name: str, kind: str, what: str) -> None:
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-        out: Any = None,
+        layout: Any = None,
         pin_memory: bool = False,
         **named: Any,
     ) -> Tensor:
@@ -186,15 +186,16 @@ def _sampler(name: str, kind: str, what: str) -> None:
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         array = _drawn(name, kind, shape, dtype, generator, place(device))
-        made = finish(array, requires_grad, pin_memory)
-        return made if out is None else out.copy_(made)
+        return finish(array, requires_grad, pin_memory)
 
     def like(
         input: Tensor,
         *,
         dtype: Any = None,
+        layout: Any = None,
         device: Any = None,
         requires_grad: bool = False,
+        memory_format: Any = None,
         generator: Generator | None = None,
     ) -> Tensor:
         return function(
@@ -258,15 +259,35 @@ def randint(
 
 
 @export(method=False)
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """Random integers in [low, high) with the shape and dtype of another tensor."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, input._array.shape, dtype=dtype or input.dtype, device=input.device)
+    return randint(
+        *(low, high, input._array.shape),
+        dtype=dtype or input.dtype,
+        device=device or input.device,
+        requires_grad=requires_grad,
+    )
 
 
 @export(method=False)
 def randperm(
-    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """0 .. n-1 in random order (int64): the permutation that sorts random 64-bit keys."""
     if n < 0:
@@ -274,10 +295,11 @@ def randperm(
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
     where = place(device)
     if where.type == "meta":
-        return wrap(device_module("meta").empty((n,), target))
+        return finish(device_module("meta").empty((n,), target), requires_grad)
     pairs = words(2 * n, generator, where).astype(np.uint64)
     keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
-    return wrap(array_module(keys).argsort(keys, kind="stable").astype(target, copy=False))
+    order = array_module(keys).argsort(keys, kind="stable").astype(target, copy=False)
+    return finish(order, requires_grad)
 
 
 @export(method=False)

@@ -183,8 +183,9 @@ def scaled_dot_product_attention(
     stored = dropout_p > 0 or (mask is not None and mode.enabled and needs_grad(mask))
     if stored and "math" not in mode.attention:
         raise RuntimeError(
-            "No available kernel. Aborting execution. scaled_dot_product_attention: the fused kernel "
-            "takes no dropout and no attn_mask that requires a gradient; allow SDPBackend.MATH too"
+            "No available kernel. Aborting execution. scaled_dot_product_attention: the fused "
+            "kernel takes no dropout and no attn_mask that requires a gradient; allow "
+            "SDPBackend.MATH too"
         )
     if stored or mode.observer is not None or "fused" not in mode.attention:
         heads = q._array.shape[1]
