@@ -21,6 +21,7 @@ Pair = tuple[int, int]
 GPU_BLOCK, CPU_BLOCK = 256, 64  # threads of a block that walks along a row or a plane
 SMALL_BLOCK = 32  # on the CPU, of a block that sums a row in shared memory
 MAX_GRID_YZ, MAX_BLOCK = 65535, 1024  # blocks along y or z of a grid, threads of a block
+BLOCKS = 264  # two for each multiprocessor of a large GPU; with less than one, sums are split
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -93,6 +94,14 @@ def compute_dtype(dtype: np.dtype) -> np.dtype:
 def ceil_div(a: int, b: int) -> int:
     """a / b rounded up."""
     return -(-a // b)
+
+
+def splits(blocks: int, terms: int, least: int) -> int:
+    """Over how many blocks of a GPU each sum of so many terms is split, where one block for each
+    would make `blocks`: 1 if those are enough. Each adds up `least` terms or more."""
+    if not 0 < blocks < BLOCKS // 2:
+        return 1
+    return max(1, min(ceil_div(BLOCKS, blocks), terms // least))
 
 
 def wide_enough(name: str, size: int, block: int) -> int:
