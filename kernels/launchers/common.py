@@ -104,6 +104,21 @@ def splits(blocks: int, terms: int, least: int) -> int:
     return max(1, min(ceil_div(BLOCKS, blocks), terms // least))
 
 
+def parts_of(blocks: int, terms: int, least: int, forced: bool = False) -> tuple[int, int]:
+    """How many parts `splits` makes of a sum, none of them empty, and the terms of each but the
+    last. forced: some, however short."""
+    count = max(splits(blocks, terms, least), 3 if forced else 1)
+    span = max(ceil_div(terms, count), 1)
+    return max(ceil_div(terms, span), 1), span
+
+
+def warps_a_block(rows: int, most: int, gpu: bool) -> int:
+    """Warps, each with a row, of a block: fewer where that would leave a GPU few blocks."""
+    while gpu and most > 1 and ceil_div(rows, most) < BLOCKS // 2:
+        most //= 2
+    return most
+
+
 def wide_enough(name: str, size: int, block: int) -> int:
     """`block` threads, doubled until tiles of so many cover `size` in the y or z of a grid.
 

@@ -23,6 +23,7 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    parts_of,
     splits,
     wide_enough,
 )
@@ -100,9 +101,8 @@ def _parts(x, version: str | None) -> _Parts | None:
     if not (forced or on_gpu(x)) or not x.size:
         return None
     if s == 1:
-        count = splits(ceil_div(c, COLUMN_BLOCK[0]), n, LEAST_ROWS)
-        span = ceil_div(n, max(count, 3 if forced else 1))
-        return _Parts(ceil_div(n, span), 0, span) if count > 1 or forced else None
+        count, span = parts_of(ceil_div(c, COLUMN_BLOCK[0]), n, LEAST_ROWS, forced)
+        return _Parts(count, 0, span) if count > 1 or forced else None
     count = splits(c, n * s, LEAST_ELEMENTS)
     if count == 1 and not forced:
         return None
