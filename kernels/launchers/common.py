@@ -96,10 +96,10 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def splits(blocks: int, terms: int, least: int) -> int:
+def splits(blocks: int, terms: int, least: int, enough: int = BLOCKS // 2) -> int:
     """Over how many blocks of a GPU each sum of so many terms is split, where one block for each
-    would make `blocks`: 1 if those are enough. Each adds up `least` terms or more."""
-    if not 0 < blocks < BLOCKS // 2:
+    would make `blocks`: 1 if those are `enough`. Each adds up `least` terms or more."""
+    if not 0 < blocks < enough:
         return 1
     return max(1, min(ceil_div(BLOCKS, blocks), terms // least))
 
