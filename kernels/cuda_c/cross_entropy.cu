@@ -10,14 +10,14 @@
 // A target that is no class, which the launcher refuses where it can see it, makes a loss of NaN.
 #include "common.cuh"
 
-// The loss of a row, from its log-sum-exp and what smoothing adds.
-template <class A, bool WEIGHT, class T>
-__device__ __forceinline__ A loss_of(const T* logits, long long hit, const T* weight,
+// The loss of a row, from its log-sum-exp and what smoothing adds; logits[at] is the target's.
+template <class A, bool WEIGHT, class L, class T>
+__device__ __forceinline__ A loss_of(const L* logits, long long at, long long hit, const T* weight,
                                      long long ignore, A smoothing, A norm, A spread, int classes) {
     if (hit == ignore) return A(0);
     if (hit < 0 || hit >= classes) return A(infinity()) - A(infinity());
     const A share = (A(1) - smoothing) * (WEIGHT ? A(weight[hit]) : A(1));
-    return (share != A(0) ? share * (norm - A(logits[hit])) : A(0)) + spread;
+    return (share != A(0) ? share * (norm - A(logits[at])) : A(0)) + spread;
 }
 
 template <class T, class I, class A, bool WEIGHT, bool SMOOTH>
@@ -43,16 +43,17 @@ __global__ void forward(const T* logits, const I* target, const T* weight, long 
     }
     if (lane > 0) return;
     lse[row] = T(norm);
-    losses[row] =
-        T(loss_of<A, WEIGHT>(logits, target[row], weight, ignore, smoothing, norm, spread, classes));
+    const long long hit = target[row];
+    losses[row] = T(loss_of<A, WEIGHT>(logits, hit, hit, weight, ignore, smoothing, norm, spread,
+                                       classes));
 }
 
 // Grid (rows * parts,); found (4, rows, parts): of `span` logits the maximum, the sum of
 // exp(x - maximum), and if SMOOTH, the sums of weight * (maximum - x) and of the weights. A part that
-// is all -inf counts 0 for its maximum in the differences.
-template <class T, class A, bool WEIGHT, bool SMOOTH>
-__global__ void split_sums(const T* logits, const T* weight, A* found, int span, int rows, int classes,
-                           int parts) {
+// is all -inf counts 0 for its maximum in the differences. hits (rows,): the logits of the targets.
+template <class T, class I, class A, bool WEIGHT, bool SMOOTH>
+__global__ void split_sums(const T* logits, const I* target, const T* weight, A* found, A* hits,
+                           int span, int rows, int classes, int parts) {
     __shared__ A partial[32];
     const int first = blockIdx.x % parts * span;
     const int last = classes - first < span ? classes : first + span;
@@ -78,12 +79,14 @@ __global__ void split_sums(const T* logits, const T* weight, A* found, int span,
     found += blockIdx.x;
     found[0] = top, found[step] = total;
     if (SMOOTH) found[2 * step] = spread, found[3 * step] = shares;
+    const long long row = blockIdx.x / parts, hit = target[row];
+    if (hit >= first && hit < last) hits[row] = A(logits[hit]);
 }
 
 // Block 32, grid (rows,): losses and lse, by what `split_sums` leaves.
 template <class T, class I, class A, bool WEIGHT, bool SMOOTH>
-__global__ void split(const T* logits, const I* target, const T* weight, long long ignore, A smoothing,
-                      const A* found, T* losses, T* lse, int rows, int classes, int parts) {
+__global__ void split(const I* target, const T* weight, long long ignore, A smoothing, const A* found,
+                      const A* hits, T* losses, T* lse, int classes, int rows, int parts) {
     const long long row = blockIdx.x, step = (long long)rows * parts;
     found += row * parts;
     A top = A(-infinity()), total = A(0), spread = A(0);
@@ -101,9 +104,8 @@ __global__ void split(const T* logits, const I* target, const T* weight, long lo
     }
     if (threadIdx.x > 0) return;
     lse[row] = T(norm);
-    logits += row * classes;
-    losses[row] =
-        T(loss_of<A, WEIGHT>(logits, target[row], weight, ignore, smoothing, norm, spread, classes));
+    losses[row] = T(loss_of<A, WEIGHT>(hits + row, 0, target[row], weight, ignore, smoothing, norm,
+                                       spread, classes));
 }
 
 // d = g (softmax * sum(q) - q) of a row.

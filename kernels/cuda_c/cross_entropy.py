@@ -26,21 +26,21 @@ def backward(acc_t: str, has_weight: bool, smooth: bool) -> Kernel:
 
 
 def split_sums(acc_t: str, has_weight: bool, smooth: bool, block: int) -> Kernel:
-    """kernel(logits, weight, parts, span)."""
+    """kernel(logits, target, weight, parts, hits, span)."""
 
-    def arguments(logits, weight, parts, span):
-        return logits, weight, parts, span, *logits.shape, parts.shape[2]
+    def arguments(*given):
+        return *given, *given[0].shape, given[3].shape[2]
 
-    return _kernel("split_sums", (0,), (acc_t, has_weight, smooth), arguments)
+    return _kernel("split_sums", (0, 1), (acc_t, has_weight, smooth), arguments)
 
 
 def split(acc_t: str, has_weight: bool, smooth: bool) -> Kernel:
-    """kernel(logits, target, weight, ignore, smoothing, parts, losses, lse)."""
+    """kernel(target, weight, ignore, smoothing, parts, hits, losses, lse, classes)."""
 
     def arguments(*given):
-        return *given, *given[0].shape, given[5].shape[2]
+        return *given, *given[4].shape[1:]
 
-    return _kernel("split", (0, 1), (acc_t, has_weight, smooth), arguments)
+    return _kernel("split", (1, 0), (acc_t, has_weight, smooth), arguments)
 
 
 def split_backward(acc_t: str, has_weight: bool, smooth: bool) -> Kernel:

@@ -110,9 +110,9 @@ def _plan_split(dialect: Dialect, name: str, like, flags: tuple, forced: bool) -
     losses = launcher(name, "split", kernels.split(*flags), rows, 32)
 
     def run(logits, target, weight, ignore, smoothing, *results):
-        parts = empty((4, rows, count), dtype, logits)
-        sums(logits, weight, parts, span)
-        losses(logits, target, weight, ignore, smoothing, parts, *results)
+        parts, hits = empty((4, rows, count), dtype, logits), empty((rows,), dtype, logits)
+        sums(logits, target, weight, parts, hits, span)
+        losses(target, weight, ignore, smoothing, parts, hits, *results, classes)
 
     return run
 

@@ -108,11 +108,12 @@ def backward(acc_t, has_weight: bool, smooth: bool):
 def split_sums(acc_t, has_weight: bool, smooth: bool, block: int):
     """Block `block`, grid (rows * parts,); parts (4, rows, parts): of `span` logits the maximum,
     the sum of exp(x - maximum), and if `smooth`, the sums of weight * (maximum - x) and of the
-    weights. A part that is all -inf counts 0 for its maximum in the differences."""
+    weights. A part that is all -inf counts 0 for its maximum in the differences. hits (rows,): the
+    logits of the targets."""
     sum_of, max_of, shared = steps(block)
 
     @cuda.jit
-    def cross_entropy_split_sums(logits, weight, parts, span):
+    def cross_entropy_split_sums(logits, target, weight, parts, hits, span):
         partial = cuda.shared.array(shared, acc_t)
         count = parts.shape[2]
         t, row, part = cuda.threadIdx.x, cuda.blockIdx.x // count, cuda.blockIdx.x % count
@@ -137,6 +138,9 @@ def split_sums(acc_t, has_weight: bool, smooth: bool, block: int):
             spread = sum_of(spread, partial)
             shares = sum_of(shares, partial)
         if t == 0:
+            hit = target[row]
+            if first <= hit < last:
+                hits[row] = acc_t(logits[row, hit])
             parts[0, row, part] = top
             parts[1, row, part] = total
             if smooth:
@@ -151,9 +155,8 @@ def split(acc_t, has_weight: bool, smooth: bool):
     """Block 32, grid (rows,): losses and lse, by what `split_sums` wrote."""
 
     @cuda.jit
-    def cross_entropy_split(logits, target, weight, ignore, smoothing, parts, losses, lse):
+    def cross_entropy_split(target, weight, ignore, smoothing, parts, hits, losses, lse, classes):
         lane, row, count = cuda.threadIdx.x, cuda.blockIdx.x, parts.shape[2]
-        classes = logits.shape[1]
         top = acc_t(LOWEST)
         for p in range(lane, count, 32):
             top = max(top, parts[0, row, p])
@@ -182,7 +185,7 @@ def split(acc_t, has_weight: bool, smooth: bool):
                 if has_weight:
                     share *= acc_t(weight[hit])
                 if share != acc_t(0):
-                    loss = share * (norm - acc_t(logits[row, hit]))
+                    loss = share * (norm - hits[row])
                 loss += spread
             losses[row] = loss
 
