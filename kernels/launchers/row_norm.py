@@ -234,7 +234,8 @@ def _plan_backward(
     def backward(g, x, mean, invstd, weight, affine):
         dx = empty(x.shape, x.dtype, x)
         given = [contiguous(a).reshape(rows, n) for a in (g, x)]
-        given += [none if a is None else contiguous(a).reshape(rows) for a in (mean, invstd)]
+        mean = invstd if mean is None else mean  # which is not looked at then
+        given += [contiguous(a).reshape(rows) for a in (mean, invstd)]
         if dx.size:
             scale = none if weight is None else contiguous(weight).reshape(n)
             run(*given, scale, dx.reshape(rows, n))
