@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -125,6 +127,30 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: Tensor) -> None:
     """Restore the state of the default generator."""
     current_generator().set_state(new_state)
+
+
+@contextmanager
+def fork_rng(
+    devices: Any = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str | None = None,
+) -> Iterator[None]:
+    """A block after which the default generator is where it was before; not if `enabled` is False.
+
+    The generator is that of all devices, whichever `devices` are named.
+    """
+    if device_type not in (None, "cpu", "cuda", "meta"):
+        raise RuntimeError(f"fork_rng: there is no device of type {device_type!r}")
+    if not enabled or device_type == "meta":
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
 
 
 def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: device) -> Any:
