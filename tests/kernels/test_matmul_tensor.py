@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +19,7 @@ import kernels
 import minigrad
 from kernels import raw_module
 from kernels.cuda_c.common import source
+from kernels.host import launch
 from kernels.launchers.matmul import Product
 from kernels.support.errors import CompileError, KernelError
 from tests.kernels.helpers import BFLOAT16, assert_close, normal, put, wide
@@ -194,13 +194,6 @@ def test_the_version_that_ships():
     assert chosen(np.float32, tf32=True, cc=None) == "vectorised"
 
 
-def test_wgmma_needs_the_compiler_of_cuda_13(monkeypatch):
-    monkeypatch.setattr(cuda_c, "_cupy_compiler", lambda: (12, 9))
-    assert chosen() == "mma_sync"
-    with pytest.raises(ValueError, match="needs CUDA 13"):
-        cuda_c.check("wgmma", Product(F16, 64, 64, 64, False, False, (9, 0)))
-
-
 def test_versions_say_what_they_take(rng):
     a = normal(rng, (16, 16))
     for version in ("tensor_core", "mma_sync", "wgmma"):
@@ -293,14 +286,14 @@ class OnGpu(np.ndarray):
 
 def test_what_cupy_is_told_of_a_launch_of_wgmma(monkeypatch):
     """By a CuPy that only takes notes: structures by value, the ring's bytes, the architecture."""
-    launches, made = [], {}
+    launches, made = [], []
 
     def function(*launch, shared_mem=0):
         launches.append((*launch, shared_mem))
 
     module = SimpleNamespace(get_function=lambda name: function)
-    fake = SimpleNamespace(RawModule=lambda **how: made.update(how) or module)
-    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setattr(launch, "GpuModule", lambda *how: made.extend(how) or module)
+    monkeypatch.setattr(launch, "_capability", lambda: "90")
     map_of = importlib.import_module("kernels.cuda_c.tensor_map").MAP
 
     def tensor_map(x):
@@ -314,8 +307,7 @@ def test_what_cupy_is_told_of_a_launch_of_wgmma(monkeypatch):
     kernel, *configuration = cuda_c.configure("wgmma", "float", (0, 0, 1), 2, 128, 256, True)
     args = [x.view(OnGpu) for x in (a, b, bias, c)]
     kernel.bind_on_gpu(*configuration, *args)(*args)
-    assert made["options"] == ("-std=c++17", "-arch=sm_90a")
-    assert made["name_expressions"] == ("wgmma<__half, 0, 0, 1, 128>",)
+    assert made[1:] == [("-arch=sm_90a",), ("wgmma<__half, 0, 0, 1, 128>",), "90", False]
     (grid, block, args, shared_mem), ring = launches[0], 24 * 64 * 64 * 2 + 1024
     assert (grid, block) == ((2, 1, 2), (384,))
     assert shared_mem == function.max_dynamic_shared_size_bytes == ring <= 227 * 1024
