@@ -249,12 +249,13 @@ def test_on_a_gpu(version, layout, rng):
     if version == "wgmma" and cc != "90":
         pytest.skip(f"needs compute capability 9.0, this GPU has {cc[:-1]}.{cc[-1]}")
     for dtype in (F16, BFLOAT16):
-        sizes = [LARGE[version]] if version in LARGE else []
-        for z, m, k, n in [*sizes, (2, 136, STEPS[version], 136), (1, 64, 8, 72)]:
+        large = [LARGE[version]] if version in LARGE and dtype == F16 else []
+        for z, m, k, n in [*large, (2, 136, STEPS[version], 136), (1, 64, 8, 72)]:
             a = stored(normal(rng, (z, m, k), dtype), layout[0] == "t")
             b = stored(normal(rng, (z, k, n), dtype), layout[1] == "t")
             check(a, b, normal(rng, n, dtype), "gpu", version)
-            check(a, b[0], None, "gpu", version)
+            if z > 1:
+                check(a, b[0], None, "gpu", version)
 
 
 def test_tensor_maps_as_the_driver_is_asked_for_them(monkeypatch):
