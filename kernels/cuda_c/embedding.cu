@@ -9,6 +9,8 @@
 //    and so the last bit of a float, depends on timing
 // 2. lines: a thread per line along the indexed axis (for an embedding, per column), which adds in
 //    order: no two threads meet, and results repeat bit by bit. Slow on a GPU where lines are few.
+// To put elements by index is the same without the addition: `lines` leaves the last of equal
+// indices, `elements`, a thread each, any of them.
 __device__ __forceinline__ long long self() {
     return blockIdx.x * (long long)blockDim.x + threadIdx.x;
 }
@@ -93,5 +95,25 @@ __global__ void scatter_add_lines(const T* src, const I* index, A* out, long lon
     for (long long k = 0; k < length; ++k) {
         const long long i = (outer * length + k) * inner + column;
         out[(outer * size + index[i]) * inner + column] += A(src[i]);
+    }
+}
+
+// out (outer, size, inner); src and index (outer, length, inner), n elements.
+template <class T, class I>
+__global__ void put_elements(const T* src, const I* index, T* out, long long size, long long length,
+                             long long inner, long long n) {
+    const long long i = self();
+    if (i < n) out[(i / (length * inner) * size + index[i]) * inner + i % inner] = src[i];
+}
+
+template <class T, class I>
+__global__ void put_lines(const T* src, const I* index, T* out, long long size, long long length,
+                          long long inner, long long n) {
+    const long long line = self();
+    if (line >= n / length) return;
+    const long long outer = line / inner, column = line % inner;
+    for (long long k = 0; k < length; ++k) {
+        const long long i = (outer * length + k) * inner + column;
+        out[(outer * size + index[i]) * inner + column] = src[i];
     }
 }

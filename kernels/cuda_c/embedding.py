@@ -51,3 +51,8 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
     """kernel(src, index, out, size, length, inner)."""
     types = (*_types(dtype, index), _sum(version, dtype))
     return _kernel(f"scatter_add_{version}", (), types, _sized_by_index)
+
+
+def put_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
+    """kernel(src, index, out, size, length, inner)."""
+    return _kernel(f"put_{version}", (), _types(dtype, index), _sized_by_index)

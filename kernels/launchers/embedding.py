@@ -33,6 +33,10 @@ VERSIONS = {
     "atomic": "a thread per element, atomic additions",
     "lines": "a thread per line along the axis adds in order: repeatable",
 }
+PUT_VERSIONS = {
+    "elements": "a thread per element; of equal indices any may come last",
+    "lines": "a thread per line along the axis writes in order: repeatable",
+}
 
 THREADS = 256
 ROW_BLOCK = (64, 4)
@@ -99,10 +103,10 @@ def _launch(
     )
 
 
-def _chosen(name: str, version: str | None, like) -> str:
-    check_version(name, version, VERSIONS)
+def _chosen(name: str, version: str | None, like, versions: dict[str, str] = VERSIONS) -> str:
+    check_version(name, version, versions)
     open_order = on_gpu(like) and not are_deterministic_algorithms_enabled()
-    return version or ("atomic" if open_order else "lines")
+    return version or (next(iter(versions)) if open_order else "lines")
 
 
 def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -193,33 +197,67 @@ def scatter_add(
     version: "atomic" or "lines" (default: by device, see the file's header). Raises ValueError
     for shapes that do not fit, TypeError for dtypes that differ, IndexError out of bounds.
     """
-    axis, version = _axis("scatter_add", x, axis, index), _chosen("scatter_add", version, x)
-    index = _checked(dialect, "scatter_add", index, x.shape[axis])
-    if src.dtype != x.dtype:
-        raise TypeError(f"scatter_add: src is {src.dtype}, expected {x.dtype} as x")
-    if any(n > m for n, m in zip(index.shape, src.shape)):
-        raise ValueError(f"scatter_add: index {index.shape} exceeds src {src.shape}")
+    version = _chosen("scatter_add", version, x)
     compute = sum_dtype(version, x.dtype)
-    out = copy(dialect, x) if compute == x.dtype else cast(dialect, x, compute)
+    start = copy(dialect, x) if compute == x.dtype else cast(dialect, x, compute)
+    out = _scattered(dialect, "scatter_add", x, axis, index, src, start, version)
+    return out if compute == x.dtype else cast(dialect, out, x.dtype)
+
+
+def scatter(
+    dialect: Dialect,
+    x: np.ndarray,
+    axis: int,
+    index: np.ndarray,
+    src: np.ndarray,
+    version: str | None = None,
+) -> np.ndarray:
+    """A copy of x with src written at index along `axis`; of equal indices one counts.
+
+    version: "elements" or "lines", where it is the last (default: by device). Raises ValueError for
+    shapes that do not fit, TypeError for dtypes that differ, IndexError out of bounds.
+    """
+    version = _chosen("scatter", version, x, PUT_VERSIONS)
+    return _scattered(dialect, "scatter", x, axis, index, src, copy(dialect, x), version)
+
+
+def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, version: str):
+    """`out`, which holds the elements of x, with src added or written at index."""
+    axis = _axis(name, x, axis, index)
+    index = _checked(dialect, name, index, x.shape[axis])
+    if src.dtype != x.dtype:
+        raise TypeError(f"{name}: src is {src.dtype}, expected {x.dtype} as x")
+    if any(n > m for n, m in zip(index.shape, src.shape)):
+        raise ValueError(f"{name}: index {index.shape} exceeds src {src.shape}")
     if index.size:
         part = _part(out, index.shape, axis)
         target = contiguous(part)
         src = contiguous(src[tuple(slice(n) for n in index.shape)])
         inner = math.prod(index.shape[axis + 1 :])
-        _scatter(dialect, target, index, src, x.shape[axis], index.shape[axis], inner, version)
+        sizes = x.shape[axis], index.shape[axis], inner
+        _scatter(dialect, target, index, src, *sizes, version, name)
         if not part.flags.c_contiguous:
-            pointwise(dialect, TABLE["copy"], target, dtype=compute, out=part)
-    return out if compute == x.dtype else cast(dialect, out, x.dtype)
+            pointwise(dialect, TABLE["copy"], target, dtype=out.dtype, out=part)
+    return out
 
 
 def _scatter(
-    dialect: Dialect, out, index, src, size: int, length: int, inner: int, version: str
+    dialect: Dialect,
+    out,
+    index,
+    src,
+    size: int,
+    length: int,
+    inner: int,
+    version: str,
+    name: str = "scatter_add",
 ) -> None:
     constants = (version, src.dtype, index.dtype)
-    count = index.size if version == "atomic" else index.size // length
+    count = index.size // length if version == "lines" else index.size
     grid = ceil_div(count, THREADS)
-    factory = dialect.embedding.scatter_kernel
-    launch = _launch("scatter_add", version, factory, constants, grid, THREADS, out)
+    kernels = dialect.embedding
+    factory = kernels.put_kernel if name == "scatter" else kernels.scatter_kernel
+    launch = _launch(name, version, factory, constants, grid, THREADS, out)
     launch(src.ravel(), contiguous(index).ravel(), out.ravel(), size, length, inner)
 
 
@@ -260,6 +298,10 @@ def _cost_of_scatter(x, axis, index, src, **_):
     return [(x.shape, x.dtype)], index.size
 
 
+def _cost_of_put(x, axis, index, src, **_):
+    return [(x.shape, x.dtype)], 0
+
+
 def _cost_of_check(index, *_):
     return [(index.shape, index.dtype)], 0
 
@@ -276,6 +318,11 @@ def _problem_of_scatter(version: str):
     return (floats(20, 40), 0, indices(400, 20).reshape(10, 40), floats(10, 40)), {}
 
 
+def _problem_of_put(version: str):
+    places = np.stack([np.arange(20)[::-1]] * 40, 1)[:10]  # none twice: the order is open
+    return (floats(20, 40), 0, places, floats(10, 40)), {}
+
+
 def _cases(rng, versions):
     weight, index = normal(rng, (33, 65)), rng.integers(0, 33, (9, 20))
     yield "embedding", (weight, index), {}, 0
@@ -287,6 +334,9 @@ def _cases(rng, versions):
         yield "embedding_backward", (normal(rng, (9, 20, 65)), index, 33), how, 30
         src = (rng.integers(0, 65, (33, 20)), normal(rng, (33, 20)))
         yield "scatter_add", (weight, 1, *src), how, 20
+    for version in PUT_VERSIONS:
+        places = rng.permuted(np.tile(np.arange(65), (33, 1)), axis=1)[:, :20]
+        yield "scatter", (weight, 1, places, normal(rng, (33, 20))), {"version": version}, 0
     yield "take_backward", (normal(rng, (9, 20)), index, 33), {}, 30
 
 
@@ -299,6 +349,8 @@ def _compiled(versions):
         how = {"version": version}
         yield "embedding_backward", (ones(203, 43), index.ravel(), 3), how
         yield "scatter_add", (ones(3, 7), 0, index, ones(29, 7)), how
+    for version in versions("scatter"):
+        yield "scatter", (ones(3, 7), 0, index, ones(29, 7)), {"version": version}
 
 
 FAMILY = Family(
@@ -323,6 +375,7 @@ FAMILY = Family(
             {**VERSIONS, "lines": "a thread per column adds in order: repeatable"},
         ),
         Operation(scatter_add, _cost_of_scatter, _problem_of_scatter, VERSIONS),
+        Operation(scatter, _cost_of_put, _problem_of_put, PUT_VERSIONS),
         Operation(take, _cost_of_take),
         Operation(
             checked_index,

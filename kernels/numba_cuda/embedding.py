@@ -11,7 +11,8 @@ Additions by index collide where indices repeat. Versions:
    order: no two threads add to one element, and results repeat bit by bit. Slow on a GPU where
    lines are few.
 
-The launcher uses `lines` on the CPU, where it costs nothing, and `atomic` on a GPU.
+The launcher uses `lines` on the CPU, where it costs nothing, and `atomic` on a GPU. `scatter` puts
+elements without adding: `lines` leaves the last of equal indices, `elements`, a thread each, any.
 """
 
 from __future__ import annotations
@@ -131,3 +132,27 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
     kernel = scatter_add_atomic if version == "atomic" else scatter_add_lines
     target, numbers = _flat(sum_dtype(version, dtype)), [types.int64] * 3
     return cuda.jit(types.void(_flat(dtype), _flat(index), target, *numbers))(kernel)
+
+
+@functools.cache
+def put_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
+    """kernel(src, index, out, size, length, inner): as `scatter_kernel`, out of src's dtype."""
+
+    def put_elements(src, index, out, size, length, inner):
+        i = cuda.grid(1)
+        if i < index.size:
+            outer = i // (length * inner)
+            out[(outer * size + index[i]) * inner + i % inner] = src[i]
+
+    def put_lines(src, index, out, size, length, inner):
+        line = cuda.grid(1)
+        if line < index.size // length:
+            outer = line // inner
+            column = line % inner
+            first = outer * length * inner + column
+            for k in range(length):
+                i = first + k * inner
+                out[(outer * size + index[i]) * inner + column] = src[i]
+
+    kernel, flat = put_elements if version == "elements" else put_lines, _flat(dtype)
+    return cuda.jit(types.void(flat, _flat(index), flat, *[types.int64] * 3))(kernel)
