@@ -121,7 +121,8 @@ def _check(args: argparse.Namespace) -> int:
 
     folder, names = Path(args.folder), _names(args.exercises)
     if not folder.is_dir():
-        raise CommandError(f"there is no folder {folder}")
+        is_file = " (it is a file; name the folder that holds it)" if folder.exists() else ""
+        raise CommandError(f"there is no folder {folder}{is_file}")
     if args.seconds <= 0 or args.memory <= 0 or (args.workers or 1) < 1:
         raise CommandError("--seconds, --memory and --workers must be positive")
     count = len(classroom.submissions(folder))

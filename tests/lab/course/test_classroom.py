@@ -94,6 +94,7 @@ def test_the_command_writes_points_and_hints(tmp_path, capsys):
     ("arguments", "reason"),
     [
         (["check", "nowhere"], "there is no folder nowhere"),
+        (["check", __file__], "it is a file; name the folder that holds it"),
         (["check", "."], "has no submissions"),
         (["check", ".", "--exercises", "adten"], "no exercise 'adten'; did you mean add_ten?"),
         (["check", ".", "--seconds", "0"], "must be positive"),
