@@ -20,6 +20,7 @@ from kernels.launchers.common import (
     on_gpu,
 )
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.relaunch import remembered
 
 ROWS = 8  # warps, each with a row, of a block
 
@@ -87,11 +88,19 @@ def cross_entropy(
     `ignore_index`. Raises IndexError for a target outside 0 .. C-1 (arrays on the CPU; on a GPU
     such a loss is NaN), ValueError for shapes and TypeError for dtypes that do not fit.
     """
-    name = "cross_entropy"
-    run, scalar, none = _planned(
-        dialect, name, dialect.cross_entropy.forward, logits, target, weight, label_smoothing != 0
-    )
-    _check_targets(name, target, logits.shape[1], ignore_index)
+    _planned_forward(dialect, logits, target, weight, label_smoothing)  # which checks the operands
+    _check_targets("cross_entropy", target, logits.shape[1], ignore_index)
+    return _forward(dialect, logits, target, weight, ignore_index, label_smoothing)
+
+
+def _planned_forward(dialect: Dialect, logits, target, weight, label_smoothing: float):
+    make, smooth = dialect.cross_entropy.forward, label_smoothing != 0
+    return _planned(dialect, "cross_entropy", make, logits, target, weight, smooth)
+
+
+@remembered(3)
+def _forward(dialect: Dialect, logits, target, weight, ignore_index: int, label_smoothing: float):
+    run, scalar, none = _planned_forward(dialect, logits, target, weight, label_smoothing)
     losses, lse = (empty(target.shape, logits.dtype, logits) for _ in range(2))
     if losses.size:
         weight = none if weight is None else contiguous(weight)

@@ -22,6 +22,7 @@ from kernels.launchers.common import (
     wide_enough,
 )
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.relaunch import remembered
 
 COLUMN_BLOCK = (32, 8)
 
@@ -86,6 +87,7 @@ def _plan_statistics(dialect: Dialect, x):
     return launcher("batch_norm", version, kernel, *tiling), view
 
 
+@remembered(3)
 def batch_norm(dialect: Dialect, x, weight, bias, eps: float):
     """Normalise x (N, C, ...) by the statistics of the batch, then scale and shift.
 
@@ -118,6 +120,7 @@ def _plan_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     return run, view, empty((1,), x.dtype, x)
 
 
+@remembered(5)
 def batch_norm_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     """(x - mean) * invstd * weight + bias per channel of x (N, C, ...); weight, bias or None."""
     key = _key(dialect, "apply", x, mean, invstd, weight, bias)
@@ -155,6 +158,7 @@ def _plan_backward(dialect: Dialect, g, x, mean, invstd, weight):
     return run_sums, run_gradient, channels_view, view, dtype, count, empty((1,), x.dtype, x)
 
 
+@remembered(5)
 def batch_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
     """Gradients of batch_norm with respect to x, weight (C,) and bias (C,), for g like x."""
     key = _key(dialect, "backward", g, x, mean, invstd, weight)
