@@ -25,6 +25,7 @@ from kernels.launchers.common import (
 from kernels.launchers.determinism import are_deterministic_algorithms_enabled
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
+from kernels.launchers.relaunch import remembered
 from kernels.launchers.transpose import cast, copy
 from kernels.pointwise import TABLE
 from kernels.support import wrong_index
@@ -111,7 +112,12 @@ def _chosen(name: str, version: str | None, like, versions: dict[str, str] = VER
 
 def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Rows of weight (V, D) at integer `index` of any shape: (*index.shape, D)."""
-    index = _checked(dialect, "embedding", index, weight.shape[0])
+    return _rows(dialect, weight, _checked(dialect, "embedding", index, weight.shape[0]))
+
+
+@remembered(2)
+def _rows(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Rows of weight at an index that has been checked."""
     rows, width = index.size, weight.shape[1]
     out = namespace(weight).empty((*index.shape, width), weight.dtype)
     if out.size:
