@@ -126,6 +126,9 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 
 
+_LAZY_NAMES |= dict.fromkeys(
+    ("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "minigrad.variates"
+)
 _LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
