@@ -136,7 +136,8 @@ __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 def __dir__() -> list[str]:
     from types import ModuleType
 
-    public = {"autograd", "backends", "random", *_LAZY_NAMES}
+    public = {"autograd", "backends", "random"}
+    public.update(name for name in _LAZY_NAMES if not name.startswith("_"))
     for name, value in globals().items():
         if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType):
             public.add(name)

@@ -21,6 +21,7 @@ from minigrad.backends import array_module, device_module
 from minigrad.creation import _shape, finish, place
 from minigrad.devices import CPU, device, read
 from minigrad.ops.inplace import check_writable, write
+from minigrad.ops.pointwise import check_floating
 from minigrad.tensor import Tensor, export, wrap
 
 _DEFAULT_SEED = 67280421310721  # torch's
@@ -420,7 +421,8 @@ def log_normal_(
 ) -> Tensor:
     """Fill with exp of normal numbers."""
     if not std > 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
+    check_floating("log_normal_cpu", self)
     return normal_(self, mean, std, generator=generator).exp_()
 
 
@@ -429,8 +431,12 @@ def cauchy_(
 ) -> Tensor:
     """Fill with numbers of the Cauchy distribution of this median and scale."""
     if not sigma > 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    _floating("cauchy_", self.dtype)
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
+    if not self.is_floating_point():
+        raise RuntimeError(
+            "Cauchy distribution is a continuous probability distribution. dtype must be a "
+            f"floating point but you specified {dtypes.from_numpy_dtype(self._array.dtype)}"
+        )
 
     def formula(xp: Any, u: Any) -> Any:
         return median + sigma * xp.tan(np.pi * (u - 0.5))
@@ -442,6 +448,9 @@ def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
     """Fill with the number of trials up to the first success of probability p: 1, 2, ..."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+
+    if self._array.dtype.kind == "b":
+        raise dtypes.refused("geometric_cpu", self._array.dtype)
 
     def formula(xp: Any, u: Any) -> Any:
         return xp.ceil(xp.log(u) / np.log1p(-p))

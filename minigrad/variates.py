@@ -67,7 +67,7 @@ def _log_gamma(a: Any, source: _Source) -> Any:
     """
     xp = array_module(a)
     d = xp.where(a < 1, a + 1, a) - 1 / 3
-    c = 1 / xp.sqrt(9 * d)
+    c = 1 / xp.sqrt(9 * abs(d))
 
     def attempt(i: Any) -> tuple[Any, Any]:
         x, u = source.normal(i.size), source.uniform(i.size)
@@ -209,13 +209,13 @@ class SampleDirichlet(Op):
 
 def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Gamma variates with rate 1 for shapes `input`, with gradients."""
-    check_floating("_standard_gamma", input)
+    check_floating("gamma_cpu", input)
     return StandardGamma.apply(input, generator=generator, where=input.device)
 
 
 def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Dirichlet variates for concentrations `input` (..., k), with gradients."""
-    check_floating("_sample_dirichlet", input)
+    check_floating("dirichlet", input)
     return SampleDirichlet.apply(input, generator=generator, where=input.device)
 
 
@@ -312,7 +312,7 @@ def _binomial(count: Any, prob: Any, source: _Source) -> Any:
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson variates for rates `input`, of its shape and dtype; no gradients. RuntimeError for
     negative rates."""
-    check_floating("poisson", input)
+    check_floating("poisson_cpu", input)
     rate = input._array.astype(np.float64).ravel()
     if not bool((rate >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
@@ -326,7 +326,8 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     not in [0, 1]."""
     check_floating("binomial", count, prob)
     if count.dtype != prob.dtype:
-        raise RuntimeError(f"Found dtype {prob.dtype} but expected {count.dtype}")
+        found, wanted = (v.dtype.legacy_name.removesuffix("Tensor") for v in (prob, count))
+        raise RuntimeError(f"Found dtype {found} but expected {wanted}")
     xp = array_module(count._array)
     n, p = xp.broadcast_arrays(count._array, prob._array)
     shape, target = n.shape, n.dtype

@@ -113,7 +113,7 @@ class StackTransform(_PartsTransform):
         self._check(value)
         if value.size(self.dim) != len(self.transforms):
             raise AssertionError(
-                f"dim {self.dim} size {value.size(self.dim)} must match transforms length "
+                f"x.size({self.dim}) = {value.size(self.dim)} must equal len(transforms) "
                 f"{len(self.transforms)}"
             )
         return value.unbind(self.dim)

@@ -109,7 +109,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     """The inverse of `tril_matrix_to_vec`, with zeros above the diagonal."""
     odd = 1 + 2 * diag
     n = (-odd + math.sqrt(odd**2 + 8 * vec.shape[-1] + 4 * abs(diag) * (diag + 1))) / 2
-    if round(n) - n > minigrad.finfo(vec.dtype).eps:
+    if abs(round(n) - n) > minigrad.finfo(vec.dtype).eps:
         raise ValueError(
             f"The size of last dimension is {vec.shape[-1]} which cannot be expressed as the lower "
             "triangular part of a square D x D matrix."
