@@ -79,7 +79,7 @@ def for_parts(version: str, dtype: np.dtype) -> str | None:
     there is none."""
     if compute_dtype(dtype) != dtype:
         return "mma_sync" if version in ("mma_sync", "wgmma") else None
-    return version if version in ("vectorised", "tensor_core_tf32") else None
+    return version if version in ("coalesced", "vectorised", "tensor_core_tf32") else None
 
 
 def check(version: str, product: Product) -> None:
@@ -139,6 +139,9 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
         return _configure_tensor_core(version, flags, z, m, n, gpu)
     if version == "matvec":
         return kernel(), (ceil_div(m, 4), 1, z), (32, 4)
+    if version == "matvec_split":
+        split = _kernel(version, (0, 2), (acc_t, *flags[:1]), _arguments_of_parts)
+        return split, (ceil_div(m, 4), 1, z), (32, 4)
     tile = _pick_tile(acc_t, m, n, gpu)
     if version in ("warp_tile", "double_buffer") and not gpu:
         tile = GPU_SMALL
@@ -177,6 +180,11 @@ def _mapped_arguments(a, b, bias, c):
     a, b = (x.copy() if x.data.ptr % 16 else x for x in (a, b))
     _, _, _, _, m, n, k, stride_a, stride_b = _arguments(a, b, bias, c)
     return tensor_map(a), tensor_map(b), bias, c, m, n, k, stride_a > 0, stride_b > 0
+
+
+def _arguments_of_parts(a, b, c, span):
+    m = c.shape[1]
+    return a, b, c, span, m, b.size
 
 
 def _arguments(a, b, bias, c):

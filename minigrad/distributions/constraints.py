@@ -197,31 +197,43 @@ class _Real(Constraint):
 
 
 class _GreaterThan(_Above):
+    """Above `lower_bound`."""
+
     def check(self, value: Tensor) -> Tensor:
         return value > self.lower_bound
 
 
 class _GreaterThanEq(_Above):
+    """From `lower_bound` on."""
+
     def check(self, value: Tensor) -> Tensor:
         return value >= self.lower_bound
 
 
 class _LessThan(_Below):
+    """Below `upper_bound`."""
+
     def check(self, value: Tensor) -> Tensor:
         return value < self.upper_bound
 
 
 class _Interval(_Between):
+    """From `lower_bound` to `upper_bound`."""
+
     def check(self, value: Tensor) -> Tensor:
         return (value >= self.lower_bound) & (value <= self.upper_bound)
 
 
 class _HalfOpenInterval(_Between):
+    """From `lower_bound` to `upper_bound`, which is excluded."""
+
     def check(self, value: Tensor) -> Tensor:
         return (value >= self.lower_bound) & (value < self.upper_bound)
 
 
 class _Boolean(Constraint):
+    """0 and 1."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
@@ -229,6 +241,8 @@ class _Boolean(Constraint):
 
 
 class _IntegerInterval(_Between):
+    """Integers from `lower_bound` to `upper_bound`."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
@@ -236,6 +250,8 @@ class _IntegerInterval(_Between):
 
 
 class _IntegerLessThan(_Below):
+    """Integers up to `upper_bound`."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
@@ -243,6 +259,8 @@ class _IntegerLessThan(_Below):
 
 
 class _IntegerGreaterThan(_Above):
+    """Integers from `lower_bound` on."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
@@ -253,6 +271,8 @@ class _IntegerGreaterThan(_Above):
 
 
 class _OneHot(Constraint):
+    """Vectors of zeros and a single 1."""
+
     is_discrete = True
     event_dim = 1
 
@@ -286,6 +306,8 @@ class _Multinomial(Constraint):
 
 
 class _LowerTriangular(Constraint):
+    """Matrices with zeros above the diagonal."""
+
     event_dim = 2
 
     def check(self, value: Tensor) -> Tensor:
@@ -309,6 +331,8 @@ class _CorrCholesky(_LowerCholesky):
 
 
 class _Square(Constraint):
+    """Square matrices."""
+
     event_dim = 2
 
     def check(self, value: Tensor) -> Tensor:
@@ -317,6 +341,8 @@ class _Square(Constraint):
 
 
 class _Symmetric(_Square):
+    """Symmetric matrices."""
+
     def check(self, value: Tensor) -> Tensor:
         square = super().check(value)
         if value.shape[-2] != value.shape[-1]:
@@ -325,6 +351,8 @@ class _Symmetric(_Square):
 
 
 class _PositiveSemidefinite(_Symmetric):
+    """Symmetric matrices without negative eigenvalues."""
+
     def check(self, value: Tensor) -> Tensor:
         symmetric = super().check(value)
         if not bool(symmetric.all()):
@@ -333,6 +361,8 @@ class _PositiveSemidefinite(_Symmetric):
 
 
 class _PositiveDefinite(_Symmetric):
+    """Symmetric matrices with positive eigenvalues."""
+
     def check(self, value: Tensor) -> Tensor:
         symmetric = super().check(value)
         if not bool(symmetric.all()):
