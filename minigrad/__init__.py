@@ -127,6 +127,9 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 
 
+_LAZY_NAMES |= dict.fromkeys(
+    ("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "minigrad.variates"
+)
 _LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
@@ -134,7 +137,8 @@ __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 def __dir__() -> list[str]:
     from types import ModuleType
 
-    public = {"autograd", "backends", "random", *_LAZY_NAMES}
+    public = {"autograd", "backends", "random"}
+    public.update(name for name in _LAZY_NAMES if not name.startswith("_"))
     for name, value in globals().items():
         if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType):
             public.add(name)

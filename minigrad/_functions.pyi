@@ -33,6 +33,10 @@ from kernels.launchers.determinism import get_deterministic_debug_mode as get_de
 from kernels.launchers.determinism import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 from kernels.launchers.determinism import set_deterministic_debug_mode as set_deterministic_debug_mode
 from kernels.launchers.determinism import use_deterministic_algorithms as use_deterministic_algorithms
+from minigrad.variates import _sample_dirichlet as _sample_dirichlet
+from minigrad.variates import _standard_gamma as _standard_gamma
+from minigrad.variates import binomial as binomial
+from minigrad.variates import poisson as poisson
 from minigrad import accelerator as accelerator
 from minigrad import amp as amp
 from minigrad import compiler as compiler
