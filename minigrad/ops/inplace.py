@@ -7,7 +7,7 @@ operation. This file adds the checks, the version counter, and for a view a new 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,17 @@ from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
 
 
 def inplace(name: str, composed: bool = False) -> None:
-    """Define `Tensor.name_` for an operation whose result has the shape of its first argument.
+    """Define `Tensor.name_` for an operation whose result has the shape of its first argument."""
+    function = getattr(Tensor, name, None) or FUNCTIONS[name]
+    setattr(Tensor, f"{name}_", overwriting(name, function, composed))
+
+
+def overwriting(name: str, function: Callable, composed: bool = False) -> Callable:
+    """The form `name_` of an operation, which writes its result into its first argument.
 
     composed: of several operations, of which the first may save the argument that the last one
     overwrites; they get a copy.
     """
-    function = FUNCTIONS[name]
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self)
@@ -38,7 +43,7 @@ def inplace(name: str, composed: bool = False) -> None:
     method.__doc__ = (
         f"`{name}` in place: changes this tensor and returns it.\n\n{before}{example}{after}"
     )
-    setattr(Tensor, method.__name__, method)
+    return method
 
 
 def check_writable(tensor: Tensor) -> None:
