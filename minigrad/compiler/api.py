@@ -85,7 +85,7 @@ class Compiled:
         _all.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if mode.recorder is not None or mode.anomaly:  # part of an outer step
+        if mode.recorder is not None or mode.anomaly or mode.saved_hooks:  # part of an outer step
             return self._function(*args, **kwargs)
         with self._lock:
             return self._call(args, kwargs)
