@@ -23,6 +23,7 @@ from minigrad import (
 )
 from minigrad._foreign import tensors_only as _tensors_only
 from minigrad._names import namespace as _namespace
+from minigrad._out import NAMES as _TAKE_OUT
 from minigrad.autograd import (
     enable_grad,
     inference_mode,
@@ -86,7 +87,7 @@ channels_last = "channels_last"  # accepted where torch takes a memory format: t
 if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
     from minigrad._functions import *  # noqa: F403
     from minigrad.creation import tensor as tensor
-globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
+globals().update({n: _tensors_only(fn, n in _TAKE_OUT) for n, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -127,6 +129,30 @@ def set_rng_state(new_state: Tensor) -> None:
     current_generator().set_state(new_state)
 
 
+@contextmanager
+def fork_rng(
+    devices: Any = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str | None = None,
+) -> Iterator[None]:
+    """A block after which the default generator is where it was before; not if `enabled` is False.
+
+    The generator is that of all devices, whichever `devices` are named.
+    """
+    if device_type not in (None, "cpu", "cuda", "meta"):
+        raise RuntimeError(f"fork_rng: there is no device of type {device_type!r}")
+    if not enabled or device_type == "meta":
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
+
+
 def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: device) -> Any:
     """Random numbers from the kernel `uniform` or `normal`."""
     if where.type == "meta":
@@ -178,7 +204,7 @@ def _sampler(name: str, kind: str, what: str) -> None:
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-        out: Any = None,
+        layout: Any = None,
         pin_memory: bool = False,
         **named: Any,
     ) -> Tensor:
@@ -186,15 +212,16 @@ def _sampler(name: str, kind: str, what: str) -> None:
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         array = _drawn(name, kind, shape, dtype, generator, place(device))
-        made = finish(array, requires_grad, pin_memory)
-        return made if out is None else out.copy_(made)
+        return finish(array, requires_grad, pin_memory)
 
     def like(
         input: Tensor,
         *,
         dtype: Any = None,
+        layout: Any = None,
         device: Any = None,
         requires_grad: bool = False,
+        memory_format: Any = None,
         generator: Generator | None = None,
     ) -> Tensor:
         return function(
@@ -258,15 +285,35 @@ def randint(
 
 
 @export(method=False)
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """Random integers in [low, high) with the shape and dtype of another tensor."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, input._array.shape, dtype=dtype or input.dtype, device=input.device)
+    return randint(
+        *(low, high, input._array.shape),
+        dtype=dtype or input.dtype,
+        device=device or input.device,
+        requires_grad=requires_grad,
+    )
 
 
 @export(method=False)
 def randperm(
-    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """0 .. n-1 in random order (int64): the permutation that sorts random 64-bit keys."""
     if n < 0:
@@ -274,10 +321,11 @@ def randperm(
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
     where = place(device)
     if where.type == "meta":
-        return wrap(device_module("meta").empty((n,), target))
+        return finish(device_module("meta").empty((n,), target), requires_grad)
     pairs = words(2 * n, generator, where).astype(np.uint64)
     keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
-    return wrap(array_module(keys).argsort(keys, kind="stable").astype(target, copy=False))
+    order = array_module(keys).argsort(keys, kind="stable").astype(target, copy=False)
+    return finish(order, requires_grad)
 
 
 @export(method=False)

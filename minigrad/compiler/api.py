@@ -209,6 +209,16 @@ def disable(function: Callable | None = None, recursive: bool = True) -> Any:
     return wrapper
 
 
+def allow_in_graph(fn: Any) -> Any:
+    """`fn` as it is: every function may be recorded, because its operations are."""
+    return fn
+
+
+def is_compiling() -> bool:
+    """Whether this runs while a step is being recorded."""
+    return mode.recorder is not None
+
+
 def reset() -> None:
     """Forget the recordings of all compiled functions."""
     for compiled in list(_all):

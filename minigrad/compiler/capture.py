@@ -16,6 +16,7 @@ from minigrad.autograd import engine
 from minigrad.autograd.node import USED_TWICE, Node
 from minigrad.compiler import plan
 from minigrad.compiler.arrays import TracedArray, is_plain
+from minigrad.compiler.attach import Attachment
 from minigrad.compiler.entry import Entry, kept_arrays
 from minigrad.compiler.fuse import Fusion
 from minigrad.compiler.graph import GIVEN, INPUT
@@ -222,10 +223,13 @@ def _keep_calls(entry: Entry, split: int) -> None:
     entry.parts = [recorder.part(0, split)]
     if entry.slopes:
         entry.parts.append(recorder.part(split))
-    kept = map(recorder.memory.find, kept_arrays(entry))
-    entry.fusion = Fusion(entry.parts, recorder.memory, recorder.placed, kept, recorder.lower)
-    entry.fusion.run()
-    kept = map(recorder.memory.find, kept_arrays(entry))
+    kept = list(map(recorder.memory.find, kept_arrays(entry)))
+    fusion = Fusion(entry.parts, recorder.memory, recorder.placed, kept, recorder.lower)
+    fusion.run()
+    kept = list(map(recorder.memory.find, kept_arrays(entry)))
+    attachment = Attachment(entry.parts, recorder.memory, {*kept, *recorder.placed})
+    attachment.run()
+    entry.fused = fusion.fused + attachment.fused
     calls = list(itertools.chain(*entry.parts))
     entry.layout = plan.layout(calls, recorder.memory, recorder.placed, [b for b in kept if b])
     (entry.layout.device,) = recorder.memory.devices() or {None}

@@ -11,15 +11,23 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch, launchers
-from kernels.launchers.common import namespace
+from kernels.launchers.common import namespace, on_gpu
 from kernels.pointwise import TABLE
+from kernels.support import wrong_index
 from minigrad.autograd.mode import mode
 from minigrad.compiler.arrays import TracedArray, plain
 from minigrad.compiler.graph import CONSTANT, GIVEN, INPUT, TEMPORARY, Buffer, Call, Unsupported
 from minigrad.compiler.late import Draw, Numbers, value_now
 from minigrad.compiler.lift import Lifted
 from minigrad.compiler.lower import checking, dialect_in_use, is_closed, is_read, logged
-from minigrad.compiler.places import arrays_in, assign, is_array, may_share, place_of
+from minigrad.compiler.places import (
+    arrays_in,
+    assign,
+    is_array,
+    may_share,
+    owner_of,
+    place_of,
+)
 from minigrad.compiler.updates import Updates
 from minigrad.utils._tree import mapped
 
@@ -92,6 +100,8 @@ class Recorder(Lifted):
             args, kwargs = mapped(value_now, args), mapped(value_now, kwargs)
             return self._traced_result(function(*args, **kwargs))
         written = self._written(name, args, kwargs)
+        if name == "checked_index":  # what it writes is the host's (kernels.support.wrong_index)
+            self._roots |= {id(owner_of(array)) for array in written}
         for array in arrays_in((args, kwargs)):
             self.memory.add(array, GIVEN)
         for array in written:
@@ -108,7 +118,7 @@ class Recorder(Lifted):
         args, kwargs, passed = self.numbers.named(args, kwargs)
         call = Call(name, function, args, kwargs, writes=written, seconds=log.seconds)
         fresh = self._name_outputs(call, result)
-        index = [a for a in arrays_in(args) if a.dtype.kind in "iu"] if name in checking() else ()
+        index = [] if name not in checking() else [a for a in arrays_in(args) if _is_index(a)]
         known = all(place_of(a) in self._checked for a in index)
 
         def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
@@ -305,9 +315,15 @@ def recording(recorder: Recorder) -> Iterator[None]:
     stand_in: Any = _RecordingDialect(dialect)
     mode.recorder, dispatch.active, recorder.stand_in = recorder, stand_in, stand_in
     try:
-        yield
+        with wrong_index.recording():
+            yield
     finally:
         mode.recorder, dispatch.active = None, dialect
+
+
+def _is_index(array: Any) -> bool:
+    """Whether an operation reads an array on the host first; on a GPU a launch checks it."""
+    return array.dtype.kind in "iu" and not on_gpu(array)
 
 
 def _user_line() -> str:

@@ -348,6 +348,33 @@ def slow() -> None:
         say(f"rank {rank} said: {error}")
 
 
+def batch_norm() -> None:
+    """SyncBatchNorm on parts of a batch: what BatchNorm does with the whole, and its gradients."""
+    rank, size = start()
+    whole = torch.tensor(np.random.default_rng(0).standard_normal((3 * size + 1, 4, 5)) * 3 + 100)
+    upstream = torch.tensor(np.random.default_rng(1).standard_normal(whole.shape))
+    own = slice(3 * rank, None if rank == size - 1 else 3 * rank + 3)  # the last has one more
+    for momentum in (0.1, None):
+        alone = nn.Sequential(nn.BatchNorm1d(4, momentum=momentum, dtype=torch.float64))
+        part = nn.SyncBatchNorm.convert_sync_batchnorm(
+            nn.Sequential(nn.BatchNorm1d(4, momentum=momentum, dtype=torch.float64))
+        )
+        assert type(part[0]) is nn.SyncBatchNorm
+        for _ in range(2):
+            x, y = whole.clone().requires_grad_(), whole[own].clone().requires_grad_()
+            expected, found = alone(x), part(y)
+            expected.backward(upstream)
+            found.backward(upstream[own])
+            assert torch.allclose(found, expected[own])
+            assert torch.allclose(y.grad, x.grad[own], atol=1e-9)
+        for p, q in zip(part.parameters(), alone.parameters()):
+            dist.all_reduce(p.grad)
+            assert torch.allclose(p.grad, q.grad)
+        for p, q in zip(part.buffers(), alone.buffers()):
+            assert torch.allclose(p, q)
+        assert torch.allclose(part.eval()(whole), alone.eval()(whole))
+
+
 def fails() -> None:
     rank, _ = start()
     if rank == 1:

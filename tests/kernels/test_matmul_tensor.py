@@ -21,7 +21,7 @@ import minigrad
 from kernels import raw_module
 from kernels.cuda_c.common import source
 from kernels.launchers.matmul import Product
-from kernels.support.errors import CompileError
+from kernels.support.errors import CompileError, KernelError
 from tests.kernels.helpers import BFLOAT16, assert_close, normal, put, wide
 
 cuda_c = importlib.import_module("kernels.cuda_c.matmul")
@@ -74,32 +74,85 @@ MODELLED = ("wgmma<__half, 0, 0, 1, 128>", "wgmma<__half, 0, 1, 0, 128>",
             "wgmma<__half, 1, 0, 1, 128>", "wgmma<__half, 1, 1, 0, 256>")  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def modelled():
+def over_the_model() -> tuple[str, str]:
+    """The model and what else the kernel includes; the kernel."""
     text, real = source("matmul_wgmma.cu"), source("hopper.cuh")
     assert real in text
     model = (Path(__file__).parent / "hopper_model.cuh").read_text()
     text = "#include <cuda_fp16.h>\n" + text.replace(real, model)
     text = re.sub("#pragma unroll.*", "", text)  # a third of the time to compile
-    return raw_module(text, (), MODELLED)
+    head, start, kernel = text.partition("constexpr int BOX =")
+    return head, start + kernel
+
+
+@pytest.fixture(scope="module")
+def modelled():
+    return raw_module("".join(over_the_model()), (), MODELLED)
+
+
+def launch_wgmma(kernel, name, rng, z: int, m: int, n: int, k: int = 456):
+    """What it computes, what it should, and the scale of errors; more steps than the ring has
+    slots, b shared by the batch."""
+    trans_a, trans_b, has_bias, tn = (int(x) for x in name[:-1].split(", ")[1:])
+    a, b = normal(rng, (z, m, k), F16), normal(rng, (1, k, n), F16)
+    bias, c = normal(rng, n, F16), np.full((z, m, n), np.nan, F16)
+    lie = [stored(x, t).swapaxes(1, 2) if t else x for x, t in ((a, trans_a), (b, trans_b))]
+    maps = [np.array([x.ctypes.data, *x.shape[::-1], *[0] * 12], np.uint64) for x in lie]
+    grid, args = (-(-n // tn), -(-m // 128), z), (*maps, bias, c, m, n, k, True, False)
+    kernel(grid, (384,), args, shared_mem=cuda_c._RING)
+    expected = wide(a) @ wide(b) + has_bias * wide(bias)
+    return c, expected, np.abs(wide(a)) @ np.abs(wide(b)) + 4
 
 
 @pytest.mark.parametrize("name", MODELLED)
 def test_model_of_wgmma_cuda_c(modelled, name, rng, monkeypatch):
-    """Partial tiles, boxes wholly outside, more steps than the ring has slots, a shared operand."""
-    trans_a, trans_b, has_bias, tn = (int(x) for x in name[:-1].split(", ")[1:])
-    m, n, k = 136, (133 if trans_b else 136), 568
-    a, b = normal(rng, (2, m, k), F16), normal(rng, (1, k, n), F16)
-    bias, c = normal(rng, n, F16), np.empty((2, m, n), F16)
-    lie = [stored(x, t).swapaxes(1, 2) if t else x for x, t in ((a, trans_a), (b, trans_b))]
-    maps = [np.array([x.ctypes.data, *x.shape[::-1], *[0] * 12], np.uint64) for x in lie]
-    for order in ("forward", "reversed"):
+    """Partial tiles, boxes wholly outside."""
+    kernel, n = modelled.get_function(name), 133 if name.split(", ")[2] == "1" else 136
+    for order, batch in (("forward", 2), ("reversed", 1)):
         monkeypatch.setenv("MINIGRAD_THREAD_ORDER", order)
-        c[...] = np.nan
-        grid, args = (-(-n // tn), 2, 2), (*maps, bias, c, m, n, k, True, False)
-        modelled.get_function(name)(grid, (384,), args, shared_mem=cuda_c._RING)
-        expected = wide(a) @ wide(b) + has_bias * wide(bias)
-        assert_close(c, expected, np.abs(wide(a)) @ np.abs(wide(b)) + 4, terms=k)
+        assert_close(*launch_wgmma(kernel, name, rng, batch, 136, n), terms=456)
+
+
+# What is left out or changed in the kernel; the model is to show all of it.
+FAULTS = {
+    "no wait for products": ("wait_for_products<1>();", ""),
+    "a group too many under way": ("wait_for_products<1>", "wait_for_products<2>"),
+    "a slot given back too early": ("(step - 1) % STAGES", "slot"),
+    "a slot given back before the wait": (
+        "wait_for_products<1>();\n            if (step > 0 && t % 32 == 0)"
+        " barrier_arrive(&empty[(step - 1) % STAGES]);",
+        "if (t % 32 == 0) barrier_arrive(&empty[slot]); wait_for_products<1>();",
+    ),
+    "no wait for the sums": ("wait_for_sums(sum);", ""),
+    "no fence": ("products_begin();", ""),
+    "no end of a group": ("products_end();", ""),
+    "no wait for tiles": ("barrier_wait(&full[slot], turn % 2);", ""),
+    "no wait for slots": ("barrier_wait(&empty[slot], (turn + 1) % 2);", ""),
+}
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    """A kernel with each fault, and one with none."""
+    head, kernel = over_the_model()
+    texts = {"none": kernel}
+    for fault, (right, wrong) in FAULTS.items():
+        assert right in kernel, fault
+        texts[fault] = kernel.replace(right, wrong)
+    spaces = [f"namespace fault{i} {{\n{text}\n}}\n" for i, text in enumerate(texts.values())]
+    names = [f"fault{i}::{MODELLED[0]}" for i in range(len(texts))]
+    module = raw_module(head + "".join(spaces), (), names)
+    return {fault: module.get_function(name) for fault, name in zip(texts, names)}
+
+
+@pytest.mark.parametrize("fault", ["none", *FAULTS])
+def test_faults_in_wgmma_show_in_the_model_cuda_c(faulty, fault, rng):
+    try:
+        assert_close(*launch_wgmma(faulty[fault], MODELLED[0], rng, 1, 64, 64), terms=456)
+    except (AssertionError, KernelError):
+        assert fault != "none"
+    else:
+        assert fault == "none"
 
 
 def test_wgmma_says_that_it_needs_hopper_cuda_c(rng):
