@@ -235,10 +235,7 @@ def run(source: str, names: dict) -> Exception | None:
         here = dict(start)
         signal.alarm(SECONDS)
         try:
-            with (
-                contextlib.redirect_stdout(io.StringIO()),
-                contextlib.redirect_stderr(io.StringIO()),
-            ):
+            with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
                 exec(compile(source, "<program>", "exec"), here)
         except NameError as error:
             failed = error
