@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -104,21 +104,9 @@ def _refusal(version: str, product: Product) -> str | None:
         rows = (m if trans_a else k, k if trans_b else n)
         if any(row % 8 or not row for row in rows):
             return f"takes rows of multiples of 8 elements, and in memory they have {rows}"
-        if _cupy_compiler() < (13,):
-            return "needs CUDA 13: CuPy's compiler takes no architecture besides the GPU's before"
     elif cc and cc < least:
         return f"needs compute capability {least[0]}.{least[1]}, and the operands are on {where}"
     return None
-
-
-@cache
-def _cupy_compiler() -> tuple[int, ...]:
-    """The version of NVRTC that CuPy calls; without CuPy nothing will be launched, and any does."""
-    try:
-        from cupy.cuda import nvrtc
-    except (ImportError, OSError):  # OSError: its cache folder cannot be made
-        return (13, 0)
-    return nvrtc.getVersion()
 
 
 def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool):
