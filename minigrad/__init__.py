@@ -127,6 +127,21 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 
 
+_LAZY_NAMES |= dict.fromkeys(
+    ("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "minigrad.variates"
+)
+_LAZY_NAMES |= dict.fromkeys(
+    (
+        "affine_grid_generator alpha_dropout alpha_dropout_ batch_norm bilinear"
+        " binary_cross_entropy_with_logits channel_shuffle constant_pad_nd cosine_embedding_loss"
+        " ctc_loss feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_"
+        " frobenius_norm grid_sampler group_norm hinge_embedding_loss instance_norm kl_div"
+        " layer_norm margin_ranking_loss max_pool1d_with_indices nuclear_norm pairwise_distance"
+        " pdist pixel_shuffle pixel_unshuffle poisson_nll_loss rms_norm rrelu rrelu_"
+        " triplet_margin_loss"
+    ).split(),
+    "minigrad.nn.torch_level",
+)
 _LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
@@ -134,7 +149,8 @@ __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 def __dir__() -> list[str]:
     from types import ModuleType
 
-    public = {"autograd", "backends", "random", *_LAZY_NAMES}
+    public = {"autograd", "backends", "random"}
+    public.update(name for name in _LAZY_NAMES if not name.startswith("_"))
     for name, value in globals().items():
         if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType):
             public.add(name)

@@ -438,7 +438,7 @@ class _Legacy(type):
         return instance.dtype is cls.dtype and instance.device.type == cls.place
 
 
-def legacy_class(target: dtypes.dtype, where: str = "cpu") -> type:
+def legacy_class(target: dtypes.dtype, where: str) -> type:
     """`FloatTensor` etc., on the CPU or (`minigrad.cuda.FloatTensor`) on a GPU."""
 
     def make(cls: type, *args: Any) -> Tensor:
@@ -452,4 +452,12 @@ def legacy_class(target: dtypes.dtype, where: str = "cpu") -> type:
 _WITHOUT_LEGACY_NAME = (
     *(dtypes.uint16, dtypes.uint32, dtypes.uint64, dtypes.complex64, dtypes.complex128),
 )
-LEGACY = {d.legacy_name: legacy_class(d) for d in dtypes.ALL if d not in _WITHOUT_LEGACY_NAME}
+
+
+def legacy_classes(where: str) -> dict[str, type]:
+    """The class of each dtype on a device, by name."""
+    named = (d for d in dtypes.ALL if d not in _WITHOUT_LEGACY_NAME)
+    return {d.legacy_name: legacy_class(d, where) for d in named}
+
+
+LEGACY = legacy_classes("cpu")

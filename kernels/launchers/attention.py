@@ -28,6 +28,7 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.matmul import matmul
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.relaunch import remembered
 from kernels.launchers.transpose import cast
 
 VERSIONS = {
@@ -263,6 +264,7 @@ def _planned(dialect: Dialect, name: str, q, k, v, mask, version: str | None):
     return found
 
 
+@remembered(4)
 def attention(dialect: Dialect, q, k, v, mask=None, causal: bool = False, scale=None, version=None):
     """softmax(q @ k.T * scale + mask) @ v for q (N, H, L, E), k (N, HK, S, E), v (N, HK, S, F).
 
@@ -282,6 +284,7 @@ def attention(dialect: Dialect, q, k, v, mask=None, causal: bool = False, scale=
     return out.reshape(shape), lse.reshape(lead)
 
 
+@remembered(7)
 def attention_backward(
     dialect: Dialect, g, q, k, v, out, lse, mask=None, causal: bool = False, scale=None,
     version=None,

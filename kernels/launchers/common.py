@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from kernels import dispatch
+from kernels.support.memory import keep_freed
 
 Pair = tuple[int, int]
 GPU_BLOCK, CPU_BLOCK = 256, 64  # threads of a block that walks along a row or a plane
@@ -23,6 +24,7 @@ SMALL_BLOCK = 32  # on the CPU, of a block that sums a row in shared memory
 MAX_GRID_YZ, MAX_BLOCK = 65535, 1024  # blocks along y or z of a grid, threads of a block
 BLOCKS = 264  # two for each multiprocessor of a large GPU; with less than one, sums are split
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+keep_freed()
 
 
 class Dialect:

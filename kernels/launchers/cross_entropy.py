@@ -29,6 +29,7 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
+from kernels.launchers.relaunch import remembered
 
 VERSIONS = {
     "warp": "a warp a row, no softmax stored",
@@ -164,11 +165,24 @@ def cross_entropy(
     `ignore_index`. Raises IndexError for a target outside 0 .. C-1 (arrays on the CPU; on a GPU
     such a loss is NaN), ValueError for shapes and TypeError for dtypes that do not fit.
     """
-    name = "cross_entropy"
-    run, scalar, none = _planned(
-        dialect, name, logits, target, weight, label_smoothing != 0, version
-    )
-    _check_targets(name, target, logits.shape[1], ignore_index)
+    smooth = label_smoothing != 0
+    _planned(dialect, "cross_entropy", logits, target, weight, smooth, version)  # checks all
+    _check_targets("cross_entropy", target, logits.shape[1], ignore_index)
+    return _forward(dialect, logits, target, weight, ignore_index, label_smoothing, version)
+
+
+@remembered(3)
+def _forward(
+    dialect: Dialect,
+    logits,
+    target,
+    weight,
+    ignore_index: int,
+    label_smoothing: float,
+    version: str | None,
+):
+    name, smooth = "cross_entropy", label_smoothing != 0
+    run, scalar, none = _planned(dialect, name, logits, target, weight, smooth, version)
     losses, lse = (empty(target.shape, logits.dtype, logits) for _ in range(2))
     if losses.size:
         weight = none if weight is None else contiguous(weight)

@@ -29,6 +29,7 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
+from kernels.launchers.relaunch import remembered
 
 SPLIT = {"split": "few channels: several blocks a channel, whose sums are added up after"}
 COLUMN_BLOCK = (32, 8)
@@ -162,6 +163,7 @@ def _plan_statistics(dialect: Dialect, x, version: str | None):
     return launcher("batch_norm", version, kernel, *tiling), view
 
 
+@remembered(3)
 def batch_norm(dialect: Dialect, x, weight, bias, eps: float, version: str | None = None):
     """Normalise x (N, C, ...) by the statistics of the batch, then scale and shift.
 
@@ -194,6 +196,7 @@ def _plan_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     return run, view, empty((1,), x.dtype, x)
 
 
+@remembered(5)
 def batch_norm_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     """(x - mean) * invstd * weight + bias per channel of x (N, C, ...); weight, bias or None."""
     key = _key(dialect, "apply", None, x, mean, invstd, weight, bias)
@@ -257,6 +260,7 @@ def _plan_backward(dialect: Dialect, g, x, mean, invstd, weight, version: str | 
     return sums, run_gradient, view, count, empty((1,), x.dtype, x)
 
 
+@remembered(5)
 def batch_norm_backward(dialect: Dialect, g, x, mean, invstd, weight, version: str | None = None):
     """Gradients of batch_norm with respect to x, weight (C,) and bias (C,), for g like x."""
     key = _key(dialect, "backward", version, g, x, mean, invstd, weight)

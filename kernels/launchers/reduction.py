@@ -328,7 +328,9 @@ def _step(
     family, segment = f"reduce.{key[0]}", max(1, _segment(outer, length, inner, gpu))
     segments = max(1, ceil_div(length, segment))
     size = outer * segments * inner
-    if length <= (short if inner == 1 else min(short, SHORT)):
+    # on a CPU neighbouring columns are read together in a tile; each thread alone would divide
+    tiles_pay = short == SHORT_ON_CPU and inner >= 32 and dialect.name == "numba"
+    if length <= (short if inner == 1 else min(short, SHORT)) and not tiles_pay:
         numbers, kernel = (length, inner, count), dialect.reduction.by_thread(inner == 1, *key)
         call = launcher(family, "thread", kernel, ceil_div(size, THREADS), THREADS)
     elif inner == 1 and short and length <= WARP_ROW:

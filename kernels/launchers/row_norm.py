@@ -26,6 +26,7 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
+from kernels.launchers.relaunch import remembered
 
 FORWARD = {
     "online": "a block a row, statistics in one pass, read twice",
@@ -176,6 +177,7 @@ def _forward(dialect: Dialect, name: str, x, weight, bias, eps, dims, version):
     return plan(x, weight, bias, eps)
 
 
+@remembered(3)
 def layer_norm(dialect: Dialect, x, weight, bias, eps: float, dims: int = 1, version=None):
     """Normalise x over its last `dims` dimensions, then scale and shift.
 
@@ -186,6 +188,7 @@ def layer_norm(dialect: Dialect, x, weight, bias, eps: float, dims: int = 1, ver
     return _forward(dialect, "layer_norm", x, weight, bias, eps, dims, version)
 
 
+@remembered(2)
 def rms_norm(dialect: Dialect, x, weight, eps: float, dims: int = 1, version=None):
     """x * weight * invrms over the last `dims` dimensions; returns y and invrms = 1 /
     sqrt(mean(x * x) + eps). The same errors as layer_norm."""
@@ -263,6 +266,7 @@ def _backward(dialect, name, g, x, mean, invstd, weight, dims, affine, version):
     return plan(g, x, mean, invstd, weight, affine)
 
 
+@remembered(5)
 def layer_norm_backward(
     dialect: Dialect, g, x, mean, invstd, weight, dims: int = 1, affine: bool = True, version=None
 ):
@@ -272,6 +276,7 @@ def layer_norm_backward(
     return _backward(dialect, name, g, x, mean, invstd, weight, dims, affine, version)
 
 
+@remembered(4)
 def rms_norm_backward(
     dialect: Dialect, g, x, invrms, weight, dims: int = 1, affine: bool = True, version=None
 ):

@@ -14,8 +14,8 @@ from kernels.support import wrong_index
 from minigrad.compiler import places
 from minigrad.compiler.graph import Buffer, Call, Memory, Place
 from minigrad.compiler.late import Draw, Late, value_now
-from minigrad.compiler.places import arrays_in
-from minigrad.compiler.plan import ALIGNMENT, Layout
+from minigrad.compiler.places import ALIGNMENT, arrays_in
+from minigrad.compiler.plan import Layout
 from minigrad.random import Generator
 from minigrad.utils._tree import leaves, mapped
 

@@ -14,6 +14,7 @@ from kernels import dispatch, launchers
 from kernels.launchers.common import namespace, on_gpu
 from kernels.pointwise import TABLE
 from kernels.support import wrong_index
+from kernels.support.interrupts import deferred
 from minigrad.autograd.mode import mode
 from minigrad.compiler.arrays import TracedArray, plain
 from minigrad.compiler.graph import CONSTANT, GIVEN, INPUT, TEMPORARY, Buffer, Call, Unsupported
@@ -219,11 +220,12 @@ class Recorder(Lifted):
         target = call.kwargs["out"]
         old = target.copy()
         before = [(target, old)] if is_read(target, call.args) else []
-        _, log = logged(dialect_in_use().pointwise, call.args, call.kwargs, self.numbers)
-        call.launches, call.seconds = log.launches, log.seconds
-        call.kernels = tuple([launch.kernel for launch in log.launches])
-        closed = is_closed(call, log.launches, self.memory, before, lambda arrays: [])
-        target[...] = old
+        with deferred():  # `target` may be a tensor's memory
+            _, log = logged(dialect_in_use().pointwise, call.args, call.kwargs, self.numbers)
+            call.launches, call.seconds = log.launches, log.seconds
+            call.kernels = tuple([launch.kernel for launch in log.launches])
+            closed = is_closed(call, log.launches, self.memory, before, lambda arrays: [])
+            target[...] = old
         return closed
 
     def optimizer_step(self, optimizer: Any, step: Callable, args: tuple, kwargs: dict) -> Any:
@@ -263,6 +265,8 @@ class Recorder(Lifted):
         if array.dtype.kind in "iu":
             self._checked.clear()
         buffer = self.memory.add(array, GIVEN)
+        if buffer is not None and buffer.kind == GIVEN and self.before_change(array):
+            self.stop("a change of memory that an argument shares with other tensors")
         if buffer is None or buffer.kind in (TEMPORARY, INPUT) or self.updates.inside:
             return
         if buffer.kind == GIVEN and id(buffer.owner) in self._roots:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernels.support import wrong_index
 from minigrad._names import namespace
-from minigrad.creation import LEGACY, legacy_class
+from minigrad.creation import legacy_classes
 from minigrad.cuda.properties import (
     can_device_access_peer,
     device,
@@ -49,7 +49,7 @@ if _TYPE_CHECKING:
     from minigrad.cuda.memory import reset_max_memory_allocated as reset_max_memory_allocated
     from minigrad.cuda.memory import reset_peak_memory_stats as reset_peak_memory_stats
 
-globals().update({name: legacy_class(cls.dtype, "cuda") for name, cls in LEGACY.items()})
+globals().update(legacy_classes("cuda"))
 
 
 def _cupy() -> Any:
@@ -231,6 +231,10 @@ def is_bf16_supported() -> bool:
 class OutOfMemoryError(RuntimeError):
     """What `torch.cuda.OutOfMemoryError` is in handlers of programs; CuPy raises its own."""
 
+
+# Programs with a checkpoint function of their own save the states of the GPUs' generators if this
+# is True. Here one generator serves all devices, and they save its state anyway.
+_initialized = False
 
 _MEMORY = (
     "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",

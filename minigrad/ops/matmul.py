@@ -271,9 +271,32 @@ def baddbmm(
     return _added(input, bmm(batch1, batch2), beta, alpha)
 
 
+@export()
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta * input + alpha * (the sum of bmm(batch1, batch2) over the batch)."""
+    return _added(input, _summed_bmm(batch1, batch2), beta, alpha)
+
+
+def _summed_bmm(a: Tensor, b: Tensor) -> Tensor:
+    """The sum over the batch of the products of matrices, as one product of longer ones."""
+    (batch, n, k), (other, inner, m) = a._array.shape, b._array.shape
+    if (batch, k) != (other, inner):
+        return bmm(a, b)  # it raises the error
+    return mm(a.transpose(0, 1).reshape(n, batch * k), b.reshape(batch * k, m))
+
+
+@export()
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2)."""
+    return _added(input, outer(vec1, vec2), beta, alpha)
+
+
 def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     if not product.is_floating_point():  # as torch does
-        beta, alpha = int(beta), int(alpha)
+        kind = bool if product._array.dtype.kind == "b" else int
+        beta, alpha = kind(beta), kind(alpha)
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product

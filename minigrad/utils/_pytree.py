@@ -29,9 +29,9 @@ def _children(tree: Any) -> Iterable | None:
 
 def _with_children(tree: Any, children: list) -> Any:
     """A container like `tree` that holds these."""
-    kind = type(tree)
+    kind: Any = type(tree)
     if kind is defaultdict:
-        return defaultdict(tree.default_factory, zip(tree, children, strict=True))
+        return kind(tree.default_factory, zip(tree, children, strict=True))
     if kind in _DICTIONARIES:
         return kind(zip(tree, children, strict=True))
     if kind is deque:

@@ -98,6 +98,8 @@ OPTIMIZERS = {
     "RAdam": lambda p: minigrad.optim.RAdam(p, lr=0.01, decoupled_weight_decay=True),
     "Rprop": lambda p: minigrad.optim.Rprop(p, lr=0.01),
     "ASGD": lambda p: minigrad.optim.ASGD(p, lr=0.01, t0=4),
+    "Adafactor": lambda p: minigrad.optim.Adafactor(p, lr=0.35, weight_decay=0.01),
+    "Muon": lambda p: minigrad.optim.Muon([q for q in p if q.ndim == 2], lr=0.02),
 }
 
 
@@ -311,6 +313,27 @@ def test_a_schedule_inside_of_a_step_runs_eagerly():
         compiled(x, y)
     same_state(model, twin)
     assert "schedule" in compiled.report()
+
+
+def test_a_step_of_lbfgs_runs_eagerly_and_says_why():
+    (model, twin), ((x, y),) = pair(mlp), batches(1, 4, 5)
+
+    def make(model):
+        optimizer = minigrad.optim.LBFGS(model.parameters(), max_iter=3)
+
+        def loss():
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), y)
+            loss.backward()
+            return loss
+
+        return lambda: optimizer.step(loss)
+
+    eager, compiled = make(model), minigrad.compile(make(twin))
+    for _ in range(3):
+        close(eager(), compiled())
+    same_state(model, twin)
+    assert "LBFGS.step, which decides by the loss how often" in compiled.report()
 
 
 def test_gradients_that_accumulate_over_steps():

@@ -53,12 +53,11 @@ def planned(monkeypatch):
 
             return launch
 
-        with resources.noting():
+        with resources.noting(), monkeypatch.context() as patch:
             for module_name, module in list(sys.modules.items()):
                 if module_name.startswith("kernels.launchers") and hasattr(module, "launcher"):
-                    monkeypatch.setattr(module, "launcher", launcher)
+                    patch.setattr(module, "launcher", launcher)
             getattr(dispatch.dialect(backend), name)(*args)
-            monkeypatch.undo()
         return found
 
     return launches
@@ -149,6 +148,21 @@ def test_large_arrays_are_read_by_many_blocks(call, backend, planned):
 @pytest.mark.parametrize("call", ON_TENSOR_CORES.values(), ids=ON_TENSOR_CORES)
 def test_large_arrays_on_tensor_cores(call, planned):
     assert_enough(planned("cupy", *call))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_deterministic_additions_by_index(backend, planned, monkeypatch):
+    module = importlib.import_module("kernels.launchers.embedding")
+    monkeypatch.setattr(module, "are_deterministic_algorithms_enabled", lambda: True)
+    index = np.zeros(8192, np.int64)
+    calls = (
+        ("embedding_backward", array(8192, 64), index, 50_000),
+        ("scatter_add", array(10**6), 0, index, array(8192)),
+        ("take_backward", array(8192), index, 10**6),
+    )
+    for call in calls:
+        launches = [launch for launch in planned(backend, *call) if launch.version == "split"]
+        assert_enough(launches)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

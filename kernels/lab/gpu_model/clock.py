@@ -60,7 +60,8 @@ class Estimate:
     fills; dram_bytes, l2_bytes, asked_bytes: that go to memory, to the second level and to the
     first, in whole sectors; hits: the share of the sectors of loads that each cache level answers;
     requests, shared_requests: of warps, to global and to shared memory, which takes `wavefronts`;
-    start: seconds until a launch begins.
+    start: seconds until a launch begins; read: the shares of asked_bytes, l2_bytes and dram_bytes
+    that are read, the others are written.
     """
 
     kernel: str
@@ -76,6 +77,7 @@ class Estimate:
     shared_requests: float
     wavefronts: float
     start: float
+    read: tuple[float, float, float]
 
     def picture(self) -> Picture:
         """The way of the bytes: `memory_chart`."""
@@ -188,6 +190,10 @@ def estimate(
         asked_bytes=float(every[SECTORS]) * SECTOR, requests=float(every[REQUESTS]) - shared,
         shared_requests=shared, wavefronts=float(every[WAVEFRONTS]),
         start=counts.start,
+        read=(
+            float(asked / max(traffic[:, SECTORS].sum(), 1)),
+            missed * grid_blocks / max(to_second, 1), read / max(dram, 1),
+        ),
     )  # fmt: skip
 
 

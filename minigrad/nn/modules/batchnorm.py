@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import minigrad
@@ -249,11 +250,7 @@ class SyncBatchNorm(_BatchNorm):
     def _over_ranks(self, input: Tensor, momentum: float, group: Any) -> Tensor:
         """Two sums travel, one after the other: of the values, then of the squared distances from
         their mean, which are exact where the mean is large."""
-        ways = minigrad.distributed.tensor.mappings
-
-        def add_up(x: Tensor) -> Tensor:  # each rank has a loss of its own: gradients add up too
-            return ways.Copy.of(ways.Sum.apply(x, group=group), group)
-
+        add_up = functools.partial(minigrad.distributed.nn.functional.all_reduce, group=group)
         x = input.float() if input.dtype in (minigrad.float16, minigrad.bfloat16) else input
         over = [dim for dim in range(x.dim()) if dim != 1]
         own = x.new_full((1,), x.numel() // x.shape[1])
