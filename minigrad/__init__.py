@@ -23,6 +23,7 @@ from minigrad import (
 )
 from minigrad._foreign import tensors_only as _tensors_only
 from minigrad._names import namespace as _namespace
+from minigrad._out import NAMES as _TAKE_OUT
 from minigrad.autograd import (
     enable_grad,
     inference_mode,
@@ -86,7 +87,7 @@ channels_last = "channels_last"  # accepted where torch takes a memory format: t
 if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
     from minigrad._functions import *  # noqa: F403
     from minigrad.creation import tensor as tensor
-globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
+globals().update({n: _tensors_only(fn, n in _TAKE_OUT) for n, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
 
@@ -126,6 +127,21 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 
 
+_LAZY_NAMES |= dict.fromkeys(
+    ("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "minigrad.variates"
+)
+_LAZY_NAMES |= dict.fromkeys(
+    (
+        "affine_grid_generator alpha_dropout alpha_dropout_ batch_norm bilinear"
+        " binary_cross_entropy_with_logits channel_shuffle constant_pad_nd cosine_embedding_loss"
+        " ctc_loss feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_"
+        " frobenius_norm grid_sampler group_norm hinge_embedding_loss instance_norm kl_div"
+        " layer_norm margin_ranking_loss max_pool1d_with_indices nuclear_norm pairwise_distance"
+        " pdist pixel_shuffle pixel_unshuffle poisson_nll_loss rms_norm rrelu rrelu_"
+        " triplet_margin_loss"
+    ).split(),
+    "minigrad.nn.torch_level",
+)
 _LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
@@ -133,7 +149,8 @@ __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 def __dir__() -> list[str]:
     from types import ModuleType
 
-    public = {"autograd", "backends", "random", *_LAZY_NAMES}
+    public = {"autograd", "backends", "random"}
+    public.update(name for name in _LAZY_NAMES if not name.startswith("_"))
     for name, value in globals().items():
         if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType):
             public.add(name)

@@ -181,6 +181,11 @@ class Tensor(Methods):
         return not isinstance(self._array, np.ndarray | MetaArray)
 
     @property
+    def is_cpu(self) -> bool:
+        """Whether the elements are in the memory of the CPU."""
+        return isinstance(self._array, np.ndarray)
+
+    @property
     def is_meta(self) -> bool:
         """Whether there are no elements, only a shape and a dtype."""
         return isinstance(self._array, MetaArray)

@@ -43,14 +43,14 @@ def pad(acc_t, sub: Pair, insert: Pair, wide: bool) -> Kernel:
     return _kernel("pad", (0,), (acc_t, *sub, *insert), arguments)
 
 
-def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool) -> Kernel:
-    """kernel(w, planes, offset, bias, y, groups, image, positions, width, out_w)."""
+def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool, split: bool) -> Kernel:
+    """kernel(w, planes, offset, bias, y, groups, image, positions, width, out_w, span)."""
 
     def arguments(w, planes, offset, bias, y, groups, *sizes):
         channels, terms = w.shape[0] // groups, w.shape[1]
         return w, planes, offset, bias, y, channels, terms, groups, *sizes, y.shape[1]
 
-    return _kernel("implicit_gemm", (0,), (acc_t, *tile, has_bias), arguments)
+    return _kernel("implicit_gemm", (0, 1, 4), (acc_t, *tile, has_bias, split), arguments)
 
 
 def swap_channels(taps: int) -> Kernel:

@@ -138,7 +138,7 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     shape = (n, o, *out)
     no_bias, sizes = empty((1,), dtype, x), (geo.groups, *geo.padding)
     if version == "implicit_gemm":
-        gemm = conv_gemm.forward(dialect, "conv2d", geo, x, bias is not None)
+        product = conv_gemm.forward(dialect, "conv2d", geo, x, bias is not None)
     elif version == "batch_gemm":
         product = conv_batch.forward(dialect, "conv2d", geo, x, bias is not None)
     elif version == "mma_sync":
@@ -162,13 +162,10 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
             return empty(shape, dtype, x)
         x, w = contiguous(x), contiguous(w)
         bias = no_bias if bias is None else contiguous(bias)
-        if version in ("batch_gemm", "mma_sync"):
+        if version not in ("direct", "tiled"):
             return product(w, x, bias)
         y = empty(shape, dtype, x)
-        if version == "implicit_gemm":
-            gemm(w, x, bias, y)
-        else:
-            run(x, w, bias, y, *sizes)
+        run(x, w, bias, y, *sizes)
         return y
 
     return forward
@@ -189,7 +186,7 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
         geo.x_shape,
     )
     if version == "implicit_gemm":
-        gemm = conv_gemm.backward_data(dialect, name, geo, g)
+        product = conv_gemm.backward_data(dialect, name, geo, g)
     elif version == "batch_gemm":
         product = conv_batch.backward_data(dialect, name, geo, g)
     elif version == "mma_sync":
@@ -203,13 +200,10 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
         if 0 in x_shape:
             return empty(x_shape, dtype, g)
         g, w = contiguous(g), contiguous(w)
-        if version in ("batch_gemm", "mma_sync"):
+        if version != "direct":
             return product(g, w)
         dx = empty(x_shape, dtype, g)
-        if version == "implicit_gemm":
-            gemm(g, w, dx)
-        else:
-            run(g, w, dx, groups, *geo.padding)
+        run(g, w, dx, groups, *geo.padding)
         return dx
 
     return data

@@ -22,6 +22,7 @@ from kernels.launchers.common import (
 from kernels.launchers.layout import contiguous_strides, is_dense, merge
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
+from kernels.launchers.relaunch import MAX_OPERANDS, remembered
 from kernels.pointwise import TABLE
 
 VERSIONS = {
@@ -37,6 +38,7 @@ _COPY = TABLE["copy"]
 _plans = Plans()
 
 
+@remembered(1)
 def copy(dialect: Dialect, x: np.ndarray) -> np.ndarray:
     """A C-contiguous copy."""
     if not x.flags.c_contiguous and is_dense(x):
@@ -45,6 +47,7 @@ def copy(dialect: Dialect, x: np.ndarray) -> np.ndarray:
     return pointwise(dialect, _COPY, x, dtype=x.dtype)
 
 
+@remembered(1)
 def cast(dialect: Dialect, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """A C-contiguous copy of another dtype, with C's conversions."""
     if dtype == BFLOAT16 and dialect.name == "numba" and on_gpu(x):
@@ -127,6 +130,11 @@ def concat(dialect: Dialect, arrays: Sequence[np.ndarray], axis: int = 0) -> np.
     """
     if not arrays:
         raise ValueError("concat: expected at least one array, got none")
+    return _concat(dialect, *arrays, axis=axis)
+
+
+@remembered(MAX_OPERANDS)
+def _concat(dialect: Dialect, *arrays: np.ndarray, axis: int) -> np.ndarray:
     first = arrays[0]
     where = type(first) is ndarray or place(first)
     key = (dialect, where, axis, *[(a.shape, a.dtype) for a in arrays])

@@ -69,19 +69,22 @@ def pad(acc_t, sub: Pair, insert: Pair, wide: bool):
 
 
 @functools.cache
-def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
+def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool, split: bool):
     """One block: by * rm output channels x bx * rn positions of one group of one image.
 
     w (groups * channels, K); planes flat, `image` elements apart per (image, group); y
     (images * groups * channels, OH * OW). blockIdx.x = (image, group, position tile). `offset` is
-    padded to a multiple of tk.
+    padded to a multiple of tk. split: blockIdx.z takes `span` terms, a multiple of tk, and y has
+    its rows for each.
     """
     bx, by, rm, rn, tk = tile
     tm, tn = by * rm, bx * rn
     k_by_x, k_by_y = tk // bx, tk // by
 
     @cuda.jit
-    def conv2d_implicit_gemm(w, planes, offset, bias, y, groups, image, positions, width, out_w):
+    def conv2d_implicit_gemm(
+        w, planes, offset, bias, y, groups, image, positions, width, out_w, span
+    ):
         w_tile = cuda.shared.array((tm, tk), acc_t)
         p_tile = cuda.shared.array((tk, tn), acc_t)
         acc = cuda.local.array((rm, rn), acc_t)
@@ -97,7 +100,9 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
         for i in range(rm):
             for j in range(rn):
                 acc[i, j] = acc_t(0)
-        for k0 in range(0, terms, tk):
+        first = cuda.blockIdx.z * span if split else 0
+        last = min(first + span, terms) if split else terms
+        for k0 in range(first, last, tk):
             for i in range(rm):
                 for j in range(k_by_x):
                     r = i * by + ty
@@ -118,6 +123,7 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
                     for j in range(rn):
                         acc[i, j] += wv * p_tile[kk, j * bx + tx]
             cuda.syncthreads()
+        zo = cuda.blockIdx.z * (cuda.gridDim.x // tiles) + z if split else z
         for j in range(rn):
             q = q0 + j * bx + tx
             oh = q // width
@@ -128,8 +134,12 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
                     if c < channels:
                         v = acc[i, j]
                         if has_bias:
-                            v += acc_t(bias[w0 + i * by + ty])
-                        y[z * channels + c, oh * out_w + ow] = v
+                            if split:
+                                own = acc_t(bias[w0 + i * by + ty])
+                                v += own if cuda.blockIdx.z == 0 else acc_t(0)
+                            else:
+                                v += acc_t(bias[w0 + i * by + ty])
+                        y[zo * channels + c, oh * out_w + ow] = v
 
     return conv2d_implicit_gemm
 

@@ -1,12 +1,43 @@
-"""`autograd.graph`: the node type, and `increment_version`."""
+"""`autograd.graph`: nodes, hooks on the tensors that operations save for backward, and
+`increment_version`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
 from minigrad._names import namespace
-from minigrad.autograd.node import Node
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import AccumulateGrad, Node, edge
 from minigrad.tensor import Tensor
 
-__all__ = ["Node", "increment_version"]
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+
+class GradientEdge(NamedTuple):
+    """Where the gradient of a tensor goes: the input `output_nr` of a node."""
+
+    node: Any
+    output_nr: int
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of a tensor goes; RuntimeError if it has none."""
+    found = edge(tensor) if tensor.requires_grad else None
+    if found is None:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not "
+                           "require gradients")  # fmt: skip
+    node, index = found
+    return GradientEdge(AccumulateGrad(node) if isinstance(node, Tensor) else node, index)
 
 
 def increment_version(tensor: Tensor | tuple[Tensor, ...]) -> None:
@@ -14,6 +45,59 @@ def increment_version(tensor: Tensor | tuple[Tensor, ...]) -> None:
     a backward pass that needs the old values then raises instead of using the new ones."""
     for one in (tensor,) if isinstance(tensor, Tensor) else tensor:
         one._counter[0] += 1
+
+
+class saved_tensors_hooks:
+    """A block whose operations keep `pack_hook(tensor)` in place of each tensor that they save for
+    backward; `unpack_hook` of it gives the tensor back, when backward needs it.
+
+    The innermost block counts. Neither hook may change the tensor in place.
+    """
+
+    def __init__(self, pack_hook: Callable, unpack_hook: Callable) -> None:
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+
+    def __enter__(self) -> None:
+        if _refusal:
+            raise RuntimeError(_refusal[-1])
+        mode.saved_hooks = (*mode.saved_hooks, (self.pack_hook, self.unpack_hook))
+
+    def __exit__(self, *error: object) -> None:
+        mode.saved_hooks = mode.saved_hooks[:-1]
+
+
+_refusal: list[str] = []
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """A block in which `saved_tensors_hooks` raises RuntimeError with this message."""
+    if mode.saved_hooks:
+        raise RuntimeError(error_message)
+    _refusal.append(error_message)
+    try:
+        yield
+    finally:
+        _refusal.pop()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """A block whose operations keep what they save for backward in the memory of the CPU.
+
+    pin_memory: in page-locked memory, from which copies to a GPU are faster.
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(tensor: Tensor) -> tuple[Any, Tensor]:
+            kept = tensor.detach().cpu()
+            kept = kept.clone() if kept._array is tensor._array else kept
+            return tensor.device, kept.pin_memory() if pin_memory and tensor.is_cuda else kept
+
+        def unpack(packed: tuple[Any, Tensor]) -> Tensor:
+            device, tensor = packed
+            return tensor.to(device, non_blocking=pin_memory)
+
+        super().__init__(pack, unpack)
 
 
 __getattr__, __dir__ = namespace(__name__)

@@ -14,10 +14,12 @@ class _Mode(threading.local):
     inference = False
     anomaly = False  # whether nodes remember where they were made
     check_nan = True  # and whether backward passes then search for NaN
+    saved_hooks: tuple = ()  # of `autograd.graph.saved_tensors_hooks`, the innermost last
     autocast: Any = None  # what the blocks of `amp.autocast` in force cast, or None
     recorder: Any = None  # of a step that `compile` records
     # (operation, inputs, attributes, outputs) of each call are reported to it: `onnx.export`
     observer: Any = None
+    attention = frozenset({"math", "fused"})  # the ways that attention may take: `sdpa_kernel`
 
 
 mode = _Mode()

@@ -61,6 +61,8 @@ class Node:
 
     def save(self, tensors: tuple) -> None:
         """Save tensors (or None, or Python scalars) for backward, with their versions."""
+        if mode.saved_hooks:
+            tensors = tuple([Packed(t) if isinstance(t, Tensor) else t for t in tensors])
         self.saved = tensors
         self.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in tensors])
 
@@ -69,10 +71,16 @@ class Node:
         saved = self.saved
         if saved is None:
             raise RuntimeError(USED_TWICE)
+        packed = False
         for tensor, version in zip(saved, self.versions):
-            if isinstance(tensor, Tensor) and tensor._counter[0] != version:
-                raise RuntimeError(_changed_in_place(tensor, version))
-        return saved
+            if isinstance(tensor, Tensor):
+                if tensor._counter[0] != version:
+                    raise RuntimeError(_changed_in_place(tensor, version))
+            elif type(tensor) is Packed:
+                packed = True
+        if not packed:
+            return saved
+        return tuple([t.tensor() if type(t) is Packed else t for t in saved])
 
     def release(self) -> None:
         """Free the saved tensors; a node without any can run again."""
@@ -107,6 +115,63 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {hex(id(self))}>"
+
+
+class Identity(Node):
+    """The value of a leaf, copied into another tensor."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "CopyBackwards"
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        return (grads[0],)
+
+
+def identity(leaf: Tensor) -> Identity:
+    """The node of a copy of a leaf."""
+    return Identity((edge(leaf),), ((leaf._array.shape, leaf._array.dtype),))
+
+
+class Packed:
+    """A saved tensor as the innermost `saved_tensors_hooks` has packed it.
+
+    value: what the hook has made of it. source: where its gradient goes, for gradients that are
+    recorded.
+    """
+
+    __slots__ = ("source", "unpack", "value")
+
+    def __init__(self, tensor: Tensor) -> None:
+        pack, self.unpack = mode.saved_hooks[-1]
+        self.source = edge(tensor)
+        hooks, mode.saved_hooks = mode.saved_hooks, ()  # the hook's own operations are not packed
+        enabled, mode.enabled = mode.enabled, False
+        try:
+            self.value = pack(tensor if tensor._node is None else alias(tensor))
+        finally:
+            mode.saved_hooks, mode.enabled = hooks, enabled
+
+    def tensor(self) -> Tensor:
+        """What the other hook makes of the value, with the place of the saved tensor in the
+        graph."""
+        enabled, mode.enabled = mode.enabled, False
+        try:
+            found = self.unpack(self.value)
+        finally:
+            mode.enabled = enabled
+        if not isinstance(found, Tensor):
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(found).__name__}"
+            )
+        if self.source is None or not mode.enabled:
+            return found
+        node, index = self.source
+        if isinstance(node, Tensor):
+            node, index = identity(node), 0
+        return attach(alias(found), node, index)
 
 
 class AccumulateGrad:
@@ -266,7 +331,9 @@ def record(
     node.shapes = shapes
     if saved_outputs:
         saved += tuple([alias(outputs[i]) for i in saved_outputs])
-    if saved:
+    if mode.saved_hooks and saved:
+        node.save(saved)
+    elif saved:
         node.saved = saved
         node.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in saved])
     first._requires_grad = True

@@ -1,22 +1,42 @@
 """`minigrad.cuda`: queries about GPUs. Tensors on a GPU are CuPy arrays."""
 
+# ruff: noqa: F401, F811 - names are imported to be found here
+
 from __future__ import annotations
 
-import contextlib
-import importlib
-import importlib.util
-import warnings
+import sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any
 
 from kernels.support import wrong_index
-from minigrad import dtypes, random
 from minigrad._names import namespace
-from minigrad.creation import legacy_class
+from minigrad.creation import legacy_classes
+from minigrad.cuda.properties import (
+    can_device_access_peer,
+    device,
+    device_count,
+    device_of,
+    get_device_capability,
+    get_device_properties,
+    is_available,
+    mem_get_info,
+)
+from minigrad.cuda.random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
 
 if _TYPE_CHECKING:
     from minigrad.cuda import amp as amp
     from minigrad.cuda import memory as memory
+    from minigrad.cuda import nvtx as nvtx
     from minigrad.cuda.memory import max_memory_allocated as max_memory_allocated
     from minigrad.cuda.memory import max_memory_reserved as max_memory_reserved
     from minigrad.cuda.memory import memory_allocated as memory_allocated
@@ -29,38 +49,23 @@ if _TYPE_CHECKING:
     from minigrad.cuda.memory import reset_max_memory_allocated as reset_max_memory_allocated
     from minigrad.cuda.memory import reset_peak_memory_stats as reset_peak_memory_stats
 
-FloatTensor = legacy_class(dtypes.float32, "cuda")
-DoubleTensor = legacy_class(dtypes.float64, "cuda")
-LongTensor = legacy_class(dtypes.int64, "cuda")
-ByteTensor = legacy_class(dtypes.uint8, "cuda")
-
-
-def is_available() -> bool:
-    """Whether tensors can live on a GPU here: CuPy is installed and finds a GPU."""
-    return device_count() > 0
-
-
-def device_count() -> int:
-    """The number of GPUs that tensors can live on."""
-    if importlib.util.find_spec("cupy") is None:
-        return 0
-    try:
-        import cupy
-    except OSError as error:  # CuPy makes its cache folder when it is imported
-        warnings.warn(f"CuPy cannot be used: {error}; set CUPY_CACHE_DIR", stacklevel=2)
-        return 0
-    if hasattr(cupy.ndarray, "__host_memory__"):  # kernels.install(): CuPy's arrays on the CPU
-        return 0
-    try:
-        return cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError:
-        return 0
+globals().update(legacy_classes("cuda"))
 
 
 def _cupy() -> Any:
     from minigrad.backends import device_module
 
     return device_module("cuda")
+
+
+def init() -> None:
+    """Start CuPy, which the first tensor on a GPU does too; RuntimeError without a GPU."""
+    _cupy()
+
+
+def is_initialized() -> bool:
+    """Whether CuPy has been loaded and finds a GPU."""
+    return "cupy" in sys.modules and is_available()
 
 
 def current_device() -> int:
@@ -144,9 +149,28 @@ class Stream:
         self._stream.__exit__(*error)
 
 
-def stream(stream: Stream | None) -> Any:
-    """`with stream(s): ...` launches into `s`; with None nothing changes."""
-    return contextlib.nullcontext() if stream is None else stream
+class StreamContext:
+    """`with StreamContext(s): ...` launches into `s`; with None nothing changes."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*error)
+
+
+stream = StreamContext
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Launch into `stream` from now on; with None nothing changes."""
+    if stream is not None:
+        stream._stream.use()
 
 
 def current_stream(device: Any = None) -> Stream:
@@ -195,12 +219,8 @@ def empty_cache() -> None:
         _cupy().get_default_memory_pool().free_all_blocks()
 
 
-def manual_seed(seed: int) -> None:
-    """Seed the default generator, which all devices share."""
-    random.manual_seed(seed)
-
-
-manual_seed_all = manual_seed
+def ipc_collect() -> None:
+    """No effect: no memory of a GPU is shared with other processes."""
 
 
 def is_bf16_supported() -> bool:
@@ -212,11 +232,15 @@ class OutOfMemoryError(RuntimeError):
     """What `torch.cuda.OutOfMemoryError` is in handlers of programs; CuPy raises its own."""
 
 
+# Programs with a checkpoint function of their own save the states of the GPUs' generators if this
+# is True. Here one generator serves all devices, and they save its state anyway.
+_initialized = False
+
 _MEMORY = (
     "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
     "memory_stats", "memory_summary", "reset_accumulated_memory_stats",
     "reset_max_memory_allocated", "reset_peak_memory_stats",
 )  # fmt: skip
-_LAZY = {"amp": "minigrad.cuda.amp", "memory": "minigrad.cuda.memory"}  # amp needs optimisers
+_LAZY = {name: f"minigrad.cuda.{name}" for name in ("amp", "memory", "nvtx")}  # amp: optimisers
 
 __getattr__, __dir__ = namespace(__name__, _LAZY | dict.fromkeys(_MEMORY, "minigrad.cuda.memory"))

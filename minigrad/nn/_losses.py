@@ -364,8 +364,7 @@ def kl_div(
         loss = target.exp() * (target - input)
     else:
         # 0 * log(0) is 0: avoid the logarithm of 0.
-        positive = target.detach() > 0
-        safe = minigrad.where(positive, target, minigrad.ones_like(target))
+        safe = minigrad.where(target.detach() == 0, minigrad.ones_like(target), target)
         loss = target * (safe.log() - input)
     if reduction == "batchmean":
         return loss.sum() / input.shape[0] if input.dim() else loss.sum()

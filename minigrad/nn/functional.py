@@ -219,6 +219,8 @@ __all__ = [
     "triplet_margin_with_distance_loss",
     "unfold",
     "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 # ------------------------------------------------------------------------ activations
@@ -456,6 +458,36 @@ def upsample(
         stacklevel=2,
     )
     return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode "nearest"."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode "bilinear", where corners stay corners."""
+    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
+
+
+def _with_indices(pool: Callable) -> Callable:
+    """A maximum pool that gives the places of the maxima, too."""
+
+    @functools.wraps(pool)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return pool(*args, **{**kwargs, "return_indices": True})
+
+    function.__name__ = function.__qualname__ = f"{pool.__name__}_with_indices"
+    function.__doc__ = f"`{pool.__name__}` with return_indices=True."
+    __all__.append(function.__name__)
+    return function
+
+
+for _pool in (
+    *(adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d),
+    *(max_pool1d, max_pool2d, max_pool3d),
+):
+    globals()[f"{_pool.__name__}_with_indices"] = _with_indices(_pool)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:

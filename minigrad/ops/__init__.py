@@ -17,12 +17,14 @@ from minigrad.ops import (
     matmul,
     more,
     norm,
+    places,
     pool,
     random,
     recurrent,
     reduce,
     scan,
     shape,
+    small,
     softmax,
     sort,
     sparse,
@@ -33,6 +35,8 @@ from minigrad.ops import (
     storage,
     volume,
 )
+
+from minigrad.ops import written  # isort: skip - after all that it names
 from minigrad.ops.pointwise import POINTWISE
 
 __all__ = [
@@ -50,12 +54,14 @@ __all__ = [
     "matmul",
     "more",
     "norm",
+    "places",
     "pool",
     "random",
     "recurrent",
     "reduce",
     "scan",
     "shape",
+    "small",
     "softmax",
     "sort",
     "sparse",
@@ -65,4 +71,5 @@ __all__ = [
     "spectral",
     "storage",
     "volume",
+    "written",
 ]

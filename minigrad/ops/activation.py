@@ -89,6 +89,7 @@ def relu6(input: Tensor) -> Tensor:
     return hardtanh(input, 0.0, 6.0)
 
 
+@export(method=False)
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """x where above the threshold, else value."""
     return POINTWISE["threshold"](input, params=(threshold, value))
@@ -107,13 +108,14 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return input - clamp(input, -lambd, lambd)
 
 
+@export()
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x, or zero where |x| <= lambd."""
     check_floating("hardshrink_cpu", input)
     return where(POINTWISE["abs"](input) <= lambd, 0.0, input)
 
 
-@export(method=False)
+@export()
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where positive, else weight * x; weight has one element or one per channel."""
     count = weight._array.size
@@ -151,6 +153,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
     return input / clamp(input.norm(p, dim, keepdim=True), eps)
 
 
+@export(method=False)
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`."""
     x1, x2 = broadcast_tensors(x1, x2)

@@ -7,29 +7,34 @@ operation. This file adds the checks, the version counter, and for a view a new 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Node, attach, edge, needs_grad
+from minigrad.autograd.node import Node, attach, edge, identity, needs_grad
 from minigrad.ops.pointwise import number
 from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
 
 
 def inplace(name: str, composed: bool = False) -> None:
-    """Define `Tensor.name_` for an operation whose result has the shape of its first argument.
+    """Define `Tensor.name_` for an operation whose result has the shape of its first argument."""
+    function = getattr(Tensor, name, None) or FUNCTIONS[name]
+    setattr(Tensor, f"{name}_", overwriting(name, function, composed))
+
+
+def overwriting(name: str, function: Callable, composed: bool = False) -> Callable:
+    """The form `name_` of an operation, which writes its result into its first argument.
 
     composed: of several operations, of which the first may save the argument that the last one
-    overwrites; they get a copy.
+    overwrites; they get a copy, as do the hooks of `saved_tensors_hooks`.
     """
-    function = FUNCTIONS[name]
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self)
-        copied = composed and mode.enabled and needs_grad(self)
+        copied = (composed or mode.saved_hooks) and mode.enabled and needs_grad(self)
         return assign(self, function(self.clone() if copied else self, *args, **kwargs))
 
     method.__name__ = method.__qualname__ = f"{name}_"
@@ -38,7 +43,7 @@ def inplace(name: str, composed: bool = False) -> None:
     method.__doc__ = (
         f"`{name}` in place: changes this tensor and returns it.\n\n{before}{example}{after}"
     )
-    setattr(Tensor, method.__name__, method)
+    return method
 
 
 def check_writable(tensor: Tensor) -> None:
@@ -130,7 +135,7 @@ def rebase(target: Tensor, value: Tensor) -> None:
         target._requires_grad = True
         target._node, target._index = value._node, value._index
         if value._node is None:  # the value is a leaf: `Identity` connects to it
-            attach(target, _identity(value), 0)
+            attach(target, identity(value), 0)
         return
     base = view.base
     shape = ((base._array.shape, base._array.dtype),)
@@ -149,22 +154,6 @@ def _keep_old_value(target: Tensor, node: Node) -> None:
     old = wrap(target._array.copy())
     old._requires_grad, old._node, old._index = target._requires_grad, target._node, target._index
     node.save(tuple([old if s is target else s for s in node.saved]))
-
-
-def _identity(leaf: Tensor) -> Node:
-    return Identity((edge(leaf),), ((leaf._array.shape, leaf._array.dtype),))
-
-
-class Identity(Node):
-    """The value of a leaf, copied into another tensor."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        return "CopyBackwards"
-
-    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        return (grads[0],)
 
 
 class Overwritten(Node):

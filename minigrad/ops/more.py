@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
+from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
 from minigrad.tensor import Size, Tensor, export, functions, normalize_dim, wrap
@@ -280,6 +281,50 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other."""
     _need_tensors("ldexp", input, other)
     return input * POINTWISE["pow"](2.0, other)
+
+
+class NextAfter(Op):
+    """The floating number after a in the direction of b."""
+
+    grad_name = "NextafterBackward0"
+
+    @staticmethod
+    def forward(a: Any, b: Any) -> Any:
+        xp = array_module(a)
+        return xp.asarray(xp.nextafter(a, b))
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        a, b = ctx.tensors()
+        return g.masked_fill(a == b, 0), None
+
+
+@export()
+def nextafter(input: Tensor, other: Tensor) -> Tensor:
+    """The floating number after input in the direction of other; input has the gradient."""
+    _need_tensors("nextafter", input, other)
+    target = POINTWISE["add"].compute_dtype((input, other))
+    if dtypes.category(target) != dtypes.FLOATING:
+        raise dtypes.refused("nextafter_cpu", target)
+    wide = dtypes.from_numpy_dtype(target)
+    return NextAfter.apply(*functions.broadcast_tensors(input.to(wide), other.to(wide)))
+
+
+FREXP = namedtuple("FREXP", "mantissa exponent")
+
+
+@export()
+def frexp(input: Tensor) -> Any:
+    """(mantissa, exponent) with input = mantissa * 2**exponent and 0.5 <= |mantissa| < 1; the
+    exponent is int32."""
+    if not input.is_floating_point():
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    xp = array_module(input._array)
+    exponent = xp.asarray(xp.frexp(input._array)[1]).astype(np.int32)
+    half = exponent // 2  # 2**-exponent may be too large for the dtype
+    mantissa = input * wrap(xp.ldexp(1.0, -half)) * wrap(xp.ldexp(1.0, half - exponent))
+    mantissa = POINTWISE["where"](POINTWISE["isfinite"](input), mantissa, input)
+    return FREXP(mantissa.to(input.dtype), wrap(exponent))
 
 
 @export()

@@ -31,7 +31,7 @@ class Dropout(Op):
 def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
     """Zero elements with probability p and scale the others by 1 / (1 - p) while training."""
     if not 0 <= p <= 1:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not train or p == 0:
         return input
     if not input.is_floating_point():

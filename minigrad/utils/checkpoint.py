@@ -11,7 +11,17 @@ from minigrad._names import namespace
 from minigrad.autograd import Function
 from minigrad.tensor import Tensor
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+__all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "set_device_states"]
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The GPUs on which the arguments are, and the states of their random generators: none, because
+    minigrad has one generator for all devices: `get_rng_state`."""
+    return [], []
+
+
+def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
+    """Restores what `get_device_states` gave."""
 
 
 def _detached(value: Any) -> Any:

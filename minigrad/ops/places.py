@@ -1,0 +1,167 @@
+"""Elements at flat positions, on a diagonal, in slices: `put`, `index_reduce`, `renorm`, `mode`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad import dtypes
+from minigrad.backends import array_module
+from minigrad.ops.bounds import check_bounds
+from minigrad.ops.getitem import Put
+from minigrad.ops.index import scatter_reduce
+from minigrad.ops.inplace import fill_
+from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.ops.reduce import values_and_indices
+from minigrad.ops.sort import sort
+from minigrad.tensor import Tensor, export, normalize_dim, wrap
+
+_Mode = values_and_indices("mode")
+
+
+@export()
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """input with the elements of source at flat positions; equal ones add up if `accumulate`."""
+    at = index._array
+    if at.dtype != np.int64:
+        raise RuntimeError(
+            f"put_(): Expected a long tensor for index, but got {index.dtype.legacy_name}"
+        )
+    if input._array.dtype != source._array.dtype:
+        raise RuntimeError(
+            "put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{input.dtype} and source.dtype = {source.dtype}"
+        )
+    if at.size != source._array.size:
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source._array.size}, index.numel() = {at.size}"
+        )
+    n = input._array.size
+    if at.size and not n:
+        raise IndexError("put_(): cannot put elements into an empty tensor")
+    text = f"is out of range for a tensor with {n} elements"
+    check_bounds(at, -n, n, lambda wrong: IndexError(f"put_(): index {wrong} {text}"))
+    flat = array_module(at).where(at < 0, at + n, at).reshape(-1)
+    return Put.apply(input, source.reshape(-1), index=flat, accumulate=bool(accumulate))
+
+
+@export()
+def index_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Tensor:
+    """input with the slices of source reduced into those at index (a vector) along dim: by "prod",
+    "mean", "amax" or "amin". Without include_self, slices that the index names start from nothing.
+    """
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
+            f"{reduce}."
+        )
+    place = normalize_dim(dim, input._array.ndim)
+    if index._array.ndim > 1:
+        raise IndexError(
+            f"index_reduce_(): Index is supposed to be 1-dimensional but got {index.ndim}D"
+        )
+    if index._array.dtype not in (np.int32, np.int64):
+        raise IndexError("index_reduce_(): Expected dtype int32/int64 for index")
+    if source._array.dtype != input._array.dtype:
+        raise RuntimeError("index_reduce_(): self and source expected to have the same scalar type")
+    rows = index._array.size
+    if rows != (source._array.shape[place] if source._array.ndim else 1):
+        raise RuntimeError(
+            f"index_reduce_(): Number of indices ({rows}) should be equal to source.size(dim)"
+        )
+    ndim = source._array.ndim
+    at = index.to(dtypes.int64).reshape([-1 if d == place else 1 for d in range(max(ndim, 1))])
+    at = at.expand(source._array.shape) if ndim else at.reshape(())
+    return scatter_reduce(input, dim, at, source, reduce, include_self=include_self)
+
+
+@export()
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """input, whose slices along dim with a p-norm above maxnorm are scaled down to it."""
+    if not p > 0:
+        raise RuntimeError("renorm: non-positive norm not supported")
+    if not maxnorm >= 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    ndim = input._array.ndim
+    if ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {ndim} dimensions")
+    check_floating("renorm", input)
+    place = normalize_dim(dim, ndim)
+    norms = input.norm(p, [d for d in range(ndim) if d != place], keepdim=True)
+    factor = POINTWISE["where"](norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+    return input * factor.to(input.dtype)
+
+
+@export()
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """(values, indices) of the most frequent element along dim: the smallest of several, at its
+    last place."""
+    place = normalize_dim(dim, input._array.ndim)
+    if not input._array.ndim:
+        return _Mode(input.clone(), wrap(array_module(input._array).zeros((), np.int64)))
+    n = input._array.shape[place]
+    if not n:
+        raise IndexError(f"mode(): Expected reduction dim {dim} to have non-zero size.")
+    ordered, order = sort(input.detach(), place)
+    xp = array_module(input._array)
+    lead = xp.moveaxis(ordered._array, place, -1)
+    begins = xp.ones(lead.shape, bool)  # of runs of equal elements
+    begins[..., 1:] = lead[..., 1:] != lead[..., :-1]
+    starts = wrap(xp.where(begins, xp.arange(n), 0)).cummax(-1).values._array
+    last = (xp.arange(n) - starts).argmax(-1)[..., None]
+    found = xp.take_along_axis(xp.moveaxis(order._array, place, -1), last, -1)
+    at = wrap(xp.ascontiguousarray(xp.moveaxis(found, -1, place)))
+    values = input.gather(place, at)
+    return _Mode(*(t if keepdim else t.squeeze(place) for t in (values, at)))
+
+
+@export(function=False)
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Set the main diagonal to a number. A tall matrix: begin again after its end, if `wrap`; of
+    more dimensions, which must be equal: the elements whose positions are all the same."""
+    shape = self._array.shape
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    array, least = self._array, min(shape)
+    step = sum(array.strides) // array.itemsize
+    diagonal = self.detach().as_strided((least,), (step,), self.storage_offset())
+    if self.requires_grad:
+        mask = self.detach().to(dtypes.bool_).zero_()
+        return self.masked_fill_(fill_diagonal_(mask, True, wrap), fill_value)
+    fill_(diagonal, fill_value)
+    rows, columns = shape[0], shape[1]
+    if wrap and len(shape) == 2 and rows > columns + 1:
+        fill_diagonal_(self[columns + 1 :], fill_value, True)
+    return self
+
+
+@export()
+def as_strided_scatter(
+    input: Tensor,
+    src: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor:
+    """A copy of input with src in the place of its `as_strided` view."""
+    places = wrap(array_module(input._array).arange(input._array.size)).reshape(input._array.shape)
+    at = places.as_strided(size, stride, storage_offset)
+    if src._array.shape != at._array.shape:
+        raise RuntimeError(
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, slice size = {list(at.shape)}"
+        )
+    return Put.apply(input, src.reshape(-1), index=at._array.reshape(-1), accumulate=False)

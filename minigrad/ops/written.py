@@ -1,0 +1,51 @@
+"""Names of in-place forms: those of rarer operations and of aliases, and torch's functions of
+tensors that change their first argument.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigrad import dtypes
+from minigrad.ops.inplace import inplace, overwriting
+from minigrad.tensor import FUNCTIONS, Tensor, export
+
+# Operations of one step, and compositions, whose first step may save what the last one overwrites.
+_SINGLE = (
+    "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh conj_physical cumsum cumprod"
+    " deg2rad erfinv fix gcd greater greater_equal i0 lcm less less_equal negative"
+    " not_equal polygamma rad2deg sgn"
+)
+_COMPOSED = (
+    "addbmm addmm addmv addr baddbmm heaviside igamma igammac index_reduce ldexp"
+    " mvlgamma nextafter put renorm scatter_reduce"
+)
+# torch has these as functions too: `torch.exp_(x)` is `x.exp_()`.
+_FUNCTIONS = (
+    "abs acos acosh addmv arccos arccosh arcsin arcsinh arctan arctanh as_strided asin asinh atan"
+    " atanh ceil clamp clamp_max clamp_min clip conj_physical cos cosh deg2rad detach erf erfc exp"
+    " exp2 expm1 fix floor frac gcd i0 index_put lcm ldexp log log10 log1p log2 logit nan_to_num"
+    " neg negative rad2deg reciprocal relu round rsqrt sigmoid sin sinc sinh sqrt square tan tanh"
+    " trunc xlogy"
+)
+
+
+@export(function=False)
+def float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """`float_power` in place, of a tensor of float64."""
+    if self.dtype not in (dtypes.float64, dtypes.complex128):
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {self.dtype} but the operation's result "
+            "requires dtype Double"
+        )
+    return self.pow_(exponent)
+
+
+for _name in _SINGLE.split():
+    inplace(_name)
+for _name in _COMPOSED.split():
+    inplace(_name, composed=True)
+for _name in _FUNCTIONS.split():
+    FUNCTIONS[f"{_name}_"] = getattr(Tensor, f"{_name}_")
+for _name in ("celu", "dropout", "selu", "threshold"):  # no methods of Tensor
+    FUNCTIONS[f"{_name}_"] = overwriting(_name, FUNCTIONS[_name], composed=True)
