@@ -4,6 +4,7 @@
 //   max_gather    gradient: one thread per element of dx asks every window that holds it
 //   max_owner     gradient: one thread writes a step of the stride and reads each window once
 //   max_scatter   windows that are not known: a block per plane adds each g where its index says
+//   max_plane     the same by one thread per plane, in order
 //   avg_forward, avg_gather   the same for means
 //
 // Grid (planes, row tiles, column tiles). Kernel size, stride and dilation are constants.
@@ -104,6 +105,18 @@ __global__ void max_scatter(const T* g, const long long* index, A* dx, int pixel
     for (int i = threadIdx.x; i < pixels; i += blockDim.x) {
         const long long at = index[from + i];
         if (at >= 0) atomicAdd(&plane[at], A(g[from + i]));
+    }
+}
+
+// Grid (planes,) of one thread each.
+template <class T, class A>
+__global__ void max_plane(const T* g, const long long* index, A* dx, int pixels, int size) {
+    const long long from = blockIdx.x * (long long)pixels;
+    A* plane = dx + blockIdx.x * (long long)size;
+    for (int i = 0; i < size; ++i) plane[i] = A(0);
+    for (int i = 0; i < pixels; ++i) {
+        const long long at = index[from + i];
+        if (at >= 0) plane[at] += A(g[from + i]);
     }
 }
 

@@ -45,13 +45,21 @@ def max_owner(acc_t: str, window: Window, pad_h: int, pad_w: int) -> Kernel:
     return _kernel("max_owner", (0,), constants, arguments)
 
 
-def max_scatter(acc_t: str) -> Kernel:
-    """kernel(g, index, dx) for g and index (planes, OH * OW), dx (planes, H * W)."""
-
+def _by_plane(name: str, acc_t: str) -> Kernel:
     def arguments(g, index, dx):
         return g, index, dx, g.shape[1], dx.shape[1]
 
-    return _kernel("max_scatter", (0,), (acc_t,), arguments)
+    return _kernel(name, (0,), (acc_t,), arguments)
+
+
+def max_scatter(acc_t: str) -> Kernel:
+    """kernel(g, index, dx) for g and index (planes, OH * OW), dx (planes, H * W)."""
+    return _by_plane("max_scatter", acc_t)
+
+
+def max_plane(acc_t: str) -> Kernel:
+    """kernel(g, index, dx) as max_scatter."""
+    return _by_plane("max_plane", acc_t)
 
 
 def _avg(name: str, acc_t: str, window: Window, include_pad: bool, divisor: int | None) -> Kernel:

@@ -32,6 +32,7 @@ MAX_BACKWARD = {
     **GATHER,
     "owner": "one thread writes a step of the stride, and reads each window over it once",
     "scatter": "one block a plane adds each g where its index says",
+    "plane": "one thread a plane adds each g where its index says, in order",
 }
 
 
@@ -159,11 +160,10 @@ def _overlap(window: Window) -> int:
 
 
 def _best_backward(window: Window | None, owned: bool, on_cpu: bool) -> str:
-    """On a CPU a block adds in a fixed order, without waiting for others."""
+    if on_cpu:
+        return "plane"
     if window is None:
         return "scatter"
-    if on_cpu:
-        return "owner" if owned and _overlap(window) <= 4 else "scatter"
     return "owner" if owned else "gather"
 
 
@@ -194,18 +194,22 @@ def _plan_max_backward(
     elif version == "gather":
         kernel = dialect.pool.max_gather(dialect.common.scalar_type(g.dtype), window)
         run = launcher(name, version, kernel, *_tiling(planes, *x_shape[2:]))
+    elif version == "plane":
+        kernel = dialect.pool.max_plane(dialect.common.scalar_type(g.dtype))
+        run = launcher(name, version, kernel, planes, 1)
     else:
         kernel = dialect.pool.max_scatter(dialect.common.scalar_type(g.dtype))
         run = launcher(name, version, kernel, planes, SCATTER_BLOCK)
+    adds = version in ("plane", "scatter")
 
     def backward(g, index):
-        dtype = compute_dtype(g.dtype) if version == "scatter" else g.dtype
+        dtype = compute_dtype(g.dtype) if adds else g.dtype
         dx = empty(x_shape, dtype, g)
         if dx.size == 0:
             return dx
         if version == "scatter" and on_gpu(g):
             determinism.refuse(f"{name} of unknown windows")
-        if version != "scatter":
+        if not adds:
             extra = padding if version == "gather" else ()
             run(_planes(g), _planes(index), _planes(dx), *extra)
             return dx
@@ -370,7 +374,8 @@ def _cases(rng, versions):
             yield "max_pool2d_backward", (g, index, shape, *options), {"version": version}, 2
         yield "avg_pool2d", (x, *options), {"count_include_pad": False}, 2
         yield "avg_pool2d_backward", (g, shape, *options), {"count_include_pad": False}, 2
-    yield "max_pool2d_backward", (g, index, shape), {"version": "scatter"}, 2
+    for version in ("scatter", "plane"):
+        yield "max_pool2d_backward", (g, index, shape), {"version": version}, 2
 
 
 def _compiled(versions):

@@ -10,6 +10,7 @@ maxima (int64) for the max. One version per direction, because all of the work i
               that reaches into it once
     scatter   the gradient of a max whose windows are not known: one block per plane, which adds
               each g at its index
+    plane     the same by one thread per plane, in order and without atomics: what a CPU does
 
 Kernel size, stride and dilation are constants of a kernel: the loops over a window unroll.
 """
@@ -139,6 +140,22 @@ def max_scatter(acc_t):
                 cuda.atomic.add(dx, (p, index[p, i]), acc_t(g[p, i]))
 
     return max_pool2d_scatter
+
+
+@functools.cache
+def max_plane(acc_t):
+    """Grid (planes,) of one thread each; arrays as in max_scatter."""
+
+    @cuda.jit
+    def max_pool2d_plane(g, index, dx):
+        p = cuda.blockIdx.x
+        for i in range(dx.shape[1]):
+            dx[p, i] = acc_t(0)
+        for i in range(g.shape[1]):
+            if index[p, i] >= 0:
+                dx[p, index[p, i]] += acc_t(g[p, i])
+
+    return max_pool2d_plane
 
 
 @cuda.jit(device=True)

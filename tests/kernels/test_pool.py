@@ -36,8 +36,8 @@ def test_max(device, case, rng):
     assert index.dtype == np.int64
     g = normal(rng, expected.shape)
     owned = ["owner"] if dilation == (1, 1) and case != "one_window" else []
-    for version in (None, "gather", "scatter", *owned):
-        windows = () if version == "scatter" else (kernel, stride, padding, dilation)
+    for version in (None, "gather", "scatter", "plane", *owned):
+        windows = () if version in ("scatter", "plane") else (kernel, stride, padding, dilation)
         arrays = (put(g, device), index, x_shape, *windows)
         dx = kernels.max_pool2d_backward(*arrays, backend="numba", version=version)
         assert_close(dx, reference.max_pool2d_backward(wide(g), positions, x_shape), 2)
