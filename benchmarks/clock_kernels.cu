@@ -143,9 +143,13 @@ __global__ void last_warp(const T* x, T* out, int n) {
     finish<T, ATOMIC>(out, s[0]);
 }
 
-// Transposes of h rows and w columns; a block has 16 x 16 threads.
+// Transposes of h rows and w columns; direct ones and `tile` in blocks of 16 x 16 threads.
 extern "C" __global__ void transpose_direct(const float* x, float* y, unsigned w, unsigned h) {
     unsigned c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+    if (c < w && r < h) y[c * h + r] = x[r * w + c];
+}
+extern "C" __global__ void transpose_gather(const float* x, float* y, unsigned w, unsigned h) {
+    unsigned r = blockIdx.x * blockDim.x + threadIdx.x, c = blockIdx.y * blockDim.y + threadIdx.y;
     if (c < w && r < h) y[c * h + r] = x[r * w + c];
 }
 extern "C" __global__ void transpose_tile(const float* x, float* y, unsigned w, unsigned h) {
@@ -156,6 +160,56 @@ extern "C" __global__ void transpose_tile(const float* x, float* y, unsigned w, 
     __syncthreads();
     unsigned to_c = blockIdx.y * 16 + tx, to_r = blockIdx.x * 16 + ty;
     if (to_c < h && to_r < w) y[to_r * h + to_c] = s[tx][ty];
+}
+// Tiles of 32 rows and COLUMNS columns, 256 threads. Lanes of the direct ones go along a row of x, or
+// along one of y.
+template <int COLUMNS, bool ALONG_X>
+__global__ void transpose_lanes(const float* x, float* y, unsigned w, unsigned h) {
+    unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    x += blockIdx.y * 32 * w + blockIdx.x * COLUMNS;
+    y += blockIdx.x * COLUMNS * h + blockIdx.y * 32;
+    float held[COLUMNS / 8];
+    for (int i = 0; i < COLUMNS / 8; ++i) {
+        unsigned r = ALONG_X ? warp + i % 4 * 8 : lane, c = ALONG_X ? lane + i / 4 * 32 : warp + i * 8;
+        held[i] = x[r * w + c];
+    }
+    for (int i = 0; i < COLUMNS / 8; ++i) {
+        unsigned r = ALONG_X ? warp + i % 4 * 8 : lane, c = ALONG_X ? lane + i / 4 * 32 : warp + i * 8;
+        y[c * h + r] = held[i];
+    }
+}
+// LAYOUT of the tile in shared memory: 0 by rows, 1 by columns, 2 by rows with one more column, 3 by
+// rows with swizzled columns.
+template <int COLUMNS, int LAYOUT>
+__global__ void transpose_shared(const float* x, float* y, unsigned w, unsigned h) {
+    __shared__ float s[32 * (COLUMNS + 1)];
+    unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    x += blockIdx.y * 32 * w + blockIdx.x * COLUMNS;
+    y += blockIdx.x * COLUMNS * h + blockIdx.y * 32;
+    auto at = [](unsigned r, unsigned c) {
+        return LAYOUT == 1 ? c * 32 + r : LAYOUT == 2 ? r * (COLUMNS + 1) + c
+            : r * COLUMNS + (LAYOUT == 3 ? c ^ r : c);
+    };
+#pragma unroll
+    for (int i = 0; i < COLUMNS / 8; ++i) {
+        unsigned r = warp + i % 4 * 8, c = lane + i / 4 * 32;
+        s[at(r, c)] = x[r * w + c];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < COLUMNS / 8; ++i) y[(warp + i * 8) * h + lane] = s[at(lane, warp + i * 8)];
+}
+template <bool SWIZZLED>
+__global__ void transpose_float4(const float* x, float* y, unsigned w, unsigned h) {
+    __shared__ float s[32][SWIZZLED ? 32 : 33];
+    unsigned c = threadIdx.x % 8 * 4, r = threadIdx.x / 8;
+    x += blockIdx.y * 32 * w + blockIdx.x * 32;
+    y += blockIdx.x * 32 * h + blockIdx.y * 32;
+    auto at = [&](unsigned r, unsigned c) -> float& { return s[r][SWIZZLED ? c ^ r : c]; };
+    float4 v = *(const float4*)(x + r * w + c);
+    at(r, c) = v.x, at(r, c + 1) = v.y, at(r, c + 2) = v.z, at(r, c + 3) = v.w;
+    __syncthreads();
+    *(float4*)(y + r * h + c) = make_float4(at(c, r), at(c + 1, r), at(c + 2, r), at(c + 3, r));
 }
 
 // Softmax of rows in two passes over x and one over y, which holds the exponentials in between.
@@ -273,4 +327,68 @@ extern "C" __global__ void softmax_shared(const float* x, float* y, int n) {
     }
     sum = s[0];
     for (int i = t; i < n; i += 256) y[i] = __expf(x[i] - m) / sum;
+}
+
+// Root mean square norm of rows, y = x / rms * w + b. One thread, and one warp, for a row.
+extern "C" __global__ void rms_thread(float* y, const float* x, const float* w, const float* b, int n, int rows) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    x += row * n, y += row * n;
+    float sum = 0;
+    for (int i = 0; i < n; ++i) sum += x[i] * x[i];
+    float rms = sqrtf(sum / n + 1e-5f);
+    for (int i = 0; i < n; ++i) y[i] = __fdividef(x[i], rms) * w[i] + b[i];
+}
+extern "C" __global__ void rms_warp(float* __restrict__ y, const float* __restrict__ x,
+                                    const float* __restrict__ w, const float* __restrict__ b, int n, int rows) {
+    int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    x += row * n, y += row * n;
+    float sum = 0;
+    for (int i = lane; i < n; i += 32) sum += x[i] * x[i];
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    float rms = sqrtf(sum / n + 1e-5f);
+    for (int i = lane; i < n; i += 32) __stcs(y + i, __fdividef(__ldcs(x + i), rms) * w[i] + b[i]);
+}
+// One block of 512 threads for a row of 4096; KEPT: the row waits in shared memory, else it is read
+// twice; WARPS: sums by shuffles.
+template <class T> __device__ float squares(T v);
+template <> __device__ float squares(float v) { return v * v; }
+template <> __device__ float squares(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
+__device__ float scaled(float v, float s, float w) { return v * s * w; }
+__device__ float4 scaled(float4 v, float s, float4 w) {
+    return make_float4(v.x * s * w.x, v.y * s * w.y, v.z * s * w.z, v.w * s * w.w);
+}
+template <class T, bool KEPT, bool WARPS>
+__global__ void rms_block(const T* x, const T* w, float eps, T* y) {
+    const int n = 4096 / (sizeof(T) / 4), threads = 512;
+    __shared__ float s[threads], of_warps[32], scale;
+    __shared__ T row[KEPT ? n : 1];
+    int t = threadIdx.x;
+    x += blockIdx.x * n, y += blockIdx.x * n;
+    float sum = 0;
+    for (int i = t; i < n; i += threads) {
+        T v = x[i];
+        if (KEPT) row[i] = v;
+        sum += squares(v);
+    }
+    s[t] = sum;
+    __syncthreads();
+    if (WARPS) {
+        sum = of_warp<false>(s[t]);
+        if (t % 32 == 0) of_warps[t / 32] = sum;
+        __syncthreads();
+        if (t < 32) {
+            of_warps[t] = of_warp<false>(t < threads / 32 ? of_warps[t] : 0);
+            if (t == 0) scale = rsqrtf(of_warps[t] / 4096 + eps);
+        }
+    } else {
+        for (int d = threads / 2; d > 0; d /= 2) {
+            if (t < d) s[t] += s[t + d];
+            __syncthreads();
+        }
+        if (t == 0) scale = rsqrtf(s[t] / 4096 + eps);
+    }
+    __syncthreads();
+    for (int i = t; i < n; i += threads) y[i] = scaled(KEPT ? row[i] : x[i], scale, w[i]);
 }

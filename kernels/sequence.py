@@ -144,6 +144,10 @@ class Sequence:
         """Where the machine code of a launch lies."""
         return self._codes[launch]
 
+    def start(self, launch: int) -> int:
+        """Where in `words` the arguments of a launch begin."""
+        return self._starts[launch][0]
+
     def kind(self, launch: int, argument: int) -> int:
         """Of an argument: the number of dimensions of an array, or the kind of a number."""
         return self._kinds[launch][_HEADER + argument]

@@ -23,6 +23,7 @@ from minigrad import (
 )
 from minigrad._foreign import tensors_only as _tensors_only
 from minigrad._names import namespace as _namespace
+from minigrad._out import NAMES as _TAKE_OUT
 from minigrad.autograd import (
     enable_grad,
     inference_mode,
@@ -88,7 +89,7 @@ newaxis = None
 if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
     from minigrad._functions import *  # noqa: F403
     from minigrad.creation import tensor as tensor
-globals().update({name: _tensors_only(fn) for name, fn in _FUNCTIONS.items()})
+globals().update({n: _tensors_only(fn, n in _TAKE_OUT) for n, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
 
@@ -127,6 +128,9 @@ _LAZY_NAMES |= dict.fromkeys(
 
 
 _LAZY_NAMES |= dict.fromkeys(
+    ("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "minigrad.variates"
+)
+_LAZY_NAMES |= dict.fromkeys(
     (
         "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled"
         " is_autocast_enabled set_autocast_dtype set_autocast_enabled"
@@ -145,8 +149,6 @@ _LAZY_NAMES |= dict.fromkeys(
     ).split(),
     "minigrad.nn.torch_level",
 )
-
-
 _LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
@@ -166,7 +168,8 @@ def set_default_tensor_type(t: type | str) -> None:
 def __dir__() -> list[str]:
     from types import ModuleType
 
-    public = {"autograd", "backends", "random", *_LAZY_NAMES}
+    public = {"autograd", "backends", "random"}
+    public.update(name for name in _LAZY_NAMES if not name.startswith("_"))
     for name, value in globals().items():
         if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType):
             public.add(name)

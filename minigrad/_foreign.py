@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from minigrad._names import kind
+from minigrad._out import into
 from minigrad.layouts import NoDenseArray
 from minigrad.tensor import Tensor
 
@@ -40,16 +41,21 @@ def _own_method(cls: type, name: str) -> Callable | None:
     return None if found is getattr(Tensor, name, None) else found
 
 
-def tensors_only(fn: F) -> F:
+def tensors_only(fn: F, out: bool = False) -> F:
     """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError.
 
     Where fn needs a dense array of a sparse tensor, the method of that tensor is called instead.
+    out: it takes torch's `out=` too.
     """
 
     @functools.wraps(fn)
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
-            return fn(*args, **kwargs)
+            if not (out and "out" in kwargs):
+                return fn(*args, **kwargs)
+            target = kwargs.pop("out")
+            result = fn(*args, **kwargs)
+            return result if target is None else into(fn.__name__, target, result)
         except NoDenseArray:
             first = args[0] if args else None
             own = isinstance(first, Tensor) and _own_method(type(first), fn.__name__)

@@ -21,6 +21,9 @@ _OWN = {
     "safetensors.torch": "minigrad.safetensors",
 }
 
+# The torch whose names, defaults and errors minigrad has; the part after + says what it really is.
+TORCH_VERSION = "2.13.0+minigrad"
+
 
 def own_name(name: str) -> str | None:
     """The module of minigrad for an import: `minigrad.nn` for `torch.nn`; None for others."""
@@ -87,7 +90,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def as_torch() -> None:
     """From here on `import torch`, `import torch.nn as nn`, ... import minigrad instead, and
-    `torchvision` and `safetensors.torch` the parts of minigrad that stand for them.
+    `torchvision` and `safetensors.torch` the parts of minigrad that stand for them. Programs ask
+    `torch.__version__` what they may use: it is then that of the torch whose names minigrad has.
 
     For a notebook or the first line of a program; `minigrad run program.py` does it from outside.
     RuntimeError if torch itself has been imported already.
@@ -101,6 +105,7 @@ def as_torch() -> None:
             "minigrad.as_torch() before the first `import torch` (in a notebook: restart it first)"
         )
     sys.modules["torch"] = minigrad
+    minigrad.__version__ = TORCH_VERSION
     if "safetensors" in sys.modules:
         _give_own_open(sys.modules["safetensors"])
     sys.meta_path.insert(0, _Finder())

@@ -9,6 +9,7 @@ import numpy as np
 
 from minigrad import dtypes
 from minigrad._names import kind
+from minigrad._out import into
 from minigrad.backends import check_current, device_module
 from minigrad.devices import device, get_default_device, move_array
 from minigrad.tensor import Size, Tensor, as_int, export, wrap
@@ -152,11 +153,13 @@ def _filled(name: str, value: Any) -> None:
         shape = _shape(size, named.pop("size", None))
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        if out is not None:
+            dtype, device = dtype or out.dtype, device or out.device
         target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
         xp = device_module(place(device).type)
         array = xp.empty(shape, target) if value is None else xp.full(shape, value, target)
         made = finish(array, requires_grad, pin_memory)
-        return made if out is None else out.copy_(made)
+        return made if out is None else into(name, out, made)
 
     def like(
         input: Tensor,
@@ -219,10 +222,23 @@ def full(
 
 
 @export(method=False)
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """A tensor of one value with the shape and dtype of another."""
     return full(
-        input._array.shape, fill_value, dtype=dtype or input.dtype, device=device or input.device
+        input._array.shape,
+        fill_value,
+        dtype=dtype or input.dtype,
+        device=device or input.device,
+        requires_grad=requires_grad,
     )
 
 

@@ -255,6 +255,6 @@ def _overlapped(frames: Tensor, hop: int) -> Tensor:
     return Col2Im.apply(columns, **one, stride=(1, hop)).reshape(*lead, length)
 
 
-globals().update({name: tensors_only(globals()[name]) for name in __all__ if name.islower()})
+globals().update({name: tensors_only(globals()[name], True) for name in __all__ if name.islower()})
 
 __getattr__, __dir__ = namespace(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from minigrad.backends import array_module, device_module
 from minigrad.creation import _shape, finish, place
 from minigrad.devices import CPU, device, read
 from minigrad.ops.inplace import check_writable, write
+from minigrad.ops.pointwise import check_floating
 from minigrad.tensor import Tensor, export, wrap
 
 _DEFAULT_SEED = 67280421310721  # torch's
@@ -204,7 +205,7 @@ def _sampler(name: str, kind: str, what: str) -> None:
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-        out: Any = None,
+        layout: Any = None,
         pin_memory: bool = False,
         **named: Any,
     ) -> Tensor:
@@ -212,15 +213,16 @@ def _sampler(name: str, kind: str, what: str) -> None:
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         array = _drawn(name, kind, shape, dtype, generator, place(device))
-        made = finish(array, requires_grad, pin_memory)
-        return made if out is None else out.copy_(made)
+        return finish(array, requires_grad, pin_memory)
 
     def like(
         input: Tensor,
         *,
         dtype: Any = None,
+        layout: Any = None,
         device: Any = None,
         requires_grad: bool = False,
+        memory_format: Any = None,
         generator: Generator | None = None,
     ) -> Tensor:
         return function(
@@ -284,15 +286,35 @@ def randint(
 
 
 @export(method=False)
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """Random integers in [low, high) with the shape and dtype of another tensor."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, input._array.shape, dtype=dtype or input.dtype, device=input.device)
+    return randint(
+        *(low, high, input._array.shape),
+        dtype=dtype or input.dtype,
+        device=device or input.device,
+        requires_grad=requires_grad,
+    )
 
 
 @export(method=False)
 def randperm(
-    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """0 .. n-1 in random order (int64): the permutation that sorts random 64-bit keys."""
     if n < 0:
@@ -300,10 +322,11 @@ def randperm(
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
     where = place(device)
     if where.type == "meta":
-        return wrap(device_module("meta").empty((n,), target))
+        return finish(device_module("meta").empty((n,), target), requires_grad)
     pairs = words(2 * n, generator, where).astype(np.uint64)
     keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
-    return wrap(array_module(keys).argsort(keys, kind="stable").astype(target, copy=False))
+    order = array_module(keys).argsort(keys, kind="stable").astype(target, copy=False)
+    return finish(order, requires_grad)
 
 
 @export(method=False)
@@ -427,6 +450,61 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
     return _fill(self, -array_module(u).log1p(-u) / self._array.dtype.type(lambd))
 
 
+def _from_uniform(
+    self: Tensor, generator: Any, formula: Callable[[Any, Any], Any], dtype: Any = None
+) -> Tensor:
+    """Fill with a formula of (array module, uniform numbers in (0, 1)), by default in the tensor's
+    dtype."""
+    wide = np.dtype(dtype or self._array.dtype)
+    u = _draw("uniform", self._array.shape, wide, generator, self.device)
+    if self.is_meta:
+        return self
+    xp, found = array_module(u), np.finfo(u.dtype)
+    return _fill(self, formula(xp, u.clip(found.tiny, 1 - found.eps / 2)))
+
+
+def log_normal_(
+    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None
+) -> Tensor:
+    """Fill with exp of normal numbers."""
+    if not std > 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
+    check_floating("log_normal_cpu", self)
+    return normal_(self, mean, std, generator=generator).exp_()
+
+
+def cauchy_(
+    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None
+) -> Tensor:
+    """Fill with numbers of the Cauchy distribution of this median and scale."""
+    if not sigma > 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
+    if not self.is_floating_point():
+        raise RuntimeError(
+            "Cauchy distribution is a continuous probability distribution. dtype must be a "
+            f"floating point but you specified {dtypes.from_numpy_dtype(self._array.dtype)}"
+        )
+
+    def formula(xp: Any, u: Any) -> Any:
+        return median + sigma * xp.tan(np.pi * (u - 0.5))
+
+    return _from_uniform(self, generator, formula)
+
+
+def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
+    """Fill with the number of trials up to the first success of probability p: 1, 2, ..."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+
+    if self._array.dtype.kind == "b":
+        raise dtypes.refused("geometric_cpu", self._array.dtype)
+
+    def formula(xp: Any, u: Any) -> Any:
+        return xp.ceil(xp.log(u) / np.log1p(-p))
+
+    return _from_uniform(self, generator, formula, np.float64)
+
+
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fill with ones with probability p (a number or a tensor), else zeros."""
     probability = p._array if isinstance(p, Tensor) else p
@@ -451,7 +529,16 @@ def random_(
     return _fill(self, _integers(low, int(high), self._array.shape, generator, self.device))
 
 
-for _function in (uniform_, normal_, exponential_, bernoulli_, random_):
+for _function in (
+    uniform_,
+    normal_,
+    exponential_,
+    log_normal_,
+    cauchy_,
+    geometric_,
+    bernoulli_,
+    random_,
+):
     setattr(Tensor, _function.__name__, _function)
 
 

@@ -57,6 +57,6 @@ def zeta(input: Any, other: Any) -> Tensor:
     return pair("zeta", input, other)
 
 
-globals().update({name: tensors_only(globals()[name]) for name in __all__ if name.islower()})
+globals().update({name: tensors_only(globals()[name], True) for name in __all__ if name.islower()})
 
 __getattr__, __dir__ = namespace(__name__)

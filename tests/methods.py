@@ -63,6 +63,7 @@ def _needed(imports: dict[str, str]) -> list[str]:
 def functions() -> str:
     """The text of the stub of functions."""
     from minigrad import _LAZY_NAMES
+    from minigrad._out import NAMES
     from minigrad.creation import LEGACY
     from minigrad.tensor import FUNCTIONS
 
@@ -72,7 +73,7 @@ def functions() -> str:
     ]
     imports = {"Tensor": "minigrad.tensor", "dtype": "minigrad.dtypes"}
     lines = [
-        f"def {name}{_signature(function, imports, self=False)}: ..."
+        f"def {name}{_signature(function, imports, self=False, out=name in NAMES)}: ..."
         for name, function in sorted(FUNCTIONS.items())
     ]
     lines += [f"class {name}(Tensor): ..." for name in LEGACY]
@@ -80,14 +81,20 @@ def functions() -> str:
     return HEADER.format("minigrad") + "\n".join([*_needed(imports), *late, "", *lines, ""])
 
 
-def _signature(function: Callable, imports: dict[str, str], self: bool = True) -> str:
+def _signature(
+    function: Callable, imports: dict[str, str], self: bool = True, out: bool = False
+) -> str:
     signature = inspect.signature(function)
     first, *others = signature.parameters.values() or (None,)
     if first is None:
         return f"() -> {_annotation(signature.return_annotation, function, imports)}"
-    if function is not inspect.unwrap(function):  # in place: the arguments but `out`
-        function = inspect.unwrap(function)
-        others = [parameter for parameter in others if parameter.name != "out"]
+    function = inspect.unwrap(function)
+    others = [parameter for parameter in others if not self or parameter.name != "out"]
+    if out:
+        others = [p for p in others if p.name != "out"]
+        place = len(others) - (others[-1:] != [] and others[-1].kind is first.VAR_KEYWORD)
+        given = inspect.Parameter("out", first.KEYWORD_ONLY, default=None, annotation="Any")
+        others.insert(place, given)
     given = [first.replace(annotation=first.empty) if self else first, *others]
     if self and first.kind is not first.VAR_POSITIONAL:
         given[0] = given[0].replace(name="self")

@@ -6,10 +6,13 @@
 // 1. three_step  scores, softmax and weighted sum, one kernel each: Z L S scores go to memory and back
 // 2. tiled       a block keeps a tile of queries; keys and values come by in tiles, and a row's sum
 //                is corrected as larger scores come (online softmax): no score leaves the chip
-// Both keep the log-sum-exp of each row, from which the gradients compute the probabilities again:
+// 3. split       tiled, where queries are few: blocks share the keys, and a second launch merges their
+//                results by their log-sum-exp (flash decoding)
+// All keep the log-sum-exp of each row, from which the gradients compute the probabilities again:
 //     three_step  in memory, like the forward scores
 //     tiled       a block keeps a tile of keys while queries come by (dk, dv), then the reverse (dq):
 //                 nothing is added up by atomics, so results repeat bit by bit
+//     split       likewise, and a reduction adds up the gradients of the blocks that share rows
 // Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning" (2023).
 //
 // A row that sees no key has the result 0 and the log-sum-exp inf, so that its probabilities are 0.
@@ -144,11 +147,12 @@ __device__ __forceinline__ void accumulate(A (&total)[OWN_Y][D_X], A (*p)[OWN], 
 }
 
 // Grid (Z * tiles of L,): a tile of queries and its weighted sum. Neighbouring rows of a tile lie in
-// different banks.
-template <class T, class M, class A, int KIND, int OWN, int OTHER, int D>
+// different banks. SPLIT: grid (Z * tiles of L, parts), over `span` keys: out (parts, Z, L, F), and
+// lse (parts, Z, L), which is -inf for a row that sees no key of its part, for `merge`.
+template <class T, class M, class U, class A, int KIND, bool SPLIT, int OWN, int OTHER, int D>
 __global__ void __launch_bounds__(THREADS)
-tiled(const T* q, const T* k, const T* v, const M* mask, T* out, A* lse, A scale, int causal, int div,
-      int mod, int step, int group, int queries, int keys, int width, int width_v) {
+tiled(const T* q, const T* k, const T* v, const M* mask, U* out, A* lse, A scale, int causal, int div,
+      int mod, int step, int span, int group, int queries, int keys, int width, int width_v) {
     constexpr int OWN_X = OWN / BX, OWN_Y = OWN / BY, OTHER_Y = OTHER / BY, D_X = D / BX;
     __shared__ A query_tile[D][OWN + 1], key_tile[OTHER][D + 1], value_tile[OTHER][D + 1];
     __shared__ A probs[OTHER][OWN], top[OWN], base[OWN], shrink[OWN], total[OWN];
@@ -161,8 +165,13 @@ tiled(const T* q, const T* k, const T* v, const M* mask, T* out, A* lse, A scale
     load<true, OWN, D>(query_tile, q + (long long)z * queries * width, row0, queries, width);
     if (t < OWN) top[t] = A(-infinity()), total[t] = A(0);
     A s[OTHER_Y][OWN_X], acc[OWN_Y][D_X] = {};
-    const int end = causal && row0 + OWN < keys ? row0 + OWN : keys;
-    for (int c0 = 0; c0 < end; c0 += OTHER) {
+    const int first = SPLIT ? blockIdx.y * span : 0;
+    int end = causal && row0 + OWN < keys ? row0 + OWN : keys;
+    if (SPLIT) {
+        end = end - first > span ? first + span : end;
+        __syncthreads();  // the loop may have no turn, and so no barrier
+    }
+    for (int c0 = first; c0 < end; c0 += OTHER) {
         load<false, OTHER, D>(key_tile, k, c0, keys, width);
         load<false, OTHER, D>(value_tile, v, c0, keys, width_v);
         __syncthreads();
@@ -207,6 +216,7 @@ tiled(const T* q, const T* k, const T* v, const M* mask, T* out, A* lse, A scale
         accumulate<OTHER>(acc, probs, value_tile);
         __syncthreads();
     }
+    const long long zo = SPLIT ? (long long)blockIdx.y * (gridDim.x / tiles) + z : z;
     #pragma unroll
     for (int i = 0; i < OWN_Y; ++i) {
         const int r = i * BY + ty;
@@ -216,24 +226,25 @@ tiled(const T* q, const T* k, const T* v, const M* mask, T* out, A* lse, A scale
         for (int j = 0; j < D_X; ++j) {
             const int e = j * BX + tx;
             if (e < width_v) {
-                out[((long long)z * queries + row0 + r) * width_v + e] = T(acc[i][j] * part);
+                out[(zo * queries + row0 + r) * width_v + e] = U(acc[i][j] * part);
             }
         }
     }
     if (t < OWN && row0 + t < queries) {
-        lse[(long long)z * queries + row0 + t] =
-            total[t] == A(0) ? A(infinity()) : top[t] + log_of(total[t]);
+        const A none = SPLIT ? A(-infinity()) : A(infinity());
+        lse[zo * queries + row0 + t] = total[t] == A(0) ? none : top[t] + log_of(total[t]);
     }
 }
 
 // Grid (Z or ZK, times tiles of rows). OF_KEYS: own_a, own_b are k and v, other_a and other_b q and
 // g, and the gradients da, db those of k and v. Otherwise own and other change places, and only da,
-// the gradient of q, is written.
-template <class T, class M, class A, int KIND, bool OF_KEYS, int OWN, int OTHER, int D>
+// the gradient of q, is written. SPLIT: grid (..., parts), over `span` of the other rows; da and db
+// have (parts, Z or ZK, rows, width).
+template <class T, class M, class U, class A, int KIND, bool OF_KEYS, bool SPLIT, int OWN, int OTHER, int D>
 __global__ void __launch_bounds__(THREADS, 2)
 tiled_backward(const T* own_a, const T* own_b, const T* other_a, const T* other_b, const M* mask,
-               const A* lse, const A* delta, T* da, T* db, A scale, int causal, int div, int mod,
-               int step, int group, int rows, int others, int width, int width_v) {
+               const A* lse, const A* delta, U* da, U* db, A scale, int causal, int div, int mod,
+               int step, int span, int group, int rows, int others, int width, int width_v) {
     constexpr int OWN_X = OWN / BX, OWN_Y = OWN / BY, OTHER_Y = OTHER / BY, D_X = D / BX;
     __shared__ A own_tile_a[D][OWN + 1], own_tile_b[D][OWN + 1];
     __shared__ A tile_a[OTHER][D + 1], tile_b[OTHER][D + 1], probs[OTHER][OWN], grads[OTHER][OWN];
@@ -243,8 +254,13 @@ tiled_backward(const T* own_a, const T* own_b, const T* other_a, const T* other_
     load<true, OWN, D>(own_tile_a, own_a + (long long)z * rows * width, row0, rows, width);
     load<true, OWN, D>(own_tile_b, own_b + (long long)z * rows * width_v, row0, rows, width_v);
     A s[OTHER_Y][OWN_X], ds[OTHER_Y][OWN_X], acc_a[OWN_Y][D_X] = {}, acc_b[OWN_Y][D_X] = {};
-    const int first = OF_KEYS && causal ? row0 / OTHER * OTHER : 0;
-    const int end = !OF_KEYS && causal && row0 + OWN < others ? row0 + OWN : others;
+    int first = OF_KEYS && causal ? row0 / OTHER * OTHER : 0;
+    int end = !OF_KEYS && causal && row0 + OWN < others ? row0 + OWN : others;
+    if (SPLIT) {
+        const int from = blockIdx.y * span;
+        if (end - from > span) end = from + span;
+        if (first < from) first = from;
+    }
     for (int h = 0; h < (OF_KEYS ? group : 1); ++h) {
         const long long zo = OF_KEYS ? z * group + h : z / group, zq = OF_KEYS ? zo : z;
         const Mask<M> seen(mask, zq, div, mod, step, queries, keys);
@@ -276,6 +292,7 @@ tiled_backward(const T* own_a, const T* own_b, const T* other_a, const T* other_
             __syncthreads();
         }
     }
+    const long long zd = SPLIT ? (long long)blockIdx.y * (gridDim.x / tiles) + z : z;
     #pragma unroll
     for (int i = 0; i < OWN_Y; ++i) {
         const int r = row0 + i * BY + ty;
@@ -283,9 +300,9 @@ tiled_backward(const T* own_a, const T* own_b, const T* other_a, const T* other_
         #pragma unroll
         for (int j = 0; j < D_X; ++j) {
             const int e = j * BX + tx;
-            const long long row = (long long)z * rows + r;
-            if (e < width) da[row * width + e] = T(acc_a[i][j] * scale);
-            if (OF_KEYS && e < width_v) db[row * width_v + e] = T(acc_b[i][j]);
+            const long long row = zd * rows + r;
+            if (e < width) da[row * width + e] = U(acc_a[i][j] * scale);
+            if (OF_KEYS && e < width_v) db[row * width_v + e] = U(acc_b[i][j]);
         }
     }
 }

@@ -33,7 +33,7 @@ def attention_mma(width: int, mask_kind: str) -> Kernel:
 
 
 def attention_mma_backward(width: int, mask_kind: str, of_keys: bool) -> Kernel:
-    """kernel(own_a, own_b, other_a, other_b, mask, lse, delta, da, db, scale, ..., step)."""
+    """kernel(own_a, own_b, other_a, other_b, mask, lse, delta, da, db, scale, ..., step, span)."""
 
     def arguments(own_a, own_b, other_a, *others):
         heads = sorted((own_a.shape[0], other_a.shape[0]))
@@ -41,4 +41,4 @@ def attention_mma_backward(width: int, mask_kind: str, of_keys: bool) -> Kernel:
         return own_a, own_b, other_a, *others, heads[1] // heads[0], *sizes
 
     constants = (KINDS[mask_kind], of_keys, other_rows(width, True), padded(width))
-    return _kernel("attention_mma_backward", (0, 4), constants, arguments)
+    return _kernel("attention_mma_backward", (0, 4, 7), constants, arguments)

@@ -2,9 +2,8 @@
 // through tables.
 //
 // Element (i, k) of the left operand is left[rows[i] + terms[k]], element (k, j) of the right one
-// right[right_terms[k] + j * right_step], and the result (i, j) goes to out[places[i] + j]. So an
-// operand is read where it lies, and none is ever built; only the result is transposed afterwards.
-// With other tables the same kernel computes
+// right[right_terms[k] + j], and the result (i, j) goes to out[places[i] + j]. So the left operand is
+// read where it lies; the right one and the result, whose columns are neighbours, are transposed. With other tables the same kernel computes
 //
 //   forward          i an output position of any image, k (channel, kh, kw); right w
 //   backward-data    i a position of x, k (output channel, kh, kw) of the taps that reach it; left g,
@@ -18,7 +17,7 @@ template <class T, class U, class A, int BX, int BY, int RM, int RN, int TK, boo
 __global__ void __launch_bounds__(BX * BY)
 batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned* rows,
            const unsigned* places, const unsigned* terms, const unsigned* right_terms, int m,
-           int count, int span, int groups, int n, int right_step,
+           int count, int span, int groups, int n,
            long long left_group, long long right_group, long long out_group, long long out_split) {
     constexpr int TM = BY * RM, TN = BX * RN;
     __shared__ A left_tile[TK][TM + 1];
@@ -38,10 +37,9 @@ batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned*
                 inside ? left[(long long)rows[row0 + i] + terms[first + k0 + kk]] : A(0);
         }
         for (int e = t; e < TK * TN; e += BX * BY) {
-            const int j = e / TK, kk = e % TK;
+            const int j = e % TN, kk = e / TN;
             const bool inside = col0 + j < n && k0 + kk < k;
-            const long long at = (long long)(col0 + j) * right_step;
-            right_tile[kk][j] = inside ? A(right[at + right_terms[first + k0 + kk]]) : A(0);
+            right_tile[kk][j] = inside ? A(right[right_terms[first + k0 + kk] + col0 + j]) : A(0);
         }
         __syncthreads();
         #pragma unroll 1

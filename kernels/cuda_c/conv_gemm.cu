@@ -39,10 +39,12 @@ __global__ void pad(const T* x, A* planes, long long all_rows, int channels, int
 // One block, (BX, BY) threads: BY * RM output channels x BX * RN positions of one group of one
 // image. w (groups * channels, terms); planes flat, `image` elements apart per (image, group);
 // y (images * groups * channels, OH * OW). `offset` is padded to a multiple of TK.
-template <class T, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS>
+// SPLIT: blockIdx.z takes `span` terms, a multiple of TK, and y has its rows for each.
+template <class T, class P, class U, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS,
+          bool SPLIT>
 __global__ void __launch_bounds__(BX * BY)
-implicit_gemm(const T* w, const A* planes, const unsigned* offset, const T* bias, T* y, int channels,
-              int terms, int groups, long long image, int positions, int width, int out_w,
+implicit_gemm(const T* w, const P* planes, const unsigned* offset, const T* bias, U* y, int channels,
+              int terms, int groups, long long image, int positions, int width, int out_w, int span,
               int pixels) {
     constexpr int TM = BY * RM, TN = BX * RN, THREADS = BX * BY, W = 16 / sizeof(A);
     __shared__ __align__(16) A w_tile[TK][TM + W];
@@ -53,14 +55,16 @@ implicit_gemm(const T* w, const A* planes, const unsigned* offset, const T* bias
     const int q0 = blockIdx.x % tiles * TN, c0 = blockIdx.y * TM;
     const int w0 = z % groups * channels;
     const T* weights = w + (long long)w0 * terms;
-    const A* base = planes + z * image + q0;
+    const P* base = planes + z * image + q0;
     A sum[RN][RM] = {};
-    for (int k0 = 0; k0 < terms; k0 += TK) {
+    const int first = SPLIT ? blockIdx.z * span : 0;
+    const int last = SPLIT && terms - first > span ? first + span : terms;
+    for (int k0 = first; k0 < last; k0 += TK) {
         load_tile<TM, TK, THREADS, true>(w_tile, weights, c0, k0, channels, terms, t);
         for (int i = ty; i < TK; i += BY) {
-            const A* start = base + offset[k0 + i];
+            const P* start = base + offset[k0 + i];
             const int live = k0 + i < terms ? positions - q0 : 0;
-            for (int q = tx; q < TN; q += BX) p_tile[i][q] = q < live ? start[q] : A(0);
+            for (int q = tx; q < TN; q += BX) p_tile[i][q] = q < live ? A(start[q]) : A(0);
         }
         __syncthreads();
         // One loop inside another, and the tiles read in place: g++ makes vectors of that.
@@ -75,6 +79,7 @@ implicit_gemm(const T* w, const A* planes, const unsigned* offset, const T* bias
         }
         __syncthreads();
     }
+    const long long zo = SPLIT ? (long long)blockIdx.z * (gridDim.x / tiles) + z : z;
     #pragma unroll
     for (int q = 0; q < RN; ++q) {
         const int at = q0 + tx * RN + q, oh = at / width, ow = at % width;
@@ -83,8 +88,9 @@ implicit_gemm(const T* w, const A* planes, const unsigned* offset, const T* bias
         for (int r = 0; r < RM; ++r) {
             const int c = c0 + ty * RM + r;
             if (c >= channels) continue;
-            const A value = BIAS ? sum[q][r] + A(bias[w0 + c]) : sum[q][r];
-            y[(z * channels + c) * pixels + oh * out_w + ow] = T(value);
+            const bool biased = BIAS && (!SPLIT || blockIdx.z == 0);
+            const A value = biased ? sum[q][r] + A(bias[w0 + c]) : sum[q][r];
+            y[(zo * channels + c) * pixels + oh * out_w + ow] = U(value);
         }
     }
 }

@@ -24,16 +24,18 @@ def grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
     return GradTile(1, min(16, ceil_div(terms, 4)), 32, 4, 128)
 
 
-def pad_tiling(rows: int, width: int, gpu: bool) -> tuple[Pair, Pair]:
-    """Grid and block of pad for rows of planes; on a CPU a thread walks along a row."""
+def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[Pair, Pair]:
+    """Grid and block of pad for planes of rows x width; on a CPU a thread walks along a row."""
+    rows *= planes
     if not gpu:
         return (ceil_div(rows, 32), 1), (1, 32)
     bx = 16 if width <= 16 else 32
     return (ceil_div(rows, 256 // bx), ceil_div(width, bx)), (bx, 256 // bx)
 
 
-def pad(acc_t, sub: Pair, insert: Pair) -> Kernel:
-    """kernel(x, planes, rows, width, lead_h, lead_w) for x (channels, H, W)."""
+def pad(acc_t, sub: Pair, insert: Pair, wide: bool) -> Kernel:
+    """kernel(x, planes, rows, width, lead_h, lead_w) for x (channels, H, W); its threads always
+    walk along rows."""
 
     def arguments(x, planes, rows, width, *lead):
         return x, planes, planes.size // width, *x.shape, rows, width, *lead
@@ -41,14 +43,14 @@ def pad(acc_t, sub: Pair, insert: Pair) -> Kernel:
     return _kernel("pad", (0,), (acc_t, *sub, *insert), arguments)
 
 
-def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool) -> Kernel:
-    """kernel(w, planes, offset, bias, y, groups, image, positions, width, out_w)."""
+def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool, split: bool) -> Kernel:
+    """kernel(w, planes, offset, bias, y, groups, image, positions, width, out_w, span)."""
 
     def arguments(w, planes, offset, bias, y, groups, *sizes):
         channels, terms = w.shape[0] // groups, w.shape[1]
         return w, planes, offset, bias, y, channels, terms, groups, *sizes, y.shape[1]
 
-    return _kernel("implicit_gemm", (0,), (acc_t, *tile, has_bias), arguments)
+    return _kernel("implicit_gemm", (0, 1, 4), (acc_t, *tile, has_bias, split), arguments)
 
 
 def swap_channels(taps: int) -> Kernel:

@@ -23,3 +23,30 @@ def backward(acc_t: str, has_weight: bool, smooth: bool) -> Kernel:
         return *given, *given[1].shape
 
     return _kernel("backward", (0, 3), (acc_t, has_weight, smooth), arguments)
+
+
+def split_sums(acc_t: str, has_weight: bool, smooth: bool, block: int) -> Kernel:
+    """kernel(logits, target, weight, parts, hits, span)."""
+
+    def arguments(*given):
+        return *given, *given[0].shape, given[3].shape[2]
+
+    return _kernel("split_sums", (0, 1), (acc_t, has_weight, smooth), arguments)
+
+
+def split(acc_t: str, has_weight: bool, smooth: bool) -> Kernel:
+    """kernel(target, weight, ignore, smoothing, parts, hits, losses, lse, classes)."""
+
+    def arguments(*given):
+        return *given, *given[4].shape[1:]
+
+    return _kernel("split", (1, 0), (acc_t, has_weight, smooth), arguments)
+
+
+def split_backward(acc_t: str, has_weight: bool, smooth: bool) -> Kernel:
+    """kernel(g, logits, lse, target, weight, weights, ignore, smoothing, d, span, parts)."""
+
+    def arguments(*given):
+        return *given, given[1].shape[1]
+
+    return _kernel("split_backward", (0, 3), (acc_t, has_weight, smooth), arguments)

@@ -9,6 +9,10 @@
 //    and so the last bit of a float, depends on timing
 // 2. lines: a thread per line along the indexed axis (for an embedding, per column), which adds in
 //    order: no two threads meet, and results repeat bit by bit. Slow on a GPU where lines are few.
+// 3. split: then several threads share a line; each looks at all its indices, and adds in order to
+//    some of the results: the same, bit by bit
+// To put elements by index is the same without the addition: `lines` leaves the last of equal
+// indices, `elements`, a thread each, any of them.
 __device__ __forceinline__ long long self() {
     return blockIdx.x * (long long)blockDim.x + threadIdx.x;
 }
@@ -68,6 +72,18 @@ __global__ void embedding_backward_lines(const T* g, const I* index, A* dw, long
     }
 }
 
+template <class T, class I, class A>
+__global__ void embedding_backward_split(const T* g, const I* index, A* dw, long long width,
+                                         long long tiles, long long span, long long rows) {
+    const long long column = blockIdx.x % tiles * blockDim.x + threadIdx.x;
+    const long long first = blockIdx.x / tiles * span;
+    if (column >= width) return;
+    for (long long row = 0; row < rows; ++row) {
+        const long long at = index[row];
+        if (first <= at && at < first + span) dw[at * width + column] += A(g[row * width + column]);
+    }
+}
+
 // x (outer, size, inner); index and out (outer, length, inner), n elements.
 template <class T, class I>
 __global__ void gather(const T* x, const I* index, T* out, long long size, long long length,
@@ -93,5 +109,37 @@ __global__ void scatter_add_lines(const T* src, const I* index, A* out, long lon
     for (long long k = 0; k < length; ++k) {
         const long long i = (outer * length + k) * inner + column;
         out[(outer * size + index[i]) * inner + column] += A(src[i]);
+    }
+}
+
+template <class T, class I, class A>
+__global__ void scatter_add_split(const T* src, const I* index, A* out, long long size,
+                                  long long length, long long inner, long long span, long long n) {
+    const long long lines = n / length, line = self() % lines, first = self() / lines * span;
+    const long long outer = line / inner, column = line % inner;
+    if (first >= size) return;
+    for (long long k = 0; k < length; ++k) {
+        const long long i = (outer * length + k) * inner + column, at = index[i];
+        if (first <= at && at < first + span) out[(outer * size + at) * inner + column] += A(src[i]);
+    }
+}
+
+// out (outer, size, inner); src and index (outer, length, inner), n elements.
+template <class T, class I>
+__global__ void put_elements(const T* src, const I* index, T* out, long long size, long long length,
+                             long long inner, long long n) {
+    const long long i = self();
+    if (i < n) out[(i / (length * inner) * size + index[i]) * inner + i % inner] = src[i];
+}
+
+template <class T, class I>
+__global__ void put_lines(const T* src, const I* index, T* out, long long size, long long length,
+                          long long inner, long long n) {
+    const long long line = self();
+    if (line >= n / length) return;
+    const long long outer = line / inner, column = line % inner;
+    for (long long k = 0; k < length; ++k) {
+        const long long i = (outer * length + k) * inner + column;
+        out[(outer * size + index[i]) * inner + column] = src[i];
     }
 }

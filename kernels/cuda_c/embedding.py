@@ -37,7 +37,7 @@ def embedding_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
 
 
 def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
-    """kernel(g, index, dw, width, tiles)."""
+    """kernel(g, index, dw, width, tiles), or (..., span) for "split"."""
     types = (*_types(dtype, index), _sum(version, dtype))
     return _kernel(f"embedding_backward_{version}", (), types, _sized_by_index)
 
@@ -48,6 +48,11 @@ def gather_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
 
 
 def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
-    """kernel(src, index, out, size, length, inner)."""
+    """kernel(src, index, out, size, length, inner), or (..., span) for "split"."""
     types = (*_types(dtype, index), _sum(version, dtype))
     return _kernel(f"scatter_add_{version}", (), types, _sized_by_index)
+
+
+def put_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
+    """kernel(src, index, out, size, length, inner)."""
+    return _kernel(f"put_{version}", (), _types(dtype, index), _sized_by_index)

@@ -64,15 +64,28 @@ __device__ __forceinline__ void await_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-// Around products of a warpgroup: before the first, when sums have been written otherwise; then the
-// wait for all of them.
+// Products of a warpgroup run by themselves. Before the first, when sums have been written otherwise:
 __device__ __forceinline__ void products_begin() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
+// The products since the last call are one group.
 __device__ __forceinline__ void products_end() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+// Waits for all groups of products but the last NEWER: their tiles have been read.
+template <int NEWER>
+__device__ __forceinline__ void wait_for_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(NEWER) : "memory");
+}
+
+// Waits for all products, and keeps the compiler from reading their sums before.
+template <int N>
+__device__ __forceinline__ void wait_for_sums(float (&sum)[N]) {
+    wait_for_products<0>();
+    #pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(sum[i])::"memory");
 }
 
 // Names of a thread's sums in the instruction, and the operands that they are.

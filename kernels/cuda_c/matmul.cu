@@ -17,6 +17,7 @@
 // 10. mma_sync      16-bit, the warps' own fragments, swizzled tiles, three stages: matmul_mma.cu
 // 11. wgmma         16-bit on Hopper, a producer and two warpgroups: matmul_wgmma.cu
 // 12. matvec        N == 1: a warp reads a row of a, shuffles add up
+// 13. matvec_split  few rows: warps of several blocks read parts of one, whose sums are added up
 //
 // T is the type of the elements, A that of the sums. An operand that is transposed in memory is
 // read as it is: TA and TB say so. A batch that shares an operand has a stride of 0 there.
@@ -215,4 +216,18 @@ __global__ void matvec(const T* a, const T* b, const T* bias, T* c, int m, int n
     }
     sum = warp_sum(sum);
     if (threadIdx.x == 0) store<BIAS>(c, bias, sum, row, 0, m, 1);
+}
+
+// Block (32, rows), grid (tiles of M, 1, parts): c (parts, M), each over `span` of K.
+template <class T, class U, class A, bool TA>
+__global__ void matvec_split(const T* a, const T* b, U* c, int span, int m, int k) {
+    const int row = blockIdx.x * blockDim.y + threadIdx.y, first = blockIdx.z * span;
+    if (row >= m) return;
+    const int last = k - first < span ? k : first + span;
+    A sum = A(0);
+    for (int i = first + threadIdx.x; i < last; i += 32) {
+        sum += A(a[TA ? (long long)i * m + row : (long long)row * k + i]) * A(b[i]);
+    }
+    sum = warp_sum(sum);
+    if (threadIdx.x == 0) c[blockIdx.z * (long long)m + row] = U(sum);
 }

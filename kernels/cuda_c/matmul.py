@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -79,7 +79,7 @@ def for_parts(version: str, dtype: np.dtype) -> str | None:
     there is none."""
     if compute_dtype(dtype) != dtype:
         return "mma_sync" if version in ("mma_sync", "wgmma") else None
-    return version if version in ("vectorised", "tensor_core_tf32") else None
+    return version if version in ("coalesced", "vectorised", "tensor_core_tf32") else None
 
 
 def check(version: str, product: Product) -> None:
@@ -104,21 +104,9 @@ def _refusal(version: str, product: Product) -> str | None:
         rows = (m if trans_a else k, k if trans_b else n)
         if any(row % 8 or not row for row in rows):
             return f"takes rows of multiples of 8 elements, and in memory they have {rows}"
-        if _cupy_compiler() < (13,):
-            return "needs CUDA 13: CuPy's compiler takes no architecture besides the GPU's before"
     elif cc and cc < least:
         return f"needs compute capability {least[0]}.{least[1]}, and the operands are on {where}"
     return None
-
-
-@cache
-def _cupy_compiler() -> tuple[int, ...]:
-    """The version of NVRTC that CuPy calls; without CuPy nothing will be launched, and any does."""
-    try:
-        from cupy.cuda import nvrtc
-    except (ImportError, OSError):  # OSError: its cache folder cannot be made
-        return (13, 0)
-    return nvrtc.getVersion()
 
 
 def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool):
@@ -139,6 +127,9 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
         return _configure_tensor_core(version, flags, z, m, n, gpu)
     if version == "matvec":
         return kernel(), (ceil_div(m, 4), 1, z), (32, 4)
+    if version == "matvec_split":
+        split = _kernel(version, (0, 2), (acc_t, *flags[:1]), _arguments_of_parts)
+        return split, (ceil_div(m, 4), 1, z), (32, 4)
     tile = _pick_tile(acc_t, m, n, gpu)
     if version in ("warp_tile", "double_buffer") and not gpu:
         tile = GPU_SMALL
@@ -177,6 +168,11 @@ def _mapped_arguments(a, b, bias, c):
     a, b = (x.copy() if x.data.ptr % 16 else x for x in (a, b))
     _, _, _, _, m, n, k, stride_a, stride_b = _arguments(a, b, bias, c)
     return tensor_map(a), tensor_map(b), bias, c, m, n, k, stride_a > 0, stride_b > 0
+
+
+def _arguments_of_parts(a, b, c, span):
+    m = c.shape[1]
+    return a, b, c, span, m, b.size
 
 
 def _arguments(a, b, bias, c):

@@ -5,7 +5,9 @@
 // One thread of the first warpgroup, the producer, tells the copy engine which tiles to fetch into
 // a ring of STAGES slots; two warpgroups multiply them (`wgmma` reads shared memory by itself) and
 // keep 64 x TN results each, in the registers that the producer gives up. A slot's barrier `full`
-// says that its bytes have come, `empty` that all warps have read them.
+// says that its bytes have come, `empty` that all warps have read them. The products of a step run
+// while those of the next are told and the copy engine fills the other slots: a warpgroup waits for
+// a group of products, and gives its slot back, only when the next group is on its way.
 //
 // A slot has boxes of 64 x 64 elements, 2 of a and TN / 64 of b, each as it lies in memory: 64 rows
 // of 128 bytes whose packs of 16 bytes change places by XOR with the row (the 128-byte swizzle of
@@ -86,8 +88,10 @@ wgmma(const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap
                                            descriptor<!TB>(from + A_BYTES, i), bias);
             }
             products_end();
-            if (t % 32 == 0) barrier_arrive(&empty[slot]);
+            wait_for_products<1>();
+            if (step > 0 && t % 32 == 0) barrier_arrive(&empty[(step - 1) % STAGES]);
         }
+        wait_for_sums(sum);
         const int row = row0 + (group - 1) * 64 + t % 128 / 32 * 16 + t % 32 / 4;
         const int col = col0 + t % 4 * 2;
         #pragma unroll

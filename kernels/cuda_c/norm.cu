@@ -11,6 +11,8 @@
 //
 // `planes`: a block per channel, threads along the plane of one image, for x (N, C, S) with S > 1.
 // `columns`: threads along the channels, for x (N, C), where a channel is a column.
+// `split`: few channels leave a GPU idle, so each is shared by several blocks. For the statistics they
+// write the means and squares of their parts, which are merged by the method of Chan et al. (1979).
 #include "common.cuh"
 
 constexpr int BX = 32, BY = 8;  // the block of the column kernels
@@ -64,6 +66,89 @@ __global__ void statistics_columns(const T* x, A* mean, A* invstd, A eps, int im
         total += d * d;
     }
     const A variance = column_sum(total, partial) / A(images);
+    if (threadIdx.y == 0 && live) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
+}
+
+// What a block of `split` has of a channel: of every `step`-th image from `image` on, the elements of
+// the plane from `first` to before `last`.
+struct Part {
+    int image, step, first, last;
+
+    __device__ Part(int pieces, int span, int size)
+        : image(blockIdx.y / pieces), step(gridDim.y / pieces), first(blockIdx.y % pieces * span),
+          last(first + span < size ? first + span : size) {}
+};
+
+// Grid (C, parts); sizes (parts,): the elements of each; means and squares about them (parts, C).
+template <class T, class A>
+__global__ void split_planes(const T* x, const A* sizes, A* means, A* squares, int pieces, int span,
+                             int images, int channels, int size) {
+    __shared__ A partial[32];
+    const int c = blockIdx.x;
+    const Part part(pieces, span, size);
+    A total = A(0);
+    for (int n = part.image; n < images; n += part.step) {
+        const T* plane = x + ((long long)n * channels + c) * size;
+        for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) total += A(plane[i]);
+    }
+    const A m = block_sum(total, partial) / sizes[blockIdx.y];
+    total = A(0);
+    for (int n = part.image; n < images; n += part.step) {
+        const T* plane = x + ((long long)n * channels + c) * size;
+        for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+            const A d = A(plane[i]) - m;
+            total += d * d;
+        }
+    }
+    total = block_sum(total, partial);
+    if (threadIdx.x > 0) return;
+    means[blockIdx.y * (long long)channels + c] = m;
+    squares[blockIdx.y * (long long)channels + c] = total;
+}
+
+// Grid (tiles of C, parts): a part is `span` rows of x.
+template <class T, class A>
+__global__ void split_columns(const T* x, const A* sizes, A* means, A* squares, int pieces, int span,
+                              int images, int channels) {
+    __shared__ A partial[BY][BX];
+    const int c = blockIdx.x * BX + threadIdx.x, first = blockIdx.y * span;
+    const int last = first + span < images ? first + span : images;
+    const bool live = c < channels;
+    A total = A(0);
+    for (int n = first + threadIdx.y; live && n < last; n += BY) {
+        total += A(x[(long long)n * channels + c]);
+    }
+    const A m = column_sum(total, partial) / sizes[blockIdx.y];
+    total = A(0);
+    for (int n = first + threadIdx.y; live && n < last; n += BY) {
+        const A d = A(x[(long long)n * channels + c]) - m;
+        total += d * d;
+    }
+    total = column_sum(total, partial);
+    if (threadIdx.y > 0 || !live) return;
+    means[blockIdx.y * (long long)channels + c] = m;
+    squares[blockIdx.y * (long long)channels + c] = total;
+}
+
+// Grid (tiles of C,): mean and invstd (C,) of what `split_*` leave.
+template <class A>
+__global__ void merge(const A* means, const A* squares, const A* sizes, A* mean, A* invstd, A eps,
+                      int parts, int channels) {
+    __shared__ A partial[BY][BX];
+    const int c = blockIdx.x * BX + threadIdx.x;
+    const bool live = c < channels;
+    A count = A(0), total = A(0);
+    for (int p = 0; p < parts; ++p) count += sizes[p];
+    for (int p = threadIdx.y; live && p < parts; p += BY) {
+        total += sizes[p] * means[p * (long long)channels + c];
+    }
+    const A m = column_sum(total, partial) / count;
+    total = A(0);
+    for (int p = threadIdx.y; live && p < parts; p += BY) {
+        const long long at = p * (long long)channels + c;
+        total += squares[at] + sizes[p] * (means[at] - m) * (means[at] - m);
+    }
+    const A variance = column_sum(total, partial) / count;
     if (threadIdx.y == 0 && live) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
 }
 
@@ -128,6 +213,52 @@ __global__ void sums_columns(const T* g, const T* x, const M* mean, const M* inv
     plain = column_sum(plain, partial);
     scaled = column_sum(scaled, partial);
     if (threadIdx.y == 0 && live) dbias[c] = plain, dweight[c] = scaled * A(invstd[c]);
+}
+
+// Grid (C, parts): dweight and dbias (parts, C).
+template <class T, class M, class A>
+__global__ void split_sums_planes(const T* g, const T* x, const M* mean, const M* invstd, A* dweight,
+                                  A* dbias, int pieces, int span, int images, int channels,
+                                  int size) {
+    __shared__ A partial[32];
+    const int c = blockIdx.x;
+    const Part part(pieces, span, size);
+    const A m = A(mean[c]);
+    A plain = A(0), scaled = A(0);
+    for (int n = part.image; n < images; n += part.step) {
+        const long long plane = ((long long)n * channels + c) * size;
+        for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+            const A gv = A(g[plane + i]);
+            plain += gv;
+            scaled += gv * (A(x[plane + i]) - m);
+        }
+    }
+    plain = block_sum(plain, partial);
+    scaled = block_sum(scaled, partial);
+    if (threadIdx.x > 0) return;
+    dbias[blockIdx.y * (long long)channels + c] = plain;
+    dweight[blockIdx.y * (long long)channels + c] = scaled * A(invstd[c]);
+}
+
+// Grid (tiles of C, parts): dweight and dbias (parts, C), each of `span` rows.
+template <class T, class M, class A>
+__global__ void split_sums_columns(const T* g, const T* x, const M* mean, const M* invstd, A* dweight,
+                                   A* dbias, int pieces, int span, int images, int channels) {
+    __shared__ A partial[BY][BX];
+    const int c = blockIdx.x * BX + threadIdx.x, first = blockIdx.y * span;
+    const int last = first + span < images ? first + span : images;
+    const bool live = c < channels;
+    A plain = A(0), scaled = A(0);
+    for (int n = first + threadIdx.y; live && n < last; n += BY) {
+        const long long i = (long long)n * channels + c;
+        plain += A(g[i]);
+        scaled += A(g[i]) * (A(x[i]) - A(mean[c]));
+    }
+    plain = column_sum(plain, partial);
+    scaled = column_sum(scaled, partial);
+    if (threadIdx.y > 0 || !live) return;
+    dbias[blockIdx.y * (long long)channels + c] = plain;
+    dweight[blockIdx.y * (long long)channels + c] = scaled * A(invstd[c]);
 }
 
 // PLANES and `size` as in `apply`; count: the elements of a channel.

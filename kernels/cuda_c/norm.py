@@ -28,6 +28,21 @@ def statistics_columns(acc_t: str) -> Kernel:
     return _kernel("statistics_columns", (0,), (acc_t,), _sized_by_x)
 
 
+def split_planes(acc_t: str, block: int) -> Kernel:
+    """kernel(x, sizes, means, squares, pieces, span)."""
+    return _kernel("split_planes", (0,), (acc_t,), _sized_by_x)
+
+
+def split_columns(acc_t: str) -> Kernel:
+    """kernel(x, sizes, means, squares, pieces, span)."""
+    return _kernel("split_columns", (0,), (acc_t,), _sized_by_x)
+
+
+def merge(acc_t: str) -> Kernel:
+    """kernel(means, squares, sizes, mean, invstd, eps)."""
+    return _kernel("merge", (), (acc_t,), _sized_by_x)
+
+
 def _apply(planes: bool, acc_t: str, has_weight: bool, has_bias: bool) -> Kernel:
     """kernel(x, mean, invstd, weight, bias, y)."""
 
@@ -45,6 +60,16 @@ def sums_planes(acc_t: str, block: int) -> Kernel:
 def sums_columns(acc_t: str) -> Kernel:
     """kernel(g, x, mean, invstd, dweight, dbias)."""
     return _kernel("sums_columns", (0, 2), (acc_t,), _sized_by_g)
+
+
+def split_sums_planes(acc_t: str, block: int) -> Kernel:
+    """kernel(g, x, mean, invstd, dweight, dbias, pieces, span)."""
+    return _kernel("split_sums_planes", (0, 2), (acc_t,), _sized_by_g)
+
+
+def split_sums_columns(acc_t: str) -> Kernel:
+    """kernel(g, x, mean, invstd, dweight, dbias, pieces, span)."""
+    return _kernel("split_sums_columns", (0, 2), (acc_t,), _sized_by_g)
 
 
 def _gradient(planes: bool, acc_t: str, has_weight: bool) -> Kernel:

@@ -8,8 +8,11 @@
 // 1. online     a block per row: mean and squares in one pass (Welford, 1962); x is read twice
 // 2. one_read   the row waits in shared memory: read once; up to IN_SHARED elements
 // 3. warp       short rows: a warp per row, elements in registers by 16-byte loads, shuffles
-// Gradient of x: `block` reads g and x twice, `warp` keeps them in registers. Those of weight and
-// bias: a column of threads walks down some of the rows, whose sums are added up by a reduction.
+// 4. split      few long rows: several blocks per row leave the mean and squares of their parts; a
+//               second launch merges them, and reads x again for the result
+// Gradient of x: `split` likewise; `block` reads g and x twice, `warp` keeps them in registers. Those
+// of weight and bias: a column of threads walks down some of the rows, whose sums are added up by a
+// reduction.
 #include "common.cuh"
 
 // The result of an element whose distance from the mean is d.
@@ -80,6 +83,63 @@ __global__ void one_read(const T* x, const P* weight, const P* bias, A* mean, A*
     }
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         y[i] = T(scaled<A, WEIGHT, BIAS>(values[i] - m, inv, weight, bias, i));
+    }
+}
+
+// The elements of a row that a block of `split` takes. Grid (rows * parts,).
+struct Span {
+    long long row, start;  // the row's number, and where it begins
+    int part, first, last;
+
+    __device__ Span(int span, int n, int parts)
+        : row(blockIdx.x / parts), start(row * n), part(blockIdx.x % parts), first(part * span),
+          last(n - first < span ? n : first + span) {}
+};
+
+// Of `span` elements the mean, and the squares of the distances from it.
+template <class T, class A, bool CENTRED>
+__global__ void split_sums(const T* x, A* means, A* squares, int span, int n, int parts) {
+    __shared__ A partial[32];
+    const Span own(span, n, parts);
+    A total = A(0);
+    for (int i = own.first + threadIdx.x; CENTRED && i < own.last; i += blockDim.x) {
+        total += A(x[own.start + i]);
+    }
+    const A m = CENTRED ? block_sum(total, partial) / A(own.last - own.first) : A(0);
+    total = A(0);
+    for (int i = own.first + threadIdx.x; i < own.last; i += blockDim.x) {
+        const A d = A(x[own.start + i]) - m;
+        total += d * d;
+    }
+    total = block_sum(total, partial);
+    if (threadIdx.x == 0) means[blockIdx.x] = m, squares[blockIdx.x] = total;
+}
+
+template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS>
+__global__ void split(const T* x, const P* weight, const P* bias, const A* means, const A* squares,
+                      A* mean, A* invstd, T* y, A eps, int span, int n, int parts) {
+    __shared__ A partial[32];
+    const Span own(span, n, parts);
+    means += own.row * parts;
+    squares += own.row * parts;
+    A total = A(0);
+    for (int p = threadIdx.x; CENTRED && p < parts; p += blockDim.x) {
+        total += means[p] * A(n - p * span < span ? n - p * span : span);
+    }
+    const A m = CENTRED ? block_sum(total, partial) / A(n) : A(0);
+    total = A(0);
+    for (int p = threadIdx.x; p < parts; p += blockDim.x) {
+        const A d = CENTRED ? means[p] - m : A(0);
+        total += squares[p] + d * d * A(n - p * span < span ? n - p * span : span);
+    }
+    const A inv = inverse_root<A, CENTRED>(block_sum(total, partial) / A(n) + eps);
+    if (threadIdx.x == 0 && own.part == 0) {
+        if (CENTRED) mean[own.row] = m;
+        invstd[own.row] = inv;
+    }
+    for (int i = own.first + threadIdx.x; i < own.last; i += blockDim.x) {
+        const A d = A(x[own.start + i]) - m;
+        y[own.start + i] = T(scaled<A, WEIGHT, BIAS>(d, inv, weight, bias, i));
     }
 }
 
@@ -175,6 +235,46 @@ __global__ void block_backward(const T* g, const T* x, const M* mean, const M* i
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         const A gv = WEIGHT ? A(g[row + i]) * A(weight[i]) : A(g[row + i]);
         dx[row + i] = T(inv * (gv - plain - (A(x[row + i]) - m) * product));
+    }
+}
+
+// plain and product (rows, parts): of `span` elements the sums of g * weight, and of that times
+// x - mean.
+template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT>
+__global__ void split_sums_backward(const T* g, const T* x, const M* mean, const P* weight, A* plain,
+                                    A* product, int span, int n, int parts) {
+    __shared__ A partial[32];
+    const Span own(span, n, parts);
+    const A m = CENTRED ? A(mean[own.row]) : A(0);
+    A first = A(0), second = A(0);
+    for (int i = own.first + threadIdx.x; i < own.last; i += blockDim.x) {
+        const A gv = WEIGHT ? A(g[own.start + i]) * A(weight[i]) : A(g[own.start + i]);
+        first += gv;
+        second += gv * (A(x[own.start + i]) - m);
+    }
+    first = block_sum(first, partial);
+    second = block_sum(second, partial);
+    if (threadIdx.x == 0) plain[blockIdx.x] = first, product[blockIdx.x] = second;
+}
+
+template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT>
+__global__ void split_backward(const T* g, const T* x, const M* mean, const M* invstd,
+                               const P* weight, const A* plain, const A* product, T* dx, int span,
+                               int n, int parts) {
+    __shared__ A partial[32];
+    const Span own(span, n, parts);
+    const A m = CENTRED ? A(mean[own.row]) : A(0), inv = A(invstd[own.row]);
+    A less = A(0), slope = A(0);
+    for (int p = threadIdx.x; p < parts; p += blockDim.x) {
+        less += plain[own.row * parts + p];
+        slope += product[own.row * parts + p];
+    }
+    less = CENTRED ? block_sum(less, partial) / A(n) : A(0);
+    slope = block_sum(slope, partial) * inv * inv / A(n);
+    for (int i = own.first + threadIdx.x; i < own.last; i += blockDim.x) {
+        const long long at = own.start + i;
+        const A gv = WEIGHT ? A(g[at]) * A(weight[i]) : A(g[at]);
+        dx[at] = T(inv * (gv - less - (A(x[at]) - m) * slope));
     }
 }
 

@@ -49,5 +49,42 @@ def parameter_sums(acc_t: str, centred: bool, shape: tuple[int, int]) -> Kernel:
     return _kernel("parameter_sums", (0, 3), (acc_t, centred, *shape), _row_a_warp)
 
 
+def split_sums(acc_t: str, centred: bool, block: int) -> Kernel:
+    """kernel(x, means, squares, span)."""
+
+    def arguments(*given):
+        return *given, given[0].shape[1], given[1].shape[1]
+
+    return _kernel("split_sums", (0,), (acc_t, centred), arguments)
+
+
+def split(acc_t: str, centred: bool, has_weight: bool, has_bias: bool, block: int) -> Kernel:
+    """kernel(x, weight, bias, means, squares, mean, invstd, y, eps, span)."""
+
+    def arguments(*given):
+        return *given, given[0].shape[1], given[3].shape[1]
+
+    constants = (acc_t, centred, has_weight, has_bias)
+    return _kernel("split", (0, 1 if has_weight else 2), constants, arguments)
+
+
+def split_sums_backward(acc_t: str, centred: bool, has_weight: bool, block: int) -> Kernel:
+    """kernel(g, x, mean, weight, plain, scaled, span)."""
+
+    def arguments(*given):
+        return *given, given[0].shape[1], given[4].shape[1]
+
+    return _kernel("split_sums_backward", (0, 2, 3), (acc_t, centred, has_weight), arguments)
+
+
+def split_backward(acc_t: str, centred: bool, has_weight: bool, block: int) -> Kernel:
+    """kernel(g, x, mean, invstd, weight, plain, scaled, dx, span)."""
+
+    def arguments(*given):
+        return *given, given[0].shape[1], given[5].shape[1]
+
+    return _kernel("split_backward", (0, 3, 4), (acc_t, centred, has_weight), arguments)
+
+
 online: Callable = functools.partial(_by_block, "online")
 one_read: Callable = functools.partial(_by_block, "one_read")

@@ -6,7 +6,9 @@
 // 3. one_read     the row waits in shared memory: read once; up to IN_SHARED elements
 // 4. warp         short rows: a warp per row, elements in registers, shuffles instead of barriers
 // 5. strided      other axes: a thread per row, neighbours along `inner`
-// Gradients, y (g - sum(g y)), for the logarithm g - exp(y) sum(g): block, warp and strided.
+// 6. split        few long rows: several blocks per row leave the maximum and the sum of their parts;
+//                 a second launch merges them, and reads the row again for the result
+// Gradients, y (g - sum(g y)), for the logarithm g - exp(y) sum(g): block, warp, strided and split.
 //
 // A row of all -inf, or with a NaN or +inf, becomes NaN, as in torch.
 #include "common.cuh"
@@ -18,6 +20,28 @@ struct Result {  // of an element, once the row's maximum and sum are known
     __device__ Result(A top, A total) : top(top), part(LOG ? log_of(total) : A(1) / total) {}
     __device__ A of(A x) const { return LOG ? (x - top) - part : exp_of(x - top) * part; }
     __device__ A of_exp(A e) const { return e * part; }
+};
+
+// What a thread has seen of a row; it rescales its sum when its maximum grows.
+template <class A>
+struct Online {
+    A top = A(-infinity()), total = A(0);
+
+    __device__ void add(A v) {
+        if (v > top) {
+            total = total * exp_of(top - v) + A(1);
+            top = v;
+        } else if (v != A(-infinity())) {
+            total += exp_of(v - top);
+        }
+    }
+    // The row's maximum, in every thread; `total` becomes the sum of all.
+    __device__ A merge(A* partial) {
+        const A most = block_max(top, partial);
+        if (top > A(-infinity())) total *= exp_of(top - most);
+        total = block_sum(total, partial);
+        return most;
+    }
 };
 
 template <class T, class A, bool LOG>
@@ -34,27 +58,55 @@ __global__ void three_pass(const T* x, T* y, int n) {
     for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = T(result.of(A(x[i])));
 }
 
-// A thread rescales its sum when its maximum grows.
 template <class T, class A, bool LOG>
 __global__ void online(const T* x, T* y, int n) {
     __shared__ A partial[32];
-    const A lowest = A(-infinity());
     x += blockIdx.x * (long long)n;
     y += blockIdx.x * (long long)n;
-    A own_top = lowest, own = A(0);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        const A v = A(x[i]);
-        if (v > own_top) {
-            own = own * exp_of(own_top - v) + A(1);
-            own_top = v;
-        } else if (v != lowest) {
-            own += exp_of(v - own_top);
-        }
-    }
-    const A top = block_max(own_top, partial);
-    if (own_top > lowest) own *= exp_of(own_top - top);
-    const Result<LOG, A> result(top, block_sum(own, partial));
+    Online<A> own;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) own.add(A(x[i]));
+    const A top = own.merge(partial);
+    const Result<LOG, A> result(top, own.total);
     for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = T(result.of(A(x[i])));
+}
+
+// The elements of a row that a block of `split` takes, and where the row begins. Grid (rows * parts,).
+struct Span {
+    long long row;
+    int first, last;
+
+    __device__ Span(int span, int n, int parts)
+        : row(blockIdx.x / parts * (long long)n), first(blockIdx.x % parts * span),
+          last(n - first < span ? n : first + span) {}
+};
+
+template <class T, class A>
+__global__ void split_sums(const T* x, A* tops, A* totals, int span, int n, int parts) {
+    __shared__ A partial[32];
+    const Span part(span, n, parts);
+    Online<A> own;
+    for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) own.add(A(x[part.row + i]));
+    const A top = own.merge(partial);
+    if (threadIdx.x == 0) tops[blockIdx.x] = top, totals[blockIdx.x] = own.total;
+}
+
+template <class T, class A, bool LOG>
+__global__ void split(const T* x, const A* tops, const A* totals, T* y, int span, int n, int parts) {
+    __shared__ A partial[32];
+    const Span part(span, n, parts);
+    const long long own = (long long)(blockIdx.x / parts) * parts;
+    A top = A(-infinity()), total = A(0);
+    for (int p = threadIdx.x; p < parts; p += blockDim.x) {
+        top = tops[own + p] > top ? tops[own + p] : top;
+    }
+    top = block_max(top, partial);
+    for (int p = threadIdx.x; p < parts; p += blockDim.x) {
+        total += totals[own + p] * exp_of(tops[own + p] - top);
+    }
+    const Result<LOG, A> result(top, block_sum(total, partial));
+    for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+        y[part.row + i] = T(result.of(A(x[part.row + i])));
+    }
 }
 
 template <class T, class A, bool LOG>
@@ -175,6 +227,33 @@ __global__ void strided_backward(const T* g, const T* y, T* dx, int n, long long
     }
     for (int i = 0; i < n; ++i) {
         const long long at = start + i * inner;
+        dx[at] = T(gradient<LOG>(A(g[at]), A(y[at]), total));
+    }
+}
+
+template <class T, class A, bool LOG>
+__global__ void split_sums_backward(const T* g, const T* y, A* sums, int span, int n, int parts) {
+    __shared__ A partial[32];
+    const Span part(span, n, parts);
+    A total = A(0);
+    for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+        total += share<LOG>(A(g[part.row + i]), A(y[part.row + i]));
+    }
+    total = block_sum(total, partial);
+    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+}
+
+template <class T, class A, bool LOG>
+__global__ void split_backward(const T* g, const T* y, const A* sums, T* dx, int span, int n,
+                               int parts) {
+    __shared__ A partial[32];
+    const Span part(span, n, parts);
+    const long long own = (long long)(blockIdx.x / parts) * parts;
+    A total = A(0);
+    for (int p = threadIdx.x; p < parts; p += blockDim.x) total += sums[own + p];
+    total = block_sum(total, partial);
+    for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+        const long long at = part.row + i;
         dx[at] = T(gradient<LOG>(A(g[at]), A(y[at]), total));
     }
 }

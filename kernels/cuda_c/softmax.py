@@ -40,6 +40,36 @@ def warp_backward(acc_t: str, log: bool) -> Kernel:
     return _kernel("warp_backward", (0,), (acc_t, log), _row_a_warp)
 
 
+def _sums_of_parts(*given):
+    (x, *_), sums = given, given[-2]
+    return *given, x.shape[1], sums.shape[1]
+
+
+def _result_of_parts(*given):
+    (x, *_), sums = given, given[-3]
+    return *given, x.shape[1], sums.shape[1]
+
+
+def split_sums(acc_t: str, block: int) -> Kernel:
+    """kernel(x, tops, totals, span)."""
+    return _kernel("split_sums", (0,), (acc_t,), _sums_of_parts)
+
+
+def split(acc_t: str, log: bool, block: int) -> Kernel:
+    """kernel(x, tops, totals, y, span)."""
+    return _kernel("split", (0,), (acc_t, log), _result_of_parts)
+
+
+def split_sums_backward(acc_t: str, log: bool, block: int) -> Kernel:
+    """kernel(g, y, sums, span)."""
+    return _kernel("split_sums_backward", (0,), (acc_t, log), _sums_of_parts)
+
+
+def split_backward(acc_t: str, log: bool, block: int) -> Kernel:
+    """kernel(g, y, sums, dx, span)."""
+    return _kernel("split_backward", (0,), (acc_t, log), _result_of_parts)
+
+
 three_pass: Callable = functools.partial(_by_block, "three_pass")
 online: Callable = functools.partial(_by_block, "online")
 one_read: Callable = functools.partial(_by_block, "one_read")

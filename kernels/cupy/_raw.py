@@ -3,7 +3,8 @@
 `compile_module` is where a source becomes kernels. On a CPU that is `kernels.host`; a device with
 code of its own (a software GPU) replaces it: what it returns has `get_function(name)`, which is
 called as f(grid, block, args, shared_mem=) with NumPy arrays, numbers and None, and
-`get_global(name, "cpu")`, the bytes of a variable as a NumPy array.
+`get_global(name, "cpu")`, the bytes of a variable as a NumPy array. `load_module` does the same for
+a file of compiled code.
 """
 
 from __future__ import annotations
@@ -32,8 +33,16 @@ def _on_host(
     return host.raw_module(code, options, name_expressions, enable_cooperative_groups=cooperative)
 
 
+def _not_on_host(path: str, cooperative: bool) -> Any:
+    raise NotImplementedError(
+        f"RawModule: {path} holds code for a GPU, which a CPU cannot run; pass code="
+    )
+
+
 #: compile_module(code, options, name_expressions, cooperative), see above
 compile_module: Callable[[str, tuple, tuple, bool], Any] = _on_host
+#: load_module(path, cooperative)
+load_module: Callable[[str, bool], Any] = _not_on_host
 
 
 class RawKernel:
@@ -234,10 +243,6 @@ class RawModule:
     ) -> None:
         if (code is None) == (path is None):
             raise TypeError("Exactly one of `code` and `path` keyword arguments must be given.")
-        if path is not None:
-            raise NotImplementedError(
-                f"RawModule: {path} holds code for a GPU, which a CPU cannot run; pass code="
-            )
         if isinstance(options, str):
             raise TypeError(f"options is a tuple of strings, not the string {options!r}")
         if backend not in ("nvrtc", "nvcc"):
@@ -245,8 +250,8 @@ class RawModule:
         self.code, self.options, self.backend = code, tuple(options), backend
         self.enable_cooperative_groups = bool(enable_cooperative_groups)
         self.name_expressions = tuple(name_expressions) if name_expressions is not None else None
-        self.file_path = None
-        self._module: Any = None
+        self.file_path = path
+        self._module = None if path is None else load_module(path, self.enable_cooperative_groups)
 
     def _compiled(self, use: Callable[[Any], Any]) -> Any:
         """use(module); CUDA C that does not compile raises CompileException."""

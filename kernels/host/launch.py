@@ -13,6 +13,7 @@ from kernels.support import launches
 from kernels.support.errors import ArgumentError, CompileError
 
 from . import compiler, source
+from .gpu_module import GpuModule
 from .library import Library, settings
 from .on_gpu import OnGpu, is_on_gpu
 
@@ -96,7 +97,7 @@ class RawModule:
         self._names, self._variables = names, variables
         self._lock = threading.Lock()
         self._on_cpu: dict[str, Library] = {}
-        self._on_gpu: Any = None
+        self._on_gpu: dict[str, GpuModule] = {}  # by compute capability
 
     @property
     def mode(self) -> str:
@@ -146,23 +147,19 @@ class RawModule:
                 )
             return self._on_cpu[mode]
 
-    def on_gpu(self) -> Any:
-        """The module as cupy.RawModule."""
-        import cupy
-
+    def on_gpu(self, capability: str | None = None) -> GpuModule:
+        """The module for GPUs of a compute capability ("80"; None: the current device's)."""
+        capability = capability or _capability()
         with self._lock:
-            if self._on_gpu is None:
-                standard = () if any("std=" in o for o in self.options) else ("-std=c++17",)
+            if capability not in self._on_gpu:
+                options = self.options
                 if self._asked():
                     warnings.warn(_UNCHECKED, stacklevel=3)
-                    standard += ("-lineinfo",)
-                self._on_gpu = cupy.RawModule(
-                    code=self.code,
-                    options=(*standard, *self.options),
-                    name_expressions=self._names,
-                    enable_cooperative_groups=self.cooperative,
+                    options += ("-lineinfo",)
+                self._on_gpu[capability] = GpuModule(
+                    self.code, options, self._names, capability, self.cooperative
                 )
-            return self._on_gpu
+            return self._on_gpu[capability]
 
 
 _UNCHECKED = (
@@ -170,6 +167,13 @@ _UNCHECKED = (
     " or pass NumPy arrays, on which every access is checked"
 )
 _ON_CPU = frozenset((np.ndarray, int, float, bool, np.float32, np.int32))
+
+
+def _capability() -> str:
+    """The compute capability of CuPy's current device."""
+    import cupy
+
+    return cupy.cuda.Device().compute_capability
 
 
 def _has_gpu() -> bool:
@@ -189,7 +193,7 @@ class RawKernel:
         self.module, self.name = module, name
         self.code, self.options = module.code, module.options
         self._launchers: dict[tuple, Callable[[Sequence], None]] = {}
-        self._on_gpu: OnGpu | None = None
+        self._on_gpu: dict[str, OnGpu] = {}  # by compute capability
 
     def __repr__(self) -> str:
         return f"<raw_kernel {self.name}>"
@@ -234,7 +238,9 @@ class RawKernel:
         return found
 
     def on_gpu(self) -> OnGpu:
-        """The kernel for CuPy arrays."""
-        if self._on_gpu is None:
-            self._on_gpu = OnGpu(self.name, self.code, self.module.on_gpu().get_function(self.name))
-        return self._on_gpu
+        """The kernel for CuPy arrays on the current device."""
+        capability = _capability()
+        if capability not in self._on_gpu:
+            function = self.module.on_gpu(capability).get_function(self.name)
+            self._on_gpu[capability] = OnGpu(self.name, self.code, function)
+        return self._on_gpu[capability]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
 import kernels
 from kernels.families import Family, Operation, floats, normal, ones
-from kernels.launchers import attention_mma
+from kernels.launchers import attention_tiles
+from kernels.launchers.attention_tiles import BX
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -28,15 +28,18 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.matmul import matmul
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.relaunch import remembered
 from kernels.launchers.transpose import cast
 
 VERSIONS = {
     "three_step": "scores, softmax, weighted sum: L x S scores in memory",
     "tiled": "online softmax: keys and values come by in tiles, scores stay on chip",
+    "split": "tiled, for few queries: blocks share the keys (flash decoding)",
 }
 BACKWARD = {
     "three_step": "probabilities again from the log-sum-exp, in memory",
     "tiled": "in tiles: by keys for dk and dv, by queries for dq",
+    "split": "tiled, for few queries or keys: blocks share what comes by",
 }
 ON_TENSOR_CORES = {
     "mma_sync": "16-bit: in tiles; the sums of one product are a fragment of the next (mma.sync)"
@@ -44,7 +47,6 @@ ON_TENSOR_CORES = {
 _BY_DIALECT = {"numba": VERSIONS, "cupy": {**VERSIONS, **ON_TENSOR_CORES}}
 _BACKWARD_BY_DIALECT = {"numba": BACKWARD, "cupy": {**BACKWARD, **ON_TENSOR_CORES}}
 ROW_BLOCK = 32  # threads of a block that walks along a row of scores
-BX, BY = 16, 16  # threads of a block of the tiled kernels
 FORWARD_IN_MEMORY, BACKWARD_IN_MEMORY = 1 << 14, 1 << 26  # scores; a head's, all heads'
 SHARED = 47 * 1024  # bytes of shared memory that tiles may take
 
@@ -58,12 +60,13 @@ class Tile(NamedTuple):
 
 
 _SHAPES = ((64, 64), (64, 32), (32, 32), (32, 16), (16, 16))
+_FEW_QUERIES = ((16, 64), (16, 32), (16, 16))  # on a GPU for up to 16
 
 
-def _tile(width: int, dtype: np.dtype, backward: bool) -> Tile | None:
+def _tile(width: int, dtype: np.dtype, backward: bool, few: bool = False) -> Tile | None:
     """The largest tile for rows of up to `width` elements that fits, or None."""
     d = ceil_div(max(width, 1), BX) * BX
-    for own, other in _SHAPES:
+    for own, other in _FEW_QUERIES if few else _SHAPES:
         held = 1 + backward  # tiles of own rows, of scores
         elements = held * d * (own + 1) + 2 * other * (d + 1) + held * own * other + 4 * own
         if elements * compute_dtype(dtype).itemsize <= SHARED:
@@ -137,13 +140,16 @@ def _pick(plan: _Plan, name: str, version: str | None, cc: tuple[int, int] | Non
     if cc and version is None and _refusal(plan, cc) is None:
         return "mma_sync"
     if plan.tile is None and version != "mma_sync":
-        if version == "tiled":
+        if version in ("tiled", "split"):
             raise ValueError(
-                f"{name}: version 'tiled' has no tile for heads of {max(plan.e, plan.f)} elements "
-                f"of {plan.acc}; use 'three_step'"
+                f"{name}: version {version!r} has no tile for heads of "
+                f"{max(plan.e, plan.f)} elements of {plan.acc}; use 'three_step'"
             )
         return "three_step"
-    few = BACKWARD_IN_MEMORY // max(plan.z, 1) if name.endswith("backward") else FORWARD_IN_MEMORY
+    backward = name.endswith("backward")
+    if version is None and cc and attention_tiles.are_few(plan, backward):
+        return "split"
+    few = BACKWARD_IN_MEMORY // max(plan.z, 1) if backward else FORWARD_IN_MEMORY
     return version or ("tiled" if cc or plan.l * plan.s > few else "three_step")
 
 
@@ -156,8 +162,12 @@ class _Plan:
         (n, h, self.l, self.e), (_, hk, self.s, self.f) = q.shape, v.shape
         self.z, self.zk, self.dtype = n * h, n * hk, q.dtype
         self.acc = compute_dtype(q.dtype)
-        self.tile = _tile(max(self.e, self.f), q.dtype, name.endswith("backward"))
-        self.version = _pick(self, name, version, compute_capability(q))
+        cc = compute_capability(q)
+        self.gpu, self.forced = cc is not None, version == "split"
+        backward = name.endswith("backward")
+        few = self.gpu and self.l <= 16 and not backward
+        self.tile = _tile(max(self.e, self.f), q.dtype, backward, few)
+        self.version = _pick(self, name, version, cc)
         self.mask = _see_mask(mask, (*q.shape[:3], self.s))
         self.acc_t = dialect.common.scalar_type(q.dtype)
         self.no_mask = empty(self.mask.shape, bool, q)
@@ -195,18 +205,8 @@ def _wide(dialect: Dialect, a, dtype: np.dtype):
 
 def _plan_forward(plan: _Plan) -> Callable:
     kernels, flags = plan.kernels, (plan.acc_t, plan.mask.kind)
-    if plan.version == "mma_sync":
-        return attention_mma.forward(plan)
-    if plan.version == "tiled":
-        kernel = kernels.tiled(plan.acc_t, plan.tile, plan.mask.kind)
-        grid = ceil_div(plan.l, plan.tile.own) * plan.z
-        run = launcher("attention", "tiled", kernel, grid, (BX, BY))
-
-        def tiled(q, k, v, mask, out, lse, numbers):
-            run(q, k, v, mask, out, lse, *numbers)
-            return out
-
-        return tiled
+    if plan.version != "three_step":
+        return attention_tiles.forward(plan)
     rows = launcher(
         "attention", "three_step", kernels.softmax_rows(*flags), plan.l * plan.z, ROW_BLOCK
     )
@@ -224,23 +224,13 @@ def _plan_backward(plan: _Plan) -> Callable:
     kernels, dialect, name = plan.kernels, plan.dialect, "attention_backward"
     flags, grid = (plan.acc_t, plan.mask.kind), plan.l * plan.z
     products = launcher(name, plan.version, kernels.row_products(plan.acc_t), grid, ROW_BLOCK)
-    if plan.version in ("tiled", "mma_sync"):
-        block: Any = (BX, BY)
-        if plan.version == "mma_sync":
-            kernel, own, block = attention_mma.backward(plan)
-        else:
-            kernel = partial(kernels.tiled_backward, plan.acc_t, plan.tile, plan.mask.kind)
-            own = plan.tile.own
-        by_keys, by_queries = (
-            launcher(name, plan.version, kernel(of_keys), ceil_div(rows, own) * heads, block)
-            for of_keys, rows, heads in ((True, plan.s, plan.zk), (False, plan.l, plan.z))
-        )
+    if plan.version != "three_step":
+        of_keys, of_queries = (attention_tiles.gradients(plan, keys) for keys in (True, False))
 
         def by_tiles(g, q, k, v, out, lse, mask, delta, numbers):
             products(g, out, delta)
-            dq, dk, dv = (empty(a.shape, a.dtype, a) for a in (q, k, v))
-            by_keys(k, v, q, g, mask, lse, delta, dk, dv, *numbers)
-            by_queries(q, g, k, v, mask, lse, delta, dq, dq, *numbers)
+            dk, dv = of_keys(k, v, q, g, mask, lse, delta, numbers)
+            (dq,) = of_queries(q, g, k, v, mask, lse, delta, numbers)
             return dq, dk, dv
 
         return by_tiles
@@ -274,6 +264,7 @@ def _planned(dialect: Dialect, name: str, q, k, v, mask, version: str | None):
     return found
 
 
+@remembered(4)
 def attention(dialect: Dialect, q, k, v, mask=None, causal: bool = False, scale=None, version=None):
     """softmax(q @ k.T * scale + mask) @ v for q (N, H, L, E), k (N, HK, S, E), v (N, HK, S, F).
 
@@ -293,6 +284,7 @@ def attention(dialect: Dialect, q, k, v, mask=None, causal: bool = False, scale=
     return out.reshape(shape), lse.reshape(lead)
 
 
+@remembered(7)
 def attention_backward(
     dialect: Dialect, g, q, k, v, out, lse, mask=None, causal: bool = False, scale=None,
     version=None,

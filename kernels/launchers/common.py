@@ -16,12 +16,15 @@ import ml_dtypes
 import numpy as np
 
 from kernels import dispatch
+from kernels.support.memory import keep_freed
 
 Pair = tuple[int, int]
 GPU_BLOCK, CPU_BLOCK = 256, 64  # threads of a block that walks along a row or a plane
 SMALL_BLOCK = 32  # on the CPU, of a block that sums a row in shared memory
 MAX_GRID_YZ, MAX_BLOCK = 65535, 1024  # blocks along y or z of a grid, threads of a block
+BLOCKS = 264  # two for each multiprocessor of a large GPU; with less than one, sums are split
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+keep_freed()
 
 
 class Dialect:
@@ -93,6 +96,29 @@ def compute_dtype(dtype: np.dtype) -> np.dtype:
 def ceil_div(a: int, b: int) -> int:
     """a / b rounded up."""
     return -(-a // b)
+
+
+def splits(blocks: int, terms: int, least: int, enough: int = BLOCKS // 2) -> int:
+    """Over how many blocks of a GPU each sum of so many terms is split, where one block for each
+    would make `blocks`: 1 if those are `enough`. Each adds up `least` terms or more."""
+    if not 0 < blocks < enough:
+        return 1
+    return max(1, min(ceil_div(BLOCKS, blocks), terms // least))
+
+
+def parts_of(blocks: int, terms: int, least: int, forced: bool = False) -> tuple[int, int]:
+    """How many parts `splits` makes of a sum, none of them empty, and the terms of each but the
+    last. forced: some, however short."""
+    count = max(splits(blocks, terms, least), 3 if forced else 1)
+    span = max(ceil_div(terms, count), 1)
+    return max(ceil_div(terms, span), 1), span
+
+
+def warps_a_block(rows: int, most: int, gpu: bool) -> int:
+    """Warps, each with a row, of a block: fewer where that would leave a GPU few blocks."""
+    while gpu and most > 1 and ceil_div(rows, most) < BLOCKS // 2:
+        most //= 2
+    return most
 
 
 def wide_enough(name: str, size: int, block: int) -> int:

@@ -18,6 +18,7 @@ is a product of the gradient with the same offset-table operand. All sums have a
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 from numpy import ndarray
@@ -60,7 +61,8 @@ BACKWARD_WEIGHT = {
 }
 MMA = {"mma_sync": "16-bit: channels last, so that packs of 8 go to tensor cores (mma.sync)"}
 MIN_MMA = 16  # fewer rows of results, or terms: most of a tile is empty
-MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins
+MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins,
+LONG_SUM = 32  # on a CPU unless a sum has so many terms
 
 
 def _check_geometry(name: str, geo: Geometry) -> None:
@@ -91,10 +93,13 @@ def _by_dialect(simple: dict[str, str]) -> dict[str, dict[str, str]]:
 
 def _version(
     dialect: Dialect, name: str, version: str | None, simple: dict, geo: Geometry, like, rows: int,
-    terms: int,
+    terms: int, zeros: bool = False,
 ) -> str:  # fmt: skip
     """The version for so many rows of results a group, each of so many terms, or the one that was
-    asked for. ValueError where that does not take the operands."""
+    asked for. ValueError where that does not take the operands.
+
+    zeros: implicit_gemm would read zeros between the elements.
+    """
     own = _by_dialect(simple)[dialect.name]
     check_version(name, version, own)
     refusal = refusal_of_mma(like.dtype, compute_capability(like))
@@ -107,9 +112,10 @@ def _version(
     gpu = on_gpu(like)
     if gpu and "mma_sync" in own and not refusal and min(rows, terms) >= MIN_MMA:
         return "mma_sync"
-    if dialect.conv_batch.pays(terms, gpu):
+    if dialect.conv_batch.pays(terms, sys.maxsize if zeros else rows, gpu):
         return "batch_gemm"
-    return "implicit_gemm" if rows >= MIN_GEMM_CHANNELS else "direct"
+    long_sums = not gpu and terms >= LONG_SUM
+    return "implicit_gemm" if rows >= MIN_GEMM_CHANNELS or long_sums else "direct"
 
 
 def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, int], Pair]:
@@ -132,7 +138,7 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     shape = (n, o, *out)
     no_bias, sizes = empty((1,), dtype, x), (geo.groups, *geo.padding)
     if version == "implicit_gemm":
-        gemm = conv_gemm.forward(dialect, "conv2d", geo, x, bias is not None)
+        product = conv_gemm.forward(dialect, "conv2d", geo, x, bias is not None)
     elif version == "batch_gemm":
         product = conv_batch.forward(dialect, "conv2d", geo, x, bias is not None)
     elif version == "mma_sync":
@@ -156,13 +162,10 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
             return empty(shape, dtype, x)
         x, w = contiguous(x), contiguous(w)
         bias = no_bias if bias is None else contiguous(bias)
-        if version in ("batch_gemm", "mma_sync"):
+        if version not in ("direct", "tiled"):
             return product(w, x, bias)
         y = empty(shape, dtype, x)
-        if version == "implicit_gemm":
-            gemm(w, x, bias, y)
-        else:
-            run(x, w, bias, y, *sizes)
+        run(x, w, bias, y, *sizes)
         return y
 
     return forward
@@ -174,7 +177,8 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
     check_floating(name, g, w)
     _check_backward(name, g, geo)
     terms = geo.channels[1] * math.prod(geo.w_shape[2:])
-    version = _version(dialect, name, version, BACKWARD_DATA, geo, g, geo.channels[0], terms)
+    zeros = geo.stride != (1, 1)
+    version = _version(dialect, name, version, BACKWARD_DATA, geo, g, geo.channels[0], terms, zeros)
     dtype, acc_t, groups, x_shape = (
         g.dtype,
         dialect.common.scalar_type(g.dtype),
@@ -182,7 +186,7 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
         geo.x_shape,
     )
     if version == "implicit_gemm":
-        gemm = conv_gemm.backward_data(dialect, name, geo, g)
+        product = conv_gemm.backward_data(dialect, name, geo, g)
     elif version == "batch_gemm":
         product = conv_batch.backward_data(dialect, name, geo, g)
     elif version == "mma_sync":
@@ -196,13 +200,10 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
         if 0 in x_shape:
             return empty(x_shape, dtype, g)
         g, w = contiguous(g), contiguous(w)
-        if version in ("batch_gemm", "mma_sync"):
+        if version != "direct":
             return product(g, w)
         dx = empty(x_shape, dtype, g)
-        if version == "implicit_gemm":
-            gemm(g, w, dx)
-        else:
-            run(g, w, dx, groups, *geo.padding)
+        run(g, w, dx, groups, *geo.padding)
         return dx
 
     return data

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +21,9 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.conv_planes import Geometry, Planes
 from kernels.launchers.reduction import reduce
-from kernels.launchers.transpose import cast, transpose
+from kernels.launchers.transpose import cast, transpose, transpose_into
 
+PART = 1 << 18  # floats of planes and results that are worked on together
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
 
 
@@ -33,17 +36,12 @@ class Side(NamedTuple):
     other: np.ndarray
 
 
-class Columns(NamedTuple):
-    """The columns of a group: how many, and their distance in the right operand."""
-
-    count: int
-    right_step: int
-
-
 class Groups(NamedTuple):
-    """How many groups there are, and their distances in both operands and the result."""
+    """How many groups there are, the columns of one, and the distances of groups in both operands
+    and the result."""
 
     count: int
+    columns: int
     left: int
     right: int
     out: int
@@ -56,19 +54,21 @@ def _plain(geo: Geometry) -> Planes:
 
 
 def _positions(geo: Geometry, planes: Planes) -> Side:
-    """The output positions of all images: in padded planes of x, and in an output."""
+    """The output positions of all images: in padded planes of x, and in an output whose channels
+    lie last."""
     n, (height, width) = geo.x_shape[0], geo.out
     image, i, j = np.ogrid[:n, :height, :width]
     x = image * geo.x_shape[1] * planes.channel
     x = x + i * geo.stride[0] * planes.width + j * geo.stride[1]
-    return Side(x, image * geo.w_shape[0] * height * width + i * width + j)
+    return Side(x, np.arange(x.size) * geo.w_shape[0])
 
 
 def _taps(geo: Geometry, planes: Planes) -> Side:
-    """The weights of one output channel: in padded planes of x, and in w."""
+    """The weights of one output channel: in padded planes of x, and in weights whose output
+    channels lie last."""
     c, i, j = np.ogrid[: geo.channels[0], : geo.w_shape[2], : geo.w_shape[3]]
     x = c * planes.channel + i * geo.dilation[0] * planes.width + j * geo.dilation[1]
-    return Side(x, np.arange(x.size))
+    return Side(x, np.arange(x.size) * geo.channels[1])
 
 
 class Product:
@@ -81,7 +81,6 @@ class Product:
         like,
         rows: Side,
         terms: Side,
-        columns: Columns,
         groups: Groups,
         has_bias: bool = False,
         span: int | None = None,
@@ -91,14 +90,14 @@ class Product:
         span = max(span or terms.left.size, 1)
         splits = max(ceil_div(terms.left.size, span), 1)
         tables = [xp.asarray(table.reshape(-1).astype(np.uint32)) for table in terms]
-        numbers = (span, groups.count, *columns, *groups[1:], out_split)
+        numbers = (span, *groups, out_split)
         left, places = (table.reshape(-1).astype(np.uint32) for table in rows)
         acc_t = dialect.common.scalar_type(like.dtype)
         tall = dialect.conv_batch.ROWS * MAX_GRID_YZ
         self.steps = []
         for first in range(0, left.size, tall):
             some = [xp.asarray(table[first : first + tall]) for table in (left, places)]
-            blocks, block, tile = dialect.conv_batch.tiling(some[0].size, columns.count, gpu)
+            blocks, block, tile = dialect.conv_batch.tiling(some[0].size, groups.columns, gpu)
             kernel = dialect.conv_batch.batch_gemm(acc_t, *tile, has_bias)
             grid = (*blocks, splits * groups.count)
             run = launcher(name, "batch_gemm", kernel, grid, block)
@@ -116,34 +115,59 @@ def _laid_out(dialect: Dialect, name: str, like, planes: Planes, shape: tuple):
     return planes.launch(dialect, name, like, shape[0] * shape[1], 0)
 
 
-def _channels_first(dialect: Dialect, out, shape: tuple):
-    """`out` (images, positions, channels) as an array of `shape` (N, C, H, W)."""
-    return transpose(dialect, out, (0, 2, 1)).reshape(shape)
+def _parts(geo: Geometry, floats: int, gpu: bool, make: Callable[[Geometry], Any]) -> list:
+    """The images in parts: for each the slice of its images, and what `make` makes of its geometry.
+
+    The planes and results of a part, `floats` for an image, stay in the cache of a CPU from one
+    launch to the next.
+    """
+    n = geo.x_shape[0]
+    count = 1 if gpu else min(n, ceil_div(n * floats, PART))
+    bounds = [n * i // count for i in range(count + 1)] if count else []
+    made: dict[int, Any] = {}
+    parts = []
+    for start, end in itertools.pairwise(bounds):
+        size = end - start
+        if size not in made:
+            made[size] = make(geo._replace(x_shape=(size, *geo.x_shape[1:])))
+        parts.append((slice(start, end), made[size]))
+    return parts
 
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y of a convolution."""
-    (per_in, per_out), planes = geo.channels, _plain(geo)
-    lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
+    (per_in, per_out), planes, outs = geo.channels, _plain(geo), geo.w_shape[0]
     terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
-    positions = _positions(geo, planes).left
-    places = np.arange(positions.size) * geo.w_shape[0]
-    product = Product(
-        dialect,
-        name,
-        like,
-        Side(positions, places),
-        _taps(geo, planes),
-        Columns(per_out, terms),
-        Groups(geo.groups, per_in * planes.channel, per_out * terms, per_out),
-        has_bias,
-    )
-    between = (geo.x_shape[0], pixels, geo.w_shape[0])
+
+    def convolution(geo: Geometry):
+        lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
+        product = Product(
+            dialect,
+            name,
+            like,
+            _positions(geo, planes),
+            _taps(geo, planes),
+            Groups(geo.groups, per_out, per_in * planes.channel, per_out * terms, per_out),
+            has_bias,
+        )
+
+        def convolved(right, x, bias, y):
+            between = empty((y.shape[0], pixels, outs), like.dtype, x)
+            product(lay_out(x), right, bias, between.reshape(-1))
+            transpose_into(dialect, between, (0, 2, 1), y)
+
+        return convolved
+
+    floats = geo.x_shape[1] * planes.channel + outs * pixels
+    parts = _parts(geo, floats, on_gpu(like), convolution)
+    shape = (geo.x_shape[0], outs, pixels)
 
     def convolved(w, x, bias):
-        y = empty(between, like.dtype, x)
-        product(lay_out(x), w.reshape(-1), bias, y.reshape(-1))
-        return _channels_first(dialect, y, (geo.x_shape[0], geo.w_shape[0], *geo.out))
+        right = transpose(dialect, w.reshape(geo.groups, per_out, terms), (0, 2, 1)).reshape(-1)
+        y = empty(shape, like.dtype, x)
+        for images, convolve in parts:
+            convolve(right, x[images], bias, y[images])
+        return y.reshape(geo.x_shape[0], outs, *geo.out)
 
     return convolved
 
@@ -151,29 +175,43 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
 def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, x) -> dw."""
     (per_in, per_out), planes, dtype = geo.channels, _plain(geo), like.dtype
-    lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
-    terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
-    positions = _positions(geo, planes)
-    splits, size = max(ceil_div(positions.left.size, SPAN), 1), math.prod(geo.w_shape)
+    outs, terms, pixels = geo.w_shape[0], math.prod(geo.w_shape[1:]), math.prod(geo.out)
+    size, no_bias = math.prod(geo.w_shape), empty((1,), dtype, like)
+
+    def gradient(geo: Geometry):
+        lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
+        positions = _positions(geo, planes)
+        splits = max(ceil_div(positions.left.size, SPAN), 1)
+        product = Product(
+            dialect,
+            name,
+            like,
+            _taps(geo, planes),
+            positions,
+            Groups(geo.groups, per_out, per_in * planes.channel, per_out, terms * per_out),
+            span=ceil_div(positions.left.size, splits),
+            out_split=size,
+        )
+
+        def add_up(g, x, sums):
+            right = transpose(dialect, g.reshape(-1, outs, pixels), (0, 2, 1))
+            product(lay_out(x), right.reshape(-1), no_bias, sums.reshape(-1))
+
+        return splits, add_up
+
+    floats = geo.x_shape[1] * planes.channel + outs * pixels
+    steps, count = [], 0
+    for images, (splits, add_up) in _parts(geo, floats, on_gpu(like), gradient):
+        steps.append((images, slice(count, count + splits), add_up))
+        count += splits
+    result = dtype if count == 1 else compute_dtype(dtype)
     shape = (geo.groups, terms, per_out)
-    product = Product(
-        dialect,
-        name,
-        like,
-        Side(_taps(geo, planes).left, np.arange(terms) * per_out),
-        positions,
-        Columns(per_out, pixels),
-        Groups(geo.groups, per_in * planes.channel, per_out * pixels, terms * per_out),
-        span=ceil_div(positions.left.size, splits),
-        out_split=size,
-    )
-    no_bias = empty((1,), dtype, like)
-    result = dtype if splits == 1 else compute_dtype(dtype)
 
     def weight(g, x):
-        parts = empty((splits, size), result, x)
-        product(lay_out(x), g.reshape(-1), no_bias, parts.reshape(-1))
-        dw = parts if splits == 1 else reduce(dialect, "sum", parts, 0)
+        sums = empty((count, size), result, x)
+        for images, own, add_up in steps:
+            add_up(g[images], x[images], sums[own])
+        dw = sums if count == 1 else reduce(dialect, "sum", sums, 0)
         dw = transpose(dialect, dw.reshape(shape), (0, 2, 1)).reshape(geo.w_shape)
         return dw if dw.dtype == dtype else cast(dialect, dw, dtype)
 
@@ -213,47 +251,57 @@ def gradient_planes(geo: Geometry) -> tuple[list[list[_Reach]], Planes]:
     return reaches, Planes(sizes[0], sizes[1], (lead[0], lead[1]))
 
 
-def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
-    """The function (g, w) -> dx."""
+def _phases(geo: Geometry, reaches: list[list[_Reach]], planes: Planes):
+    """For each kind of positions of x: where they lie (in planes of g, and in x with its channels
+    last), and the terms of their sums (in planes of g, and in w with its input channels last)."""
     (per_in, per_out), (n, channels, height, width) = geo.channels, geo.x_shape
-    reaches, planes = gradient_planes(geo)
-    lay_out = _laid_out(dialect, name, like, planes, (n, geo.w_shape[0], *geo.out))
     taps, image = geo.w_shape[2] * geo.w_shape[3], np.arange(n).reshape(-1, 1, 1)
-    products = []
     for v in reaches[0]:
         for h in reaches[1]:
             t, u = np.ogrid[: v.count, : h.count]
             g = image * geo.w_shape[0] * planes.channel + t * planes.width + u
             place = (v.phase + t * geo.stride[0]) * width + h.phase + u * geo.stride[1]
-            rows = Side(g, (image * height * width + place) * channels)
             o = np.arange(per_out).reshape(-1, 1, 1)
             down, across = (
                 np.array(r.shifts, np.int64) + before for r, before in zip((v, h), planes.lead)
             )
             from_g = o * planes.channel + down[:, None] * planes.width + across
             tap = np.array(v.taps, np.int64)[:, None] * geo.w_shape[3] + np.array(h.taps, np.int64)
-            products.append(
-                Product(
-                    dialect,
-                    name,
-                    like,
-                    rows,
-                    Side(from_g, o * per_in * taps + tap),
-                    Columns(per_in, taps),
-                    Groups(
-                        geo.groups,
-                        per_out * planes.channel,
-                        per_out * per_in * taps,
-                        per_in,
-                    ),
-                )
-            )
+            rows = Side(g, (image * height * width + place) * channels)
+            yield rows, Side(from_g, (o * taps + tap) * per_in)
+
+
+def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (g, w) -> dx."""
+    (per_in, per_out), (n, channels, *size) = geo.channels, geo.x_shape
+    reaches, planes = gradient_planes(geo)
+    outs, taps, pixels = geo.w_shape[0], geo.w_shape[2] * geo.w_shape[3], math.prod(size)
+    groups = Groups(geo.groups, per_in, per_out * planes.channel, per_out * per_in * taps, per_in)
     no_bias = empty((1,), like.dtype, like)
 
+    def gradient(geo: Geometry):
+        lay_out = _laid_out(dialect, name, like, planes, (geo.x_shape[0], outs, *geo.out))
+        products = [
+            Product(dialect, name, like, rows, terms, groups)
+            for rows, terms in _phases(geo, reaches, planes)
+        ]
+
+        def data(right, g, dx):
+            left, between = lay_out(g), empty((dx.shape[0], pixels, channels), like.dtype, g)
+            for product in products:
+                product(left, right, no_bias, between.reshape(-1))
+            transpose_into(dialect, between, (0, 2, 1), dx)
+
+        return data
+
+    floats = outs * planes.channel + channels * pixels
+    parts = _parts(geo, floats, on_gpu(like), gradient)
+
     def data(g, w):
-        left, dx = lay_out(g), empty((n, height * width, channels), like.dtype, g)
-        for product in products:
-            product(left, w.reshape(-1), no_bias, dx.reshape(-1))
-        return _channels_first(dialect, dx, geo.x_shape)
+        right = transpose(dialect, w.reshape(outs, per_in, taps), (0, 2, 1)).reshape(-1)
+        dx = empty((n, channels, pixels), like.dtype, g)
+        for images, part in parts:
+            part(right, g[images], dx[images])
+        return dx.reshape(geo.x_shape)
 
     return data

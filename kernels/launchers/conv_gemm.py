@@ -17,10 +17,13 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    splits,
 )
 from kernels.launchers.conv_planes import Geometry, Planes
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast
+
+LEAST_TERMS = 128  # of a split, where a GPU would have few blocks
 
 
 class GemmTile(NamedTuple):
@@ -91,7 +94,8 @@ def _convolution(
     like,
     has_bias: bool,
 ):
-    """The function (w (G * channels, K), x, bias, y) of an implicit-GEMM convolution.
+    """The function (w (G * channels, K), x, bias) -> y (N * G * channels, OH * OW) of an
+    implicit-GEMM convolution. On a GPU blocks share the terms of few results.
 
     `data`: backward-data, where the gradient takes the place of x and the taps are turned round.
     """
@@ -104,33 +108,50 @@ def _convolution(
     positions = (out[0] - 1) * planes.width + out[1]
     tile = dialect.conv_gemm.gemm_tile(to_channels, terms, positions, on_gpu(like))
     offset = namespace(like).asarray(_offsets(geo, planes, from_channels, data, tile.tk))
-    grid = (
-        n * groups * ceil_div(positions, tile.bx * tile.rn),
-        ceil_div(to_channels, tile.by * tile.rm),
-    )
-    kernel = dialect.conv_gemm.implicit_gemm(dialect.common.scalar_type(dtype), tile, has_bias)
-    run = launcher(name, "implicit_gemm", kernel, grid, (tile.bx, tile.by))
-    sizes = (groups, from_channels * planes.channel, positions, planes.width, out[1])
 
-    def gemm(w, x, bias, y):
+    def tiles(tile: GemmTile) -> tuple[int, int]:
+        across = n * groups * ceil_div(positions, tile.bx * tile.rn)
+        return across, ceil_div(to_channels, tile.by * tile.rm)
+
+    if on_gpu(like) and splits(math.prod(tiles(tile)), terms, 1) > 1:
+        tile = tile._replace(rm=4, rn=4)  # the least, for more blocks
+    grid: tuple[int, ...] = tiles(tile)
+    count = splits(math.prod(grid), terms, LEAST_TERMS) if on_gpu(like) else 1
+    span = ceil_div(ceil_div(terms, count), tile.tk) * tile.tk
+    count = ceil_div(terms, span)
+    acc_t = dialect.common.scalar_type(dtype)
+    kernel = dialect.conv_gemm.implicit_gemm(acc_t, tile, has_bias, count > 1)
+    if count > 1:
+        grid = (*grid, count)
+    run = launcher(name, "implicit_gemm", kernel, grid, (tile.bx, tile.by))
+    sizes = (groups, from_channels * planes.channel, positions, planes.width, out[1], span)
+    shape = (n * groups * to_channels, out[0] * out[1])
+
+    def gemm(w, x, bias):
         flat = x.reshape(-1) if identity else lay_out(x)
-        run(w, flat, offset, bias, y.reshape(-1, out[0] * out[1]), *sizes)
+        wide = dtype if count == 1 else compute_dtype(dtype)
+        y = empty((count * shape[0], shape[1]), wide, x)
+        run(w, flat, offset, bias, y, *sizes)
+        if count == 1:
+            return y
+        return reduce(dialect, "sum", y.reshape(count, *shape), 0, dtype=dtype)
 
     return gemm
 
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
-    """The function (w, x, bias, y)."""
+    """The function (w, x, bias) -> y."""
     gemm = _convolution(dialect, name, geo, _input_planes(geo), geo.out, False, like, has_bias)
 
-    def convolved(w, x, bias, y) -> None:
-        gemm(w.reshape(geo.w_shape[0], -1), x, bias, y)
+    def convolved(w, x, bias):
+        y = gemm(w.reshape(geo.w_shape[0], -1), x, bias)
+        return y.reshape(geo.x_shape[0], geo.w_shape[0], *geo.out)
 
     return convolved
 
 
 def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
-    """The function (g, w, dx)."""
+    """The function (g, w) -> dx."""
     (per_in, per_out), outs, groups = geo.channels, geo.w_shape[0], geo.groups
     taps = math.prod(geo.w_shape[2:])
     out, planes = geo.x_shape[2:], _gradient_planes(geo)
@@ -139,10 +160,10 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
     kernel, grid = dialect.conv_gemm.swap_channels(taps), (ceil_div(per_in, 32), ceil_div(outs, 8))
     swap = launcher(name, "swap_channels", kernel, grid, (32, 8))
 
-    def data(g, w, dx) -> None:
+    def data(g, w):
         swapped = empty((groups * per_in, per_out, taps), like.dtype, w)
         swap(w.reshape(-1, per_in, taps), swapped)
-        gemm(swapped.reshape(groups * per_in, -1), g, no_bias, dx)
+        return gemm(swapped.reshape(groups * per_in, -1), g, no_bias).reshape(geo.x_shape)
 
     return data
 
@@ -158,21 +179,21 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     gpu = on_gpu(like)
     tile = dialect.conv_gemm.grad_tile(terms, positions, gpu)
     grid = [ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups]
-    splits = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
-    grid[2] *= splits
+    count = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
+    grid[2] *= count
     lay_out_x = planes.launch(dialect, name, like, n * groups * per_in, planes.channel + tile.span)
     lay_out_g = g_planes.launch(dialect, name, like, n * groups * per_out, 0)
     offset = _offsets(geo, planes, per_in, False, tile.by * tile.rn)
     offset = namespace(like).asarray(offset)
     kernel = dialect.conv_gemm.weight_gradient(dialect.common.scalar_type(dtype), tile)
     run = launcher(name, "implicit_gemm", kernel, tuple(grid), (tile.bx, tile.by))
-    shape = (splits, geo.w_shape[0], terms)
+    shape = (count, geo.w_shape[0], terms)
     sizes = (n, groups, per_in * planes.channel, positions)
 
     def product(g, x):
         parts = empty(shape, compute_dtype(dtype), x)
         run(lay_out_g(g), lay_out_x(x), offset, parts, *sizes)
-        dw = parts[0] if splits == 1 else reduce(dialect, "sum", parts, 0)
+        dw = parts[0] if count == 1 else reduce(dialect, "sum", parts, 0)
         dw = dw.reshape(geo.w_shape)
         return dw if dw.dtype == dtype else cast(dialect, dw, dtype)
 

@@ -62,15 +62,15 @@ class Planes(NamedTuple):
         """A function x (N, C, H, W), as `like` -> flat planes, with `slack` zeros after them."""
         dtype = like.dtype
         phases = self.sub[0] * self.sub[1]
-        total_rows = (channels + ceil_div(slack, self.channel)) * phases * self.rows
+        count = (channels + ceil_div(slack, self.channel)) * phases
         acc_t = dialect.common.scalar_type(dtype)
-        kernel = dialect.conv_gemm.pad(acc_t, self.sub, self.insert)
-        tiling = dialect.conv_gemm.pad_tiling(total_rows, self.width, on_gpu(like))
-        run = launcher(name, "pad", kernel, *tiling)
+        grid, block = dialect.conv_gemm.pad_tiling(count, self.rows, self.width, on_gpu(like))
+        kernel = dialect.conv_gemm.pad(acc_t, self.sub, self.insert, self.width > block[0])
+        run = launcher(name, "pad", kernel, grid, block)
         sizes = (self.rows, self.width, *self.lead)
 
         def pad(x):
-            planes = empty((total_rows * self.width,), compute_dtype(dtype), x)
+            planes = empty((count * self.rows * self.width,), compute_dtype(dtype), x)
             run(x.reshape(-1, *x.shape[2:]), planes, *sizes)
             return planes
 

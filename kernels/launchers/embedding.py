@@ -12,6 +12,7 @@ from numpy import ndarray
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.families import index as indices
 from kernels.launchers.common import (
+    BLOCKS,
     Dialect,
     ceil_div,
     check_version,
@@ -20,11 +21,13 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    parts_of,
     zeros,
 )
 from kernels.launchers.determinism import are_deterministic_algorithms_enabled
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
+from kernels.launchers.relaunch import remembered
 from kernels.launchers.transpose import cast, copy
 from kernels.pointwise import TABLE
 from kernels.support import wrong_index
@@ -32,6 +35,11 @@ from kernels.support import wrong_index
 VERSIONS = {
     "atomic": "a thread per element, atomic additions",
     "lines": "a thread per line along the axis adds in order: repeatable",
+    "split": "few lines: threads share a line's results, and each looks at all its indices",
+}
+PUT_VERSIONS = {
+    "elements": "a thread per element; of equal indices any may come last",
+    "lines": "a thread per line along the axis writes in order: repeatable",
 }
 
 THREADS = 256
@@ -99,15 +107,23 @@ def _launch(
     )
 
 
-def _chosen(name: str, version: str | None, like) -> str:
+def _chosen(name: str, version: str | None, like, blocks: int) -> str:
+    """blocks: that "lines" would have."""
     check_version(name, version, VERSIONS)
-    open_order = on_gpu(like) and not are_deterministic_algorithms_enabled()
-    return version or ("atomic" if open_order else "lines")
+    if version is not None or not on_gpu(like):
+        return version or "lines"
+    few = 0 < blocks < BLOCKS // 2
+    return ("split" if few else "lines") if are_deterministic_algorithms_enabled() else "atomic"
 
 
 def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Rows of weight (V, D) at integer `index` of any shape: (*index.shape, D)."""
-    index = _checked(dialect, "embedding", index, weight.shape[0])
+    return _rows(dialect, weight, _checked(dialect, "embedding", index, weight.shape[0]))
+
+
+@remembered(2)
+def _rows(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Rows of weight at an index that has been checked."""
     rows, width = index.size, weight.shape[1]
     out = namespace(weight).empty((*index.shape, width), weight.dtype)
     if out.size:
@@ -123,20 +139,25 @@ def embedding_backward(
 ) -> np.ndarray:
     """Gradient (num_rows, D) of embedding: rows of g (*index.shape, D) added where they came from.
 
-    version: "atomic" or "lines" (default: by device, see the file's header).
+    version: "atomic", "lines" or "split" (default: by device, see the file's header).
     """
-    version = _chosen("embedding_backward", version, g)
+    forced, (tiles, _) = version == "split", _tiles(index.size, g.shape[-1])
+    version = _chosen("embedding_backward", version, g, tiles)
     index = _checked(dialect, "embedding_backward", index, num_rows)
     rows, width = index.size, g.shape[-1]
     dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
     if g.size:
-        (tiles, grid), block = _tiles(rows, width), ROW_BLOCK
+        numbers: tuple[int, ...] = (width, tiles)
+        grid, block = _tiles(rows, width)[1], ROW_BLOCK
         if version == "lines":
             grid, block = tiles, ROW_BLOCK[0]
+        elif version == "split":
+            parts, span = parts_of(tiles, num_rows, 1, forced)
+            grid, block, numbers = tiles * parts, ROW_BLOCK[0], (width, tiles, span)
         constants = (version, g.dtype, index.dtype)
         factory = dialect.embedding.embedding_backward_kernel
         launch = _launch("embedding_backward", version, factory, constants, grid, block, dw)
-        launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), width, tiles)
+        launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), *numbers)
     return dw if dw.dtype == g.dtype else cast(dialect, dw, g.dtype)
 
 
@@ -190,37 +211,81 @@ def scatter_add(
 ) -> np.ndarray:
     """A copy of x with src added at index along `axis`; equal indices accumulate.
 
-    version: "atomic" or "lines" (default: by device, see the file's header). Raises ValueError
-    for shapes that do not fit, TypeError for dtypes that differ, IndexError out of bounds.
+    version: "atomic", "lines" or "split" (default: by device, see the file's header). Raises
+    ValueError for shapes that do not fit, TypeError for dtypes that differ, IndexError out of
+    bounds.
     """
-    axis, version = _axis("scatter_add", x, axis, index), _chosen("scatter_add", version, x)
-    index = _checked(dialect, "scatter_add", index, x.shape[axis])
-    if src.dtype != x.dtype:
-        raise TypeError(f"scatter_add: src is {src.dtype}, expected {x.dtype} as x")
-    if any(n > m for n, m in zip(index.shape, src.shape)):
-        raise ValueError(f"scatter_add: index {index.shape} exceeds src {src.shape}")
+    axis = _axis("scatter_add", x, axis, index)
+    lines = index.size // max(index.shape[axis], 1)
+    version = _chosen("scatter_add", version, x, ceil_div(lines, THREADS))
     compute = sum_dtype(version, x.dtype)
-    out = copy(dialect, x) if compute == x.dtype else cast(dialect, x, compute)
+    start = copy(dialect, x) if compute == x.dtype else cast(dialect, x, compute)
+    out = _scattered(dialect, "scatter_add", x, axis, index, src, start, version)
+    return out if compute == x.dtype else cast(dialect, out, x.dtype)
+
+
+def scatter(
+    dialect: Dialect,
+    x: np.ndarray,
+    axis: int,
+    index: np.ndarray,
+    src: np.ndarray,
+    version: str | None = None,
+) -> np.ndarray:
+    """A copy of x with src written at index along `axis`; of equal indices one counts.
+
+    version: "elements" or "lines", where it is the last (default: by device). Raises ValueError for
+    shapes that do not fit, TypeError for dtypes that differ, IndexError out of bounds.
+    """
+    check_version("scatter", version, PUT_VERSIONS)
+    if version is None:
+        any_order = on_gpu(x) and not are_deterministic_algorithms_enabled()
+        version = "elements" if any_order else "lines"
+    return _scattered(dialect, "scatter", x, axis, index, src, copy(dialect, x), version)
+
+
+def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, version: str):
+    """`out`, which holds the elements of x, with src added or written at index."""
+    axis = _axis(name, x, axis, index)
+    index = _checked(dialect, name, index, x.shape[axis])
+    if src.dtype != x.dtype:
+        raise TypeError(f"{name}: src is {src.dtype}, expected {x.dtype} as x")
+    if any(n > m for n, m in zip(index.shape, src.shape)):
+        raise ValueError(f"{name}: index {index.shape} exceeds src {src.shape}")
     if index.size:
         part = _part(out, index.shape, axis)
         target = contiguous(part)
         src = contiguous(src[tuple(slice(n) for n in index.shape)])
         inner = math.prod(index.shape[axis + 1 :])
-        _scatter(dialect, target, index, src, x.shape[axis], index.shape[axis], inner, version)
+        sizes = x.shape[axis], index.shape[axis], inner
+        _scatter(dialect, target, index, src, *sizes, version, name)
         if not part.flags.c_contiguous:
-            pointwise(dialect, TABLE["copy"], target, dtype=compute, out=part)
-    return out if compute == x.dtype else cast(dialect, out, x.dtype)
+            pointwise(dialect, TABLE["copy"], target, dtype=out.dtype, out=part)
+    return out
 
 
 def _scatter(
-    dialect: Dialect, out, index, src, size: int, length: int, inner: int, version: str
+    dialect: Dialect,
+    out,
+    index,
+    src,
+    size: int,
+    length: int,
+    inner: int,
+    version: str,
+    name: str = "scatter_add",
 ) -> None:
     constants = (version, src.dtype, index.dtype)
-    count = index.size if version == "atomic" else index.size // length
+    count = index.size if version in ("atomic", "elements") else index.size // length
+    numbers: tuple[int, ...] = (size, length, inner)
+    if version == "split":  # with as many threads as keep a GPU busy, or one for each result
+        span = ceil_div(size, max(min(BLOCKS * THREADS // count, size), 1))
+        count, numbers = count * ceil_div(size, span), (*numbers, span)
     grid = ceil_div(count, THREADS)
-    factory = dialect.embedding.scatter_kernel
-    launch = _launch("scatter_add", version, factory, constants, grid, THREADS, out)
-    launch(src.ravel(), contiguous(index).ravel(), out.ravel(), size, length, inner)
+    kernels = dialect.embedding
+    factory = kernels.put_kernel if name == "scatter" else kernels.scatter_kernel
+    launch = _launch(name, version, factory, constants, grid, THREADS, out)
+    launch(src.ravel(), contiguous(index).ravel(), out.ravel(), *numbers)
 
 
 def take(dialect: Dialect, x: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -234,9 +299,9 @@ def take_backward(
 ) -> np.ndarray:
     """Gradient (size,) of take: g added where it came from; equal indices accumulate.
 
-    version: "atomic" or "lines" (default: by device, see the file's header).
+    version: "atomic", "lines" or "split" (default: by device, see the file's header).
     """
-    version = _chosen("take_backward", version, g)
+    version = _chosen("take_backward", version, g, 1)
     index = _checked(dialect, "take_backward", index, size)
     dx = zeros(size, sum_dtype(version, g.dtype), g)
     if g.size:
@@ -260,6 +325,10 @@ def _cost_of_scatter(x, axis, index, src, **_):
     return [(x.shape, x.dtype)], index.size
 
 
+def _cost_of_put(x, axis, index, src, **_):
+    return [(x.shape, x.dtype)], 0
+
+
 def _cost_of_check(index, *_):
     return [(index.shape, index.dtype)], 0
 
@@ -276,6 +345,11 @@ def _problem_of_scatter(version: str):
     return (floats(20, 40), 0, indices(400, 20).reshape(10, 40), floats(10, 40)), {}
 
 
+def _problem_of_put(version: str):
+    places = np.stack([np.arange(20)[::-1]] * 40, 1)[:10]  # none twice: the order is open
+    return (floats(20, 40), 0, places, floats(10, 40)), {}
+
+
 def _cases(rng, versions):
     weight, index = normal(rng, (33, 65)), rng.integers(0, 33, (9, 20))
     yield "embedding", (weight, index), {}, 0
@@ -287,7 +361,10 @@ def _cases(rng, versions):
         yield "embedding_backward", (normal(rng, (9, 20, 65)), index, 33), how, 30
         src = (rng.integers(0, 65, (33, 20)), normal(rng, (33, 20)))
         yield "scatter_add", (weight, 1, *src), how, 20
-    yield "take_backward", (normal(rng, (9, 20)), index, 33), {}, 30
+        yield "take_backward", (normal(rng, (9, 20)), index, 33), how, 30
+    for version in PUT_VERSIONS:
+        places = rng.permuted(np.tile(np.arange(65), (33, 1)), axis=1)[:, :20]
+        yield "scatter", (weight, 1, places, normal(rng, (33, 20))), {"version": version}, 0
 
 
 def _compiled(versions):
@@ -299,6 +376,8 @@ def _compiled(versions):
         how = {"version": version}
         yield "embedding_backward", (ones(203, 43), index.ravel(), 3), how
         yield "scatter_add", (ones(3, 7), 0, index, ones(29, 7)), how
+    for version in versions("scatter"):
+        yield "scatter", (ones(3, 7), 0, index, ones(29, 7)), {"version": version}
 
 
 FAMILY = Family(
@@ -320,9 +399,14 @@ FAMILY = Family(
             embedding_backward,
             _cost_backward,
             lambda version: ((floats(30, 40), indices(30, 20), 20), {}),
-            {**VERSIONS, "lines": "a thread per column adds in order: repeatable"},
+            {
+                **VERSIONS,
+                "lines": "a thread per column adds in order: repeatable",
+                "split": "few columns: blocks share the table's rows, and look at all indices",
+            },
         ),
         Operation(scatter_add, _cost_of_scatter, _problem_of_scatter, VERSIONS),
+        Operation(scatter, _cost_of_put, _problem_of_put, PUT_VERSIONS),
         Operation(take, _cost_of_take),
         Operation(
             checked_index,

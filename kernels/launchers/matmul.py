@@ -15,6 +15,7 @@ from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     BFLOAT16,
+    BLOCKS,
     MAX_GRID_YZ,
     Dialect,
     ceil_div,
@@ -26,6 +27,8 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    parts_of,
+    splits,
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
@@ -42,7 +45,10 @@ SIMPLE = {
     "register_2d": "an RM x RN tile of results in registers",
 }
 WARP_TILE = {"warp_tile": "the threads of a warp form a compact tile too"}
-MATVEC = {"matvec": "N == 1: a warp a row, summed by shuffles"}
+MATVEC = {
+    "matvec": "N == 1: a warp a row, summed by shuffles",
+    "matvec_split": "N == 1, few rows: blocks share a row, whose sums are added up",
+}
 SHORT = {"short": "M <= 24: tiles of 8 rows, of which few are empty"}
 VERSIONS = {
     "numba": {**SIMPLE, **WARP_TILE, **MATVEC, **SHORT},
@@ -61,7 +67,8 @@ VERSIONS = {
 
 
 # Where a launch would have few blocks for a GPU, each sum is split over several.
-FEW_BLOCKS, BLOCKS = 33, 264  # a quarter and twice the multiprocessors of a large GPU
+FEW_BLOCKS = 33  # a quarter of the multiprocessors of a large GPU
+THIN = 16  # rows or columns up to which an operand is read once: all multiprocessors must load it
 LEAST_TERMS = 256  # of a split
 
 
@@ -138,8 +145,8 @@ def _check(dialect: Dialect, a, b, bias, version: str | None) -> None:
         raise TypeError(
             f"matmul: expected two real numeric operands of one dtype, got {a.dtype} and {b.dtype}"
         )
-    if version == "matvec" and b.shape[-1] != 1:
-        raise ValueError(f"matmul: version 'matvec' needs n == 1, got n == {b.shape[-1]}")
+    if version in MATVEC and b.shape[-1] != 1:
+        raise ValueError(f"matmul: version {version!r} needs n == 1, got n == {b.shape[-1]}")
 
 
 def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
@@ -161,9 +168,17 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
     product = Product(dtype, m, n, a.shape[-1], trans_a, trans_b, cc, tf32)
     chosen = version or dialect.matmul.pick(product)
     if version is None and batch == () and on_gpu(a):
-        splits, part = _splits(dialect, chosen, product, bias is not None)
-        if splits > 1:
-            return _split(dialect, part, splits)
+        if m == 1 and trans_b and n > 1 and product.k >= 64:
+            return functools.partial(_rows_of_columns, dialect)
+        if chosen == "matvec" and splits(ceil_div(m, 4), product.k, LEAST_TERMS) > 1:
+            chosen = "matvec_split"
+        count, part = _splits(dialect, chosen, product, bias is not None)
+        if count > 1:
+            return _split(dialect, part, count)
+    if chosen == "matvec_split":
+        if batch != ():
+            raise ValueError("matmul: version 'matvec_split' takes no batch of vectors")
+        return _split_matvec(dialect, product, bias is not None, version is not None)
     version = chosen
     dialect.matmul.check(version, product)
     flags = (trans_a, trans_b, bias is not None)
@@ -227,11 +242,49 @@ def _splits(
     flags = product.trans_a, product.trans_b, biased
     acc_t = dialect.matmul.accumulator(product.dtype)
     _, grid, _ = dialect.matmul.configure(version, acc_t, flags, 1, product.m, product.n, True)
-    blocks = math.prod(grid)
-    if not 0 < blocks <= FEW_BLOCKS:
-        return 1, None
-    most = min(ceil_div(BLOCKS, blocks), product.k // LEAST_TERMS)
+    in_place = (product.m <= THIN and not product.trans_b) or (
+        product.n <= THIN and product.trans_a
+    )
+    enough = BLOCKS // 2 if in_place else FEW_BLOCKS + 1
+    most = splits(math.prod(grid), product.k, LEAST_TERMS, enough)
     return next((s for s in range(most, 1, -1) if product.k % s == 0), 1), part
+
+
+def _rows_of_columns(dialect: Dialect, operands: tuple):
+    """a (..., 1, k) @ b + bias where the columns of b (k, n) lie along memory, as rows do of which
+    each is multiplied by a vector."""
+    a, b, bias = operands
+    c = _product(dialect, b.reshape(b.shape[-2:]).T, a.reshape(-1, 1), None, None)
+    c = c.reshape(*a.shape[:-1], b.shape[-1])
+    if bias is None:
+        return c
+    dtype = compute_dtype(c.dtype)
+    return pointwise(dialect, TABLE["add"], c, bias, dtype=dtype, out_dtype=c.dtype)
+
+
+def _split_matvec(dialect: Dialect, product: Product, biased: bool, forced: bool):
+    """The function of (a, b, bias) that returns c (m, 1), the sum of those of parts of k."""
+    m, k, dtype = product.m, product.k, product.dtype
+    count, span = parts_of(ceil_div(m, 4), k, LEAST_TERMS, forced)
+    flags = product.trans_a, product.trans_b, False
+    acc_t, version = dialect.matmul.accumulator(dtype), "matvec_split"
+    run = launcher(
+        "matmul", version, *dialect.matmul.configure(version, acc_t, flags, count, m, 1, True)
+    )
+    wide = np.dtype(np.int64) if dtype.kind in "iu" else compute_dtype(dtype)
+
+    def product_of(operands):
+        a, b, bias = operands
+        shape, sums = (*a.shape[:-1], 1), empty((count, m), wide, a)
+        rows = _stack(a if product.trans_a else a.reshape(m, k), (), product.trans_a)
+        if sums.size:
+            run(rows, _stack(b, (), product.trans_b), sums, span)
+        c = reduce(dialect, "sum", sums, 0, dtype=wide if biased else dtype)
+        if biased:
+            c = pointwise(dialect, TABLE["add"], c, bias, dtype=wide, out_dtype=dtype)
+        return c.reshape(shape)
+
+    return product_of
 
 
 def _split(dialect: Dialect, version: str | None, splits: int):
@@ -308,7 +361,7 @@ _HALVES, _SINGLES = ("tensor_core", "mma_sync", "wgmma"), ("double_buffer", "ten
 
 
 def _problem(version: str):
-    a, b = floats(64, 64), floats(64, 1 if version == "matvec" else 64)
+    a, b = floats(64, 64), floats(64, 1 if version in MATVEC else 64)
     halves = tuple(x.astype(np.float16) for x in (a, b))
     if version == "tensor_core_tf32":  # halves lose nothing in TF32
         return tuple(x.astype(np.float32) for x in halves), {}
@@ -319,7 +372,7 @@ def _cases(rng, versions):
     m, k, n = 70, 33, 131
     for version in versions("matmul"):
         how = {"version": version}
-        if version in ("matvec", "wgmma"):
+        if version == "wgmma" or version in MATVEC:
             continue
         if version in (*_HALVES, "tensor_core_tf32"):
             half = [normal(rng, s).astype(np.float16) for s in [(k, m), (n, k), (n,)]]
@@ -334,7 +387,8 @@ def _cases(rng, versions):
         transposed = (normal(rng, (k, m)).T, normal(rng, (n, k)).T, normal(rng, n))
         if version not in ("naive", "coalesced", "register_1d"):
             yield "matmul", transposed, how, k
-    yield "matmul", (normal(rng, (33, 100)), normal(rng, (100, 1))), {"version": "matvec"}, 100
+    for version in MATVEC:
+        yield "matmul", (normal(rng, (33, 100)), normal(rng, (100, 1))), {"version": version}, 100
     yield "matmul", (normal(rng, (3, 33, 20)), normal(rng, (20, 9))), {}, 20
     yield "matmul", (normal(rng, (3, 8, 32)), normal(rng, (3, 32, 64))), {}, 32  # all aligned
     yield "matmul", tuple(normal(rng, (9, 9), np.int32) for _ in range(2)), {}, 1
@@ -348,7 +402,7 @@ def _compiled(versions):
         return "matmul", (a, b, c if bias else None), {"version": version}
 
     for version in versions("matmul"):
-        sizes = (1,) if version == "matvec" else (600, 60)
+        sizes = (1,) if version in MATVEC else (600, 60)
         for n in sizes if version not in _HALVES else ():
             for layout, bias in itertools.product(("nn", "tt"), (False, True)):
                 yield call(version, 600, n, np.float32, layout, bias)

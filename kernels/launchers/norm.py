@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+import numpy as np
 from numpy import ndarray
 
 import kernels
@@ -14,16 +16,24 @@ from kernels.launchers.common import (
     Dialect,
     ceil_div,
     check_floating,
+    check_version,
     compute_dtype,
     contiguous,
     empty,
     launcher,
+    namespace,
     on_gpu,
+    parts_of,
+    splits,
     wide_enough,
 )
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.reduction import reduce
+from kernels.launchers.relaunch import remembered
 
+SPLIT = {"split": "few channels: several blocks a channel, whose sums are added up after"}
 COLUMN_BLOCK = (32, 8)
+LEAST_ROWS, LEAST_ELEMENTS = 64, 4096  # of a channel that a block adds up where it is split
 
 
 def _check(name: str, x, *per_channel) -> None:
@@ -64,16 +74,83 @@ def _reduction_tiling(version: str, channels: int, block: int):
     return channels, block
 
 
+class _Parts(NamedTuple):
+    """A channel split over blocks. columns: each has `span` rows of x (N, C). planes: part p has
+    every (count / pieces)-th image from p // pieces on, of which it has piece p % pieces, `span`
+    elements of the plane."""
+
+    count: int
+    pieces: int
+    span: int
+
+    def sizes(self, rows: int, plane: int) -> list[int]:
+        """The elements of each part, for a channel of so many rows (N) and elements of a plane."""
+        if not self.pieces:
+            return [min(self.span, rows - first) for first in range(0, rows, self.span)]
+        step = self.count // self.pieces
+        return [
+            len(range(p // self.pieces, rows, step))
+            * min(self.span, plane - p % self.pieces * self.span)
+            for p in range(self.count)
+        ]
+
+
+def _parts(x, version: str | None) -> _Parts | None:
+    """How the channels of x are split over blocks; None where each has one."""
+    n, c, s = *x.shape[:2], math.prod(x.shape[2:])
+    forced = version == "split"
+    if not (forced or on_gpu(x)) or not x.size:
+        return None
+    if s == 1:
+        count, span = parts_of(ceil_div(c, COLUMN_BLOCK[0]), n, LEAST_ROWS, forced)
+        return _Parts(count, 0, span) if count > 1 or forced else None
+    count = splits(c, n * s, LEAST_ELEMENTS)
+    if count == 1 and not forced:
+        return None
+    of_images = min(n, max(count, 2))
+    span = ceil_div(s, max(ceil_div(count, of_images), 2 if forced else 1))
+    pieces = ceil_div(s, span)
+    return _Parts(of_images * pieces, pieces, span)
+
+
 _plans = Plans()
 
 
-def _key(dialect: Dialect, name: str, *arrays) -> tuple:
+def _key(dialect: Dialect, name: str, version: str | None, *arrays) -> tuple:
     """What the plan of a call depends on."""
     where = type(arrays[0]) is ndarray or place(arrays[0])
-    return dialect, name, where, *(None if a is None else (a.shape, a.dtype) for a in arrays)
+    seen = (None if a is None else (a.shape, a.dtype) for a in arrays)
+    return dialect, name, version, where, *seen
 
 
-def _plan_statistics(dialect: Dialect, x):
+def _plan_split_statistics(dialect: Dialect, x, parts: _Parts):
+    """As `_plan_statistics`: the means and squares of parts of a channel, then those of all."""
+    layout, view, _ = _view(x)
+    acc_t, block, c = dialect.common.scalar_type(x.dtype), _block(x), x.shape[1]
+    kernels, name, dtype = dialect.norm, "batch_norm", compute_dtype(x.dtype)
+    make = kernels.split_columns if layout == "columns" else kernels.split_planes
+    kernel = make(acc_t) if layout == "columns" else make(acc_t, block)
+    grid, block = _reduction_tiling(layout, c, block)
+    run = launcher(name, "split", kernel, (grid, parts.count), block)
+    merge = launcher(
+        name, "split", kernels.merge(acc_t), ceil_div(c, COLUMN_BLOCK[0]), COLUMN_BLOCK
+    )
+    sizes = parts.sizes(x.shape[0], math.prod(x.shape[2:]))
+    sizes = namespace(x).asarray(np.array(sizes, dtype))
+
+    def statistics(x, mean, invstd, eps):
+        means, squares = (empty((parts.count, c), dtype, x) for _ in range(2))
+        run(x, sizes, means, squares, *parts[1:])
+        merge(means, squares, sizes, mean, invstd, eps)
+
+    return statistics, view
+
+
+def _plan_statistics(dialect: Dialect, x, version: str | None):
+    """The function (x, mean, invstd, eps), and the shape in which it sees x."""
+    check_version("batch_norm", version, SPLIT)
+    if parts := _parts(x, version):
+        return _plan_split_statistics(dialect, x, parts)
     version, view, _ = _view(x)
     acc_t, block = dialect.common.scalar_type(x.dtype), _block(x)
     columns = version == "columns"
@@ -86,18 +163,19 @@ def _plan_statistics(dialect: Dialect, x):
     return launcher("batch_norm", version, kernel, *tiling), view
 
 
-def batch_norm(dialect: Dialect, x, weight, bias, eps: float):
+@remembered(3)
+def batch_norm(dialect: Dialect, x, weight, bias, eps: float, version: str | None = None):
     """Normalise x (N, C, ...) by the statistics of the batch, then scale and shift.
 
     weight and bias are (C,) or None. Returns y, mean (C,) and invstd (C,) = 1 / sqrt(biased
     variance + eps), the last two in the dtype that 16-bit floats are computed in. Raises ValueError
     for shapes, TypeError for dtypes that do not fit.
     """
-    key = _key(dialect, "statistics", x)
+    key = _key(dialect, "statistics", version, x)
     plan = _plans.get(key)
     if plan is None:
         _check("batch_norm", x, weight, bias)
-        plan = _plans.keep(key, _plan_statistics(dialect, x))
+        plan = _plans.keep(key, _plan_statistics(dialect, x, version))
     run, view = plan
     dtype = compute_dtype(x.dtype)
     mean, invstd = (empty(x.shape[1:2], dtype, x) for _ in range(2))
@@ -118,9 +196,10 @@ def _plan_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     return run, view, empty((1,), x.dtype, x)
 
 
+@remembered(5)
 def batch_norm_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     """(x - mean) * invstd * weight + bias per channel of x (N, C, ...); weight, bias or None."""
-    key = _key(dialect, "apply", x, mean, invstd, weight, bias)
+    key = _key(dialect, "apply", None, x, mean, invstd, weight, bias)
     plan = _plans.get(key)
     if plan is None:
         plan = _plans.keep(key, _plan_apply(dialect, x, mean, invstd, weight, bias))
@@ -134,40 +213,64 @@ def batch_norm_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     return y
 
 
-def _plan_backward(dialect: Dialect, g, x, mean, invstd, weight):
+def _plan_sums(dialect: Dialect, name: str, x, asked: str | None):
+    """The function (g, x, mean, invstd) -> dweight, dbias."""
+    version, view, _ = _view(x)
+    columns, acc_t, c = version == "columns", dialect.common.scalar_type(x.dtype), x.shape[1]
+    parts, block, dtype = _parts(x, asked), _block(x), compute_dtype(x.dtype)
+    kernels = dialect.norm
+    grid, threads = _reduction_tiling(version, c, block)
+    if parts is None:
+        kernel = kernels.sums_columns(acc_t) if columns else kernels.sums_planes(acc_t, block)
+        run = launcher(name, version, kernel, grid, threads)
+    else:
+        make = kernels.split_sums_columns if columns else kernels.split_sums_planes
+        kernel = make(acc_t) if columns else make(acc_t, block)
+        run = launcher(name, "split", kernel, (grid, parts.count), threads)
+
+    def sums(g, x, mean, invstd):
+        given = g.reshape(view), x.reshape(view), mean, invstd
+        if parts is None:
+            dweight, dbias = (empty((c,), dtype, x) for _ in range(2))
+            if c:
+                run(*given, dweight, dbias)
+            return dweight, dbias
+        both = empty((2, parts.count, c), dtype, x)
+        run(*given, both[0], both[1], *parts[1:])
+        return reduce(dialect, "sum", both, 1)
+
+    return sums
+
+
+def _plan_backward(dialect: Dialect, g, x, mean, invstd, weight, version: str | None):
     name = "batch_norm_backward"
     _check(name, x, mean, invstd, weight)
+    check_version(name, version, SPLIT)
     if g.shape != x.shape or g.dtype != x.dtype:
         raise ValueError(f"{name}: expected g like x, {x.shape} {x.dtype}, got {g.shape} {g.dtype}")
-    version, channels_view, view = _view(x)
-    columns, acc_t = version == "columns", dialect.common.scalar_type(x.dtype)
-    block = _block(x)
-    sums = dialect.norm.sums_columns(acc_t) if columns else dialect.norm.sums_planes(acc_t, block)
+    sums = _plan_sums(dialect, name, x, version)
+    layout, _, view = _view(x)
+    columns, acc_t = layout == "columns", dialect.common.scalar_type(x.dtype)
     gradient = (dialect.norm.gradient_columns if columns else dialect.norm.gradient_planes)(
         acc_t, weight is not None
     )
-    run_sums = launcher(name, version, sums, *_reduction_tiling(version, x.shape[1], block))
-    run_gradient = launcher(
-        name, version, gradient, *_elementwise_tiling(name, version, view, block)
-    )
-    dtype = compute_dtype(x.dtype)
-    count = dtype.type(max(x.size // max(x.shape[1], 1), 1))
-    return run_sums, run_gradient, channels_view, view, dtype, count, empty((1,), x.dtype, x)
+    tiling = _elementwise_tiling(name, layout, view, _block(x))
+    run_gradient = launcher(name, layout, gradient, *tiling)
+    count = compute_dtype(x.dtype).type(max(x.size // max(x.shape[1], 1), 1))
+    return sums, run_gradient, view, count, empty((1,), x.dtype, x)
 
 
-def batch_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
+@remembered(5)
+def batch_norm_backward(dialect: Dialect, g, x, mean, invstd, weight, version: str | None = None):
     """Gradients of batch_norm with respect to x, weight (C,) and bias (C,), for g like x."""
-    key = _key(dialect, "backward", g, x, mean, invstd, weight)
+    key = _key(dialect, "backward", version, g, x, mean, invstd, weight)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans.keep(key, _plan_backward(dialect, g, x, mean, invstd, weight))
-    run_sums, run_gradient, channels_view, view, dtype, count, none = plan
+        plan = _plans.keep(key, _plan_backward(dialect, g, x, mean, invstd, weight, version))
+    sums, run_gradient, view, count, none = plan
     g, x, mean, invstd = (contiguous(a) for a in (g, x, mean, invstd))
     dx = empty(x.shape, x.dtype, x)
-    dweight, dbias = (empty(x.shape[1:2], dtype, x) for _ in range(2))
-    if x.shape[1]:
-        sums = (g.reshape(channels_view), x.reshape(channels_view))
-        run_sums(*sums, mean, invstd, dweight, dbias)
+    dweight, dbias = sums(g, x, mean, invstd)
     if dx.size:
         weight = none if weight is None else contiguous(weight)
         flat = (g.reshape(view), x.reshape(view))
@@ -210,18 +313,21 @@ def _cases(rng, versions):
     for shape in [(33, 5, 7, 9), (257, 33)]:
         x, g = 2 + 3 * normal(rng, shape), normal(rng, shape)
         weight, bias = normal(rng, shape[1]), normal(rng, shape[1])
-        yield "batch_norm", (x, weight, bias, 1e-5), {}, 40
+        for how in ({}, {"version": "split"}):
+            yield "batch_norm", (x, weight, bias, 1e-5), how, 40
         _, mean, invstd = kernels.batch_norm(x, weight, bias, 1e-5, backend="numpy")
         yield "batch_norm_apply", (x, mean, invstd, weight, bias), {}, 40
-        yield "batch_norm_backward", (g, x, mean, invstd, weight), {}, 2000
+        for how in ({}, {"version": "split"}):
+            yield "batch_norm_backward", (g, x, mean, invstd, weight), how, 2000
 
 
 def _compiled(versions):
     for x in (ones(5, 4, 12, 12), ones(37, 19)):
         per = [ones(x.shape[1]) for _ in range(4)]
-        yield "batch_norm", (x, per[0], per[1], 1e-5), {}
         yield "batch_norm_apply", (x, *per), {}
-        yield "batch_norm_backward", (x, x, *per[:3]), {}
+        for how in ({}, {"version": "split"}):
+            yield "batch_norm", (x, per[0], per[1], 1e-5), how
+            yield "batch_norm_backward", (x, x, *per[:3]), how
 
 
 _COLUMNS = {"columns": "x (N, C): threads along the channels"}
@@ -229,7 +335,11 @@ FAMILY = Family(
     "norm",
     (
         Operation(
-            batch_norm, _cost, _problem, {"planes": "a block a channel, two passes", **_COLUMNS}
+            batch_norm,
+            _cost,
+            _problem,
+            SPLIT,
+            {"planes": "a block a channel, two passes", **_COLUMNS},
         ),
         Operation(
             batch_norm_apply,
@@ -241,6 +351,7 @@ FAMILY = Family(
             batch_norm_backward,
             _cost_backward,
             _problem_backward,
+            SPLIT,
             {"planes": "two sums a channel, then one thread an element", **_COLUMNS},
         ),
     ),

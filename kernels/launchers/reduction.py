@@ -34,6 +34,7 @@ from numpy import ndarray
 from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
+    BLOCKS,
     Dialect,
     ceil_div,
     check_version,
@@ -42,6 +43,8 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    splits,
+    warps_a_block,
 )
 from kernels.launchers.layout import is_dense
 from kernels.launchers.plans import Plans, place
@@ -71,6 +74,8 @@ CHAIN = 256  # terms that a thread of the column kernel adds one after the other
 SHORT = 16  # rows up to this length take one thread each; on the CPU, where threads that read
 SHORT_ON_CPU = 128  # far apart cost little and shuffles are not free, longer ones do too
 WARP_ROW = 1024  # rows up to this length take one warp each
+LEAST_SEGMENT, LEAST_CHAIN = 2048, 8  # instead of SEGMENT and CHAIN, for more blocks on a GPU
+LONG_COLUMN = 256  # columns whose few winners are found along rows, copied so
 
 _plans = Plans()
 
@@ -161,6 +166,13 @@ def _plan(
     order = _memory_order(a, range(a.ndim) if positions else kept)
     prepare = (lambda a: a) if order is not None else functools.partial(copy, dialect)
     groups = _groups(a.shape, axes, order or range(a.ndim))
+    if line.result == "index" and on_gpu(a) and len(axes) == 1 and len(groups) > 1:
+        outer, _, inner = _single(groups)
+        few = splits(ceil_div(outer * inner, THREADS), length, LONG_COLUMN // 2) > 1
+        if few and inner > 1 and length >= LONG_COLUMN:
+            order, last = None, [*kept, *axes]
+            prepare = lambda a: copy(dialect, a.transpose(last))  # noqa: E731
+            groups = [[False, outer * inner], [True, length]]
     if version is not None:
         passes = _ladder_passes(dialect, name, a, dtype, version, groups)
     elif line.result == "index":
@@ -244,12 +256,12 @@ def _passes(
             result = result_dtype(name, dtype)
             return lambda x: empty((0,), result, x)
     else:
-        runs = _runs([list(g) for g in groups])
+        runs = _runs([list(g) for g in groups], on_gpu(a))
     short = 0 if by_block else SHORT if on_gpu(a) else SHORT_ON_CPU
     steps, source = [], a.dtype
     for i, (outer, length, inner) in enumerate(runs):
         key = pass_key(name, source, dtype, i == 0, i == len(runs) - 1)
-        steps.append(_step(dialect, key, outer, length, inner, count, short))
+        steps.append(_step(dialect, key, outer, length, inner, count, short, on_gpu(a)))
         source = accumulator_dtype(name, dtype)
     if len(steps) == 1:
         return steps[0]
@@ -262,7 +274,7 @@ def _passes(
     return run
 
 
-def _runs(groups: list[list]) -> list[tuple[int, int, int]]:
+def _runs(groups: list[list], gpu: bool) -> list[tuple[int, int, int]]:
     """(outer, length, inner) of the passes one after the other; segments leave a shorter run."""
     runs = []
     while True:
@@ -273,45 +285,63 @@ def _runs(groups: list[list]) -> list[tuple[int, int, int]]:
         inner = math.prod(size for _, size in groups[at + 1 :])
         length = groups[at][1]
         runs.append((outer, length, inner))
-        segments = ceil_div(length, _segment(length, inner))
+        segments = ceil_div(length, _segment(outer, length, inner, gpu))
         groups[at : at + 1] = [[True, segments]] if segments > 1 else []
         if segments == 1 and 0 < at < len(groups):  # two runs of kept axes meet
             groups[at - 1 : at + 1] = [[groups[at][0], groups[at - 1][1] * groups[at][1]]]
 
 
-def _tile(inner: int) -> tuple[int, int]:
+def _tile(outer: int, inner: int, gpu: bool) -> tuple[int, int]:
     """Width and height of the column kernel's block."""
-    return (32, 16) if inner <= 64 else (128, 4)
+    few = gpu and outer * ceil_div(inner, 128) < BLOCKS // 2
+    return (32, 16) if inner <= 64 or few else (128, 4)
 
 
-def _segment(length: int, inner: int) -> int:
+def _segment(outer: int, length: int, inner: int, gpu: bool) -> int:
     """How many elements of a run one block (or thread) reduces in one pass."""
     if length <= SHORT:
         return length
-    return SEGMENT if inner == 1 else CHAIN * _tile(inner)[1]
+    width, height = _tile(outer, inner, gpu)
+    most = SEGMENT if inner == 1 else CHAIN * height
+    least = LEAST_SEGMENT if inner == 1 else LEAST_CHAIN * height
+    results = outer * ceil_div(inner, width) if inner > 1 else outer
+    if not gpu or length <= BLOCKS or results * ceil_div(length, most) >= BLOCKS // 2:
+        return most
+    step = THREADS if inner == 1 else height  # whole rows of threads, and aligned packs
+    return ceil_div(ceil_div(length, splits(results, length, least)), step) * step
 
 
 def _step(
-    dialect: Dialect, key: tuple, outer: int, length: int, inner: int, count: int, short: int
+    dialect: Dialect,
+    key: tuple,
+    outer: int,
+    length: int,
+    inner: int,
+    count: int,
+    short: int,
+    gpu: bool,
 ) -> _Step:
     """One pass over x (outer, length, inner) as a function of the flat array.
 
     short: rows up to this length take one thread each; 0 means one block each.
     """
-    family, segment = f"reduce.{key[0]}", max(1, _segment(length, inner))
+    family, segment = f"reduce.{key[0]}", max(1, _segment(outer, length, inner, gpu))
     segments = max(1, ceil_div(length, segment))
     size = outer * segments * inner
-    if length <= (short if inner == 1 else min(short, SHORT)):
+    # on a CPU neighbouring columns are read together in a tile; each thread alone would divide
+    tiles_pay = short == SHORT_ON_CPU and inner >= 32 and dialect.name == "numba"
+    if length <= (short if inner == 1 else min(short, SHORT)) and not tiles_pay:
         numbers, kernel = (length, inner, count), dialect.reduction.by_thread(inner == 1, *key)
         call = launcher(family, "thread", kernel, ceil_div(size, THREADS), THREADS)
     elif inner == 1 and short and length <= WARP_ROW:
         numbers, kernel = (outer, length, count), dialect.reduction.rows_by_warp(*key)
-        call = launcher(family, "warp", kernel, ceil_div(outer, WARPS), (32, WARPS))
+        warps = warps_a_block(outer, WARPS, gpu)
+        call = launcher(family, "warp", kernel, ceil_div(outer, warps), (32, warps))
     elif inner == 1:
         numbers, kernel = (length, segment, segments, count), dialect.reduction.rows_by_block(*key)
         call = launcher(family, "block", kernel, outer * segments, THREADS)
     else:
-        width, height = _tile(inner)
+        width, height = _tile(outer, inner, gpu)
         tiles = ceil_div(inner, width)
         numbers = (length, inner, segment, segments, tiles, count)
         kernel = dialect.reduction.columns_by_tile(width, height, *key)
@@ -366,10 +396,11 @@ def _arg_passes(dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: l
         return _Step(call, size, np.dtype(np.int64), (length, inner))
     steps, accumulator, n = [], accumulator_dtype(name, a.dtype), length
     while n > 1 or not steps:
-        segments = ceil_div(n, SEGMENT)
+        segment = min(_segment(outer, n, 1, on_gpu(a)), SEGMENT)
+        segments = ceil_div(n, segment)
         kernel = dialect.reduction.arg_by_block(name, accumulator if steps else a.dtype, not steps)
         call = launcher(family, "block", kernel, outer * segments, THREADS)
-        steps.append((call, outer * segments, n, min(n, SEGMENT), segments))
+        steps.append((call, outer * segments, n, min(n, segment), segments))
         n = segments
 
     def by_block(x):

@@ -1,15 +1,19 @@
-"""Small launches are remembered: the next one like it runs without Python around it.
+"""Small launches are remembered: the next ones like them run without Python around them.
 
 A plan that is one launch into a new result (`Single`) is remembered when it has run. From then on
 `dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *operands)` finds it by the dtypes,
 shapes and strides of the operands, allocates and launches, in machine code
 (`kernels.simt.backend.relaunch`). It returns None for all that it does not know: arrays on a GPU,
-other dialects, launches that are large enough for several OS threads.
+other dialects, launches that are large enough for several OS threads. `remembered` does the same
+for a launcher of several launches or results: after its second call with such operands it is
+watched.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +26,8 @@ from kernels.support.interrupts import deferred
 MAX_BYTES = 1 << 18  # of operands and result: more may take long enough for several OS threads
 LOCKED_BYTES = 1 << 12  # launches up to this size keep the GIL: they take less time than the switch
 MAX_LAUNCHES = 4096
+MAX_OPERANDS = 8
+MAX_SECONDS = 2e-4  # of a call that launches: OS threads may share the launches of longer ones
 _DATA = 4  # the word of an array's address among those of its argument
 _MASK = 2**64 - 1
 
@@ -121,45 +127,71 @@ def spread(key: list[int]) -> int:
 
 def _remember(plan: Single, operands: tuple, out: Any) -> None:
     """Remember the launch that has just run, if it is one of machine code on small arrays."""
+    of = getattr(plan.launch, "of", None)
+    if of is None or not _is_small(operands, (out,)):  # None: what notes launches has its place
+        return
+    shown, result = [_stand_in(operand) for operand in operands], _stand_in(out)
+    launch = Launch(*of, plan.arguments(tuple(shown), result))
+    module = dispatch.dialect(plan.dialect.name)
+    _store(module, plan.operation, operands, shown, [launch], [result], 0)
+
+
+def _is_small(operands: tuple, results: tuple) -> bool:
+    """Whether machine code can take these operands, and finds that it is worth it."""
     from kernels.simt.backend import relaunch
 
-    arrays = [a for a in (*operands, out) if isinstance(a, np.ndarray)]
-    if (
-        len(operands) > relaunch.MAX_OPERANDS
-        or any(type(a) is not np.ndarray or a.ndim > relaunch.MAX_NDIM for a in arrays)
-        or len(arrays) + sum(type(o) in (float, int, type(None)) for o in operands)
-        != len(operands) + 1
-    ):
-        return
-    size = sum(a.nbytes for a in arrays)
-    if size > MAX_BYTES:
-        return
-    shown = [_stand_in(operand) for operand in operands]
-    result = _stand_in(out)
-    of = getattr(plan.launch, "of", None)
-    if of is None:  # what notes launches in the place of a launcher
-        return
-    kernel, grid, block = of
-    launch = Launch(kernel, grid, block, plan.arguments(tuple(shown), result))
-    if not can_be_packed(launch):
-        return
-    sequence = Sequence([launch])
-    fixes = _fixes(sequence, launch.args, shown, result)
-    if fixes is None:
-        return
-    module = dispatch.dialect(plan.dialect.name)
-    key = [id(module), id(plan.operation)]
+    arrays = [a for a in (*operands, *results) if isinstance(a, np.ndarray)]
+    numbers = sum(type(o) in (float, int, type(None)) for o in operands)
+    return (
+        len(operands) <= MAX_OPERANDS
+        and all(type(a) is np.ndarray and a.ndim <= relaunch.MAX_NDIM for a in arrays)
+        and len(arrays) + numbers == len(operands) + len(results)
+        and sum(a.nbytes for a in arrays) <= MAX_BYTES
+    )
+
+
+def _key(operands: tuple) -> list[int]:
+    """What tells operands from others: dtypes, shapes, strides, types of numbers."""
+    key: list[int] = []
     for operand in operands:
         if isinstance(operand, np.ndarray):
             key += [id(operand.dtype), operand.ndim]
             key += [n for pair in zip(operand.shape, operand.strides) for n in pair]
         else:
             key.append(id(type(operand)))
-    words = [sequence.code(0), int(size > LOCKED_BYTES), id(out.dtype), out.ndim]
-    words += [len(fixes) // 3, len(sequence.words), *key, *out.shape, *fixes]
-    words += map(int, sequence.words)
-    dtypes = [a.dtype for a in arrays]
-    _table.add(key, words, (module, plan.operation, dtypes, sequence))
+    return key
+
+
+def _store(
+    module: Any,
+    operation: Any,
+    operands: tuple,
+    shown: list,
+    launches: list[Launch],
+    made: list[np.ndarray],
+    returned: int,
+    lasting: tuple = (),
+) -> bool:
+    """Remember launches that were seen with the operands `shown` and the new arrays `made`, of
+    which the first `returned` are results (0: the first alone). Whether it could be done.
+
+    `lasting`: arrays that are the same in all such launches.
+    """
+    size = sum(a.nbytes for a in (*made, *shown) if isinstance(a, np.ndarray))
+    if size > MAX_BYTES or not all(map(can_be_packed, launches)):
+        return False
+    sequence = Sequence(launches)
+    fixes = _fixes(sequence, launches, shown, made, lasting)
+    if fixes is None:
+        return False
+    arrays = [word for a in made for word in (id(a.dtype), a.ndim, *a.shape)]
+    codes = [word for i in range(len(launches)) for word in (sequence.code(i), sequence.start(i))]
+    key = [id(module), id(operation), *_key(operands)]
+    words = [int(size > LOCKED_BYTES), len(made), returned, len(fixes) // 3, len(launches)]
+    words += [len(sequence.words), *key, *arrays, *fixes, *codes, *map(int, sequence.words)]
+    dtypes = [a.dtype for a in (*operands, *made) if isinstance(a, np.ndarray)]
+    _table.add(key, words, (module, operation, dtypes, sequence, lasting))
+    return True
 
 
 def _stand_in(value: Any) -> Any:
@@ -176,25 +208,174 @@ def _stand_in(value: Any) -> Any:
     return value
 
 
-def _fixes(sequence: Sequence, args: tuple, operands: list, result: Any) -> list[int] | None:
-    """(word, operand, offset or kind) of each argument that differs from launch to launch; None
-    where an argument is neither in an operand nor in the result."""
-    from kernels.simt.backend.relaunch import RESULT
-
-    sources = [*enumerate(operands), (RESULT, result)]
+def _fixes(
+    sequence: Sequence, launches: list[Launch], operands: list, made: list, lasting: tuple
+) -> list[int] | None:
+    """(word, operand, offset or kind) of each argument that differs from call to call; None where
+    an argument is neither in an operand nor in a new array, nor lasts."""
+    sources = [*enumerate(operands), *((-1 - j, a) for j, a in enumerate(made))]
     fixes: list[int] = []
-    for i, arg in enumerate(args):
-        word = sequence.word(0, i)
-        if not isinstance(arg, np.ndarray):
-            found = next((j for j, operand in sources if operand is arg), None)
-            if found is not None:
-                fixes += [word, found, sequence.kind(0, i)]
-        elif arg.size:
-            address = arg.ctypes.data
-            for j, source in sources:
-                if isinstance(source, np.ndarray) and np.may_share_memory(source, arg):
-                    fixes += [word + _DATA, j, address - source.ctypes.data]
-                    break
+    for n, launch in enumerate(launches):
+        for i, arg in enumerate(launch.args):
+            word = sequence.word(n, i)
+            if not isinstance(arg, np.ndarray):
+                found = next((j for j, operand in sources if operand is arg), None)
+                if found is not None and arg is not None:
+                    fixes += [word, found, sequence.kind(n, i)]
+            elif arg.size:
+                address = arg.ctypes.data
+                for j, source in sources:
+                    if isinstance(source, np.ndarray) and np.may_share_memory(source, arg):
+                        fixes += [word + _DATA, j, address - source.ctypes.data]
+                        break
+                else:
+                    if not any(np.may_share_memory(a, arg) for a in lasting):
+                        return None
+    return fixes
+
+
+# -- launchers of several launches, or with several results ------------------------------------
+
+
+class _Other(Exception):
+    """A launcher does something besides launching."""
+
+
+class _Watch(dispatch.Trace):
+    """Notes the launches of this thread instead of running them."""
+
+    def __init__(self, dialect: Any) -> None:
+        super().__init__()
+        self.dialect = dialect
+        self.thread: int | None = threading.get_ident()  # None: it has ended
+        self.launches: list[Launch] = []
+
+    def takes(self, family: str, version: str, kernel, grid, block, args: tuple) -> bool:
+        if self.thread != threading.get_ident():
+            return False
+        self.launches.append(Launch(kernel, grid, block, args))
+        return True
+
+    def contiguous(self, a: Any) -> Any:
+        if self.thread != threading.get_ident():
+            return super().contiguous(a)
+        return dispatch.dialect(self.dialect.name).copy(a)  # as a launch
+
+    def filled(self, zeros: Any) -> Any:
+        if self.thread == threading.get_ident():
+            raise _Other
+        return zeros
+
+
+_seen: dict[tuple, int] = {}  # by operands: the generation in which they were remembered, or:
+_ONCE, _NEVER = -1, -2
+_watching = threading.Lock()
+
+
+def remembered(count: int) -> Callable[[Callable], Callable]:
+    """Decorate a launcher `f(dialect, *operands, *constants)` that allocates and launches, and does
+    nothing else: `count` operands (arrays or None), and constants that can be hashed."""
+
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def call(dialect: Any, *args: Any, **named: Any) -> Any:
+            tracer, operands = dispatch.tracer, args[:count]
+            try:
+                operation = dispatch.named(function, *args[count:], *named.items())
+            except TypeError:  # what cannot be hashed
+                return function(dialect, *args, **named)
+            result = dispatch.relaunch(tracer, dialect, operation, *operands)
+            if result is None:
+                started = time.perf_counter()
+                result = function(dialect, *args, **named)
+                if tracer is None and time.perf_counter() - started < MAX_SECONDS:
+
+                    def again(operands: list) -> Any:
+                        return function(dialect, *operands, *args[count:], **named)
+
+                    _learn(dialect, operation, operands, again, result)
+            return result
+
+        return call
+
+    return decorate
+
+
+def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, result: Any) -> None:
+    """Remember a call that has run before, from the launches of two more that run nothing."""
+    kinds = [(a.shape, a.strides, a.dtype) if type(a) is np.ndarray else type(a) for a in operands]
+    key = (dialect, operation, *kinds)
+    before = _seen.get(key)
+    if before in (_NEVER, _table.generation):
+        return
+    results = result if type(result) is tuple else (result,)
+    if before is None:
+        if len(_seen) >= 2 * MAX_LAUNCHES:
+            _seen.clear()
+        _seen[key] = _ONCE if _is_small(operands, results) else _NEVER
+        return
+    with _watching, deferred():
+        shown = [_stand_in(operand) for operand in operands]
+        try:
+            (first, _), (second, outs) = (_watched(dialect, again, shown) for _ in range(2))
+        except _Other:
+            found = None
+        else:
+            found = _arrays_of(first, second, shown, outs)
+        done = found is not None and _store(
+            dialect, operation, operands, shown, second, found[0],
+            len(results) if type(result) is tuple else 0, found[1],
+        )  # fmt: skip
+    _seen[key] = _table.generation if done else _NEVER
+
+
+def _watched(dialect: Any, again: Callable, shown: list) -> tuple[list[Launch], tuple]:
+    """(launches, results) of a call in which nothing runs."""
+    if dispatch.tracer is not None:
+        raise _Other
+    dispatch.tracer = watch = _Watch(dialect)
+    try:
+        result = again(shown)
+    finally:
+        watch.thread = None
+        if dispatch.tracer is watch:
+            dispatch.tracer = None
+    return watch.launches, result if type(result) is tuple else (result,)
+
+
+def _arrays_of(
+    first: list[Launch], second: list[Launch], shown: list, results: tuple
+) -> tuple[list[np.ndarray], tuple] | None:
+    """(arrays that each call makes, the results first; arrays that last) of two calls with the same
+    operands; None where they do not tell."""
+    from kernels.simt.backend import relaunch
+
+    made = list(results)
+    given = [a for a in shown if isinstance(a, np.ndarray)]
+    for i, a in enumerate(made):
+        if not a.flags.c_contiguous or any(np.may_share_memory(a, b) for b in given + made[:i]):
+            return None
+    lasting: list[np.ndarray] = []
+    if not second or [launch[:3] for launch in first] != [launch[:3] for launch in second]:
+        return None
+    for before, launch in zip(first, second):
+        for old, new in zip(before.args, launch.args, strict=True):
+            if not isinstance(new, np.ndarray):
+                continue
+            if any(np.may_share_memory(new, a) for a in (*given, *made)):
+                continue
+            root = _root(new)
+            if root is _root(old):
+                lasting.append(root)
+            elif root.flags.c_contiguous and root.base is None:
+                made.append(root)
             else:
                 return None
-    return fixes
+    return (made, tuple(lasting)) if len(made) <= relaunch.MAX_MADE else None
+
+
+def _root(a: np.ndarray) -> np.ndarray:
+    """The array whose memory `a` is a view of."""
+    while isinstance(a.base, np.ndarray):
+        a = a.base
+    return a

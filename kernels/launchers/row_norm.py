@@ -20,21 +20,31 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    parts_of,
+    splits,
+    warps_a_block,
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
+from kernels.launchers.relaunch import remembered
 
 FORWARD = {
     "online": "a block a row, statistics in one pass, read twice",
     "one_read": "the row waits in shared memory, read once",
     "warp": "a warp a row, elements in registers",
+    "split": "few long rows: several blocks a row, and a second launch merges their statistics",
 }
-BACKWARD = {"block": "a block a row, read twice", "warp": "a warp a row, elements in registers"}
+BACKWARD = {
+    "block": "a block a row, read twice",
+    "warp": "a warp a row, elements in registers",
+    "split": "few long rows: several blocks a row",
+}
 PARAMETERS = {"parameters": "weight and bias: threads along a row, down some of the rows"}
 ROW_IN_SHARED = 4096
 ROW_IN_REGISTERS = 1024
 GPU_COLUMNS, CPU_COLUMNS = (32, 8), (256, 1)  # blocks of the sums over rows
 ROWS_A_PART = 64  # that a column of threads adds up on a GPU
+LEAST_ELEMENTS = 1024  # of a row that a block takes where it is split
 
 _plans = Plans()
 
@@ -68,30 +78,80 @@ def _check_version(name: str, version: str, n: int) -> None:
         raise ValueError(f"{name}: version {version!r} takes rows of up to {limit}, got {n}")
 
 
-def _rows_of_warps(rows: int, n: int):
+def _rows_of_warps(rows: int, n: int, gpu: bool):
     """Elements a lane, grid and block for a warp a row."""
     held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()
-    warps = 8 if held <= 8 else 4
+    warps = warps_a_block(rows, 8 if held <= 8 else 4, gpu)
     return held, ceil_div(rows, warps), (32, warps)
+
+
+def _longer(rows: int, n: int, short: str, gpu: bool) -> str:
+    """The version for rows that fit in no registers."""
+    few = gpu and n > ROW_IN_SHARED and splits(rows, n, LEAST_ELEMENTS) > 1
+    return "split" if few else short
+
+
+def _split_forward(
+    dialect: Dialect, name: str, like, flags: tuple, rows: int, n: int, forced: bool
+):
+    """The function (x, weight, bias, mean, invstd, y, eps): a launch leaves the statistics of parts
+    of rows, a second one writes the result."""
+    kernels, dtype = dialect.row_norm, compute_dtype(like.dtype)
+    count, span = parts_of(rows, n, LEAST_ELEMENTS, forced)
+    block = GPU_BLOCK if on_gpu(like) else SMALL_BLOCK
+    sums, result = (
+        launcher(name, "split", kernel, rows * count, block)
+        for kernel in (kernels.split_sums(*flags[:2], block), kernels.split(*flags, block))
+    )
+
+    def run(x, weight, bias, mean, invstd, y, eps):
+        found = [empty((rows, count), dtype, x) for _ in range(2)]
+        sums(x, *found, span)
+        result(x, weight, bias, *found, mean, invstd, y, eps, span)
+
+    return run
+
+
+def _split_backward(
+    dialect: Dialect, name: str, like, flags: tuple, rows: int, n: int, forced: bool
+):
+    """The function (g, x, mean, invstd, weight, dx), by two launches like those forward."""
+    kernels, dtype = dialect.row_norm, compute_dtype(like.dtype)
+    count, span = parts_of(rows, n, LEAST_ELEMENTS, forced)
+    block = GPU_BLOCK if on_gpu(like) else SMALL_BLOCK
+    make = kernels.split_sums_backward, kernels.split_backward
+    sums, result = (
+        launcher(name, "split", kernel(*flags, block), rows * count, block) for kernel in make
+    )
+
+    def run(g, x, mean, invstd, weight, dx):
+        found = [empty((rows, count), dtype, x) for _ in range(2)]
+        sums(g, x, mean, weight, *found, span)
+        result(g, x, mean, invstd, weight, *found, dx, span)
+
+    return run
 
 
 def _plan_forward(dialect: Dialect, name: str, x, weight, bias, dims: int, version: str | None):
     """The function (x, weight, bias, eps) -> y, mean, invstd."""
     rows, n = _check(name, x, dims, weight, bias)
     check_version(name, version, FORWARD)
+    forced, gpu = version == "split", on_gpu(x)
     if version is None:
-        longer = "one_read" if n <= ROW_IN_SHARED else "online"
-        version = "warp" if on_gpu(x) and n <= ROW_IN_REGISTERS else longer
+        longer = "one_read" if n <= ROW_IN_SHARED else _longer(rows, n, "online", gpu)
+        version = "warp" if gpu and n <= ROW_IN_REGISTERS else longer
     _check_version(name, version, n)
     centred, dtype = name == "layer_norm", compute_dtype(x.dtype)
     flags = (dialect.common.scalar_type(x.dtype), centred, weight is not None, bias is not None)
-    if version == "warp":
-        held, grid, block = _rows_of_warps(rows, n)
-        kernel = dialect.row_norm.warp(*flags, held)
+    if version == "split":
+        run = _split_forward(dialect, name, x, flags, rows, n, forced)
+    elif version == "warp":
+        held, grid, block = _rows_of_warps(rows, n, gpu)
+        run = launcher(name, version, dialect.row_norm.warp(*flags, held), grid, block)
     else:
-        grid, block = rows, GPU_BLOCK if on_gpu(x) else SMALL_BLOCK
+        block = GPU_BLOCK if gpu else SMALL_BLOCK
         kernel = getattr(dialect.row_norm, version)(*flags, block)
-    run = launcher(name, version, kernel, grid, block)
+        run = launcher(name, version, kernel, rows, block)
     none, lead = empty((1,), x.dtype, x), x.shape[: x.ndim - dims]
 
     def forward(x, weight, bias, eps):
@@ -117,6 +177,7 @@ def _forward(dialect: Dialect, name: str, x, weight, bias, eps, dims, version):
     return plan(x, weight, bias, eps)
 
 
+@remembered(3)
 def layer_norm(dialect: Dialect, x, weight, bias, eps: float, dims: int = 1, version=None):
     """Normalise x over its last `dims` dimensions, then scale and shift.
 
@@ -127,6 +188,7 @@ def layer_norm(dialect: Dialect, x, weight, bias, eps: float, dims: int = 1, ver
     return _forward(dialect, "layer_norm", x, weight, bias, eps, dims, version)
 
 
+@remembered(2)
 def rms_norm(dialect: Dialect, x, weight, eps: float, dims: int = 1, version=None):
     """x * weight * invrms over the last `dims` dimensions; returns y and invrms = 1 /
     sqrt(mean(x * x) + eps). The same errors as layer_norm."""
@@ -147,19 +209,22 @@ def _plan_backward(
         if a is not None and a.shape != lead:
             raise ValueError(f"{name}: expected statistics of shape {lead}, got {a.shape}")
     centred, dtype, gpu = mean is not None, compute_dtype(x.dtype), on_gpu(x)
-    version = version or ("warp" if gpu and n <= ROW_IN_REGISTERS else "block")
+    forced, short = version == "split", gpu and n <= ROW_IN_REGISTERS
+    version = version or ("warp" if short else _longer(rows, n, "block", gpu))
     _check_version(name, version, n)
     acc_t, kernels = dialect.common.scalar_type(x.dtype), dialect.row_norm
     flags = (acc_t, centred, weight is not None)
-    if version == "warp":
-        held, grid, block = _rows_of_warps(rows, n)
-        kernel = kernels.warp_backward(*flags, held)
+    if version == "split":
+        run = _split_backward(dialect, name, x, flags, rows, n, forced)
+    elif version == "warp":
+        held, grid, block = _rows_of_warps(rows, n, gpu)
+        run = launcher(name, version, kernels.warp_backward(*flags, held), grid, block)
     else:
-        grid, block = rows, GPU_BLOCK if gpu else SMALL_BLOCK
-        kernel = kernels.block_backward(*flags, block)
-    run = launcher(name, version, kernel, grid, block)
+        block = GPU_BLOCK if gpu else SMALL_BLOCK
+        run = launcher(name, version, kernels.block_backward(*flags, block), rows, block)
     columns = GPU_COLUMNS if gpu else CPU_COLUMNS
     parts = min(max(ceil_div(rows, ROWS_A_PART), 1), 64) if gpu else 1
+    parts = max(parts, splits(ceil_div(n, columns[0]) if gpu else 0, rows, ROWS_A_PART))
     sums = launcher(
         name,
         "parameters",
@@ -172,7 +237,8 @@ def _plan_backward(
     def backward(g, x, mean, invstd, weight, affine):
         dx = empty(x.shape, x.dtype, x)
         given = [contiguous(a).reshape(rows, n) for a in (g, x)]
-        given += [none if a is None else contiguous(a).reshape(rows) for a in (mean, invstd)]
+        mean = invstd if mean is None else mean  # which is not looked at then
+        given += [contiguous(a).reshape(rows) for a in (mean, invstd)]
         if dx.size:
             scale = none if weight is None else contiguous(weight).reshape(n)
             run(*given, scale, dx.reshape(rows, n))
@@ -200,6 +266,7 @@ def _backward(dialect, name, g, x, mean, invstd, weight, dims, affine, version):
     return plan(g, x, mean, invstd, weight, affine)
 
 
+@remembered(5)
 def layer_norm_backward(
     dialect: Dialect, g, x, mean, invstd, weight, dims: int = 1, affine: bool = True, version=None
 ):
@@ -209,6 +276,7 @@ def layer_norm_backward(
     return _backward(dialect, name, g, x, mean, invstd, weight, dims, affine, version)
 
 
+@remembered(4)
 def rms_norm_backward(
     dialect: Dialect, g, x, invrms, weight, dims: int = 1, affine: bool = True, version=None
 ):

@@ -17,9 +17,11 @@ from kernels.launchers.common import (
     contiguous,
     empty,
     launcher,
+    on_gpu,
+    splits,
 )
 from kernels.launchers.plans import Plans, place
-from kernels.launchers.transpose import cast
+from kernels.launchers.transpose import cast, copy
 
 VERSIONS = {
     "hillis_steele": "every element adds the one `stride` before it, stride doubling",
@@ -27,7 +29,8 @@ VERSIONS = {
     "shuffle": "warps scan in registers, one warp scans the warps' sums",
 }
 THREADS = 256
-SEGMENT = 16384
+SEGMENT, LEAST_SEGMENT = 16384, 1024  # of a row, for a block; the latter for more blocks on a GPU
+LONG_COLUMN = 256  # elements of columns that are copied to rows where a GPU has few of them
 
 
 def accumulator(dtype: np.dtype) -> np.dtype:
@@ -73,6 +76,9 @@ def cumsum(
         raise ValueError(f"cumsum: version {version!r} scans along the last axis, not {axis}")
     else:
         grid = ceil_div(x.size // length, THREADS)
+        if on_gpu(x) and length >= LONG_COLUMN and splits(grid, length, LONG_COLUMN // 2) > 1:
+            rows = cumsum(dialect, copy(dialect, x.swapaxes(axis, -1)))
+            return copy(dialect, rows.swapaxes(axis, -1))
         launch = _launch("columns", dialect.scan.columns_kernel, (x.dtype,), grid, x)
         launch(flat, out.ravel(), length, inner)
     return out
@@ -80,16 +86,20 @@ def cumsum(
 
 def _scan_rows(dialect: Dialect, x, out, length: int, version: str) -> None:
     """Scan each row of flat x (rows, length) into out."""
-    segments = ceil_div(length, SEGMENT)
-    blocks = x.size // length * segments
+    rows, segment = x.size // length, SEGMENT
+    if on_gpu(x):
+        wanted = max(splits(rows, length, LEAST_SEGMENT), ceil_div(length, SEGMENT))
+        segment = ceil_div(ceil_div(length, wanted), THREADS) * THREADS
+    segments = ceil_div(length, segment)
+    blocks = rows * segments
     totals = empty((blocks,), accumulator(x.dtype), x)
     scan = _launch(version, dialect.scan.rows_kernel, (version, x.dtype), blocks, x)
-    scan(x, out, totals, length, SEGMENT, segments)
+    scan(x, out, totals, length, segment, segments)
     if segments > 1:
         sums = empty((blocks,), totals.dtype, x)
         _scan_rows(dialect, totals, sums, segments, version)
         add = _launch(version, dialect.scan.offsets_kernel, (x.dtype,), blocks, x)
-        add(out, sums, length, SEGMENT, segments)
+        add(out, sums, length, segment, segments)
 
 
 def _problem(version: str):

@@ -18,14 +18,20 @@ from kernels.launchers.common import (
     ceil_div,
     check_floating,
     check_version,
+    compute_dtype,
     contiguous,
+    empty,
     launcher,
     namespace,
     on_gpu,
+    parts_of,
+    splits,
+    warps_a_block,
     wide_enough,
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.relaunch import Single
+from kernels.launchers.transpose import copy
 
 FORWARD = {
     "three_pass": "a block a row, read three times",
@@ -33,9 +39,17 @@ FORWARD = {
     "one_read": "the row waits in shared memory, read once",
     "warp": "a warp a row, elements in registers",
     "strided": "other axes: a thread a row",
+    "split": "few long rows: several blocks a row, and a second launch merges their sums",
 }
-BACKWARD = {"block": "a block a row", "warp": "a warp a row", "strided": "a thread a row"}
+BACKWARD = {
+    "block": "a block a row",
+    "warp": "a warp a row",
+    "strided": "a thread a row",
+    "split": "few long rows: several blocks a row",
+}
 ROW_IN_SHARED = 4096
+LEAST_ELEMENTS = 1024  # of a row that a block takes where it is split
+LONG_COLUMN = 256  # rows along another axis that become rows of the last one, where they are few
 ROW_IN_REGISTERS = 256
 
 
@@ -58,8 +72,15 @@ def _plan(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | 
     if any(a.shape != first.shape for a in arrays):
         raise ValueError(f"{name}: shapes differ: {[a.shape for a in arrays]}")
     outer, n, inner = _rows(name, first.shape, axis)
+    gpu = on_gpu(first)
+    columns = outer * ceil_div(inner, 128) if gpu and version is None and inner > 1 else 0
+    if n >= LONG_COLUMN and splits(columns, n, LONG_COLUMN // 2) > 1:
+        return _along_last(dialect, name, axis)
     acc_t, (choose, log) = dialect.common.scalar_type(first.dtype), _PICK[name]
-    chosen, kernel, block = choose(dialect, log, acc_t, n, inner, on_gpu(first), version)
+    few = gpu and n > ROW_IN_SHARED and splits(outer, n, LEAST_ELEMENTS) > 1
+    if version == "split" or (version is None and inner == 1 and few):
+        return _plan_split(dialect, name, first, log, outer, n, inner, forced=version is not None)
+    chosen, kernel, block = choose(dialect, log, acc_t, outer, n, inner, gpu, version)
     if chosen == "strided":
         view, grid = (outer, n, inner), (outer, ceil_div(inner, block))
     else:
@@ -77,6 +98,47 @@ def _plan(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | 
     return Single(launch, allocate, rows, dialect, operation)
 
 
+def _along_last(dialect: Dialect, name: str, axis: int):
+    """As `_plan`, for few rows along another axis: copies have them along the last one."""
+
+    def run(arrays):
+        rows = (copy(dialect, a.swapaxes(axis, -1)) for a in arrays)
+        return copy(dialect, _run(dialect, name, tuple(rows), -1, None).swapaxes(axis, -1))
+
+    return run
+
+
+def _plan_split(
+    dialect: Dialect, name: str, like, log: bool, outer: int, n: int, inner: int, forced: bool
+):
+    """As `_plan`: a launch leaves the sums of parts of rows, a second one writes the result."""
+    if inner > 1:
+        raise ValueError(f"{name}: version 'split' needs the last axis; use 'strided'")
+    kernels, acc_t, dtype = dialect.softmax, dialect.common.scalar_type(like.dtype), like.dtype
+    count, span = parts_of(outer, n, LEAST_ELEMENTS, forced)
+    block = GPU_BLOCK if on_gpu(like) else SMALL_BLOCK
+    backward = name.endswith("backward")
+    first = (
+        kernels.split_sums_backward(acc_t, log, block)
+        if backward
+        else kernels.split_sums(acc_t, block)
+    )
+    second = (kernels.split_backward if backward else kernels.split)(acc_t, log, block)
+    sums, apply = (launcher(name, "split", k, outer * count, block) for k in (first, second))
+    wanted, shape = 1 if backward else 2, like.shape
+
+    def run(arrays):
+        out = empty(shape, dtype, arrays[0])
+        if out.size:
+            rows = [contiguous(a).reshape(outer, n) for a in arrays]
+            found = [empty((outer, count), compute_dtype(dtype), out) for _ in range(wanted)]
+            sums(*rows, *found, span)
+            apply(*rows, *found, out.reshape(outer, n), span)
+        return out
+
+    return run
+
+
 def _check_rows(name: str, version: str, n: int, inner: int) -> None:
     limit = {"one_read": ROW_IN_SHARED, "warp": ROW_IN_REGISTERS}.get(version, n)
     if n > limit:
@@ -86,7 +148,14 @@ def _check_rows(name: str, version: str, n: int, inner: int) -> None:
 
 
 def _forward(
-    dialect: Dialect, log: bool, acc_t, n: int, inner: int, gpu: bool, version: str | None
+    dialect: Dialect,
+    log: bool,
+    acc_t,
+    rows: int,
+    n: int,
+    inner: int,
+    gpu: bool,
+    version: str | None,
 ):
     """Version, kernel and block."""
     name = "log_softmax" if log else "softmax"
@@ -99,7 +168,7 @@ def _forward(
     _check_rows(name, version, n, inner)
     if version == "warp":
         held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()
-        return version, dialect.softmax.warp(acc_t, log, held), (32, 8)
+        return version, dialect.softmax.warp(acc_t, log, held), (32, warps_a_block(rows, 8, gpu))
     if version == "strided":
         return version, dialect.softmax.strided(acc_t, log), wide_enough(name, inner, 128)
     block = GPU_BLOCK if gpu else SMALL_BLOCK
@@ -107,7 +176,14 @@ def _forward(
 
 
 def _backward(
-    dialect: Dialect, log: bool, acc_t, n: int, inner: int, gpu: bool, version: str | None
+    dialect: Dialect,
+    log: bool,
+    acc_t,
+    rows: int,
+    n: int,
+    inner: int,
+    gpu: bool,
+    version: str | None,
 ):
     """Version, kernel and block."""
     name = "log_softmax_backward" if log else "softmax_backward"
@@ -118,7 +194,7 @@ def _backward(
     if inner > 1 and version != "strided":
         raise ValueError(f"{name}: version {version!r} needs the last axis; use 'strided'")
     if version == "warp":
-        return version, dialect.softmax.warp_backward(acc_t, log), (32, 8)
+        return version, dialect.softmax.warp_backward(acc_t, log), (32, warps_a_block(rows, 8, gpu))
     if version == "strided":
         return version, dialect.softmax.strided_backward(acc_t, log), wide_enough(name, inner, 128)
     block = GPU_BLOCK if gpu else SMALL_BLOCK
@@ -181,14 +257,14 @@ def _cases(rng, versions):
         axis = 0 if version == "strided" else 1
         x = np.ascontiguousarray(x.T) if axis == 0 else x
         yield "softmax", (x, axis), {"version": version}, 20
-        if version in ("warp", "strided"):
+        if version in ("warp", "strided", "split"):
             yield "log_softmax", (x, axis), {"version": version}, 40
     for version in BACKWARD:
         axis = 1 if version == "strided" else -1
         g, y = normal(rng, (7, 33, 5)), normal(rng, (7, 33, 5))
         y = kernels.softmax(y, axis, backend="numpy")
         yield "softmax_backward", (g, y, axis), {"version": version}, 8
-        if version == "warp":
+        if version in ("warp", "split"):
             yield "log_softmax_backward", (g, y, axis), {"version": version}, 33
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -21,6 +22,7 @@ from kernels.launchers.common import (
 from kernels.launchers.layout import contiguous_strides, is_dense, merge
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
+from kernels.launchers.relaunch import MAX_OPERANDS, remembered
 from kernels.pointwise import TABLE
 
 VERSIONS = {
@@ -36,6 +38,7 @@ _COPY = TABLE["copy"]
 _plans = Plans()
 
 
+@remembered(1)
 def copy(dialect: Dialect, x: np.ndarray) -> np.ndarray:
     """A C-contiguous copy."""
     if not x.flags.c_contiguous and is_dense(x):
@@ -44,6 +47,7 @@ def copy(dialect: Dialect, x: np.ndarray) -> np.ndarray:
     return pointwise(dialect, _COPY, x, dtype=x.dtype)
 
 
+@remembered(1)
 def cast(dialect: Dialect, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """A C-contiguous copy of another dtype, with C's conversions."""
     if dtype == BFLOAT16 and dialect.name == "numba" and on_gpu(x):
@@ -60,14 +64,21 @@ def transpose(
     version: a version of the ladder (default: the padded tile). Raises ValueError for axes that are
     no permutation of x's, and for a version where the last axis does not move.
     """
+    return transpose_into(dialect, x, axes, None, version)
+
+
+def transpose_into(
+    dialect: Dialect, x: Any, axes: Sequence[int], out: Any, version: str | None = None
+) -> Any:
+    """`transpose` into `out`, C-contiguous and of the dtype of x; None: into a new array."""
     where, axes = type(x) is ndarray or place(x), tuple(axes)
     key = (dialect, where, x.dtype, x.shape, x.strides, axes, version)
     plan = _plans.get(key) or _plans.keep(key, _plan(dialect, x, axes, version))
-    return plan(x)
+    return plan(x, out)
 
 
 def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> Callable:
-    """Check the arguments and prepare a function of x."""
+    """Check the arguments and prepare a function of x and out, an array or None."""
     check_version("transpose", version, VERSIONS)
     axes = [int(a) + x.ndim * (a < 0) for a in given]
     if sorted(axes) != list(range(x.ndim)):
@@ -80,7 +91,7 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
                 f"transpose: version {version!r} swaps the two last axes of (batch, rows, columns);"
                 f" shape {x.shape} with axes {given} is not of that form"
             )
-        return lambda x: pointwise(dialect, _COPY, x.transpose(axes), dtype=dtype)
+        return lambda x, out: pointwise(dialect, _COPY, x.transpose(axes), dtype=dtype, out=out)
     batch, rows, columns = matrix
     grid = (ceil_div(columns, TILE), ceil_div(rows, TILE), batch)
     version = version or "padded"
@@ -89,8 +100,8 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
     kernel = dialect.transpose.kernel(version, words or dtype)
     call = launcher("transpose", version, kernel, grid, (TILE, ROWS))
 
-    def run(x):
-        out = empty(shape, dtype, x)
+    def run(x, out):
+        out = empty(shape, dtype, x) if out is None else out
         flat = (x.ravel(), out.ravel())
         call(*(flat if words is None else [a.view(words) for a in flat]), rows, columns)
         return out
@@ -119,6 +130,11 @@ def concat(dialect: Dialect, arrays: Sequence[np.ndarray], axis: int = 0) -> np.
     """
     if not arrays:
         raise ValueError("concat: expected at least one array, got none")
+    return _concat(dialect, *arrays, axis=axis)
+
+
+@remembered(MAX_OPERANDS)
+def _concat(dialect: Dialect, *arrays: np.ndarray, axis: int) -> np.ndarray:
     first = arrays[0]
     where = type(first) is ndarray or place(first)
     key = (dialect, where, axis, *[(a.shape, a.dtype) for a in arrays])

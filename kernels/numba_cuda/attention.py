@@ -6,10 +6,13 @@ out = softmax(q @ k.T * scale + mask) @ v; head z of q attends to head z // (Z /
 1. three_step  scores, softmax and weighted sum, one kernel each: Z L S scores go to memory and back
 2. tiled       a block keeps a tile of queries and loops over tiles of keys and values; the sum of a
                row is rescaled at each larger score (online softmax): no score is written to memory
-Both keep the log-sum-exp of each row, from which the gradients recompute the probabilities:
+3. split       tiled, where queries are few: blocks share the keys, and a second launch merges their
+               results by their log-sum-exp (flash decoding)
+All keep the log-sum-exp of each row, from which the gradients recompute the probabilities:
     three_step  in memory, like the forward scores
     tiled       a block keeps a tile of keys and loops over queries (dk, dv), then the reverse (dq):
                 there are no atomic additions, so results repeat bit by bit
+    split       likewise, and a reduction adds up the gradients of the blocks that share rows
 Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning" (2023).
 
 Element (z, i, j) of the mask is mask[z // div % mod, i * step, j]: a broadcast mask is not copied.
@@ -21,7 +24,8 @@ from __future__ import annotations
 import functools
 import math
 
-from kernels.launchers.attention import BX, BY, ROW_BLOCK, Tile
+from kernels.launchers.attention import ROW_BLOCK, Tile
+from kernels.launchers.attention_tiles import BX, BY
 from kernels.numba_cuda.small_block import tree_max, tree_sum
 from kernels.simt import cuda
 
@@ -159,15 +163,18 @@ def _steps(acc_t, tile: Tile):
 
 
 @functools.cache
-def tiled(acc_t, tile: Tile, mask_kind: str):
-    """Block (BX, BY), grid (Z * tiles of L,): a tile of queries and its weighted sum."""
+def tiled(acc_t, tile: Tile, mask_kind: str, split: bool):
+    """Block (BX, BY), grid (Z * tiles of L,): a tile of queries and its weighted sum.
+
+    split: grid (Z * tiles of L, parts), over `span` keys; out (parts * Z, L, F) and lse
+    (parts * Z, L), which is -inf for a row that sees no key of its part, are for `merge`."""
     own, other, d = tile
     own_x, own_y, other_y, d_x = own // BX, own // BY, other // BY, d // BX
     pitch_own, pitch = own + 1, d + 1  # neighbouring rows in different banks
     load_own, load_other, products, accumulate = _steps(acc_t, tile)
 
     @cuda.jit
-    def attention_tiled(q, k, v, mask, out, lse, scale, causal, div, mod, step):
+    def attention_tiled(q, k, v, mask, out, lse, scale, causal, div, mod, step, span):
         queries = cuda.shared.array((d, pitch_own), acc_t)
         keys = cuda.shared.array((other, pitch), acc_t)
         values = cuda.shared.array((other, pitch), acc_t)
@@ -191,7 +198,11 @@ def tiled(acc_t, tile: Tile, mask_kind: str):
             for j in range(d_x):
                 acc[i, j] = acc_t(0)
         end = min(k.shape[1], row0 + own) if causal else k.shape[1]
-        for c0 in range(0, end, other):
+        first = cuda.blockIdx.y * span if split else 0
+        if split:
+            end = min(end, first + span)
+            cuda.syncthreads()  # the loop may have no turn, and so no barrier
+        for c0 in range(first, end, other):
             load_other(keys, k, zk, c0)
             load_other(values, v, zk, c0)
             cuda.syncthreads()
@@ -237,25 +248,56 @@ def tiled(acc_t, tile: Tile, mask_kind: str):
                     acc[i, j] *= shrink[i * BY + ty]
             accumulate(acc, probs, values)
             cuda.syncthreads()
+        zo = cuda.blockIdx.y * q.shape[0] + z if split else z
         for i in range(own_y):
             r = i * BY + ty
             part = acc_t(0) if total[r] == acc_t(0) else acc_t(1) / total[r]
             for j in range(d_x):
                 e = j * BX + tx
                 if row0 + r < q.shape[1] and e < v.shape[2]:
-                    out[z, row0 + r, e] = acc[i, j] * part
+                    out[zo, row0 + r, e] = acc[i, j] * part
         if t < own and row0 + t < q.shape[1]:
             none = total[t] == acc_t(0)
-            lse[z, row0 + t] = acc_t(-LOWEST) if none else top[t] + math.log(total[t])
+            nothing = acc_t(LOWEST) if split else acc_t(-LOWEST)
+            lse[zo, row0 + t] = nothing if none else top[t] + math.log(total[t])
 
     return attention_tiled
 
 
 @functools.cache
-def tiled_backward(acc_t, tile: Tile, mask_kind: str, of_keys: bool):
+def merge(acc_t):
+    """Block 32, grid (Z * L,): out (Z, L, F) and lse (Z, L) from those of parts of the keys, parts
+    (parts, Z * L, F) and of_part (parts, Z * L)."""
+
+    @cuda.jit
+    def attention_merge(parts, of_part, out, lse):
+        row, queries = cuda.blockIdx.x, out.shape[1]
+        z, r = row // queries, row % queries
+        top, total = acc_t(LOWEST), acc_t(0)
+        for p in range(parts.shape[0]):
+            top = max(top, of_part[p, row])
+        base = acc_t(0) if top == acc_t(LOWEST) else top
+        for p in range(parts.shape[0]):
+            total += math.exp(of_part[p, row] - base)
+        share = acc_t(0) if total == acc_t(0) else acc_t(1) / total
+        for c in range(cuda.threadIdx.x, out.shape[2], 32):
+            value = acc_t(0)
+            for p in range(parts.shape[0]):
+                value += math.exp(of_part[p, row] - base) * parts[p, row, c]
+            out[z, r, c] = value * share
+        if cuda.threadIdx.x == 0:
+            lse[z, r] = acc_t(-LOWEST) if total == acc_t(0) else base + math.log(total)
+
+    return attention_merge
+
+
+@functools.cache
+def tiled_backward(acc_t, tile: Tile, mask_kind: str, of_keys: bool, split: bool):
     """Block (BX, BY), grid (Z or ZK, times tiles of rows). of_keys: own_a, own_b are k and v,
     other_a and other_b q and g, and the gradients da, db those of k and v. Otherwise own and other
-    are swapped, and only da, the gradient of q, is written."""
+    are swapped, and only da, the gradient of q, is written.
+
+    split: grid (..., parts), over `span` of the other rows; da and db have rows for each part."""
     own, other, d = tile
     own_x, own_y, other_y, d_x = own // BX, own // BY, other // BY, d // BX
     pitch_own, pitch = own + 1, d + 1
@@ -263,7 +305,21 @@ def tiled_backward(acc_t, tile: Tile, mask_kind: str, of_keys: bool):
 
     @cuda.jit
     def attention_tiled_backward(
-        own_a, own_b, other_a, other_b, mask, lse, delta, da, db, scale, causal, div, mod, step
+        own_a,
+        own_b,
+        other_a,
+        other_b,
+        mask,
+        lse,
+        delta,
+        da,
+        db,
+        scale,
+        causal,
+        div,
+        mod,
+        step,
+        span,
     ):
         own_rows_a = cuda.shared.array((d, pitch_own), acc_t)
         own_rows_b = cuda.shared.array((d, pitch_own), acc_t)
@@ -290,6 +346,9 @@ def tiled_backward(acc_t, tile: Tile, mask_kind: str, of_keys: bool):
                 first = row0 // other * other
             else:
                 end = min(end, row0 + own)
+        if split:
+            first = max(first, cuda.blockIdx.y * span)
+            end = min(end, (cuda.blockIdx.y + 1) * span)
         group = other_a.shape[0] // own_a.shape[0] if of_keys else 1
         for h in range(group):
             zo = z * group + h if of_keys else z // (own_a.shape[0] // other_a.shape[0])
@@ -327,14 +386,15 @@ def tiled_backward(acc_t, tile: Tile, mask_kind: str, of_keys: bool):
                 if of_keys:
                     accumulate(acc_b, probs, rows_b)
                 cuda.syncthreads()
+        zd = cuda.blockIdx.y * own_a.shape[0] + z if split else z
         for i in range(own_y):
             for j in range(d_x):
                 r = row0 + i * BY + ty
                 e = j * BX + tx
                 if r < own_a.shape[1]:
                     if e < own_a.shape[2]:
-                        da[z, r, e] = acc_a[i, j] * scale
+                        da[zd, r, e] = acc_a[i, j] * scale
                     if of_keys and e < own_b.shape[2]:
-                        db[z, r, e] = acc_b[i, j]
+                        db[zd, r, e] = acc_b[i, j]
 
     return attention_tiled_backward

@@ -2,9 +2,9 @@
 through tables.
 
 Element (i, k) of the left operand is left[rows[i] + terms[k]], element (k, j) of the right one
-right[right_terms[k] + j * right_step], and the result (i, j) goes to out[places[i] + j]. So an
-operand is read where it lies, in any layout, and none is ever built; only the result, whose columns
-are neighbours, is transposed afterwards. With other tables the same kernel computes
+right[right_terms[k] + j], and the result (i, j) goes to out[places[i] + j]. So the left operand is
+read where it lies, in any layout; the right one and the result, whose columns are neighbours, are
+transposed. With other tables the same kernel computes
 
     forward           i an output position of any image, k (channel, kh, kw); right w
     backward-data     i a position of x, k (output channel, kh, kw) of the taps that reach it;
@@ -48,7 +48,6 @@ def batch_gemm(acc_t, has_bias: bool):
         span,
         groups,
         n,
-        right_step,
         left_group,
         right_group,
         out_group,
@@ -69,8 +68,7 @@ def batch_gemm(acc_t, has_bias: bool):
             if row < m and k0 + tx < k:
                 left_tile[ty, tx] = acc_t(left[left0 + rows[row] + terms[first + k0 + tx]])
             if k0 + ty < k and col < n:
-                at = right_terms[first + k0 + ty] + col * right_step
-                right_tile[ty, tx] = acc_t(right[right0 + at])
+                right_tile[ty, tx] = acc_t(right[right0 + right_terms[first + k0 + ty] + col])
             cuda.syncthreads()
             for kk in range(TILE):
                 value = left_tile[ty, kk]
@@ -92,7 +90,7 @@ def tiling(m: int, n: int, gpu: bool) -> tuple[Pair, Pair, tuple]:
     return (ceil_div(n, TILE), ceil_div(m, TILE)), (TILE, TILE), ()
 
 
-def pays(terms: int, gpu: bool) -> bool:
-    """Whether batch_gemm is to be used for sums of so many terms: on CPUs, unless most of a tile
-    would be empty."""
-    return not gpu and terms >= TILE
+def pays(terms: int, columns: int, gpu: bool) -> bool:
+    """Whether batch_gemm is to be used for sums of so many terms and so many results in a row: on
+    CPUs, unless half of a tile would be empty."""
+    return not gpu and terms >= TILE and columns > TILE // 2

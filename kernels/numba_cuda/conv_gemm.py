@@ -22,58 +22,69 @@ from __future__ import annotations
 
 import functools
 
-from kernels.launchers.common import ceil_div
+from kernels.launchers.common import Pair, ceil_div
 from kernels.launchers.conv_gemm import GemmTile, GradTile, gpu_tile
 from kernels.simt import cuda
 from kernels.support.processor import MANY_REGISTERS, register_floats
 
 
 @functools.cache
-def pad(acc_t, sub: tuple[int, int], insert: tuple[int, int]):
+def pad(acc_t, sub: Pair, insert: Pair, wide: bool):
     """planes[(image, channel), phase, t, u] from x (images * channels, H, W).
 
     Padded coordinate i = t * sub + phase; it holds x[(i - lead) / insert] where that is an index.
-    Planes after the last channel are zeros: room to read past the end. Block x runs along a row.
+    Planes after the last channel are zeros: room to read past the end. A block takes rows of a
+    plane; its threads walk along them where they are `wide`.
     """
     sub_h, sub_w = sub
     ins_h, ins_w = insert
     phases = sub_h * sub_w
 
+    @cuda.jit(device=True)
+    def element(x, channel, h, live, j):
+        v = j // ins_w
+        inside = live and 0 <= v < x.shape[2] and v * ins_w == j
+        return acc_t(x[channel, h, v]) if inside else acc_t(0)
+
     @cuda.jit
     def conv2d_pad(x, planes, rows, width, lead_h, lead_w):
-        u = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-        if row * width >= planes.shape[0]:
+        tiles = (rows + cuda.blockDim.y - 1) // cuda.blockDim.y
+        plane = cuda.blockIdx.x // tiles
+        channel, phase = plane // phases, plane % phases
+        t = cuda.blockIdx.x % tiles * cuda.blockDim.y + cuda.threadIdx.y
+        if t >= rows:
             return
-        t = row % rows
-        phase = (row // rows) % phases
-        channel = row // (rows * phases)
         i = t * sub_h + phase // sub_w - lead_h
         h = i // ins_h
         live = channel < x.shape[0] and 0 <= h < x.shape[1] and h * ins_h == i
-        if u < width:
-            j = u * sub_w + phase % sub_w - lead_w
-            v = j // ins_w
-            inside = live and 0 <= v < x.shape[2] and v * ins_w == j
-            planes[row * width + u] = acc_t(x[channel, h, v]) if inside else acc_t(0)
+        row, left = (plane * rows + t) * width, phase % sub_w - lead_w
+        if wide:
+            for u in range(cuda.threadIdx.x, width, cuda.blockDim.x):
+                planes[row + u] = element(x, channel, h, live, u * sub_w + left)
+        elif cuda.threadIdx.x < width:
+            u = cuda.threadIdx.x
+            planes[row + u] = element(x, channel, h, live, u * sub_w + left)
 
     return conv2d_pad
 
 
 @functools.cache
-def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
+def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool, split: bool):
     """One block: by * rm output channels x bx * rn positions of one group of one image.
 
     w (groups * channels, K); planes flat, `image` elements apart per (image, group); y
     (images * groups * channels, OH * OW). blockIdx.x = (image, group, position tile). `offset` is
-    padded to a multiple of tk.
+    padded to a multiple of tk. split: blockIdx.z takes `span` terms, a multiple of tk, and y has
+    its rows for each.
     """
     bx, by, rm, rn, tk = tile
     tm, tn = by * rm, bx * rn
     k_by_x, k_by_y = tk // bx, tk // by
 
     @cuda.jit
-    def conv2d_implicit_gemm(w, planes, offset, bias, y, groups, image, positions, width, out_w):
+    def conv2d_implicit_gemm(
+        w, planes, offset, bias, y, groups, image, positions, width, out_w, span
+    ):
         w_tile = cuda.shared.array((tm, tk), acc_t)
         p_tile = cuda.shared.array((tk, tn), acc_t)
         acc = cuda.local.array((rm, rn), acc_t)
@@ -89,7 +100,9 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
         for i in range(rm):
             for j in range(rn):
                 acc[i, j] = acc_t(0)
-        for k0 in range(0, terms, tk):
+        first = cuda.blockIdx.z * span if split else 0
+        last = min(first + span, terms) if split else terms
+        for k0 in range(first, last, tk):
             for i in range(rm):
                 for j in range(k_by_x):
                     r = i * by + ty
@@ -110,6 +123,7 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
                     for j in range(rn):
                         acc[i, j] += wv * p_tile[kk, j * bx + tx]
             cuda.syncthreads()
+        zo = cuda.blockIdx.z * (cuda.gridDim.x // tiles) + z if split else z
         for j in range(rn):
             q = q0 + j * bx + tx
             oh = q // width
@@ -120,8 +134,12 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool):
                     if c < channels:
                         v = acc[i, j]
                         if has_bias:
-                            v += acc_t(bias[w0 + i * by + ty])
-                        y[z * channels + c, oh * out_w + ow] = v
+                            if split:
+                                own = acc_t(bias[w0 + i * by + ty])
+                                v += own if cuda.blockIdx.z == 0 else acc_t(0)
+                            else:
+                                v += acc_t(bias[w0 + i * by + ty])
+                        y[zo * channels + c, oh * out_w + ow] = v
 
     return conv2d_implicit_gemm
 
@@ -201,18 +219,19 @@ def weight_gradient(acc_t, tile: GradTile):
     return conv2d_weight_gradient
 
 
-def pad_tiling(rows: int, width: int, gpu: bool) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Grid and block of pad for rows of planes."""
+def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[int, Pair]:
+    """Grid and block of pad for planes of rows x width; wider ones than the block are `wide`."""
     bx = 16 if width <= 16 else 32
-    return (ceil_div(rows, 256 // bx), ceil_div(width, bx)), (bx, 256 // bx)
+    by = 256 // bx
+    return planes * ceil_div(rows, by), (bx, by)
 
 
 def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:
     if gpu:
         return gpu_tile(channels, positions)
-    if register_floats() < MANY_REGISTERS:
-        return GemmTile(8, 8, 4, 3, 16 if terms <= 16 else 32)
-    return GemmTile(16, 8 if channels > 32 else 4, 8, 2, 16 if terms <= 16 else 32)
+    bx, rm, rn = (8, 4, 3) if register_floats() < MANY_REGISTERS else (16, 8, 2)
+    by = min(8, 1 << (ceil_div(channels, rm) - 1).bit_length())  # no rows of threads without one
+    return GemmTile(bx, by, rm, rn, 16 if terms <= 16 else 32)
 
 
 def grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:

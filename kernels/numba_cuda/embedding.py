@@ -10,8 +10,12 @@ Additions by index collide where indices repeat. Versions:
 2. lines: a thread per line along the indexed axis (for an embedding, per column), which adds in
    order: no two threads add to one element, and results repeat bit by bit. Slow on a GPU where
    lines are few.
+3. split: then several threads share a line; each looks at all its indices, and adds in order
+   to some of the results: the same, bit by bit
 
-The launcher uses `lines` on the CPU, where it costs nothing, and `atomic` on a GPU.
+The launcher uses `lines` on the CPU, where it costs nothing, and on a GPU `atomic`, or where
+algorithms must be deterministic, `lines` and `split`. `scatter` puts elements without adding:
+`lines` leaves the last of equal indices, `elements`, a thread each, any.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import types
 
-from kernels.launchers.embedding import sum_dtype
+from kernels.launchers.embedding import VERSIONS, sum_dtype
 from kernels.numba_cuda.common import scalar_type, storage_type
 from kernels.simt import cuda
 
@@ -68,7 +72,7 @@ def embedding_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
 
 @functools.cache
 def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
-    """kernel(g, index, dw, width, tiles); dw starts as zeros of the sums' dtype."""
+    """kernel(g, index, dw, width, tiles) or (..., span); dw starts as zeros of the sums' dtype."""
     T = scalar_type(sum_dtype(version, dtype))
 
     def embedding_backward_atomic(g, index, dw, width, tiles):
@@ -84,9 +88,19 @@ def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) ->
             if column < width:
                 dw[index[row] * width + column] += T(g[row * width + column])
 
-    kernel = embedding_backward_atomic if version == "atomic" else embedding_backward_lines
+    def embedding_backward_split(g, index, dw, width, tiles, span):
+        column = (cuda.blockIdx.x % tiles) * cuda.blockDim.x + cuda.threadIdx.x
+        first = cuda.blockIdx.x // tiles * span
+        if column < width:
+            for row in range(index.size):
+                at = types.int64(index[row])
+                if first <= at < first + span:
+                    dw[at * width + column] += T(g[row * width + column])
+
+    kernels = embedding_backward_atomic, embedding_backward_lines, embedding_backward_split
+    kernel = dict(zip(VERSIONS, kernels))[version]
     target = _flat(sum_dtype(version, dtype))
-    numbers = [types.int64] * 2
+    numbers = [types.int64] * (3 if version == "split" else 2)
     return cuda.jit(types.void(_flat(dtype), _flat(index), target, *numbers))(kernel)
 
 
@@ -108,8 +122,8 @@ def gather_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
 
 @functools.cache
 def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
-    """kernel(src, index, out, size, length, inner): out (outer, size, inner) of the sums'
-    dtype, the others (outer, length, inner)."""
+    """kernel(src, index, out, size, length, inner) or (..., span): out (outer, size, inner) of
+    the sums' dtype, the others (outer, length, inner)."""
     T = scalar_type(sum_dtype(version, dtype))
 
     def scatter_add_atomic(src, index, out, size, length, inner):
@@ -128,6 +142,48 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
                 i = first + k * inner
                 out[(outer * size + index[i]) * inner + column] += T(src[i])
 
-    kernel = scatter_add_atomic if version == "atomic" else scatter_add_lines
-    target, numbers = _flat(sum_dtype(version, dtype)), [types.int64] * 3
+    def scatter_add_split(src, index, out, size, length, inner, span):
+        k = cuda.grid(1)
+        lines = index.size // length
+        line = k % lines
+        outer = line // inner
+        column = line % inner
+        low = k // lines * span
+        first = outer * length * inner + column
+        if low < size:
+            for n in range(length):
+                i = first + n * inner
+                at = types.int64(index[i])
+                if low <= at < low + span:
+                    out[(outer * size + at) * inner + column] += T(src[i])
+
+    kernel = dict(zip(VERSIONS, (scatter_add_atomic, scatter_add_lines, scatter_add_split)))[
+        version
+    ]
+    target = _flat(sum_dtype(version, dtype))
+    numbers = [types.int64] * (4 if version == "split" else 3)
     return cuda.jit(types.void(_flat(dtype), _flat(index), target, *numbers))(kernel)
+
+
+@functools.cache
+def put_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
+    """kernel(src, index, out, size, length, inner): as `scatter_kernel`, out of src's dtype."""
+
+    def put_elements(src, index, out, size, length, inner):
+        i = cuda.grid(1)
+        if i < index.size:
+            outer = i // (length * inner)
+            out[(outer * size + index[i]) * inner + i % inner] = src[i]
+
+    def put_lines(src, index, out, size, length, inner):
+        line = cuda.grid(1)
+        if line < index.size // length:
+            outer = line // inner
+            column = line % inner
+            first = outer * length * inner + column
+            for k in range(length):
+                i = first + k * inner
+                out[(outer * size + index[i]) * inner + column] = src[i]
+
+    kernel, flat = put_elements if version == "elements" else put_lines, _flat(dtype)
+    return cuda.jit(types.void(flat, _flat(index), flat, *[types.int64] * 3))(kernel)

@@ -10,7 +10,8 @@ below does the same operations; what changes is how often an element is loaded, 
 5. register_2d    a thread keeps a RM x RN tile: RM + RN shared loads feed RM * RN multiplications
 6. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
 7. matvec         N == 1: a warp reads a row of a, shuffles add up
-8. short          M <= 24: tiled in blocks of 8 rows, so that few are empty; each loads 4 rows of b
+8. matvec_split   few rows: warps of several blocks read parts of one, whose sums are added up
+9. short          M <= 24: tiled in blocks of 8 rows, so that few are empty; each loads 4 rows of b
 
 register_2d serves GPUs, with tiles of 128 x 128. On the CPU, tiled is as fast as a BLAS: the
 compiler keeps a thread's result in a register, runs rows of threads together and lets neighbouring
@@ -389,6 +390,30 @@ def matvec(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
     return matmul_matvec
 
 
+@functools.cache
+def matvec_split(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
+    """Block (32, warps), grid (tiles of M, 1, parts): c (parts, M), each over `span` of K."""
+
+    @cuda.jit
+    def matmul_matvec_split(a, b, c, span):
+        part = cuda.blockIdx.z
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if row >= c.shape[1]:
+            return
+        k = a.shape[1] if trans_a else a.shape[2]
+        last = min((part + 1) * span, k)
+        acc = acc_t(0)
+        for i in range(part * span + cuda.threadIdx.x, last, 32):
+            av = acc_t(a[0, i, row] if trans_a else a[0, row, i])
+            acc += av * acc_t(b[0, 0, i] if trans_b else b[0, i, 0])
+        for step in (16, 8, 4, 2, 1):
+            acc += cuda.shfl_down_sync(FULL_WARP, acc, step)
+        if cuda.threadIdx.x == 0:
+            c[part, row] = acc
+
+    return matmul_matvec_split
+
+
 def accumulator(dtype: np.dtype):
     """The type in which products are summed: float32 for 16-bit floats, int64 for integers."""
     return int64 if dtype.kind in "iu" else scalar_type(dtype)
@@ -396,7 +421,7 @@ def accumulator(dtype: np.dtype):
 
 def for_parts(version: str, dtype: np.dtype) -> str | None:
     """The version that computes parts of the sums of one; None where there is none."""
-    return version if version in ("register_2d", "warp_tile") else None
+    return version if version in ("coalesced", "register_2d", "warp_tile") else None
 
 
 def check(version: str, product) -> None:
@@ -433,6 +458,8 @@ def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
         return warp_tile(acc_t, *flags), grid, WARP_BLOCK
     if version == "matvec":
         return matvec(acc_t, *flags), (ceil_div(m, 4), 1, z), (32, 4)
+    if version == "matvec_split":
+        return matvec_split(acc_t, *flags), (ceil_div(m, 4), 1, z), (32, 4)
     tile = LARGE if gpu and m >= 512 and n >= 512 else SMALL
     grid = (ceil_div(n, tile.bx * tile.rn), ceil_div(m, tile.by * tile.rm), z)
     return register_2d(acc_t, tile, *flags), grid, (tile.bx, tile.by)

@@ -11,6 +11,8 @@ least x read twice and y written once (the statistics must be complete before th
 
 `planes`: a block per channel, threads along the plane of one image, for x (N, C, S) with S > 1.
 `columns`: threads along the channels, for x (N, C), where a channel is a column.
+`split`: few channels leave a GPU idle, so each is shared by several blocks. For the statistics they
+write the means and squares of their parts, which are merged by the method of Chan et al. (1979).
 """
 
 from __future__ import annotations
@@ -21,6 +23,19 @@ import math
 from kernels.launchers.norm import COLUMN_BLOCK
 from kernels.numba_cuda.softmax import block_sum
 from kernels.simt import cuda
+
+
+@cuda.jit(device=True)
+def column_sum(v, partial):
+    """The sum over a column of threads, in each of them; `partial` is shared, like the block."""
+    tx = cuda.threadIdx.x
+    partial[cuda.threadIdx.y, tx] = v
+    cuda.syncthreads()
+    total = partial[0, tx]
+    for i in range(1, partial.shape[0]):
+        total += partial[i, tx]
+    cuda.syncthreads()
+    return total
 
 
 @functools.cache
@@ -89,6 +104,99 @@ def statistics_columns(acc_t):
             invstd[c] = acc_t(1) / math.sqrt(total / count + eps)
 
     return batch_norm_statistics_columns
+
+
+@functools.cache
+def split_planes(acc_t, block: int):
+    """Block `block`, grid (C, parts); x (N, C, S), the elements of each part in sizes (parts,);
+    means and sums of squares about them (parts, C)."""
+    warps = block // 32
+
+    @cuda.jit
+    def batch_norm_split(x, sizes, means, squares, pieces, span):
+        partial = cuda.shared.array(warps, acc_t)
+        t, c, part = cuda.threadIdx.x, cuda.blockIdx.x, cuda.blockIdx.y
+        first = part % pieces * span
+        last = min(first + span, x.shape[2])
+        step = cuda.gridDim.y // pieces
+        total = acc_t(0)
+        for n in range(part // pieces, x.shape[0], step):
+            for i in range(first + t, last, block):
+                total += acc_t(x[n, c, i])
+        m = block_sum(total, partial) / sizes[part]
+        total = acc_t(0)
+        for n in range(part // pieces, x.shape[0], step):
+            for i in range(first + t, last, block):
+                d = acc_t(x[n, c, i]) - m
+                total += d * d
+        total = block_sum(total, partial)
+        if t == 0:
+            means[part, c] = m
+            squares[part, c] = total
+
+    return batch_norm_split
+
+
+@functools.cache
+def split_columns(acc_t):
+    """Block COLUMN_BLOCK, grid (tiles of C, parts); x (N, C), the others as in `split_planes`."""
+    bx, by = COLUMN_BLOCK
+
+    @cuda.jit
+    def batch_norm_split_columns(x, sizes, means, squares, pieces, span):
+        partial = cuda.shared.array((by, bx), acc_t)
+        tx, ty, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.y
+        c = cuda.blockIdx.x * bx + tx
+        live = c < x.shape[1]
+        first = part * span
+        last = min(first + span, x.shape[0])
+        total = acc_t(0)
+        if live:
+            for n in range(first + ty, last, by):
+                total += acc_t(x[n, c])
+        m = column_sum(total, partial) / sizes[part]
+        total = acc_t(0)
+        if live:
+            for n in range(first + ty, last, by):
+                d = acc_t(x[n, c]) - m
+                total += d * d
+        total = column_sum(total, partial)
+        if ty == 0 and live:
+            means[part, c] = m
+            squares[part, c] = total
+
+    return batch_norm_split_columns
+
+
+@functools.cache
+def merge(acc_t):
+    """Block COLUMN_BLOCK, grid (tiles of C,): mean and invstd (C,) of what `split_*` write."""
+    bx, by = COLUMN_BLOCK
+
+    @cuda.jit
+    def batch_norm_merge(means, squares, sizes, mean, invstd, eps):
+        partial = cuda.shared.array((by, bx), acc_t)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        c = cuda.blockIdx.x * bx + tx
+        live = c < means.shape[1]
+        count, total = acc_t(0), acc_t(0)
+        for p in range(means.shape[0]):
+            count += sizes[p]
+        if live:
+            for p in range(ty, means.shape[0], by):
+                total += sizes[p] * means[p, c]
+        m = column_sum(total, partial) / count
+        total = acc_t(0)
+        if live:
+            for p in range(ty, means.shape[0], by):
+                d = means[p, c] - m
+                total += squares[p, c] + sizes[p] * d * d
+        total = column_sum(total, partial)
+        if ty == 0 and live:
+            mean[c] = m
+            invstd[c] = acc_t(1) / math.sqrt(total / count + eps)
+
+    return batch_norm_merge
 
 
 @functools.cache
@@ -183,6 +291,63 @@ def sums_columns(acc_t):
             dweight[c] = scaled * acc_t(invstd[c])
 
     return batch_norm_sums_columns
+
+
+@functools.cache
+def split_sums_planes(acc_t, block: int):
+    """Block `block`, grid (C, parts); g and x (N, C, S), dweight and dbias (parts, C)."""
+    warps = block // 32
+
+    @cuda.jit
+    def batch_norm_split_sums(g, x, mean, invstd, dweight, dbias, pieces, span):
+        partial = cuda.shared.array(warps, acc_t)
+        t, c, part = cuda.threadIdx.x, cuda.blockIdx.x, cuda.blockIdx.y
+        first = part % pieces * span
+        last = min(first + span, x.shape[2])
+        step = cuda.gridDim.y // pieces
+        m = acc_t(mean[c])
+        plain, scaled = acc_t(0), acc_t(0)
+        for n in range(part // pieces, x.shape[0], step):
+            for i in range(first + t, last, block):
+                gv = acc_t(g[n, c, i])
+                plain += gv
+                scaled += gv * (acc_t(x[n, c, i]) - m)
+        plain = block_sum(plain, partial)
+        scaled = block_sum(scaled, partial)
+        if t == 0:
+            dbias[part, c] = plain
+            dweight[part, c] = scaled * acc_t(invstd[c])
+
+    return batch_norm_split_sums
+
+
+@functools.cache
+def split_sums_columns(acc_t):
+    """Block COLUMN_BLOCK, grid (tiles of C, parts); g and x (N, C), the others (parts, C)."""
+    bx, by = COLUMN_BLOCK
+
+    @cuda.jit
+    def batch_norm_split_sums_columns(g, x, mean, invstd, dweight, dbias, pieces, span):
+        partial = cuda.shared.array((by, bx), acc_t)
+        tx, ty, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.y
+        c = cuda.blockIdx.x * bx + tx
+        live = c < x.shape[1]
+        first = part * span
+        last = min(first + span, x.shape[0])
+        plain, scaled = acc_t(0), acc_t(0)
+        if live:
+            m = acc_t(mean[c])
+            for n in range(first + ty, last, by):
+                gv = acc_t(g[n, c])
+                plain += gv
+                scaled += gv * (acc_t(x[n, c]) - m)
+        plain = column_sum(plain, partial)
+        scaled = column_sum(scaled, partial)
+        if ty == 0 and live:
+            dbias[part, c] = plain
+            dweight[part, c] = scaled * acc_t(invstd[c])
+
+    return batch_norm_split_sums_columns
 
 
 @functools.cache

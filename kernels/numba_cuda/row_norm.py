@@ -7,8 +7,10 @@ backward g and x read and dx written, and both read once more for the sums over 
 1. online     a block per row: mean and squares in one pass (Welford, 1962); x is read twice
 2. one_read   the row is kept in shared memory: read once; up to ROW_IN_SHARED elements
 3. warp       short rows: a warp per row, elements in registers, shuffles instead of barriers
-Gradient of x: `block` reads g and x twice, `warp` keeps them in registers. Those of weight and
-bias: a column of threads sums some of the rows, and a reduction adds these sums.
+4. split      few long rows: several blocks per row write the mean and squares of their parts; a
+              second launch merges them, and reads x again for the result
+Gradient of x: `split` likewise; `block` reads g and x twice, `warp` keeps them in registers. Those
+of weight and bias: a column of threads sums some of the rows, and a reduction adds these sums.
 On the CPU a block is a warp that sums in shared memory: the loops of its tree become vector code.
 """
 
@@ -154,6 +156,133 @@ def warp(acc_t, centred: bool, has_weight: bool, has_bias: bool, held: int):
                 y[row, at] = v + acc_t(bias[at]) if has_bias else v
 
     return row_norm_warp
+
+
+@functools.cache
+def split_sums(acc_t, centred: bool, block: int):
+    """Block `block`, grid (rows * parts,); means and squares (rows, parts): of `span` elements the
+    mean and the squares of the distances from it, or of the elements if not `centred`."""
+    total_of, shared = _total(block)
+
+    @cuda.jit
+    def row_norm_split_sums(x, means, squares, span):
+        partial = cuda.shared.array(shared, acc_t)
+        parts = means.shape[1]
+        t, row, part = cuda.threadIdx.x, cuda.blockIdx.x // parts, cuda.blockIdx.x % parts
+        first = part * span
+        last = min(first + span, x.shape[1])
+        m = acc_t(0)
+        if centred:
+            total = acc_t(0)
+            for i in range(first + t, last, block):
+                total += acc_t(x[row, i])
+            m = total_of(total, partial) / acc_t(last - first)
+        total = acc_t(0)
+        for i in range(first + t, last, block):
+            d = acc_t(x[row, i]) - m
+            total += d * d
+        total = total_of(total, partial)
+        if t == 0:
+            means[row, part] = m
+            squares[row, part] = total
+
+    return row_norm_split_sums
+
+
+@functools.cache
+def split(acc_t, centred: bool, has_weight: bool, has_bias: bool, block: int):
+    """Block `block`, grid (rows * parts,): statistics and result, by what `split_sums` wrote."""
+    total_of, shared = _total(block)
+
+    @cuda.jit
+    def row_norm_split(x, weight, bias, means, squares, mean, invstd, y, eps, span):
+        partial = cuda.shared.array(shared, acc_t)
+        parts, n = means.shape[1], x.shape[1]
+        t, row, part = cuda.threadIdx.x, cuda.blockIdx.x // parts, cuda.blockIdx.x % parts
+        m = acc_t(0)
+        if centred:
+            total = acc_t(0)
+            for p in range(t, parts, block):
+                total += means[row, p] * acc_t(min(span, n - p * span))
+            m = total_of(total, partial) / acc_t(n)
+        total = acc_t(0)
+        for p in range(t, parts, block):
+            total += squares[row, p]
+            if centred:
+                d = means[row, p] - m
+                total += d * d * acc_t(min(span, n - p * span))
+        inv = inverse_root(total_of(total, partial) / acc_t(n) + eps, centred)
+        if t == 0 and part == 0:
+            if centred:
+                mean[row] = m
+            invstd[row] = inv
+        last = min((part + 1) * span, n)
+        for i in range(part * span + t, last, block):
+            v = (acc_t(x[row, i]) - m) * inv
+            if has_weight:
+                v *= acc_t(weight[i])
+            y[row, i] = v + acc_t(bias[i]) if has_bias else v
+
+    return row_norm_split
+
+
+@functools.cache
+def split_sums_backward(acc_t, centred: bool, has_weight: bool, block: int):
+    """Block `block`, grid (rows * parts,); plain and scaled (rows, parts): of `span` elements the
+    sums of g * weight, and of that times x - mean."""
+    total_of, shared = _total(block)
+
+    @cuda.jit
+    def row_norm_split_sums_backward(g, x, mean, weight, plain, scaled, span):
+        partial = cuda.shared.array(shared, acc_t)
+        parts = plain.shape[1]
+        t, row, part = cuda.threadIdx.x, cuda.blockIdx.x // parts, cuda.blockIdx.x % parts
+        m = acc_t(mean[row]) if centred else acc_t(0)
+        last = min((part + 1) * span, g.shape[1])
+        own_plain, own_scaled = acc_t(0), acc_t(0)
+        for i in range(part * span + t, last, block):
+            gv = acc_t(g[row, i])
+            if has_weight:
+                gv *= acc_t(weight[i])
+            own_plain += gv
+            own_scaled += gv * (acc_t(x[row, i]) - m)
+        own_plain = total_of(own_plain, partial)
+        own_scaled = total_of(own_scaled, partial)
+        if t == 0:
+            plain[row, part] = own_plain
+            scaled[row, part] = own_scaled
+
+    return row_norm_split_sums_backward
+
+
+@functools.cache
+def split_backward(acc_t, centred: bool, has_weight: bool, block: int):
+    """Block `block`, grid (rows * parts,): dx, by what `split_sums_backward` wrote."""
+    total_of, shared = _total(block)
+
+    @cuda.jit
+    def row_norm_split_backward(g, x, mean, invstd, weight, plain, scaled, dx, span):
+        partial = cuda.shared.array(shared, acc_t)
+        parts, n = plain.shape[1], g.shape[1]
+        t, row, part = cuda.threadIdx.x, cuda.blockIdx.x // parts, cuda.blockIdx.x % parts
+        m = acc_t(mean[row]) if centred else acc_t(0)
+        inv = acc_t(invstd[row])
+        less, slope = acc_t(0), acc_t(0)
+        for p in range(t, parts, block):
+            less += plain[row, p]
+            slope += scaled[row, p]
+        less = total_of(less, partial) / acc_t(n)
+        slope = total_of(slope, partial) * inv * inv / acc_t(n)
+        last = min((part + 1) * span, n)
+        for i in range(part * span + t, last, block):
+            gv = acc_t(g[row, i])
+            if has_weight:
+                gv *= acc_t(weight[i])
+            if centred:
+                gv -= less
+            dx[row, i] = inv * (gv - (acc_t(x[row, i]) - m) * slope)
+
+    return row_norm_split_backward
 
 
 @functools.cache

@@ -8,6 +8,8 @@ axis: contiguous for the last axis, else with a stride of `inner` elements.
 3. one_read     the row is kept in shared memory: read once; up to 4096 elements
 4. warp         short rows: a warp per row, elements in registers, shuffles instead of barriers
 5. strided      other axes: a thread per row, neighbours along `inner`
+6. split        few long rows: several blocks per row write the maximum and the sum of their parts;
+                a second launch merges them, and reads the row again for the result
 
 On the CPU a block is a warp that sums in shared memory: the loops of its tree become vector code.
 A row of all -inf, or with a NaN or +inf, becomes NaN, as in torch.
@@ -71,7 +73,7 @@ def block_max(v, partial):
     return top
 
 
-def _steps(block: int):
+def steps(block: int):
     """Device functions for the sum and the maximum over a block, and the size of their array."""
     if block == SMALL_BLOCK:
         return tree_sum, tree_max, block
@@ -81,7 +83,7 @@ def _steps(block: int):
 @functools.cache
 def three_pass(acc_t, log: bool, block: int):
     """Block `block`, grid (rows,); x and y (rows, n)."""
-    sum_of, max_of, shared = _steps(block)
+    sum_of, max_of, shared = steps(block)
 
     @cuda.jit
     def softmax_three_pass(x, y):
@@ -110,7 +112,7 @@ def three_pass(acc_t, log: bool, block: int):
 @functools.cache
 def online(acc_t, log: bool, block: int):
     """Block `block`, grid (rows,). A thread rescales its sum when its maximum grows."""
-    sum_of, max_of, shared = _steps(block)
+    sum_of, max_of, shared = steps(block)
 
     @cuda.jit
     def softmax_online(x, y):
@@ -143,7 +145,7 @@ def online(acc_t, log: bool, block: int):
 @functools.cache
 def one_read(acc_t, log: bool, block: int):
     """Block `block`, grid (rows,), n <= ROW_IN_SHARED."""
-    sum_of, max_of, shared = _steps(block)
+    sum_of, max_of, shared = steps(block)
 
     @cuda.jit
     def softmax_one_read(x, y):
@@ -240,9 +242,71 @@ def strided(acc_t, log: bool):
 
 
 @functools.cache
+def split_sums(acc_t, block: int):
+    """Block `block`, grid (rows * parts,); x (rows, n); tops and totals (rows, parts): of `span`
+    elements the maximum, and the sum of exp(x - maximum)."""
+    sum_of, max_of, shared = steps(block)
+
+    @cuda.jit
+    def softmax_split_sums(x, tops, totals, span):
+        partial = cuda.shared.array(shared, acc_t)
+        parts = tops.shape[1]
+        t, row, part = cuda.threadIdx.x, cuda.blockIdx.x // parts, cuda.blockIdx.x % parts
+        last = min((part + 1) * span, x.shape[1])
+        own_top, own = acc_t(LOWEST), acc_t(0)
+        for i in range(part * span + t, last, block):
+            v = acc_t(x[row, i])
+            if v > own_top:
+                own = own * math.exp(own_top - v) + acc_t(1)
+                own_top = v
+            elif v != acc_t(LOWEST):
+                own += math.exp(v - own_top)
+        top = max_of(own_top, partial)
+        if own_top > acc_t(LOWEST):
+            own *= math.exp(own_top - top)
+        total = sum_of(own, partial)
+        if t == 0:
+            tops[row, part] = top
+            totals[row, part] = total
+
+    return softmax_split_sums
+
+
+@functools.cache
+def split(acc_t, log: bool, block: int):
+    """Block `block`, grid (rows * parts,): the result, by what `split_sums` wrote."""
+    sum_of, max_of, shared = steps(block)
+
+    @cuda.jit
+    def softmax_split(x, tops, totals, y, span):
+        partial = cuda.shared.array(shared, acc_t)
+        parts = tops.shape[1]
+        t, row, part = cuda.threadIdx.x, cuda.blockIdx.x // parts, cuda.blockIdx.x % parts
+        last = min((part + 1) * span, x.shape[1])
+        top = acc_t(LOWEST)
+        for p in range(t, parts, block):
+            top = max(top, tops[row, p])
+        top = max_of(top, partial)
+        total = acc_t(0)
+        for p in range(t, parts, block):
+            total += totals[row, p] * math.exp(tops[row, p] - top)
+        total = sum_of(total, partial)
+        if log:
+            lse = math.log(total)
+            for i in range(part * span + t, last, block):
+                y[row, i] = (acc_t(x[row, i]) - top) - lse
+        else:
+            scale = acc_t(1) / total
+            for i in range(part * span + t, last, block):
+                y[row, i] = math.exp(acc_t(x[row, i]) - top) * scale
+
+    return softmax_split
+
+
+@functools.cache
 def block_backward(acc_t, log: bool, block: int):
     """Block `block`, grid (rows,): dx = y (g - sum(g y)), for the logarithm g - exp(y) sum(g)."""
-    sum_of, _, shared = _steps(block)
+    sum_of, _, shared = steps(block)
 
     @cuda.jit
     def softmax_block_backward(g, y, dx):
@@ -298,6 +362,50 @@ def strided_backward(acc_t, log: bool):
                 dx[o, i, c] = gv - math.exp(yv) * total if log else yv * (gv - total)
 
     return softmax_strided_backward
+
+
+@functools.cache
+def split_sums_backward(acc_t, log: bool, block: int):
+    """Block `block`, grid (rows * parts,); sums (rows, parts): of g y, for the logarithm of g, over
+    `span` elements."""
+    sum_of, _, shared = steps(block)
+
+    @cuda.jit
+    def softmax_split_sums_backward(g, y, sums, span):
+        partial = cuda.shared.array(shared, acc_t)
+        parts = sums.shape[1]
+        t, row, part = cuda.threadIdx.x, cuda.blockIdx.x // parts, cuda.blockIdx.x % parts
+        last = min((part + 1) * span, g.shape[1])
+        total = acc_t(0)
+        for i in range(part * span + t, last, block):
+            total += acc_t(g[row, i]) if log else acc_t(g[row, i]) * acc_t(y[row, i])
+        total = sum_of(total, partial)
+        if t == 0:
+            sums[row, part] = total
+
+    return softmax_split_sums_backward
+
+
+@functools.cache
+def split_backward(acc_t, log: bool, block: int):
+    """Block `block`, grid (rows * parts,): dx, by what `split_sums_backward` wrote."""
+    sum_of, _, shared = steps(block)
+
+    @cuda.jit
+    def softmax_split_backward(g, y, sums, dx, span):
+        partial = cuda.shared.array(shared, acc_t)
+        parts = sums.shape[1]
+        t, row, part = cuda.threadIdx.x, cuda.blockIdx.x // parts, cuda.blockIdx.x % parts
+        last = min((part + 1) * span, g.shape[1])
+        total = acc_t(0)
+        for p in range(t, parts, block):
+            total += sums[row, p]
+        total = sum_of(total, partial)
+        for i in range(part * span + t, last, block):
+            gv, yv = acc_t(g[row, i]), acc_t(y[row, i])
+            dx[row, i] = gv - math.exp(yv) * total if log else yv * (gv - total)
+
+    return softmax_split_backward
 
 
 def shuffles_pay(gpu: bool) -> bool:

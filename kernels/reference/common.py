@@ -13,16 +13,29 @@ Pair = tuple[int, int]
 
 
 def traced(fn: Callable) -> Callable:
-    """Report each call of a public function to the trace that is on, if any."""
+    """Report each call of a public function to the trace that is on, if any. TypeError for arrays
+    on a GPU: NumPy computes on the CPU."""
 
     @functools.wraps(fn)
     def wrapper(*args, **kwargs):
+        for arg in args:
+            if type(arg) is not np.ndarray:
+                _check_place(fn.__name__, arg)
         if dispatch.tracer is None:
             return fn(*args, **kwargs)
         with dispatch.timed(fn.__name__, "numpy"):
             return fn(*args, **kwargs)
 
     return wrapper
+
+
+def _check_place(name: str, arg: object) -> None:
+    parts = arg if isinstance(arg, list | tuple) else (arg,)
+    if any(hasattr(a, "__cuda_array_interface__") and not isinstance(a, np.ndarray) for a in parts):
+        raise TypeError(
+            f"{name}: the backend 'numpy' computes on the CPU, and the array is on a GPU; move it"
+            " to the CPU, or use the backend 'numba' or 'cupy'"
+        )
 
 
 def compute_dtype(dtype: np.dtype) -> np.dtype:

@@ -58,6 +58,16 @@ def scatter_add(x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray) ->
 
 
 @traced
+def scatter(x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
+    """A copy of x with src written at index along `axis`; of equal indices the last counts."""
+    check_index("scatter", index, x.shape[axis])
+    out, grid = x.copy(), list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[axis] = index
+    out[tuple(grid)] = src[tuple(slice(n) for n in index.shape)]
+    return out
+
+
+@traced
 def take(x: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Elements of the flattened x at flat positions `index`, of index's shape."""
     check_index("take", index, x.size)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,30 @@ _KEPT = 4096  # errors of the last checks; so many launches do not wait in a str
 _NOTE = "found on the GPU, after the call: CUDA_LAUNCH_BLOCKING=1 raises it there"
 
 
+class _Here(threading.local):
+    recording = False
+
+
+_here = _Here()
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """The checks of this thread may be repeated later with the numbers that they have now."""
+    _here.recording = True
+    try:
+        yield
+    finally:
+        _here.recording = False
+
+
 class _Device:
     """What the kernels of a GPU record: (number of the check, wrong number), 0 if there is none."""
 
     def __init__(self, module: Any, device: Any) -> None:
         self.device, self.lock, self.number = device, threading.Lock(), 0
         self.errors: dict[int, Callable[[int], Exception]] = {}
+        self.lasting: dict[int, Callable[[int], Exception]] = {}  # of launches that are repeated
         self.seen = np.zeros(2, np.int64)
         if not hasattr(module, "cuda"):  # NumPy, where the lab looks what a GPU would be given
             self.record = module.zeros(2, np.int64)
@@ -42,7 +61,7 @@ class _Device:
         """A number for a check whose error is `error(wrong)`."""
         with self.lock:
             self.number += 1
-            self.errors[self.number] = error
+            (self.lasting if _here.recording else self.errors)[self.number] = error
             self.errors.pop(self.number - _KEPT, None)
             return self.number
 
@@ -50,7 +69,7 @@ class _Device:
         self.device.synchronize()  # the wrong number is written after that of the check
         number, wrong = self.seen.tolist()
         self.seen[:] = 0
-        error = self.errors[number](wrong)
+        error = (self.lasting.get(number) or self.errors[number])(wrong)
         error.add_note(_NOTE)
         raise error
 

@@ -19,6 +19,7 @@ class _Mode(threading.local):
     recorder: Any = None  # of a step that `compile` records
     # (operation, inputs, attributes, outputs) of each call are reported to it: `onnx.export`
     observer: Any = None
+    attention = frozenset({"math", "fused"})  # the ways that attention may take: `sdpa_kernel`
 
 
 mode = _Mode()

@@ -121,13 +121,14 @@ def _check(args: argparse.Namespace) -> int:
 
     folder, names = Path(args.folder), _names(args.exercises)
     if not folder.is_dir():
-        raise CommandError(f"there is no folder {folder}")
+        is_file = " (it is a file; name the folder that holds it)" if folder.exists() else ""
+        raise CommandError(f"there is no folder {folder}{is_file}")
     if args.seconds <= 0 or args.memory <= 0 or (args.workers or 1) < 1:
         raise CommandError("--seconds, --memory and --workers must be positive")
-    count = len(classroom.submissions(folder))
-    if not count:
+    given = classroom.submissions(folder)
+    if not any(given.values()):
         raise CommandError(f"{folder} has no submissions ({', '.join(classroom.ENDINGS)})")
-    with tqdm(total=count, unit="submission", leave=False) as bar:
+    with tqdm(total=len(given), unit="submission", leave=False) as bar:
         found = classroom.judge(
             folder, names, args.seconds, args.memory, args.workers, lambda one: bar.update()
         )
@@ -160,13 +161,21 @@ def _print(found: list[Any], names: list[str]) -> None:
         )
         for name, verdict in one.verdicts.items():
             if not verdict.passed:
-                first = verdict.hint.splitlines()[0]
-                print(_cut(f"{'':<{width}}    {name}: {first}"))
+                print(_cut(f"{'':<{width}}    {name}: {_first(verdict.hint)}"))
         if one.problem:
             print(_cut(f"{'':<{width}}    {one.problem}"))
     solved = sum(one.points > 0 for one in found)
     print(f"\n{len(found)} submissions, {solved} with points; exercises judged: {len(names)}")
     print("--exercises NAME ... counts only these; --json PATH has the hints in full")
+
+
+def _first(hint: str) -> str:
+    """A hint's first line; of a compiler's output, its first error."""
+    head, *rest = hint.splitlines()
+    if not head.endswith(":") or not rest:
+        return head
+    error = next((line for line in rest if "error" in line), rest[0])
+    return f"{head} {error.partition(' error: ')[2] or error.strip()}"
 
 
 def _cut(text: str) -> str:

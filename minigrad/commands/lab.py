@@ -199,9 +199,14 @@ def _is_exercise(kernel: Any) -> bool:
     return exercises.name_of(kernel) in exercises.names()
 
 
-def _load(path: Path) -> ModuleType:
+def _must_be_a_file(path: Path) -> None:
     if not path.is_file():
-        raise CommandError(f"there is no file {path}")
+        is_folder = " (it is a folder; name the file in it)" if path.is_dir() else ""
+        raise CommandError(f"there is no file {path}{is_folder}")
+
+
+def _load(path: Path) -> ModuleType:
+    _must_be_a_file(path)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise CommandError(f"{path} is not a Python file")
@@ -238,8 +243,7 @@ def _kernel_of_cuda_c(path: str, name: str) -> tuple[str, Any]:
     from kernels import raw_kernel
     from kernels.host import source
 
-    if not Path(path).is_file():
-        raise CommandError(f"there is no file {path}")
+    _must_be_a_file(Path(path))
     code = Path(path).read_text()
     plain = name.partition("<")[0].rpartition("::")[2].strip()
     _chosen(path, plain, list(source.kernels(code)), "__global__")

@@ -11,9 +11,26 @@ options and step counts of optimisers are taken anew at each replay (`late`).
 """
 
 from minigrad._names import namespace
-from minigrad.compiler.api import Compiled, CompiledModule, compile, disable, reset
+from minigrad.compiler.api import (
+    Compiled,
+    CompiledModule,
+    allow_in_graph,
+    compile,
+    disable,
+    is_compiling,
+    reset,
+)
 from minigrad.compiler.graph import Unsupported
 
-__all__ = ["Compiled", "CompiledModule", "Unsupported", "compile", "disable", "reset"]
+__all__ = [
+    "Compiled",
+    "CompiledModule",
+    "Unsupported",
+    "allow_in_graph",
+    "compile",
+    "disable",
+    "is_compiling",
+    "reset",
+]
 
 __getattr__, __dir__ = namespace(__name__)

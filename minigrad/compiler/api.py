@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from kernels.simt import get_num_threads
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.compiler.capture import Entry, capture, distinct_tensors
+from minigrad.compiler.places import WORD, address, bounds, sharing
 from minigrad.nn import Module
 from minigrad.tensor import Tensor
 from minigrad.utils._tree import leaves
@@ -23,6 +25,7 @@ _MAX_SIGNATURES = 128
 
 _BACKENDS = ("minigrad", "inductor", "cudagraphs", "eager")
 _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_recording = threading.RLock()
 _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
@@ -78,11 +81,16 @@ class Compiled:
         self._unsettled: set[tuple] = set()  # those whose next call is eager, so that an optimiser
         # can take the parameters into its arena: it needs them for itself
         self.recorded = self.replayed = self.eager = 0
+        self._lock = threading.RLock()  # a replay has one memory
         _all.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if mode.recorder is not None or mode.anomaly or mode.saved_hooks:  # part of an outer step
             return self._function(*args, **kwargs)
+        with self._lock:
+            return self._call(args, kwargs)
+
+    def _call(self, args: tuple, kwargs: dict) -> Any:
         arguments = distinct_tensors((args, kwargs))
         key = _signature(args, kwargs, arguments)
         if key in self._unsettled:
@@ -91,16 +99,22 @@ class Compiled:
             return self._eagerly(args, kwargs)
         if key in self._reasons:
             return self._eagerly(args, kwargs)
-        entries = self._entries.get(key)
-        if entries is not None:
-            for entry in entries:
-                if entry.valid():
-                    found = entry.instance()
-                    if found is None:
-                        break
-                    self.replayed += 1
-                    return entry.replay(found, arguments)
-        return self._record(key, args, kwargs)
+        replay = self._replay(key, arguments)
+        if replay is None:
+            with _recording:  # it gives all tensors of the process other arrays meanwhile
+                replay = self._replay(key, arguments)
+                if replay is None:
+                    return self._record(key, args, kwargs)
+        self.replayed += 1
+        return replay()
+
+    def _replay(self, key: tuple, arguments: list[Tensor]) -> Callable[[], Any] | None:
+        """What replays a recording, if one is valid and has memory that is free."""
+        for entry in self._entries.get(key, ()):
+            if entry.valid():
+                found = entry.instance()
+                return None if found is None else functools.partial(entry.replay, found, arguments)
+        return None
 
     def __get__(self, instance: Any, owner: type) -> Any:
         """As a decorator of a method: one compiled function for each object."""
@@ -209,6 +223,16 @@ def disable(function: Callable | None = None, recursive: bool = True) -> Any:
     return wrapper
 
 
+def allow_in_graph(fn: Any) -> Any:
+    """`fn` as it is: every function may be recorded, because its operations are."""
+    return fn
+
+
+def is_compiling() -> bool:
+    """Whether this runs while a step is being recorded."""
+    return mode.recorder is not None
+
+
 def reset() -> None:
     """Forget the recordings of all compiled functions."""
     for compiled in list(_all):
@@ -234,7 +258,7 @@ def _signature(args: tuple, kwargs: dict, arguments: list[Tensor]) -> tuple:
             array = leaf._array
             parts += (
                 places[id(leaf)], array.shape, array.dtype, leaf.requires_grad,
-                leaf._node is None and leaf._view is None, leaf._grad is None,
+                leaf._node is None and leaf._view is None, leaf._grad is None, 0 in array.strides,
             )  # fmt: skip
         elif type(leaf) in _PLAIN:
             parts += (type(leaf), leaf)
@@ -242,6 +266,10 @@ def _signature(args: tuple, kwargs: dict, arguments: list[Tensor]) -> tuple:
             parts.append(id(leaf))
     if kwargs or len(args) != 1 or not isinstance(args[0], Tensor):
         parts.append(_form((args, kwargs)))
+    for group in sharing([(places[id(t)], t._array) for t in arguments]):
+        first = min(bounds(array)[0] for _, array in group)
+        shared = [(n, address(a) - first, a.strides) for n, a in group]
+        parts.append((first % WORD, *shared))
     return tuple(parts)
 
 

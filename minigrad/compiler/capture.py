@@ -10,17 +10,21 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from kernels.launchers.common import empty
 from kernels.support.errors import LaunchError
 from minigrad.autograd import engine
 from minigrad.autograd.node import USED_TWICE, Node
 from minigrad.compiler import plan
 from minigrad.compiler.arrays import TracedArray, is_plain
+from minigrad.compiler.attach import Attachment
 from minigrad.compiler.entry import Entry, kept_arrays
 from minigrad.compiler.fuse import Fusion
 from minigrad.compiler.graph import GIVEN, INPUT
 from minigrad.compiler.guards import Watch
 from minigrad.compiler.lift import all_tensors, untrace_graph
+from minigrad.compiler.places import address, is_array, overlap, owner_of, view
 from minigrad.compiler.record import Recorder, recording
 from minigrad.tensor import Tensor, wrap
 from minigrad.utils._tree import leaves, mapped
@@ -35,44 +39,56 @@ def capture(
     does: the next call is recorded.
     """
     recorder = Recorder(fullgraph)
+    try:
+        return _captured(recorder, function, args, kwargs, watched)
+    except BaseException:
+        for tensor in recorder.restore():
+            tensor._array = tensor._array.value
+        untrace_graph()
+        raise
+
+
+def _captured(
+    recorder: Recorder, function: Callable, args: tuple, kwargs: dict, watched: Any
+) -> tuple[Any, Entry | None, str | None]:
     arguments = distinct_tensors((args, kwargs))
     entry = Entry(recorder, Watch(watched))
     grads = {}
     stand_ins: dict[int, Tensor] = {}
-    try:
-        for place, tensor in enumerate(arguments):
-            if not is_plain(tensor._array):
-                recorder.stop("an argument that is no array of NumPy or CuPy")
-                continue
-            requires_grad, grads[id(tensor)] = tensor.requires_grad, (tensor, tensor._grad)
-            entry.inputs.append((place, recorder.lift_argument(tensor), False))
-            if tensor._view is not None or tensor._node is not None:
-                stand_ins[id(tensor)] = own = wrap(tensor._array)
-                own._counter, own._requires_grad = tensor._counter, requires_grad
-        recorder.lift(all_tensors())
-        for tensor, _, _ in recorder.lifted.values():
-            grads.setdefault(id(tensor), (tensor, tensor._grad))
-        replaced = mapped(lambda leaf: stand_ins.get(id(leaf), leaf), (args, kwargs))
-        inside = [stand_ins.get(id(t), t) for t in arguments]
-        with recording(recorder):
-            result = function(*replaced[0], **replaced[1])
-            split = len(recorder.calls)
-            _backward_part(entry, result, inside)
-    except BaseException:
-        for tensor in recorder.restore():
-            tensor._array = tensor._array.value
-        raise
+    plain = [t for t in arguments if is_plain(t._array)]
+    shared = recorder.shared_memory(plain)
+    for place, tensor in enumerate(arguments):
+        if not is_plain(tensor._array):
+            recorder.stop("an argument that is no array of NumPy or CuPy")
+            continue
+        requires_grad, grads[id(tensor)] = tensor.requires_grad, (tensor, tensor._grad)
+        entry.inputs.append((place, recorder.lift_argument(tensor, shared.get(id(tensor))), False))
+        if tensor._view is not None or tensor._node is not None:
+            stand_ins[id(tensor)] = own = wrap(tensor._array)
+            own._counter, own._requires_grad = tensor._counter, requires_grad
+    recorder.lift(all_tensors())
+    for tensor, _, _ in recorder.lifted.values():
+        grads.setdefault(id(tensor), (tensor, tensor._grad))
+    replaced = mapped(lambda leaf: stand_ins.get(id(leaf), leaf), (args, kwargs))
+    inside = [stand_ins.get(id(t), t) for t in arguments]
+    with recording(recorder):
+        result = function(*replaced[0], **replaced[1])
+        split = len(recorder.calls)
+        _backward_part(entry, result, inside)
     _describe(entry, result, inside, grads, split)
     changed = entry.watch.changed()
     if changed is not None:
         recorder.stop_quietly(f"it changes the state of Python objects ({changed})")
     expected = {id(t) for t in leaves(result)} | {id(t) for t in stand_ins.values()}
     expected |= {id(t._grad) for t, _ in grads.values()}
+    views = [t._view for t in leaves(result) if isinstance(t, Tensor)]
+    expected |= {id(view.base) for view in views if view is not None}
     _release(recorder, result, expected)
+    _return_views(entry, result, arguments)
     back = {id(s): t for t, s in zip(arguments, inside, strict=True)}
     result = mapped(lambda leaf: back.get(id(leaf), leaf), result)
     for place, array, written in entry.inputs:
-        if written:
+        if written and recorder.lifted[id(arguments[place])][2].value is array:
             arguments[place]._array[...] = array
     if len(recorder.memory.devices()) > 1:
         recorder.stop_quietly("arrays in the memory of several devices")
@@ -94,6 +110,26 @@ def capture(
 def distinct_tensors(tree: Any) -> list[Tensor]:
     """The tensors in a tree, each once."""
     return list({id(t): t for t in leaves(tree) if isinstance(t, Tensor)}.values())
+
+
+def _return_views(entry: Entry, result: Any, arguments: list[Tensor]) -> None:
+    """Results that are views of an argument's copy become views of the argument."""
+    known = {id(t) for t in arguments}
+    found = {id(entry.recorder.memory.find(copy)): (n, copy) for n, copy, _ in entry.inputs}
+    for leaf in leaves(result):
+        if not isinstance(leaf, Tensor) or id(leaf) in known or not is_array(leaf._array):
+            continue
+        buffer = entry.recorder.memory.find(leaf._array)
+        if buffer is None or id(buffer) not in found:
+            continue
+        number, copy = found[id(buffer)]
+        array = arguments[number]._array
+        owner = owner_of(array)
+        if array.strides == copy.strides and owner.flags.c_contiguous:
+            mine = leaf._array
+            start = address(array) - address(owner) + address(mine) - address(copy)
+            raw = owner.reshape(-1).view(np.uint8)
+            leaf._array = view(raw, start, mine.shape, mine.dtype, mine.strides)
 
 
 def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
@@ -153,6 +189,7 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
     recorder, memory = entry.recorder, entry.recorder.memory
     numbers = {id(t): i for i, t in enumerate(inside)}
     heads: dict[int, int] = {}
+    returned: dict[Any, list[Any]] = {}
     entry.tree = mapped(lambda leaf: None, result)
     for leaf in leaves(result):
         if not isinstance(leaf, Tensor):
@@ -164,6 +201,12 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
         else:
             array = leaf._array.value if type(leaf._array) is TracedArray else leaf._array
             buffer = memory.find(array)
+            if buffer is not None and buffer.kind == INPUT:
+                recorder.stop_quietly("it returns a view of an argument")
+            elif buffer is not None and buffer.kind != GIVEN:
+                if any(overlap(array, other) for other in returned.setdefault(buffer, [])):
+                    recorder.stop_quietly("it returns tensors that share memory")
+                returned[buffer].append(array)
             if leaf._node is not None:
                 head = heads.setdefault(id(leaf), len(heads))
                 entry.outputs.append(("slope", (head, array)))
@@ -222,10 +265,13 @@ def _keep_calls(entry: Entry, split: int) -> None:
     entry.parts = [recorder.part(0, split)]
     if entry.slopes:
         entry.parts.append(recorder.part(split))
-    kept = map(recorder.memory.find, kept_arrays(entry))
-    entry.fusion = Fusion(entry.parts, recorder.memory, recorder.placed, kept, recorder.lower)
-    entry.fusion.run()
-    kept = map(recorder.memory.find, kept_arrays(entry))
+    kept = list(map(recorder.memory.find, kept_arrays(entry)))
+    fusion = Fusion(entry.parts, recorder.memory, recorder.placed, kept, recorder.lower)
+    fusion.run()
+    kept = list(map(recorder.memory.find, kept_arrays(entry)))
+    attachment = Attachment(entry.parts, recorder.memory, {*kept, *recorder.placed})
+    attachment.run()
+    entry.fused = fusion.fused + attachment.fused
     calls = list(itertools.chain(*entry.parts))
     entry.layout = plan.layout(calls, recorder.memory, recorder.placed, [b for b in kept if b])
     (entry.layout.device,) = recorder.memory.devices() or {None}

@@ -66,7 +66,7 @@ class Entry:
         self.wanted: list[tuple[Tensor, Tensor | None]] = []
         self.guarded: list[tuple[Tensor, np.ndarray, bool]] = []
         self.counters: list[tuple[list, int]] = []
-        self.fusion: Any = None
+        self.fused = 0
         self.layout: Any = None
         self.programs: list[Instance] = []
 
@@ -118,7 +118,7 @@ class Entry:
         calls = list(itertools.chain(*self.parts))
         launches = sum(len(call.launches or ()) for call in calls)
         python = [call.name for call in calls if call.launches is None]
-        text = f"{launches} launches, {self.fusion.fused} operations fused into others"
+        text = f"{launches} launches, {self.fused} operations fused into others"
         size, unshared = self.layout.size / 1e6, self.layout.unshared / 1e6
         text += f", {size:.2f} MB of memory ({unshared:.2f} unshared)"
         return text + (f"; from Python: {', '.join(python)}" if python else "")

@@ -23,7 +23,7 @@ from minigrad.compiler.places import arrays_in, is_array, may_share, place_of
 
 _MAX_ARGUMENTS = 10
 _MAX_TEXT = 2000  # characters
-_NUMBERS = (float, int, bool)
+_CHOICES = ("where", "maximum", "minimum", "abs")
 
 
 class Fusion:
@@ -103,9 +103,9 @@ class Fusion:
         places = {id(call): i for i, call in enumerate(calls)}
         changed: dict[int, list[Call]] = {}  # by the place of the last of a chain: its producers
         gone: set[int] = set()
-        lines: dict[int, _Line] = {}
+        lines: dict[int, Line] = {}
         for place, call in reversed(list(enumerate(calls))):
-            line = _Line.of(call)
+            line = Line.of(call)
             if line is None:
                 continue
             found = self._reader(call, users, places)
@@ -142,14 +142,14 @@ class Fusion:
         return places.get(next(iter(readers)))
 
     def _unchanged(
-        self, calls: list[Call], line: _Line, place: int, later: int, joined: _Line
+        self, calls: list[Call], line: Line, place: int, later: int, joined: Line
     ) -> bool:
         """Whether what a line reads is the same at a later place."""
         arrays = [a for a in line.inputs if is_array(a)]
         inputs = {self._memory.find(a) for a in arrays}
         target = self._memory.find(joined.target)
         others = [a for a in arrays if self._memory.find(a) is target]
-        if joined.in_place and not all(_same_view(a, joined.target) for a in others):
+        if joined.in_place and not all(same_view(a, joined.target) for a in others):
             return False
         for call in calls[place + 1 : later]:
             if inputs & {self._memory.find(a) for a in call.writes}:
@@ -157,7 +157,7 @@ class Fusion:
         return True
 
 
-class _Line:
+class Line:
     """A pointwise call as a line of text: inputs are its arguments, numbers its parameters."""
 
     def __init__(
@@ -179,7 +179,7 @@ class _Line:
         return list(self.names.values())
 
     @classmethod
-    def of(cls, call: Call) -> _Line | None:
+    def of(cls, call: Call) -> Line | None:
         """The line of a call; None for one that cannot be part of a chain."""
         if call.name != "pointwise" or not call.launches or len(call.outputs) > 1:
             return None
@@ -197,9 +197,9 @@ class _Line:
         tree = ast.parse(expr.text, mode="eval").body
         return cls(tree, values, expr.masks, (expr.name,), call)
 
-    def absorb(self, producer: _Line, array: np.ndarray) -> _Line | None:
+    def absorb(self, producer: Line, array: np.ndarray) -> Line | None:
         """This line with the producer's text in place of the array that it computes."""
-        mine = [n for n, a in self.names.items() if _same_view(a, array)]
+        mine = [n for n, a in self.names.items() if same_view(a, array)]
         others = [a for n, a in self.names.items() if n not in mine]
         if not mine or any(may_share(a, array) for a in arrays_in(others)):
             return None
@@ -230,13 +230,23 @@ class _Line:
         joined.title = producer.title + self.title
         return joined
 
+    def expr(self, arrays: tuple[str, ...]) -> Expr:
+        """The line of a table for it; `arrays` are the names of its arrays in their order."""
+        params = tuple([n for n in self.names if n not in arrays])
+        text = ast.unparse(self.text)
+        return _expr(text, arrays, params, self.masks, self.result, self.title)
+
+    def is_cheap(self) -> bool:
+        """Whether it may as well be computed several times: there are no calls but choices."""
+        calls = [n.func for n in ast.walk(self.text) if isinstance(n, ast.Call)]
+        return all(isinstance(c, ast.Name) and c.id in _CHOICES for c in calls)
+
     def call(self, old: Call) -> Call:
         """The pointwise call of this line, which computes what `old` does."""
         arrays = tuple([n for n, v in self.names.items() if is_array(v)])
-        numbers = tuple([n for n in self.names if n not in arrays])
-        expr = _expr(ast.unparse(self.text), arrays, numbers, self.masks, self.result, self.title)
+        expr = self.expr(arrays)
         kwargs = {
-            "params": [self.names[n] for n in numbers],
+            "params": [self.names[n] for n in expr.params],
             "dtype": self.dtype,
             "out": self.target,
         }
@@ -247,8 +257,8 @@ class _Line:
         )  # fmt: skip
 
 
-def _copy_of(line: _Line) -> _Line:
-    made = object.__new__(_Line)
+def _copy_of(line: Line) -> Line:
+    made = object.__new__(Line)
     made.__dict__.update(line.__dict__)
     return made
 
@@ -294,7 +304,7 @@ def _computed(call: Call) -> np.dtype:
     return np.result_type(*found) if found else np.dtype(object)
 
 
-def _same_view(a: Any, b: np.ndarray) -> bool:
+def same_view(a: Any, b: np.ndarray) -> bool:
     """Whether both are the same elements."""
     if not is_array(a):
         return False

@@ -103,7 +103,8 @@ for _name in ("neg", "pos", "abs"):
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Late, f"__{_name}__", _condition(getattr(operator, _name)))
 setattr(Late, "__bool__", _condition(bool))  # noqa: B010
-for _name, _operation in (("float", float), ("int", int), ("index", operator.index)):
+setattr(Late, "__index__", _condition(operator.index))  # noqa: B010 - how often, which
+for _name, _operation in (("float", float), ("int", int)):
     setattr(Late, f"__{_name}__", _needed(_operation))
 
 

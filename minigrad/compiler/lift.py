@@ -15,7 +15,18 @@ from minigrad.autograd.mode import mode
 from minigrad.autograd.node import OpNode
 from minigrad.compiler.arrays import TracedArray, is_plain, plain
 from minigrad.compiler.graph import INPUT, Memory
-from minigrad.compiler.places import owner_of
+from minigrad.compiler.places import (
+    ALIGNMENT,
+    WORD,
+    address,
+    bounds,
+    device_of,
+    may_share,
+    memory,
+    owner_of,
+    sharing,
+    view,
+)
 from minigrad.tensor import Tensor
 
 
@@ -33,6 +44,7 @@ class Lifted:
         self.replaced = False
         self._roots: set[int] = set()  # ids of the arrays that own their memory
         self._traced: dict[int, TracedArray] = {}
+        self._arguments: set[int] = set()  # ids of tensors
 
     def trace(self, array: np.ndarray) -> TracedArray:
         """The traced array of an array: always the same."""
@@ -51,17 +63,55 @@ class Lifted:
                 self.counters.append((tensor._counter, tensor._counter[0]))
                 tensor._array = traced
 
-    def lift_argument(self, tensor: Tensor) -> np.ndarray:
-        """Give an argument a traced copy of its elements; returns the copy."""
+    def lift_argument(self, tensor: Tensor, memory: Any = None) -> np.ndarray:
+        """Give an argument a traced copy of its elements; returns the copy. memory: bytes that
+        arguments share as their own memory, and the address that these stand for."""
         array = tensor._array
-        buffer = empty(array.shape, array.dtype, array)
-        buffer[...] = array
-        self.memory.add(buffer, INPUT)
+        if memory is not None:
+            raw, start = memory
+            buffer = view(raw, address(array) - start, array.shape, array.dtype, array.strides)
+            buffer[...] = array
+        else:
+            buffer = self._copy(array)
+        self._arguments.add(id(tensor))
         self._traced[id(array)] = TracedArray(buffer)
         self.lifted[id(tensor)] = (tensor, array, self._traced[id(array)])
         self.counters.append((tensor._counter, tensor._counter[0]))
         tensor._array = self._traced[id(array)]
         return buffer
+
+    def _copy(self, array: np.ndarray) -> np.ndarray:
+        once = array[tuple([slice(0, 1) if step == 0 else slice(None) for step in array.strides])]
+        buffer = empty(once.shape, array.dtype, array)
+        buffer[...] = once
+        self.memory.add(buffer, INPUT)
+        if once.shape == array.shape:
+            return buffer
+        pairs = zip(buffer.strides, array.strides, strict=True)  # into an expanded array nothing
+        steps = tuple([0 if step == 0 else new for new, step in pairs])  # can be written
+        return view(buffer, 0, array.shape, array.dtype, steps)
+
+    def shared_memory(self, tensors: list[Tensor]) -> dict[int, Any]:
+        """For arguments that share memory, by id, memory in which their copies do, too."""
+        found: dict[int, Any] = {}
+        for group in sharing([(t, t._array) for t in tensors]):
+            spans = [bounds(array) for _, array in group]
+            start = min(first for first, _ in spans) // WORD * WORD
+            raw = memory(max(last for _, last in spans) - start, ALIGNMENT, device_of(group[0][1]))
+            self.memory.add(raw, INPUT)
+            found |= {id(tensor): (raw, start) for tensor, _ in group}
+        return found
+
+    def before_change(self, array: np.ndarray) -> bool:
+        """Before memory of other tensors changes: arguments that lie in it are no copies any more.
+        Whether there are any."""
+        found = False
+        for number, (_, own, traced) in self.lifted.items():
+            copied = number in self._arguments and traced.value is not own
+            if copied and may_share(own, array):
+                own[...] = traced.value
+                traced.value, found = own, True
+        return found
 
     @contextmanager
     def unlifted(self, optimizer: Any) -> Iterator[None]:

@@ -8,6 +8,7 @@ bytes again.
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from kernels import dispatch, launchers
 from kernels.launchers.common import empty
 from kernels.pointwise import TABLE
 from kernels.sequence import Launch
+from kernels.support.interrupts import deferred
 from minigrad.compiler.graph import GIVEN, Call, Memory
 from minigrad.compiler.late import Numbers, value_now
 from minigrad.compiler.places import arrays_in, may_share, on_host
@@ -31,11 +33,13 @@ class Log(dispatch.Trace):
 
     def __init__(self, late: Numbers) -> None:
         super().__init__()
-        self.late = late
+        self.late, self._thread = late, threading.get_ident()
         self.launches: list[Launch] = []
         self.seconds = 0.0
 
     def takes(self, family: str, version: str, kernel: Any, grid: Any, block: Any, args: tuple):
+        if threading.get_ident() != self._thread:  # a trace is that of all threads
+            return False
         launch = Launch(kernel, grid, block, tuple([self.late.found(a) for a in args]))
         run = Launch(kernel, grid, block, numbers(args)).bound()
         started = time.perf_counter()
@@ -101,15 +105,16 @@ def is_closed(
             memory.add(array, GIVEN)
         inside = _inside(launches, memory)
     kept = [(a, a.copy()) for a in (*results, *inside)]
-    for array in (*results, *inside):
-        array[...] = _other(array)
-    for array, old in before:
-        array[...] = old
-    for launch in launches:
-        launch._replace(args=numbers(launch.args)).bound()()
-    same = all(_equal(array, old) for array, old in kept[: len(results)])
-    for array, old in kept:
-        array[...] = old
+    with deferred():  # an interrupt must not leave other values in the arrays
+        for array in (*results, *inside):
+            array[...] = _other(array)
+        for array, old in before:
+            array[...] = old
+        for launch in launches:
+            launch._replace(args=numbers(launch.args)).bound()()
+        same = all(_equal(array, old) for array, old in kept[: len(results)])
+        for array, old in kept:
+            array[...] = old
     return same
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from kernels.launchers.common import namespace, on_gpu
+
+ALIGNMENT, WORD = 64, 16  # bytes: a cache line, what any allocation starts at a multiple of
 
 
 def is_array(value: Any) -> bool:
@@ -56,6 +59,27 @@ def may_share(a: Any, b: Any) -> bool:
         return False
     (first, last), (start, stop) = bounds(a), bounds(b)
     return first < stop and start < last
+
+
+def sharing(named: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
+    """Those of some (name, array) whose memory may overlap that of others, in groups."""
+    if len({id(a) for _, a in named}) == len(named) and all(a.base is None for _, a in named):
+        return []
+    groups: list[list[tuple[Any, Any]]] = []
+    for one in named:
+        met = [g for g in groups if any(may_share(one[1], other) for _, other in g)]
+        groups = [g for g in groups if g not in met] + [[one, *itertools.chain(*met)]]
+    return [group for group in groups if len(group) > 1]
+
+
+def overlap(a: Any, b: Any) -> bool:
+    """Whether two arrays have an element in common, as far as that is found out quickly."""
+    if not may_share(a, b) or not isinstance(a, np.ndarray):
+        return may_share(a, b)
+    try:
+        return np.shares_memory(a, b, max_work=10000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
 
 
 def owner_of(array: Any) -> Any:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.compiler.graph import INPUT, PLANNED, Buffer, Call, Memory
-
-ALIGNMENT = 64  # bytes: a cache line
+from minigrad.compiler.places import ALIGNMENT
 
 
 class Layout:

@@ -10,11 +10,12 @@ import numpy as np
 from kernels.graph import Graph
 from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.simt import get_num_threads
+from kernels.support import wrong_index
 from minigrad.compiler import places
 from minigrad.compiler.graph import Buffer, Call, Memory, Place
 from minigrad.compiler.late import Draw, Late, value_now
-from minigrad.compiler.places import arrays_in
-from minigrad.compiler.plan import ALIGNMENT, Layout
+from minigrad.compiler.places import ALIGNMENT, arrays_in
+from minigrad.compiler.plan import Layout
 from minigrad.random import Generator
 from minigrad.utils._tree import leaves, mapped
 
@@ -48,6 +49,8 @@ class Program:
 
     def run(self, part: int) -> None:
         """Replay a part."""
+        if self._device is not None:
+            wrong_index.raise_found()
         if part == 0:
             for generator, count in self._draws.items():
                 self._drawn[generator] = generator.next_calls(count)

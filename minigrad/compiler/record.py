@@ -11,15 +11,24 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch, launchers
-from kernels.launchers.common import namespace
+from kernels.launchers.common import namespace, on_gpu
 from kernels.pointwise import TABLE
+from kernels.support import wrong_index
+from kernels.support.interrupts import deferred
 from minigrad.autograd.mode import mode
 from minigrad.compiler.arrays import TracedArray, plain
 from minigrad.compiler.graph import CONSTANT, GIVEN, INPUT, TEMPORARY, Buffer, Call, Unsupported
 from minigrad.compiler.late import Draw, Numbers, value_now
 from minigrad.compiler.lift import Lifted
 from minigrad.compiler.lower import checking, dialect_in_use, is_closed, is_read, logged
-from minigrad.compiler.places import arrays_in, assign, is_array, may_share, place_of
+from minigrad.compiler.places import (
+    arrays_in,
+    assign,
+    is_array,
+    may_share,
+    owner_of,
+    place_of,
+)
 from minigrad.compiler.updates import Updates
 from minigrad.utils._tree import mapped
 
@@ -92,6 +101,8 @@ class Recorder(Lifted):
             args, kwargs = mapped(value_now, args), mapped(value_now, kwargs)
             return self._traced_result(function(*args, **kwargs))
         written = self._written(name, args, kwargs)
+        if name == "checked_index":  # what it writes is the host's (kernels.support.wrong_index)
+            self._roots |= {id(owner_of(array)) for array in written}
         for array in arrays_in((args, kwargs)):
             self.memory.add(array, GIVEN)
         for array in written:
@@ -108,7 +119,7 @@ class Recorder(Lifted):
         args, kwargs, passed = self.numbers.named(args, kwargs)
         call = Call(name, function, args, kwargs, writes=written, seconds=log.seconds)
         fresh = self._name_outputs(call, result)
-        index = [a for a in arrays_in(args) if a.dtype.kind in "iu"] if name in checking() else ()
+        index = [] if name not in checking() else [a for a in arrays_in(args) if _is_index(a)]
         known = all(place_of(a) in self._checked for a in index)
 
         def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
@@ -209,11 +220,12 @@ class Recorder(Lifted):
         target = call.kwargs["out"]
         old = target.copy()
         before = [(target, old)] if is_read(target, call.args) else []
-        _, log = logged(dialect_in_use().pointwise, call.args, call.kwargs, self.numbers)
-        call.launches, call.seconds = log.launches, log.seconds
-        call.kernels = tuple([launch.kernel for launch in log.launches])
-        closed = is_closed(call, log.launches, self.memory, before, lambda arrays: [])
-        target[...] = old
+        with deferred():  # `target` may be a tensor's memory
+            _, log = logged(dialect_in_use().pointwise, call.args, call.kwargs, self.numbers)
+            call.launches, call.seconds = log.launches, log.seconds
+            call.kernels = tuple([launch.kernel for launch in log.launches])
+            closed = is_closed(call, log.launches, self.memory, before, lambda arrays: [])
+            target[...] = old
         return closed
 
     def optimizer_step(self, optimizer: Any, step: Callable, args: tuple, kwargs: dict) -> Any:
@@ -253,6 +265,8 @@ class Recorder(Lifted):
         if array.dtype.kind in "iu":
             self._checked.clear()
         buffer = self.memory.add(array, GIVEN)
+        if buffer is not None and buffer.kind == GIVEN and self.before_change(array):
+            self.stop("a change of memory that an argument shares with other tensors")
         if buffer is None or buffer.kind in (TEMPORARY, INPUT) or self.updates.inside:
             return
         if buffer.kind == GIVEN and id(buffer.owner) in self._roots:
@@ -305,9 +319,15 @@ def recording(recorder: Recorder) -> Iterator[None]:
     stand_in: Any = _RecordingDialect(dialect)
     mode.recorder, dispatch.active, recorder.stand_in = recorder, stand_in, stand_in
     try:
-        yield
+        with wrong_index.recording():
+            yield
     finally:
         mode.recorder, dispatch.active = None, dialect
+
+
+def _is_index(array: Any) -> bool:
+    """Whether an operation reads an array on the host first; on a GPU a launch checks it."""
+    return array.dtype.kind in "iu" and not on_gpu(array)
 
 
 def _user_line() -> str:

@@ -41,7 +41,8 @@ class Updates:
         name = f"{type(optimizer).__name__}.step"
         flat = step is inspect.unwrap(Optimizer.step)
         if not flat and step is not inspect.unwrap(PerParameter.step):
-            recorder.stop(f"{name}, which computes with Python's numbers")
+            why = getattr(optimizer, "_not_recorded", "whose step is not one of minigrad's")
+            recorder.stop(f"{name}, {why}")
         if any(args) or any(kwargs.values()):
             recorder.stop(f"{name} with a closure")
         if optimizer._step_pre_hooks or optimizer._step_post_hooks:

@@ -232,6 +232,10 @@ class OutOfMemoryError(RuntimeError):
     """What `torch.cuda.OutOfMemoryError` is in handlers of programs; CuPy raises its own."""
 
 
+# Programs with a checkpoint function of their own save the states of the GPUs' generators if this
+# is True. Here one generator serves all devices, and they save its state anyway.
+_initialized = False
+
 _MEMORY = (
     "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
     "memory_stats", "memory_summary", "reset_accumulated_memory_stats",

@@ -111,4 +111,4 @@ __all__ = [
     "send",
 ]
 
-__getattr__, __dir__ = namespace(__name__)
+__getattr__, __dir__ = namespace(__name__, {"nn": "minigrad.distributed.nn"})

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import minigrad
-from minigrad._names import missing_attribute
-from minigrad.distributions._probabilities import clamped, one_of
-from minigrad.distributions.distribution import (
-    BOOLEAN,
-    REAL,
-    UNIT_INTERVAL,
-    Distribution,
-    broadcast_all,
-)
+from minigrad._names import namespace
+from minigrad.distributions import constraints
+from minigrad.distributions.exp_family import ExponentialFamily
+from minigrad.distributions.utils import Binary, broadcast_all
 from minigrad.nn import functional as F
 from minigrad.tensor import Tensor
 
+__all__ = ["Bernoulli"]
 
-class Bernoulli(Distribution):
+
+class Bernoulli(Binary, ExponentialFamily):
     """1 with probability `probs` = sigmoid(`logits`), else 0. One of both is given."""
 
-    arg_constraints = {"probs": UNIT_INTERVAL, "logits": REAL}  # noqa: RUF012
-    support = BOOLEAN
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.boolean
+    has_enumerate_support = True
+    _mean_carrier_measure = 0
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        one_of(probs, logits)
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        given = self.__dict__.get("probs", self.__dict__.get("logits"))
-        super().__init__(given.shape, validate_args=validate_args)
-
-    def __getattr__(self, name: str) -> Tensor:
-        """Reached for the one of probs and logits that was not given."""
-        if name == "probs" and "logits" in self.__dict__:
-            self.probs = self.logits.sigmoid()
-        elif name == "logits" and "probs" in self.__dict__:
-            probs = clamped(self.probs)
-            self.logits = probs.log() - (-probs).log1p()
-        else:
-            raise missing_attribute(self, name)
-        return self.__dict__[name]
+        self._set(probs, logits)
+        super().__init__(self.param_shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -53,7 +37,7 @@ class Bernoulli(Distribution):
     @property
     def mode(self) -> Tensor:
         mode = (self.probs >= 0.5).to(self.probs.dtype)
-        return mode.masked_fill(self.probs == 0.5, float("nan"))
+        return mode.masked_fill(self.probs == 0.5, math.nan)
 
     @property
     def variance(self) -> Tensor:
@@ -65,8 +49,23 @@ class Bernoulli(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        logits, value = minigrad.broadcast_tensors(self.logits, value)
+        logits, value = broadcast_all(self.logits, value)
         return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def entropy(self) -> Tensor:
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = minigrad.arange(2, dtype=self._param.dtype, device=self._param.device)
+        return self._along_batch(values, expand)
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (self.probs.logit(),)
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        (x,) = natural_params
+        return x.exp().log1p()
+
+
+__getattr__, __dir__ = namespace(__name__)

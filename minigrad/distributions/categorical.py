@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import minigrad
-from minigrad._names import missing_attribute
-from minigrad.distributions._probabilities import clamped, one_of
-from minigrad.distributions.distribution import REAL_VECTOR, SIMPLEX, Constraint, Distribution
+from minigrad._names import namespace
+from minigrad.distributions import constraints
+from minigrad.distributions.distribution import Distribution
+from minigrad.distributions.utils import (
+    lazy_property,
+    logits_to_probs,
+    one_of,
+    probs_to_logits,
+)
 from minigrad.ops.pointwise import broadcast_shape
 from minigrad.tensor import Size, Tensor
+
+__all__ = ["Categorical"]
 
 
 class Categorical(Distribution):
     """One of 0 .. K-1, with probabilities `probs` (..., K), which are normalised, or the logarithms
     `logits` of such, up to a constant. One of both is given."""
 
-    arg_constraints = {"probs": SIMPLEX, "logits": REAL_VECTOR}  # noqa: RUF012
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    has_enumerate_support = True
 
     def __init__(
         self,
@@ -25,46 +35,50 @@ class Categorical(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         one_of(probs, logits)
-        given = logits if probs is None else probs
+        name, given = ("logits", logits) if probs is None else ("probs", probs)
         if given.dim() < 1:
-            name = "logits" if probs is None else "probs"
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
         if probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
         else:
             self.logits = logits - logits.logsumexp(-1, keepdim=True)
-        self._events = given.shape[-1]
+        self._num_events = given.shape[-1]
         super().__init__(given.shape[:-1], validate_args=validate_args)
 
-    def __getattr__(self, name: str) -> Tensor:
-        """Reached for the one of probs and logits that was not given."""
-        if name == "probs" and "logits" in self.__dict__:
-            self.probs = self.logits.softmax(-1)
-        elif name == "logits" and "probs" in self.__dict__:
-            self.logits = clamped(self.probs).log()
-        else:
-            raise missing_attribute(self, name)
-        return self.__dict__[name]
+    @lazy_property
+    def logits(self) -> Tensor:
+        return probs_to_logits(self.probs)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        return logits_to_probs(self.logits)
 
     @property
-    def support(self) -> Constraint:
-        top = self._events - 1
-        name = f"IntegerInterval(lower_bound=0, upper_bound={top})"
-        return Constraint(name, lambda v: (v % 1 == 0) & (v >= 0) & (v <= top))
+    def _param(self) -> Tensor:
+        return vars(self).get("probs", vars(self).get("logits"))  # type: ignore[return-value]
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of the parameter that was given."""
+        return self._param.shape
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        return constraints.integer_interval(0, self._num_events - 1)
 
     @property
     def mean(self) -> Tensor:
-        return minigrad.full(self._batch_shape, float("nan"), dtype=self.probs.dtype)
+        return self._param.new_full(self._batch_shape, math.nan)
+
+    variance = mean
 
     @property
     def mode(self) -> Tensor:
         return self.probs.argmax(-1)
 
-    variance = mean
-
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = Size(sample_shape)
-        rows = self.probs.detach().reshape(-1, self._events)
+        rows = self.probs.detach().reshape(-1, self._num_events)
         drawn = minigrad.multinomial(rows, shape.numel(), True)
         return drawn.T.reshape(self._extended_shape(shape))
 
@@ -72,7 +86,7 @@ class Categorical(Distribution):
         self._validate_sample(value)
         value = value.long().unsqueeze(-1)
         shape = broadcast_shape(value.shape[:-1], self.logits.shape[:-1])
-        logits = self.logits.expand(*shape, self._events)
+        logits = self.logits.expand(*shape, self._num_events)
         return logits.gather(-1, value.expand(*shape, 1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
@@ -80,7 +94,8 @@ class Categorical(Distribution):
         return -(self.logits.clamp(min=low) * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values, along a new first dimension."""
-        values = minigrad.arange(self._events, device=self.probs.device)
-        values = values.reshape(-1, *(1,) * len(self._batch_shape))
-        return values.expand(-1, *self._batch_shape) if expand else values
+        values = minigrad.arange(self._num_events, device=self._param.device)
+        return self._along_batch(values, expand)
+
+
+__getattr__, __dir__ = namespace(__name__)

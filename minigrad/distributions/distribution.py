@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+import warnings
+from typing import Any
 
 import minigrad
+from minigrad._names import namespace
+from minigrad.distributions import constraints
+from minigrad.distributions.utils import lazy_property
 from minigrad.tensor import Size, Tensor
 
-
-class Constraint(NamedTuple):
-    """A set of values: its name in errors, and where a tensor's elements (or rows) are in it."""
-
-    name: str
-    check: Callable[[Tensor], Tensor]
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-def _is_simplex(value: Tensor) -> Tensor:
-    return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
-
-
-REAL = Constraint("Real()", lambda v: v == v)
-REAL_VECTOR = Constraint("IndependentConstraint(Real(), 1)", lambda v: v == v)
-POSITIVE = Constraint("GreaterThan(lower_bound=0.0)", lambda v: v > 0)
-UNIT_INTERVAL = Constraint(
-    "Interval(lower_bound=0.0, upper_bound=1.0)", lambda v: (v >= 0) & (v <= 1)
-)
-BOOLEAN = Constraint("Boolean()", lambda v: (v == 0) | (v == 1))
-SIMPLEX = Constraint("Simplex()", _is_simplex)
-LOWER_CHOLESKY = Constraint(
-    "LowerCholesky()",
-    lambda v: (v.tril() == v).flatten(-2).all(-1) & (v.diagonal(0, -2, -1) > 0).all(-1),
-)
-SQUARE = Constraint("PositiveDefinite()", lambda v: (v - v.mT).abs().flatten(-2).max(-1)[0] < 1e-6)
-
-
-def broadcast_all(*values: Any) -> list[Tensor]:
-    """Tensors and numbers as tensors of one shape."""
-    first = next((v for v in values if isinstance(v, Tensor)), None)
-    kind: dict[str, Any] = {} if first is None else {"dtype": first.dtype, "device": first.device}
-    tensors = [v if isinstance(v, Tensor) else minigrad.tensor(float(v), **kind) for v in values]
-    return list(minigrad.broadcast_tensors(*tensors))
+__all__ = ["Distribution"]
 
 
 class Distribution:
@@ -54,9 +22,8 @@ class Distribution:
     """
 
     has_rsample = False
-    arg_constraints: ClassVar[dict[str, Constraint]] = {}
-    support: Constraint | None = None
-    _validate_args = True
+    has_enumerate_support = False
+    _validate_args: bool = __debug__
 
     def __init__(
         self,
@@ -67,11 +34,26 @@ class Distribution:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
-        if not self._validate_args:
-            return
-        for name, constraint in self.arg_constraints.items():
-            value = self.__dict__.get(name)
-            if value is not None and not bool(constraint.check(value.detach()).all()):
+        if self._validate_args:
+            self._validate_parameters()
+
+    def _validate_parameters(self) -> None:
+        try:
+            sets = self.arg_constraints
+        except NotImplementedError:
+            sets = {}
+            warnings.warn(
+                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = "
+                "{}` or initialize the distribution with `validate_args=False` to turn off "
+                "validation.",
+                stacklevel=4,
+            )
+        for name, constraint in sets.items():
+            computed = isinstance(getattr(type(self), name, None), lazy_property)
+            if constraints.is_dependent(constraint) or (computed and name not in vars(self)):
+                continue
+            value = getattr(self, name)
+            if not bool(constraint.check(value.detach()).all()):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
@@ -85,6 +67,32 @@ class Distribution:
             raise ValueError
         Distribution._validate_args = value
 
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distribution with a larger batch shape: its parameters are expanded views.
+
+        Parameters are the tensors that `arg_constraints` names; other attributes are kept.
+        """
+        new = type(self).__new__(type(self)) if _instance is None else _instance
+        batch_shape = Size(batch_shape)
+        vars(new).update(vars(self))
+        for name, constraint in self.arg_constraints.items():
+            value = vars(self).get(name)
+            if isinstance(value, Tensor):
+                event = value.shape[value.dim() - constraint.event_dim :]
+                setattr(new, name, value.expand((*batch_shape, *event)))
+        new._batch_shape = batch_shape
+        return new
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """A new instance for `expand` of `cls`. NotImplementedError for a subclass with a
+        constructor of its own, unless it gives one."""
+        if _instance is None and type(self).__init__ is not cls.__init__:
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
+                "method must also define a custom .expand() method."
+            )
+        return type(self).__new__(type(self)) if _instance is None else _instance
+
     @property
     def batch_shape(self) -> Size:
         return self._batch_shape
@@ -92,6 +100,16 @@ class Distribution:
     @property
     def event_shape(self) -> Size:
         return self._event_shape
+
+    @property
+    def arg_constraints(self) -> Any:
+        """Per parameter, the set that it must be in."""
+        raise NotImplementedError
+
+    @property
+    def support(self) -> Any:
+        """The set of all samples."""
+        raise NotImplementedError
 
     @property
     def mean(self) -> Tensor:
@@ -118,6 +136,13 @@ class Distribution:
         """Samples as a differentiable function of the parameters."""
         raise NotImplementedError
 
+    def sample_n(self, n: int) -> Tensor:
+        """`sample((n,))`; torch deprecates it."""
+        warnings.warn(
+            "sample_n will be deprecated. Use .sample((n,)) instead", UserWarning, stacklevel=2
+        )
+        return self.sample((n,))
+
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density, or of the probability."""
         raise NotImplementedError
@@ -128,6 +153,10 @@ class Distribution:
 
     def icdf(self, value: Tensor) -> Tensor:
         """The value that is not exceeded with this probability: the inverse of `cdf`."""
+        raise NotImplementedError
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values of a discrete distribution, along a new first dimension."""
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
@@ -141,20 +170,41 @@ class Distribution:
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
+    def _along_batch(self, values: Tensor, expand: bool) -> Tensor:
+        """Values (n,) of all distributions as (n, *batch_shape), or (n, 1, ...)."""
+        values = values.reshape(-1, *(1,) * len(self._batch_shape))
+        return values.expand(-1, *self._batch_shape) if expand else values
+
     def _validate_sample(self, value: Tensor) -> None:
+        """ValueError for a value that is no tensor, does not broadcast, or is not in `support`;
+        nothing is checked without `validate_args`."""
         if not self._validate_args:
             return
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         wanted = (*self._batch_shape, *self._event_shape)
+        event_start = len(value.shape) - len(self._event_shape)
+        if tuple(value.shape[event_start:]) != tuple(self._event_shape):
+            raise ValueError(
+                "The right-most size of value must match event_shape: "
+                f"{value.shape} vs {self._event_shape}."
+            )
         for i, j in zip(reversed(tuple(value.shape)), reversed(wanted)):
             if i != 1 and j != 1 and i != j:
                 raise ValueError(
                     f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs "
                     f"{Size(wanted)}."
                 )
-        support = self.support
-        if support is not None and not bool(support.check(value.detach()).all()):
+        try:
+            support = self.support
+        except NotImplementedError:
+            warnings.warn(
+                f"{type(self)} does not define `support` to enable sample validation. Please "
+                "initialize the distribution with `validate_args=False` to turn off validation.",
+                stacklevel=3,
+            )
+            return
+        if not bool(support.check(value.detach()).all()):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
                 f"to be within the support ({support!r}) of the distribution {self!r}, but found "
@@ -162,6 +212,9 @@ class Distribution:
             )
 
     def __repr__(self) -> str:
-        given = {n: self.__dict__[n] for n in self.arg_constraints if n in self.__dict__}
+        given = {n: vars(self)[n] for n in self.arg_constraints if n in vars(self)}
         parts = (f"{n}: {v if v.numel() == 1 else v.size()}" for n, v in given.items())
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from minigrad._names import namespace
+from minigrad.distributions import constraints
 from minigrad.distributions.distribution import Distribution
-from minigrad.tensor import Tensor
+from minigrad.distributions.utils import _sum_rightmost
+from minigrad.tensor import Size, Tensor
+
+__all__ = ["Independent"]
 
 
 class Independent(Distribution):
     """`base_distribution` whose last `reinterpreted_batch_ndims` batch dimensions are part of the
     event: their log-probabilities are added."""
+
+    arg_constraints: Any = {}
 
     def __init__(
         self,
@@ -29,9 +36,25 @@ class Independent(Distribution):
         event = (*shape[kept:], *base_distribution.event_shape)
         super().__init__(shape[:kept], event, validate_args)
 
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = super().expand(batch_shape, _instance)
+        more = self._event_shape[: self.reinterpreted_batch_ndims]
+        new.base_dist = self.base_dist.expand(Size((*new._batch_shape, *more)))
+        return new
+
     @property
-    def has_rsample(self) -> bool:
+    def has_rsample(self) -> bool:  # type: ignore[override]
         return self.base_dist.has_rsample
+
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        return not self.reinterpreted_batch_ndims and self.base_dist.has_enumerate_support
+
+    @constraints.dependent_property
+    def support(self) -> constraints.Constraint:
+        count = self.reinterpreted_batch_ndims
+        support = self.base_dist.support
+        return constraints.independent(support, count) if count else support
 
     @property
     def mean(self) -> Tensor:
@@ -57,9 +80,16 @@ class Independent(Distribution):
     def entropy(self) -> Tensor:
         return self._added(self.base_dist.entropy())
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        if self.reinterpreted_batch_ndims:
+            raise NotImplementedError("Enumeration over cartesian product is not implemented")
+        return self.base_dist.enumerate_support(expand)
+
     def _added(self, value: Tensor) -> Tensor:
-        count = self.reinterpreted_batch_ndims
-        return value.sum(list(range(-count, 0))) if count else value
+        return _sum_rightmost(value, self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
-        return f"Independent({self.base_dist!r}, {self.reinterpreted_batch_ndims})"
+        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
+
+
+__getattr__, __dir__ = namespace(__name__)

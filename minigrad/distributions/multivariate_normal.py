@@ -6,62 +6,89 @@ import math
 from typing import Any
 
 import minigrad
-from minigrad._names import missing_attribute
-from minigrad.distributions.distribution import (
-    LOWER_CHOLESKY,
-    REAL_VECTOR,
-    SQUARE,
-    Distribution,
-)
+from minigrad._names import namespace
+from minigrad.distributions import constraints
+from minigrad.distributions.distribution import Distribution
+from minigrad.distributions.utils import _standard_normal, lazy_property
 from minigrad.ops.pointwise import broadcast_shape
 from minigrad.tensor import Tensor
 
-
-def cholesky(a: Tensor) -> Tensor:
-    """The lower triangular L with L @ L.T = a, for positive definite a (..., n, n), column by
-    column. ValueError for others."""
-    n, columns = a.shape[-1], []
-    for j in range(n):
-        rest = a[..., j:, j]
-        if columns:
-            left = minigrad.stack(columns, -1)  # (..., n, j)
-            rest = rest - (left[..., j:, :] * left[..., j : j + 1, :]).sum(-1)
-        if not bool((rest[..., :1] > 0).all()):
-            raise ValueError("cholesky: expected a positive definite matrix")
-        column = rest / rest[..., :1].sqrt()
-        above = minigrad.zeros((*column.shape[:-1], j), dtype=a.dtype, device=a.device)
-        columns.append(minigrad.cat([above, column], -1))
-    return minigrad.stack(columns, -1)
+__all__ = ["MultivariateNormal"]
 
 
-def solve_lower(lower: Tensor, b: Tensor) -> Tensor:
-    """x with lower @ x = b, for lower triangular (..., n, n) and b (..., n), row by row."""
-    rows: list[Tensor] = []
-    for i in range(lower.shape[-1]):
-        rest = b[..., i]
-        if rows:
-            rest = rest - (lower[..., i, :i] * minigrad.stack(rows, -1)).sum(-1)
-        rows.append(rest / lower[..., i, i])
-    return minigrad.stack(rows, -1)
+def _batch_mv(matrix: Tensor, vector: Tensor) -> Tensor:
+    """matrix (..., m, n) @ vector (..., n), whose batch dimensions broadcast."""
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
 
-def inverse_lower(lower: Tensor) -> Tensor:
-    """The inverse of a lower triangular matrix (..., n, n)."""
-    unit = minigrad.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-    return solve_lower(lower.unsqueeze(-3), unit).mT
+def _solve_lower(lower: Tensor, right: Tensor) -> Tensor:
+    """x with lower @ x = right, for lower triangular (..., n, n) and right (..., n, k)."""
+    batch = broadcast_shape(lower.shape[:-2], right.shape[:-2])
+    lower, right = (v.expand(*batch, *v.shape[-2:]) for v in (lower, right))
+    return minigrad.linalg.solve_triangular(lower, right, upper=False)
 
 
-class MultivariateNormal(Distribution):
-    """Mean `loc` (..., n), and the covariance (..., n, n), its inverse, or its Cholesky factor."""
+def _batch_mahalanobis(lower: Tensor, vector: Tensor) -> Tensor:
+    """vector.T @ inverse(lower @ lower.T) @ vector, for (..., n, n) and (..., n)."""
+    return (_solve_lower(lower, vector.unsqueeze(-1)) ** 2).sum((-2, -1))
+
+
+def _precision_to_scale_tril(precision: Tensor) -> Tensor:
+    """The lower triangular factor of the inverse of a positive definite matrix (..., n, n): the
+    inverse of its upper triangular factor, which is the Cholesky factor from the other end."""
+    upper = minigrad.linalg.cholesky(precision.flip((-2, -1))).flip((-2, -1))
+    unit = minigrad.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
+    return _solve_lower(upper.mT, unit)
+
+
+class Gaussian(Distribution):
+    """Normal distributions of vectors, with the mean `loc` (..., n); subclasses say how their
+    covariance is stored."""
 
     has_rsample = True
-    arg_constraints = {  # noqa: RUF012
-        "loc": REAL_VECTOR,
-        "covariance_matrix": SQUARE,
-        "precision_matrix": SQUARE,
-        "scale_tril": LOWER_CHOLESKY,
+    support = constraints.real_vector
+    loc: Tensor
+
+    def _squared_norm(self, matrix: Tensor) -> Tensor:
+        """The sum over the columns m of a matrix (..., n, k) of m.T @ inverse(covariance) @ m."""
+        raise NotImplementedError
+
+    def _log_det(self) -> Tensor:
+        """The logarithm of the determinant of the covariance."""
+        raise NotImplementedError
+
+    def _roots(self) -> list[Tensor]:
+        """Matrices r (..., n, k) such that the covariance is the sum of their r @ r.T."""
+        raise NotImplementedError
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        distance = self._squared_norm((value - self.loc).unsqueeze(-1))
+        constant = self._event_shape[0] * math.log(2 * math.pi)
+        return -0.5 * (constant + self._log_det() + distance)
+
+    def entropy(self) -> Tensor:
+        constant = self._event_shape[0] * (1 + math.log(2 * math.pi))
+        return (0.5 * (constant + self._log_det())).expand(self._batch_shape)
+
+
+class MultivariateNormal(Gaussian):
+    """Mean `loc` (..., n), and the covariance (..., n, n), its inverse, or its Cholesky factor."""
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
     }
-    support = REAL_VECTOR
 
     def __init__(
         self,
@@ -73,70 +100,64 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        given = {
+        matrices = {
             "covariance_matrix": covariance_matrix,
             "precision_matrix": precision_matrix,
             "scale_tril": scale_tril,
         }
-        given = {name: value for name, value in given.items() if value is not None}
+        given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
         if len(given) != 1:
             raise ValueError(
                 "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
                 "specified."
             )
-        ((name, matrix),) = given.items()
+        name, matrix = given[0]
         if matrix.dim() < 2:
             raise ValueError(
                 f"{name} must be at least two-dimensional, with optional leading batch dimensions"
             )
         batch = broadcast_shape(matrix.shape[:-2], loc.shape[:-1])
-        matrix = matrix.expand(*batch, *matrix.shape[-2:])
-        setattr(self, name, matrix)
+        setattr(self, name, matrix.expand(*batch, *matrix.shape[-2:]))
         self.loc = loc.expand(*batch, loc.shape[-1])
         super().__init__(batch, loc.shape[-1:], validate_args)
-        if name == "scale_tril":
-            self._lower = matrix
-        elif name == "covariance_matrix":
-            self._lower = cholesky(matrix)
-        else:
-            inverse = inverse_lower(cholesky(matrix))
-            self._lower = cholesky(inverse.mT @ inverse)
-
-    def __getattr__(self, name: str) -> Tensor:
-        """Reached for the forms of the covariance that were not given."""
-        if name not in self.arg_constraints or "_lower" not in self.__dict__:
-            raise missing_attribute(self, name)
+        self._unbroadcasted_scale_tril = matrix
         if name == "covariance_matrix":
-            return self._lower @ self._lower.mT
-        if name == "precision_matrix":
-            inverse = inverse_lower(self._lower)
-            return inverse.mT @ inverse
-        return self._lower
+            self._unbroadcasted_scale_tril = minigrad.linalg.cholesky(matrix)
+        elif name == "precision_matrix":
+            self._unbroadcasted_scale_tril = _precision_to_scale_tril(matrix)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        lower = self._unbroadcasted_scale_tril
+        return lower.expand(*self._batch_shape, *lower.shape[-2:])
 
-    mode = mean
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        return self.scale_tril @ self.scale_tril.mT
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        unit = minigrad.eye(self._event_shape[0], dtype=self.loc.dtype, device=self.loc.device)
+        inverse = _solve_lower(self.scale_tril, unit)
+        return inverse.mT @ inverse
 
     @property
     def variance(self) -> Tensor:
-        return (self._lower**2).sum(-1)
+        return (self.scale_tril**2).sum(-1)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        noise = minigrad.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + (self._lower @ noise.unsqueeze(-1)).squeeze(-1)
+        noise = _standard_normal(shape, self.loc.dtype, self.loc.device)
+        return self.loc + _batch_mv(self._unbroadcasted_scale_tril, noise)
 
-    def _half_log_det(self) -> Tensor:
-        return self._lower.diagonal(0, -2, -1).log().sum(-1)
+    def _squared_norm(self, matrix: Tensor) -> Tensor:
+        return (_solve_lower(self._unbroadcasted_scale_tril, matrix) ** 2).sum((-2, -1))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        distance = solve_lower(self._lower, value - self.loc)
-        constant = self._event_shape[0] * math.log(2 * math.pi)
-        return -0.5 * (constant + (distance**2).sum(-1)) - self._half_log_det()
+    def _log_det(self) -> Tensor:
+        return 2 * self._unbroadcasted_scale_tril.diagonal(0, -2, -1).log().sum(-1)
 
-    def entropy(self) -> Tensor:
-        constant = self._event_shape[0] * (1 + math.log(2 * math.pi))
-        return 0.5 * constant + self._half_log_det()
+    def _roots(self) -> list[Tensor]:
+        return [self._unbroadcasted_scale_tril]
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import minigrad
-from minigrad.distributions.distribution import POSITIVE, REAL, Distribution, broadcast_all
+from minigrad._names import namespace
+from minigrad.distributions import constraints
+from minigrad.distributions.exp_family import ExponentialFamily
+from minigrad.distributions.utils import _standard_normal, broadcast_all
 from minigrad.tensor import Tensor
 
+__all__ = ["Normal"]
 
-class Normal(Distribution):
+
+class Normal(ExponentialFamily):
     """Mean `loc`, standard deviation `scale`."""
 
     has_rsample = True
-    arg_constraints = {"loc": REAL, "scale": POSITIVE}  # noqa: RUF012
-    support = REAL
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    _mean_carrier_measure = 0
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
@@ -37,8 +42,7 @@ class Normal(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        noise = minigrad.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + noise * self.scale
+        return self.loc + _standard_normal(shape, self.loc.dtype, self.loc.device) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -54,3 +58,15 @@ class Normal(Distribution):
 
     def entropy(self) -> Tensor:
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        variance = self.variance
+        return self.loc / variance, -0.5 / variance
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        x, y = natural_params
+        return -0.25 * x**2 / y + 0.5 * (-math.pi / y).log()
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import minigrad
-from minigrad.distributions.distribution import Constraint, Distribution, broadcast_all
+from minigrad._names import namespace
+from minigrad.distributions import constraints
+from minigrad.distributions.distribution import Distribution
+from minigrad.distributions.utils import broadcast_all
 from minigrad.tensor import Tensor
+
+__all__ = ["Uniform"]
 
 
 class Uniform(Distribution):
@@ -17,13 +23,17 @@ class Uniform(Distribution):
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
-        if self._validate_args and not bool((self.low < self.high).all()):
-            raise ValueError(f"Uniform: expected low < high, got {self.low} and {self.high}")
 
     @property
-    def support(self) -> Constraint:
-        name = f"Interval(lower_bound={self.low}, upper_bound={self.high})"
-        return Constraint(name, lambda v: (v >= self.low) & (v <= self.high))
+    def arg_constraints(self) -> Any:
+        return {
+            "low": constraints.less_than(self.high),
+            "high": constraints.greater_than(self.low),
+        }
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        return constraints.interval(self.low, self.high)
 
     @property
     def mean(self) -> Tensor:
@@ -31,7 +41,11 @@ class Uniform(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        return float("nan") * self.high
+        return math.nan * self.high
+
+    @property
+    def stddev(self) -> Tensor:
+        return (self.high - self.low) / math.sqrt(12)
 
     @property
     def variance(self) -> Tensor:
@@ -57,6 +71,5 @@ class Uniform(Distribution):
     def entropy(self) -> Tensor:
         return (self.high - self.low).log()
 
-    def __repr__(self) -> str:
-        low, high = (v if v.numel() == 1 else v.size() for v in (self.low, self.high))
-        return f"Uniform(low: {low}, high: {high})"
+
+__getattr__, __dir__ = namespace(__name__)

@@ -180,8 +180,14 @@ def scaled_dot_product_attention(
     mask = None if attn_mask is None else _mask_as_4d(attn_mask, lead, scores)
     if scale is None:
         scale = 1 / math.sqrt(max(q._array.shape[-1], 1))
-    by_parts = mode.observer is not None or (mask is not None and mode.enabled and needs_grad(mask))
-    if dropout_p > 0 or by_parts:
+    stored = dropout_p > 0 or (mask is not None and mode.enabled and needs_grad(mask))
+    if stored and "math" not in mode.attention:
+        raise RuntimeError(
+            "No available kernel. Aborting execution. scaled_dot_product_attention: the fused "
+            "kernel takes no dropout and no attn_mask that requires a gradient; allow "
+            "SDPBackend.MATH too"
+        )
+    if stored or mode.observer is not None or "fused" not in mode.attention:
         heads = q._array.shape[1]
         p = _probabilities(q, _repeated(k, heads), mask, is_causal, scale)
         p = random.dropout(p, dropout_p) if dropout_p > 0 else p

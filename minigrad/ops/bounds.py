@@ -28,13 +28,16 @@ def check_bounds(
     high: int,
     error: Callable[[int], Exception],
     ignore: int | None = None,
-) -> None:
-    """Raise `error(wrong)` for a number outside of low .. high - 1 that is not `ignore`."""
+) -> Any:
+    """Raise `error(wrong)` for a number outside of low .. high - 1 that is not `ignore`.
+
+    The array; on a GPU, where the error comes later, a copy with `low` in place of such numbers.
+    """
     if on_gpu(array):
         launch, module = dispatch.active.checked_index, array_module(array)
-        wrong_index.inside(launch, module, array, low, high, error, ignore)
-    else:
-        check_values(_check_bounds, array, low, high, error, ignore)
+        return wrong_index.inside(launch, module, array, low, high, error, ignore)
+    check_values(_check_bounds, array, low, high, error, ignore)
+    return array
 
 
 def _check_bounds(

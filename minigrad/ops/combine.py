@@ -14,7 +14,7 @@ from minigrad._names import kind
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.inplace import inplace
-from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.ops.shape import expand, sizes
 from minigrad.ops.views import Cat
 from minigrad.tensor import Tensor, as_int, export, normalize_dim, wrap
@@ -80,9 +80,7 @@ class Triangle(Op):
 
 
 @export("concat", "concatenate", method=False)
-def cat(
-    tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out: Any = None
-) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors one after the other along `dim`."""
     tensors = list(tensors)
     dim = dim if axis is None else axis
@@ -98,7 +96,7 @@ def cat(
     for x in tensors[1:]:
         common = dtypes.promote(common, x._array.dtype)
     same = [x if x._array.dtype == common else x.to(common) for x in tensors]
-    return into(out, Cat.apply(*same, dim=place))
+    return Cat.apply(*same, dim=place)
 
 
 def _check_cat(tensors: list[Tensor], dim: int) -> None:
@@ -120,7 +118,7 @@ def _check_cat(tensors: list[Tensor], dim: int) -> None:
 
 
 @export(method=False)
-def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension."""
     tensors = list(tensors)
     if not tensors:
@@ -132,7 +130,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor
                 f"entry 0 and {list(x.shape)} at entry {i}"
             )
     place = normalize_dim(dim, tensors[0]._array.ndim + 1)
-    return into(out, cat([x.unsqueeze(place) for x in tensors], place))
+    return cat([x.unsqueeze(place) for x in tensors], place)
 
 
 @export(method=False)

@@ -13,7 +13,7 @@ from minigrad._foreign import conversion
 from minigrad._names import kind
 from minigrad.ops._meanings import described
 from minigrad.ops.inplace import inplace
-from minigrad.ops.pointwise import POINTWISE, Number, Pointwise, check_floating, into, operand
+from minigrad.ops.pointwise import POINTWISE, Number, Pointwise, check_floating, operand
 from minigrad.tensor import Tensor, export
 
 # lines of the table that are functions and methods under their own name
@@ -61,18 +61,18 @@ def _named(function: Callable, op: Pointwise) -> Callable:
 
 
 def _unary(op: Pointwise) -> Callable:
-    def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-        return into(out, op(input))
+    def function(input: Tensor) -> Tensor:
+        return op(input)
 
     return _named(function, op)
 
 
 def _binary(op: Pointwise) -> Callable:
-    def function(input: Tensor | Number, other: Tensor | Number, *, out: Any = None) -> Tensor:
+    def function(input: Tensor | Number, other: Tensor | Number) -> Tensor:
         if not (isinstance(other, Tensor) and isinstance(input, Tensor)):
             _check_operands(op.name, input, other)
             other = _number_or_tensor(op.name, other)
-        return into(out, op(input, other))
+        return op(input, other)
 
     return _named(function, op)
 
@@ -115,14 +115,14 @@ for _name in BINARY:
 
 
 @export("negative")
-def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def neg(input: Tensor) -> Tensor:
     """-input, per element."""
     if input._array.dtype.kind == "b":
         raise RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported. To invert a mask use "
             "`~` or logical_not()."
         )
-    return into(out, POINTWISE["neg"](input))
+    return POINTWISE["neg"](input)
 
 
 def _without_bool(a: Any, b: Any) -> None:
@@ -135,22 +135,22 @@ def _without_bool(a: Any, b: Any) -> None:
 
 
 @export()
-def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = None) -> Tensor:
+def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     """input + alpha * other."""
     other = other if isinstance(other, Tensor) else _number_or_tensor("add", other)
     if alpha == 1:
-        return into(out, POINTWISE["add"](input, other))
-    return into(out, POINTWISE["axpy"](input, other, params=(alpha,)))
+        return POINTWISE["add"](input, other)
+    return POINTWISE["axpy"](input, other, params=(alpha,))
 
 
 @export("subtract")
-def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = None) -> Tensor:
+def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     """input - alpha * other."""
     other = other if isinstance(other, Tensor) else _number_or_tensor("sub", other)
     _without_bool(input, other)
     if alpha == 1:
-        return into(out, POINTWISE["sub"](input, other))
-    return into(out, POINTWISE["axpy"](input, other, params=(-alpha,)))
+        return POINTWISE["sub"](input, other)
+    return POINTWISE["axpy"](input, other, params=(-alpha,))
 
 
 @export()
@@ -167,11 +167,11 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
 
 
 @export("divide", "true_divide")
-def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
+def div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other; rounding_mode "trunc" or "floor" rounds the quotient."""
     other = other if isinstance(other, Tensor) else _number_or_tensor("div", other)
     if rounding_mode is None:
-        return into(out, POINTWISE["div"](input, other))
+        return POINTWISE["div"](input, other)
     if rounding_mode not in ("floor", "trunc"):
         raise RuntimeError(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' "
@@ -180,22 +180,22 @@ def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any
     _check_integer_division(input, other)
     whole = dtypes.category(POINTWISE["add"].compute_dtype((input, other))) < dtypes.FLOATING
     line = f"div_{rounding_mode}" + ("_int" if whole and rounding_mode == "trunc" else "")
-    return into(out, POINTWISE[line](input, other))
+    return POINTWISE[line](input, other)
 
 
-def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:
+def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
     """floor(input / other); RuntimeError for an integer division by zero."""
     other = _number_or_tensor("floor_divide", other)
     _check_integer_division(input, other)
-    return into(out, POINTWISE["floor_divide"](input, other))
+    return POINTWISE["floor_divide"](input, other)
 
 
-def remainder(input: Tensor, other: Tensor | Number, *, out: Any = None) -> Tensor:
+def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
     """Python's `input % other`: the result has the divisor's sign."""
     _check_operands("remainder", input, other)
     other = _number_or_tensor("remainder", other)
     _check_integer_division(input, other)
-    return into(out, POINTWISE["remainder"](input, other))
+    return POINTWISE["remainder"](input, other)
 
 
 def _check_integer_division(a: Any, b: Any) -> None:
@@ -204,13 +204,13 @@ def _check_integer_division(a: Any, b: Any) -> None:
         raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
 
 
-def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
+def pow(input: Any, exponent: Any) -> Tensor:
     """input ** exponent."""
     _check_operands("pow", input, exponent)
     exponent = _number_or_tensor("pow", exponent)
     if type(exponent) in (int, float) and isinstance(input, Tensor):
         if exponent == 2 and input._array.dtype.kind == "f":
-            return into(out, POINTWISE["square"](input))
+            return POINTWISE["square"](input)
         if type(exponent) is int and input._array.dtype.kind in "iu":
             if exponent < 0:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
@@ -218,12 +218,12 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
                 raise RuntimeError(
                     f"value cannot be converted to type {input.dtype.name}_t without overflow"
                 )
-    return into(out, POINTWISE["pow"](input, exponent))
+    return POINTWISE["pow"](input, exponent)
 
 
-def square(input: Tensor, *, out: Any = None) -> Tensor:
+def square(input: Tensor) -> Tensor:
     """input * input; bool gives int64."""
-    return pow(input, 2, out=out)
+    return pow(input, 2)
 
 
 for _function in (floor_divide, remainder, pow, square):
@@ -250,7 +250,7 @@ def round(input: Tensor, *, decimals: int | None = None) -> Tensor:
 
 
 @export("clip")
-def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Clamp to [min, max]; either may be None, a number or a tensor that broadcasts.
 
     The dtype is the common one of input and bounds; with numbers it must not be bool. At a bound,
@@ -264,16 +264,16 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -
         raise dtypes.refused("clamp_cpu", dtype)
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         line = "clamp_below" if min is None else "clamp_above" if max is None else "clamp_between"
-        return into(out, POINTWISE[line](input, *bounds))
+        return POINTWISE[line](input, *bounds)
     if dtype.kind == "b":
         raise dtypes.refused("clamp_scalar_cpu", dtype)
     if input._array.dtype != dtype:
         input = input.to(dtype)
     if min is None:
-        return into(out, POINTWISE["clamp_max"](input, params=(max,)))
+        return POINTWISE["clamp_max"](input, params=(max,))
     if max is None:
-        return into(out, POINTWISE["clamp_min"](input, params=(min,)))
-    return into(out, POINTWISE["clamp"](input, params=(min, max)))
+        return POINTWISE["clamp_min"](input, params=(min,))
+    return POINTWISE["clamp"](input, params=(min, max))
 
 
 @export()

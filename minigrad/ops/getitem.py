@@ -67,14 +67,12 @@ class Put(Op):
 
     @staticmethod
     def forward(x: Any, values: Any, index: Any, accumulate: bool) -> Any:
-        out = dispatch.active.copy(x)
-        flat = out.reshape(-1)
-        if accumulate:
-            return dispatch.active.scatter_add(
-                flat, 0, index.reshape(-1), values.reshape(-1)
-            ).reshape(x.shape)
-        flat[index] = values
-        return out
+        if x.dtype.kind == "c" and not accumulate:
+            out = x.copy()
+            out.reshape(-1)[index] = values
+            return out
+        put = dispatch.active.scatter_add if accumulate else dispatch.active.scatter
+        return put(x.reshape(-1), 0, index.reshape(-1), values.reshape(-1)).reshape(x.shape)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, index: Any, accumulate: bool) -> tuple:
@@ -135,9 +133,17 @@ def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> No
     if recorded or accumulate:
         assign(target, Put.apply(target, values, index=flat, accumulate=accumulate))
         return
-    array = target._array
-    array[array_module(array).unravel_index(flat, array.shape)] = values._array
+    target._array[_coordinates(flat, target._array.shape)] = values._array
     target._counter[0] += 1
+
+
+def _coordinates(flat: Any, shape: tuple) -> tuple:
+    """Flat positions along each dimension. (CuPy's `unravel_index` waits for the GPU.)"""
+    found = []
+    for n in reversed(shape):
+        found.append(flat % n)
+        flat = flat // n
+    return tuple(reversed(found))
 
 
 def _without_leading_ones(values: Tensor, ndim: int) -> Tensor:
@@ -266,7 +272,7 @@ def _positions(item: Any, shape: tuple, dim: int) -> list:
         return list(item.nonzero())
     n = shape[dim]
     text = f"is out of bounds for dimension {dim} with size {n}"
-    check_bounds(item, -n, n, lambda wrong: IndexError(f"index {wrong} {text}"))
+    item = check_bounds(item, -n, n, lambda wrong: IndexError(f"index {wrong} {text}"))
     return [array_module(item).where(item < 0, item + n, item)]
 
 

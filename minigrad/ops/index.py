@@ -74,11 +74,12 @@ class Scatter(Op):
 
     @staticmethod
     def forward(x: Any, index: Any, src: Any, dim: int) -> Any:
-        xp = array_module(x)
-        out = dispatch.active.copy(x)
         region = tuple([slice(0, n) for n in index.shape])
+        if x.dtype.kind != "c":
+            return dispatch.active.scatter(x, dim, index, src[region])
+        out = x.copy()
         rows = out[tuple([slice(None) if d == dim else s for d, s in enumerate(region)])]
-        xp.put_along_axis(rows, index, src[region], dim)
+        array_module(x).put_along_axis(rows, index, src[region], dim)
         return out
 
     @staticmethod
@@ -161,7 +162,7 @@ def check_index(name: str, x: Tensor, index: Tensor, dim: int) -> None:
                 f"Size does not match at dimension {d} expected index {list(i.shape)} to be no "
                 f"larger than self {list(a.shape)} apart from dimension {dim}"
             )
-    if on_gpu(i) and name in ("gather", "scatter_add"):
+    if on_gpu(i) and a.dtype.kind != "c" and name in ("gather", "scatter_add", "scatter"):
         return  # their launchers check, for the gradient too
     n = a.shape[dim] if a.ndim else 1
     text = f"is out of bounds for dimension {dim} with size {n}"
@@ -259,7 +260,7 @@ class ScatterReduce(Op):
 
     @staticmethod
     def rule(x: Tensor, index: Tensor, src: Tensor, dim: int, reduce: str) -> None:
-        check_index("scatter", x, index, dim)
+        check_index("scatter_reduce", x, index, dim)
         check_source("scatter", x, index, src)
 
     @staticmethod
@@ -367,9 +368,17 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
                 f"{index._array.size} value(s)"
             )
         return index_select(input.reshape(1), dim, index).reshape(())
-    place = normalize_dim(dim, input._array.ndim)
-    _check_positions("index_select", index, input._array.shape[place])
-    return getitem(input, (slice(None),) * place + (index.reshape(-1),))
+    place, shape = normalize_dim(dim, input._array.ndim), input._array.shape
+    index, n = index.reshape(-1), shape[place]
+    if input._array.dtype.kind == "c":
+        _check_positions("index_select", index, n)
+        return getitem(input, (slice(None),) * place + (index,))
+    if not on_gpu(index._array):  # there the launcher checks
+        _check_positions("index_select", index, n)
+    others = (*shape[:place], *shape[place + 1 :])
+    rows = input.movedim(place, 0).reshape(n, math.prod(others))
+    chosen = Embedding.apply(rows, index, padding_idx=None)
+    return chosen.reshape(-1 if index._array.size else 0, *others).movedim(0, place).contiguous()
 
 
 def _check_index_dtype(name: str, index: Tensor) -> None:
@@ -377,10 +386,15 @@ def _check_index_dtype(name: str, index: Tensor) -> None:
         raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index, got {index.dtype}")
 
 
-def _check_positions(name: str, index: Tensor, n: int) -> None:
-    """IndexError for a position outside 0 .. n-1: these operations don't count from the end."""
-    text = f"is out of range for a dimension of length {n}"
-    check_bounds(index._array, 0, n, lambda wrong: IndexError(f"{name}(): index {wrong} {text}"))
+def _check_positions(name: str, index: Tensor, n: int) -> Any:
+    """The positions; IndexError for one outside 0 .. n-1: these operations don't count from the
+    end."""
+
+    def error(wrong: int) -> IndexError:
+        text = f"is out of range for a dimension of length {n}"
+        return IndexError(f"{name}(): index {wrong} {text}")
+
+    return check_bounds(index._array, 0, n, error)
 
 
 @export()
@@ -392,7 +406,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     if i.size and not n:
         raise IndexError("take(): tried to take from an empty tensor")
     text = f"take(): index out of range for a tensor of {n} elements"
-    check_bounds(i, -n, n, lambda wrong: IndexError(text))
+    i = check_bounds(i, -n, n, lambda wrong: IndexError(text))
     return Take.apply(input, index=array_module(i).asarray(array_module(i).where(i < 0, i + n, i)))
 
 
@@ -432,10 +446,6 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return getitem(input.expand(shape), mask.expand(shape))
 
 
-def _along(input: Tensor, dim: int, index: Tensor) -> tuple:
-    return (slice(None),) * normalize_dim(dim, input._array.ndim) + (index,)
-
-
 @export()
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
@@ -444,13 +454,11 @@ def index_add(
     if not input._array.ndim:
         vectors = _vectors(input, index, source)
         return index_add(vectors[0], dim, *vectors[1:], alpha=alpha).reshape(())
-    source = _checked_slices("index_add", input, dim, index, source)
+    flat, source = _slices("index_add", input, dim, index, source)
     if isinstance(alpha, float) and not input.is_floating_point():
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number."
         )
-    tensors = parse(input, _along(input, dim, index))[1]
-    flat = flat_positions(input._array.shape, tensors)
     return Put.apply(input, source if alpha == 1 else source * alpha, index=flat, accumulate=True)
 
 
@@ -460,9 +468,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     if not input._array.ndim:
         vectors = _vectors(input, index, source)
         return index_copy(vectors[0], dim, *vectors[1:]).reshape(())
-    source = _checked_slices("index_copy", input, dim, index, source)
-    tensors = parse(input, _along(input, dim, index))[1]
-    flat = flat_positions(input._array.shape, tensors)
+    flat, source = _slices("index_copy", input, dim, index, source)
     return Put.apply(input, source, index=flat, accumulate=False)
 
 
@@ -479,16 +485,20 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value._array.ndim} dimension(s)."
         )
-    place = normalize_dim(dim, input._array.ndim)
-    chosen = np.zeros(input._array.shape[place], bool)
-    chosen[index._array if isinstance(index._array, np.ndarray) else index._array.get()] = True
+    place, positions = normalize_dim(dim, input._array.ndim), index._array
+    n = input._array.shape[place]
+    if on_gpu(positions):
+        text = f"is out of bounds for dimension {place} with size {n}"
+        positions = check_bounds(positions, -n, n, lambda i: IndexError(f"index {i} {text}"))
+    chosen = array_module(input._array).zeros(n, bool)
+    chosen[positions] = True
     rows = chosen.reshape([-1 if d == place else 1 for d in range(input._array.ndim)])
-    mask = wrap(array_module(input._array).asarray(rows)).expand(input._array.shape)
-    return masked_fill(input, mask, value)
+    return masked_fill(input, wrap(rows).expand(input._array.shape), value)
 
 
-def _checked_slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """The source of index_add and index_copy: slices like those of x, one per position."""
+def _slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[Any, Tensor]:
+    """The flat positions of index_add and index_copy, and their source: slices like those of x, one
+    per position."""
     place = normalize_dim(dim, x._array.ndim)
     if index._array.ndim > 1:
         raise IndexError(f"{name}_(): Index should have dimension 1 or 0 (got {index.ndim})")
@@ -498,15 +508,17 @@ def _checked_slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tenso
             f"{name}_(): self and source expected to have the same dtype, but got (self) "
             f"{x.dtype} and (source) {source.dtype}"
         )
-    _check_positions(name, index, x._array.shape[place])
+    tensors: list[Any] = [None] * x._array.ndim
+    tensors[place] = _check_positions(name, index.reshape(-1), x._array.shape[place])
+    flat = flat_positions(x._array.shape, tensors)
     shape = (*x._array.shape[:place], index._array.size, *x._array.shape[place + 1 :])
     if source._array.shape == shape:
-        return source
+        return flat, source
     if source._array.ndim or index._array.size != 1:
         raise RuntimeError(
             f"{name}_(): expected a source of shape {list(shape)}, got {list(source.shape)}"
         )
-    return source.reshape([1] * len(shape)).expand(shape)
+    return flat, source.reshape([1] * len(shape)).expand(shape)
 
 
 @export()

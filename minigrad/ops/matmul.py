@@ -14,7 +14,7 @@ from minigrad._foreign import reject_foreign
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import POINTWISE, broadcast_shape, into
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 _NAME = dispatch.named("matmul")
@@ -154,7 +154,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 @export()
-def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Product of vectors, matrices or batches of matrices, as NumPy's `@`."""
     a, b = input._array.ndim, other._array.ndim
     if a == 0 or b == 0:
@@ -164,15 +164,15 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     if a == 1 and b == 1:
         return dot(input, other)
     if a == 1:
-        return into(out, MatMul.apply(input.unsqueeze(0), other).squeeze(-2))
+        return MatMul.apply(input.unsqueeze(0), other).squeeze(-2)
     if b == 1:
-        return into(out, matmul(input, other.unsqueeze(-1)).squeeze(-1))
+        return matmul(input, other.unsqueeze(-1)).squeeze(-1)
     if a > 2 and b == 2:  # one product of all rows instead of a batch
         shape = input._array.shape
         MatMul.rule(input, other)
         flat = MatMul.apply(input.reshape(math.prod(shape[:-1]), shape[-1]), other)
-        return into(out, flat.reshape(*shape[:-1], other._array.shape[-1]))
-    return into(out, MatMul.apply(input, other))
+        return flat.reshape(*shape[:-1], other._array.shape[-1])
+    return MatMul.apply(input, other)
 
 
 def _operator(self: Tensor, other: Tensor) -> Tensor:
@@ -201,12 +201,12 @@ def dot(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export()
-def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """(m, k) @ (k, n)."""
     for name, x in (("self", input), ("mat2", mat2)):
         if x._array.ndim != 2:
             raise RuntimeError(f"{name} must be a matrix")
-    return into(out, MatMul.apply(input, mat2))
+    return MatMul.apply(input, mat2)
 
 
 @export()

@@ -362,14 +362,3 @@ def operand(value: Any) -> Any:
         return wrap(value)
     reject_foreign("operand", value)
     return None
-
-
-def into(out: Tensor | None, result: Tensor) -> Tensor:
-    """Implements torch's `out=`: copy the result there if given."""
-    if out is None:
-        return result
-    if dtypes.category(result._array.dtype) > dtypes.category(out._array.dtype):
-        raise RuntimeError(
-            f"result type {result.dtype} can't be cast to the desired output type {out.dtype}"
-        )
-    return out.copy_(result.detach())

@@ -17,7 +17,7 @@ from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import POINTWISE, into, on_tensors
+from minigrad.ops.pointwise import POINTWISE, on_tensors
 from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
@@ -202,7 +202,7 @@ def sum(
     dtype: Any = None,
     axis: Dims = None,
     keepdims: bool = False,
-    out: Any = None,
+    out: None = None,
 ) -> Tensor:
     """Sum over `dim` (all dimensions for None); integers give int64."""
     dim = axis if dim is None else dim
@@ -212,8 +212,7 @@ def sum(
         target = array.dtype
     else:
         target = sum_dtype(input, dtype)
-    result = REDUCTIONS["sum"].apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
-    return result if out is None else into(out, result)
+    return REDUCTIONS["sum"].apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
 
 
 @export()

@@ -353,9 +353,23 @@ def _length(name: str, x: Tensor, dim: int) -> int:
     return x._array.shape[place]
 
 
+def _either(name: str, *given: Any) -> Any:
+    """The one of an argument's names that was used."""
+    used = [value for value in given if value is not None]
+    if len(used) != 1:
+        raise TypeError(f"{name}(): expected one size or list of sizes, got {len(used)}")
+    return used[0]
+
+
 @export()
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views along `dim`: of one size (the last may be smaller), or of the sizes listed."""
+def split(
+    tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None
+) -> tuple[Tensor, ...]:
+    """Views along `dim`: of one size (the last may be smaller), or of the sizes listed.
+
+    split_size: another name of the first argument.
+    """
+    split_size_or_sections = _either("split", split_size_or_sections, split_size)
     n = _length("split", tensor, dim)
     place = normalize_dim(dim, tensor._array.ndim)
     if not isinstance(split_size_or_sections, Sequence):
@@ -391,10 +405,17 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @export()
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor,
+    indices_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    indices: Any = None,
+    sections: Any = None,
+) -> tuple[Tensor, ...]:
     """Views cut at the given positions, or into that many nearly equal parts."""
+    given = _either("tensor_split", indices_or_sections, indices, sections)
     n = _length("tensor_split", input, dim)
-    given = indices_or_sections
     if isinstance(given, Tensor):
         given = given.tolist()
     if not isinstance(given, Sequence):

@@ -15,7 +15,7 @@ import numpy as np
 from minigrad import dtypes
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, scipy_module
-from minigrad.ops.pointwise import POINTWISE, check_floating, into
+from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor, export, functions
 
 _ROOT = math.sqrt(2 * math.pi)
@@ -140,15 +140,15 @@ def _floating_tensors(name: str, *values: Any) -> None:
 
 
 @export()
-def erfinv(input: Tensor, *, out: Any = None) -> Tensor:
+def erfinv(input: Tensor) -> Tensor:
     """The inverse of erf."""
-    return into(out, call("erfinv", input))
+    return call("erfinv", input)
 
 
 @export()
-def i0(input: Tensor, *, out: Any = None) -> Tensor:
+def i0(input: Tensor) -> Tensor:
     """The modified Bessel function of the first kind, of order 0."""
-    return into(out, call("i0", input))
+    return call("i0", input)
 
 
 @export(method=False)

@@ -23,6 +23,8 @@ class LBFGS(Optimizer):
     steps of `lr`, or "strong_wolfe".
     """
 
+    _not_recorded = "which decides by the loss how often it calls its closure"
+
     def __init__(
         self,
         params: Iterable[Any],

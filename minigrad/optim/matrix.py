@@ -12,8 +12,9 @@ from minigrad.optim.per_parameter import PerParameter
 from minigrad.tensor import Tensor
 
 
-def _root_mean_square(x: Tensor) -> float:
-    return x.norm().item() / math.sqrt(x.numel())
+def _root_mean_square(x: Tensor) -> Tensor:
+    """A tensor, so that no GPU is waited for, and a compiled step has it as launches."""
+    return x.norm() / math.sqrt(x.numel())
 
 
 class Adafactor(PerParameter):
@@ -75,7 +76,7 @@ class Adafactor(PerParameter):
     def _one(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: Any) -> None:
         step, (eps1, eps2), lr = state["step"].item(), group["eps"], number(group["lr"])
         eps1 = minigrad.finfo(param.dtype).eps if eps1 is None else eps1
-        rate = max(eps2, _root_mean_square(param)) * min(lr, 1 / math.sqrt(step))
+        rate = _root_mean_square(param).clamp(min=eps2) * min(lr, step**-0.5)
         param.mul_(1 - lr * group["weight_decay"])
         share, squares = step ** group["beta2_decay"], grad * grad
         if grad.ndim < 2:
@@ -86,7 +87,8 @@ class Adafactor(PerParameter):
             column.lerp_(squares.mean(-2, keepdim=True), share)
             variance = row @ column / row.mean(-2, keepdim=True).clamp(min=eps1)
         update = grad * variance.clamp(min=eps1 * eps1).rsqrt()
-        param.add_(update, alpha=-rate / max(1.0, _root_mean_square(update) / group["d"]))
+        rate = rate / (_root_mean_square(update) / group["d"]).clamp(min=1.0)
+        param.addcmul_(update, rate, value=-1.0)
 
 
 class Muon(PerParameter):

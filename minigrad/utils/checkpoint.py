@@ -14,7 +14,24 @@ from minigrad.autograd.graph import saved_tensors_hooks
 from minigrad.autograd.mode import mode
 from minigrad.tensor import Tensor
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn"]
+__all__ = [
+    "CheckpointError",
+    "checkpoint",
+    "checkpoint_sequential",
+    "get_device_states",
+    "noop_context_fn",
+    "set_device_states",
+]
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The GPUs on which the arguments are, and the states of their random generators: none, because
+    minigrad has one generator for all devices: `get_rng_state`."""
+    return [], []
+
+
+def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
+    """Restores what `get_device_states` gave."""
 
 
 def _detached(value: Any) -> Any:

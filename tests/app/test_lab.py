@@ -172,6 +172,7 @@ def test_findings_make_the_status_one(capsys, kernel_file):
         (["matmul", "--version", "fast"], "matmul has no version 'fast'; it has naive"),
         (["matmul", "--grid", "3"], "are for file.py::kernel"),
         (["nothing.py::k"], "there is no file nothing.py"),
+        (["./::k"], "it is a folder; name the file in it"),
         (["{file}::other"], "has no kernel 'other'; its kernels are scale, shift"),
         (["{file}"], "which kernel of"),
         (["{file}::scale"], "scale(x, out, factor) has no launch configuration"),

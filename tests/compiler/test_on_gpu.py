@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 
+import kernels.support.wrong_index
 import minigrad
 import minigrad.nn.functional as F
 from kernels import dispatch
@@ -80,10 +81,40 @@ def test_a_training_step_is_one_launch(optimizer):
 def test_a_step_of_a_cnn_with_batch_norm():
     data = on_gpu(batches(5, 4, 1, 9, 9, classes=3))
     compiled = trains_alike(cnn, data, OPTIMIZERS["Adam"], F.cross_entropy, 1e-4)
-    assert launched(compiled, *data[0]) in (None, (1, 1))  # the wait: are all classes in bounds?
+    assert launched(compiled, *data[0]) in (None, (1, 0))  # also: are all classes in bounds?
+    assert "from Python" not in compiled.report()
     data[0][1][0] = 7
-    with pytest.raises(IndexError, match="out of bounds"):
+    for _ in range(2):  # the error comes when the host waits
         compiled(*data[0])
+        with pytest.raises(IndexError, match="7 is out of bounds"):
+            minigrad.cuda.synchronize()
+    data[0][1][0] = 0
+    compiled(*data[0])
+
+
+def test_tokens_of_an_embedding_are_checked_in_a_graph():
+    """Also after more other checks than there are errors kept for."""
+    embed = minigrad.compile(nn.Embedding(4, 2).to("cuda"))
+    good, wrong = (minigrad.tensor(v, device="cuda") for v in ([0, 3], [0, 4]))
+    for _ in range(2):
+        embed(good)
+    for found in kernels.support.wrong_index._devices.values():
+        found.number += 2 * kernels.support.wrong_index._KEPT
+    assert embed.forward.replayed == 1 and "from Python" not in embed.forward.report()
+    embed(wrong)
+    with pytest.raises(IndexError, match="index 4"):
+        minigrad.cuda.synchronize()
+
+
+def test_activations_and_sums_are_part_of_other_kernels(dialect):
+    x, w, b = (minigrad.randn(*s, device="cuda") for s in ((7, 5), (9, 5), (9,)))
+    compiled = minigrad.compile(lambda x: (F.linear(x, w, b).relu() * 2 - b, (x.exp() * x).sum(1)))
+    for _ in range(3):
+        for a, c in zip(compiled(x), (F.linear(x, w, b).relu() * 2 - b, (x.exp() * x).sum(1))):
+            close(a, c)
+    assert compiled.replayed == 2
+    fused = {k.__name__.split("_")[-2] for k in compiled.kernels() if hasattr(k, "py_func")}
+    assert dialect.__name__ != "kernels.numba_cuda" or fused == {"epilogue", "prologue"}
 
 
 def test_random_numbers_and_learning_rates_are_new_in_each_replay():

@@ -348,6 +348,68 @@ def slow() -> None:
         say(f"rank {rank} said: {error}")
 
 
+def batch_norm() -> None:
+    """SyncBatchNorm on parts of a batch: what BatchNorm does with the whole, and its gradients."""
+    rank, size = start()
+    whole = torch.tensor(np.random.default_rng(0).standard_normal((3 * size + 1, 4, 5)) * 3 + 100)
+    upstream = torch.tensor(np.random.default_rng(1).standard_normal(whole.shape))
+    own = slice(3 * rank, None if rank == size - 1 else 3 * rank + 3)  # the last has one more
+    for momentum in (0.1, None):
+        alone = nn.Sequential(nn.BatchNorm1d(4, momentum=momentum, dtype=torch.float64))
+        part = nn.SyncBatchNorm.convert_sync_batchnorm(
+            nn.Sequential(nn.BatchNorm1d(4, momentum=momentum, dtype=torch.float64))
+        )
+        assert type(part[0]) is nn.SyncBatchNorm
+        for _ in range(2):
+            x, y = whole.clone().requires_grad_(), whole[own].clone().requires_grad_()
+            expected, found = alone(x), part(y)
+            expected.backward(upstream)
+            found.backward(upstream[own])
+            assert torch.allclose(found, expected[own])
+            assert torch.allclose(y.grad, x.grad[own], atol=1e-9)
+        for p, q in zip(part.parameters(), alone.parameters()):
+            dist.all_reduce(p.grad)
+            assert torch.allclose(p.grad, q.grad)
+        for p, q in zip(part.buffers(), alone.buffers()):
+            assert torch.allclose(p, q)
+        assert torch.allclose(part.eval()(whole), alone.eval()(whole))
+
+
+def gradients() -> None:
+    """Collectives with gradients, beside one process that has all ranks' tensors and losses."""
+    rank, size = start()
+    given = [torch.tensor(values(r, "float64", (2, 3)), requires_grad=True) for r in range(size)]
+    rates = [torch.tensor(values(r + 9, "float64", (2, 3))) for r in range(size)]
+    mine, upstream = given[rank].detach().requires_grad_(), rates[rank]
+    F = dist.nn.functional
+
+    def compare(found: torch.Tensor, expected: list) -> None:
+        """found: this rank's result; expected: each rank's, of one process."""
+        assert torch.allclose(found, expected[rank]), (found, expected[rank])
+        (wanted,) = torch.autograd.grad(
+            sum((e * r).sum() for e, r in zip(expected, rates)), [given[rank]], allow_unused=True
+        )
+        (got,) = torch.autograd.grad((found * upstream).sum(), [mine])
+        assert torch.allclose(got, torch.zeros(2, 3).double() if wanted is None else wanted)
+
+    total = torch.stack(given).sum(0)
+    compare(F.all_reduce(mine), [total] * size)
+    compare(F.all_reduce(mine, dist.ReduceOp.AVG), [total / size] * size)
+    whole = [g * r for r, g in enumerate(given)]
+    compare(sum(r * x for r, x in enumerate(F.all_gather(mine))), [sum(whole)] * size)
+    compare(F.broadcast(mine, 1), [given[1]] * size)
+    parts = [mine * (r + 1) for r in range(size)]
+    out = torch.empty(2, 3, dtype=torch.float64)
+    compare(F.reduce_scatter(out, parts), [total * (r + 1) for r in range(size)])
+    assert torch.allclose(out, total * (rank + 1))
+    try:
+        F.all_reduce(mine, dist.ReduceOp.MAX)
+    except NotImplementedError as error:
+        assert "SUM and AVG" in str(error)
+    else:
+        raise AssertionError("MAX")
+
+
 def fails() -> None:
     rank, _ = start()
     if rank == 1:

@@ -27,7 +27,7 @@ def test_values(name, ranks):
     run(ranks, name)
 
 
-@pytest.mark.parametrize("name", ["buffers", "sampler"])
+@pytest.mark.parametrize("name", ["buffers", "sampler", "batch_norm", "gradients"])
 def test_with_two_ranks(name):
     run(2, name)
 

@@ -174,7 +174,7 @@ def test_errors_as_torch(program, same_error):
 def test_without_checks():
     distribution = distributions.Normal(0.0, -1.0, validate_args=False)
     assert distribution.stddev.item() == -1
-    with pytest.raises(ValueError, match="positive definite"):
+    with pytest.raises(ValueError, match=r"PositiveDefinite\(\)"):
         distributions.MultivariateNormal(minigrad.zeros(2), -minigrad.eye(2))
-    with pytest.raises(ValueError, match="expected low < high"):
+    with pytest.raises(ValueError, match="Expected parameter low"):
         distributions.Uniform(1.0, 0.0)

@@ -208,3 +208,19 @@ def test_a_device_that_is_not_the_current_one_is_refused():
     finally:
         mg.cuda.set_device(0)
     assert (x + 1).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("name", ["add", "relu", "sum", "softmax", "dropout", "cat", "gather"])
+def test_the_backend_numpy_says_that_it_is_for_the_cpu(name):
+    x, index = mg.ones(4, 4, device="cuda"), mg.zeros(4, 4, dtype=mg.int64, device="cuda")
+    calls = {
+        "add": lambda: x + x,
+        "sum": lambda: x.sum(),
+        "softmax": lambda: x.softmax(0),
+        "dropout": lambda: mg.nn.functional.dropout(x),
+        "cat": lambda: mg.cat([x, x]),
+        "gather": lambda: x.gather(0, index),
+    }
+    where = "'numpy' computes on the CPU, .* is on a GPU; move it"
+    with mg.backends.use("numpy"), pytest.raises(TypeError, match=where):
+        calls.get(name, lambda: x.relu())()

@@ -37,6 +37,10 @@ def indices(place: str):
         rows = model(words).reshape(12, 5)
         chosen = rows[words[0]] + rows.index_select(0, words[1]) + rows.gather(0, words[:1, :1])
         added = mg.zeros_like(rows).scatter_add(0, words.reshape(12, 1).expand(12, 5), rows)
+        chosen = chosen.index_fill(0, words[2, :1], 0.5).index_copy(0, words[:1, 1], chosen[:1])
+        added = added.scatter(0, words[:1, :1], rows[:1, :1] * 2)
+        with mg.no_grad():
+            mg.zeros_like(rows)[words[0]] = 1.0
         return F.nll_loss(F.log_softmax(added, -1), words.reshape(12) % 5) + chosen.square().mean()
 
     return model, loss
@@ -95,7 +99,12 @@ WRONG = {
     "index 12 is out of bounds for size 4": lambda x, i: F.embedding(i, x),
     "index 12 is out of bounds for size 5": lambda x, i: x.gather(1, i.reshape(4, 1)),
     "index 12 is out of bounds for dimension 0 with size 4": lambda x, i: x[i],
-    "index 12 is out of range for a dimension of length 4": lambda x, i: x.index_select(0, i),
+    "embedding: index 12 is out of bounds for size 4": lambda x, i: x.index_select(0, i),
+    "scatter: index 12 is out of bounds for size 5": lambda x, i: x.scatter(1, i.view(4, 1), 1.0),
+    "index 12 is out of range for a dimension of length 4": lambda x, i: x.index_copy(0, i, x),
+    "index 12 is out of bounds for dimension 1 with size 5": lambda x, i: x.index_fill(1, i, 1.0),
+    "out of range for a tensor of 10 elements": lambda x, i: x[:2].take(i),
+    "12 is out of bounds for dimension 0 with size": lambda x, i: x.index_put_((i,), x),
 }
 
 

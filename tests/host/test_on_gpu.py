@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from kernels import cuda_c, raw_kernel
 from kernels.cuda_c.common import source
+from kernels.host import launch
 from kernels.host.on_gpu import _kind
 from kernels.host.source import kernels
 from kernels.support.errors import ArgumentError
@@ -31,8 +31,8 @@ def launches(monkeypatch):
         seen.append((grid, block, args, shared_mem))
 
     module = types.SimpleNamespace(get_function=lambda name: function)
-    fake = types.SimpleNamespace(RawModule=lambda **options: module)
-    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setattr(launch, "GpuModule", lambda *given: module)
+    monkeypatch.setattr(launch, "_capability", lambda: "90")
     return seen
 
 
@@ -60,9 +60,9 @@ def test_numbers_are_of_the_types_of_their_parameters(launches):
 def test_checks_that_a_gpu_does_not_make_are_named(launches, monkeypatch):
     code = "__global__ void k(float* x) {}"
     options = []
-    real = sys.modules["cupy"].RawModule
-    record = lambda **given: options.append(given["options"]) or real(**given)  # noqa: E731
-    monkeypatch.setattr(sys.modules["cupy"], "RawModule", record)
+    real = launch.GpuModule
+    record = lambda *given: options.append(given[1]) or real(*given)  # noqa: E731
+    monkeypatch.setattr(launch, "GpuModule", record)
     with pytest.warns(UserWarning, match="not checked on a GPU: run the program under compute-s"):
         raw_kernel(code, "k", debug=True)((1,), (1,), (array(2),))
     monkeypatch.setenv("MINIGRAD_CUDA_DEBUG", "1")

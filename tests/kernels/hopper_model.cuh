@@ -1,6 +1,8 @@
 // In place of kernels/cuda_c/hopper.cuh: what its instructions do, in C++ for the CPU, as the PTX
 // ISA says it. Memory is written and read through the same swizzle, descriptors are taken apart bit
-// by bit, barriers count arrivals and bytes; a wait that does not end is a trap.
+// by bit, barriers count arrivals and bytes; a wait that does not end is a trap. Products run twice,
+// as early as they may, and as late: when a thread waits for their group, and after the copy engine
+// has filled all slots that it finds empty. Where the two differ, and before that, sums are NaN.
 
 struct TensorMap {  // here the facts from which the driver would make one
     const unsigned short* x;
@@ -75,10 +77,52 @@ __device__ void load_box(void* to, const TensorMap& map, int x, int y, int z,
 
 template <int REGISTERS>
 __device__ void keep_registers() {}
+// Products of a thread that have not run, in the order in which they were told.
+struct Product {
+    int group;
+    unsigned long long a, b;
+    void (*add)(float* sum, unsigned long long a, unsigned long long b);
+};
+struct Products {
+    bool begun;
+    int group, told;  // the group that is being told; products in `waiting`
+    Product waiting[16];
+    int sums;
+    float *seen, early[128], sum[128];  // where the kernel has them; by early and late products
+};
+thread_local Products all_products[384];  // a thread of the CPU runs all threads of a block
+
 template <int REGISTERS>
-__device__ void await_registers() {}
-__device__ void products_begin() {}
-__device__ void products_end() {}
+__device__ void await_registers() { all_products[threadIdx.x] = {}; }  // once, in the beginning
+
+__device__ void products_begin() {
+    Products& own = all_products[threadIdx.x];
+    if (own.told == 0) own = {true};
+}
+
+__device__ void products_end() { all_products[threadIdx.x].group += 1; }
+
+template <int NEWER>
+__device__ __noinline__ void wait_for_products() {
+    Products& own = all_products[threadIdx.x];
+    for (int turn = 0; turn < 64; ++turn) __nanosleep(1);  // the copy engine goes around the ring
+    int ready = 0;
+    while (ready < own.told && own.waiting[ready].group < own.group - NEWER) {
+        const Product& next = own.waiting[ready++];
+        next.add(own.sum, next.a, next.b);
+    }
+    own.told -= ready;
+    for (int i = 0; i < own.told; ++i) own.waiting[i] = own.waiting[i + ready];
+    if (ready && own.told == 0) {
+        for (int i = 0; i < own.sums; ++i) {
+            if (own.sum[i] == own.early[i]) own.seen[i] = own.sum[i];
+        }
+        own.begun = false;
+    }
+}
+
+template <int N>
+__device__ void wait_for_sums(float (&)[N]) { wait_for_products<0>(); }
 
 // The element (at, k) of an operand, at along m or n: the canonical layouts with a 128-byte swizzle
 // of elements of 2 bytes, ((8,m),(8,2k)):((64,SBO),(1,8)) where k runs along the rows, else
@@ -98,8 +142,7 @@ __device__ float operand(unsigned long long descriptor, int at, int k) {
 
 // Figure "WGMMA .m64nNk16 register fragment layout for accumulator matrix D".
 template <bool A_ACROSS, bool B_ACROSS, class T, int SUMS>
-__device__ __noinline__ void warpgroup_product(float (&sum)[SUMS], unsigned long long a, unsigned long long b,
-                                  const T*) {
+__device__ __noinline__ void add_product(float* sum, unsigned long long a, unsigned long long b) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     for (int half = 0; half < 2; ++half) {
         float row[16];
@@ -113,4 +156,21 @@ __device__ __noinline__ void warpgroup_product(float (&sum)[SUMS], unsigned long
             }
         }
     }
+}
+
+template <bool A_ACROSS, bool B_ACROSS, class T, int SUMS>
+__device__ __noinline__ void warpgroup_product(float (&sum)[SUMS], unsigned long long a,
+                                               unsigned long long b, const T*) {
+    Products& own = all_products[threadIdx.x];
+    ensure(own.begun && own.told < 16);
+    if (own.told == 0) {
+        own.sums = SUMS, own.seen = sum;
+        for (int i = 0; i < SUMS; ++i) {
+            own.sum[i] = own.early[i] = sum[i];
+            sum[i] = __int_as_float(0x7fc00000);
+        }
+    }
+    const auto add = add_product<A_ACROSS, B_ACROSS, T, SUMS>;
+    add(own.early, a, b);
+    own.waiting[own.told++] = {own.group, a, b, add};
 }

@@ -17,7 +17,7 @@ from tests.kernels.test_attention import biased
 
 F16 = np.dtype(np.float16)
 launchers = importlib.import_module("kernels.launchers.attention")
-mma = importlib.import_module("kernels.launchers.attention_mma")
+tiles = importlib.import_module("kernels.launchers.attention_tiles")
 
 
 def compare(device, rng, lengths, width=16, mask=None, dtype=F16, heads=(2, 2), less=0, **how):
@@ -78,7 +78,7 @@ def test_masks_of_grouped_heads_cuda_c(device, rng):
 def test_keys_in_parts_cuda_c(device, causal, rng, monkeypatch):
     """Parts of one tile; with `causal` the last of them have no key for any query."""
     monkeypatch.setattr(launchers, "_plans", Plans())
-    monkeypatch.setattr(mma, "LEAST_KEYS", 1)
+    monkeypatch.setattr(tiles, "LEAST_KEYS", 1)
     for lengths in ((1, 300), (70, 200)):
         compare(device, rng, lengths, mask=biased(rng, lengths), causal=causal)
 
@@ -114,7 +114,9 @@ def test_errors_cuda_c():
     q = q[..., :16].astype(np.float32)
     with pytest.raises(ValueError, match="'mma_sync' takes float16 and bfloat16, not float32"):
         kernels.attention(q, q, q, backend="cupy", version="mma_sync")
-    with pytest.raises(ValueError, match=r"expected a version among \('three_step', 'tiled'\)"):
+    with pytest.raises(
+        ValueError, match=r"expected a version among \('three_step', 'tiled', 'split'\)"
+    ):
         kernels.attention(q, q, q, backend="numba", version="mma_sync")
 
 

@@ -115,11 +115,13 @@ def test_dtypes(device, case, dtype, biased, rng):
     assert_close(dw, expected, abs(expected).max(), g[:, 0].size)
 
 
-@pytest.mark.parametrize("case", ["many_channels", "everything"])
-def test_sums_and_rows_in_parts(device, case, rng, monkeypatch):
-    """A batch larger than one sum, and than the grid of one launch."""
+@pytest.mark.parametrize("case", ["many_channels", "everything", "no_padding"])
+def test_sums_rows_and_images_in_parts(device, case, rng, monkeypatch):
+    """A batch larger than one sum, than the grid of one launch, and than what is worked on together
+    (of three images first one, then two)."""
     batch = importlib.import_module("kernels.launchers.conv_batch")
     monkeypatch.setattr(batch, "SPAN", 50)
+    monkeypatch.setattr(batch, "PART", 700)
     monkeypatch.setattr(batch, "MAX_GRID_YZ", 1)
     launchers = importlib.import_module("kernels.launchers.conv")
     monkeypatch.setattr(launchers, "_plans", Plans())

@@ -11,10 +11,11 @@ def test_deterministic_additions(monkeypatch):
     """`use_deterministic_algorithms` takes the version with a fixed order on a GPU."""
     monkeypatch.setattr(embedding, "on_gpu", lambda array: True)
     monkeypatch.setattr(determinism, "_mode", "default")
-    assert embedding._chosen("scatter_add", None, None) == "atomic"
+    assert embedding._chosen("scatter_add", None, None, 1) == "atomic"
     determinism.use_deterministic_algorithms(True)
-    assert embedding._chosen("scatter_add", None, None) == "lines"
-    assert embedding._chosen("scatter_add", "atomic", None) == "atomic"
+    assert embedding._chosen("scatter_add", None, None, 132) == "lines"
+    assert embedding._chosen("scatter_add", None, None, 1) == "split"
+    assert embedding._chosen("scatter_add", "atomic", None, 1) == "atomic"
     with pytest.raises(RuntimeError, match="max_pool2d_backward does not have a deterministic"):
         determinism.refuse("max_pool2d_backward")
     determinism.set_deterministic_debug_mode("warn")

@@ -14,7 +14,7 @@ from kernels.launchers.matmul import Product
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
-RANKS = tuple(v for v in versions("numba", "matmul") if v != "matvec")
+RANKS = tuple(v for v in versions("numba", "matmul") if not v.startswith("matvec"))
 SHAPES = [(1, 1, 1), (31, 33, 32), (33, 31, 65), (5, 0, 3), (0, 4, 5), (130, 17, 127), (2, 257, 3)]
 
 

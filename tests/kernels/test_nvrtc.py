@@ -60,6 +60,14 @@ def test_divisions_of_64_bits_in_loops_are_seen(by, found):
     assert (nvrtc.build(DIVIDES % by, ["divides"], "80")["divides"].divisions > 0) == found
 
 
+@pytest.mark.parametrize("options, seen", [((), False), (("-ftz=true",), True)])
+def test_instructions_that_flush_are_seen(options, seen):
+    code = """__global__ void k(float* x, float y) {
+        x[0] = x[0] * y + expf(x[1]) / x[2] + sqrtf(x[3]) + tanhf(x[4]);
+    }"""
+    assert (nvrtc.build(code, ["k"], "80", options)["k"].flushes > 0) == seen
+
+
 def test_marked_sources_are_compiled_for_what_they_need():
     marked = """// needs sm_90a
     __global__ void k() {
@@ -85,6 +93,7 @@ def test_every_kernel_compiles_and_stays_in_registers(target):
         or line.facts.spill_loads
         or line.facts.stack
         or line.facts.divisions
+        or line.facts.flushes
     ]
     assert bad == []
     rows = {(f, v) for f, dialect, v, _ in kernels.catalog() if dialect == "cupy"}

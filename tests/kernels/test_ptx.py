@@ -77,6 +77,8 @@ def problems(kernel, types: tuple = ()) -> list[str]:
         words = [f"{made.spill_stores} spilled bytes"] if made.spill_stores else []
         if divisions := nvrtc.divisions_in_loops(made.ptx):
             words.append(f"{divisions} divisions of 64-bit integers in a loop")
+        if flushes := nvrtc.flushes(made.ptx):
+            words.append(f"{flushes} instructions that flush small numbers")
         if kernel.__name__ not in WITH_DOUBLES:
             words += [word for word in (".f64", ".local") if word in made.ptx]
             words += [f"{made.stack} bytes of stack"] if made.stack else []

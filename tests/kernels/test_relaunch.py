@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import sys
 import threading
@@ -19,12 +20,14 @@ ADD, MUL = TABLE["add"], TABLE["mul"]
 
 
 @pytest.fixture(autouse=True)
-def numba():
-    """The dialect whose launches are remembered, and an empty table."""
+def numba(monkeypatch):
+    """The dialect whose launches are remembered, and an empty table; on a machine of any load."""
+    monkeypatch.setattr(relaunch, "MAX_SECONDS", 60)
     before = dispatch.backend()
     dispatch.set_backend("numba")
     if relaunch._table.state is not None:
         relaunch._table._clear()
+    relaunch._seen.clear()
     yield
     dispatch.set_backend(before)
 
@@ -175,3 +178,142 @@ def test_reductions_products_and_softmax(rng):
             e = np.exp(n)
             np.testing.assert_allclose(a.softmax(1).numpy(), e / e.sum(1)[:, None], rtol=1e-5)
     assert relaunch._table.count >= 8
+
+
+def calls() -> int:
+    """How many calls of launchers with several launches or results are remembered."""
+    return list(relaunch._seen.values()).count(relaunch._table.generation)
+
+
+def several(rng) -> dict:
+    """Calls of launchers with several launches or results, on new arrays each time."""
+
+    def new(*shape):
+        return rng.normal(size=shape).astype(np.float32)
+
+    active = dispatch.active
+    heads = (0, 2, 1, 3)
+    return {
+        "layer_norm": lambda: (active.layer_norm, (new(3, 5, 8), new(8), new(8), 1e-5, 1)),
+        "no bias": lambda: (active.layer_norm, (new(4, 8), new(8), None, 1e-5)),
+        "rms_norm": lambda: (active.rms_norm, (new(4, 8), new(8), 1e-5)),
+        "layer_norm_backward": lambda: (
+            active.layer_norm_backward,
+            (new(4, 8), new(4, 8), new(4), new(4) ** 2, new(8)),
+        ),
+        "attention": lambda: (
+            active.attention,
+            tuple(new(2, 6, 3, 4).transpose(heads) for _ in range(3)),
+        ),
+        "mask": lambda: (active.attention, (*(new(1, 2, 5, 4) for _ in "qkv"), new(5, 5))),
+        "batch_norm": lambda: (active.batch_norm, (new(3, 4, 5), new(4), new(4), 1e-5)),
+        "batch_norm_backward": lambda: (
+            active.batch_norm_backward,
+            (new(3, 4, 5), new(3, 4, 5), new(4), new(4) ** 2, new(4)),
+        ),
+        "cross_entropy": lambda: (active.cross_entropy, (new(6, 9), rng.integers(0, 9, 6))),
+        "embedding": lambda: (active.embedding, (new(9, 5), rng.integers(0, 9, (2, 3)))),
+        "concat": lambda: (active.concat, ([new(2, 3), new(2, 4), new(2, 1)], 1)),
+        "copy": lambda: (active.copy, (new(3, 4, 5).transpose(2, 0, 1)[:, ::2],)),
+        "cast": lambda: (active.cast, (new(3, 4), np.dtype(np.float64))),
+    }
+
+
+NAMES = list(several(np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_several_launches_and_results(name, rng):
+    make = several(rng)[name]
+    for turn in range(4):
+        function, args = make()
+        given = copy.deepcopy(args)
+        found = function(*args)
+        reference = getattr(dispatch.dialect("numpy"), function.__name__)(*given)
+        assert bool(calls()) == (turn > 0)  # by the second call
+        results, wanted = (r if type(r) is tuple else (r,) for r in (found, reference))
+        assert type(found) is type(reference)
+        for a, b in zip(results, wanted, strict=True):
+            assert a.shape == b.shape and a.flags.c_contiguous and a.flags.writeable
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+        for a, b in zip(args, given, strict=True):  # nothing is written there
+            if isinstance(a, np.ndarray):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_what_the_index_of_an_embedding_holds_is_looked_at_each_time(rng):
+    weight, index = rng.normal(size=(9, 4)).astype(np.float32), np.zeros(3, np.int64)
+    for _ in range(3):
+        dispatch.active.embedding(weight, index)
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
+        dispatch.active.embedding(weight, index + 9)
+    logits = rng.normal(size=(3, 4)).astype(np.float32)
+    for _ in range(3):
+        dispatch.active.cross_entropy(logits, index)
+    with pytest.raises(IndexError, match="target 4 is out of bounds"):
+        dispatch.active.cross_entropy(logits, index + 4)
+
+
+def test_a_trace_sees_all_launches_of_a_call(rng):
+    q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
+    for _ in range(3):
+        dispatch.active.attention(q, q, q)
+    with kernels.trace() as trace:
+        dispatch.active.attention(q, q, q)
+    assert sum(count for count, _ in trace.rows.values()) == 3
+    assert dispatch.tracer is None
+
+
+def test_arrays_of_several_results_are_freed(rng):
+    q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
+    for _ in range(3):
+        dispatch.active.attention(q, q, q)
+    gc.collect()
+    before = sys.getrefcount(q.dtype), sys.getrefcount(q)
+    for _ in range(1000):
+        dispatch.active.attention(q, q, q)
+        assert dispatch.active.layer_norm(q, None, None, 1e-5)[0].base is None
+    after = sys.getrefcount(q.dtype), sys.getrefcount(q)
+    assert max(abs(m - n) for m, n in zip(before, after, strict=True)) < 100
+
+
+def test_what_computes_on_the_host_is_not_remembered(rng):
+    made = []
+
+    @relaunch.remembered(1)
+    def on_host(dialect, x):
+        made.append(x)
+        return x * 2
+
+    @relaunch.remembered(1)
+    def from_zeros(dialect, x):
+        from kernels.launchers.common import zeros
+
+        return dialect.numpy_copy(x, zeros(x.shape, x.dtype, x))
+
+    class Dialect:
+        name = "numba"
+
+        def numpy_copy(self, x, out):
+            dispatch.active.copy(x)
+            out += x
+            return out
+
+    x, dialect = np.arange(4.0), Dialect()
+    for i in range(4):
+        np.testing.assert_array_equal(on_host(dialect, x + i), 2 * (x + i))
+        np.testing.assert_array_equal(from_zeros(dialect, x + i), x + i)
+    assert calls() == 1  # the copy
+
+
+def test_long_launches_are_not_remembered(rng, monkeypatch):
+    monkeypatch.setattr(relaunch, "MAX_SECONDS", 0)
+    q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
+    for _ in range(3):
+        dispatch.active.attention(q, q, q)
+    assert calls() == 0
+    monkeypatch.setattr(relaunch, "MAX_SECONDS", 60)
+    monkeypatch.setattr(relaunch, "MAX_BYTES", 5 * q.nbytes)  # of the scores, too
+    for _ in range(3):
+        dispatch.active.attention(q, q, q)
+    assert calls() == 0

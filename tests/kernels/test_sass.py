@@ -6,6 +6,8 @@ instructions of the innermost loop bounds the share of the peak that a kernel ca
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kernels import lab
@@ -49,6 +51,35 @@ def test_without_the_rewriting_the_gate_is_red(monkeypatch):
     text, *_ = machine_code("numba", "matmul", "register_2d")
     to_numba_cuda._library.cache_clear()
     assert 0.5 < sass.share(text) < 0.65
+
+
+# What two warpgroups of `wgmma` do in a step, in order: four products of a group, the wait for the
+# group before, its slot given back. In the end, the wait for the last group.
+PIPELINE = ["HGMMA"] * 4 + ["DEPBAR.LE gsb0, 0x1", "ARRIVE.TRANS64.A1T0", "DEPBAR.LE gsb0, 0x0"]
+_STEP = re.compile(r"(HGMMA)|(?:WARPGROUP|SYNCS)\.(DEPBAR[^;]*?|ARRIVE\.TRANS64\.A1T0)(?= ;| RZ)")
+
+
+def wgmma_pipelines(*change: str) -> list[list[str]]:
+    """Those of a kernel of each width, in the source with a change."""
+    kernels = [k.instance(*a) for k, a in resources.launched("cupy", "matmul")["matmul", "wgmma"]]
+    names = list({raw.name[-4:]: raw.name for raw in kernels}.values())
+    assert len(names) == 2
+    code = kernels[0].code.replace(*change) if change else kernels[0].code
+    _, log, _, cubin = nvrtc.translate(code, names, "sm_90a", ("--ptxas-options=-v",))
+    assert "serialized" not in log and set(re.findall(r"Used (\d+) registers", log)) == {"168"}
+    assert set(re.findall(r"(\d+) bytes spill", log)) == {"0"}
+    texts = re.split(r"^\.text\.\w+:$", sass.sass(cubin), flags=re.MULTILINE)[1:]
+    return [["".join(step.groups("")) for step in _STEP.finditer(text)] for text in texts]
+
+
+def test_products_of_warpgroups_overlap():
+    pipelines = wgmma_pipelines()
+    assert pipelines == [PIPELINE] * 2
+
+
+def test_products_that_do_not_overlap_are_seen():
+    pipelines = wgmma_pipelines("wait_for_products<1>()", "wait_for_products<0>()")
+    assert all(steps != PIPELINE for steps in pipelines)
 
 
 def test_loops_are_found():

@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from kernels.cupy._runtime_error import CUDARuntimeError
 from kernels.cupy.cuda import device as cuda_device
 from kernels.cupy.cuda import driver as cuda_driver
 from kernels.cupy.cuda import runtime, stream
-from kernels.lab.gpu_model import nvrtc
+from kernels.host import gpu_module, nvrtc
 
 _driver: ctypes.CDLL
 _lock = threading.RLock()
@@ -49,7 +50,9 @@ def install(library: ctypes.CDLL) -> None:
     for name in ("empty", "empty_like"):
         setattr(_creation, name, _poisoned(getattr(_creation, name)))
         setattr(cupy, name, getattr(_creation, name))
-    _raw.compile_module = _Module
+    _raw.compile_module, _raw.load_module = _SourceModule, _Module
+    target = gpu_module._target
+    gpu_module._target = lambda *asked: target(*asked).replace("sm_", "compute_")
     for module in (cupy.cuda, stream, runtime, cuda_device):
         _replace(module)
     stream.Stream.null = Stream(null=True)
@@ -350,25 +353,22 @@ def _replace(module: ModuleType) -> None:
 
 
 class _Module:
-    """CUDA C, compiled by NVRTC to PTX with the options that CuPy adds, on each device."""
+    """Kernels and variables of a file of PTX, on each device."""
 
-    def __init__(self, code: str, options: tuple, names: tuple, cooperative: bool) -> None:
-        self.code, self.cooperative, self.names = code, cooperative, tuple(names)
-        self.options = tuple(o for o in options if not o.startswith("-arch="))
-        self.exactly = "a" if any(o.endswith("a") for o in options if "-arch=" in o) else ""
+    def __init__(self, path: str, cooperative: bool) -> None:
+        self.path, self.cooperative = path, cooperative
         self._loaded: dict[int, tuple[int, dict[str, str]]] = {}
 
     def loaded(self) -> tuple[int, dict[str, str]]:
         """The current device's module, and the kernels' names in it."""
         device = _current.device
         if device not in self._loaded:
-            capability = Device().compute_capability + self.exactly
-            entries, _, ptx, _ = nvrtc.translate(
-                self.code, list(self.names), f"compute_{capability}", (*self.options, "-ftz=true")
-            )
-            module = handle("cuModuleLoadData", ptx.encode())
-            self._loaded[device] = module, dict(zip(self.names, entries))
+            ptx, names = self._ptx()
+            self._loaded[device] = handle("cuModuleLoadData", ptx), names
         return self._loaded[device]
+
+    def _ptx(self) -> tuple[bytes, dict[str, str]]:
+        return Path(self.path).read_bytes(), {}
 
     def get_function(self, name: str) -> Callable:
         return _Function(self, name)
@@ -382,6 +382,19 @@ class _Module:
 
     def compile(self) -> None:
         self.loaded()
+
+
+class _SourceModule(_Module):
+    """CUDA C, compiled by NVRTC to PTX with the options that CuPy adds."""
+
+    def __init__(self, code: str, options: tuple, names: tuple, cooperative: bool) -> None:
+        super().__init__("", cooperative)
+        self.code, self.options, self.names = code, options, names
+
+    def _ptx(self) -> tuple[bytes, dict[str, str]]:
+        target, names = f"compute_{Device().compute_capability}", list(self.names)
+        lowered, _, ptx, _ = nvrtc.translate(self.code, names, target, (*self.options, "-ftz=true"))
+        return ptx.encode(), dict(zip(names, lowered))
 
 
 class _Function:

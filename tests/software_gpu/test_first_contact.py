@@ -49,8 +49,11 @@ def test_failures_of_tests_come_first_and_in_groups(tmp_path, monkeypatch):
     (tmp_path / "tests.xml").write_text(JUNIT)
     first_contact.note_tests(tmp_path / "tests.xml")
     first_contact.note_tests(tmp_path / "missing.xml")
+    first_contact.note(phase="step", status="no end within 9 s", seconds=9, log="step.log")
+    first_contact.note(left_out="lab")
     page = first_contact.page(tmp_path, software=True)
-    assert "3 failed, 1 passed." in page
+    assert "3 failed, 1 passed.\nPhases that did not end well: step (no end within 9 s).\n" in page
+    assert "No time was left for: lab.\n" in page
     assert page.index("- 2 x 3 is not 4") < page.index("- 1 x no module") < page.index("## Phases")
     assert '"test": "tests.a::wrong[2]"' in page
 

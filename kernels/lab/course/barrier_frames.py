@@ -11,6 +11,7 @@ from kernels.lab.draw.canvas import BLUE, GRID, INK, MUTED, PASTELS, Picture, fi
 from kernels.lab.draw.frames import Frames
 from kernels.lab.record.stepper import Snapshot, snapshots
 from kernels.support.limits import Dimensions
+from kernels.support.names import counted
 
 MOST_VALUES = 16  # a shared array shows at most so many rows and columns
 MOST_LINES = 26
@@ -69,7 +70,7 @@ def _frame(
     if not tables:
         picture.label(RIGHT, 54, "no shared arrays", 11, MUTED)
     if now.changed:
-        each = ", ".join(f"{n} element(s) of {key}" for key, n in now.changed.items())
+        each = ", ".join(f"{counted(n, 'element')} of {key}" for key, n in now.changed.items())
         text.append(f"changed in global memory so far: {each}")
         picture.label(RIGHT, picture.height - 30, text[-1], 10, INK)
     legend = "orange: changed since the barrier before; white: never written"

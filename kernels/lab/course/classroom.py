@@ -5,8 +5,9 @@ name is the student's. Kernels are found by the names of the exercises. Each stu
 data of their own, which the student's name decides.
 
 The process of a submission has limited time and memory, an empty working folder, and refuses to
-read the solutions, to start programs, to open connections and to write elsewhere. That stops
-mistakes and shortcuts; code that is out to break the judge belongs in a container.
+read the solutions and other submissions, to start programs, to open connections, and to write,
+rename or delete elsewhere. That stops mistakes and shortcuts; code that is out to break the judge
+belongs in a container.
 """
 
 from __future__ import annotations
@@ -34,19 +35,15 @@ from typing import Any
 
 import numpy as np
 
+from kernels.lab.course.guard import guard
 from kernels.support.names import did_you_mean
 
 ENDINGS = (".py", ".ipynb", ".cu")
 SECONDS = 60.0
 GIGABYTES = 4.0
 _PRELOADED = ["kernels.lab.course.preloaded"]
-_FORBIDDEN = {
-    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty"),
-    *("os.kill", "os.killpg", "signal.pthread_kill", "pty.spawn"),
-}
 _LARGEST_FILE = 1 << 28  # bytes that a submission may write to one file
 _KEPT = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign)
-_NETWORK = ("socket.connect", "socket.bind")
 
 
 @dataclass(frozen=True)
@@ -80,12 +77,12 @@ def submissions(folder: Path) -> dict[str, list[Path]]:
     """The files of each student, by name. Raises FileNotFoundError for no folder."""
     found: dict[str, list[Path]] = {}
     for entry in sorted(folder.iterdir()):
-        if entry.is_dir():
+        if entry.is_dir() and not entry.name.startswith((".", "__")):
             files = sorted(p for p in entry.rglob("*") if p.suffix in ENDINGS and p.is_file())
             found.setdefault(entry.name, []).extend(files)
         elif entry.suffix in ENDINGS:
             found.setdefault(entry.stem, []).append(entry)
-    return {student: files for student, files in found.items() if files}
+    return found
 
 
 def judge(
@@ -105,21 +102,23 @@ def judge(
     workers = workers or min(os.cpu_count() or 1, 8)
     with ThreadPoolExecutor(workers) as pool:
         jobs = [
-            pool.submit(_judge_one, context, student, files, names, seconds, gigabytes, done)
+            pool.submit(
+                _judge_one, context, folder, student, files, names, seconds, gigabytes, done
+            )
             for student, files in submissions(folder).items()
         ]
         return [job.result() for job in jobs]
 
 
 def _judge_one(
-    context: Any, student: str, files: list[Path], names: list[str], seconds: float,
+    context: Any, folder: Path, student: str, files: list[Path], names: list[str], seconds: float,
     gigabytes: float, done: Callable[[Submission], None],
 ) -> Submission:  # fmt: skip
     """Start the process of a submission, and gather what it reports until it ends."""
     result = Submission(student)
     ours, theirs = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="submission-") as scratch:
-        args = (theirs, student, files, names, gigabytes, scratch)
+        args = (theirs, folder, student, files, names, gigabytes, scratch)
         process = context.Process(target=_serve, args=args, daemon=True)
         process.start()
         theirs.close()
@@ -167,14 +166,14 @@ def _death(code: int, gigabytes: float) -> str:
 
 
 def _serve(
-    pipe: Connection, student: str, files: list[Path], names: list[str], gigabytes: float,
-    scratch: str,
+    pipe: Connection, folder: Path, student: str, files: list[Path], names: list[str],
+    gigabytes: float, scratch: str,
 ) -> None:  # fmt: skip
     """Judge a submission and report each verdict."""
     os.setsid()
     _silence()
     send = functools.partial(_send, pipe)
-    files = [path.resolve() for path in files]
+    files, folder = [path.resolve() for path in files], folder.resolve()
     os.chdir(scratch)
     size = int(gigabytes * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
@@ -183,7 +182,7 @@ def _serve(
     sys.modules["kernels.lab.course.solutions"] = None  # type: ignore[assignment]
     judges = _judges()
     before = [_fingerprint(module) for module in judges]
-    sys.addaudithook(_guard(scratch))
+    sys.addaudithook(guard(scratch, files, folder))
     try:
         for name, kernel, path in _kernels(files, names, Path(scratch), send):
             if [_fingerprint(module) for module in judges] != before:
@@ -274,45 +273,6 @@ def _identity(value: Any, depth: int = 3) -> Any:
     elif isinstance(value, type):
         parts = [(key, id(part)) for key, part in vars(value).items() if callable(part)]
     return id(value), id(getattr(value, "__code__", None)), parts
-
-
-def _guard(scratch: str) -> Callable[[str, tuple], None]:
-    """An audit hook that refuses what a submission has no reason to do."""
-    from kernels.support.cache import cache_folder
-
-    may_write = (scratch, str(cache_folder()), "/dev/")
-    secret = str(Path(__file__).with_name("solutions"))
-
-    def hook(event: str, args: tuple) -> None:
-        if event in _NETWORK:
-            raise PermissionError(f"a submission may not use the network ({event})")
-        if event in _FORBIDDEN and not _by_compiler():
-            raise PermissionError(f"a submission may not start or end programs ({event})")
-        if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
-            target = os.path.abspath(os.fsdecode(args[0]))
-            if target.startswith(secret):
-                raise PermissionError("a submission may not read the solutions")
-            if _writes(args) and not target.startswith(may_write):
-                raise PermissionError(f"a submission may not write {target}")
-
-    return hook
-
-
-def _by_compiler() -> bool:
-    """Whether the call comes from `kernels.host`, which starts compiler and disassembler."""
-    frame = sys._getframe()
-    while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith("kernels.host."):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _writes(args: tuple) -> bool:
-    mode, flags = args[1], args[2]
-    if isinstance(mode, str):
-        return any(letter in mode for letter in "wax+")
-    return bool(isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR))
 
 
 def _kernels(

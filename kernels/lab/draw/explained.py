@@ -24,6 +24,7 @@ from kernels.lab.draw.canvas import (
     plain,
     shade,
 )  # fmt: skip
+from kernels.support.names import counted
 
 WIDE = 900  # pixels of a page at most
 MOST_CELLS = 40  # threads or elements in a row that can still be told apart
@@ -327,7 +328,8 @@ def sm_picture(
     said = [
         title,
         note,
-        f"{resident} block(s) of {warps} warps: {resident * warps} of {most_warps}",
+        f"{counted(resident, 'block')} of {counted(warps, 'warp')}: {resident * warps} of"
+        f" {most_warps}",
     ]
     said += [f"{name}: {words}, {share:.0%} used" for name, (share, _, words) in used.items()]
     picture.text = "\n".join(said)

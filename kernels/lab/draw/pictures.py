@@ -28,11 +28,14 @@ from kernels.lab.draw.canvas import (
     ink_on,
     plain,
     shade,
+    width_of,
 )
 from kernels.lab.draw.frames import Frames
 from kernels.support.limits import launch_dimensions
+from kernels.support.names import counted
 
 WARP = 32
+LEFT_OF_BANKS = 82  # room for "wavefront 31"
 SECTOR, LINE, BANKS = 32, 128, 32
 MOST_CELLS = 64  # a heat map has at most so many rows and columns
 MOST_BLOCKS = 16  # a grid is drawn as at most so many areas in each direction
@@ -65,13 +68,14 @@ def launch_picture(
     text = [
         f"Launch: {grid[0] * grid[1] * grid[2]} blocks of {math.prod(block)} threads over {name} "
         "elements",
-        f"grid ({grid[0]}, {grid[1]}), block ({block[0]}, {block[1]}): a block covers {tall} row(s)"
-        f" and {wide} column(s); {-(-math.prod(block) // WARP)} warp(s) per block",
-        f"{outside} thread(s) have no element: the kernel needs a guard" if outside else
+        f"grid ({grid[0]}, {grid[1]}), block ({block[0]}, {block[1]}): a block covers"
+        f" {counted(tall, 'row')} and {counted(wide, 'column')};"
+        f" {counted(-(-math.prod(block) // WARP), 'warp')} per block",
+        f"{_has(outside, 'thread')} no element: the kernel needs a guard" if outside else
         "every thread has an element",
     ]  # fmt: skip
     if missed:
-        text.append(f"{missed} element(s) have no thread: more blocks, or a grid-stride loop")
+        text.append(f"{_has(missed, 'element')} no thread: more blocks, or a grid-stride loop")
     picture = Picture(680, 360, text[0])
     picture.label(16, 42, text[1], 11, MUTED)
     picture.label(16, 58, "; ".join(text[2:]), 11, RED if outside or missed else MUTED)
@@ -80,6 +84,10 @@ def launch_picture(
     picture.crop(max(bottom, end) + 14)
     picture.text = "\n".join([*text, warps])
     return picture
+
+
+def _has(number: int, name: str) -> str:
+    return f"{counted(number, name)} {'has' if number == 1 else 'have'}"
 
 
 def _draw_grid(
@@ -127,7 +135,9 @@ def _draw_warps(picture: Picture, block: tuple[int, int], across: bool) -> tuple
         [PASTELS[n // WARP % len(PASTELS)] if n < count else None for n in row]
         for row in number.tolist()
     ]
-    picture.label(left, top - 10, f"one block: {-(-count // WARP)} warp(s) by colour", 11, INK)
+    picture.label(
+        left, top - 10, f"one block: {counted(-(-count // WARP), 'warp')} by colour", 11, INK
+    )
     picture.cells(left, top, cell, colours, gap=1 if cell > 3 else 0)
     if cell >= 16:
         for i, row in enumerate(number.tolist()):
@@ -215,8 +225,8 @@ def wavefronts(indices: Any, itemsize: int = 4) -> list[dict[int, list[int]]]:
             for byte in range(0, max(itemsize, 4), 4):
                 word = (addresses[lane] + byte) >> 2
                 words.setdefault(word % BANKS, {}).setdefault(word, []).append(lane)
-        for turn in range(max(map(len, words.values()))):
-            served = {b: list(w.values())[turn] for b, w in words.items() if turn < len(w)}
+        for front in range(max(map(len, words.values()))):
+            served = {b: list(w.values())[front] for b, w in words.items() if front < len(w)}
             found.append(served)
     return found
 
@@ -226,34 +236,35 @@ def banks_picture(indices: Any, itemsize: int = 4, title: str = "") -> Picture:
 
     indices: the element of a shared array that each lane accesses, counted from bank 0.
     """
-    turns = wavefronts(indices, itemsize)
+    fronts = wavefronts(indices, itemsize)
     lanes = len(np.asarray(indices).ravel())
     ideal = -(-lanes // {8: 16, 16: 8}.get(itemsize, WARP))
-    conflicts = len(turns) - ideal
-    summary = f"{len(turns)} wavefront(s), ideal {ideal}: " + (
+    conflicts = len(fronts) - ideal
+    summary = f"{counted(len(fronts), 'wavefront')}, ideal {ideal}: " + (
         f"{conflicts} lost to bank conflicts" if conflicts else "no bank conflict"
     )
-    shown = turns[:WARP]
+    shown = fronts[:WARP]
     cell = 19
-    picture = Picture(680, 100 + cell * len(shown), title or "One request to shared memory")
+    picture = Picture(710, 100 + cell * len(shown), title or "One request to shared memory")
     picture.label(16, 42, summary, 12, INK)
     for bank in range(BANKS):
-        picture.label(56 + (bank + 0.5) * cell, 62, str(bank), 9, MUTED, "middle")
-    picture.label(50, 62, "bank", 10, MUTED, "end")
+        picture.label(LEFT_OF_BANKS + (bank + 0.5) * cell, 62, str(bank), 9, MUTED, "middle")
+    picture.label(LEFT_OF_BANKS - 6, 62, "bank", 10, MUTED, "end")
     for i, served in enumerate(shown):
         y = 68 + i * cell
-        picture.label(50, y + 13, f"turn {i}", 10, MUTED, "end")
+        picture.label(LEFT_OF_BANKS - 6, y + 13, f"wavefront {i}", 10, MUTED, "end")
         row = [PASTELS[0] if bank in served else "#f3f4f6" for bank in range(BANKS)]
         if i >= ideal:
             row = [PASTELS[1] if bank in served else "#f3f4f6" for bank in range(BANKS)]
-        picture.cells(56, y, cell, [row], gap=1)
+        picture.cells(LEFT_OF_BANKS, y, cell, [row], gap=1)
         for bank, some in served.items():
             word = str(some[0]) if len(some) == 1 else f"{some[0]}+"
-            picture.label(56 + (bank + 0.5) * cell, y + 13, word, 9, INK, "middle")
+            picture.label(LEFT_OF_BANKS + (bank + 0.5) * cell, y + 13, word, 9, INK, "middle")
     legend = "a cell names the lane that the bank serves (5+: lane 5 and others, the same word)"
     picture.label(16, picture.height - 12, legend, 11, MUTED)
     rows = [
-        f"turn {i}: " + ", ".join(f"bank {b}: {_lanes(some)}" for b, some in sorted(served.items()))
+        f"wavefront {i}: "
+        + ", ".join(f"bank {b}: {_lanes(some)}" for b, some in sorted(served.items()))
         for i, served in enumerate(shown)
     ]
     picture.text = "\n".join([picture.title, summary, *rows])
@@ -264,8 +275,14 @@ def _lanes(some: list[int]) -> str:
     return f"lane {some[0]}" if len(some) == 1 else f"lanes {some[0]}..{some[-1]}"
 
 
-def heat_map(values: Any, title: str, unit: str = "", rows: str = "", columns: str = "") -> Picture:
-    """A table of counts as colours, at most 64 x 64 of them: larger ones show means of areas."""
+def heat_map(
+    values: Any, title: str, unit: str = "",
+    rows: str | Sequence[str] = "", columns: str | Sequence[str] = "",
+) -> Picture:  # fmt: skip
+    """A table of counts as colours, at most 64 x 64 of them: larger ones show means of areas.
+
+    rows, columns: what the axis is, or a name for each row or column.
+    """
     table = np.atleast_2d(np.asarray(values, dtype=float))
     if table.ndim != 2 or not table.size:
         raise ValueError(f"heat_map: expected a table of counts, got the shape {table.shape}")
@@ -278,23 +295,30 @@ def heat_map(values: Any, title: str, unit: str = "", rows: str = "", columns: s
     high, wide = table.shape
     cell = min(600 / wide, 360 / high, 40)
     most = float(table.max())
-    picture = Picture(max(wide * cell + 80, 420), high * cell + 116, title)
-    picture.label(56, 44, columns, 11, MUTED)
-    picture.label(48, 60, rows, 11, MUTED, "end")
-    picture.cells(56, 52, cell, [[shade(v, most) for v in row] for row in table.tolist()],
+    names = [rows] if isinstance(rows, str) else list(rows)
+    heads = [columns] if isinstance(columns, str) else list(columns)
+    left = max(56, 22 + max(width_of(name, 11) for name in names))
+    picture = Picture(max(wide * cell + left + 24, 420), high * cell + 116, title)
+    for i, name in enumerate(names):
+        y = 52 + (i + 0.5) * high * cell / len(names) + 4
+        picture.label(left - 8, y, name, 11, MUTED, "end")
+    for i, name in enumerate(heads):
+        place = (left, "start") if len(heads) == 1 else (left + (i + 0.5) * cell, "middle")
+        picture.label(place[0], 46, name, 11, MUTED, place[1])
+    picture.cells(left, 52, cell, [[shade(v, most) for v in row] for row in table.tolist()],
                   gap=1 if cell > 12 else 0)  # fmt: skip
     if cell >= 26 and table.max() < 1e4:
         for i, row in enumerate(table.tolist()):
             for j, v in enumerate(row):
                 ink = ink_on(shade(v, most))
-                x, y = 56 + (j + 0.5) * cell, 52 + (i + 0.62) * cell
+                x, y = left + (j + 0.5) * cell, 52 + (i + 0.62) * cell
                 picture.label(x, y, plain(v), 10, ink, "middle")
     y = picture.height - 34
     for i, colour in enumerate(RAMP):
-        picture.rect(56 + i * 16, y, 16, 10, fill=colour)
-    picture.label(50, y + 9, "0", 10, MUTED, "end")
+        picture.rect(left + i * 16, y, 16, 10, fill=colour)
+    picture.label(left - 6, y + 9, "0", 10, MUTED, "end")
     area = f" (means of {steps[0]}x{steps[1]})" if max(steps) > 1 else ""
-    picture.label(62 + len(RAMP) * 16, y + 9, f"{plain(most)} {unit}{area}", 10, MUTED)
+    picture.label(left + 6 + len(RAMP) * 16, y + 9, f"{plain(most)} {unit}{area}", 10, MUTED)
     shape = "x".join(map(str, np.atleast_2d(np.asarray(values)).shape))
     lines = [f"{title}: {shape}, from {plain(float(table.min()))} to {plain(most)} {unit}{area}"]
     lines += [" ".join(f"{plain(v):>5}" for v in row) for row in table[:16, :16].tolist()]
@@ -322,7 +346,8 @@ def tile_walk(
     loads = k * (tm + tn)
     frames[0].text = (
         f"Tiled product ({m}x{k}) @ ({k}x{n}), tiles {tm}x{tn}, depth {tk}: block {block} takes "
-        f"{steps} step(s)\neach block loads {loads:,} elements for {2 * tm * tn * k:,} operations: "
+        f"{counted(steps, 'step')}\n"
+        f"each block loads {loads:,} elements for {2 * tm * tn * k:,} operations: "
         f"{plain(2 * tm * tn * k / (4 * loads))} FLOP per byte of float32; without tiles "
         f"{plain(2 / 8)}\n{frames[0].text}"
     )

@@ -32,9 +32,9 @@ SCHEDULERS = 4
 # reads alone (jhlee508, reduction-cuda), an L4 0.80 (rtferraz, cuda-kernel-engineering), a laptop's
 # RTX 4050 0.96 (GPGPUTasks2025 #313).
 COPY_SHARE = 0.92
-# Of a launch with nothing before it. NvBench on an RTX 3080 (the same): 3.1 us for 4 elements; 1.7
-# us where launches queue.
-LAUNCH_SECONDS = 3e-6
+# Of a launch with nothing before it, and of one that waits in a queue. NvBench on an RTX 3080 (the
+# same): 3.1 and 1.7 us for 4 elements.
+LAUNCH_SECONDS, QUEUED_SECONDS = 3e-6, 1.7e-6
 # Bytes that the second level gives an SM per cycle when all ask: 2155 GB/s of a V100 with 80 SMs
 # at 1380 MHz, 1270 GB/s of a T4 with 40 at 1590 MHz (Jia et al.). Later chips: an assumption, 20 to
 # 50.

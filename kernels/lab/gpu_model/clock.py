@@ -45,6 +45,7 @@ from kernels.lab.gpu_model.operations import (
     first_level_cycles,
 )
 from kernels.ptx.study import SECTOR, Study
+from kernels.support.names import counted
 
 #: of the second largest bound, on top of the largest: a guess, not fitted to any measurement
 #: (`python -m benchmarks.clock` compares the clock with published tables)
@@ -58,7 +59,9 @@ class Estimate:
     bounds: seconds by what sets them, largest first; occupancy: of an SM; waves: how often the GPU
     fills; dram_bytes, l2_bytes, asked_bytes: that go to memory, to the second level and to the
     first, in whole sectors; hits: the share of the sectors of loads that each cache level answers;
-    requests, shared_requests: of warps, to global and to shared memory, which takes `wavefronts`.
+    requests, shared_requests: of warps, to global and to shared memory, which takes `wavefronts`;
+    start: seconds until a launch begins; read: the shares of asked_bytes, l2_bytes and dram_bytes
+    that are read, the others are written.
     """
 
     kernel: str
@@ -73,6 +76,8 @@ class Estimate:
     requests: float
     shared_requests: float
     wavefronts: float
+    start: float
+    read: tuple[float, float, float]
 
     def picture(self) -> Picture:
         """The way of the bytes: `memory_chart`."""
@@ -81,17 +86,17 @@ class Estimate:
     @property
     def low(self) -> float:
         """Seconds: the largest bound alone."""
-        return self.bounds[self.bound] + chips.LAUNCH_SECONDS
+        return self.bounds[self.bound] + self.start
 
     @property
     def high(self) -> float:
         """Seconds where the two largest bounds did not overlap at all."""
-        return sum([*self.bounds.values()][:2]) + chips.LAUNCH_SECONDS
+        return sum([*self.bounds.values()][:2]) + self.start
 
     @property
     def seconds(self) -> float:
         first, second = [*self.bounds.values()][:2]
-        return first + OVERLAP_LOSS * second + chips.LAUNCH_SECONDS
+        return first + OVERLAP_LOSS * second + self.start
 
     @property
     def bound(self) -> str:
@@ -103,9 +108,10 @@ class Estimate:
             f"{self.kernel} on {self.gpu.name}: about {_time(self.seconds)}, between"
             f" {_time(self.low)} and {_time(self.high)} (an estimate from counts, not a"
             " measurement)",
-            f"{self.occupancy.warps} warps of {self.occupancy.blocks} block(s) on an SM, the GPU"
-            f" fills {self.waves:.1f} times; L1 answers {self.hits[0]:.0%} of the sectors of loads,"
-            f" L2 {self.hits[1]:.0%} of the rest; {self.dram_bytes / 1e6:.4g} MB from and to DRAM",
+            f"{self.occupancy.warps} warps of {counted(self.occupancy.blocks, 'block')} on an SM,"
+            f" the GPU fills {self.waves:.1f} times; L1 answers {self.hits[0]:.0%} of the sectors"
+            f" of loads, L2 {self.hits[1]:.0%} of the rest; {self.dram_bytes / 1e6:.4g} MB from"
+            " and to DRAM",
             "",
             f"{'at least':>12}  set by",
         ]
@@ -133,6 +139,7 @@ class Counts:
     hottest: float  # atomic operations on one address, of the whole grid
     dram_written: float  # sectors, for a sector that the second level was given
     misses: tuple[np.ndarray, np.ndarray]
+    start: float  # seconds until a launch begins
 
 
 def estimate(
@@ -182,6 +189,11 @@ def estimate(
         name, gpu, ordered, occupancy, waves, dram * SECTOR, to_second * SECTOR, hits,
         asked_bytes=float(every[SECTORS]) * SECTOR, requests=float(every[REQUESTS]) - shared,
         shared_requests=shared, wavefronts=float(every[WAVEFRONTS]),
+        start=counts.start,
+        read=(
+            float(asked / max(traffic[:, SECTORS].sum(), 1)),
+            missed * grid_blocks / max(to_second, 1), read / max(dram, 1),
+        ),
     )  # fmt: skip
 
 

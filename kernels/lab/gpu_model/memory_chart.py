@@ -34,10 +34,11 @@ def memory_chart(e: Any) -> Picture:
             text = fitted(line, _WIDE - 6, 10)
             picture.label(x + _WIDE / 2, y + 36 + 15 * i, text, 10, ink_on(fill), "middle")
         said.append(f"{name}: {', '.join(lines)}")
+    asked, second, memory = (f"{share:.0%} read" for share in e.read)
     arrows = (
-        (156, 256, 87, (f"{e.requests:,.0f} requests", _bytes(e.asked_bytes))),
-        (396, 504, 87, (_bytes(e.l2_bytes),)),
-        (644, 752, 87, (_bytes(e.dram_bytes),)),
+        (156, 256, 87, (f"{e.requests:,.0f} requests", f"{_bytes(e.asked_bytes)}, {asked}")),
+        (396, 504, 87, (_bytes(e.l2_bytes), second)),
+        (644, 752, 87, (_bytes(e.dram_bytes), memory)),
     )
     for start, end, y, words in arrows:
         picture.arrow([(start + 2, y), (end - 2, y)])
@@ -50,6 +51,7 @@ def memory_chart(e: Any) -> Picture:
     said += [
         f"{e.requests:,.0f} requests ask L1 for {_bytes(e.asked_bytes)}, L1 asks L2 for"
         f" {_bytes(e.l2_bytes)}, L2 moves {_bytes(e.dram_bytes)} from and to DRAM",
+        f"of these bytes: {asked}, {second}, {memory}; the others are written",
         f"{e.shared_requests:,.0f} requests to shared memory",
     ]
     picture.text = "\n".join(said)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kernels.lab.draw.canvas import BLUE, GRID, INK, MUTED, ORANGE, Picture, plain
 from kernels.lab.draw.explained import sm_picture
+from kernels.support.names import counted
 
 WARP = 32
 MAX_THREADS = 1024  # a block
@@ -90,11 +91,12 @@ class Occupancy:
             f"compute capability {self.cc[0]}.{self.cc[1]}: blocks of {self.block} threads, "
             f"{self.registers} registers per thread, {self.shared} bytes of shared memory per"
             " block",
-            f"occupancy {self.share:.0%}: {self.blocks} block(s), {self.warps} of {most} warps",
+            f"occupancy {self.share:.0%}: {counted(self.blocks, 'block')}, {self.warps} of {most}"
+            " warps",
         ]
         for name, limit in self.limits.items():
             mark = "   <- limits" if name in self.limited_by else ""
-            rows.append(f"  {name:<13} allow {limit:>3} block(s){mark}")
+            rows.append(f"  {name:<13} allow {counted(limit, 'block'):>9}{mark}")
         if self.blocks == 0:
             rows.append("this launch would fail: one block alone is too large")
         elif self.share < 1:
@@ -124,7 +126,8 @@ class Occupancy:
             name: (self.blocks * one / most, one / most, f"{self.blocks * one:,} of {most:,}")
             for name, (one, most) in each.items()
         }
-        title = f"An SM of compute capability {self.cc[0]}.{self.cc[1]}: {self.blocks} block(s)"
+        held = counted(self.blocks, "block")
+        title = f"An SM of compute capability {self.cc[0]}.{self.cc[1]}: {held}"
         note = (
             f"blocks of {self.block} threads, {self.registers} registers per thread, {self.shared}"
             f" bytes of shared memory: occupancy {self.share:.0%}, limited by"

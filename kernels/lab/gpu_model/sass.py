@@ -57,11 +57,13 @@ def opcodes(text: str) -> dict[str, set[str]]:
 
 
 _LABEL = re.compile(r"\s*(\.L_x_\d+):")
-_INSTRUCTION = re.compile(r"\s+/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)(.*)")
+_INSTRUCTION = re.compile(r"\s+/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)(.*)")
+# Integers of 64 bits: with a carry of 32 bits, as a product, or shifted.
+_WIDE = re.compile(r"U?(?:IADD3|LEA|IMAD)\S*\.(?:X|WIDE)\b|U?ISETP\S*\.EX\b|U?SHF\S*\.[SU]64\b")
 
 
-def innermost_loops(text: str) -> list[Counter[str]]:
-    """The instructions of each innermost loop of one kernel's SASS, by name ("FFMA": 64).
+def _loops(text: str) -> list[list[str]]:
+    """The instructions of each innermost loop of one kernel's SASS, with their modifiers.
 
     A loop reaches from a label to the last branch back to it.
     """
@@ -80,7 +82,19 @@ def innermost_loops(text: str) -> list[Counter[str]]:
     inner = [
         (a, b) for a, b in loops.items() if not any(a < c < b and d <= b for c, d in loops.items())
     ]
-    return [Counter(found[a:b]) for a, b in inner]
+    return [found[a:b] for a, b in inner]
+
+
+def innermost_loops(text: str) -> list[Counter[str]]:
+    """The instructions of each innermost loop of one kernel's SASS, by name ("FFMA": 64)."""
+    return [Counter(name.partition(".")[0] for name in loop) for loop in _loops(text)]
+
+
+def wide_share(text: str) -> float:
+    """How much of the instructions computes integers of 64 bits, in the innermost loop with most
+    instructions of a kernel."""
+    loop = max(_loops(text), key=len, default=[])
+    return sum(map(bool, map(_WIDE.match, loop))) / len(loop) if loop else 0.0
 
 
 def share(text: str, name: str = "FFMA") -> float:

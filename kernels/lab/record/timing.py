@@ -41,9 +41,10 @@ def time(
 
     kernel: `@cuda.jit` or `raw_kernel(...)`; arguments: NumPy arrays (copied, so not changed) and
     numbers; gpu: a name of `lab.GPUS`, or a GPU. Both caches begin empty; repeated: the second
-    level begins with what a launch of the same left there, as in a loop that measures. Needs
-    NVIDIA's compilers (the extra `cuda13`), not a GPU. Raises CompileError without them,
-    LaunchError for a block that does not fit on an SM or runs for too long to count.
+    level begins with what a launch of the same left there, and launches wait in a queue, as in a
+    loop that measures. Needs NVIDIA's compilers (the extra `cuda13`), not a GPU. Raises
+    CompileError without them, LaunchError for a block that does not fit on an SM or runs for too
+    long to count.
     """
     card = named(gpu)
     name = getattr(kernel, "__name__", None) or kernel.name
@@ -118,6 +119,7 @@ def _counted(
         dram_written=cached.written
         / max(float(cached.traffic[:, operations.L1_MISSES].sum()), 1.0),
         misses=clock.shares(cached),
+        start=chips.QUEUED_SECONDS if repeated else chips.LAUNCH_SECONDS,
     )
 
 

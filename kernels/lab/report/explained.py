@@ -78,12 +78,12 @@ def shuffle_tree(steps: Any, warp: int = 0) -> Picture:
     names: list[str] = []
     taken: dict[int, int] = {}
     for one in rows:
-        turn = taken[one.thread] = taken.get(one.thread, -1) + 1
-        if turn == len(names):
+        step = taken[one.thread] = taken.get(one.thread, -1) + 1
+        if step == len(names):
             names.append(one.name)
-        each.setdefault(turn, []).append((one.thread % 32, one.source, one.value, one.got))
+        each.setdefault(step, []).append((one.thread % 32, one.source, one.value, one.got))
     found = [
-        Shuffle(_said(names[turn], lanes), tuple(sorted(lanes))) for turn, lanes in each.items()
+        Shuffle(_said(names[step], lanes), tuple(sorted(lanes))) for step, lanes in each.items()
     ]
     title = f"{steps.trace.name}: {len(found)} shuffles of warp {warp}"
     return explained.shuffles_picture(found, title)

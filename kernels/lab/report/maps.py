@@ -37,7 +37,12 @@ def access_map(
     if space == "shared":
         return _bank_map(counts, itemsize, title, what)
     table = counts.reshape(-1, shape[-1]) if len(shape) > 1 else _folded(counts)
-    return heat_map(table, title, what)
+    high, wide = table.shape
+    rows = f"row 0 to {high - 1}" if high > 1 else ""
+    columns = f"column 0 to {wide - 1}" if len(shape) > 1 else f"element 0 to {wide - 1}"
+    return heat_map(
+        table, title, what, rows, columns if high == 1 or len(shape) > 1 else "rows of 32"
+    )
 
 
 def _bank_map(counts: np.ndarray, itemsize: int, title: str, what: str) -> Picture:
@@ -61,12 +66,12 @@ def _folded(counts: np.ndarray) -> np.ndarray:
 
 def request_picture(
     report: Measurement, array: str, line: int | None = None, op: str = "load", block: int = 0,
-    warp: int = 0, turn: int = 0,
+    warp: int = 0, iteration: int = 0,
 ) -> Picture:  # fmt: skip
     """What one request of a warp touches: sectors of global memory, or banks of shared memory.
 
     The request is the one of `warp` in `block` (linear) that accesses `array` at the source line
-    `line` (default: the first such line) for the `turn`-th time. The report must have records.
+    `line` (default: the first such line) for the `iteration`-th time. The report must have records.
     """
     space, _, itemsize = _known(report, array)
     found = _of(report, array, op)
@@ -77,11 +82,11 @@ def request_picture(
     offsets = []
     for thread in np.unique(found["thread"]):
         mine = found[found["thread"] == thread]
-        offsets += mine["offset"][turn : turn + 1].tolist()
+        offsets += mine["offset"][iteration : iteration + 1].tolist()
     if not offsets:
         raise ValueError(
             f"request_picture: no record of a {op} of {array} at line {line} by warp {warp} of "
-            f"block {block}, turn {turn}"
+            f"block {block}, iteration {iteration}"
         )
     what = {"load": "reads", "store": "writes", "atomic": "changes"}[op]
     title = f"{report.name}, line {line}: warp {warp} of block {block} {what} {array}"

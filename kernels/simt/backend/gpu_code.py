@@ -12,14 +12,13 @@ import hashlib
 import json
 import os
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from kernels.simt.store import fingerprint, modules
-from kernels.support import cache
+from kernels.support import cache, nvidia
 from kernels.support.errors import LaunchError
 
 _SUFFIX = ".gpu"  # a line of JSON, then what the driver loads
@@ -99,10 +98,8 @@ def _name(kernel: Any, capability: str, described: tuple) -> str:
 def _compilers() -> str:
     """numba-cuda, NVIDIA's compilers and the driver, and what they were told to do."""
     from cuda.bindings import driver
-    from cuda.pathfinder import load_nvidia_dynamic_lib
 
-    files = [Path(load_nvidia_dynamic_lib(name).abs_path or "").resolve() for name in _COMPILERS]
-    versions = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+    versions = nvidia.libraries(*_COMPILERS)
     asked = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_CUDA"))
     return repr((version("numba-cuda"), driver.cuDriverGetVersion(), versions, asked))
 

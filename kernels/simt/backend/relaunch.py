@@ -1,9 +1,10 @@
-"""A launch that was made before, once more: all of it in machine code.
+"""Launches that were made before, once more: all of it in machine code.
 
-`relaunch(tracer, dialect, operation, *operands)` looks for a launch that was remembered for this
+`relaunch(tracer, dialect, operation, *operands)` looks for launches that were remembered for this
 operation of this dialect and for operands of these dtypes, shapes, strides and types of numbers.
-It allocates the result, launches into it, and returns it; None where nothing is remembered, where
-the launch fails, or with a tracer: then the caller takes the long way, which explains the failure.
+It allocates the results and what the launches need besides, launches them one after the other, and
+returns the results; None where nothing is remembered, where a launch fails, or with a tracer: then
+the caller takes the long way, which explains the failure.
 `kernels.launchers.relaunch` says what is remembered, and writes the table that is read here.
 """
 
@@ -19,14 +20,16 @@ import numpy as np
 # launches, the number of slots - 1, and what machine code cannot name
 SLOTS, MASK, NDARRAY, NEW, NONE = range(5)
 STATE_WORDS = 5
-# The words before the key of a remembered launch: hash, words of the key; machine code and whether
-# it runs without the GIL; dtype and dimensions of the result; the number of fixes, and of arguments
-HASH, KEY, CODE, UNLOCKED, DTYPE, NDIM, FIXES, WORDS = range(8)
+# The words before the key of what is remembered: hash, words of the key; whether it runs without
+# the GIL; how many arrays are made, and how many of these are returned in a tuple (0: the first, as
+# it is); the number of fixes, of launches, and of arguments
+HASH, KEY, UNLOCKED, MADE, RETURNED, FIXES, LAUNCHES, WORDS = range(8)
 HEADER = 8
-# Then the key, the result's shape, the fixes and the words of the arguments. A fix is the word to
-# set, the operand (or RESULT) that it comes from, and an offset in bytes or the kind of a number.
-RESULT = -1
-MAX_OPERANDS, MAX_NDIM = 8, 6
+# Then the key; dtype, dimensions and shape of each array that is made; the fixes; the machine code
+# of each launch and where its arguments begin; the words of the arguments. A fix is the word to
+# set, where it comes from (an operand, or -1, -2, ... for the arrays that are made), and an offset
+# in bytes or the kind of a number.
+MAX_OPERANDS, MAX_NDIM, MAX_MADE = 8, 6, 12
 MAX_KEY = 2 + MAX_OPERANDS * (2 + 2 * MAX_NDIM)
 FACTOR = 0x9E3779B97F4A7C15
 _HEAD = object.__basicsize__
@@ -35,6 +38,8 @@ _PYARRAY_NEW_FROM_DESCR = 94  # its place in NumPy's table of functions
 IR = f"""
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 
 define ptr @relaunch(ptr %self, ptr %objects, i64 %given) {{
   %state.at = getelementptr i8, ptr %self, i64 {_HEAD}
@@ -175,23 +180,44 @@ other:
 found:
   %new.at = getelementptr ptr, ptr %state, i64 {NEW}
   %new = load ptr, ptr %new.at
-  %result.dtype.at = getelementptr ptr, ptr %launch, i64 {DTYPE}
-  %result.dtype = load ptr, ptr %result.dtype.at
-  %result.ndim.at = getelementptr i64, ptr %launch, i64 {NDIM}
-  %result.ndim = load i64, ptr %result.ndim.at
-  %result.ndim32 = trunc i64 %result.ndim to i32
-  %shape = getelementptr i64, ptr %its.key, i64 %length
-  call void @Py_IncRef(ptr %result.dtype)
-  %result = call ptr %new(ptr %ndarray, ptr %result.dtype, i32 %result.ndim32, ptr %shape,
-                          ptr null, ptr null, i32 0, ptr null)
-  %full = icmp eq ptr %result, null
-  br i1 %full, label %raise, label %prepare
+  %made.at = getelementptr i64, ptr %launch, i64 {MADE}
+  %made.count = load i64, ptr %made.at
+  %returned.at = getelementptr i64, ptr %launch, i64 {RETURNED}
+  %returned = load i64, ptr %returned.at
+  %made = alloca [{MAX_MADE} x ptr]
+  %first.array = getelementptr i64, ptr %its.key, i64 %length
+  br label %make
+make:
+  %m = phi i64 [0, %found], [%m.next, %store.array]
+  %array.at = phi ptr [%first.array, %found], [%array.next, %store.array]
+  %unmade = icmp ult i64 %m, %made.count
+  br i1 %unmade, label %make.one, label %prepare
+make.one:
+  %made.dtype = load ptr, ptr %array.at
+  %made.ndim.at = getelementptr i64, ptr %array.at, i64 1
+  %made.ndim = load i64, ptr %made.ndim.at
+  %made.ndim32 = trunc i64 %made.ndim to i32
+  %made.shape = getelementptr i64, ptr %array.at, i64 2
+  call void @Py_IncRef(ptr %made.dtype)
+  %one = call ptr %new(ptr %ndarray, ptr %made.dtype, i32 %made.ndim32, ptr %made.shape,
+                       ptr null, ptr null, i32 0, ptr null)
+  %full = icmp eq ptr %one, null
+  br i1 %full, label %free, label %store.array
+store.array:
+  %array.to = getelementptr ptr, ptr %made, i64 %m
+  store ptr %one, ptr %array.to
+  %m.next = add i64 %m, 1
+  %array.next = getelementptr i64, ptr %made.shape, i64 %made.ndim
+  br label %make
 prepare:
-  %fixes = getelementptr i64, ptr %shape, i64 %result.ndim
   %fixes.at = getelementptr i64, ptr %launch, i64 {FIXES}
   %fix.count = load i64, ptr %fixes.at
   %fix.words = mul i64 %fix.count, 3
-  %template = getelementptr i64, ptr %fixes, i64 %fix.words
+  %launches = getelementptr i64, ptr %array.at, i64 %fix.words
+  %launches.at = getelementptr i64, ptr %launch, i64 {LAUNCHES}
+  %launch.count = load i64, ptr %launches.at
+  %launch.words = mul i64 %launch.count, 2
+  %template = getelementptr i64, ptr %launches, i64 %launch.words
   %words.at = getelementptr i64, ptr %launch, i64 {WORDS}
   %count = load i64, ptr %words.at
   %words = alloca i64, i64 %count
@@ -214,15 +240,20 @@ fix:
 fix.one:
   %f.next = add i64 %f, 1
   %f.place = mul i64 %f, 3
-  %fix.at = getelementptr i64, ptr %fixes, i64 %f.place
+  %fix.at = getelementptr i64, ptr %array.at, i64 %f.place
   %at = load i64, ptr %fix.at
   %target = getelementptr i64, ptr %words, i64 %at
   %source.at = getelementptr i64, ptr %fix.at, i64 1
   %source = load i64, ptr %source.at
   %kind.at = getelementptr i64, ptr %fix.at, i64 2
   %kind = load i64, ptr %kind.at
-  %is.result = icmp eq i64 %source, {RESULT}
-  br i1 %is.result, label %pointer, label %operand
+  %is.made = icmp slt i64 %source, 0
+  br i1 %is.made, label %own, label %operand
+own:
+  %own.number = xor i64 %source, -1
+  %own.at = getelementptr ptr, ptr %made, i64 %own.number
+  %own.array = load ptr, ptr %own.at
+  br label %pointer
 operand:
   %argument = add i64 %source, 3
   %operand.at = getelementptr ptr, ptr %objects, i64 %argument
@@ -232,7 +263,7 @@ operand:
   %has.data = icmp eq ptr %operand.type, %ndarray
   br i1 %has.data, label %pointer, label %scalar
 pointer:
-  %owner = phi ptr [%result, %fix.one], [%given.operand, %operand]
+  %owner = phi ptr [%own.array, %own], [%given.operand, %operand]
   %data.at = getelementptr i8, ptr %owner, i64 {_HEAD}
   %data = load i64, ptr %data.at
   %moved = add i64 %data, %kind
@@ -250,37 +281,88 @@ go:
   %wrong = icmp ne ptr %error, null
   br i1 %wrong, label %clear, label %run
 run:
-  %code.at = getelementptr ptr, ptr %launch, i64 {CODE}
-  %code = load ptr, ptr %code.at
   %unlocked.at = getelementptr i64, ptr %launch, i64 {UNLOCKED}
   %unlocked = load i64, ptr %unlocked.at
   %is.unlocked = icmp ne i64 %unlocked, 0
-  br i1 %is.unlocked, label %run.unlocked, label %run.locked
-run.locked:
-  %status.locked = call i64 %code(ptr %words)
-  br label %ran
-run.unlocked:
-  %thread = call ptr @PyEval_SaveThread()
-  %status.unlocked = call i64 %code(ptr %words)
-  call void @PyEval_RestoreThread(ptr %thread)
-  br label %ran
+  br i1 %is.unlocked, label %unlock, label %ready
+unlock:
+  %saved = call ptr @PyEval_SaveThread()
+  br label %ready
+ready:
+  %thread = phi ptr [null, %run], [%saved, %unlock]
+  br label %each
+each:
+  %l = phi i64 [0, %ready], [%l.next, %run.one]
+  %status = phi i64 [0, %ready], [%status.one, %run.one]
+  %succeeded = icmp eq i64 %status, 0
+  %unrun = icmp ult i64 %l, %launch.count
+  %goes.on = and i1 %succeeded, %unrun
+  br i1 %goes.on, label %run.one, label %ran
+run.one:
+  %l.place = mul i64 %l, 2
+  %code.at = getelementptr ptr, ptr %launches, i64 %l.place
+  %code = load ptr, ptr %code.at
+  %start.at = getelementptr i64, ptr %code.at, i64 1
+  %start = load i64, ptr %start.at
+  %arguments = getelementptr i64, ptr %words, i64 %start
+  %status.one = call i64 %code(ptr %arguments)
+  %l.next = add i64 %l, 1
+  br label %each
 ran:
-  %status = phi i64 [%status.locked, %run.locked], [%status.unlocked, %run.unlocked]
-  %failed = icmp ne i64 %status, 0
-  br i1 %failed, label %drop, label %return
+  br i1 %is.unlocked, label %lock, label %locked
+lock:
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %locked
+locked:
+  br i1 %succeeded, label %return, label %drop
 return:
-  ret ptr %result
+  %is.bare = icmp eq i64 %returned, 0
+  br i1 %is.bare, label %bare, label %several
+bare:
+  %result = load ptr, ptr %made
+  br label %free
+several:
+  %tuple = call ptr @PyTuple_New(i64 %returned)
+  %no.tuple = icmp eq ptr %tuple, null
+  br i1 %no.tuple, label %free, label %fill
+fill:
+  %t = phi i64 [0, %several], [%t.next, %fill.one]
+  %unfilled = icmp ult i64 %t, %returned
+  br i1 %unfilled, label %fill.one, label %free
+fill.one:
+  %item.at = getelementptr ptr, ptr %made, i64 %t
+  %item = load ptr, ptr %item.at
+  %set = call i32 @PyTuple_SetItem(ptr %tuple, i64 %t, ptr %item)
+  %t.next = add i64 %t, 1
+  br label %fill
 clear:
   call void @PyErr_Clear()
   br label %drop
 drop:
-  call void @Py_DecRef(ptr %result)
-  br label %miss
+  call void @Py_IncRef(ptr %none)
+  br label %free
+free:
+  %kept = phi i64 [0, %make.one], [1, %bare], [0, %several], [%returned, %fill], [0, %drop]
+  %end = phi i64 [%m, %make.one], [%made.count, %bare], [%made.count, %several],
+                 [%made.count, %fill], [%made.count, %drop]
+  %outcome = phi ptr [null, %make.one], [%result, %bare], [null, %several], [%tuple, %fill],
+                     [%none, %drop]
+  br label %freeing
+freeing:
+  %d = phi i64 [%kept, %free], [%d.next, %free.one]
+  %unfreed = icmp ult i64 %d, %end
+  br i1 %unfreed, label %free.one, label %answer
+free.one:
+  %dropped.at = getelementptr ptr, ptr %made, i64 %d
+  %dropped = load ptr, ptr %dropped.at
+  call void @Py_DecRef(ptr %dropped)
+  %d.next = add i64 %d, 1
+  br label %freeing
+answer:
+  ret ptr %outcome
 miss:
   call void @Py_IncRef(ptr %none)
   ret ptr %none
-raise:
-  ret ptr null
 }}
 """
 

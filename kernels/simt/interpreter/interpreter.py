@@ -24,6 +24,7 @@ from kernels.simt.interpreter.schedule import Scheduler, Task
 from kernels.simt.interpreter.values import Int, KernelArray, as_dtype, cast, value_of
 from kernels.simt.ir import stubs
 from kernels.support.errors import CompileError, KernelError, LaunchError
+from kernels.support.names import counted
 
 WARP_SIZE = stubs.WARP_SIZE
 FULL_MASK = 0xFFFFFFFF
@@ -132,8 +133,8 @@ def _divergence(waiting: list[Thread]) -> str:
     for place, threads in places.items():
         first = threads[0]
         lines.append(
-            f"{len(threads)} thread(s) wait in {place}, first thread {first.index} of block"
-            f" {first.block.index}"
+            f"{counted(len(threads), 'thread')} waiting in {place}, first thread {first.index} of"
+            f" block {first.block.index}"
         )
     return (
         "divergent barrier or warp operation: not all threads that take part can reach it;"

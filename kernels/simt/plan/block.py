@@ -17,7 +17,13 @@ from kernels.simt.plan import collectives
 from kernels.simt.plan.indices import mark_unsigned
 from kernels.simt.plan.interleaving import Interleaver
 from kernels.simt.plan.layout import Layout
-from kernels.simt.plan.parts import BlockPlan, RegionPlan
+from kernels.simt.plan.parts import (
+    BlockPlan,
+    ClippedLoop,
+    RegionPlan,
+    RowVersion,
+    ThreadLoop,
+)
 from kernels.simt.plan.regions import RegionPlanner, Versions
 from kernels.simt.plan.thread_loops import row_version
 from kernels.simt.transforms.fission import (
@@ -60,6 +66,7 @@ def plan_block(
     met = {point: collectives.plan(program, facts, storage, point) for point in points}
     ahead = {point.stmt.args[1].id for point, plan in met.items() if plan.reads_ahead}
     copies = interleaver.copies() if interleaver else {}
+    edges = interleaver.edges if interleaver else set()
     together = interleaver.together if interleaver else 1
     plan = BlockPlan(
         program=program,
@@ -73,7 +80,7 @@ def plan_block(
         marked=sorted(layout.marked),
         declarations=layout.declarations(copies, together, ahead),
         regions={
-            region: _region_plan(regions, layout, region, versions)
+            region: _region_plan(regions, layout, region, versions, region in edges)
             for region, versions in regions.versions.items()
         },
         inputs={
@@ -92,9 +99,9 @@ def plan_block(
 
 
 def _region_plan(
-    regions: RegionPlanner, layout: Layout, region: Region, versions: Versions
+    regions: RegionPlanner, layout: Layout, region: Region, versions: Versions, at_edge: bool
 ) -> RegionPlan:
-    """The versions of a region that are used."""
+    """The versions of a region that are used. `at_edge`: some guard always fails in some thread."""
     rows, mask = versions.rows, region.mask
     if rows is None or (mask is not None and not (region.in_loop or rows.plan.interchanged)):
         plain = row_version(regions, layout, versions.each_thread, mask)
@@ -106,8 +113,22 @@ def _region_plan(
         return RegionPlan(row_version(regions, layout, rows, None), masked)
     may_strip = rows.plan.interchanged
     edge = row_version(regions, layout, rows, None, may_strip=may_strip, at_edge=True)
+    if at_edge:
+        return RegionPlan(edge, masked)
     inside = row_version(regions, layout, versions.guard_free, None, may_strip=False)
+    if edge.lanes < regions.program.threads and _has_whole_rows(edge, inside):
+        return RegionPlan(row_version(regions, layout, rows, None), masked)
     return RegionPlan(edge, masked, inside, versions.checks)
+
+
+def _has_whole_rows(edge: RowVersion, inside: RowVersion) -> bool:
+    """Whether `edge` runs rows that are nowhere at an edge by the same code as `inside`."""
+    clipped, loop = edge.items[-1], inside.items[-1]
+    if not (isinstance(clipped, ClippedLoop) and isinstance(loop, ThreadLoop)) or not clipped.whole:
+        return False
+    both = clipped.whole.body, loop.body
+    one, other = ([ast.dump(stmt) for stmt in body] for body in both)
+    return (edge.rows, one) == (inside.rows, other)
 
 
 def _is_guarded_by_row(plan: RowPlan) -> bool:

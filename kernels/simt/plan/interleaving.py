@@ -78,6 +78,7 @@ class Interleaver:
             name for name in self.own if not all(self._begins_anew(name, run) for run in runs)
         }
         self.together = self._how_many()
+        self.edges: set[Region] = set()  # what only runs where some guard fails
         self.tiles = self._tiles() if self.pays else None
 
     @property
@@ -218,6 +219,8 @@ class Interleaver:
             return False
         tiles.directly = Region(tiles.last.line, None, body)
         self.regions.versions[tiles.directly] = Versions(None, rows)
+        if len(own) == 1:  # or another one's guard failed
+            self.edges.update(own)
         return True
 
     def _source(self, fill: list[ast.stmt], tile: str) -> Source | None:

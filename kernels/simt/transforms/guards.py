@@ -27,7 +27,8 @@ def strip_guards(
     guards = _Guards(reasoning)
     stripped = guards.block(body, {})
     checks = list(guards.checks)
-    return (stripped, checks) if len(checks) <= _MOST_CHECKS else (body, [])
+    gains = len(checks) <= _MOST_CHECKS and not guards.fails
+    return (stripped, checks) if gains else (body, [])
 
 
 class _Guards:
@@ -36,6 +37,7 @@ class _Guards:
     def __init__(self, reasoning: Callable[..., Affine]) -> None:
         self.reasoning = reasoning
         self.checks: dict[str, None] = {}
+        self.fails = False  # some guard is false in some thread of every block
 
     def proven(self, test: ast.expr, at: ast.stmt, box: dict) -> bool:
         """Whether `test` can be checked for all threads at once; records the checks."""
@@ -43,7 +45,10 @@ class _Guards:
         if everywhere is None or isinstance(everywhere, ast.Constant):
             return False
         parts = everywhere.values if isinstance(everywhere, ast.BoolOp) else [everywhere]
-        self.checks |= dict.fromkeys(f"({ast.unparse(part)})" for part in parts)
+        known = [_value(part) for part in parts]
+        self.fails |= False in known
+        unknown = (part for part, value in zip(parts, known) if value is None)
+        self.checks |= dict.fromkeys(f"({ast.unparse(part)})" for part in unknown)
         return True
 
     def block(self, body: list[ast.stmt], box: dict) -> list[ast.stmt]:
@@ -64,6 +69,12 @@ class _Guards:
                 new = _Choices(self, stmt, box).visit(new)
             out.append(new)
         return out
+
+
+def _value(test: ast.expr) -> bool | None:
+    """The value of a comparison of constants, None for other conditions."""
+    constant = not any(isinstance(node, ast.Name | ast.Call) for node in ast.walk(test))
+    return bool(eval(ast.unparse(test), {})) if constant else None
 
 
 class _Choices(ast.NodeTransformer):

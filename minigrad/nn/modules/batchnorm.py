@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import minigrad
@@ -18,6 +19,7 @@ __all__ = [
     "InstanceNorm1d",
     "InstanceNorm2d",
     "InstanceNorm3d",
+    "SyncBatchNorm",
 ]
 
 
@@ -108,7 +110,9 @@ class _BatchNorm(_NormBase):
             if self.momentum is None:  # cumulative average over all batches
                 momentum = 1.0 / float(self.num_batches_tracked)
         # Without running statistics, evaluation uses those of the batch.
-        use_batch = self.training or self.running_mean is None
+        return self._normalise(input, momentum, self.training or self.running_mean is None)
+
+    def _normalise(self, input: Tensor, momentum: float, use_batch: bool) -> Tensor:
         keep = not self.training or self.track_running_stats
         return F.batch_norm(
             input,
@@ -202,3 +206,83 @@ class InstanceNorm3d(_InstanceNorm):
     """Normalises each sample's channels of (N, C, D, H, W) by their own mean and variance."""
 
     _dims = 3
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation over (N, C, ...) with the statistics of all ranks' batches together.
+
+    process_group: the ranks, by default all of them. Outside of a process group, and in evaluation,
+    it is `BatchNorm`. The ranks' batches may differ in size. `convert_sync_batchnorm(network)` puts
+    it in place of every BatchNorm layer.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            *(num_features, eps, momentum, affine, track_running_stats, device, dtype), bias=bias
+        )
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def _normalise(self, input: Tensor, momentum: float, use_batch: bool) -> Tensor:
+        dist = minigrad.distributed
+        if not (use_batch and dist.is_initialized()):
+            return super()._normalise(input, momentum, use_batch)
+        group = dist.groups.resolve(self.process_group)
+        if group.size == 1:
+            return super()._normalise(input, momentum, use_batch)
+        return self._over_ranks(input, momentum, group)
+
+    def _over_ranks(self, input: Tensor, momentum: float, group: Any) -> Tensor:
+        """Two sums travel, one after the other: of the values, then of the squared distances from
+        their mean, which are exact where the mean is large."""
+        add_up = functools.partial(minigrad.distributed.nn.functional.all_reduce, group=group)
+        x = input.float() if input.dtype in (minigrad.float16, minigrad.bfloat16) else input
+        over = [dim for dim in range(x.dim()) if dim != 1]
+        own = x.new_full((1,), x.numel() // x.shape[1])
+        sums = add_up(minigrad.cat([x.sum(over), own]))
+        count = sums[-1].detach()
+        form = (-1, *[1] * (x.dim() - 2))
+        centred = x - (sums[:-1] / count).view(form)
+        variance = add_up((centred * centred).sum(over)) / count
+        if self.training and self.track_running_stats:
+            with minigrad.no_grad():
+                self.running_mean.lerp_((sums[:-1] / count).to(self.running_mean.dtype), momentum)
+                unbiased = variance * (count / (count - 1))
+                self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
+        out = centred * (variance + self.eps).rsqrt().view(form)
+        if self.weight is not None:
+            out = out * self.weight.view(form)
+        if self.bias is not None:
+            out = out + self.bias.view(form)
+        return out.to(input.dtype)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The network with a SyncBatchNorm, of the same tensors, for each BatchNorm in it."""
+        for name, child in list(module.named_children()):
+            setattr(module, name, cls.convert_sync_batchnorm(child, process_group))
+        if not isinstance(module, _BatchNorm) or isinstance(module, SyncBatchNorm):
+            return module
+        converted = cls(
+            *(module.num_features, module.eps, module.momentum, module.affine),
+            *(module.track_running_stats, process_group),
+        )
+        for kind in ("_parameters", "_buffers"):
+            getattr(converted, kind).update(getattr(module, kind))
+        converted.training = module.training
+        return converted

@@ -156,6 +156,21 @@ HARMFUL = {
     "writes": Case(
         GOOD + "open(os.path.expanduser('~/minigrad-was-here'), 'w')", 0, "may not write"
     ),
+    "deletes": Case(
+        GOOD + "import shutil\nshutil.rmtree(os.path.dirname(__file__))", 0, "may not write"
+    ),
+    "removes": Case(GOOD + "os.remove(__file__)", 0, "may not write"),
+    "renames": Case(GOOD + "os.rename(__file__, __file__ + '2')", 0, "may not write"),
+    "links": Case(
+        GOOD + "os.symlink(os.path.expanduser('~'), 'home')\nopen('home/here', 'w')",
+        0,
+        "may not write",
+    ),
+    "peeks": Case(
+        "import os\nexec(open(os.path.dirname(__file__) + '/right.py').read())",
+        0,
+        "may not read other submissions",
+    ),
     "starts": Case(GOOD + "os.system('true')", 0, "may not start or end programs"),
     "forks": Case(GOOD + "os.fork()", 0, "may not start or end programs"),
     "kills": Case(GOOD + "os.kill(os.getppid(), 9)", 0, "may not start or end programs"),

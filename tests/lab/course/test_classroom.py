@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -76,16 +77,22 @@ def test_the_command_writes_points_and_hints(tmp_path, capsys):
     folder.mkdir()
     (folder / "ada.py").write_text(CASES["right"].text)
     (folder / "bob.py").write_text(CASES["early"].text)
+    (folder / "dan").mkdir()
+    (folder / "eve.cu").write_text(CASES["cuda-c"].text.replace("int i", "int j"))
     table, verdicts = tmp_path / "points.csv", tmp_path / "verdicts.json"
     command = ["course", "check", str(folder), "--exercises", "add_ten", "saxpy"]
     assert cli.main([*command, "--csv", str(table), "--json", str(verdicts)]) == 0
     printed = capsys.readouterr().out
     assert "ada   1 of 2  add_ten" in printed
     assert "add_ten: 1 element was never written" in printed
+    assert re.search(r"dan +0 of 2\n +LookupError: no kernel in it", printed)
+    assert re.search(r"add_ten does not compile: .i. was not declared", printed)
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert [(r["student"], r["add_ten"], r["saxpy"], r["points"]) for r in rows] == [
         ("ada", "1", "", "1"),
         ("bob", "0", "", "0"),
+        ("dan", "", "", "0"),
+        ("eve", "0", "", "0"),
     ]
     assert json.loads(verdicts.read_text())[0]["verdicts"]["add_ten"]["passed"] is True
 
@@ -94,6 +101,7 @@ def test_the_command_writes_points_and_hints(tmp_path, capsys):
     ("arguments", "reason"),
     [
         (["check", "nowhere"], "there is no folder nowhere"),
+        (["check", __file__], "it is a file; name the folder that holds it"),
         (["check", "."], "has no submissions"),
         (["check", ".", "--exercises", "adten"], "no exercise 'adten'; did you mean add_ten?"),
         (["check", ".", "--seconds", "0"], "must be positive"),

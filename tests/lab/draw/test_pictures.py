@@ -265,7 +265,7 @@ def test_pictures_that_explain_say_what_was_recorded():
     assert last == pytest.approx(np.exp(values - 4).sum(), abs=0.01)
     assert all(picture.width <= 1000 for picture in pictures.values())
     filled = lab.occupancy(64, 0, 384, 9.0).sm_picture().text
-    assert "2 block(s) of 12 warps: 24 of 64" in filled
+    assert "2 blocks of 12 warps: 24 of 64" in filled
     assert "registers: 49,152 of 65,536, 75% used" in filled
 
 
@@ -291,8 +291,8 @@ def test_too_much_for_a_picture_that_explains_is_refused():
 def test_a_launch_says_what_has_no_element():
     text = lab.launch_picture(4, 64, 250).text
     assert "4 blocks of 64 threads over 250 elements" in text
-    assert "6 thread(s) have no element: the kernel needs a guard" in text
-    assert "50 element(s) have no thread" in lab.launch_picture(2, 100, 250).text
+    assert "6 threads have no element: the kernel needs a guard" in text
+    assert "50 elements have no thread" in lab.launch_picture(2, 100, 250).text
     assert "every thread has an element" in lab.launch_picture((2, 2), (8, 8)).text
     along = lab.launch_picture((4, 4), (16, 16), (64, 64)).text
     across = lab.launch_picture((4, 4), (16, 16), (64, 64), x_axis=0).text
@@ -341,7 +341,7 @@ def test_wavefronts_of_a_request(indices, itemsize, turns):
     assert len(found) == turns
     served = sorted({lane for turn in found for lanes in turn.values() for lane in lanes})
     assert served == list(range(len(indices)))
-    assert f"{turns} wavefront(s)" in lab.banks_picture(indices, itemsize).text
+    assert f"{turns} wavefront" in lab.banks_picture(indices, itemsize).text
 
 
 def test_mistakes_of_requests_are_named():
@@ -362,7 +362,7 @@ def test_a_heat_map_takes_means_of_areas():
 def test_the_walk_over_tiles():
     frames = lab.tile_walk(64, 48, 96, (16, 16, 16), (1, 2))
     assert len(frames) == 4  # the first three steps and the last of six
-    assert "16x16, depth 16: block (1, 2) takes 6 step(s)" in frames.text
+    assert "16x16, depth 16: block (1, 2) takes 6 steps" in frames.text
     assert "4 FLOP per byte" in frames.text
     assert "load a[16:32, 80:96] and b[80:96, 32:48]" in frames[-1].text
     assert "load a[16:20, 8:12]" in lab.tile_walk(20, 9, 12, (8, 8, 8), (2, 0))[1].text
@@ -383,7 +383,7 @@ def test_a_block_passes_its_barriers():
     assert found[-1].changed == {"out": 1}
     frames = lab.barrier_frames(block_sum, 2, 16, x, out, at=(1, 0, 0))
     assert "barrier 2 of 5: 16 threads wait at line" in frames[1].text
-    assert "changed in global memory so far: 1 element(s) of out" in frames[-1].text
+    assert "changed in global memory so far: 1 element of out" in frames[-1].text
     html = frames.html()
     assert html.count("<svg") == 6
     assert html.count("display:none") == 5  # without a script, the first is what one sees

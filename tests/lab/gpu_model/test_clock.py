@@ -73,6 +73,7 @@ def test_a_memory_chart_says_what_goes_where():
     picture = e.picture()
     assert (e.requests, e.shared_requests) == (2 * SIZE / 32, 0)
     assert "16,384 requests ask L1 for 2.1 MB, L1 asks L2 for 2.1 MB" in picture.text
+    assert "of these bytes: 50% read, 50% read, 50% read; the others are written" in picture.text
     assert f"DRAM: 2039 GB/s at most, busy {e.bounds['DRAM'] / e.seconds:.0%}" in picture.text
     guarded = estimate("guarded", grid=1)
     assert guarded.shared_requests == 8 * 2 + 3 * 6 and guarded.requests == 8 * 2

@@ -145,8 +145,8 @@ def test_a_known_launch():
 
 def test_the_text_says_what_limits_and_what_would_help():
     text = str(lab.occupancy(128, 0, 256, 9.0))
-    assert "occupancy 25%: 2 block(s), 16 of 64 warps" in text
-    assert re.search(r"registers +allow +2 block\(s\) +<- limits", text)
+    assert "occupancy 25%: 2 blocks, 16 of 64 warps" in text
+    assert re.search(r"registers +allow +2 blocks +<- limits", text)
     assert "fewer registers" in text
     assert "would fail" in str(lab.occupancy(255, 0, 1024, 8.0))
 

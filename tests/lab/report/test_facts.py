@@ -49,9 +49,9 @@ def test_the_pictures_of_all_requests_add_up_to_the_report(stride):
     total = 0
     for block in range(4):
         for warp in range(2):
-            for op, array, turns in (("load", "x", 2), ("store", "out", 1)):
-                for turn in range(turns):
-                    where = dict(op=op, block=block, warp=warp, turn=turn)
+            for op, array, iterations in (("load", "x", 2), ("store", "out", 1)):
+                for iteration in range(iterations):
+                    where = dict(op=op, block=block, warp=warp, iteration=iteration)
                     text = lab.request_picture(report, array, **where).text
                     total += number(r"(\d+) sectors of 32 bytes for 32 lanes", text)
     assert total == report.totals.sectors
@@ -67,9 +67,9 @@ def test_the_repr_of_a_report_is_one_line():
 
 def test_banks_of_a_request_are_the_reports(transposed):
     text = lab.request_picture(transposed, "tile").text
-    assert "32 wavefront(s), ideal 1: 31 lost" in text
+    assert "32 wavefronts, ideal 1: 31 lost" in text
     stores = lab.request_picture(transposed, "tile", op="store", block=3, warp=7).text
-    assert "1 wavefront(s), ideal 1: no bank conflict" in stores
+    assert "1 wavefront, ideal 1: no bank conflict" in stores
     assert "warp 7 of block 3 writes tile" in stores
     both = 32 * 4 * (32 + 1)  # each of 32 warps in 4 blocks loads and stores once
     assert transposed.totals.wavefronts == both

@@ -142,7 +142,7 @@ def test_a_warp_operation_that_some_lanes_never_reach():
             cuda.syncwarp()
         cuda.syncthreads()
 
-    with pytest.raises(KernelError, match="16 thread.s. wait in syncwarp"):
+    with pytest.raises(KernelError, match="16 threads waiting in syncwarp"):
         run(kernel, 1, 32, np.zeros(1))
 
 

@@ -1,0 +1,60 @@
+"""The Cauchy distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import minigrad
+from minigrad._names import namespace
+from minigrad.distributions import constraints
+from minigrad.distributions.distribution import Distribution
+from minigrad.distributions.utils import broadcast_all, open_uniform
+from minigrad.tensor import Tensor
+
+__all__ = ["Cauchy"]
+
+
+class Cauchy(Distribution):
+    """The ratio of two normal numbers, times `scale`, plus `loc`: it has no mean."""
+
+    has_rsample = True
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return minigrad.full_like(self.loc, math.nan)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return minigrad.full_like(self.loc, math.inf)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.icdf(open_uniform(self._extended_shape(sample_shape), self.loc))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        distance = (value - self.loc) / self.scale
+        return -math.log(math.pi) - self.scale.log() - (distance**2).log1p()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
+
+    def entropy(self) -> Tensor:
+        return math.log(4 * math.pi) + self.scale.log()
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -1,0 +1,245 @@
+"""Compiled functions where memory is shared, calls are interrupted, and threads meet."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import minigrad
+import minigrad.nn.functional as F
+from minigrad import nn
+from minigrad.compiler import capture, fuse
+
+from .test_compile import close
+
+
+def changes_first(a, b):
+    a.add_(1)
+    return b * 2
+
+
+def changes_second(a, b):
+    b.mul_(3)
+    return a.sum()
+
+
+def changes_both(a, b):
+    a.add_(1)
+    b.mul_(a.mean())
+    return a - 1
+
+
+@pytest.mark.parametrize("function", [changes_first, changes_second, changes_both])
+@pytest.mark.parametrize("part", [lambda x: x[1], lambda x: x[:, ::2], lambda x: x, lambda x: x.T])
+def test_arguments_that_share_memory(function, part):
+    """Also of another layout, and afterwards ones that share none."""
+    compiled, results = minigrad.compile(function), {}
+    for run in (function, compiled):
+        results[run] = []
+        for _ in range(3):
+            x = minigrad.arange(12.0).reshape(3, 4)
+            results[run].append((run(x, part(x)).tolist(), x.tolist()))
+        y, z = minigrad.arange(12.0).reshape(3, 4), part(minigrad.ones(3, 4)).clone()
+        results[run].append((run(y, z).tolist(), y.tolist(), z.tolist()))
+    assert results[compiled] == results[function]
+    assert compiled.replayed == 2 and compiled.recorded == 2, compiled.report()
+
+
+def test_an_argument_that_shares_memory_with_what_a_step_changes():
+    weight = minigrad.zeros(2, 3)
+
+    def step(row):
+        weight.add_(1)
+        return row * 2
+
+    compiled = minigrad.compile(step)
+    for count in range(1, 4):
+        assert compiled(weight[0]).tolist() == [2 * count] * 3
+
+
+def test_a_result_that_is_a_view_of_an_argument():
+    compiled = minigrad.compile(lambda x: (x[0], x + 1))
+    for _ in range(3):
+        x = minigrad.ones(2, 3)
+        compiled(x)[0].zero_()
+        assert x.tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+def test_results_that_share_memory():
+    def two(x):
+        y = x * 2
+        return y, y[0]
+
+    def halves(x):
+        return (x * 2).chunk(2, 1)
+
+    compiled, other = minigrad.compile(two), minigrad.compile(halves)
+    for _ in range(3):
+        y, row = compiled(minigrad.ones(2, 2))
+        row.zero_()
+        assert y.tolist() == [[0, 0], [2, 2]]
+        assert [t.tolist() for t in other(minigrad.ones(1, 2))] == [[[2]], [[2]]]
+    assert other.replayed == 2  # these have no element in common
+
+
+def test_an_expanded_argument_cannot_be_written():
+    compiled = minigrad.compile(lambda x: x.add_(1).sum())
+    for _ in range(2):
+        assert compiled(minigrad.ones(3)) == 6
+        with pytest.raises(RuntimeError, match="more than one element"):
+            compiled(minigrad.ones(1).expand(3))
+    read = minigrad.compile(lambda x: x * 2)
+    for _ in range(3):
+        assert read(minigrad.ones(1).expand(3)).tolist() == [2, 2, 2]
+    assert read.replayed == 2
+
+
+def test_a_compiled_function_inside_of_another():
+    inner = minigrad.compile(lambda x: x.exp() * 2)
+    outer = minigrad.compile(lambda x: inner(x) + inner(x + 1))
+    x = minigrad.randn(3)
+    for _ in range(3):
+        close(outer(x), x.exp() * 2 + (x + 1).exp() * 2)
+        close(inner(x), x.exp() * 2)
+    assert outer.replayed == inner.replayed == 2
+
+
+def test_other_dtypes_and_variables_of_enclosing_functions():
+    factor = 1.0
+
+    def scaled(x):
+        return x * factor
+
+    compiled = minigrad.compile(scaled)
+    for factor in (1.0, 2.0, 1.0):
+        for dtype in (minigrad.float32, minigrad.float64, minigrad.float16, minigrad.int64):
+            x = minigrad.ones(3, dtype=dtype)
+            found = compiled(x)
+            assert found.dtype == scaled(x).dtype and found.tolist() == [factor] * 3
+    assert (compiled.recorded, compiled.replayed) == (8, 4)
+
+
+def test_generators_go_on_as_without_compile():
+    own = minigrad.Generator()
+
+    def step(x):
+        return F.dropout(x, 0.5) + minigrad.rand(9, generator=own)
+
+    compiled, x, found = minigrad.compile(step), minigrad.ones(9), []
+    for run in (step, compiled):
+        own.manual_seed(3)
+        minigrad.manual_seed(4)
+        found.append([run(x).tolist() for _ in range(3)])
+        state = minigrad.get_rng_state()
+        found[-1] += [run(x).tolist(), minigrad.rand(2).tolist()]
+        minigrad.set_rng_state(state)
+        found[-1].append(run(x).tolist())
+    np.testing.assert_allclose(np.hstack(found[0]), np.hstack(found[1]), rtol=1e-6)
+    assert compiled.replayed == 4
+
+
+# -- threads, interrupts ---------------------------------------------------------------------
+
+
+def in_threads(*functions):
+    """Run functions side by side; raises what one of them raises."""
+    errors = []
+
+    def guarded(function):
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(f,)) for f in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_threads_that_call_one_compiled_function():
+    w = minigrad.randn(48, 48) * 0.1
+
+    def network(x):
+        for _ in range(4):
+            x = (x @ w).tanh() + x
+        return x
+
+    compiled = minigrad.compile(network)
+
+    def caller(seed):
+        x = minigrad.from_numpy(np.random.default_rng(seed).random((48, 48), np.float32))
+        wanted = network(x)
+
+        def calls():
+            for _ in range(40):
+                close(compiled(x), wanted, 1e-4)
+
+        return calls
+
+    in_threads(*map(caller, range(4)))
+    assert (compiled.recorded, compiled.replayed) == (1, 159), compiled.report()
+
+
+def test_a_thread_that_computes_while_another_records():
+    w, done = minigrad.randn(16, 16), threading.Event()
+
+    def records():
+        try:
+            for n in range(10):
+                compiled = minigrad.compile(lambda x: (x @ w).relu().sum())
+                for _ in range(2):
+                    compiled(minigrad.ones(n + 1, 16))
+                assert compiled.replayed == 1, compiled.report()
+        finally:
+            done.set()
+
+    def computes():
+        ones = minigrad.ones(16, 16)
+        while not done.is_set():
+            assert (ones * 2 + 1).sum().item() == 16 * 16 * 3
+            assert ones.numpy().sum() == 16 * 16
+
+    in_threads(records, computes)
+
+
+@pytest.mark.parametrize("where", [(capture, "_describe"), (fuse.Fusion, "run")])
+def test_an_interrupt_leaves_tensors_as_they_were(monkeypatch, where):
+    model, x = nn.Linear(3, 3), minigrad.ones(2, 3)
+    compiled = minigrad.compile(lambda x: model(x).relu())
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            compiled(x)
+    assert type(model.weight._array) is type(x._array) is np.ndarray
+    for _ in range(3):
+        close(compiled(x), model(x).relu())
+    assert compiled.replayed == 2, compiled.report()
+
+
+def test_an_error_in_a_step_comes_each_time_and_the_rest_is_done():
+    weight = minigrad.zeros(2)
+
+    def step(x, wrong):
+        weight.add_(1)
+        if wrong:
+            raise ValueError("wrong")
+        return weight * x
+
+    compiled = minigrad.compile(step)
+    for wrong in (True, False, False, True, False):
+        if wrong:
+            with pytest.raises(ValueError, match="wrong"):
+                compiled(minigrad.ones(2), wrong)
+        else:
+            compiled(minigrad.ones(2), wrong)
+    assert weight.tolist() == [5, 5]

@@ -1,0 +1,41 @@
+"""Versions of a loop that no block can need, or that another one already has, are not made."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+matmul = importlib.import_module("kernels.numba_cuda.matmul")
+
+
+def compiled(version: str, block: tuple[int, int], shape: tuple[int, int, int], trans_a) -> str:
+    """The module of a product's kernel, whose result is compared with NumPy's first."""
+    from numba import float32
+
+    m, k, n = shape
+    a, b = (np.random.default_rng(0).random(s, np.float32) for s in ((1, m, k), (1, k, n)))
+    c, bias = np.empty((1, m, n), np.float32), np.zeros(1, np.float32)
+    given = a.swapaxes(1, 2).copy() if trans_a else a
+    kernel = getattr(matmul, version)(float32, trans_a, False, False)
+    kernel[(-(-n // 32), -(-m // block[1])), block](given, b, bias, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+    return kernel.inspect_cpu(block)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (70, 33, 65), (5, 100, 31)])
+def test_a_tile_that_is_only_filled_at_edges_has_no_guard_free_fill(shape):
+    text = compiled("tiled", (32, 32), shape, False)
+    assert text.count("a_tile[_u(ty), _u(tx)] = _float32(a[") == 1
+
+
+def test_rows_that_are_clipped_need_no_version_of_the_block():
+    text = compiled("tiled", (32, 32), (64, 64, 64), False)
+    assert text.count("c[_u(z), _u(row), _u(col)] = acc") == 2  # whole rows, and parts of a row
+
+
+@pytest.mark.parametrize("shape", [(8, 64, 64), (7, 33, 65)])
+def test_a_guard_that_always_fails_somewhere_gives_no_version(shape):
+    text = compiled("short", (32, 8), shape, True)
+    assert "if tx < 8" in text and "31 < 8" not in text
