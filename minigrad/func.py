@@ -16,7 +16,7 @@ from minigrad.autograd import engine
 from minigrad.autograd.mode import enable_grad
 from minigrad.autograd.node import Node
 from minigrad.tensor import Tensor
-from minigrad.utils._tree import leaves, mapped, rebuilt
+from minigrad.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
     "functional_call",
@@ -30,6 +30,11 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+
+def _like(tree: Any, leaves: Sequence) -> Any:
+    """The tree with these leaves."""
+    return tree_unflatten(leaves, tree_flatten(tree)[1])
 
 
 def _place(tensor: Any) -> Any:
@@ -49,7 +54,7 @@ def _own(results: Any, places: list[Tensor]) -> Any:
             return value
         return value if _outside(value, made) else value.detach()
 
-    return mapped(released, results)
+    return tree_map(released, results)
 
 
 def _outside(tensor: Tensor, made: set[int]) -> bool:
@@ -79,9 +84,9 @@ def _chosen(args: tuple, argnums: int | tuple[int, ...]) -> tuple[list, Any, lis
         )
     given = list(args)
     for n in numbers:
-        given[n] = mapped(_place, args[n])
+        given[n] = tree_map(_place, args[n])
     trees = given[argnums] if isinstance(argnums, int) else tuple(given[n] for n in numbers)
-    return given, trees, leaves(trees)
+    return given, trees, tree_leaves(trees)
 
 
 def _gradients(outputs: list, places: list, vectors: list) -> list[Tensor]:
@@ -114,7 +119,7 @@ def grad_and_value(
                     f"{shape}"
                 )
             slopes = _gradients([value], places, [minigrad.ones_like(value)])
-        return _own((rebuilt(trees, iter(slopes)), found), places)
+        return _own((_like(trees, slopes), found), places)
 
     return wrapper
 
@@ -141,10 +146,10 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     outputs = found[0] if has_aux else found
 
     def pullback(*cotangents: Any) -> Any:
-        vectors = leaves(cotangents[0] if len(cotangents) == 1 else cotangents)
+        vectors = tree_leaves(cotangents[0] if len(cotangents) == 1 else cotangents)
         with enable_grad():
-            slopes = _gradients(leaves(outputs), places, vectors)
-        result = rebuilt(trees, iter(_own(slopes, places)))
+            slopes = _gradients(tree_leaves(outputs), places, vectors)
+        result = _like(trees, _own(slopes, places))
         return result if len(primals) > 1 else (result[0],)
 
     result = _own(outputs, places), pullback
@@ -157,11 +162,11 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = Fals
         given, _, places = _chosen(tuple(primals), tuple(range(len(primals))))
         found = func(*given)
         outputs = found[0] if has_aux else found
-        flat = leaves(outputs)
+        flat = tree_leaves(outputs)
         dummies = [minigrad.zeros_like(y).requires_grad_() for y in flat]
         slopes = _gradients(flat, places, dummies)
-        products = _gradients(slopes, dummies, leaves(tuple(tangents)))
-    result = (outputs, rebuilt(outputs, iter(products)))
+        products = _gradients(slopes, dummies, tree_leaves(tuple(tangents)))
+    result = (outputs, _like(outputs, products))
     result = _own(result, places + dummies)
     return (*result, found[1]) if has_aux else result
 
@@ -182,8 +187,8 @@ def jacrev(
             given, trees, places = _chosen(args, argnums)
             found = func(*given, **kwargs)
             outputs = found[0] if has_aux else found
-            rows = [_rows(y, places) for y in leaves(outputs)]
-            table = rebuilt(outputs, iter([rebuilt(trees, iter(row)) for row in rows]))
+            rows = [_rows(y, places) for y in tree_leaves(outputs)]
+            table = _like(outputs, [_like(trees, row) for row in rows])
         result = _own(table, places)
         return (result, _own(found[1], places)) if has_aux else result
 
@@ -234,9 +239,9 @@ def vmap(
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        dims = leaves(_spread(in_dims if isinstance(in_dims, tuple | list) else
+        dims = tree_leaves(_spread(in_dims if isinstance(in_dims, tuple | list) else
                               (in_dims,) * len(args), args))  # fmt: skip
-        flat = leaves(args)
+        flat = tree_leaves(args)
         sizes = {x.shape[d] for x, d in zip(flat, dims, strict=True) if d is not None}
         if len(sizes) != 1:
             raise ValueError(
@@ -246,7 +251,7 @@ def vmap(
         results = []
         for i in range(sizes.pop()):
             parts = [x if d is None else x.select(d, i) for x, d in zip(flat, dims, strict=True)]
-            results.append(func(*rebuilt(args, iter(parts)), **kwargs))
+            results.append(func(*_like(args, parts), **kwargs))
         if not results:
             raise RuntimeError("vmap: the mapped dimension has length 0: no result to stack")
         return _stacked(results, out_dims)
@@ -270,11 +275,11 @@ def _spread(dims: Any, args: Any) -> Any:
 
 
 def _stacked(results: list, out_dims: Any) -> Any:
-    columns = zip(*[leaves(r) for r in results], strict=True)
-    count = len(leaves(results[0]))
+    columns = zip(*[tree_leaves(r) for r in results], strict=True)
+    count = len(tree_leaves(results[0]))
     dims = list(out_dims) if isinstance(out_dims, list | tuple) else [out_dims] * count
     stacked = [minigrad.stack(list(c), d) for c, d in zip(columns, dims, strict=True)]
-    return rebuilt(results[0], iter(stacked))
+    return _like(results[0], stacked)
 
 
 def functional_call(

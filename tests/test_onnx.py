@@ -15,7 +15,7 @@ from minigrad import nn
 from minigrad.autograd.mode import mode
 from minigrad.models import BasicBlock, LeNet, ResNet
 from minigrad.nn import functional as F
-from minigrad.utils._tree import leaves
+from minigrad.utils._pytree import tree_leaves
 
 pytestmark = pytest.mark.needs("onnx")
 BATCH = {"input": {0: "batch"}}
@@ -45,8 +45,8 @@ def check(model, args, *more, tolerance=1e-5, **options):
     with nn_eval(model):
         for given in (args, *more):
             given = given if isinstance(given, tuple) else (given,)
-            wanted = leaves(model(*given))
-            got = evaluator.run(None, {n: x.numpy() for n, x in zip(names, leaves(given))})
+            wanted = tree_leaves(model(*given))
+            got = evaluator.run(None, {n: x.numpy() for n, x in zip(names, tree_leaves(given))})
             for a, b in zip(wanted, got, strict=True):
                 a = a.detach().numpy()
                 assert (a.dtype, a.shape) == (b.dtype, b.shape)

@@ -139,7 +139,7 @@ def _plan_split_backward(dialect: Dialect, name: str, like, flags: tuple, forced
 def _planned(
     dialect: Dialect, name: str, logits, target, weight, smooth: bool, version: str | None
 ) -> _Plan:
-    key = (
+    key: tuple = (
         dialect, name, type(logits) is ndarray or place(logits), logits.shape, logits.dtype,
         target.shape, target.dtype, smooth, version,
     )  # fmt: skip

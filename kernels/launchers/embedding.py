@@ -148,7 +148,8 @@ def embedding_backward(
     dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
     if g.size:
         numbers: tuple[int, ...] = (width, tiles)
-        grid, block = _tiles(rows, width)[1], ROW_BLOCK
+        grid: int | tuple[int, int] = _tiles(rows, width)[1]
+        block: int | tuple[int, int] = ROW_BLOCK
         if version == "lines":
             grid, block = tiles, ROW_BLOCK[0]
         elif version == "split":

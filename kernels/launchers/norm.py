@@ -48,7 +48,7 @@ def _check(name: str, x, *per_channel) -> None:
 
 def _view(x) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     """Version, and the shapes under which reductions and elementwise kernels see x."""
-    n, c, s = *x.shape[:2], math.prod(x.shape[2:])
+    (n, c), s = x.shape[:2], math.prod(x.shape[2:])
     return ("columns", (n, c), (n, c)) if s == 1 else ("planes", (n, c, s), (n * c, s))
 
 
@@ -76,10 +76,10 @@ def _reduction_tiling(version: str, channels: int, block: int):
 
 class _Parts(NamedTuple):
     """A channel split over blocks. columns: each has `span` rows of x (N, C). planes: part p has
-    every (count / pieces)-th image from p // pieces on, of which it has piece p % pieces, `span`
+    every (number / pieces)-th image from p // pieces on, of which it has piece p % pieces, `span`
     elements of the plane."""
 
-    count: int
+    number: int
     pieces: int
     span: int
 
@@ -87,17 +87,17 @@ class _Parts(NamedTuple):
         """The elements of each part, for a channel of so many rows (N) and elements of a plane."""
         if not self.pieces:
             return [min(self.span, rows - first) for first in range(0, rows, self.span)]
-        step = self.count // self.pieces
+        step = self.number // self.pieces
         return [
             len(range(p // self.pieces, rows, step))
             * min(self.span, plane - p % self.pieces * self.span)
-            for p in range(self.count)
+            for p in range(self.number)
         ]
 
 
 def _parts(x, version: str | None) -> _Parts | None:
     """How the channels of x are split over blocks; None where each has one."""
-    n, c, s = *x.shape[:2], math.prod(x.shape[2:])
+    (n, c), s = x.shape[:2], math.prod(x.shape[2:])
     forced = version == "split"
     if not (forced or on_gpu(x)) or not x.size:
         return None
@@ -131,7 +131,7 @@ def _plan_split_statistics(dialect: Dialect, x, parts: _Parts):
     make = kernels.split_columns if layout == "columns" else kernels.split_planes
     kernel = make(acc_t) if layout == "columns" else make(acc_t, block)
     grid, block = _reduction_tiling(layout, c, block)
-    run = launcher(name, "split", kernel, (grid, parts.count), block)
+    run = launcher(name, "split", kernel, (grid, parts.number), block)
     merge = launcher(
         name, "split", kernels.merge(acc_t), ceil_div(c, COLUMN_BLOCK[0]), COLUMN_BLOCK
     )
@@ -139,7 +139,7 @@ def _plan_split_statistics(dialect: Dialect, x, parts: _Parts):
     sizes = namespace(x).asarray(np.array(sizes, dtype))
 
     def statistics(x, mean, invstd, eps):
-        means, squares = (empty((parts.count, c), dtype, x) for _ in range(2))
+        means, squares = (empty((parts.number, c), dtype, x) for _ in range(2))
         run(x, sizes, means, squares, *parts[1:])
         merge(means, squares, sizes, mean, invstd, eps)
 
@@ -226,7 +226,7 @@ def _plan_sums(dialect: Dialect, name: str, x, asked: str | None):
     else:
         make = kernels.split_sums_columns if columns else kernels.split_sums_planes
         kernel = make(acc_t) if columns else make(acc_t, block)
-        run = launcher(name, "split", kernel, (grid, parts.count), threads)
+        run = launcher(name, "split", kernel, (grid, parts.number), threads)
 
     def sums(g, x, mean, invstd):
         given = g.reshape(view), x.reshape(view), mean, invstd
@@ -235,7 +235,7 @@ def _plan_sums(dialect: Dialect, name: str, x, asked: str | None):
             if c:
                 run(*given, dweight, dbias)
             return dweight, dbias
-        both = empty((2, parts.count, c), dtype, x)
+        both = empty((2, parts.number, c), dtype, x)
         run(*given, both[0], both[1], *parts[1:])
         return reduce(dialect, "sum", both, 1)
 

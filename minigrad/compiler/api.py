@@ -18,7 +18,7 @@ from minigrad.compiler.capture import Entry, capture, distinct_tensors
 from minigrad.compiler.places import WORD, address, bounds, sharing
 from minigrad.nn import Module
 from minigrad.tensor import Tensor
-from minigrad.utils._tree import leaves
+from minigrad.utils._pytree import tree_leaves
 
 _MAX_ENTRIES = 8  # recordings for one signature
 _MAX_SIGNATURES = 128
@@ -253,7 +253,7 @@ def _signature(args: tuple, kwargs: dict, arguments: list[Tensor]) -> tuple:
         get_num_threads(),
         dtypes.default_numpy(),
     ]
-    for leaf in leaves((args, kwargs)) if kwargs or len(args) != 1 else leaves(args):
+    for leaf in tree_leaves((args, kwargs)) if kwargs or len(args) != 1 else tree_leaves(args):
         if isinstance(leaf, Tensor):
             array = leaf._array
             parts += (

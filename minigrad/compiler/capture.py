@@ -27,7 +27,7 @@ from minigrad.compiler.lift import all_tensors, untrace_graph
 from minigrad.compiler.places import address, is_array, overlap, owner_of, view
 from minigrad.compiler.record import Recorder, recording
 from minigrad.tensor import Tensor, wrap
-from minigrad.utils._tree import leaves, mapped
+from minigrad.utils._pytree import tree_leaves, tree_map
 
 
 def capture(
@@ -69,7 +69,7 @@ def _captured(
     recorder.lift(all_tensors())
     for tensor, _, _ in recorder.lifted.values():
         grads.setdefault(id(tensor), (tensor, tensor._grad))
-    replaced = mapped(lambda leaf: stand_ins.get(id(leaf), leaf), (args, kwargs))
+    replaced = tree_map(lambda leaf: stand_ins.get(id(leaf), leaf), (args, kwargs))
     inside = [stand_ins.get(id(t), t) for t in arguments]
     with recording(recorder):
         result = function(*replaced[0], **replaced[1])
@@ -79,14 +79,14 @@ def _captured(
     changed = entry.watch.changed()
     if changed is not None:
         recorder.stop_quietly(f"it changes the state of Python objects ({changed})")
-    expected = {id(t) for t in leaves(result)} | {id(t) for t in stand_ins.values()}
+    expected = {id(t) for t in tree_leaves(result)} | {id(t) for t in stand_ins.values()}
     expected |= {id(t._grad) for t, _ in grads.values()}
-    views = [t._view for t in leaves(result) if isinstance(t, Tensor)]
+    views = [t._view for t in tree_leaves(result) if isinstance(t, Tensor)]
     expected |= {id(view.base) for view in views if view is not None}
     _release(recorder, result, expected)
     _return_views(entry, result, arguments)
     back = {id(s): t for t, s in zip(arguments, inside, strict=True)}
-    result = mapped(lambda leaf: back.get(id(leaf), leaf), result)
+    result = tree_map(lambda leaf: back.get(id(leaf), leaf), result)
     for place, array, written in entry.inputs:
         if written and recorder.lifted[id(arguments[place])][2].value is array:
             arguments[place]._array[...] = array
@@ -109,14 +109,14 @@ def _captured(
 
 def distinct_tensors(tree: Any) -> list[Tensor]:
     """The tensors in a tree, each once."""
-    return list({id(t): t for t in leaves(tree) if isinstance(t, Tensor)}.values())
+    return list({id(t): t for t in tree_leaves(tree) if isinstance(t, Tensor)}.values())
 
 
 def _return_views(entry: Entry, result: Any, arguments: list[Tensor]) -> None:
     """Results that are views of an argument's copy become views of the argument."""
     known = {id(t) for t in arguments}
     found = {id(entry.recorder.memory.find(copy)): (n, copy) for n, copy, _ in entry.inputs}
-    for leaf in leaves(result):
+    for leaf in tree_leaves(result):
         if not isinstance(leaf, Tensor) or id(leaf) in known or not is_array(leaf._array):
             continue
         buffer = entry.recorder.memory.find(leaf._array)
@@ -134,7 +134,7 @@ def _return_views(entry: Entry, result: Any, arguments: list[Tensor]) -> None:
 
 def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
     """Record the gradients of the outputs with respect to all leaves below them."""
-    outputs = [t for t in leaves(result) if isinstance(t, Tensor) and t._node is not None]
+    outputs = [t for t in tree_leaves(result) if isinstance(t, Tensor) and t._node is not None]
     outputs = list({id(t): t for t in outputs}.values())
     if not outputs or entry.recorder.reason is not None:
         return
@@ -190,8 +190,8 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
     numbers = {id(t): i for i, t in enumerate(inside)}
     heads: dict[int, int] = {}
     returned: dict[Any, list[Any]] = {}
-    entry.tree = mapped(lambda leaf: None, result)
-    for leaf in leaves(result):
+    entry.tree = tree_map(lambda leaf: None, result)
+    for leaf in tree_leaves(result):
         if not isinstance(leaf, Tensor):
             entry.outputs.append(("value", leaf))
         elif id(leaf) in numbers:
@@ -246,7 +246,7 @@ def _release(recorder: Recorder, result: Any, expected: set[int]) -> None:
     left = recorder.restore()
     if recorder.replaced:
         recorder.stop_quietly("it replaces the data of a tensor")
-    graph = any(isinstance(t, Tensor) and t._node is not None for t in leaves(result))
+    graph = any(isinstance(t, Tensor) and t._node is not None for t in tree_leaves(result))
     if not graph and any(id(t) not in expected for t in left):
         left = []
         gc.collect()  # what a compiler has left may still refer to some

@@ -16,7 +16,7 @@ from minigrad.compiler.guards import Watch
 from minigrad.compiler.program import Program
 from minigrad.compiler.record import Recorder
 from minigrad.tensor import Tensor, wrap
-from minigrad.utils._tree import mapped
+from minigrad.utils._pytree import tree_map
 
 _MAX_PROGRAMS = 8  # forward parts whose backward part may still follow
 
@@ -226,4 +226,4 @@ def kept_arrays(entry: Entry) -> list[np.ndarray]:
 
 def _rebuilt(tree: Any, values: list) -> Any:
     one = iter(values)
-    return mapped(lambda leaf: next(one), tree)
+    return tree_map(lambda leaf: next(one), tree)

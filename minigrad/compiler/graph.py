@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.sequence import Launch
 from minigrad.compiler.places import address, arrays_in, bounds, device_of, is_array, owner_of
-from minigrad.utils._tree import mapped
+from minigrad.utils._pytree import tree_map
 
 GIVEN, INPUT, CONSTANT, TEMPORARY = "given", "input", "constant", "temporary"
 PLANNED = (INPUT, TEMPORARY)  # each program has memory of its own for these
@@ -60,7 +60,7 @@ class Call:
     def describe(self, memory: Memory) -> None:
         """Replace arrays by their places, so that the memory of the recording can go."""
         place = memory.described
-        self.args, self.kwargs = mapped(place, self.args), mapped(place, self.kwargs)
+        self.args, self.kwargs = tree_map(place, self.args), tree_map(place, self.kwargs)
         self.outputs = tuple([place(a) for a in self.outputs])
         self.writes = tuple([place(a) for a in self.writes])
         if self.launches is not None:

@@ -16,7 +16,7 @@ from typing import Any
 from minigrad.compiler.arrays import stop
 from minigrad.random import Generator
 from minigrad.tensor import Tensor
-from minigrad.utils._tree import leaves, mapped
+from minigrad.utils._pytree import tree_leaves, tree_map
 
 
 class Draw(int):
@@ -145,10 +145,10 @@ class Numbers:
         """Arguments with late numbers in place of the floats that stand for them; the ids of those
         numbers, which must be among the arguments of the launches."""
         passed = {
-            id(self.found(leaf)) for leaf in leaves((args, kwargs)) if id(leaf) in self._plain
+            id(self.found(leaf)) for leaf in tree_leaves((args, kwargs)) if id(leaf) in self._plain
         }
         if passed:
-            args, kwargs = mapped(self.found, args), mapped(self.found, kwargs)
+            args, kwargs = tree_map(self.found, args), tree_map(self.found, kwargs)
         return args, kwargs, passed
 
     def options(self, group: dict[str, Any]) -> dict[str, Any]:

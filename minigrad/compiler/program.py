@@ -17,7 +17,7 @@ from minigrad.compiler.late import Draw, Late, value_now
 from minigrad.compiler.places import ALIGNMENT, arrays_in
 from minigrad.compiler.plan import Layout
 from minigrad.random import Generator
-from minigrad.utils._tree import leaves, mapped
+from minigrad.utils._pytree import tree_leaves, tree_map
 
 _LATE = (Draw, Late)
 _PARALLEL_SECONDS = 2e-4  # shorter launches stay on the calling thread
@@ -124,15 +124,15 @@ class Program:
     def _python(self, call: Call) -> Callable[[], None]:
         """A call of a function."""
         function, args, kwargs = call.function, call.args, call.kwargs
-        args, kwargs = mapped(self.array, args), mapped(self.array, kwargs)
+        args, kwargs = tree_map(self.array, args), tree_map(self.array, kwargs)
         outputs = [self.array(a) for a in call.outputs]
-        places, late = call.places, any(type(a) in _LATE for a in leaves((args, kwargs)))
+        places, late = call.places, any(type(a) in _LATE for a in tree_leaves((args, kwargs)))
         name = call.name
 
         def repeat() -> None:
             given, named = args, kwargs
             if late:
-                given, named = mapped(self._number, args), mapped(self._number, kwargs)
+                given, named = tree_map(self._number, args), tree_map(self._number, kwargs)
             result = function(*given, **named)
             if isinstance(result, np.generic):
                 result = np.asarray(result)

@@ -30,7 +30,7 @@ from minigrad.compiler.places import (
     place_of,
 )
 from minigrad.compiler.updates import Updates
-from minigrad.utils._tree import mapped
+from minigrad.utils._pytree import tree_map
 
 _OURS = str(Path(__file__).parents[1])
 _CONTIGUOUS = ("numpy.reshape", "numpy.ravel", "numpy.ascontiguousarray")
@@ -98,7 +98,7 @@ class Recorder(Lifted):
         self.use((args, kwargs))
         args, kwargs = plain(args), plain(kwargs)
         if self.reason is not None:
-            args, kwargs = mapped(value_now, args), mapped(value_now, kwargs)
+            args, kwargs = tree_map(value_now, args), tree_map(value_now, kwargs)
             return self._traced_result(function(*args, **kwargs))
         written = self._written(name, args, kwargs)
         if name == "checked_index":  # what it writes is the host's (kernels.support.wrong_index)
@@ -112,7 +112,7 @@ class Recorder(Lifted):
         before = [(a, a.copy()) for a in written if is_read(a, args)]
         if dispatch.backend() == "numpy":  # it computes with the numbers at once
             result, log = logged(
-                function, mapped(value_now, args), mapped(value_now, kwargs), self.numbers
+                function, tree_map(value_now, args), tree_map(value_now, kwargs), self.numbers
             )
         else:
             result, log = logged(function, args, kwargs, self.numbers)

@@ -23,7 +23,7 @@ from minigrad.nn import Module
 from minigrad.onnx.trace import OnnxExporterError, Trace, Value, matched, observed
 from minigrad.serialization import atomic_file
 from minigrad.tensor import Tensor, wrap
-from minigrad.utils._tree import leaves, mapped
+from minigrad.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["ONNXProgram", "OnnxExporterError", "TrainingMode", "export"]
 
@@ -143,7 +143,7 @@ def _checked_opset(version: int | None) -> int:
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    found = leaves(tree)
+    found = tree_leaves(tree)
     wrong = [x for x in found if isinstance(x, np.ndarray)]
     if wrong:
         raise TypeError("onnx.export: args must be tensors, not numpy.ndarray; torch.from_numpy")
@@ -194,12 +194,12 @@ def _mode(model: Any, training: Any) -> Iterator[None]:
 def _run(model: Any, arguments: tuple) -> tuple[Trace, list[Value]]:
     """The trace of a run, and the tensors that it returned."""
     trace = Trace(model)
-    copies = mapped(lambda x: wrap(x._array) if isinstance(x, Tensor) else x, arguments)
+    copies = tree_map(lambda x: wrap(x._array) if isinstance(x, Tensor) else x, arguments)
     for tensor in _tensors(copies):
         trace.input(tensor)
     with observed(trace, model):
         result = model(*copies[0], **copies[1])
-        found = [x for x in leaves(result) if x is not None]
+        found = [x for x in tree_leaves(result) if x is not None]
         wrong = [x for x in found if not isinstance(x, Tensor)]
         if wrong or not found:
             raise TypeError(
@@ -235,7 +235,7 @@ def _others(arguments: tuple, names: list[str], dynamic: dict) -> tuple:
         changed = wrap(_changed(np.resize(array, shape), rng))
         return changed if x.device.type == "cpu" else changed.to(x.device)
 
-    return mapped(other, arguments)
+    return tree_map(other, arguments)
 
 
 def _changed(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Nested containers and the list of their leaves, as in torch's `torch.utils._pytree`.
 
-Containers are tuples, named tuples, lists, deques, dictionaries, and the subclasses OrderedDict and
-defaultdict. Anything else is a leaf, None too.
+Containers are tuples, named tuples, lists, deques and dictionaries, and their subclasses (for torch
+only OrderedDict, defaultdict and named tuples); a dictionary of another class becomes a dict.
+Anything else is a leaf, None too.
 """
 
 from __future__ import annotations
@@ -15,35 +16,31 @@ from minigrad._names import namespace
 
 __all__ = ["TreeSpec", "tree_flatten", "tree_leaves", "tree_map", "tree_map_only", "tree_unflatten"]
 
-_SEQUENCES, _DICTIONARIES = (tuple, list, deque), (dict, OrderedDict, defaultdict)
 
-
-def _children(tree: Any) -> Iterable | None:
-    """What a container holds, in order; None for a leaf."""
-    if type(tree) in _DICTIONARIES:
-        return tree.values()
-    if type(tree) in _SEQUENCES or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
-        return tree
-    return None
-
-
-def _with_children(tree: Any, children: list) -> Any:
-    """A container like `tree` that holds these."""
-    kind: Any = type(tree)
-    if kind is defaultdict:
-        return kind(tree.default_factory, zip(tree, children, strict=True))
-    if kind in _DICTIONARIES:
-        return kind(zip(tree, children, strict=True))
-    if kind is deque:
-        return deque(children, tree.maxlen)
-    return kind(*children) if hasattr(tree, "_fields") else kind(children)
+def tree_leaves(tree: Any) -> list:
+    """What a tree holds, in order."""
+    if isinstance(tree, dict):
+        return [leaf for child in tree.values() for leaf in tree_leaves(child)]
+    if isinstance(tree, tuple | list | deque):
+        return [leaf for child in tree for leaf in tree_leaves(child)]
+    return [tree]
 
 
 def _rebuilt(tree: Any, values: Iterator) -> Any:
-    children = _children(tree)
-    if children is None:
-        return next(values)
-    return _with_children(tree, [_rebuilt(child, values) for child in children])
+    """A tree of this form from an iterator over its leaves."""
+    kind: Any = type(tree)
+    if isinstance(tree, dict):
+        pairs = [(key, _rebuilt(child, values)) for key, child in tree.items()]
+        if kind is defaultdict:
+            return defaultdict(tree.default_factory, pairs)
+        return OrderedDict(pairs) if kind is OrderedDict else dict(pairs)
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return kind(*[_rebuilt(child, values) for child in tree])
+    if isinstance(tree, deque):
+        return deque([_rebuilt(child, values) for child in tree], tree.maxlen)
+    if isinstance(tree, tuple | list):
+        return kind([_rebuilt(child, values) for child in tree])
+    return next(values)
 
 
 @dataclass(frozen=True)
@@ -56,14 +53,6 @@ class TreeSpec:
     def unflatten(self, leaves: Iterable) -> Any:
         """The tree of this form with these leaves."""
         return tree_unflatten(leaves, self)
-
-
-def tree_leaves(tree: Any) -> list:
-    """What a tree holds, in order."""
-    children = _children(tree)
-    if children is None:
-        return [tree]
-    return [leaf for child in children for leaf in tree_leaves(child)]
 
 
 def tree_flatten(tree: Any) -> tuple[list, TreeSpec]:
@@ -86,7 +75,7 @@ def tree_unflatten(leaves: Iterable, treespec: TreeSpec) -> Any:
 def tree_map(func: Callable, tree: Any, *rests: Any) -> Any:
     """The tree of `func(leaf, *leaves of the rests)`; ValueError where a form differs."""
     values = [tree_leaves(each) for each in (tree, *rests)]
-    if any(len(other) != len(values[0]) for other in values):
+    if rests and any(len(other) != len(values[0]) for other in values):
         raise ValueError(
             f"tree_map: expected trees of one form, got {[len(v) for v in values]} leaves"
         )

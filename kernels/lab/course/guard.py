@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 _FORBIDDEN = {
@@ -74,7 +75,7 @@ def _real(path: Any, folder: int | None) -> str:
 
 def _by_compiler() -> bool:
     """Whether the call comes from `kernels.host`, which starts compiler and disassembler."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith("kernels.host."):
             return True
