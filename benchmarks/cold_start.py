@@ -3,14 +3,16 @@
     python -m benchmarks.cold_start [--only gpt] [--json]
 
 Each case of `benchmarks.networks` is run in new processes, one thread: import, model, first step;
-"first check" is that of an exercise, which also compiles the lab's recorder. "processor" is the
-process's time on a processor, which another program's load changes less than the clock's.
+"first check" is that of an exercise, which also compiles the lab's recorder. Python's bytecode is
+written first, as an installation does. "processor" is the process's time on a processor, which
+another program's load changes less than the clock's.
 "passes" are those of `kernels.simt`, "Numba and LLVM" what compiles the module that they generate.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import subprocess
@@ -88,6 +90,8 @@ def main() -> None:
     if args.case:
         print(json.dumps(first_step(args.case)))
         return
+    for package in ("kernels", "minigrad", "benchmarks"):
+        compileall.compile_dir(measure.ROOT / package, quiet=1)
     rows = []
     for name in (name for name in NAMES if args.only in name):
         with tempfile.TemporaryDirectory() as folder:

@@ -144,6 +144,12 @@ class Sequence:
         """Where the machine code of a launch lies."""
         return self._codes[launch]
 
+    @property
+    def seconds(self) -> float:
+        """How long launches like these took last, on one OS thread; 0 for those that were never
+        to be shared."""
+        return sum(found.cost * launcher.blocks for found, launcher in self._specialised)
+
     def start(self, launch: int) -> int:
         """Where in `words` the arguments of a launch begin."""
         return self._starts[launch][0]

@@ -83,6 +83,8 @@ qint8 = int8  # what `quantization.quantize_dynamic` rounds weights to
 pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
 contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
+channels_last_3d = "channels_last_3d"
+newaxis = None
 
 if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
     from minigrad._functions import *  # noqa: F403
@@ -106,8 +108,6 @@ _LAZY_NAMES = {
     "vmap": "minigrad.func",
     "compile": "minigrad.compiler",
     "fit": "minigrad.training",
-    "get_autocast_dtype": "minigrad.amp.autocast_mode",
-    "is_autocast_enabled": "minigrad.amp.autocast_mode",
     "save": "minigrad.serialization",
     "load": "minigrad.serialization",
     "get_num_threads": "kernels.simt",
@@ -132,6 +132,13 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 _LAZY_NAMES |= dict.fromkeys(
     (
+        "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled"
+        " is_autocast_enabled set_autocast_dtype set_autocast_enabled"
+    ).split(),
+    "minigrad.amp.autocast_mode",
+)
+_LAZY_NAMES |= dict.fromkeys(
+    (
         "affine_grid_generator alpha_dropout alpha_dropout_ batch_norm bilinear"
         " binary_cross_entropy_with_logits channel_shuffle constant_pad_nd cosine_embedding_loss"
         " ctc_loss feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_"
@@ -144,6 +151,18 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 _LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
+
+
+def set_default_tensor_type(t: type | str) -> None:
+    """The dtype and device of tensors that are made without: of a class such as `FloatTensor` or
+    `cuda.HalfTensor`, or its name ("torch.cuda.FloatTensor"). TypeError for another type."""
+    name = t if isinstance(t, str) else getattr(t, "__name__", "")
+    where = "cuda" if ".cuda." in f".{name}" else getattr(t, "place", "cpu")
+    found = _LEGACY.get(name.rpartition(".")[2])
+    if found is None or not found.dtype.is_floating_point:
+        raise TypeError("only floating-point types are supported as the default type")
+    set_default_dtype(found.dtype)
+    set_default_device(None if where == "cpu" else where)
 
 
 def __dir__() -> list[str]:

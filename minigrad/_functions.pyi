@@ -20,8 +20,6 @@ from minigrad.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enab
 from minigrad.func import vmap as vmap
 from minigrad.compiler import compile as compile
 from minigrad.training import fit as fit
-from minigrad.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
-from minigrad.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
 from minigrad.serialization import save as save
 from minigrad.serialization import load as load
 from kernels.simt import get_num_threads as get_num_threads
@@ -37,6 +35,13 @@ from minigrad.variates import _sample_dirichlet as _sample_dirichlet
 from minigrad.variates import _standard_gamma as _standard_gamma
 from minigrad.variates import binomial as binomial
 from minigrad.variates import poisson as poisson
+from minigrad.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from minigrad.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
+from minigrad.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from minigrad.amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from minigrad.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
+from minigrad.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
+from minigrad.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
 from minigrad.nn.torch_level import affine_grid_generator as affine_grid_generator
 from minigrad.nn.torch_level import alpha_dropout as alpha_dropout
 from minigrad.nn.torch_level import alpha_dropout_ as alpha_dropout_

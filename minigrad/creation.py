@@ -454,7 +454,7 @@ _WITHOUT_LEGACY_NAME = (
 )
 
 
-def legacy_classes(where: str) -> dict[str, type]:
+def legacy_classes(where: str) -> dict[str, Any]:
     """The class of each dtype on a device, by name."""
     named = (d for d in dtypes.ALL if d not in _WITHOUT_LEGACY_NAME)
     return {d.legacy_name: legacy_class(d, where) for d in named}

@@ -30,7 +30,10 @@ import minigrad
 from minigrad._names import namespace
 from minigrad._pickle_reader import Reader, RefusedError
 from minigrad._pickle_writer import Writer
+from minigrad.devices import device
 from minigrad.tensor import Tensor, wrap
+
+MAP_LOCATION = Callable | device | str | dict[str, str] | None  # what `load` takes
 
 try:
     import fcntl

@@ -24,13 +24,20 @@ from minigrad._names import namespace
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import check_floating
-from minigrad.ops.special import routines
 from minigrad.random import Generator, _draw
 from minigrad.tensor import Tensor, wrap
 
 __all__ = ["binomial", "poisson"]
 
 _DOUBLE = np.dtype(np.float64)
+
+
+def _lgamma(x: Any) -> Any:
+    return wrap(x).lgamma()._array
+
+
+def _digamma(x: Any) -> Any:
+    return wrap(x).digamma()._array
 
 
 class _Source:
@@ -128,14 +135,14 @@ def _gamma_slope(a: Any, z: Any, nodes: Any, weights: Any) -> Any:
     reach = xp.where(below, _reach(a - z, a), above_reach)
     s = sign * reach * nodes
     ratio = xp.exp((a - z) * s - z * (xp.expm1(s) - s))
-    integral = (xp.log(z) + s - routines(a).digamma(a)) * ratio
+    integral = (xp.log(z) + s - _digamma(a)) * ratio
     return (sign * z * reach)[:, 0] * (integral * weights).sum(1)
 
 
 def _dirichlet_slope(a: Any, rest: Any, x: Any, nodes: Any, weights: Any) -> Any:
     """dx/da / (1 - x) for the component x of a Dirichlet variate, with the concentration a and
     the sum `rest` of the other ones: x is a beta variate. As `_gamma_slope`, all (n, 1)."""
-    xp, digamma = array_module(a), routines(a).digamma
+    xp = array_module(a)
     below = x < a / (a + rest)
     rate, other = xp.where(below, a, rest), xp.where(below, rest, a)
     near, far = xp.where(below, x, 1 - x), xp.where(below, 1 - x, x)
@@ -144,7 +151,7 @@ def _dirichlet_slope(a: Any, rest: Any, x: Any, nodes: Any, weights: Any) -> Any
     grown = xp.log1p(near / far * -xp.expm1(-s))  # log of the far side over what it is at x
     ratio = xp.exp(-rate * s + (other - 1) * grown)
     log_t = xp.log(x) + xp.where(below, -s, grown)
-    integral = (log_t - digamma(a) + digamma(a + rest)) * ratio
+    integral = (log_t - _digamma(a) + _digamma(a + rest)) * ratio
     sign = xp.where(below, -1.0, 1.0)
     return (sign * reach * near / (1 - x))[:, 0] * (integral * weights).sum(1)
 
@@ -263,14 +270,14 @@ def _by_transformed_rejection(
 
 def _poisson(rate: Any, source: _Source) -> Any:
     """Poisson variates for rates (n,)."""
-    xp, log_gamma = array_module(rate), routines(rate).gammaln
+    xp = array_module(rate)
     small = rate < _SMALL
     low, high = rate[small], rate[~small]
     out = xp.empty_like(rate)
     out[small] = _by_inversion(source.uniform(low.size), xp.exp(-low), lambda k: low / k)
 
     def log_p(k: Any, i: Any) -> Any:
-        log = k * xp.log(high[i]) - high[i] - log_gamma(k + 1)
+        log = k * xp.log(high[i]) - high[i] - _lgamma(k + 1)
         return xp.where(k < 0, -np.inf, log)
 
     b = 0.931 + 2.53 * xp.sqrt(high)
@@ -282,7 +289,7 @@ def _poisson(rate: Any, source: _Source) -> Any:
 
 def _binomial(count: Any, prob: Any, source: _Source) -> Any:
     """Binomial variates for counts and probabilities (n,)."""
-    xp, log_gamma = array_module(count), routines(count).gammaln
+    xp = array_module(count)
     mirrored = prob > 0.5
     p = xp.where(mirrored, 1 - prob, prob)
     small = count * p < _SMALL
@@ -296,7 +303,7 @@ def _binomial(count: Any, prob: Any, source: _Source) -> Any:
     log_odds = xp.log(p) - xp.log1p(-p)
 
     def log_p(k: Any, i: Any) -> Any:
-        log = log_gamma(n[i] + 1) - log_gamma(k + 1) - log_gamma(n[i] - k + 1)
+        log = _lgamma(n[i] + 1) - _lgamma(k + 1) - _lgamma(n[i] - k + 1)
         log = log + k * log_odds[i] + n[i] * xp.log1p(-p[i])
         return xp.where((k < 0) | (k > n[i]), -np.inf, log)
 

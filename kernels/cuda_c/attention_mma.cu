@@ -163,9 +163,9 @@ attention_mma(const T* q, const T* k, const T* v, const M* mask, U* out, float* 
 
 // Grid (Z or ZK, times tiles of rows). OF_KEYS: own_a, own_b are k and v, other_a and other_b q and
 // g, and the gradients da, db those of k and v. Otherwise own and other change places, and only da,
-// the gradient of q, is written. Grid y: parts, over `span` of the other rows each, a multiple of
-// OTHER; da and db have (parts, Z or ZK, rows, width).
-template <class T, class M, class U, int KIND, bool OF_KEYS, int OTHER, int D>
+// the gradient of q, is written. SPLIT: grid (..., parts), over `span` of the other rows each, a
+// multiple of OTHER; da and db have (parts, Z or ZK, rows, width).
+template <class T, class M, class U, int KIND, bool OF_KEYS, bool SPLIT, int OTHER, int D>
 __global__ void __launch_bounds__(THREADS, 2)
 attention_mma_backward(const T* own_a, const T* own_b, const T* other_a, const T* other_b,
                        const M* mask, const float* lse, const float* delta, U* da, U* db,
@@ -177,10 +177,13 @@ attention_mma_backward(const T* own_a, const T* own_b, const T* other_a, const T
     const int z = blockIdx.x / tiles, row0 = blockIdx.x % tiles * OWN;
     const int mine = row0 + warp_row + t % 32 / 4;
     const int queries = OF_KEYS ? others : rows, keys = OF_KEYS ? rows : others;
-    const int from = blockIdx.y * span, seen_first = OF_KEYS && causal ? row0 / OTHER * OTHER : 0;
-    const int first = seen_first > from ? seen_first : from;
-    const int seen_end = !OF_KEYS && causal && row0 + OWN < others ? row0 + OWN : others;
-    const int end = seen_end - from < span ? seen_end : from + span;
+    int first = OF_KEYS && causal ? row0 / OTHER * OTHER : 0;
+    int end = !OF_KEYS && causal && row0 + OWN < others ? row0 + OWN : others;
+    if (SPLIT) {
+        const int from = blockIdx.y * span;
+        if (end - from > span) end = from + span;
+        if (first < from) first = from;
+    }
     const int per_head = end > first ? (end - first + OTHER - 1) / OTHER : 0;
     const int steps = per_head * (OF_KEYS ? group : 1);
     auto start = [&](int i) {
@@ -228,7 +231,7 @@ attention_mma_backward(const T* own_a, const T* own_b, const T* other_a, const T
         __syncthreads();  // before the copies of the next but one tile
     }
     wait_for_copies<0>();
-    const long long zd = (long long)blockIdx.y * (gridDim.x / tiles) + z;
+    const long long zd = SPLIT ? (long long)blockIdx.y * (gridDim.x / tiles) + z : z;
     da += zd * rows * width;
     store_rows<D>(da, acc_a, row0 + warp_row, rows, width, scale, scale);
     if (OF_KEYS) {

@@ -32,7 +32,7 @@ def attention_mma(width: int, mask_kind: str) -> Kernel:
     return _kernel("attention_mma", (0, 3, 4), constants, arguments)
 
 
-def attention_mma_backward(width: int, mask_kind: str, of_keys: bool) -> Kernel:
+def attention_mma_backward(width: int, mask_kind: str, of_keys: bool, split: bool) -> Kernel:
     """kernel(own_a, own_b, other_a, other_b, mask, lse, delta, da, db, scale, ..., step, span)."""
 
     def arguments(own_a, own_b, other_a, *others):
@@ -40,5 +40,5 @@ def attention_mma_backward(width: int, mask_kind: str, of_keys: bool) -> Kernel:
         sizes = own_a.shape[1], other_a.shape[1], own_a.shape[2], own_b.shape[2]
         return own_a, own_b, other_a, *others, heads[1] // heads[0], *sizes
 
-    constants = (KINDS[mask_kind], of_keys, other_rows(width, True), padded(width))
+    constants = (KINDS[mask_kind], of_keys, split, other_rows(width, True), padded(width))
     return _kernel("attention_mma_backward", (0, 4, 7), constants, arguments)

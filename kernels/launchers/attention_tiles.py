@@ -87,7 +87,7 @@ def gradients(plan: Any, of_keys: bool) -> Callable:
     block: Any = (BX, BY)
     if plan.version == "mma_sync":
         found = plan.dialect.attention_mma
-        kernel = found.attention_mma_backward(max(plan.e, plan.f), kind, of_keys)
+        kernel = found.attention_mma_backward(max(plan.e, plan.f), kind, of_keys, count > 1)
         block = found.THREADS
     else:
         kernel = plan.kernels.tiled_backward(plan.acc_t, plan.tile, kind, of_keys, count > 1)

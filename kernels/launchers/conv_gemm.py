@@ -114,7 +114,7 @@ def _convolution(
         return across, ceil_div(to_channels, tile.by * tile.rm)
 
     if on_gpu(like) and splits(math.prod(tiles(tile)), terms, 1) > 1:
-        tile = tile._replace(rm=4, rn=4)  # the least, for more blocks
+        tile = tile._replace(rm=4)  # the least, for more blocks
     grid: tuple[int, ...] = tiles(tile)
     count = splits(math.prod(grid), terms, LEAST_TERMS) if on_gpu(like) else 1
     span = ceil_div(ceil_div(terms, count), tile.tk) * tile.tk

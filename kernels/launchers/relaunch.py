@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,11 +22,11 @@ from kernels import dispatch
 from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.support.interrupts import deferred
 
-MAX_BYTES = 1 << 18  # of operands and result: more may take long enough for several OS threads
+MAX_BYTES = 1 << 20  # of operands and new arrays
 LOCKED_BYTES = 1 << 12  # launches up to this size keep the GIL: they take less time than the switch
 MAX_LAUNCHES = 4096
 MAX_OPERANDS = 8
-MAX_SECONDS = 2e-4  # of a call that launches: OS threads may share the launches of longer ones
+MAX_SECONDS = 2e-4  # on one OS thread: several share longer launches
 _DATA = 4  # the word of an array's address among those of its argument
 _MASK = 2**64 - 1
 
@@ -131,7 +130,8 @@ def _remember(plan: Single, operands: tuple, out: Any) -> None:
     if of is None or not _is_small(operands, (out,)):  # None: what notes launches has its place
         return
     shown, result = [_stand_in(operand) for operand in operands], _stand_in(out)
-    launch = Launch(*of, plan.arguments(tuple(shown), result))
+    kernel, grid, block = of
+    launch = Launch(kernel, grid, block, plan.arguments(tuple(shown), result))
     module = dispatch.dialect(plan.dialect.name)
     _store(module, plan.operation, operands, shown, [launch], [result], 0)
 
@@ -181,6 +181,8 @@ def _store(
     if size > MAX_BYTES or not all(map(can_be_packed, launches)):
         return False
     sequence = Sequence(launches)
+    if sequence.seconds > MAX_SECONDS:
+        return False
     fixes = _fixes(sequence, launches, shown, made, lasting)
     if fixes is None:
         return False
@@ -286,9 +288,8 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
                 return function(dialect, *args, **named)
             result = dispatch.relaunch(tracer, dialect, operation, *operands)
             if result is None:
-                started = time.perf_counter()
                 result = function(dialect, *args, **named)
-                if tracer is None and time.perf_counter() - started < MAX_SECONDS:
+                if tracer is None:
 
                     def again(operands: list) -> Any:
                         return function(dialect, *operands, *args[count:], **named)

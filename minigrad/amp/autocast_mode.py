@@ -67,7 +67,7 @@ class autocast:
             raise RuntimeError(
                 f"User specified an unsupported autocast device_type '{device_type}'"
             )
-        self.device, self.fast_dtype = device_type, dtype or _DEFAULTS[device_type]
+        self.device, self.fast_dtype = device_type, dtype or get_autocast_dtype(device_type)
         if enabled and device_type == "cuda" and not minigrad.cuda.is_available():
             warnings.warn(
                 "User provided device_type of 'cuda', but CUDA is not available. Disabling",
@@ -110,6 +110,49 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     return mode.autocast is not None and device_type in mode.autocast.dtypes
 
 
+def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
+    """From now on `autocast` on a kind of device ("cuda" if only `enabled` is given), or not."""
+    if enabled is None:
+        device_type, enabled = "cuda", device_type
+    _check_kind(device_type)
+    dtypes = {} if mode.autocast is None else dict(mode.autocast.dtypes)
+    dtypes.pop(device_type, None)
+    if enabled:
+        dtypes[device_type] = _chosen.get(device_type, _DEFAULTS[device_type])
+    mode.autocast = _Casts(dtypes) if dtypes else None
+
+
+_chosen: dict[str, Any] = {}  # by set_autocast_dtype
+
+
+def set_autocast_dtype(device_type: str, dtype: Any) -> None:
+    """The dtype of low-precision operations on that kind of device, in force and from now on."""
+    _check_kind(device_type)
+    _chosen[device_type] = dtype
+    if is_autocast_enabled(device_type):
+        mode.autocast = _Casts({**mode.autocast.dtypes, device_type: dtype})
+
+
+def _check_kind(device_type: str) -> None:
+    if device_type not in _DEFAULTS:
+        raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
+
+
+def get_autocast_gpu_dtype() -> Any:
+    """`get_autocast_dtype("cuda")`."""
+    return get_autocast_dtype("cuda")
+
+
+def get_autocast_cpu_dtype() -> Any:
+    """`get_autocast_dtype("cpu")`."""
+    return get_autocast_dtype("cpu")
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """`is_autocast_enabled("cpu")`."""
+    return is_autocast_enabled("cpu")
+
+
 def is_autocast_available(device_type: str) -> bool:
     """Whether there is `autocast` for that kind of device."""
     return device_type in _DEFAULTS
@@ -118,4 +161,5 @@ def is_autocast_available(device_type: str) -> bool:
 def get_autocast_dtype(device_type: str) -> Any:
     """The dtype of low-precision operations on that kind of device."""
     found = {} if mode.autocast is None else mode.autocast.dtypes
-    return found.get(device_type, _DEFAULTS[device_type])
+    _check_kind(device_type)
+    return found.get(device_type, _chosen.get(device_type, _DEFAULTS[device_type]))

@@ -4,10 +4,11 @@
     model = minigrad.compile(model)     # a module with the same parameters
 
 The first call with arguments of new shapes, dtypes and flags runs on arrays that report what is
-done with them (`record`). What was written down is fused (`fuse`), gets memory (`plan`) and is
-replayed by later calls (`program`): on the CPU without Python between launches, on a GPU as a CUDA
-graph. A recording is valid while the Python state that it depends on is the same (`guards`); seeds,
-options and step counts of optimisers are taken anew at each replay (`late`).
+done with them (`record`). What was written down is fused (chains in `fuse`, epilogues and prologues
+in `attach`), gets memory (`plan`) and is replayed by later calls (`program`): on the CPU without
+Python between launches, on a GPU as a CUDA graph. A recording is valid while the Python state that
+it depends on is the same (`guards`); seeds, options and step counts of optimisers are taken anew at
+each replay (`late`).
 """
 
 from minigrad._names import namespace

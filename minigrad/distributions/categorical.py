@@ -36,12 +36,13 @@ class Categorical(Distribution):
     ) -> None:
         one_of(probs, logits)
         name, given = ("logits", logits) if probs is None else ("probs", probs)
+        assert given is not None
         if given.dim() < 1:
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
         if probs is not None:
-            self.probs = probs / probs.sum(-1, keepdim=True)
+            self.probs = given / given.sum(-1, keepdim=True)
         else:
-            self.logits = logits - logits.logsumexp(-1, keepdim=True)
+            self.logits = given - given.logsumexp(-1, keepdim=True)
         self._num_events = given.shape[-1]
         super().__init__(given.shape[:-1], validate_args=validate_args)
 

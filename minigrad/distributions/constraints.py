@@ -325,7 +325,7 @@ class _CorrCholesky(_LowerCholesky):
     """Cholesky factors of correlation matrices: rows of length 1."""
 
     def check(self, value: Tensor) -> Tensor:
-        tolerance = minigrad.finfo(value.dtype).eps * value.size(-1) * 10
+        tolerance = minigrad.finfo(value.dtype).eps * value.shape[-1] * 10
         norm = (value.detach() ** 2).sum(-1).sqrt()
         return super().check(value) & ((norm - 1).abs() <= tolerance).all(-1)
 

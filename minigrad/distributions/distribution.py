@@ -86,7 +86,7 @@ class Distribution:
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """A new instance for `expand` of `cls`. NotImplementedError for a subclass with a
         constructor of its own, unless it gives one."""
-        if _instance is None and type(self).__init__ is not cls.__init__:
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
                 f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
                 "method must also define a custom .expand() method."

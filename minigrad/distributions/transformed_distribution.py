@@ -24,6 +24,7 @@ class TransformedDistribution(Distribution):
     """
 
     arg_constraints: Any = {}
+    base_dist: Any
 
     def __init__(
         self,

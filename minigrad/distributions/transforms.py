@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any
 
 import minigrad
@@ -199,7 +198,7 @@ class AffineTransform(Transform):
 
     @property
     def sign(self) -> Any:
-        if isinstance(self.scale, numbers.Real):
+        if isinstance(self.scale, int | float):
             return (self.scale > 0) - (self.scale < 0)
         return self.scale.sign()
 
@@ -210,7 +209,7 @@ class AffineTransform(Transform):
         return (y - self.loc) / self.scale
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        if isinstance(self.scale, numbers.Real):
+        if isinstance(self.scale, int | float):
             log = minigrad.full_like(x, math.log(abs(self.scale)))
         else:
             log = self.scale.abs().log()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +10,18 @@ from typing import Any
 import minigrad
 from minigrad._names import namespace
 from minigrad.autograd import Function
+from minigrad.autograd.graph import saved_tensors_hooks
+from minigrad.autograd.mode import mode
 from minigrad.tensor import Tensor
 
-__all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "set_device_states"]
+__all__ = [
+    "CheckpointError",
+    "checkpoint",
+    "checkpoint_sequential",
+    "get_device_states",
+    "noop_context_fn",
+    "set_device_states",
+]
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
@@ -70,32 +80,130 @@ class _Checkpoint(Function):
         return None, None, *own
 
 
+class CheckpointError(RuntimeError):
+    """The second run of a checkpointed function did not save what the first one did."""
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Two contexts that do nothing: of the first run and of the second."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+class _Complete(BaseException):
+    """The second run has saved all that the first one did: the rest of it is not needed."""
+
+
+class _Recomputed:
+    """What a call saves for backward, as numbers: the first one that is asked for runs it again."""
+
+    def __init__(self, run: Callable, context: Any, state: Any, checked: bool, stop: bool) -> None:
+        self.run, self.context, self.state = run, context, state
+        self.checked, self.stop = checked, stop
+        self.casts = mode.autocast
+        self.first: list[tuple] = []  # of each tensor: shape, dtype and device
+        self.again: dict[int, Tensor] = {}
+
+    def pack(self, tensor: Tensor) -> int:
+        self.first.append((tensor.shape, tensor.dtype, tensor.device))
+        return len(self.first) - 1
+
+    def unpack(self, number: int) -> Tensor:
+        if number not in self.again:
+            self._run_again()
+        return self.again.pop(number)
+
+    def _run_again(self) -> None:
+        found: list[Tensor] = []
+
+        def keep(tensor: Tensor) -> None:
+            found.append(tensor.detach())
+            if self.stop and len(found) == len(self.first):
+                raise _Complete
+
+        now, casts = minigrad.get_rng_state(), mode.autocast
+        if self.state is not None:
+            minigrad.set_rng_state(self.state)
+        mode.autocast = self.casts
+        try:
+            with (
+                contextlib.suppress(_Complete),
+                saved_tensors_hooks(keep, _freed),
+                self.context,
+                minigrad.enable_grad(),
+            ):
+                self.run()
+        finally:
+            mode.autocast = casts
+            if self.state is not None:
+                minigrad.set_rng_state(now)
+        if self.checked:
+            self._check([(t.shape, t.dtype, t.device) for t in found])
+        self.again = dict(enumerate(found))
+
+    def _check(self, again: list[tuple]) -> None:
+        if len(again) != len(self.first):
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the "
+                f"original forward and recomputation: {len(self.first)} and {len(again)}"
+            )
+        for i, pair in enumerate(zip(self.first, again, strict=True)):
+            if pair[0] != pair[1]:
+                raise CheckpointError(
+                    "torch.utils.checkpoint: Recomputed values for the following tensors have "
+                    f"different metadata than during the forward pass: tensor {i} was {pair[0]} "
+                    f"and is {pair[1]}"
+                )
+
+
+def _freed(_: Any) -> Tensor:
+    raise RuntimeError("checkpoint: a backward pass inside of the function was not recorded")
+
+
 def checkpoint(
     function: Callable,
     *args: Any,
     use_reentrant: bool | None = None,
+    context_fn: Callable = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
     """`function(*args, **kwargs)`, whose intermediate results are not kept, but computed again in
     the backward pass.
 
-    preserve_rng_state: random numbers (dropout) are the same the second time. use_reentrant: as in
-    torch, there are gradients only where one of the arguments requires one. The gradients cannot be
-    differentiated again.
+    preserve_rng_state: random numbers (dropout) are the same the second time. context_fn: makes a
+    context for the first run and one for the second. determinism_check: "default" compares shapes,
+    dtypes and devices of both, and raises CheckpointError; "none" does not. use_reentrant: there
+    are gradients only where one of the positional arguments requires one, of the first order, and
+    ValueError for keyword arguments.
+
+    early_stop: the second run ends where it has saved as many tensors as the first one. `debug` is
+    torch's, and changes nothing here.
     """
-    if kwargs:
-        inner = function
-
-        def function(*args: Any) -> Any:
-            return inner(*args, **kwargs)
-
+    if determinism_check not in ("default", "none"):
+        raise ValueError(
+            f"determinism_check should be one of ['default', 'none'], but got {determinism_check}"
+        )
+    if use_reentrant:
+        if kwargs:
+            raise ValueError(f"Unexpected keyword arguments: {','.join(kwargs)}")
+        if context_fn is not noop_context_fn or debug:
+            raise ValueError(
+                "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+            )
     state = minigrad.get_rng_state() if preserve_rng_state else None
-    # A tensor that requires a gradient makes the call part of the graph where only parameters do.
-    anchor = minigrad.empty(0).requires_grad_()
-    if use_reentrant or not minigrad.is_grad_enabled():
+    if use_reentrant:
         return _Checkpoint.apply(function, state, *args)
-    return _Checkpoint.apply(lambda _, *rest: function(*rest), state, anchor, *args)
+    first, second = context_fn()
+    if not minigrad.is_grad_enabled():
+        with first:
+            return function(*args, **kwargs)
+    checked = determinism_check == "default"
+    frame = _Recomputed(lambda: function(*args, **kwargs), second, state, checked, early_stop)
+    with saved_tensors_hooks(frame.pack, frame.unpack), first:
+        return function(*args, **kwargs)
 
 
 def checkpoint_sequential(

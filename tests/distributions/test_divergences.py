@@ -101,5 +101,5 @@ def test_the_most_specific_pair_counts_and_ambiguity_warns():
         kl._REGISTRY.clear()
         kl._REGISTRY.update(before)
     with pytest.raises(TypeError, match="Expected type_q to be a Distribution subclass"):
-        kl.register_kl(d.Normal, int)
+        kl.register_kl(d.Normal, d.Normal(0.0, 1.0))
     assert math.isinf(float(kl_divergence(d.Normal(0.0, 1.0), d.Exponential(1.0))))

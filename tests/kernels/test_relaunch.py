@@ -15,6 +15,7 @@ import minigrad
 from kernels import dispatch
 from kernels.launchers import relaunch
 from kernels.pointwise import TABLE
+from kernels.support import thread_pool
 
 ADD, MUL = TABLE["add"], TABLE["mul"]
 
@@ -306,13 +307,24 @@ def test_what_computes_on_the_host_is_not_remembered(rng):
     assert calls() == 1  # the copy
 
 
-def test_long_launches_are_not_remembered(rng, monkeypatch):
-    monkeypatch.setattr(relaunch, "MAX_SECONDS", 0)
+def test_launches_that_are_shared_are_not_remembered(rng, monkeypatch):
+    monkeypatch.setattr(thread_pool, "_threads", 2)
     q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
+    monkeypatch.setattr(relaunch, "MAX_SECONDS", 1e-9)
     for _ in range(3):
         dispatch.active.attention(q, q, q)
+        first(MUL, q, q)
     assert calls() == 0
-    monkeypatch.setattr(relaunch, "MAX_SECONDS", 60)
+    wide = rng.normal(size=(64, 600)).astype(np.float32)  # several blocks, so that it is measured
+    for seconds, remembered in ((1e-9, False), (60, True)):
+        monkeypatch.setattr(relaunch, "MAX_SECONDS", seconds)
+        relaunch._table._clear()
+        first(MUL, wide, wide)
+        assert (again(MUL, wide, wide) is not None) == remembered
+
+
+def test_what_needs_much_memory_is_not_remembered(rng, monkeypatch):
+    q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
     monkeypatch.setattr(relaunch, "MAX_BYTES", 5 * q.nbytes)  # of the scores, too
     for _ in range(3):
         dispatch.active.attention(q, q, q)

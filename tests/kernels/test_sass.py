@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
+import kernels
 from kernels import lab
 from kernels.lab.gpu_model import nvrtc, resources, sass
 from kernels.simt.api import to_numba_cuda
@@ -27,9 +29,18 @@ GATES = {
 }
 
 
+WIDE = 0.02  # of the instructions of an inner loop
+
+
 def machine_code(dialect: str, family: str, version: str) -> list[str]:
     """The SASS for compute capability 8.0 of what a version launches."""
-    launches = resources.launched(dialect, family)[family, version]
+    if family == "conv2d":  # with enough blocks for the large tiles
+        with resources.noting() as rows:
+            images, filters = np.ones((32, 64, 34, 34), "f"), np.ones((64, 64, 3, 3), "f")
+            kernels.conv2d(images, filters, version=version, backend=dialect)
+        launches = rows[family, version]
+    else:
+        launches = resources.launched(dialect, family)[family, version]
     if dialect == "numba":
         return [lab.compiled(kernel, *args, lines=False).sass() for kernel, args in launches[:2]]
     texts = []
@@ -41,8 +52,10 @@ def machine_code(dialect: str, family: str, version: str) -> list[str]:
 
 @pytest.mark.parametrize("row", GATES, ids="-".join)
 def test_inner_loops_multiply_and_add(row):
-    shares = [sass.share(text) for text in machine_code(*row)]
-    assert shares and min(shares) >= GATES[row]
+    """And there are next to no integers of 64 bits among them."""
+    texts = machine_code(*row)
+    assert texts and min(map(sass.share, texts)) >= GATES[row]
+    assert max(map(sass.wide_share, texts)) <= WIDE
 
 
 def test_without_the_rewriting_the_gate_is_red(monkeypatch):
@@ -50,7 +63,7 @@ def test_without_the_rewriting_the_gate_is_red(monkeypatch):
     to_numba_cuda._library.cache_clear()
     text, *_ = machine_code("numba", "matmul", "register_2d")
     to_numba_cuda._library.cache_clear()
-    assert 0.5 < sass.share(text) < 0.65
+    assert 0.5 < sass.share(text) < 0.65 and sass.wide_share(text) > WIDE
 
 
 # What two warpgroups of `wgmma` do in a step, in order: four products of a group, the wait for the
@@ -96,5 +109,14 @@ def test_loops_are_found():
         /*0070*/                   EXIT ;
 """
     assert sass.innermost_loops(text) == [{"FFMA": 2, "BRA": 1}]
+    assert sass.wide_share(text) == 0
+    wide = [
+        "IADD3.X R1, R1, 0x0, RZ",
+        "IMAD.WIDE.U32 R2, R1, 0x4, R2",
+        "ISETP.GE.U32.AND.EX P0, R1",
+    ]
+    for instruction in (*wide, "LEA.HI.X R1, R2, R3, R4", "USHF.L.U64.HI UR4, UR4, 0x2, UR5"):
+        with_one = text.replace("@!P1 FFMA.FTZ R5, R3, R2, R5", instruction)
+        assert sass.wide_share(with_one) == pytest.approx(1 / 3)
     assert sass.share(text) == pytest.approx(2 / 3)
     assert sass.share("/*0000*/ EXIT ;") == 0

@@ -91,10 +91,14 @@ def innermost_loops(text: str) -> list[Counter[str]]:
 
 
 def wide_share(text: str) -> float:
-    """How much of the instructions computes integers of 64 bits, in the innermost loop with most
-    instructions of a kernel."""
-    loop = max(_loops(text), key=len, default=[])
-    return sum(map(bool, map(_WIDE.match, loop))) / len(loop) if loop else 0.0
+    """How much of the instructions computes integers of 64 bits, in the innermost loop of a kernel
+    with most multiply-adds; the longest where none has any."""
+
+    def weight(loop: list[str]) -> tuple[int, int]:
+        return sum(name.startswith(("FFMA", "HMMA", "HGMMA")) for name in loop), len(loop)
+
+    loop = max(_loops(text), key=weight, default=[])
+    return sum(1 for name in loop if _WIDE.match(name)) / len(loop) if loop else 0.0
 
 
 def share(text: str, name: str = "FFMA") -> float:
