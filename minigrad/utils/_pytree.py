@@ -31,7 +31,7 @@ def _rebuilt(tree: Any, values: Iterator) -> Any:
     kind: Any = type(tree)
     if isinstance(tree, dict):
         pairs = [(key, _rebuilt(child, values)) for key, child in tree.items()]
-        if kind is defaultdict:
+        if isinstance(tree, defaultdict):
             return defaultdict(tree.default_factory, pairs)
         return OrderedDict(pairs) if kind is OrderedDict else dict(pairs)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
