@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.creation import dtypes
 from minigrad.dtypes import dtype
 from minigrad.ops.elementwise import Number
 from minigrad.ops.reduce import Dims
-from minigrad.ops.small import dtypes
 from minigrad.random import Generator
 from minigrad.tensor import Size
 from minigrad.tensor import Tensor

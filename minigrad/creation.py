@@ -12,7 +12,7 @@ from minigrad._names import kind
 from minigrad._out import into
 from minigrad.backends import check_current, device_module
 from minigrad.devices import device, get_default_device, move_array
-from minigrad.tensor import Size, Tensor, as_int, export, wrap
+from minigrad.tensor import FUNCTIONS, Size, Tensor, as_int, export, functions, wrap
 
 
 def place(where: Any) -> device:
@@ -413,6 +413,126 @@ def _triangle(find: Any, row: int, col: int, offset: int, dtype: Any, device: An
         raise dtypes.refused(find.__name__, target)
     pair = np.stack(find(row, offset, col)).astype(target)
     return wrap(device_module(place(device).type).asarray(pair))
+
+
+@export(method=False)
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Uninitialised memory with these strides, in elements."""
+    shape, steps = tuple(size), tuple(stride)
+    if len(shape) != len(steps):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: {len(steps)} strides for {list(shape)}"
+        )
+    if min((*shape, *steps), default=0) < 0:
+        raise RuntimeError(f"empty_strided: negative size or stride: {list(shape)}, {list(steps)}")
+    last = sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
+    count = 0 if 0 in shape else last + 1
+    memory = functions.empty(count, dtype=dtype, device=device, pin_memory=pin_memory)
+    return memory.as_strided(shape, steps).detach().requires_grad_(requires_grad)
+
+
+@export(function=False)
+def new_empty_strided(
+    self: Tensor,
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`empty_strided` with the dtype and device of this tensor."""
+    kind, where = dtype or self.dtype, device or self.device
+    return empty_strided(size, stride, dtype=kind, device=where, requires_grad=requires_grad)
+
+
+@export(method=False)
+def frombuffer(
+    buffer: Any,
+    *,
+    dtype: dtypes.dtype,
+    count: int = -1,
+    offset: int = 0,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A vector of the memory behind an object such as bytes, a bytearray or an array.
+
+    count: of elements, all that fit unless given. offset: in bytes. ValueError where they do not
+    fit.
+    """
+    length, width = memoryview(buffer).nbytes, dtype.itemsize
+    if not length or count == 0:
+        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
+    if not 0 <= offset < length:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
+            f"({length} bytes) minus 1"
+        )
+    if count < 0 and (length - offset) % width:
+        raise ValueError(
+            f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a "
+            f"multiple of element size ({width})"
+        )
+    if count > 0 and offset + count * width > length:
+        raise ValueError(
+            f"requested buffer length ({count} * {width} bytes) after offset ({offset} bytes) must "
+            f"not be greater than actual buffer length ({length} bytes)"
+        )
+    array = np.frombuffer(buffer, dtype.numpy, max(count, -1), offset)
+    return finish(array, requires_grad)
+
+
+def _range(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """start, start + step, ... up to and including end, of the default dtype unless given."""
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    count = math.floor((end - start) / step) + 1
+    array = start + step * np.arange(count)
+    kind = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
+    moved = wrap(array.astype(kind)).to(place(device))
+    return finish(moved._array, requires_grad)
+
+
+FUNCTIONS["range"] = _range
+
+
+@export(method=False)
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers of a vector as columns: from N - 1 to 0, or from 0 if `increasing`."""
+    if x._array.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    count = x._array.size if N is None else N
+    if count < 0:
+        raise RuntimeError("N must be non-negative.")
+    kind = x.dtype if x.is_floating_point() or x.is_complex() else dtypes.int64
+    found = functions.ones((x._array.size, count), dtype=kind, device=x.device)
+    if count > 1:
+        powers = x.to(kind).unsqueeze(1).expand(-1, count - 1).cumprod(1)
+        found = functions.cat([found[:, :1], powers], 1)
+    return found if increasing else found.flip(1)
 
 
 def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:

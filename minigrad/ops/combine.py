@@ -142,7 +142,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat(tensors, 0 if tensors[0]._array.ndim == 1 else 1)
 
 
-@export(method=False)
+@export("row_stack", method=False)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """On top of each other, as rows."""
     if not tensors:

@@ -10,7 +10,7 @@ from minigrad import _pinned, dlpack, dtypes
 from minigrad.backends import check_current, device_module
 from minigrad.devices import device
 from minigrad.ops.views import Cast, Clone, Move, Pin
-from minigrad.tensor import Tensor, export, wrap
+from minigrad.tensor import FUNCTIONS, Tensor, export, type_name, wrap
 
 
 @export(function=False)
@@ -170,3 +170,25 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     array = dlpack.array_of(ext_tensor)
     dtypes.from_numpy_dtype(array.dtype)
     return wrap(array)
+
+
+@export()
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero."""
+    if input._array.size != 1:
+        count = "more than one value" if input._array.size else "no values"
+        raise RuntimeError(f"Boolean value of Tensor with {count} is ambiguous")
+    return bool(input)
+
+
+@export(method=False)
+def typename(obj: Any) -> str:
+    """The full name of a type: of a tensor with its dtype, such as `minigrad.FloatTensor`."""
+    if isinstance(obj, Tensor):
+        return type_name(obj)
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(named, "__module__", "") or ""
+    return named.__qualname__ if module in ("", "builtins") else f"{module}.{named.__qualname__}"
+
+
+FUNCTIONS["is_signed"] = Tensor.is_signed

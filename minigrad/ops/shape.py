@@ -219,12 +219,6 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 Tensor.expand_as = expand_as
 
 
-@export(method=False)
-def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:
-    """`expand` as a function."""
-    return expand(input, *shape)
-
-
 @export()
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without dimensions of length 1 (all, or those named)."""
@@ -467,3 +461,28 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     """Itself if its elements are in row-major order, else a copy in that order."""
     return self if self._array.flags.c_contiguous else Clone.apply(self)
+
+
+@export()
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape."""
+    return input._array.shape == other._array.shape
+
+
+@export()
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """`expand` to a shape."""
+    return input.expand(size)
+
+
+@export()
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A copy of `narrow`."""
+    return input.narrow(dim, start, length).clone()
+
+
+@export(function=False)
+def dim_order(self: Tensor) -> tuple[int, ...]:
+    """The dimensions from the largest stride to the smallest."""
+    strides = self._array.strides
+    return tuple(sorted(range(self._array.ndim), key=lambda d: -strides[d]))
