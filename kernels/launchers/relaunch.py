@@ -354,7 +354,10 @@ def _arrays_of(
     made = list(results)
     given = [a for a in shown if isinstance(a, np.ndarray)]
     for i, a in enumerate(made):
-        if not a.flags.c_contiguous or any(np.may_share_memory(a, b) for b in given + made[:i]):
+        # A part of an array is not made anew: a launch may write to all of that array.
+        if not a.flags.c_contiguous or _root(a).nbytes != a.nbytes:
+            return None
+        if any(np.may_share_memory(a, b) for b in given + made[:i]):
             return None
     lasting: list[np.ndarray] = []
     if not second or [launch[:3] for launch in first] != [launch[:3] for launch in second]:
