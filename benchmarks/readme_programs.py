@@ -252,8 +252,8 @@ def run(source: str, names: dict) -> Exception | None:
     return failed
 
 
-def child(role: str, folder: str, package: str, dtype: str, file: Path) -> None:
-    """One package in one process: torch's writes the file, minigrad's reads it and prints."""
+def child(role: str, folder: str, package: str, dtype: str, kept: Path) -> None:
+    """One package in one process: torch's keeps a file for each block, minigrad's reads them."""
     if role == "minigrad":
         import minigrad
 
@@ -262,20 +262,21 @@ def child(role: str, folder: str, package: str, dtype: str, file: Path) -> None:
     sys.path.append(folder)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError("too long")))
-    kept: list = [] if role == "torch" else pickle.loads(file.read_bytes())
     session = Session(torch, dtype, None if role == "torch" else [])
     names: dict = {}
     agree = comparable = 0
     for number, source in enumerate(blocks(package, folder)):
+        file = kept / f"{number}.pickle"
         if role == "minigrad":
-            if kept[number] is None:
+            if not file.exists():
                 continue
-            session.wanted = kept[number]
+            session.wanted = pickle.loads(file.read_bytes())
         session.records, session.problems = [], []
         session.draw = np.random.default_rng(99)
         error = run(source, names)
         if role == "torch":
-            kept.append(session.records if error is None else None)
+            if error is None:
+                file.write_bytes(pickle.dumps(session.records))
             continue
         comparable += 1
         if error is None and len(session.records) != len(session.wanted):
@@ -285,9 +286,7 @@ def child(role: str, folder: str, package: str, dtype: str, file: Path) -> None:
         agree += not session.problems
         for problem in session.problems[:4]:
             print(f"{package} {number}: {problem}")
-    if role == "torch":
-        file.write_bytes(pickle.dumps(kept))
-    else:
+    if role == "minigrad":
         print(f"{package}: {agree} of {comparable} programs agree", flush=True)
 
 
@@ -297,21 +296,20 @@ def main() -> None:
     parser.add_argument("packages", nargs="+")
     parser.add_argument("--float64", action="store_true", help="tells rounding from mistakes")
     parser.add_argument("--role", choices=["torch", "minigrad"], help=argparse.SUPPRESS)
-    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--kept", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     dtype = "float64" if options.float64 else "float32"
     if options.role:
-        child(options.role, options.folder, options.packages[0], dtype, options.file)
+        child(options.role, options.folder, options.packages[0], dtype, options.kept)
         return
     if importlib.util.find_spec("torch") is None:
         raise SystemExit("readme_programs: needs torch to compare with: pip install torch")
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch, "records").absolute()
-        for package in options.packages:
+    for package in options.packages:
+        with tempfile.TemporaryDirectory() as kept:
             for role in ("torch", "minigrad"):
                 command = [sys.executable, "-m", "benchmarks.readme_programs"]
                 command += [os.path.abspath(options.folder), package, "--role", role]
-                command += ["--file", str(file), *["--float64"] * options.float64]
+                command += ["--kept", kept, *["--float64"] * options.float64]
                 subprocess.run(command, check=True)
 
 
