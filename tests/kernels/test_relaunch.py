@@ -227,6 +227,10 @@ def several(rng) -> dict:
             active.batch_norm_backward,
             (new(3, 4, 5), new(3, 4, 5), new(4), new(4) ** 2, new(4)),
         ),
+        "mask of one column": lambda: (
+            active.attention,
+            (*(new(1, 2, 5, 4) for _ in "qkv"), rng.random((5, 1)) < 0.5),
+        ),
         "cross_entropy": lambda: (active.cross_entropy, (new(6, 9), rng.integers(0, 9, 6))),
         "embedding": lambda: (active.embedding, (new(9, 5), rng.integers(0, 9, (2, 3)))),
         "concat": lambda: (active.concat, ([new(2, 3), new(2, 4), new(2, 1)], 1)),
@@ -333,6 +337,17 @@ def test_a_result_that_is_a_part_of_what_a_launch_writes_is_not_remembered(rng):
         for _ in range(4):
             x = rng.normal(size=n).astype(np.float32)
             np.testing.assert_array_equal(part(dispatch.active, x), x + x)
+    assert calls() == 0
+
+
+def test_results_that_are_halves_of_one_array(rng):
+    for _ in range(6):
+        g, x = (rng.normal(size=(4, 40, 5)).astype(np.float32) for _ in range(2))
+        mean, invstd, weight = (rng.random(40).astype(np.float32) for _ in range(3))
+        found = dispatch.active.batch_norm_backward(g, x, mean, invstd, weight, version="split")
+        wanted = dispatch.dialect("numpy").batch_norm_backward(g, x, mean, invstd, weight)
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
     assert calls() == 0
 
 
