@@ -176,8 +176,7 @@ class _Plan:
         if mask is None:
             return self.no_mask
         if mask.shape[-1] != self.s:  # one column for all keys: the only copy
-            xp = namespace(mask)
-            mask = xp.ascontiguousarray(xp.broadcast_to(mask, (*mask.shape[:-1], self.s)))
+            mask = namespace(mask).broadcast_to(mask, (*mask.shape[:-1], self.s))
         return contiguous(mask).reshape(self.mask.shape)
 
     def numbers(self, causal: bool, scale: float | None) -> tuple:

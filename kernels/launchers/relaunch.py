@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from kernels import dispatch
 from kernels.sequence import Launch, Sequence, can_be_packed
@@ -75,7 +76,7 @@ class _Table:
     def __init__(self) -> None:
         self.generation = 0
         self.lock = threading.Lock()
-        self.count = 0
+        self.count = self.limit = 0
         self.kept: list[Any] = []
         self.before: list[Any] = []  # another thread may still run one of the former generation
         self.slots = np.zeros(0, np.uint64)
@@ -90,21 +91,22 @@ class _Table:
                 self.state = relaunch.state()
                 self._clear()
                 dispatch.relaunch = entry.function("relaunch", self.state)
-            if self.count >= MAX_LAUNCHES:
+            if self.count >= self.limit:
                 self._clear()
             place = spread(key)
             record = np.array([w & _MASK for w in (place, len(key), *words)], np.uint64)
             while self.slots[place % len(self.slots)]:
                 place += 1
-            self.slots[place % len(self.slots)] = record.ctypes.data
             self.kept.append((record, kept))
+            self.slots[place % len(self.slots)] = record.ctypes.data
             self.count += 1
 
     def _clear(self) -> None:
         from kernels.simt.backend import relaunch
 
         self.before, self.kept, self.count = [self.slots, *self.kept], [], 0
-        self.slots = np.zeros(2 << MAX_LAUNCHES.bit_length(), np.uint64)
+        self.limit = MAX_LAUNCHES  # a full table would be searched without end
+        self.slots = np.zeros(2 << self.limit.bit_length(), np.uint64)
         self.state[relaunch.SLOTS] = self.slots.ctypes.data
         self.state[relaunch.MASK] = len(self.slots) - 1
         self.generation += 1
@@ -228,12 +230,21 @@ def _fixes(
                 address = arg.ctypes.data
                 for j, source in sources:
                     if isinstance(source, np.ndarray) and np.may_share_memory(source, arg):
+                        if not _within(arg, source):
+                            return None
                         fixes += [word + _DATA, j, address - source.ctypes.data]
                         break
                 else:
-                    if not any(np.may_share_memory(a, arg) for a in lasting):
+                    if not any(_within(arg, a) for a in lasting):
                         return None
     return fixes
+
+
+def _within(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether all of a lies in the memory of b: a result may be a part of what a launch wrote, and
+    no more than the part is allocated for the next one."""
+    (first, last), (start, end) = byte_bounds(a), byte_bounds(b)
+    return start <= first and last <= end
 
 
 # -- launchers of several launches, or with several results ------------------------------------

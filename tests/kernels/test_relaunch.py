@@ -110,16 +110,31 @@ def test_large_arrays_are_not_remembered():
 
 
 def test_a_full_table_starts_anew(monkeypatch):
+    one = np.ones(1, np.float32)
+    first(MUL, one, one)  # so that there is a table
     monkeypatch.setattr(relaunch, "MAX_LAUNCHES", 5)
+    relaunch._table._clear()
     for n in range(1, 20):
         a = np.arange(n, dtype=np.float32)
         first(ADD, a, a)
         np.testing.assert_array_equal(again(ADD, a, a), a + a)
         assert relaunch._table.count <= 5
-    one = np.ones(1, np.float32)
     assert again(ADD, one, one) is None
     first(ADD, one, one)  # its plan is still there, and is remembered again
     assert again(ADD, one, one) == 2
+
+
+def test_a_table_keeps_the_limit_that_it_was_made_for(monkeypatch):
+    one = np.ones(1, np.float32)
+    first(ADD, one, one)  # so that there is a table
+    monkeypatch.setattr(relaunch, "MAX_LAUNCHES", 3)
+    relaunch._table._clear()
+    monkeypatch.setattr(relaunch, "MAX_LAUNCHES", 4096)
+    slots = len(relaunch._table.slots)
+    for n in range(50, 54):
+        a = np.ones(n, np.float32)
+        first(ADD, a, a)
+    assert len(relaunch._table.slots) > slots and relaunch._table.count == 1
 
 
 def test_references_are_counted(rng):
@@ -211,6 +226,10 @@ def several(rng) -> dict:
         "batch_norm_backward": lambda: (
             active.batch_norm_backward,
             (new(3, 4, 5), new(3, 4, 5), new(4), new(4) ** 2, new(4)),
+        ),
+        "mask of one column": lambda: (
+            active.attention,
+            (*(new(1, 2, 5, 4) for _ in "qkv"), rng.random((5, 1)) < 0.5),
         ),
         "cross_entropy": lambda: (active.cross_entropy, (new(6, 9), rng.integers(0, 9, 6))),
         "embedding": lambda: (active.embedding, (new(9, 5), rng.integers(0, 9, (2, 3)))),
@@ -319,9 +338,37 @@ def test_what_computes_on_the_host_is_not_remembered(rng):
     assert calls() == 1  # the copy
 
 
+def test_a_result_that_is_a_part_of_what_a_launch_writes_is_not_remembered(rng):
+    @relaunch.remembered(1)
+    def part(dialect, x):
+        out = np.empty((2, *x.shape), x.dtype)
+        dialect.pointwise(ADD, x, x, out=out)
+        return out[1]
+
+    for n in (3, 40):
+        for _ in range(4):
+            x = rng.normal(size=n).astype(np.float32)
+            np.testing.assert_array_equal(part(dispatch.active, x), x + x)
+    assert calls() == 0
+
+
+def test_results_that_are_halves_of_one_array(rng):
+    for _ in range(6):
+        g, x = (rng.normal(size=(4, 40, 5)).astype(np.float32) for _ in range(2))
+        mean, invstd, weight = (rng.random(40).astype(np.float32) for _ in range(3))
+        found = dispatch.active.batch_norm_backward(g, x, mean, invstd, weight, version="split")
+        wanted = dispatch.dialect("numpy").batch_norm_backward(g, x, mean, invstd, weight)
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+    assert calls() == 0
+
+
 def test_launches_that_are_shared_are_not_remembered(rng, monkeypatch):
-    monkeypatch.setattr(thread_pool, "_threads", 2)
     q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
+    monkeypatch.setattr(thread_pool, "_threads", 1)
+    with kernels.trace():  # the plan is there, from the time of one OS thread
+        dispatch.active.attention(q, q, q)
+    monkeypatch.setattr(thread_pool, "_threads", 2)
     monkeypatch.setattr(relaunch, "MAX_SECONDS", 1e-9)
     for _ in range(3):
         dispatch.active.attention(q, q, q)

@@ -320,7 +320,7 @@ class Specialisation:
 
     def bound(self, launcher: Any) -> Callable:
         """A callable that runs the launcher's whole grid."""
-        if launcher.blocks > 1 and not self.one_thread and thread_pool.get_num_threads() > 1:
+        if launcher.blocks > 1 and not self.one_thread:  # `set_num_threads` may come later
             return lambda *args: launcher.run(self, args)
         gx, gy, gz = launcher.grid
         entry, error, blocks, shared = (
