@@ -391,7 +391,8 @@ def _compiled(versions):
         yield "max_pool2d", (x, *window), {}
         yield "max_pool2d_backward", (g, index, x.shape, *window), {}
         yield "max_pool2d_backward", (g, index, x.shape, *window), {"version": "gather"}
-        yield "max_pool2d_backward", (g, index, x.shape), {}
+        for version in ("scatter", "plane"):
+            yield "max_pool2d_backward", (g, index, x.shape), {"version": version}
         how = {"count_include_pad": padding == (0, 0)}
         yield "avg_pool2d", (x, *window), how
         yield "avg_pool2d_backward", (g, x.shape, *window), how

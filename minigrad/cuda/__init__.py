@@ -242,5 +242,14 @@ _MEMORY = (
     "reset_max_memory_allocated", "reset_peak_memory_stats",
 )  # fmt: skip
 _LAZY = {name: f"minigrad.cuda.{name}" for name in ("amp", "memory", "nvtx")}  # amp: optimisers
+# `dir` lists them, and an error suggests them, though they are defined in these modules
+_IMPORTED = {
+    name: value.__module__
+    for name, value in globals().items()
+    if not name.startswith("_")
+    and getattr(value, "__module__", None) in ("minigrad.cuda.properties", "minigrad.cuda.random")
+}
 
-__getattr__, __dir__ = namespace(__name__, _LAZY | dict.fromkeys(_MEMORY, "minigrad.cuda.memory"))
+__getattr__, __dir__ = namespace(
+    __name__, _LAZY | _IMPORTED | dict.fromkeys(_MEMORY, "minigrad.cuda.memory")
+)

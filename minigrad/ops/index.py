@@ -378,7 +378,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     others = (*shape[:place], *shape[place + 1 :])
     rows = input.movedim(place, 0).reshape(n, math.prod(others))
     chosen = Embedding.apply(rows, index, padding_idx=None)
-    return chosen.reshape(-1 if index._array.size else 0, *others).movedim(0, place).contiguous()
+    return chosen.reshape(index._array.size, *others).movedim(0, place).contiguous()
 
 
 def _check_index_dtype(name: str, index: Tensor) -> None:

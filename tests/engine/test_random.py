@@ -124,8 +124,10 @@ def test_arguments_and_errors():
         mg.normal(0.0, -1.0, (2,))
     with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
         mg.rand(2, dtype=mg.int64)
+    with pytest.raises(RuntimeError, match="between 0 and 1"):  # F.dropout: ValueError
+        mg.dropout(mg.ones(2), 1.5, True)
     with pytest.raises(ValueError, match="between 0 and 1"):
-        mg.ops.random.dropout(mg.ones(2), 1.5)
+        mg.nn.functional.dropout(mg.ones(2), 1.5)
 
 
 def test_dropout_gradient_uses_the_same_mask(backend):
