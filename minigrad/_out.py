@@ -62,6 +62,12 @@ def into(name: str, out: Any, result: Any) -> Any:
         )
     if out.shape != result.shape:
         _resize(out, result)
+    if any(n > 1 and not step for n, step in zip(out._array.shape, out._array.strides)):
+        raise RuntimeError(
+            f"{name}(): unsupported operation: more than one element of the written-to tensor "
+            "refers to a single memory location. Please clone() the tensor before performing the "
+            "operation."
+        )
     return out.copy_(result.detach())
 
 

@@ -32,7 +32,7 @@ def embedding(weight: np.ndarray, index: np.ndarray) -> np.ndarray:
 def embedding_backward(g: np.ndarray, index: np.ndarray, num_rows: int) -> np.ndarray:
     """Gradient (num_rows, D) of embedding: rows of g added where they came from."""
     dw = np.zeros((num_rows, g.shape[-1]), compute_dtype(g.dtype))
-    np.add.at(dw, index.ravel(), g.reshape(-1, g.shape[-1]).astype(dw.dtype, copy=False))
+    np.add.at(dw, index.ravel(), g.reshape(index.size, g.shape[-1]).astype(dw.dtype, copy=False))
     return dw.astype(g.dtype, copy=False)
 
 

@@ -80,6 +80,7 @@ def test_the_names_are_torchs(torch):
 ERRORS = {
     "a gradient would be lost": lambda m: m.add(m.ones(2, requires_grad=True), 1, out=m.zeros(2)),
     "out requires grad": lambda m: m.add(m.ones(2), 1, out=m.zeros(2, requires_grad=True)),
+    "one memory": lambda m: m.add(m.ones(2, 3), 1, out=m.zeros(2, 1).expand(2, 3)),
     "dtype": lambda m: m.div(m.ones(2), 2, out=m.zeros(2, dtype=m.int32)),
 }
 
