@@ -14,24 +14,25 @@ from minigrad.tensor import Tensor
 # torch.linalg, torch.fft and torch.special take it all.
 NAMES = frozenset(
     """
-    abs absolute acos acosh add addcdiv addcmul addmm addmv all amax amin aminmax angle any arange
-    arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort asin asinh atan atan2
-    atanh baddbmm bernoulli bitwise_and bitwise_left_shift bitwise_not bitwise_or
+    abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax angle
+    any arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort asin asinh
+    atan atan2 atanh baddbmm bernoulli bitwise_and bitwise_left_shift bitwise_not bitwise_or
     bitwise_right_shift bitwise_xor bmm bucketize cat ceil cholesky cholesky_inverse cholesky_solve
     clamp clamp_max clamp_min clip column_stack complex concat concatenate conj_physical copysign
-    cos cosh cross cummax cummin cumprod cumsum deg2rad diag diff digamma div divide dot dstack
-    eq erf erfc erfinv exp exp2 expm1 eye fix float_power floor floor_divide fmax fmin fmod
-    frac full gather gcd ge geqrf ger greater greater_equal gt heaviside histc histogram hstack
-    hypot i0 igamma igammac index_add index_copy index_select inner inverse isin isneginf isposinf
-    kron kthvalue lcm ldexp le lerp less less_equal lgamma linspace log log10 log1p log2 log_softmax
-    logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logspace
-    logsumexp lt masked_select matmul matrix_power max maximum mean median min minimum mm msort mul
-    multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian nanquantile nansum ne neg negative
-    nonzero norm normal not_equal orgqr outer polar polygamma pow prod qr quantile rad2deg rand
-    randint randn randperm reciprocal remainder round rsqrt scatter scatter_add scatter_reduce
-    searchsorted sgn sigmoid sign signbit sin sinc sinh slice_scatter slogdet softmax sort sqrt
-    square stack std sub subtract sum svd take take_along_dim tan tanh tensordot topk
-    triangular_solve tril triu true_divide trunc var vdot vstack where xlogy
+    cos cosh cross cummax cummin cumprod cumsum deg2rad diag diff digamma div divide dot dstack eq
+    erf erfc erfinv exp exp2 expm1 eye fix float_power floor floor_divide fmax fmin fmod frac frexp
+    full gather gcd ge geqrf ger greater greater_equal gt hardshrink heaviside histc
+    histogram hstack hypot i0 igamma igammac index_add index_copy index_reduce index_select inner
+    inverse isin isneginf isposinf kron kthvalue lcm ldexp le lerp less less_equal lgamma linspace
+    log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not
+    logical_or logical_xor logit logspace logsumexp lt masked_select matmul matrix_power max maximum
+    mean median min minimum mm mode msort mul multinomial multiply mv mvlgamma nan_to_num nanmean
+    nanmedian nanquantile nansum narrow_copy ne neg negative nextafter nonzero norm normal not_equal
+    orgqr outer polar polygamma pow prod qr quantile rad2deg rand randint randn
+    randperm range reciprocal remainder renorm round row_stack rsqrt scatter scatter_add
+    scatter_reduce searchsorted sgn sigmoid sign signbit sin sinc sinh slice_scatter slogdet softmax
+    sort sqrt square stack std sub subtract sum svd take take_along_dim tan tanh tensordot threshold
+    topk triangular_solve tril triu true_divide trunc var vdot vstack where xlogy
     """.split()
 )
 
@@ -64,7 +65,7 @@ def into(name: str, out: Any, result: Any) -> Any:
         _resize(out, result)
     if any(n > 1 and not step for n, step in zip(out._array.shape, out._array.strides)):
         raise RuntimeError(
-            f"{name}(): unsupported operation: more than one element of the written-to tensor "
+            "unsupported operation: more than one element of the written-to tensor "
             "refers to a single memory location. Please clone() the tensor before performing the "
             "operation."
         )
