@@ -83,11 +83,13 @@ ON_KERNELS = {(name, "raises", "int64"): "for floating dtypes" for name in FLOAT
 
 
 def _wrong(found: list, accepted: dict = ACCEPTED) -> list[str]:
-    """Differences that are not accepted."""
+    """Differences that are not accepted. torch refuses more tensors as `out=`: of another float
+    dtype, or with memory of an input."""
     return [
         f"{d.operator}{d.variant} {d.dtype}: {d.cause()}: {d.sample}"
         for d in found
         if not {(d.operator, d.kind, d.dtype), (d.operator, d.kind, "")} & accepted.keys()
+        and not (d.kind in ("lenient", "error") and "'out':" in d.sample)
     ]
 
 
