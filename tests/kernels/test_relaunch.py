@@ -16,6 +16,7 @@ from kernels import dispatch
 from kernels.launchers import relaunch
 from kernels.pointwise import TABLE
 from kernels.support import thread_pool
+from tests.kernels.helpers import fresh_plans
 
 ADD, MUL = TABLE["add"], TABLE["mul"]
 
@@ -24,6 +25,7 @@ ADD, MUL = TABLE["add"], TABLE["mul"]
 def numba(monkeypatch):
     """The dialect whose launches are remembered, and an empty table; on a machine of any load."""
     monkeypatch.setattr(relaunch, "MAX_SECONDS", 60)
+    fresh_plans(monkeypatch)
     before = dispatch.backend()
     dispatch.set_backend("numba")
     if relaunch._table.state is not None:
