@@ -279,9 +279,9 @@ def test_what_the_index_of_an_embedding_holds_is_looked_at_each_time(rng):
 def test_a_trace_sees_all_launches_of_a_call(rng):
     q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
     for _ in range(3):
-        dispatch.active.attention(q, q, q)
+        dispatch.active.attention(q, q, q, version="three_step")
     with kernels.trace() as trace:
-        dispatch.active.attention(q, q, q)
+        dispatch.active.attention(q, q, q, version="three_step")
     assert sum(count for count, _ in trace.rows.values()) == 3
     assert dispatch.tracer is None
 
@@ -376,5 +376,5 @@ def test_what_needs_much_memory_is_not_remembered(rng, monkeypatch):
     q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
     monkeypatch.setattr(relaunch, "MAX_BYTES", 5 * q.nbytes)  # of the scores, too
     for _ in range(3):
-        dispatch.active.attention(q, q, q)
+        dispatch.active.attention(q, q, q, version="three_step")
     assert calls() == 0
