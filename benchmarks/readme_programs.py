@@ -267,6 +267,8 @@ def child(role: str, folder: str, package: str, dtype: str, kept: Path) -> None:
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError("too long")))
     session = Session(torch, dtype, None if role == "torch" else [])
+    (kept / role).mkdir()
+    os.chdir(kept / role)  # programs write files
     names: dict = {}
     agree = comparable = 0
     for number, source in enumerate(blocks(package, folder)):

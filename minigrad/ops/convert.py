@@ -186,7 +186,7 @@ def typename(obj: Any) -> str:
     """The full name of a type: of a tensor with its dtype, such as `minigrad.FloatTensor`."""
     if isinstance(obj, Tensor):
         return type_name(obj)
-    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    named = obj if hasattr(obj, "__qualname__") else obj.__class__  # `type` is an operation here
     module = getattr(named, "__module__", "") or ""
     return named.__qualname__ if module in ("", "builtins") else f"{module}.{named.__qualname__}"
 
