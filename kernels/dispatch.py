@@ -123,6 +123,10 @@ class Trace:
         """The zeros that an operation begins with."""
         return zeros
 
+    def scratch(self, memory: Any) -> Any:
+        """Uninitialised memory that launches of an operation write."""
+        return memory
+
     def table(self) -> str:
         """A text table by cost: family, version, launches, milliseconds, share of the time."""
         total = sum(seconds for _, seconds in self.rows.values()) or 1.0

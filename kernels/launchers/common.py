@@ -70,7 +70,8 @@ def namespace(a):
 
 def empty(shape: tuple[int, ...], dtype, like):
     """An uninitialised array where `like` lives."""
-    return namespace(like).empty(shape, dtype)
+    made = namespace(like).empty(shape, dtype)
+    return made if dispatch.tracer is None else dispatch.tracer.scratch(made)
 
 
 def contiguous(a):

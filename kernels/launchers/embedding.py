@@ -18,6 +18,7 @@ from kernels.launchers.common import (
     check_version,
     compute_dtype,
     contiguous,
+    empty,
     launcher,
     namespace,
     on_gpu,
@@ -60,7 +61,7 @@ def checked_index(
     If there is one, and record[0] is 0, record (2 int64) becomes (number, the wrong number).
     `kernels.support.wrong_index` makes errors of that.
     """
-    out = namespace(index).empty(index.shape, index.dtype)
+    out = empty(index.shape, index.dtype, index)
     if out.size:
         factory, grid = dialect.embedding.checked_index_kernel, ceil_div(out.size, THREADS)
         launch = _launch("checked_index", "elements", factory, (index.dtype,), grid, THREADS, out)
@@ -125,7 +126,7 @@ def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.nda
 def _rows(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Rows of weight at an index that has been checked."""
     rows, width = index.size, weight.shape[1]
-    out = namespace(weight).empty((*index.shape, width), weight.dtype)
+    out = empty((*index.shape, width), weight.dtype, weight)
     if out.size:
         dtypes, (tiles, grid) = (weight.dtype, index.dtype), _tiles(rows, width)
         factory = dialect.embedding.embedding_kernel
@@ -193,7 +194,7 @@ def gather(dialect: Dialect, x: np.ndarray, axis: int, index: np.ndarray) -> np.
 
 
 def _gather(dialect: Dialect, x, index, size: int, length: int, inner: int):
-    out = namespace(x).empty(index.shape, x.dtype)
+    out = empty(index.shape, x.dtype, x)
     if out.size:
         dtypes, grid = (x.dtype, index.dtype), ceil_div(index.size, THREADS)
         factory = dialect.embedding.gather_kernel

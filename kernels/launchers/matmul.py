@@ -216,7 +216,7 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
             step(part[None], b3[i % len(b3)][None], bias, c3[i, rows][None])
 
     def run(operands):
-        c = xp.empty(shape, result or dtype)
+        c = empty(shape, result or dtype, operands[0])
         if c.size == 0:
             return c
         a3, b3, bias, c3 = stacked(operands, c)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from kernels import dispatch
+from kernels.launchers.plans import Plans
 from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.support.interrupts import deferred
 
@@ -58,6 +59,8 @@ class Single:
         fresh = out is None
         if fresh:
             out = self.allocate()
+            if dispatch.tracer is not None:
+                dispatch.tracer.scratch(out)
         self.launch(*self.arguments(operands, out))
         if (
             fresh
@@ -262,6 +265,7 @@ class _Watch(dispatch.Trace):
         self.dialect = dialect
         self.thread: int | None = threading.get_ident()  # None: it has ended
         self.launches: list[Launch] = []
+        self.memory: list[np.ndarray] = []  # what launches write; what the host fills is not in it
 
     def takes(self, family: str, version: str, kernel, grid, block, args: tuple) -> bool:
         if self.thread != threading.get_ident():
@@ -279,8 +283,13 @@ class _Watch(dispatch.Trace):
             raise _Other
         return zeros
 
+    def scratch(self, memory: Any) -> Any:
+        if self.thread == threading.get_ident():
+            self.memory.append(memory)
+        return memory
 
-_seen: dict[tuple, int] = {}  # by operands: the generation in which they were remembered, or:
+
+_seen = Plans(2 * MAX_LAUNCHES)  # the generation in which a call was remembered, by operands, or:
 _ONCE, _NEVER = -1, -2
 _watching = threading.Lock()
 
@@ -322,9 +331,7 @@ def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, resul
         return
     results = result if type(result) is tuple else (result,)
     if before is None:
-        if len(_seen) >= 2 * MAX_LAUNCHES:
-            _seen.clear()
-        _seen[key] = _ONCE if _is_small(operands, results) else _NEVER
+        _seen.keep(key, _ONCE if _is_small(operands, results) else _NEVER)
         return
     with _watching, deferred():
         shown = [_stand_in(operand) for operand in operands]
@@ -333,16 +340,16 @@ def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, resul
         except _Other:
             found = None
         else:
-            found = _arrays_of(first, second, shown, outs)
+            found = _arrays_of(first.launches, second, shown, outs)
         done = found is not None and _store(
-            dialect, operation, operands, shown, second, found[0],
+            dialect, operation, operands, shown, second.launches, found[0],
             len(results) if type(result) is tuple else 0, found[1],
         )  # fmt: skip
     _seen[key] = _table.generation if done else _NEVER
 
 
-def _watched(dialect: Any, again: Callable, shown: list) -> tuple[list[Launch], tuple]:
-    """(launches, results) of a call in which nothing runs."""
+def _watched(dialect: Any, again: Callable, shown: list) -> tuple[_Watch, tuple]:
+    """(what was seen, results) of a call in which nothing runs."""
     if dispatch.tracer is not None:
         raise _Other
     dispatch.tracer = watch = _Watch(dialect)
@@ -352,29 +359,29 @@ def _watched(dialect: Any, again: Callable, shown: list) -> tuple[list[Launch], 
         watch.thread = None
         if dispatch.tracer is watch:
             dispatch.tracer = None
-    return watch.launches, result if type(result) is tuple else (result,)
+    return watch, result if type(result) is tuple else (result,)
 
 
 def _arrays_of(
-    first: list[Launch], second: list[Launch], shown: list, results: tuple
+    before: list[Launch], watch: _Watch, shown: list, results: tuple
 ) -> tuple[list[np.ndarray], tuple] | None:
     """(arrays that each call makes, the results first; arrays that last) of two calls with the same
-    operands; None where they do not tell."""
+    operands; None where they do not tell, or where the host fills one of these arrays."""
     from kernels.simt.backend import relaunch
 
-    made = list(results)
+    def is_scratch(a: np.ndarray) -> bool:
+        return a.flags.c_contiguous and any(_root(a) is memory for memory in watch.memory)
+
+    made, launches = list(results), watch.launches
     given = [a for a in shown if isinstance(a, np.ndarray)]
     for i, a in enumerate(made):
-        # A part of an array is not made anew: a launch may write to all of that array.
-        if not a.flags.c_contiguous or _root(a).nbytes != a.nbytes:
-            return None
-        if any(np.may_share_memory(a, b) for b in given + made[:i]):
+        if not is_scratch(a) or any(np.may_share_memory(a, b) for b in made[:i]):
             return None
     lasting: list[np.ndarray] = []
-    if not second or [launch[:3] for launch in first] != [launch[:3] for launch in second]:
+    if not launches or [launch[:3] for launch in before] != [launch[:3] for launch in launches]:
         return None
-    for before, launch in zip(first, second):
-        for old, new in zip(before.args, launch.args, strict=True):
+    for earlier, launch in zip(before, launches):
+        for old, new in zip(earlier.args, launch.args, strict=True):
             if not isinstance(new, np.ndarray):
                 continue
             if any(np.may_share_memory(new, a) for a in (*given, *made)):
@@ -382,7 +389,7 @@ def _arrays_of(
             root = _root(new)
             if root is _root(old):
                 lasting.append(root)
-            elif root.flags.c_contiguous and root.base is None:
+            elif is_scratch(root):
                 made.append(root)
             else:
                 return None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from kernels.families import normal as normal  # for the tests of the families
-from kernels.launchers.plans import Plans
 
 DEVICES = ("cpu", pytest.param("gpu", marks=pytest.mark.gpu))
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -95,10 +93,3 @@ def check(name: str, *args, device: str = "cpu", scale=None, terms: int = 1, **k
     wanted = {k: as_wide(v) for k, v in kwargs.items()}
     expected = np.asarray(getattr(reference, name)(*map(as_wide, args), **wanted))
     assert_close(actual, wide(expected), 1.0 if scale is None else scale, terms=terms)
-
-
-def fresh_plans(monkeypatch) -> None:
-    """The launchers have no plans; those that they make are forgotten after the test."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("kernels.launchers.") and hasattr(module, "_plans"):
-            monkeypatch.setattr(module, "_plans", Plans())

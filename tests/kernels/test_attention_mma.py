@@ -98,8 +98,8 @@ def test_the_version_that_ships(monkeypatch):
     assert planned(33, 65) == planned(33, 65, 128) == planned(33, 65, dtype=BFLOAT16) == "mma_sync"
     assert planned(33, 65, dtype=np.float32) == "tiled"
     assert planned(33, 65, 136) != "mma_sync"
-    with resources.noting() as rows:
-        monkeypatch.setattr(launchers, "compute_capability", lambda a: (7, 5))
+    with resources.noting() as rows, monkeypatch.context() as patch:
+        patch.setattr(launchers, "compute_capability", lambda a: (7, 5))
         q = np.ones((1, 1, 33, 64), F16)
         kernels.attention(q, q, q, backend="cupy")
         assert [version for _, version in rows] == ["tiled"]

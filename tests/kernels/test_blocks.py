@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels import dispatch, launchers
+from kernels import dispatch
 from kernels.lab.gpu_model import resources
 from kernels.launchers.plans import Plans
-from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, fresh_plans, normal, put, wide
+from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
 
 ENOUGH = 128  # blocks for the 132 multiprocessors of a large GPU
 LARGE = 250_000  # elements of an array that no launch reads with fewer
@@ -42,10 +42,8 @@ class Planned(NamedTuple):
 @pytest.fixture
 def planned(monkeypatch):
     """A function from a call to its launches, as planned for a GPU."""
-    for family in launchers.declared().values():  # one imported later would keep the other launcher
-        importlib.import_module(f"kernels.launchers.{family.name}")
 
-    def planned_launches(backend: str, name: str, *args) -> list[Planned]:
+    def launches(backend: str, name: str, *args) -> list[Planned]:
         found: list[Planned] = []
 
         def launcher(family: str, version: str, kernel, grid, block):
@@ -56,14 +54,13 @@ def planned(monkeypatch):
             return launch
 
         with resources.noting(), monkeypatch.context() as patch:
-            fresh_plans(patch)
             for module_name, module in list(sys.modules.items()):
                 if module_name.startswith("kernels.launchers") and hasattr(module, "launcher"):
                     patch.setattr(module, "launcher", launcher)
             getattr(dispatch.dialect(backend), name)(*args)
         return found
 
-    return planned_launches
+    return launches
 
 
 x, w = array(32, 64, 56, 56), array(64, 64, 3, 3)

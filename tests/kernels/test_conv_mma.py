@@ -99,8 +99,8 @@ def test_the_version_that_ships(monkeypatch):
 
 
 def test_an_older_gpu_takes_another_version(monkeypatch):
-    with resources.noting() as rows:
-        monkeypatch.setattr(launchers, "compute_capability", lambda a: (7, 5))
+    with resources.noting() as rows, monkeypatch.context() as patch:
+        patch.setattr(launchers, "compute_capability", lambda a: (7, 5))
         kernels.conv2d(np.ones((2, 16, 9, 9), F16), np.ones((32, 16, 3, 3), F16), backend="cupy")
         assert ("conv2d", "implicit_gemm") in rows and ("conv2d", "mma_sync") not in rows
         with pytest.raises(ValueError, match=r"'mma_sync' needs compute capability 8.0, .* 7.5"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,3 +96,23 @@ def test_the_place_of_an_array():
     places = {place(OnGpu(0)), place(OnGpu(1)), place(np.ones(1))}
     assert len(places) == 3
     assert place(OnGpu(1)) in places
+
+
+NOTED_FIRST = """
+import numpy as np
+import kernels
+from kernels.lab.gpu_model.resources import noting
+
+x = np.random.default_rng(0).normal(size=(5, 40))
+with noting() as rows:
+    kernels.layer_norm(x, None, None, 1e-5, backend="numba")
+assert rows
+found, wanted = (kernels.layer_norm(x, None, None, 1e-5, backend=b)[0] for b in ("numba", "numpy"))
+np.testing.assert_allclose(found, wanted, atol=1e-9)
+"""
+
+
+def test_operations_that_were_noted_first_run_afterwards():
+    """Launchers that are imported meanwhile must not keep what notes their launches."""
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, "-c", NOTED_FIRST], check=True, cwd=root)

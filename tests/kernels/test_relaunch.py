@@ -16,7 +16,6 @@ from kernels import dispatch
 from kernels.launchers import relaunch
 from kernels.pointwise import TABLE
 from kernels.support import thread_pool
-from tests.kernels.helpers import fresh_plans
 
 ADD, MUL = TABLE["add"], TABLE["mul"]
 
@@ -25,7 +24,6 @@ ADD, MUL = TABLE["add"], TABLE["mul"]
 def numba(monkeypatch):
     """The dialect whose launches are remembered, and an empty table; on a machine of any load."""
     monkeypatch.setattr(relaunch, "MAX_SECONDS", 60)
-    fresh_plans(monkeypatch)
     before = dispatch.backend()
     dispatch.set_backend("numba")
     if relaunch._table.state is not None:
@@ -279,9 +277,9 @@ def test_what_the_index_of_an_embedding_holds_is_looked_at_each_time(rng):
 def test_a_trace_sees_all_launches_of_a_call(rng):
     q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
     for _ in range(3):
-        dispatch.active.attention(q, q, q, version="three_step")
+        dispatch.active.attention(q, q, q)
     with kernels.trace() as trace:
-        dispatch.active.attention(q, q, q, version="three_step")
+        dispatch.active.attention(q, q, q)
     assert sum(count for count, _ in trace.rows.values()) == 3
     assert dispatch.tracer is None
 
@@ -342,6 +340,19 @@ def test_a_result_that_is_a_part_of_what_a_launch_writes_is_not_remembered(rng):
     assert calls() == 0
 
 
+def test_what_the_host_fills_is_no_scratch(rng):
+    """A launch reads an array that NumPy has filled: a replay would read unwritten memory."""
+
+    @relaunch.remembered(1)
+    def doubled(dialect, x):
+        return dialect.pointwise(ADD, np.repeat(x, 2), np.repeat(x, 2))
+
+    for _ in range(6):
+        x = rng.normal(size=300).astype(np.float32)
+        np.testing.assert_array_equal(doubled(dispatch.active, x), np.repeat(x, 2) * 2)
+    assert calls() == 0
+
+
 def test_results_that_are_halves_of_one_array(rng):
     for _ in range(6):
         g, x = (rng.normal(size=(4, 40, 5)).astype(np.float32) for _ in range(2))
@@ -376,5 +387,5 @@ def test_what_needs_much_memory_is_not_remembered(rng, monkeypatch):
     q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
     monkeypatch.setattr(relaunch, "MAX_BYTES", 5 * q.nbytes)  # of the scores, too
     for _ in range(3):
-        dispatch.active.attention(q, q, q, version="three_step")
+        dispatch.active.attention(q, q, q)
     assert calls() == 0

@@ -50,9 +50,10 @@ def launched(dialect: str, only: str | None = None) -> dict[Row, list[tuple[Any,
 @contextmanager
 def noting() -> Iterator[dict[Row, list[tuple[Any, tuple]]]]:
     """While open, launchers choose as for arrays on a GPU; what they would launch is noted."""
-    from kernels.launchers import common
+    from kernels.launchers import common, declared
     from kernels.launchers.plans import Plans
 
+    declared()  # imports all launchers: one imported below would keep what stands in for common's
     rows: dict[Row, list[tuple[Any, tuple]]] = {}
 
     def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
