@@ -135,6 +135,22 @@ def test_edges(torch):
             m.autograd.graph.get_gradient_edge(m.ones(2))
 
 
+def test_gradients_of_edges(torch):
+    found = []
+    for m in (minigrad, torch):
+        x = m.tensor([1.0, 2.0], requires_grad=True)
+        y = x * x
+        total = (y * 3).sum()
+        edge = m.autograd.graph.get_gradient_edge
+        of_y, of_x, of_total = edge(y), edge(x), edge(total)
+        del y
+        grads = m.autograd.grad(total, (of_y, of_x, x), retain_graph=True)
+        grads += m.autograd.grad(of_total, of_y, m.tensor(2.0), retain_graph=True)
+        m.autograd.backward(total, inputs=of_x)
+        found.append([g.tolist() for g in (*grads, x.grad)])
+    assert found[0] == found[1] == [[3, 3], [6, 12], [6, 12], [6, 6], [6, 12]]
+
+
 @pytest.mark.gpu
 def test_saved_on_the_cpu_and_used_on_the_gpu():
     x = minigrad.arange(4.0, device="cuda").requires_grad_()
