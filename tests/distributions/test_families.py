@@ -90,6 +90,16 @@ def test_expanded_as_torch(name, torch, rng):
     assert mine.sample((5,)).shape == theirs.sample((5,)).shape
 
 
+@pytest.mark.parametrize("name", ["LowRankMultivariateNormal", "MultivariateNormal", "Wishart"])
+def test_matrices_that_were_computed_before_it_is_expanded(name, torch, rng):
+    given = arguments(rng, (2,))[name]
+    mine, theirs = (make(t, name, given)[0] for t in (minigrad, torch))
+    for matrix in ("covariance_matrix", "precision_matrix", "scale_tril"):
+        assert getattr(mine, matrix).shape == (2, 3, 3)
+        both = getattr(mine.expand((4, 2)), matrix), getattr(theirs.expand((4, 2)), matrix)
+        same(matrix, *both, 1e-8)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_own_samples_are_in_the_support(name, rng, seed):
     minigrad.manual_seed(seed)
