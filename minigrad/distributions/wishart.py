@@ -118,8 +118,9 @@ class Wishart(OfCovariance, ExponentialFamily):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         nu, n = self.df, self._event_shape[0]
-        root = _solve_lower(self._unbroadcasted_scale_tril, minigrad.linalg.cholesky(value))
-        trace = (root**2).sum((-2, -1))
+        lower = self._unbroadcasted_scale_tril
+        white = _solve_lower(lower, _solve_lower(lower, value).mT)
+        trace = white.diagonal(0, -2, -1).sum(-1)
         log_det = minigrad.linalg.slogdet(value)[1]
         constant = nu * (n * math.log(2) / 2 + self._half_log_det()) + (nu / 2).mvlgamma(n)
         return (nu - n - 1) / 2 * log_det - trace / 2 - constant
