@@ -157,6 +157,20 @@ def test_mixture_as_torch(torch, rng):
     assert [text.replace("minigrad", "torch") for text in texts] == expected and shape == wanted
 
 
+def test_density_of_singular_matrices_as_torch(torch):
+    def program(t):
+        scale = t.tensor([[2.0, 0.0], [1.0, 1.5]], dtype=t.float64)
+        d = t.distributions.Wishart(
+            t.tensor(4.0, dtype=t.float64), scale_tril=scale, validate_args=False
+        )
+        return [
+            d.log_prob(t.tensor(m, dtype=t.float64)) for m in ([[1.0, 1], [1, 1]], [[3, 1], [1, 2]])
+        ]
+
+    for mine, theirs in zip(program(minigrad), program(torch)):
+        same("Wishart", mine, theirs, 1e-9)
+
+
 def test_entropy_of_exponential_families_by_their_normalisers(rng):
     """The general formula, on those that also have one of their own."""
     for name in ("Bernoulli", "Normal", "Exponential", "Gamma", "Wishart", "ContinuousBernoulli"):
