@@ -287,17 +287,7 @@ def arange(
     requires_grad: bool = False,
 ) -> Tensor:
     """start, start + step, ... before end; int64 if all are integers, else the default dtype."""
-    if end is None:
-        start, end = 0, start
-    start, end, step = [
-        v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step)
-    ]
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    start, end, step = _limits(start, end, step)
     whole = all(isinstance(v, int) for v in (start, end, step))
     inferred = np.dtype(np.int64) if whole else dtypes.default_numpy()
     target = inferred if dtype is None else dtypes.to_numpy_dtype(dtype)
@@ -313,6 +303,22 @@ def arange(
     xp = device_module(place(device).type)
     array = xp.arange(count, dtype=np.int64 if whole else np.float64) * step + start
     return finish(array.astype(target, copy=False), requires_grad)
+
+
+def _limits(start: Any, end: Any, step: Any) -> list:
+    """Start, end and step as numbers; with one of both, the end."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = [
+        v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step)
+    ]
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    return [start, end, step]
 
 
 @export(method=False)
@@ -501,14 +507,7 @@ def _range(
     requires_grad: bool = False,
 ) -> Tensor:
     """start, start + step, ... up to and including end, of the default dtype unless given."""
-    if end is None:
-        start, end = 0, start
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    start, end, step = _limits(start, end, step)
     count = math.floor((end - start) / step) + 1
     array = start + step * np.arange(count)
     kind = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)

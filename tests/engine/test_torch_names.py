@@ -179,6 +179,7 @@ PROGRAMS = {
         m.range(5, 1, -2, dtype=m.int64)
         m.range(1, 4, -1)
         m.range(1, 4, 0)
+        m.range(m.tensor(1), 3)
         m.row_stack([x, x[0]])
         m.frombuffer(bytearray(b'abcdefgh'), dtype=m.int16)
         m.frombuffer(bytearray(b'abcdefgh'), dtype=m.uint8, count=3, offset=2)
