@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -108,6 +110,8 @@ def test_nested_disabled_and_wrong_hooks(torch):
         refuse = graph.disable_saved_tensors_hooks("not here")
         with pytest.raises(RuntimeError, match="not here"), refuse:
             graph.saved_tensors_hooks(hook, hook).__enter__()
+        with graph.disable_saved_tensors_hooks("in this thread"), ThreadPoolExecutor(1) as pool:
+            pool.submit(graph.saved_tensors_hooks(hook, hook).__enter__).result()
         with graph.saved_tensors_hooks(lambda t: t, lambda t: 3):
             y = x.exp().sum()
         with pytest.raises(TypeError, match="unpack_hook expected to be a Tensor"):
