@@ -174,6 +174,9 @@ def _serve(
     _silence()
     send = functools.partial(_send, pipe)
     files, folder = [path.resolve() for path in files], folder.resolve()
+    for path in files:
+        if folder in path.parents and not _is_of(student, path.relative_to(folder)):
+            return send("problem", f"it links to another submission, {path.name}")
     os.chdir(scratch)
     size = int(gigabytes * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
@@ -197,6 +200,12 @@ def _serve(
         send("problem", f"more than {gigabytes:g} GB of memory")
     except (Exception, SystemExit) as error:
         send("problem", _reason(error))
+
+
+def _is_of(student: str, path: Path) -> bool:
+    """Whether a path in the folder of all submissions is a student's."""
+    first = path.parts[0]
+    return student in (first, first if len(path.parts) > 1 else path.stem)
 
 
 def _silence() -> None:

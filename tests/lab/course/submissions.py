@@ -166,6 +166,18 @@ HARMFUL = {
         0,
         "may not write",
     ),
+    "through-a-link": Case(
+        "import kernels.lab.course as c\n"
+        "open('/proc/self/root' + c.__path__[0] + '/solutions/basics.py').read()",
+        0,
+        "may not read the solutions",
+    ),
+    "from-a-folder": Case(
+        "import os\nimport kernels.lab.course as c\nfolder = os.open(c.__path__[0], 0)\n"
+        "os.read(os.open('solutions/basics.py', 0, dir_fd=folder), 10)",
+        0,
+        "may not open the folder",
+    ),
     "peeks": Case(
         "import os\nexec(open(os.path.dirname(__file__) + '/right.py').read())",
         0,
