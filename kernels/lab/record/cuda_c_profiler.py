@@ -270,7 +270,7 @@ class _Run(Run):
         elif "spins" in message:
             hint = "threads of other blocks may run later: do not wait for them in a loop"
         elif report.status == _ILLEGAL:
-            kind, hint = "bounds", "guard the access, or make the array larger"
+            kind, hint = "bounds", _fault_hint(message)
         elif not waits:
             kind, hint = "exception", "a GPU stops, and the program can launch nothing more"
         elif "divergent" not in message:
@@ -465,6 +465,15 @@ class _Run(Run):
         for (_, place), (warps, lanes) in executions.items():
             lines[place].add(Counts(warps, lanes))
         return list(lines.values())
+
+
+def _fault_hint(message: str) -> str:
+    """What helps against an access where nothing is."""
+    if "dynamic shared memory" in message:
+        return "launch with more dynamic shared memory (`shared`), or guard the access"
+    if "local memory" in message:
+        return "does a function call itself without end? Else make its local arrays smaller"
+    return "guard the access, or make the array larger"
 
 
 def _placed(slot: checked.Slot, array: np.ndarray) -> np.ndarray:

@@ -357,6 +357,25 @@ __global__ void square(const __half* x, float* out) {
     assert report.at("out[i] = s[i]").requests == 8
 
 
+PAST_THE_END = "extern __shared__ float s[]; __global__ void k(float* x) { s[threadIdx.x] = 1; }"
+WITHOUT_END = """
+__device__ int f(int n) { return n * f(n + 1); }
+__global__ void k(float* x) { *x = f(1); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "fix"),
+    [
+        (PAST_THE_END, "launch with more dynamic shared memory"),
+        (WITHOUT_END, "does a function call itself without end?"),
+    ],
+)
+def test_memory_that_a_launch_lacks(code, fix):
+    (error,) = lab.profile(raw_kernel(code, "k"), 1, 1024, floats(4)).errors
+    assert error.kind == "bounds" and error.hint.startswith(fix)
+
+
 def test_what_ends_a_kernel_is_in_the_report():
     report = profile("refuses", 1, 32, np.arange(32, dtype=np.float32))
     (error,) = report.errors
