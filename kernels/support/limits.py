@@ -47,7 +47,8 @@ def block_of(name: str, at: Any, grid: Dimensions) -> Dimensions:
     whole = all(isinstance(i, int | np.integer) for i in index)
     if len(index) > 3 or not whole or not all(0 <= i < n for i, n in zip(index, grid)):
         raise ValueError(f"{name}: block {index if whole else at!r} is not in the grid {grid}")
-    return tuple(int(i) for i in index)
+    x, y, z = map(int, index)
+    return x, y, z
 
 
 # The words that a checked kernel records of a violation: kind, site, block, thread, number of axes,
