@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels import lab, raw_kernel
+from kernels import cuda, lab, raw_kernel
 from kernels.lab.gpu_model import chips, instructions
 from kernels.ptx import parser
 from kernels.ptx.nodes import Instruction
-from kernels.support.errors import LaunchError
+from kernels.support.errors import KernelIndexError, LaunchError
 from tests.ptx.helpers import entry
 
 needs_wheels = pytest.mark.needs("cuda.bindings", "numba_cuda")
@@ -177,6 +177,15 @@ def test_what_cannot_be_counted_is_refused():
     x = np.ones(9, np.float32)
     with pytest.raises(LaunchError, match=r"counted: .* does not fit on an SM of T4"):
         lab.time(raw_kernel(CODE, "counted"), 1, 256, x, x, np.int32(9), gpu="T4", shared=70_000)
+    with pytest.raises(ValueError, match="expected a name of the table, got 5"):
+        lab.time(raw_kernel(CODE, "counted"), 1, 256, x, x, np.int32(9), gpu=5)
+
+    @cuda.jit
+    def astray(x):
+        x[cuda.grid(1) + 1_000_000_000] = 1
+
+    with pytest.raises(KernelIndexError, match=r"^astray: write of 4 bytes"):
+        lab.time(astray, 1, 32, x, gpu="T4")
 
 
 def test_what_instructions_become():
