@@ -12,7 +12,7 @@ from kernels import cuda, lab, raw_kernel
 from kernels.lab.gpu_model import chips, instructions
 from kernels.ptx import parser
 from kernels.ptx.nodes import Instruction
-from kernels.support.errors import KernelIndexError, LaunchError
+from kernels.support.errors import CompileError, KernelIndexError, LaunchError
 from tests.ptx.helpers import entry
 
 needs_wheels = pytest.mark.needs("cuda.bindings", "numba_cuda")
@@ -184,6 +184,13 @@ def test_what_cannot_be_counted_is_refused():
     def astray(x):
         x[cuda.grid(1) + 1_000_000_000] = 1
 
+    @cuda.jit
+    def together(x):
+        cuda.cg.this_grid().sync()
+        x[cuda.grid(1)] = 1
+
+    with pytest.raises(CompileError, match=r"a barrier of the grid needs .* here$"):
+        lab.time(together, 1, 32, x, gpu="T4")
     with pytest.raises(KernelIndexError, match=r"^astray: write of 4 bytes"):
         lab.time(astray, 1, 32, x, gpu="T4")
 
