@@ -27,7 +27,7 @@ def _table(library: str) -> tuple[list[int], list[tuple[int, int]]]:
         elif match := _ROW.search(text):
             rows.append((int(match[1], 16), int(match[2]), column))
     rows.sort(key=lambda row: row[0])
-    return [at for at, *_ in rows], [place for _, *place in rows]
+    return [at for at, *_ in rows], [(line, column) for _, line, column in rows]
 
 
 def subscript(library: str, offset: int, line: int, text: str) -> str | None:

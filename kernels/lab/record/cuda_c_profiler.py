@@ -475,7 +475,7 @@ class _Run(Run):
         """The subscript that a site is, where the compiler tells it."""
         place = self.places[number - len(self.code.blocks)]
         library = self.recorded.library.loaded._name
-        line, source = site.place[1], self.clone.lines
+        line, source = site.place[1], self.recorded.kernel.code.splitlines()
         if site.place[0] != self.main or not 0 < line <= len(source):
             return None
         frames = (at for at in place.frame[: place.frames] if self.code.place(at) == site.place)
