@@ -30,6 +30,13 @@ def arguments(**changed) -> tuple:
     return tuple((given | {"big": 2**64 - 1} | changed).values())
 
 
+@pytest.mark.parametrize("name", ["fill", "fill<float>"])
+def test_a_template_wants_its_arguments(name):
+    code = "template <typename T,\n int N> __global__ void fill(T* x) { x[threadIdx.x] = N; }"
+    with pytest.raises(CompileError, match="fill is a template of <typename T, int N>: name an"):
+        raw_kernel(code, name)((1,), (1,), (np.ones(3, np.float32),))
+
+
 def test_arguments_that_fit(takes):
     for changed in (
         {},
