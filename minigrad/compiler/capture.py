@@ -53,6 +53,8 @@ def _captured(
 ) -> tuple[Any, Entry | None, str | None]:
     arguments = distinct_tensors((args, kwargs))
     entry = Entry(recorder, Watch(watched))
+    if entry.watch.unknown is not None:
+        recorder.stop(f"it uses {entry.watch.unknown}")
     grads = {}
     stand_ins: dict[int, Tensor] = {}
     plain = [t for t in arguments if is_plain(t._array)]
@@ -79,6 +81,8 @@ def _captured(
     changed = entry.watch.changed()
     if changed is not None:
         recorder.stop_quietly(f"it changes the state of Python objects ({changed})")
+    if entry.watch.drew():
+        recorder.stop_quietly("it draws random numbers of Python or NumPy")
     expected = {id(t) for t in tree_leaves(result)} | {id(t) for t in stand_ins.values()}
     expected |= {id(t._grad) for t, _ in grads.values()}
     views = [t._view for t in tree_leaves(result) if isinstance(t, Tensor)]
@@ -149,9 +153,9 @@ def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
         leaf._hooks = None  # they run where the gradient arrives
     try:
         slopes = engine.grad(outputs, found, seeds, retain_graph=True, allow_unused=True)
-    except RuntimeError as error:
+    except Exception as error:  # the caller may never ask for gradients
         if str(error) != USED_TWICE:
-            raise
+            entry.recorder.stop_quietly(f"its backward pass fails: {error}")
         slopes = ()
         found = []
     finally:
@@ -223,6 +227,8 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
             entry.wanted.append((tensor, before))
         if after is before:
             continue
+        if place is not tensor and (tensor._hooks or tensor._accumulate_hooks):
+            recorder.stop_quietly("it gives an argument with hooks a gradient")
         array = None if after is None else after._array
         entry.gradients.append((place, array.value if type(array) is TracedArray else array))
         if before is None and place is tensor:
@@ -233,9 +239,11 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
     ]
     for tensor, array, traced in recorder.lifted.values():
         if id(traced) in recorder.used and id(tensor) not in numbers:
-            entry.guarded.append((tensor, array, tensor._requires_grad))
+            hooks = tensor._hooks, tensor._accumulate_hooks
+            entry.guarded.append((tensor, array, tensor._requires_grad, hooks))
+    counted = {id(t._counter): place for place, t in enumerate(inside)}
     entry.counters = [
-        (counter, counter[0] - before)
+        (counted.get(id(counter), counter), counter[0] - before)
         for counter, before in {id(c): (c, b) for c, b in recorder.counters}.values()
         if counter[0] != before and id(counter) not in recorder.updates.updated
     ]
