@@ -198,7 +198,8 @@ class Instance:
     def __init__(self, entry: Entry) -> None:
         recorder = entry.recorder
         memory, layout = recorder.memory, entry.layout
-        program = Program(entry.parts, memory, layout, recorder.placed, recorder.draws)
+        random = recorder.draws, recorder.drawn
+        program = Program(entry.parts, memory, layout, recorder.placed, *random)
         self.program = program
         self.inputs = [
             (place, program.array(array), written) for place, array, written in entry.inputs
