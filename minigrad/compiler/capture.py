@@ -79,6 +79,9 @@ def _captured(
         result = function(*replaced[0], **replaced[1])
         if any(t._node is not node for t, node in nodes):
             recorder.stop_quietly("it makes a tensor part of a graph in place")
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                leaf.requires_grad  # noqa: B018 - a view of what has changed gets its node
         split = len(recorder.calls)
         _backward_part(entry, result, inside)
     _describe(entry, result, inside, grads, split)

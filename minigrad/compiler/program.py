@@ -76,7 +76,8 @@ class Program:
         """Copy the results of the recorded first part here, as if it had been a replay."""
         for buffer, (first, last) in self._plan.spans.items():
             if first < self._first <= last:
-                self.array(buffer.owner)[...] = buffer.owner
+                place, content = buffer.moved or (buffer.owner, buffer.owner)
+                self.array(place)[...] = content
 
     # -- how calls are replayed --------------------------------------------------------------
 

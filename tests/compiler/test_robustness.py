@@ -354,3 +354,39 @@ def test_two_first_steps_of_an_optimiser_whose_updates_are_single():
         return [run(minigrad.ones(4, 3)).item() for _ in range(5)]
 
     np.testing.assert_allclose(losses(True), losses(False), rtol=1e-5)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_first_result_of_a_copy_that_is_changed(times):
+    """The copy is dropped: its memory is that of what was copied."""
+    weight = minigrad.tensor([-1.0, 2.0, -3.0], requires_grad=True)
+
+    def step(x):
+        y = weight * x
+        for _ in range(times):
+            y = y.clone()
+            y.add_(1)
+        return y
+
+    compiled = minigrad.compile(step)
+    for _ in range(3):
+        weight.grad, y = None, compiled(minigrad.ones(3))
+        y.sum().backward()
+        assert y.tolist() == [times - 1, times + 2, times - 3]
+        assert weight.grad.tolist() == [1, 1, 1]
+
+
+def test_a_view_whose_base_became_part_of_a_graph():
+    weight = minigrad.tensor([1.0, 2.0], requires_grad=True)
+
+    def step(x):
+        y = (x * 2)[:, :2]
+        y[0] = weight
+        return y
+
+    compiled = minigrad.compile(step)
+    for _ in range(3):
+        weight.grad, y = None, compiled(minigrad.ones(2, 3))
+        assert y.tolist() == [[1, 2], [2, 2]]
+        y.sum().backward()
+        assert weight.grad.tolist() == [1, 1]
