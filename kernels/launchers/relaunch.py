@@ -295,7 +295,13 @@ class _Watch(dispatch.Trace):
 
 _seen = Plans(2 * MAX_LAUNCHES)  # the generation in which a call was remembered, by operands, or:
 _ONCE, _NEVER = -1, -2
+_operations = Plans(2 * MAX_LAUNCHES)
 _watching = threading.RLock()
+
+
+def _named(*parts: Any) -> Any:
+    """As `dispatch.named`, for parts of which there may be any number, such as a scale."""
+    return _operations.get(parts) or _operations.keep(parts, parts)
 
 
 def remembered(count: int) -> Callable[[Callable], Callable]:
@@ -307,7 +313,7 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
         def call(dialect: Any, *args: Any, **named: Any) -> Any:
             tracer, operands = dispatch.tracer, args[:count]
             try:
-                operation = dispatch.named(function, *args[count:], *named.items())
+                operation = _named(function, *args[count:], *named.items())
             except TypeError:  # what cannot be hashed
                 return function(dialect, *args, **named)
             result = dispatch.relaunch(tracer, dialect, operation, *operands)

@@ -321,6 +321,19 @@ def test_a_call_is_remembered_only_if_no_other_trace_has_begun_meanwhile():
     assert calls() == 1
 
 
+def test_constants_of_any_number_are_forgotten(rng, monkeypatch):
+    x, names = rng.normal(size=(2, 4)).astype(np.float32), len(dispatch._names)
+    monkeypatch.setattr(relaunch._operations, "limit", 20)
+    monkeypatch.setattr(relaunch._seen, "limit", 20)
+    for n in range(100):
+        eps = (n + 1) / 100
+        for _ in range(3):
+            y, _, _ = dispatch.active.layer_norm(x, None, None, eps)
+        wanted = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + eps)
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+    assert len(relaunch._operations) <= 20 and len(dispatch._names) - names < 20
+
+
 def test_arrays_of_several_results_are_freed(rng):
     q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
     for _ in range(3):
