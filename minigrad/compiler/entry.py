@@ -140,7 +140,8 @@ class Entry:
             if written:
                 arguments[place]._array[...] = array
         for counter, count in self.counters:
-            (arguments[counter]._counter if type(counter) is int else counter)[0] += count
+            own = arguments[counter]._counter if isinstance(counter, int) else counter
+            own[0] += count
         for leaf, grad in found.gradients:
             self._target(leaf, arguments)._grad = grad
         results: list[Any] = []

@@ -261,8 +261,8 @@ def _alike(now: Any, before: Any) -> bool:
 
 def _random_state() -> tuple:
     """What Python's and NumPy's own generators would draw next."""
-    kind, keys, *rest = np.random.get_state(legacy=True)
-    return random.getstate(), kind, keys.tobytes(), *rest
+    state: Any = np.random.get_state(legacy=True)
+    return random.getstate(), *[s.tobytes() if isinstance(s, np.ndarray) else s for s in state]
 
 
 def _contents(cell: CellType) -> Any:
