@@ -259,9 +259,10 @@ def _signature(args: tuple, kwargs: dict, arguments: list[Tensor]) -> tuple:
             parts += (
                 places[id(leaf)], array.shape, array.dtype, leaf.requires_grad,
                 leaf._node is None and leaf._view is None, leaf._grad is None, 0 in array.strides,
+                bool(leaf._hooks or leaf._accumulate_hooks),
             )  # fmt: skip
         elif type(leaf) in _PLAIN:
-            parts += (type(leaf), leaf)
+            parts += (type(leaf), leaf if leaf == leaf and leaf else repr(leaf))  # NaN, 0.0, -0.0
         else:
             parts.append(id(leaf))
     if kwargs or len(args) != 1 or not isinstance(args[0], Tensor):
