@@ -47,6 +47,7 @@ def install(library: ctypes.CDLL) -> None:
     _array.ndarray.__module__ = "cupy"
     del _array.ndarray.__host_memory__  # the CPU's compilers must not take these arrays
     _hold_back(_array.ndarray)
+    _creation.from_dlpack = cupy.from_dlpack = _from_dlpack
     for name in ("empty", "empty_like"):
         setattr(_creation, name, _poisoned(getattr(_creation, name)))
         setattr(cupy, name, getattr(_creation, name))
@@ -166,6 +167,17 @@ def _placed(array: np.ndarray) -> np.ndarray:
     return there
 
 
+def _from_dlpack(array: Any, device: Any = None, copy: bool | None = None) -> _array.ndarray:
+    """As `kernels.cupy.from_dlpack`, for memory of the driver."""
+    kind, _ = array.__dlpack_device__()
+    if kind not in (2, 13):  # kDLCUDA, kDLCUDAManaged
+        raise BufferError(f"from_dlpack: the array lies on a device of type {kind}, not on a GPU")
+    return plain_from_dlpack(_creation._Peer(array.__dlpack__()), device, copy)
+
+
+plain_from_dlpack = _creation.from_dlpack
+
+
 def _poisoned(make: Callable) -> Callable:
     """`make`, but its arrays hold NaN, or -1: what nothing has written is never 0 by chance."""
 
@@ -211,6 +223,7 @@ def _hold_back(ndarray: type) -> None:
     ndarray.__len__ = lambda self: len(slot.__get__(self))
     shape = property(lambda self: slot.__get__(self).shape, ndarray.shape.fset)
     ndarray.shape = shape
+    ndarray.__dlpack_device__ = lambda self: (2, self.data.device_id)
 
     def data(self: Any) -> Any:
         owner = slot.__get__(self if self.base is None else self.base)
