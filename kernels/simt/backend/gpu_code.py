@@ -51,11 +51,12 @@ def function(kernel: Any, args: tuple) -> Function:
     with kernel._lock:
         found = _loaded.setdefault(kernel, {})
         if key not in found:
-            found[key] = _find_or_compile(kernel, _name(kernel, *key), args)
+            found[key] = _find_or_compile(kernel, key, args)
         return found[key]
 
 
-def _find_or_compile(kernel: Any, name: str, args: tuple) -> Function:
+def _find_or_compile(kernel: Any, key: tuple, args: tuple) -> Function:
+    name = _name(kernel, *key)
     stored = cache.kept(name)
     if stored is not None:
         try:
@@ -64,7 +65,7 @@ def _find_or_compile(kernel: Any, name: str, args: tuple) -> Function:
             return _load(Code(entry, tuple(parameters), image))
         except (ValueError, LaunchError):  # of another system: a real error comes again below
             cache.discard(name)
-    compiled = _compiled(kernel.on_gpu(), args)
+    compiled = _compiled(kernel, key[0], args)
     parameters = tuple(map(_parameter, compiled.argument_types))
     code = Code(compiled.entry_name, parameters, _image(compiled))
     if _stands_alone(compiled._codelibrary):
@@ -107,11 +108,15 @@ def _compilers() -> str:
 # ---- compiled by numba-cuda
 
 
-def _compiled(dispatcher: Any, args: tuple) -> Any:
+def _compiled(kernel: Any, capability: str, args: tuple) -> Any:
     """numba-cuda's kernel for these arguments."""
-    if dispatcher.specialized:  # an explicit signature
-        return next(iter(dispatcher.overloads.values()))
-    return dispatcher.compile(tuple(map(_type_of, args)))
+    from kernels.simt.backend import ptx
+
+    with ptx.cached_typing(("gpu", capability, kernel.fastmath, repr(kernel.gpu_options))):
+        dispatcher = kernel.on_gpu()
+        if dispatcher.specialized:  # an explicit signature
+            return next(iter(dispatcher.overloads.values()))
+        return dispatcher.compile(tuple(map(_type_of, args)))
 
 
 def _type_of(arg: Any) -> Any:
