@@ -267,3 +267,29 @@ def test_tensors_on_the_gpu_are_pickled():
         for back in (pickle.loads(pickle.dumps(tensor)), copy.deepcopy(tensor)):
             assert type(back) is type(tensor) and back.is_cuda
             assert back.tolist() == tensor.tolist() and (back + 1).is_cuda
+
+
+def test_the_most_memory_that_was_in_use():
+    mg.cuda.reset_peak_memory_stats()
+    before = mg.cuda.memory_allocated()
+    x = mg.zeros(250_000, device="cuda")
+    assert mg.cuda.memory_allocated() - before >= 1_000_000
+    del x
+    assert mg.cuda.memory_allocated() == before
+    assert mg.cuda.max_memory_allocated() - before >= 1_000_000
+    mg.cuda.reset_peak_memory_stats()
+    assert mg.cuda.max_memory_allocated() == before
+
+
+def test_memory_that_a_gpu_does_not_have():
+    if not software_gpu.installed():
+        pytest.skip("fills the GPU")
+    x, all_of_it = mg.ones(1000, device="cuda"), mg.cuda.mem_get_info()[1]
+    software_gpu.set_memory(0, 1 << 20)
+    try:
+        for program in (lambda: mg.ones(10**6).cuda(), lambda: x.reshape(1000, 1) * x):
+            with pytest.raises(mg.cuda.OutOfMemoryError, match="Out of memory allocating 4"):
+                program()
+        assert (x + 1).sum().item() == 2000
+    finally:
+        software_gpu.set_memory(0, all_of_it)

@@ -58,6 +58,8 @@ def install(library: ctypes.CDLL) -> None:
         _replace(module)
     stream.Stream.null = Stream(null=True)
     cupy.cuda.alloc_pinned_memory = _PinnedMemory
+    cupy.cuda.MemoryHook = MemoryHook
+    _memory.MemoryPool.take = _told(_memory.MemoryPool.take)
     _memory.MemoryPointer.copy_from_host_async = _copy_from_host_async
 
 
@@ -158,13 +160,44 @@ def _placed(array: np.ndarray) -> np.ndarray:
     """A fresh array, moved into memory of the current device."""
     if not array.nbytes:
         return array
-    at = handle("cuMemAlloc", array.nbytes)
+    try:
+        at = handle("cuMemAlloc", array.nbytes)
+    except cuda_driver.CUDADriverError:
+        used = _memory.pool.used_bytes() if _memory.pool else 0
+        raise _memory.OutOfMemoryError(array.nbytes, used) from None
     memory = (ctypes.c_ubyte * array.nbytes).from_address(at)
     weakref.finalize(memory, _freed, at, _current.device).atexit = False
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     there = np.ndarray(array.shape, array.dtype, memory, order=order)
     there[...] = array
     return there
+
+
+class MemoryHook:
+    """Told of each allocation while it is entered."""
+
+    entered: ClassVar[list[MemoryHook]] = []
+
+    def __enter__(self) -> MemoryHook:
+        self.entered.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.entered.remove(self)
+
+    def malloc_postprocess(self, **allocation: int) -> None:
+        """After an allocation of `size` bytes on the GPU `device_id`."""
+
+
+def _told(take: Callable) -> Callable:
+    """`take` of a pool, of which hooks are told."""
+
+    def taken(self: Any, size: int) -> None:
+        take(self, size)
+        for hook in MemoryHook.entered:
+            hook.malloc_postprocess(device_id=_current.device, size=size, mem_size=size)
+
+    return taken
 
 
 def _from_dlpack(array: Any, device: Any = None, copy: bool | None = None) -> _array.ndarray:
