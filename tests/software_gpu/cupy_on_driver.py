@@ -27,16 +27,19 @@ from kernels.cupy.cuda import driver as cuda_driver
 from kernels.cupy.cuda import runtime, stream
 from kernels.host import gpu_module, nvrtc
 
+from .runner import Runner
+
 _driver: ctypes.CDLL
+_runner: Runner
 _lock = threading.RLock()
 _MOST_SHARED = 48 * 1024  # bytes of dynamic shared memory; more must be asked for
 _ATTRIBUTE_SHARED, _ATTRIBUTE_ORDINAL = 8, 9
 
 
-def install(library: ctypes.CDLL) -> None:
+def install(library: ctypes.CDLL, runner: Runner) -> None:
     """Make `import cupy` find it."""
-    global _driver
-    _driver = library
+    global _driver, _runner
+    _driver, _runner = library, runner
     library.cuInit(0)
     cupy.__name__ = "cupy"
     cupy.lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided))
@@ -68,10 +71,20 @@ def call(name: str, *args: Any) -> None:
     if not _current.ready:
         _use(0)
     status = getattr(_driver, name)(*args)
+    _raise_interrupt()
     if status:
         text = ctypes.c_char_p()
         _driver.cuGetErrorName(status, ctypes.byref(text))
         raise cuda_driver.CUDADriverError(f"{name}: {(text.value or b'?').decode()}")
+
+
+def _raise_interrupt() -> None:
+    """Ctrl-C that a kernel was ended by; what it had begun is forgotten."""
+    if _runner.interrupted:
+        _runner.interrupted = False
+        for device in range(getDeviceCount()):
+            _driver.software_gpu_forget_fault(device)
+        raise KeyboardInterrupt
 
 
 def handle(name: str, *args: Any) -> int:
@@ -239,6 +252,7 @@ def _hold_back(ndarray: type) -> None:
         if current.is_capturing:  # CuPy would launch a kernel of its own, which is captured
             raise CUDARuntimeError(801, "the software GPU captures no kernels of CuPy")
         _driver.software_gpu_finish_stream(current.ptr)
+        _raise_interrupt()
         return slot.__get__(self)
 
     ndarray._array = property(finished, slot.__set__)
