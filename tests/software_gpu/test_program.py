@@ -64,5 +64,5 @@ def test_ctrl_c_ends_a_kernel_and_the_next_call_works(tmp_path):
 def test_a_fault_that_nothing_waited_for_is_an_error_in_the_end(tmp_path):
     done = run(tmp_path, OUTSIDE)
     assert done.returncode == 1
-    assert "on the software GPU: " in done.stderr
+    assert "on the software GPU: fill: write of 4 bytes" in done.stderr
     assert "after the one of 64 bytes" in done.stderr and "thread (16, 0, 0)" in done.stderr
