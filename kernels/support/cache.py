@@ -145,10 +145,10 @@ def alone(path: Path) -> Iterator[None]:
     seconds to make is then made once. A lock ends with the process that holds it."""
     lock = path.with_name(path.name + ".lock")
     with contextlib.ExitStack() as stack:
-        if fcntl is not None:
-            file = stack.enter_context(lock.open("wb"))
-            stack.callback(lock.unlink, missing_ok=True)  # who waits for it finds `path` made
-            with contextlib.suppress(OSError):  # a file system without locks
+        with contextlib.suppress(OSError):  # a full disk, a file system without locks
+            if fcntl is not None:
+                file = stack.enter_context(lock.open("wb"))
+                stack.callback(lock.unlink, missing_ok=True)  # who waits for it finds `path` made
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -57,15 +57,28 @@ def function(kernel: Any, args: tuple) -> Function:
 
 def _find_or_compile(kernel: Any, key: tuple, args: tuple) -> Function:
     name = _name(kernel, *key)
+    if found := _stored(name):
+        return found
+    with cache.alone(cache.cache_folder() / name):  # other ranks, other workers of the tests
+        return _stored(name) or _made(kernel, key[0], name, args)
+
+
+def _stored(name: str) -> Function | None:
+    """What was kept by a name, loaded."""
     stored = cache.kept(name)
-    if stored is not None:
-        try:
-            header, _, image = stored.partition(b"\n")
-            entry, parameters = json.loads(header)
-            return _load(Code(entry, tuple(parameters), image))
-        except (ValueError, LaunchError):  # of another system: a real error comes again below
-            cache.discard(name)
-    compiled = _compiled(kernel, key[0], args)
+    if stored is None:
+        return None
+    try:
+        header, _, image = stored.partition(b"\n")
+        entry, parameters = json.loads(header)
+        return _load(Code(entry, tuple(parameters), image))
+    except (ValueError, LaunchError):  # of another system: a real error comes again when it is made
+        cache.discard(name)
+        return None
+
+
+def _made(kernel: Any, capability: str, name: str, args: tuple) -> Function:
+    compiled = _compiled(kernel, capability, args)
     parameters = tuple(map(_parameter, compiled.argument_types))
     code = Code(compiled.entry_name, parameters, _image(compiled))
     if _stands_alone(compiled._codelibrary):
@@ -112,7 +125,8 @@ def _compiled(kernel: Any, capability: str, args: tuple) -> Any:
     """numba-cuda's kernel for these arguments."""
     from kernels.simt.backend import ptx
 
-    with ptx.cached_typing(("gpu", capability, kernel.fastmath, repr(kernel.gpu_options))):
+    flags = "gpu", capability, kernel.fastmath, repr(kernel.gpu_options)
+    with ptx.cached_typing(flags), ptx.loading_later():
         dispatcher = kernel.on_gpu()
         if dispatcher.specialized:  # an explicit signature
             return next(iter(dispatcher.overloads.values()))
