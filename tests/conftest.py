@@ -140,6 +140,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("gpu"):
             if not _may_need_gpu(item.path):
                 raise pytest.UsageError(f"--gpu would not read {item.path}: see MARKED")
+            for mark in item.iter_markers("few_on_gpu"):
+                name, *values = mark.args
+                if item.callspec.params[name] not in values:
+                    item.add_marker(pytest.mark.slow)
             if reason := _no_gpu():
                 item.add_marker(pytest.mark.skip(reason=f"needs an NVIDIA GPU: {reason}"))
         if re.search("cupy|cuda.c", item.name) and (reason := _no_compiler()):
