@@ -97,7 +97,13 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new leaf with a copy of `data`: floats become the default dtype, integers int64."""
+    """A new leaf with a copy of `data`: floats become the default dtype, integers int64.
+
+    device: by default that of `data` where it is a tensor or an array on a GPU."""
+    if _is_on_gpu(data):
+        data = wrap(device_module("cuda").asarray(data))
+    if isinstance(data, Tensor) and device is None:
+        device = data.device
     array = as_array(data, None if dtype is None else dtypes.to_numpy_dtype(dtype))
     return finish(device_module(place(device).type).asarray(array), requires_grad, pin_memory)
 
@@ -107,9 +113,17 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing memory where dtype and device allow it."""
     if isinstance(data, np.ndarray):
         data = from_numpy(data)
+    elif _is_on_gpu(data):
+        data = wrap(device_module("cuda").asarray(data))
     if not isinstance(data, Tensor):
         return tensor(data, dtype=dtype, device=device)
     return data.to(device=device, dtype=dtype)
+
+
+def _is_on_gpu(data: Any) -> bool:
+    """Whether `data` is an array of CuPy's or numba-cuda's on a GPU, whose memory tensors share."""
+    on_gpu = hasattr(data, "__cuda_array_interface__") and not hasattr(data, "__host_memory__")
+    return on_gpu and not isinstance(data, Tensor)
 
 
 @export(method=False)

@@ -314,6 +314,27 @@ def test_two_processes_compile_at_once(tmp_path):
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
 
 
+COUNTING = """
+from kernels.host import compiler
+call = compiler._call
+compiler._call = lambda *args: print("unit" * ("unit.so" in args[0])) or call(*args)
+compiler.runtime()
+"""
+
+
+def test_two_processes_compile_once(tmp_path):
+    """Parallel workers of tests begin with the same libraries, which take seconds to compile."""
+    environment = {**os.environ, "MINIGRAD_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", COUNTING]
+    running = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    printed = [process.communicate()[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0]
+    assert sum(text.count("unit") for text in printed) == 1
+
+
 def test_a_crash_outside_of_kernels_is_still_a_crash():
     """The fault handler only takes what kernels do."""
     code = RUN + "\nimport ctypes\nctypes.string_at(16)\n"
