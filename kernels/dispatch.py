@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,7 +149,25 @@ def _elapsed(start: Any, end: Any) -> float:
     return cupy.cuda.get_elapsed_time(start, end) / 1e3
 
 
-tracer: Trace | None = None
+tracer: Trace | None = None  # the one that has begun last
+_tracers: list[Trace] = []
+_changing = threading.RLock()
+begun = 0  # how many traces there have been
+
+
+@contextmanager
+def tracing(own: Trace) -> Iterator[None]:
+    """Let a trace see the launches of the block. Those of several threads end in any order."""
+    global tracer, begun
+    with _changing:
+        _tracers.append(own)
+        tracer, begun = own, begun + 1
+    try:
+        yield
+    finally:
+        with _changing:
+            _tracers.remove(own)
+            tracer = _tracers[-1] if _tracers else None
 
 
 def record(family: str, version: str, seconds: float) -> None:
@@ -184,14 +203,13 @@ def trace(using: Trace | None = None) -> Iterator[Trace]:
 
     Launches on a GPU are timed by events, and counted at the end of the block.
     """
-    global tracer
-    outer, tracer = tracer, using or Trace()
-    try:
-        yield tracer
-    finally:
-        tracer.finish()
-        if outer is not None:
-            for (family, version), (count, seconds) in tracer.rows.items():
-                outer.add(family, version, seconds)
-                outer.rows[family, version][0] += count - 1
-        tracer = outer
+    outer, own = tracer, using or Trace()
+    with tracing(own):
+        try:
+            yield own
+        finally:
+            own.finish()
+            if outer is not None:
+                for (family, version), (count, seconds) in own.rows.items():
+                    outer.add(family, version, seconds)
+                    outer.rows[family, version][0] += count - 1

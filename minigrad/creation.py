@@ -97,7 +97,13 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new leaf with a copy of `data`: floats become the default dtype, integers int64."""
+    """A new leaf with a copy of `data`: floats become the default dtype, integers int64.
+
+    device: by default that of `data` where it is a tensor or an array on a GPU."""
+    if _is_on_gpu(data):
+        data = wrap(device_module("cuda").asarray(data))
+    if isinstance(data, Tensor) and device is None:
+        device = data.device
     array = as_array(data, None if dtype is None else dtypes.to_numpy_dtype(dtype))
     return finish(device_module(place(device).type).asarray(array), requires_grad, pin_memory)
 
@@ -107,9 +113,17 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing memory where dtype and device allow it."""
     if isinstance(data, np.ndarray):
         data = from_numpy(data)
+    elif _is_on_gpu(data):
+        data = wrap(device_module("cuda").asarray(data))
     if not isinstance(data, Tensor):
         return tensor(data, dtype=dtype, device=device)
     return data.to(device=device, dtype=dtype)
+
+
+def _is_on_gpu(data: Any) -> bool:
+    """Whether `data` is an array of CuPy's or numba-cuda's on a GPU, whose memory tensors share."""
+    on_gpu = hasattr(data, "__cuda_array_interface__") and not hasattr(data, "__host_memory__")
+    return on_gpu and not isinstance(data, Tensor)
 
 
 @export(method=False)
@@ -287,17 +301,7 @@ def arange(
     requires_grad: bool = False,
 ) -> Tensor:
     """start, start + step, ... before end; int64 if all are integers, else the default dtype."""
-    if end is None:
-        start, end = 0, start
-    start, end, step = [
-        v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step)
-    ]
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    start, end, step = _limits(start, end, step)
     whole = all(isinstance(v, int) for v in (start, end, step))
     inferred = np.dtype(np.int64) if whole else dtypes.default_numpy()
     target = inferred if dtype is None else dtypes.to_numpy_dtype(dtype)
@@ -313,6 +317,22 @@ def arange(
     xp = device_module(place(device).type)
     array = xp.arange(count, dtype=np.int64 if whole else np.float64) * step + start
     return finish(array.astype(target, copy=False), requires_grad)
+
+
+def _limits(start: Any, end: Any, step: Any) -> list:
+    """Start, end and step as numbers; with one of both, the end."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = [
+        v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step)
+    ]
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    return [start, end, step]
 
 
 @export(method=False)
@@ -501,14 +521,7 @@ def _range(
     requires_grad: bool = False,
 ) -> Tensor:
     """start, start + step, ... up to and including end, of the default dtype unless given."""
-    if end is None:
-        start, end = 0, start
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    start, end, step = _limits(start, end, step)
     count = math.floor((end - start) / step) + 1
     array = start + step * np.arange(count)
     kind = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)

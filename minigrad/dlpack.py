@@ -1,4 +1,4 @@
-"""DLPack for tensors on the CPU, including bfloat16.
+"""DLPack for tensors, on the CPU including bfloat16.
 
 NumPy can't exchange bfloat16. The elements are exported as 16-bit integers, and the dtype code in
 the capsule is then replaced (`DLTensor.dtype.code` of dlpack.h; a versioned capsule has a longer
@@ -13,6 +13,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from minigrad.backends import device_module
+
+_ON_GPU = 2, 13  # kDLCUDA, kDLCUDAManaged
 _CODE_OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 52}
 _UINT, _BFLOAT = 1, 4
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -38,8 +41,10 @@ def capsule_of(array: np.ndarray, **kwargs: Any) -> Any:
     return capsule
 
 
-def array_of(exporter: Any) -> np.ndarray:
-    """An array that shares memory with an object that has `__dlpack__`."""
+def array_of(exporter: Any) -> Any:
+    """An array of NumPy's or CuPy's that shares memory with an object that has `__dlpack__`."""
+    if exporter.__dlpack_device__()[0] in _ON_GPU:
+        return device_module("cuda").from_dlpack(exporter)
     words = _AsUint16(exporter)
     array = np.from_dlpack(words)
     return array.view(_BFLOAT16) if words.is_bfloat else array

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,28 +61,33 @@ LU_FACTOR = namedtuple("LU_FACTOR", "LU pivots")
 matmul = products.matmul
 
 
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """(factor, info): info is 0, or 1 for all matrices if one has no factor (which gives NaN)."""
-    info = minigrad.zeros(A.shape[:-2], dtype=minigrad.int32, device=A.device)
+def _of_each(
+    function: Callable[[Tensor], Tensor], A: Tensor, check_errors: bool
+) -> tuple[Tensor, Tensor]:
+    """A function of matrices, NaN for those that raise LinAlgError, and whether each is NaN."""
     try:
-        factor = cholesky(A, upper)
+        found = function(A)
     except LinAlgError:
         if check_errors:
             raise
-        factor, info = minigrad.full_like(A, math.nan), info + 1
-    return CHOLESKY_EX(factor, info)
+        many, flat = math.prod(A.shape[:-2]), A.reshape(-1, *A.shape[-2:])
+        if many == 1:
+            found = minigrad.full_like(A, math.nan)
+        else:
+            halves = (flat[: many // 2], flat[many // 2 :])
+            found = minigrad.cat([_of_each(function, half, False)[0] for half in halves])
+            found = found.reshape(A.shape)
+    return found, found.detach().diagonal(0, -2, -1).isnan().any(-1).int()
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """(factor, info): info is 0, or 1 for a matrix that has no factor (it gives NaN)."""
+    return CHOLESKY_EX(*_of_each(lambda a: cholesky(a, upper), A, check_errors))
 
 
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
-    """(inverse, info): info is 0, or 1 for all matrices if one is singular (which gives NaN)."""
-    info = minigrad.zeros(A.shape[:-2], dtype=minigrad.int32, device=A.device)
-    try:
-        found = inv(A)
-    except LinAlgError:
-        if check_errors:
-            raise
-        found, info = minigrad.full_like(A, math.nan), info + 1
-    return INV_EX(found, info)
+    """(inverse, info): info is 0, or 1 for a matrix that is singular (it gives NaN)."""
+    return INV_EX(*_of_each(inv, A, check_errors))
 
 
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:

@@ -454,8 +454,9 @@ def _from_uniform(
     self: Tensor, generator: Any, formula: Callable[[Any, Any], Any], dtype: Any = None
 ) -> Tensor:
     """Fill with a formula of (array module, uniform numbers in (0, 1)), by default in the tensor's
-    dtype."""
-    wide = np.dtype(dtype or self._array.dtype)
+    dtype, of 16 bits in float32."""
+    own = self._array.dtype
+    wide = np.dtype(dtype or (np.float32 if own.itemsize == 2 else own))
     u = _draw("uniform", self._array.shape, wide, generator, self.device)
     if self.is_meta:
         return self

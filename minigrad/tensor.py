@@ -18,7 +18,7 @@ import numpy as np
 from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
 from minigrad.autograd.mode import mode
-from minigrad.devices import CPU, META, device, read
+from minigrad.devices import CPU, META, device, move_array, read
 from minigrad.dtypes import dtype
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -615,13 +615,16 @@ class Tensor(Methods):
         if self.grad_fn is not None:
             raise RuntimeError("pickle: only leaves can be pickled; use x.detach() first")
         state = {k: v for k, v in self.__dict__.items() if k not in _NOT_PICKLED}
-        if not isinstance(self._array, np.ndarray):
-            raise RuntimeError("pickle: a tensor on a GPU can't be pickled; use x.cpu() first")
-        state["_array"] = np.ascontiguousarray(self._array).reshape(self._array.shape)
-        return state
+        where = self.device
+        array = move_array(self._array, CPU)
+        state["_array"] = np.ascontiguousarray(array).reshape(array.shape)
+        return state if where == CPU else {**state, "_where": where}
 
     def __setstate__(self, state: dict) -> None:
+        state = dict(state)
+        where = state.pop("_where", CPU)
         self.__dict__.update(state)
+        self._array = move_array(self._array, where)
         self._counter = [0]
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad import dtypes
 from minigrad._foreign import tensors_only
 from minigrad._names import namespace
 from minigrad.autograd.node import Op
@@ -82,7 +83,7 @@ def _log_gamma(a: Any, source: _Source) -> Any:
         accepted = xp.log(u) < 0.5 * x * x + d[i] * (1 - xp.exp(log_v) + log_v)
         return xp.log(d[i]) + log_v, accepted
 
-    out = xp.where(a == 0, -np.inf, xp.nan)
+    out = xp.where(a == 0, -np.inf, xp.where(a == np.inf, np.inf, xp.nan))
     with np.errstate(divide="ignore", invalid="ignore"):
         out = _until_accepted(out, xp.flatnonzero((a > 0) & xp.isfinite(a)), attempt)
         return out + xp.where(a < 1, xp.log(source.uniform(a.size)) / xp.where(a > 0, a, 1), 0)
@@ -181,7 +182,8 @@ class StandardGamma(Op):
         logs = _log_gamma(a.astype(np.float64).ravel(), _Source(generator, where))
         with np.errstate(under="ignore"):
             values = xp.exp(logs).astype(a.dtype)
-        return xp.maximum(values, xp.finfo(a.dtype).tiny).astype(a.dtype).reshape(a.shape)
+        tiny = dtypes.finfo(dtypes.from_numpy_dtype(a.dtype)).tiny
+        return xp.maximum(values, tiny).astype(a.dtype, copy=False).reshape(a.shape)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, generator: Any, where: Any) -> tuple:
@@ -202,7 +204,7 @@ class SampleDirichlet(Op):
         with np.errstate(under="ignore"):
             parts = xp.exp(logs - logs.max(-1, keepdims=True))
             values = (parts / parts.sum(-1, keepdims=True)).astype(a.dtype)
-        found = xp.finfo(a.dtype)
+        found = dtypes.finfo(dtypes.from_numpy_dtype(a.dtype))
         return values.clip(found.tiny, 1 - found.eps / 2).astype(a.dtype, copy=False)
 
     @staticmethod
@@ -229,6 +231,7 @@ def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tens
 # --- Poisson and binomial ---
 
 _SMALL = 10.0  # means below it: by inversion
+_LARGE = 1e10  # above it, counts are normal numbers but for what float64 loses in log_p
 
 
 def _by_inversion(u: Any, first: Any, ratio: Callable[[int], Any]) -> Any:
@@ -268,12 +271,20 @@ def _by_transformed_rejection(
         return _until_accepted(xp.empty_like(center), xp.arange(center.size), attempt)
 
 
+def _rounded_normal(mean: Any, variance: Any, source: _Source) -> Any:
+    """Counts of large means."""
+    xp = array_module(mean)
+    return xp.floor(mean + xp.sqrt(variance) * source.normal(mean.size) + 0.5)
+
+
 def _poisson(rate: Any, source: _Source) -> Any:
     """Poisson variates for rates (n,)."""
     xp = array_module(rate)
-    small = rate < _SMALL
-    low, high = rate[small], rate[~small]
-    out = xp.empty_like(rate)
+    small, large = rate < _SMALL, (rate > _LARGE) & xp.isfinite(rate)
+    middle = (rate >= _SMALL) & (rate <= _LARGE)
+    low, high = rate[small], rate[middle]
+    out = rate.copy()  # infinite ones stay
+    out[large] = _rounded_normal(rate[large], rate[large], source)
     out[small] = _by_inversion(source.uniform(low.size), xp.exp(-low), lambda k: low / k)
 
     def log_p(k: Any, i: Any) -> Any:
@@ -283,28 +294,38 @@ def _poisson(rate: Any, source: _Source) -> Any:
     b = 0.931 + 2.53 * xp.sqrt(high)
     a = -0.059 + 0.02483 * b
     height = xp.log(1.1239 + 1.1328 / (b - 3.4))
-    out[~small] = _by_transformed_rejection(source, high + 0.43, b, a, height, log_p)
+    out[middle] = _by_transformed_rejection(source, high + 0.43, b, a, height, log_p)
     return out
+
+
+def _log_orders(n: Any, k: Any) -> Any:
+    """log(n! / (n - k)!), by Stirling's formula where a difference would lose all digits."""
+    by_series = k * np.log(n) - (n - k + 0.5) * np.log1p(-k / n) - k
+    return array_module(n).where(n > _LARGE, by_series, _lgamma(n + 1) - _lgamma(n - k + 1))
 
 
 def _binomial(count: Any, prob: Any, source: _Source) -> Any:
     """Binomial variates for counts and probabilities (n,)."""
     xp = array_module(count)
-    mirrored = prob > 0.5
+    endless, mirrored = xp.isinf(count), prob > 0.5
+    count = xp.where(endless, 0, count)
     p = xp.where(mirrored, 1 - prob, prob)
-    small = count * p < _SMALL
+    small, large = count * p < _SMALL, count * p > _LARGE
+    middle = ~(small | large)
     n, odds = count[small], (p / (1 - p))[small]
     out = xp.empty_like(p)
     none = xp.exp(n * xp.log1p(-p[small]))
     u = source.uniform(n.size)
     out[small] = _by_inversion(u, none, lambda k: xp.maximum(n - k + 1, 0) / k * odds)
 
-    n, p = count[~small], p[~small]
+    n, q = count[large], p[large]
+    out[large] = xp.minimum(_rounded_normal(n * q, n * q * (1 - q), source), n)
+
+    n, p = count[middle], p[middle]
     log_odds = xp.log(p) - xp.log1p(-p)
 
     def log_p(k: Any, i: Any) -> Any:
-        log = _lgamma(n[i] + 1) - _lgamma(k + 1) - _lgamma(n[i] - k + 1)
-        log = log + k * log_odds[i] + n[i] * xp.log1p(-p[i])
+        log = _log_orders(n[i], k) - _lgamma(k + 1) + k * log_odds[i] + n[i] * xp.log1p(-p[i])
         return xp.where((k < 0) | (k > n[i]), -np.inf, log)
 
     spread = xp.sqrt(n * p * (1 - p))
@@ -312,8 +333,8 @@ def _binomial(count: Any, prob: Any, source: _Source) -> Any:
     a = -0.0873 + 0.0248 * b + 0.01 * p
     mode = xp.floor((n + 1) * p)
     height = xp.log((2.83 + 5.1 / b) * spread) + log_p(mode, xp.arange(n.size))
-    out[~small] = _by_transformed_rejection(source, n * p + 0.5, b, a, height, log_p)
-    return xp.where(mirrored, count - out, out)
+    out[middle] = _by_transformed_rejection(source, n * p + 0.5, b, a, height, log_p)
+    return xp.where(endless & (prob > 0), np.inf, xp.where(mirrored, count - out, out))
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 
 # Before NumPy's BLAS or a kernel starts threads: parallel workers share the cores already.
@@ -39,6 +40,23 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests import software_gpu
 
         software_gpu.install(config.getoption("--gpu-capability"))
+
+
+# What stands in a file with tests marked `gpu`: the marker, or the devices of kernels/helpers.py.
+MARKED = re.compile(rb"mark\.gpu|DEVICES")
+
+
+@functools.cache
+def _may_need_gpu(path: Path) -> bool:
+    return MARKED.search(path.read_bytes()) is not None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The software GPU is for tests marked `gpu`: reading the files without any would take each
+    worker longer than a hundred tests."""
+    if config.getoption("--gpu") is None or not collection_path.match("test_*.py"):
+        return None
+    return None if _may_need_gpu(collection_path) else True
 
 
 # A shell starts a background job with SIGINT ignored, and its children inherit that: then Ctrl-C,
@@ -119,8 +137,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for reason in (missing(p) for mark in item.iter_markers("needs") for p in mark.args):
             if reason:
                 item.add_marker(pytest.mark.skip(reason=reason))
-        if item.get_closest_marker("gpu") and (reason := _no_gpu()):
-            item.add_marker(pytest.mark.skip(reason=f"needs an NVIDIA GPU: {reason}"))
+        if item.get_closest_marker("gpu"):
+            if not _may_need_gpu(item.path):
+                raise pytest.UsageError(f"--gpu would not read {item.path}: see MARKED")
+            for mark in item.iter_markers("few_on_gpu"):
+                name, *values = mark.args
+                if item.callspec.params[name] not in values:
+                    item.add_marker(pytest.mark.slow)
+            if reason := _no_gpu():
+                item.add_marker(pytest.mark.skip(reason=f"needs an NVIDIA GPU: {reason}"))
         if re.search("cupy|cuda.c", item.name) and (reason := _no_compiler()):
             item.add_marker(pytest.mark.skip(reason=reason))
 

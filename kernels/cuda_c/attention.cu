@@ -169,7 +169,7 @@ tiled(const T* q, const T* k, const T* v, const M* mask, U* out, A* lse, A scale
     int end = causal && row0 + OWN < keys ? row0 + OWN : keys;
     if (SPLIT) {
         end = end - first > span ? first + span : end;
-        __syncthreads();  // the loop may have no turn, and so no barrier
+        __syncthreads();  // the loop may have no iteration, and so no barrier
     }
     for (int c0 = first; c0 < end; c0 += OTHER) {
         load<false, OTHER, D>(key_tile, k, c0, keys, width);
@@ -240,7 +240,8 @@ tiled(const T* q, const T* k, const T* v, const M* mask, U* out, A* lse, A scale
 // g, and the gradients da, db those of k and v. Otherwise own and other change places, and only da,
 // the gradient of q, is written. SPLIT: grid (..., parts), over `span` of the other rows; da and db
 // have (parts, Z or ZK, rows, width).
-template <class T, class M, class U, class A, int KIND, bool OF_KEYS, bool SPLIT, int OWN, int OTHER, int D>
+template <class T, class M, class U, class A, int KIND, bool OF_KEYS, bool SPLIT, int OWN, int OTHER,
+          int D>
 __global__ void __launch_bounds__(THREADS, 2)
 tiled_backward(const T* own_a, const T* own_b, const T* other_a, const T* other_b, const M* mask,
                const A* lse, const A* delta, U* da, U* db, A scale, int causal, int div, int mod,

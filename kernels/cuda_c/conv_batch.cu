@@ -3,7 +3,8 @@
 //
 // Element (i, k) of the left operand is left[rows[i] + terms[k]], element (k, j) of the right one
 // right[right_terms[k] + j], and the result (i, j) goes to out[places[i] + j]. So the left operand is
-// read where it lies; the right one and the result, whose columns are neighbours, are transposed. With other tables the same kernel computes
+// read where it lies; the right one and the result, whose columns are neighbours, are transposed.
+// With other tables the same kernel computes
 //
 //   forward          i an output position of any image, k (channel, kh, kw); right w
 //   backward-data    i a position of x, k (output channel, kh, kw) of the taps that reach it; left g,

@@ -6,7 +6,7 @@
 // a ring of STAGES slots; two warpgroups multiply them (`wgmma` reads shared memory by itself) and
 // keep 64 x TN results each, in the registers that the producer gives up. A slot's barrier `full`
 // says that its bytes have come, `empty` that all warps have read them. The products of a step run
-// while those of the next are told and the copy engine fills the other slots: a warpgroup waits for
+// while those of the next are issued and the copy engine fills the other slots: a warpgroup waits for
 // a group of products, and gives its slot back, only when the next group is on its way.
 //
 // A slot has boxes of 64 x 64 elements, 2 of a and TN / 64 of b, each as it lies in memory: 64 rows

@@ -345,12 +345,14 @@ def fresh(array: Any) -> ndarray:
     """A device array of the result of an operation, which nothing else uses."""
     if type(array) is not np.ndarray:
         array = np.asarray(array)
+    if _memory.place is not None:
+        array = _memory.place(array)
     pool = _memory.pool
     if pool is not None:
         pool.take((array.nbytes + 511) & -512)
     result = ndarray.__new__(ndarray)
     result._pool, result.base = pool, None
-    result._array = array if _memory.place is None else _memory.place(array)
+    result._array = array
     return result
 
 

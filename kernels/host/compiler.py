@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from kernels.support.cache import cache_folder, fall_back, is_intact, seal, write
+from kernels.support.cache import alone, cache_folder, fall_back, is_intact, seal, write
 from kernels.support.errors import CompileError
 
 _HERE = Path(__file__).parent
@@ -209,7 +209,9 @@ def _library(
     path = _folder() / f"{digest.hexdigest()[:40]}.so"
     if is_intact(path):
         return path
-    with tempfile.TemporaryDirectory(dir=_folder(), prefix="build-") as build:
+    with alone(path), tempfile.TemporaryDirectory(dir=_folder(), prefix="build-") as build:
+        if is_intact(path):  # another process has made it in the meantime
+            return path
         for name, text in extra:
             Path(build, name).write_text(text)
         tried: str | None = unit

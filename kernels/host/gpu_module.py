@@ -72,11 +72,25 @@ def _file(
     files of the caller's, which may change."""
     told = code, options, names, target, nvidia.libraries("nvrtc")
     stem = _digest(repr(told).encode())
-    found = cache.kept(f"{stem}.names") if alone else None
+    found = _stored(stem) if alone else None
+    if found is not None:
+        return found
+    with cache.alone(cache.cache_folder() / f"{stem}.names"):
+        return (_stored(stem) if alone else None) or _made(stem, *told[:-1])
+
+
+def _stored(stem: str) -> tuple[Path, dict[str, str]] | None:
+    found = cache.kept(f"{stem}.names")
     if found is not None:
         image, entries = json.loads(found)
         if cache.kept(image) is not None:
             return cache.cache_folder() / image, entries
+    return None
+
+
+def _made(
+    stem: str, code: str, options: tuple[str, ...], names: tuple[str, ...], target: str
+) -> tuple[Path, dict[str, str]]:
     lowered, _, ptx, cubin = nvrtc.translate(code, list(names), target, options)
     content, entries = cubin or ptx.encode(), dict(zip(names, lowered))
     image = f"{_digest(content)}.image"

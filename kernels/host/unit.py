@@ -98,7 +98,24 @@ class Unit:
             f"line {line}: <{name}> is not available on the CPU"
             for line, name in self.headers.items()
         ]
+        if re.search("unable to deduce|overloaded function", messages):
+            known += self._templates()
         refused = re.search(r"declared with .*error.*?: (line \d+: inline PTX: .*)", messages)
         if refused:
             return f"{self.stem}: {refused[1]}"
         return "\n".join(filter(None, [f"{self.stem} does not compile:", *known, messages]))
+
+    def _templates(self) -> list[str]:
+        """What to say of wanted kernels that are templates."""
+        found = []
+        for name in self.kernels:
+            plain = re.sub(r"<.*", "", name).rpartition("::")[2].strip()
+            head = rf"\btemplate\s*<([^;{{}}]*)>[^;{{}}]*\b{re.escape(plain)}\s*\("
+            made = re.search(head, source.masked(self.code))
+            if made:
+                parameters = " ".join(made[1].split())
+                found.append(
+                    f"{plain} is a template of <{parameters}>: name an instance that gives all of"
+                    f' them, as in raw_kernel(code, "{plain}<...>")'
+                )
+        return found

@@ -32,10 +32,10 @@ from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import remembered
 
 VERSIONS = {
-    "warp": "a warp a row, no softmax stored",
-    "split": "long rows: one or several blocks a row, and a second launch merges their sums",
+    "warp": "a warp per row, no softmax stored",
+    "split": "long rows: one or several blocks per row, and a second launch merges their sums",
 }
-BACKWARD = {"warp": "a warp a row", "split": "long rows: one or several blocks a row"}
+BACKWARD = {"warp": "a warp per row", "split": "long rows: one or several blocks per row"}
 ROWS = 8  # warps, each with a row, of a block
 LONG_ROW = 4096  # classes that a GPU gives whole blocks
 LEAST_CLASSES = 1024  # of a row that a block takes where it is split

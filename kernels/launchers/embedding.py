@@ -240,6 +240,7 @@ def scatter(
     shapes that do not fit, TypeError for dtypes that differ, IndexError out of bounds.
     """
     check_version("scatter", version, PUT_VERSIONS)
+    axis = _axis("scatter", x, axis, index)
     if version is None:
         any_order = on_gpu(x) and not are_deterministic_algorithms_enabled()
         version = "elements" if any_order else "lines"
@@ -248,7 +249,6 @@ def scatter(
 
 def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, version: str):
     """`out`, which holds the elements of x, with src added or written at index."""
-    axis = _axis(name, x, axis, index)
     index = _checked(dialect, name, index, x.shape[axis])
     if src.dtype != x.dtype:
         raise TypeError(f"{name}: src is {src.dtype}, expected {x.dtype} as x")

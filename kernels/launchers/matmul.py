@@ -46,7 +46,7 @@ SIMPLE = {
 }
 WARP_TILE = {"warp_tile": "the threads of a warp form a compact tile too"}
 MATVEC = {
-    "matvec": "N == 1: a warp a row, summed by shuffles",
+    "matvec": "N == 1: a warp per row, summed by shuffles",
     "matvec_split": "N == 1, few rows: blocks share a row, whose sums are added up",
 }
 SHORT = {"short": "M <= 24: tiles of 8 rows, of which few are empty"}

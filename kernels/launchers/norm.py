@@ -31,7 +31,7 @@ from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import remembered
 
-SPLIT = {"split": "few channels: several blocks a channel, whose sums are added up after"}
+SPLIT = {"split": "few channels: several blocks per channel, whose sums are added up after"}
 COLUMN_BLOCK = (32, 8)
 LEAST_ROWS, LEAST_ELEMENTS = 64, 4096  # of a channel that a block adds up where it is split
 
@@ -339,20 +339,20 @@ FAMILY = Family(
             _cost,
             _problem,
             SPLIT,
-            {"planes": "a block a channel, two passes", **_COLUMNS},
+            {"planes": "a block per channel, two passes", **_COLUMNS},
         ),
         Operation(
             batch_norm_apply,
             _cost_of_apply,
             _problem_of_apply,
-            {"planes": "one thread an element, a block a piece of a plane", **_COLUMNS},
+            {"planes": "one thread per element, a block per piece of a plane", **_COLUMNS},
         ),
         Operation(
             batch_norm_backward,
             _cost_backward,
             _problem_backward,
             SPLIT,
-            {"planes": "two sums a channel, then one thread an element", **_COLUMNS},
+            {"planes": "two sums per channel, then one thread per element", **_COLUMNS},
         ),
     ),
     _cases,

@@ -31,8 +31,8 @@ GATHER = {"gather": "one thread an element asks every window that holds it"}
 MAX_BACKWARD = {
     **GATHER,
     "owner": "one thread writes a step of the stride, and reads each window over it once",
-    "scatter": "one block a plane adds each g where its index says",
-    "plane": "one thread a plane adds each g where its index says, in order",
+    "scatter": "one block per plane adds each g where its index says",
+    "plane": "one thread per plane adds each g where its index says, in order",
 }
 
 

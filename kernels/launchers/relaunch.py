@@ -78,7 +78,7 @@ class _Table:
 
     def __init__(self) -> None:
         self.generation = 0
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a handler of a signal may launch, too
         self.count = self.limit = 0
         self.kept: list[Any] = []
         self.before: list[Any] = []  # another thread may still run one of the former generation
@@ -257,6 +257,10 @@ class _Other(Exception):
     """A launcher does something besides launching."""
 
 
+class _Disturbed(Exception):
+    """Another thread traces launches meanwhile, and may have taken some of them."""
+
+
 class _Watch(dispatch.Trace):
     """Notes the launches of this thread instead of running them."""
 
@@ -291,7 +295,13 @@ class _Watch(dispatch.Trace):
 
 _seen = Plans(2 * MAX_LAUNCHES)  # the generation in which a call was remembered, by operands, or:
 _ONCE, _NEVER = -1, -2
-_watching = threading.Lock()
+_operations = Plans(2 * MAX_LAUNCHES)
+_watching = threading.RLock()
+
+
+def _named(*parts: Any) -> Any:
+    """As `dispatch.named`, for parts of which there may be any number, such as a scale."""
+    return _operations.get(parts) or _operations.keep(parts, parts)
 
 
 def remembered(count: int) -> Callable[[Callable], Callable]:
@@ -303,7 +313,7 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
         def call(dialect: Any, *args: Any, **named: Any) -> Any:
             tracer, operands = dispatch.tracer, args[:count]
             try:
-                operation = dispatch.named(function, *args[count:], *named.items())
+                operation = _named(function, *args[count:], *named.items())
             except TypeError:  # what cannot be hashed
                 return function(dialect, *args, **named)
             result = dispatch.relaunch(tracer, dialect, operation, *operands)
@@ -337,6 +347,8 @@ def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, resul
         shown = [_stand_in(operand) for operand in operands]
         try:
             (first, _), (second, outs) = (_watched(dialect, again, shown) for _ in range(2))
+        except _Disturbed:
+            return
         except _Other:
             found = None
         else:
@@ -351,14 +363,15 @@ def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, resul
 def _watched(dialect: Any, again: Callable, shown: list) -> tuple[_Watch, tuple]:
     """(what was seen, results) of a call in which nothing runs."""
     if dispatch.tracer is not None:
-        raise _Other
-    dispatch.tracer = watch = _Watch(dialect)
-    try:
-        result = again(shown)
-    finally:
-        watch.thread = None
-        if dispatch.tracer is watch:
-            dispatch.tracer = None
+        raise _Disturbed
+    watch, begun = _Watch(dialect), dispatch.begun
+    with dispatch.tracing(watch):
+        try:
+            result = again(shown)
+        finally:
+            watch.thread = None
+            if dispatch.begun != begun + 1:
+                raise _Disturbed
     return watch, result if type(result) is tuple else (result,)
 
 

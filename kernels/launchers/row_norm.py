@@ -29,15 +29,15 @@ from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import remembered
 
 FORWARD = {
-    "online": "a block a row, statistics in one pass, read twice",
+    "online": "a block per row, statistics in one pass, read twice",
     "one_read": "the row waits in shared memory, read once",
-    "warp": "a warp a row, elements in registers",
-    "split": "few long rows: several blocks a row, and a second launch merges their statistics",
+    "warp": "a warp per row, elements in registers",
+    "split": "few long rows: several blocks per row, and a second launch merges their statistics",
 }
 BACKWARD = {
-    "block": "a block a row, read twice",
-    "warp": "a warp a row, elements in registers",
-    "split": "few long rows: several blocks a row",
+    "block": "a block per row, read twice",
+    "warp": "a warp per row, elements in registers",
+    "split": "few long rows: several blocks per row",
 }
 PARAMETERS = {"parameters": "weight and bias: threads along a row, down some of the rows"}
 ROW_IN_SHARED = 4096
@@ -79,7 +79,7 @@ def _check_version(name: str, version: str, n: int) -> None:
 
 
 def _rows_of_warps(rows: int, n: int, gpu: bool):
-    """Elements a lane, grid and block for a warp a row."""
+    """Elements per lane, grid and block for a warp per row."""
     held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()
     warps = warps_a_block(rows, 8 if held <= 8 else 4, gpu)
     return held, ceil_div(rows, warps), (32, warps)

@@ -34,18 +34,18 @@ from kernels.launchers.relaunch import Single
 from kernels.launchers.transpose import copy
 
 FORWARD = {
-    "three_pass": "a block a row, read three times",
+    "three_pass": "a block per row, read three times",
     "online": "maximum and sum in one pass, read twice",
     "one_read": "the row waits in shared memory, read once",
-    "warp": "a warp a row, elements in registers",
-    "strided": "other axes: a thread a row",
-    "split": "few long rows: several blocks a row, and a second launch merges their sums",
+    "warp": "a warp per row, elements in registers",
+    "strided": "other axes: a thread per row",
+    "split": "few long rows: several blocks per row, and a second launch merges their sums",
 }
 BACKWARD = {
-    "block": "a block a row",
-    "warp": "a warp a row",
-    "strided": "a thread a row",
-    "split": "few long rows: several blocks a row",
+    "block": "a block per row",
+    "warp": "a warp per row",
+    "strided": "a thread per row",
+    "split": "few long rows: several blocks per row",
 }
 ROW_IN_SHARED = 4096
 LEAST_ELEMENTS = 1024  # of a row that a block takes where it is split

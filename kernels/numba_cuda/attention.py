@@ -201,7 +201,7 @@ def tiled(acc_t, tile: Tile, mask_kind: str, split: bool):
         first = cuda.blockIdx.y * span if split else 0
         if split:
             end = min(end, first + span)
-            cuda.syncthreads()  # the loop may have no turn, and so no barrier
+            cuda.syncthreads()  # the loop may have no iteration, and so no barrier
         for c0 in range(first, end, other):
             load_other(keys, k, zk, c0)
             load_other(values, v, zk, c0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 
 from kernels.ptx.lowering import Lowered, Origin
@@ -29,7 +30,7 @@ def error(kernel: Lowered, found: Finding, allocations: list[tuple[int, int]] | 
     """The exception for how a launch ended."""
     thread, block = tuple(found.thread), tuple(found.block)
     text = found.text.decode(errors="replace")
-    at = kernel.origins[found.pc]
+    at, name = kernel.origins[found.pc], own_name(kernel.name)
     who = f"thread {thread} of block {block}"
     kinds = {
         DIVERGENT: f"divergent barrier: {who} waits for lanes of its warp that do not come",
@@ -44,11 +45,11 @@ def error(kernel: Lowered, found: Finding, allocations: list[tuple[int, int]] | 
         BAD_TARGET: f"an index beyond the table of a branch, {who}",
     }
     if found.status in kinds:
-        return KernelError(f"{kernel.name}: {kinds[found.status]}: {place(at)}")
+        return KernelError(f"{name}: {kinds[found.status]}: {place(at)}")
     action = f"{'write' if found.writes else 'read'} of {found.bytes} bytes"
     if found.status == MISALIGNED:
         return KernelError(
-            f"{kernel.name}: misaligned {action} at address 0x{found.address:x}, {who}: {place(at)}"
+            f"{name}: misaligned {action} at address 0x{found.address:x}, {who}: {place(at)}"
         )
     if found.status == NULL_POINTER:
         what = f"{action} through a null pointer (address 0x{found.address:x})"
@@ -58,7 +59,16 @@ def error(kernel: Lowered, found: Finding, allocations: list[tuple[int, int]] | 
     else:
         what = f"{action} at byte {_signed(found.address)} of {_SPACES[found.space]}"
         what += f", which has {found.end} bytes: out of bounds"
-    return KernelIndexError(f"{kernel.name}: {what}, {who}: {place(at)}")
+    return KernelIndexError(f"{name}: {what}, {who}: {place(at)}")
+
+
+def own_name(name: str) -> str:
+    """The last part of a name that C++ or Numba has mangled: "fill" of "_ZN8__main__4fillB2v1"."""
+    at, found = 3 if name.startswith("_ZN") else 2 if name.startswith("_Z") else 0, name
+    while at and (digits := re.compile(r"\d+").match(name, at)):
+        at = digits.end() + int(digits[0])
+        found = name[digits.end() : at]
+    return found
 
 
 def _signed(address: int) -> int:

@@ -18,9 +18,14 @@ import shutil
 import stat
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 _MEMORY = "/dev/shm"  # a file system in memory, where there is one
 _ROOM = 1 << 20  # bytes that a substitute must have
@@ -132,6 +137,20 @@ def write(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """While this process makes the file `path`, others that would make it wait here. What it takes
+    seconds to make is then made once. A lock ends with the process that holds it."""
+    lock = path.with_name(path.name + ".lock")
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a full disk, a file system without locks
+            if fcntl is not None:
+                file = stack.enter_context(lock.open("wb"))
+                stack.callback(lock.unlink, missing_ok=True)  # who waits for it finds `path` made
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def seal(path: Path, files: Iterable[Path]) -> None:

@@ -40,6 +40,17 @@ def _dimensions(value: Any, what: str, limits: Dimensions, name: str) -> Dimensi
     return tuple(dims)
 
 
+def block_of(name: str, at: Any, grid: Dimensions) -> Dimensions:
+    """The block `at` (a number, or up to three) of a grid. Raises ValueError for no such block."""
+    given = tuple(at) if isinstance(at, tuple | list | np.ndarray) else (at,)
+    index = (*given, 0, 0)[: max(3, len(given))]
+    whole = all(isinstance(i, int | np.integer) for i in index)
+    if len(index) > 3 or not whole or not all(0 <= i < n for i, n in zip(index, grid)):
+        raise ValueError(f"{name}: block {index if whole else at!r} is not in the grid {grid}")
+    x, y, z = map(int, index)
+    return x, y, z
+
+
 # The words that a checked kernel records of a violation: kind, site, block, thread, number of axes,
 # then per axis the index and the length. NumPy's arrays have 64 axes at most.
 REPORT = 5 + 2 * 64

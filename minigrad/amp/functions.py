@@ -9,18 +9,17 @@ from typing import Any
 from minigrad.amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_enabled
 from minigrad.dtypes import float64
 from minigrad.tensor import Tensor
+from minigrad.utils._pytree import tree_map_only
 
 
-def _cast(value: Any, device_type: str, dtype: Any) -> Any:
+def _cast(tree: Any, device_type: str, dtype: Any) -> Any:
     """The floating tensors of a kind of device, but those of float64, in a dtype."""
-    if isinstance(value, Tensor):
-        cast = value.is_floating_point() and value.device.type == device_type
-        return value.to(dtype) if cast and value.dtype != float64 else value
-    if isinstance(value, dict):
-        return {k: _cast(v, device_type, dtype) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)([_cast(v, device_type, dtype) for v in value])
-    return value
+
+    def cast(tensor: Tensor) -> Tensor:
+        casts = tensor.is_floating_point() and tensor.device.type == device_type
+        return tensor.to(dtype) if casts and tensor.dtype != float64 else tensor
+
+    return tree_map_only(Tensor, cast, tree)
 
 
 def custom_fwd(

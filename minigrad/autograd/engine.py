@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from minigrad.autograd import anomaly_mode
+from minigrad.autograd.graph import GradientEdge
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Node
+from minigrad.autograd.node import AccumulateGrad, Node, attach
 from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
 from minigrad.utils.hooks import Hooks
@@ -293,7 +294,19 @@ def _uses(roots: list[Node], leaves: set[int]) -> dict[int, int]:
 
 
 def as_tuple(tensors: Any) -> tuple:
-    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    """One or several tensors; those that edges stand for, too."""
+    given = (tensors,) if isinstance(tensors, Tensor | GradientEdge) else tuple(tensors)
+    return tuple([_at(t) if isinstance(t, GradientEdge) else t for t in given])
+
+
+def _at(edge: GradientEdge) -> Tensor:
+    """The leaf at an edge, or a tensor that takes no memory in the place of an operation's
+    output."""
+    node, index = edge
+    if isinstance(node, AccumulateGrad):
+        return node.variable
+    shape, dtype = node.outs[index]
+    return attach(wrap(np.broadcast_to(np.zeros((), dtype), shape)), node, index)
 
 
 def _root_gradients(tensors: tuple, gradients: Any) -> list[Tensor]:
@@ -402,6 +415,7 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`, as a tuple; no `.grad` is touched.
 
+    outputs, inputs: tensors, or edges of `autograd.graph.get_gradient_edge`.
     grad_outputs: one gradient per output (may be None for scalars).
     retain_graph, create_graph: as in `Tensor.backward`.
     allow_unused: give None for an input that the outputs don't depend on, instead of an error.

@@ -58,15 +58,12 @@ class saved_tensors_hooks:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self) -> None:
-        if _refusal:
-            raise RuntimeError(_refusal[-1])
+        if mode.hooks_refused is not None:
+            raise RuntimeError(mode.hooks_refused)
         mode.saved_hooks = (*mode.saved_hooks, (self.pack_hook, self.unpack_hook))
 
     def __exit__(self, *error: object) -> None:
         mode.saved_hooks = mode.saved_hooks[:-1]
-
-
-_refusal: list[str] = []
 
 
 @contextmanager
@@ -74,11 +71,11 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """A block in which `saved_tensors_hooks` raises RuntimeError with this message."""
     if mode.saved_hooks:
         raise RuntimeError(error_message)
-    _refusal.append(error_message)
+    outer, mode.hooks_refused = mode.hooks_refused, error_message
     try:
         yield
     finally:
-        _refusal.pop()
+        mode.hooks_refused = outer
 
 
 class save_on_cpu(saved_tensors_hooks):

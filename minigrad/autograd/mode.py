@@ -15,6 +15,7 @@ class _Mode(threading.local):
     anomaly = False  # whether nodes remember where they were made
     check_nan = True  # and whether backward passes then search for NaN
     saved_hooks: tuple = ()  # of `autograd.graph.saved_tensors_hooks`, the innermost last
+    hooks_refused: str | None = None  # why there must be none
     autocast: Any = None  # what the blocks of `amp.autocast` in force cast, or None
     recorder: Any = None  # of a step that `compile` records
     # (operation, inputs, attributes, outputs) of each call are reported to it: `onnx.export`

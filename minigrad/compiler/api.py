@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels import dispatch
+from kernels.launchers.plans import place
 from kernels.simt import get_num_threads
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
@@ -257,11 +258,12 @@ def _signature(args: tuple, kwargs: dict, arguments: list[Tensor]) -> tuple:
         if isinstance(leaf, Tensor):
             array = leaf._array
             parts += (
-                places[id(leaf)], array.shape, array.dtype, leaf.requires_grad,
+                places[id(leaf)], place(array), array.shape, array.dtype, leaf.requires_grad,
                 leaf._node is None and leaf._view is None, leaf._grad is None, 0 in array.strides,
+                bool(leaf._hooks or leaf._accumulate_hooks),
             )  # fmt: skip
         elif type(leaf) in _PLAIN:
-            parts += (type(leaf), leaf)
+            parts += (type(leaf), leaf if leaf == leaf and leaf else repr(leaf))  # NaN, 0.0, -0.0
         else:
             parts.append(id(leaf))
     if kwargs or len(args) != 1 or not isinstance(args[0], Tensor):

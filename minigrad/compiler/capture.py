@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import numpy as np
 from kernels.launchers.common import empty
 from kernels.support.errors import LaunchError
 from minigrad.autograd import engine
-from minigrad.autograd.node import USED_TWICE, Node
+from minigrad.autograd.mode import mode
+from minigrad.autograd.node import USED_TWICE, Identity, Node, attach, edge
 from minigrad.compiler import plan
 from minigrad.compiler.arrays import TracedArray, is_plain
 from minigrad.compiler.attach import Attachment
@@ -26,6 +27,7 @@ from minigrad.compiler.guards import Watch
 from minigrad.compiler.lift import all_tensors, untrace_graph
 from minigrad.compiler.places import address, is_array, overlap, owner_of, view
 from minigrad.compiler.record import Recorder, recording
+from minigrad.ops.inplace import check_writable, rebase
 from minigrad.tensor import Tensor, wrap
 from minigrad.utils._pytree import tree_leaves, tree_map
 
@@ -53,6 +55,8 @@ def _captured(
 ) -> tuple[Any, Entry | None, str | None]:
     arguments = distinct_tensors((args, kwargs))
     entry = Entry(recorder, Watch(watched))
+    if entry.watch.unknown is not None:
+        recorder.stop(f"it uses {entry.watch.unknown}")
     grads = {}
     stand_ins: dict[int, Tensor] = {}
     plain = [t for t in arguments if is_plain(t._array)]
@@ -61,30 +65,41 @@ def _captured(
         if not is_plain(tensor._array):
             recorder.stop("an argument that is no array of NumPy or CuPy")
             continue
-        requires_grad, grads[id(tensor)] = tensor.requires_grad, (tensor, tensor._grad)
+        grads[id(tensor)] = (tensor, tensor._grad)
         entry.inputs.append((place, recorder.lift_argument(tensor, shared.get(id(tensor))), False))
         if tensor._view is not None or tensor._node is not None:
-            stand_ins[id(tensor)] = own = wrap(tensor._array)
-            own._counter, own._requires_grad = tensor._counter, requires_grad
+            stand_ins[id(tensor)] = _stand_in(tensor)
     recorder.lift(all_tensors())
     for tensor, _, _ in recorder.lifted.values():
         grads.setdefault(id(tensor), (tensor, tensor._grad))
     replaced = tree_map(lambda leaf: stand_ins.get(id(leaf), leaf), (args, kwargs))
     inside = [stand_ins.get(id(t), t) for t in arguments]
+    nodes = [(t, t._node) for t in (*inside, *(t for t, _, _ in recorder.lifted.values()))]
     with recording(recorder):
         result = function(*replaced[0], **replaced[1])
+        if any(t._node is not node for t, node in nodes):
+            recorder.stop_quietly("it makes a tensor part of a graph in place")
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                leaf.requires_grad  # noqa: B018 - a view of what has changed gets its node
         split = len(recorder.calls)
         _backward_part(entry, result, inside)
     _describe(entry, result, inside, grads, split)
     changed = entry.watch.changed()
     if changed is not None:
         recorder.stop_quietly(f"it changes the state of Python objects ({changed})")
+    if entry.watch.drew():
+        recorder.stop_quietly("it draws random numbers of Python or NumPy")
     expected = {id(t) for t in tree_leaves(result)} | {id(t) for t in stand_ins.values()}
     expected |= {id(t._grad) for t, _ in grads.values()}
     views = [t._view for t in tree_leaves(result) if isinstance(t, Tensor)]
     expected |= {id(view.base) for view in views if view is not None}
     _release(recorder, result, expected)
     _return_views(entry, result, arguments)
+    for tensor, own in zip(arguments, inside, strict=True):
+        if own is not tensor and type(own._node) is not Boundary and own._node is not None:
+            check_writable(tensor)
+            rebase(tensor, own)
     back = {id(s): t for t, s in zip(arguments, inside, strict=True)}
     result = tree_map(lambda leaf: back.get(id(leaf), leaf), result)
     for place, array, written in entry.inputs:
@@ -105,6 +120,27 @@ def _captured(
         except (LaunchError, RuntimeError) as error:  # CuPy's are RuntimeErrors
             return result, None, f"its launches cannot be captured as a CUDA graph: {error}"
     return result, entry, None
+
+
+class Boundary(Identity):
+    """An argument that is itself a result: where the graph of a step begins."""
+
+    __slots__ = ()
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        if mode.recorder is not None:
+            mode.recorder.stop("its backward pass goes on through an argument")
+        return super().backward(grads)
+
+
+def _stand_in(tensor: Tensor) -> Tensor:
+    """What a step gets for an argument that is a view, or a result."""
+    own = wrap(tensor._array)
+    own._counter = tensor._counter
+    if tensor.requires_grad:
+        described = ((tensor._array.shape, tensor._array.dtype),)
+        attach(own, Boundary((edge(tensor),), described), 0)
+    return own
 
 
 def distinct_tensors(tree: Any) -> list[Tensor]:
@@ -135,11 +171,13 @@ def _return_views(entry: Entry, result: Any, arguments: list[Tensor]) -> None:
 def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
     """Record the gradients of the outputs with respect to all leaves below them."""
     outputs = [t for t in tree_leaves(result) if isinstance(t, Tensor) and t._node is not None]
-    outputs = list({id(t): t for t in outputs}.values())
+    numbers = {id(t): i for i, t in enumerate(inside)}
+    outputs = list({id(t): t for t in outputs if id(t) not in numbers}.values())
     if not outputs or entry.recorder.reason is not None:
         return
-    numbers = {id(t): i for i, t in enumerate(inside)}
-    found = _leaves_below([t._node for t in outputs])
+    found = _leaves_below(
+        [t._node for t in outputs], {t._node: t for t in inside if t._node is not None}
+    )
     seeds = [wrap(TracedArray(_ones_like(t._array.value))) for t in outputs]
     entry.seeds = [s._array.value for s in seeds]
     for seed in entry.seeds:
@@ -149,9 +187,9 @@ def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
         leaf._hooks = None  # they run where the gradient arrives
     try:
         slopes = engine.grad(outputs, found, seeds, retain_graph=True, allow_unused=True)
-    except RuntimeError as error:
+    except Exception as error:  # the caller may never ask for gradients
         if str(error) != USED_TWICE:
-            raise
+            entry.recorder.stop_quietly(f"its backward pass fails: {error}")
         slopes = ()
         found = []
     finally:
@@ -169,7 +207,8 @@ def _ones_like(array: Any) -> Any:
     return ones
 
 
-def _leaves_below(roots: list[Node]) -> list[Tensor]:
+def _leaves_below(roots: list[Node], ends: dict[Node, Tensor]) -> list[Tensor]:
+    """The leaves that the gradients of some nodes reach; the walk ends at nodes of arguments."""
     found: dict[int, Tensor] = {}
     seen, stack = set(roots), list(roots)
     while stack:
@@ -178,6 +217,8 @@ def _leaves_below(roots: list[Node]) -> list[Tensor]:
                 continue
             if isinstance(target[0], Tensor):
                 found[id(target[0])] = target[0]
+            elif target[0] in ends:
+                found[id(ends[target[0]])] = ends[target[0]]
             elif target[0] not in seen:
                 seen.add(target[0])
                 stack.append(target[0])
@@ -223,6 +264,8 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
             entry.wanted.append((tensor, before))
         if after is before:
             continue
+        if place is not tensor and (tensor._hooks or tensor._accumulate_hooks):
+            recorder.stop_quietly("it gives an argument with hooks a gradient")
         array = None if after is None else after._array
         entry.gradients.append((place, array.value if type(array) is TracedArray else array))
         if before is None and place is tensor:
@@ -233,9 +276,11 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
     ]
     for tensor, array, traced in recorder.lifted.values():
         if id(traced) in recorder.used and id(tensor) not in numbers:
-            entry.guarded.append((tensor, array, tensor._requires_grad))
+            hooks = tensor._hooks, tensor._accumulate_hooks
+            entry.guarded.append((tensor, array, tensor._requires_grad, hooks))
+    counted = {id(t._counter): place for place, t in enumerate(inside)}
     entry.counters = [
-        (counter, counter[0] - before)
+        (counted.get(id(counter), counter), counter[0] - before)
         for counter, before in {id(c): (c, b) for c, b in recorder.counters}.values()
         if counter[0] != before and id(counter) not in recorder.updates.updated
     ]

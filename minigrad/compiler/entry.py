@@ -51,7 +51,7 @@ class Entry:
 
     inputs: (number of the argument, its array in the recording, whether the step writes it).
     outputs: per leaf of the result (kind, value), see `capture`. gradients: (leaf, its new `.grad`
-        as an array or None). guarded: (tensor, its array, whether it requires a gradient).
+        as an array or None). guarded: (tensor, its array, requires_grad, its hooks).
     """
 
     def __init__(self, recorder: Recorder, watch: Watch) -> None:
@@ -64,16 +64,18 @@ class Entry:
         self.seeds: list[np.ndarray] = []
         self.gradients: list[tuple[Tensor | int, np.ndarray | None]] = []
         self.wanted: list[tuple[Tensor, Tensor | None]] = []
-        self.guarded: list[tuple[Tensor, np.ndarray, bool]] = []
-        self.counters: list[tuple[list, int]] = []
+        self.guarded: list[tuple[Tensor, np.ndarray, bool, tuple]] = []
+        self.counters: list[tuple[list | int, int]] = []  # an argument's by its number
         self.fused = 0
         self.layout: Any = None
         self.programs: list[Instance] = []
 
     def valid(self) -> bool:
         """Whether what it depends on is as it was."""
-        for tensor, array, requires_grad in self.guarded:
+        for tensor, array, requires_grad, hooks in self.guarded:
             if tensor._array is not array or tensor._requires_grad is not requires_grad:
+                return False
+            if tensor._hooks is not hooks[0] or tensor._accumulate_hooks is not hooks[1]:
                 return False
         for leaf, grad in self.wanted:
             if leaf._grad is not grad:
@@ -138,7 +140,8 @@ class Entry:
             if written:
                 arguments[place]._array[...] = array
         for counter, count in self.counters:
-            counter[0] += count
+            own = arguments[counter]._counter if isinstance(counter, int) else counter
+            own[0] += count
         for leaf, grad in found.gradients:
             self._target(leaf, arguments)._grad = grad
         results: list[Any] = []
@@ -196,7 +199,8 @@ class Instance:
     def __init__(self, entry: Entry) -> None:
         recorder = entry.recorder
         memory, layout = recorder.memory, entry.layout
-        program = Program(entry.parts, memory, layout, recorder.placed, recorder.draws)
+        random = recorder.draws, recorder.drawn
+        program = Program(entry.parts, memory, layout, recorder.placed, *random)
         self.program = program
         self.inputs = [
             (place, program.array(array), written) for place, array, written in entry.inputs

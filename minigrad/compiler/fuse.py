@@ -63,9 +63,10 @@ class Fusion:
                     first.setdefault(buffer, call)
                     last[buffer] = call
         for calls in self.parts:
-            calls[:] = [call for call in calls if not self._is_needless(call, first, last)]
+            in_front = calls is self.parts[0]
+            calls[:] = [c for c in calls if not self._is_needless(c, first, last, in_front)]
 
-    def _is_needless(self, call: Call, first: dict, last: dict) -> bool:
+    def _is_needless(self, call: Call, first: dict, last: dict, in_front: bool) -> bool:
         if call.name != "copy" or len(call.outputs) != 1 or call.writes:
             return False
         (source,), (target,) = call.args, call.outputs
@@ -81,6 +82,8 @@ class Fusion:
         if new in self._placed:
             self._placed[old] = self._placed.pop(new)
         self._memory.merge(new, old)
+        if in_front:  # after the first part, the recording has the elements in the copy
+            old.moved = source, target
         if new in self._kept:
             self._kept.add(old)
         last[old] = last[new]

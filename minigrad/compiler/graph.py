@@ -33,6 +33,7 @@ class Buffer:
     kind: str
     start: int
     stop: int
+    moved: tuple[Any, Any] | None = None  # an array in it, and where its elements went on
 
 
 @dataclass(eq=False)
@@ -105,7 +106,7 @@ class Memory:
         """Forget the arrays that programs have memory for."""
         for buffer in self._buffers:
             if buffer.kind in PLANNED:
-                buffer.owner = None
+                buffer.owner = buffer.moved = None
 
     def merge(self, buffer: Buffer, into: Buffer) -> None:
         """What lies in one buffer lies in another of the same size."""

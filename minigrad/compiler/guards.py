@@ -1,14 +1,32 @@
 """What a recording depends on beside its arguments: the state of Python objects that it can reach.
 
 A recording is valid while these have the values that they had: flags and numbers (`training`, a
-dropout probability), which modules and tensors there are. Learning rates and step counts are not
-among them: an optimiser reads its options at every step.
+dropout probability), which modules and tensors there are, hooks. Learning rates and step counts are
+not among them: an optimiser reads its options at every step.
+
+An attribute of an object, a class or a module counts where its name occurs in code that the step
+can reach. What has state that cannot be compared (an iterator, the clock) cannot be recorded.
 """
 
 from __future__ import annotations
 
-from types import CellType, FunctionType, MethodType, ModuleType
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any
+
+import numpy as np
 
 from minigrad.nn import Module
 from minigrad.optim import Optimizer
@@ -17,70 +35,149 @@ from minigrad.tensor import Tensor
 
 _PLAIN = (int, float, bool, str, type(None), complex)
 _OWN = ("minigrad", "kernels", "numpy", "builtins")
-_DEPTH = 5
+_DEPTH = 12
+_MOST = 4096  # entries of a container
+_MOST_BYTES = 1 << 16  # of an array of NumPy
+_CLOCKS = ("time", "datetime")
+_RANDOM = frozenset(
+    "random rand randn randint randrange choice choices shuffle sample uniform normal gauss"
+    " permutation standard_normal binomial".split()
+)
+_BOUND = (BuiltinFunctionType, MethodWrapperType, MethodType, staticmethod, classmethod)
 _MISSING = object()
+_RARE = frozenset(
+    "__init__ __new__ __del__ __repr__ __str__ __init_subclass__ __module__ __doc__"
+    " __dict__ __weakref__ __annotations__ __firstlineno__ __qualname__".split()
+)
+_ANY = frozenset(("getattr", "setattr", "hasattr", "vars", "__dict__"))  # attributes of any name
 
 
 class Watch:
-    """Values by the dictionary (or cell) and the name under which they are found."""
+    """Values by where they are found: a dictionary and a name, an attribute, a cell, a list.
+
+    unknown: what has state that cannot be watched; None if there is nothing of that kind.
+    """
 
     def __init__(self, *roots: Any) -> None:
-        self._values: list[tuple[dict, Any, Any]] = []  # of a kind that compares by value
-        self._same: list[tuple[dict, Any, Any]] = []  # others: the same object
+        self.unknown: str | None = None
+        self._values: list[tuple[Callable, Any, Any]] = []  # of a kind that compares by value
+        self._same: list[tuple[Callable, Any, Any]] = []  # others: the same object
         self._cells: list[tuple[CellType, Any]] = []
+        self._lists: list[tuple[Any, tuple]] = []
         self._lengths: list[tuple[Any, int]] = []
+        self._arrays: list[tuple[np.ndarray, bytes]] = []
+        self._random = _random_state()
+        self._names = {"forward"}  # in the code that is reached
+        self._spaces: list[tuple[Mapping, int]] = []  # attributes of objects, by name
+        self._taken: set[tuple[int, str]] = set()
         self._seen: set[int] = set()
+        self._held: list[Any] = []  # so that no other object has the id of one that was seen
         for root in roots:
             self._visit(root, 0)
+        self._find_attributes()
 
     def changed(self) -> str | None:
         """The name of something that has another value now, or None."""
-        for where, name, value in self._same:
-            if where.get(name, _MISSING) is not value:
+        for get, name, value in self._same:
+            if get(name, _MISSING) is not value:
                 return str(name)
-        for where, name, value in self._values:
-            now = where.get(name, _MISSING)
-            if now is not value and (type(now) is not type(value) or now != value):
+        for get, name, value in self._values:
+            now = get(name, _MISSING)
+            if now is not value and not _alike(now, value):
                 return str(name)
         for cell, value in self._cells:
             now = _contents(cell)
-            if now is not value and not (type(value) in _PLAIN and now == value):
+            if now is not value and not _alike(now, value):
                 return "a variable of an enclosing function"
         for container, length in self._lengths:
             if len(container) != length:
-                return "the length of a list or dictionary"
+                return "the length of a dictionary"
+        for items, before in self._lists:
+            if len(items) != len(before) or not all(map(_alike, items, before)):
+                return "a list"
+        for array, content in self._arrays:
+            if array.tobytes() != content:
+                return "an array of NumPy"
         return None
 
-    def _entry(self, where: dict, name: Any, value: Any, depth: int) -> None:
-        if type(value) in _PLAIN:
-            self._values.append((where, name, value))
+    def drew(self) -> bool:
+        """Whether the code has drawn random numbers from Python or NumPy since this was made."""
+        return bool(_RANDOM & self._names) and _random_state() != self._random
+
+    def _find_attributes(self) -> None:
+        """Watch attributes until their code names no further ones."""
+        before = None
+        while before != (before := (len(self._names), len(self._spaces))):
+            everything = bool(_ANY & self._names)
+            for number, (space, depth) in enumerate(list(self._spaces)):
+                for name in list(space):
+                    called = name.startswith("__") and name not in _RARE
+                    if not (everything or called or name in self._names):
+                        continue
+                    if (number, name) not in self._taken:
+                        self._taken.add((number, name))
+                        self._entry(space.get, name, space[name], depth)
+
+    def _entry(self, get: Callable, name: Any, value: Any, depth: int) -> None:
+        if type(value) in _PLAIN or isinstance(value, np.generic):
+            self._values.append((get, name, value))
         elif not (_is_library(value) and isinstance(value, (FunctionType, type, ModuleType))):
-            self._same.append((where, name, value))
-            self._visit(value, depth + 1)
+            self._same.append((get, name, value))
+        self._visit(value, depth + 1)
 
     def _visit(self, value: Any, depth: int) -> None:
-        kinds = (type, ModuleType, *_PLAIN)
-        if id(value) in self._seen or depth > _DEPTH or isinstance(value, kinds):
+        if type(value) in _PLAIN or id(value) in self._seen or depth > _DEPTH:
             return
         self._seen.add(id(value))
-        if isinstance(value, MethodType):
-            self._visit(value.__self__, depth)
-            self._visit(value.__func__, depth)
+        self._held.append(value)
+        if isinstance(value, (ModuleType, type)):
+            self._namespace(value, depth)
+        elif isinstance(value, _BOUND):
+            self._bound(value, depth)
+        elif isinstance(value, property):
+            for function in (value.fget, value.fset):
+                self._visit(function, depth)
+        elif isinstance(value, partial):
+            for item in (value.func, value.args, value.keywords):
+                self._visit(item, depth)
         elif isinstance(value, FunctionType):
             self._function(value, depth)
         elif isinstance(value, Module):
             self._module(value, depth)
-        elif isinstance(value, dict):
-            self._lengths.append((value, len(value)))
-            for key, item in list(value.items())[:256]:
-                self._entry(value, key, item, depth)
-        elif isinstance(value, (list, tuple, set)):
-            self._lengths.append((value, len(value)))
-            for item in list(value)[:256]:
-                self._visit(item, depth + 1)
-        elif not isinstance(value, (Tensor, Optimizer, Generator)) and not _is_library(value):
-            for name, item in getattr(value, "__dict__", {}).items():
-                self._entry(value.__dict__, name, item, depth)
+        elif isinstance(value, (dict, list, tuple, set, deque)):
+            self._container(value, depth)
+        elif isinstance(value, np.ndarray):
+            self._array(value)
+        elif hasattr(type(value), "__next__"):
+            self._cannot(f"an iterator of type {type(value).__name__}")
+        elif isinstance(value, np.random.Generator | np.random.RandomState | random.Random):
+            self._cannot("random numbers that are not minigrad's")
+        elif isinstance(value, Tensor):
+            for hooks in (value._hooks, value._accumulate_hooks):
+                self._visit(hooks, depth)
+        elif not isinstance(value, (Optimizer, Generator)):
+            self._object(value, depth)
+
+    def _cannot(self, what: str) -> None:
+        if self.unknown is None:
+            self.unknown = what
+
+    def _namespace(self, value: Any, depth: int) -> None:
+        """A module or a class."""
+        if (value.__name__ if isinstance(value, ModuleType) else value.__module__) in _CLOCKS:
+            self._cannot("the time")
+        elif not _is_library(value):
+            self._spaces.append((vars(value), depth))
+            if isinstance(value, type):
+                for base in value.__bases__:
+                    self._visit(base, depth)
+
+    def _bound(self, value: Any, depth: int) -> None:
+        if getattr(value, "__module__", None) in _CLOCKS:
+            self._cannot("the time")
+        own = getattr(value, "__self__", None)
+        self._visit(None if isinstance(own, ModuleType) else own, depth)
+        self._visit(getattr(value, "__func__", None), depth)
 
     def _function(self, function: FunctionType, depth: int) -> None:
         if _is_library(function):
@@ -89,21 +186,83 @@ class Watch:
             value = _contents(cell)
             self._cells.append((cell, value))
             self._visit(value, depth + 1)
-        for name in function.__code__.co_names:
-            if name in function.__globals__:
-                self._entry(function.__globals__, name, function.__globals__[name], depth)
+        for value in (function.__defaults__, function.__kwdefaults__, function.__dict__):
+            self._visit(value, depth + 1)
+        self._code(function.__code__, function.__globals__, depth)
+
+    def _code(self, code: CodeType, variables: dict, depth: int) -> None:
+        self._names.update(code.co_names)
+        for name in code.co_names:
+            if name in variables:
+                self._entry(variables.get, name, variables[name], depth)
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                self._code(constant, variables, depth)
 
     def _module(self, module: Module, depth: int) -> None:
+        self._lengths.append((module.__dict__, len(module.__dict__)))
         for name, value in module.__dict__.items():
             if name in ("_parameters", "_buffers", "_modules"):
                 for key, item in value.items():
-                    self._same.append((value, key, item))
+                    self._same.append((value.get, key, item))
                     self._visit(item, depth)  # the depth of a network is not limited
                 self._lengths.append((value, len(value)))
             elif name.endswith("_hooks"):
-                self._lengths.append((value, len(value)))
+                self._container(value, depth)
             elif not name.startswith("_") or type(value) in _PLAIN:
-                self._entry(module.__dict__, name, value, depth)
+                self._entry(module.__dict__.get, name, value, depth)
+        self._visit(type(module), depth)
+
+    def _container(self, value: Any, depth: int) -> None:
+        if len(value) > _MOST:
+            self._cannot(f"a {type(value).__name__} of {len(value)} entries")
+        elif isinstance(value, dict):
+            self._lengths.append((value, len(value)))
+            for key, item in value.items():
+                self._entry(value.get, key, item, depth)
+        else:
+            if not isinstance(value, tuple):
+                self._lists.append((value, tuple(value)))
+            for item in value:
+                self._visit(item, depth + 1)
+
+    def _array(self, array: np.ndarray) -> None:
+        if array.dtype.hasobject or array.nbytes > _MOST_BYTES:
+            self._cannot(f"an array of NumPy of {array.nbytes} bytes (make it a tensor)")
+        else:
+            self._arrays.append((array, array.tobytes()))
+
+    def _object(self, value: Any, depth: int) -> None:
+        if _is_library(value):
+            self._visit(getattr(value, "__wrapped__", None), depth)  # a compiled function
+            return
+        if hasattr(value, "__dict__"):
+            self._lengths.append((value.__dict__, len(value.__dict__)))
+            self._spaces.append((value.__dict__, depth))
+        for kind in type(value).__mro__:
+            slots = kind.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if name not in ("__dict__", "__weakref__"):
+                    get = partial(getattr, value)
+                    self._entry(get, name, get(name, _MISSING), depth)
+        self._visit(type(value), depth)
+
+
+def _alike(now: Any, before: Any) -> bool:
+    """Whether two values are the same object, or equal ones of a kind that compares by value."""
+    if now is before:
+        return True
+    if type(now) is not type(before):
+        return False
+    if not (type(now) in _PLAIN or isinstance(now, np.generic)):
+        return False
+    return bool(now == before) and (bool(now) or repr(now) == repr(before))  # 0.0 is not -0.0
+
+
+def _random_state() -> tuple:
+    """What Python's and NumPy's own generators would draw next."""
+    state: Any = np.random.get_state(legacy=True)
+    return random.getstate(), *[s.tobytes() if isinstance(s, np.ndarray) else s for s in state]
 
 
 def _contents(cell: CellType) -> Any:
@@ -120,5 +279,8 @@ def _is_library(value: Any) -> bool:
     if isinstance(value, ModuleType):
         name = value.__name__
     else:
-        name = (value if isinstance(value, (FunctionType, type)) else type(value)).__module__
-    return name.partition(".")[0] in _OWN
+        kind = value if isinstance(value, (FunctionType, type)) else type(value)
+        name = kind.__module__ or ""
+    first = name.partition(".")[0]
+    mine = isinstance(value, (ModuleType, FunctionType, type))
+    return first in _OWN or (mine and first != "__main__" and first in sys.stdlib_module_names)

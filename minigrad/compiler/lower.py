@@ -71,11 +71,9 @@ def dialect_in_use() -> Any:
 
 def logged(function: Callable, args: tuple, kwargs: dict, late: Numbers) -> tuple[Any, Log]:
     """The result of an operation, and its launches."""
-    outer, dispatch.tracer = dispatch.tracer, Log(late)
-    try:
-        return function(*args, **kwargs), dispatch.tracer
-    finally:
-        dispatch.tracer = outer
+    log = Log(late)
+    with dispatch.tracing(log):
+        return function(*args, **kwargs), log
 
 
 def numbers(args: tuple) -> tuple:

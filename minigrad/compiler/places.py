@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,8 +66,13 @@ def sharing(named: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
         return []
     groups: list[list[tuple[Any, Any]]] = []
     for one in named:
-        met = [g for g in groups if any(may_share(one[1], other) for _, other in g)]
-        groups = [g for g in groups if g not in met] + [[one, *itertools.chain(*met)]]
+        apart, met = [], [one]
+        for group in groups:
+            if any(may_share(one[1], other) for _, other in group):
+                met += group
+            else:
+                apart.append(group)
+        groups = [*apart, met]
     return [group for group in groups if len(group) > 1]
 
 

@@ -36,12 +36,13 @@ class Program:
         plan: Layout,
         placed: dict[Buffer, np.ndarray],
         draws: dict[Generator, int],
+        drawn: dict[Generator, tuple[int, int]],
     ) -> None:
         self._memory, self._plan, self._placed = memory, plan, placed
         self._device = plan.device
         self._bytes = places.memory(plan.size, ALIGNMENT, plan.device)
         self._first, self._draws = len(parts[0]), draws
-        self._drawn: dict[Generator, tuple[int, int]] = {}
+        self._drawn = dict(drawn)  # by the last run of the first part
         # What writes a number into a launch, and which number
         self._late: list[tuple[Callable[[Any], None], Draw | Late]] = []
         self.busy = False
@@ -75,7 +76,8 @@ class Program:
         """Copy the results of the recorded first part here, as if it had been a replay."""
         for buffer, (first, last) in self._plan.spans.items():
             if first < self._first <= last:
-                self.array(buffer.owner)[...] = buffer.owner
+                place, content = buffer.moved or (buffer.owner, buffer.owner)
+                self.array(place)[...] = content
 
     # -- how calls are replayed --------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class Recorder(Lifted):
         self.calls: list[Call] = []
         self.checks: list[Call] = []  # of numbers that there were before: they come first
         self.draws: dict[Any, int] = {}  # generator -> calls made by the step
+        self.drawn: dict[Any, tuple[int, int]] = {}  # generator -> seed, and offset of the first
         self.placed: dict[Buffer, Any] = {}  # gradients that lie in an optimiser's arena
         self.used: set[int] = set()  # ids of the traced arrays that calls read or write
         self.numbers, self.updates = Numbers(), Updates()
@@ -200,6 +201,7 @@ class Recorder(Lifted):
         """Seed and offset of a call of a generator, as numbers that a replay draws again."""
         count = self.draws.get(generator, 0)
         self.draws[generator] = count + 1
+        self.drawn.setdefault(generator, (seed, offset))
         return Draw.of(seed, generator, None), Draw.of(offset, generator, count)
 
     def check(self, function: Callable, array: Any, args: tuple) -> None:

@@ -50,6 +50,7 @@ class Updates:
         if (
             not flat
             and recorder.reason is None
+            and not self.rebound  # the step before has made state that is not traced
             and all(map(optimizer.state.get, _given(optimizer)))
         ):
             return self._one_by_one(recorder, optimizer, step)

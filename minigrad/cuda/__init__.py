@@ -228,17 +228,13 @@ def is_bf16_supported() -> bool:
     return is_available()
 
 
-class OutOfMemoryError(RuntimeError):
-    """What `torch.cuda.OutOfMemoryError` is in handlers of programs; CuPy raises its own."""
-
-
 # Programs with a checkpoint function of their own save the states of the GPUs' generators if this
 # is True. Here one generator serves all devices, and they save its state anyway.
 _initialized = False
 
 _MEMORY = (
-    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
-    "memory_stats", "memory_summary", "reset_accumulated_memory_stats",
+    "OutOfMemoryError", "max_memory_allocated", "max_memory_reserved", "memory_allocated",
+    "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_memory_stats",
     "reset_max_memory_allocated", "reset_peak_memory_stats",
 )  # fmt: skip
 _LAZY = {name: f"minigrad.cuda.{name}" for name in ("amp", "memory", "nvtx")}  # amp: optimisers

@@ -31,6 +31,17 @@ def _pool(where: Any) -> Any:
         return None
 
 
+def _out_of_memory() -> type[Exception]:
+    """What CuPy raises where a GPU has no more memory; without a GPU, what nothing raises."""
+    try:
+        return device_module("cuda").cuda.memory.OutOfMemoryError
+    except RuntimeError:  # there is no GPU
+        return type("OutOfMemoryError", (RuntimeError,), {"__module__": "minigrad.cuda"})
+
+
+OutOfMemoryError = _out_of_memory()  # torch.cuda.OutOfMemoryError in handlers of programs
+
+
 def _of_live_tensors() -> int:
     """The bytes of the memory behind all tensors on the CPU, each counted once."""
     roots = {}

@@ -249,15 +249,6 @@ class _IntegerInterval(_Between):
         return (value % 1 == 0) & (value >= self.lower_bound) & (value <= self.upper_bound)
 
 
-class _IntegerLessThan(_Below):
-    """Integers up to `upper_bound`."""
-
-    is_discrete = True
-
-    def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (value <= self.upper_bound)
-
-
 class _IntegerGreaterThan(_Above):
     """Integers from `lower_bound` on."""
 

@@ -70,12 +70,15 @@ class Distribution:
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distribution with a larger batch shape: its parameters are expanded views.
 
-        Parameters are the tensors that `arg_constraints` names; other attributes are kept.
+        Parameters are the tensors that `arg_constraints` names; other attributes are kept, but what
+        a `lazy_property` has computed of them is computed again.
         """
         new = type(self).__new__(type(self)) if _instance is None else _instance
-        batch_shape = Size(batch_shape)
-        vars(new).update(vars(self))
-        for name, constraint in self.arg_constraints.items():
+        batch_shape, parameters = Size(batch_shape), self.arg_constraints
+        for name, value in vars(self).items():
+            if name in parameters or not isinstance(getattr(type(self), name, None), lazy_property):
+                vars(new)[name] = value
+        for name, constraint in parameters.items():
             value = vars(self).get(name)
             if isinstance(value, Tensor):
                 event = value.shape[value.dim() - constraint.event_dim :]

@@ -16,15 +16,16 @@ from minigrad.tensor import Tensor
 __all__ = ["HalfNormal"]
 
 
-class HalfNormal(TransformedDistribution):
-    """The absolute value of a normal number with mean 0."""
+class Half(TransformedDistribution):
+    """The absolute value of a number of the distribution `_whole`, which is symmetric around 0."""
 
     has_rsample = True
     arg_constraints = {"scale": constraints.positive}
     support = constraints.nonnegative
+    _whole: Any
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        base = Normal(0, scale, validate_args=False)
+        base = self._whole(0, scale, validate_args=False)
         super().__init__(base, AbsTransform(), validate_args=validate_args)
 
     @property
@@ -32,16 +33,8 @@ class HalfNormal(TransformedDistribution):
         return self.base_dist.scale
 
     @property
-    def mean(self) -> Tensor:
-        return self.scale * math.sqrt(2 / math.pi)
-
-    @property
     def mode(self) -> Tensor:
         return minigrad.zeros_like(self.scale)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale**2 * (1 - 2 / math.pi)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -58,6 +51,20 @@ class HalfNormal(TransformedDistribution):
 
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() - math.log(2)
+
+
+class HalfNormal(Half):
+    """The absolute value of a normal number with mean 0."""
+
+    _whole = Normal
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale**2 * (1 - 2 / math.pi)
 
 
 __getattr__, __dir__ = namespace(__name__)

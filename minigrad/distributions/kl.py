@@ -181,13 +181,15 @@ def _gaussian(p: Gaussian, q: Gaussian) -> Tensor:
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
-    one, zero = F.softplus(-q.logits) - F.softplus(-p.logits), F.softplus(q.logits)
-    return _zero_times(p.probs, one) + _zero_times(1 - p.probs, zero - F.softplus(p.logits))
+    one = F.softplus(-q.logits) - F.softplus(-p.logits)
+    zero = F.softplus(q.logits) - F.softplus(p.logits)
+    return _part(p.probs, q.probs, one) + _part(1 - p.probs, 1 - q.probs, zero)
 
 
-def _zero_times(weight: Tensor, value: Tensor) -> Tensor:
-    """weight * value, 0 where the weight is 0, even if the value is infinite."""
-    return (weight * value).masked_fill((weight == 0).expand(value.shape), 0.0)
+def _part(mine: Tensor, theirs: Tensor, value: Tensor) -> Tensor:
+    """mine * value: infinite where only the other probability is 0, else 0 where mine is 0."""
+    part = (mine * value).masked_fill((theirs == 0).expand(value.shape), math.inf)
+    return part.masked_fill((mine == 0).expand(value.shape), 0.0)
 
 
 @register_kl(Binomial, Binomial)

@@ -28,17 +28,60 @@ def _solve_lower(lower: Tensor, right: Tensor) -> Tensor:
     return minigrad.linalg.solve_triangular(lower, right, upper=False)
 
 
-def _batch_mahalanobis(lower: Tensor, vector: Tensor) -> Tensor:
-    """vector.T @ inverse(lower @ lower.T) @ vector, for (..., n, n) and (..., n)."""
-    return (_solve_lower(lower, vector.unsqueeze(-1)) ** 2).sum((-2, -1))
-
-
 def _precision_to_scale_tril(precision: Tensor) -> Tensor:
     """The lower triangular factor of the inverse of a positive definite matrix (..., n, n): the
     inverse of its upper triangular factor, which is the Cholesky factor from the other end."""
     upper = minigrad.linalg.cholesky(precision.flip((-2, -1))).flip((-2, -1))
     unit = minigrad.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
     return _solve_lower(upper.mT, unit)
+
+
+class OfCovariance:
+    """For distributions with a positive definite matrix (..., n, n): `covariance_matrix`, its
+    inverse `precision_matrix` or its Cholesky factor `scale_tril`, of which one is given."""
+
+    _several: type[Exception] = ValueError  # for more than one, or none
+    _batch_shape: Any
+    _unbroadcasted_scale_tril: Tensor
+
+    def _given(self, **matrices: Tensor | None) -> tuple[str, Tensor]:
+        """The name of the matrix that is given, and the matrix."""
+        given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
+        if len(given) != 1:
+            raise self._several(
+                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
+                "specified."
+            )
+        name, matrix = given[0]
+        if matrix.dim() < 2:
+            raise ValueError(
+                f"{name} must be at least two-dimensional, with optional leading batch dimensions"
+            )
+        return name, matrix
+
+    def _factor(self, name: str, matrix: Tensor) -> None:
+        """Keep the Cholesky factor of the covariance."""
+        if name == "covariance_matrix":
+            matrix = minigrad.linalg.cholesky(matrix)
+        elif name == "precision_matrix":
+            matrix = _precision_to_scale_tril(matrix)
+        self._unbroadcasted_scale_tril = matrix
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        lower = self._unbroadcasted_scale_tril
+        return lower.expand(*self._batch_shape, *lower.shape[-2:])
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        return self.scale_tril @ self.scale_tril.mT
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        lower = self.scale_tril
+        unit = minigrad.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+        inverse = _solve_lower(lower, unit)
+        return inverse.mT @ inverse
 
 
 class Gaussian(Distribution):
@@ -80,7 +123,7 @@ class Gaussian(Distribution):
         return (0.5 * (constant + self._log_det())).expand(self._batch_shape)
 
 
-class MultivariateNormal(Gaussian):
+class MultivariateNormal(OfCovariance, Gaussian):
     """Mean `loc` (..., n), and the covariance (..., n, n), its inverse, or its Cholesky factor."""
 
     arg_constraints = {
@@ -100,46 +143,16 @@ class MultivariateNormal(Gaussian):
     ) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        matrices = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
-        if len(given) != 1:
-            raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
-                "specified."
-            )
-        name, matrix = given[0]
-        if matrix.dim() < 2:
-            raise ValueError(
-                f"{name} must be at least two-dimensional, with optional leading batch dimensions"
-            )
+        name, matrix = self._given(
+            covariance_matrix=covariance_matrix,
+            precision_matrix=precision_matrix,
+            scale_tril=scale_tril,
+        )
         batch = broadcast_shape(matrix.shape[:-2], loc.shape[:-1])
         setattr(self, name, matrix.expand(*batch, *matrix.shape[-2:]))
         self.loc = loc.expand(*batch, loc.shape[-1])
         super().__init__(batch, loc.shape[-1:], validate_args)
-        self._unbroadcasted_scale_tril = matrix
-        if name == "covariance_matrix":
-            self._unbroadcasted_scale_tril = minigrad.linalg.cholesky(matrix)
-        elif name == "precision_matrix":
-            self._unbroadcasted_scale_tril = _precision_to_scale_tril(matrix)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        lower = self._unbroadcasted_scale_tril
-        return lower.expand(*self._batch_shape, *lower.shape[-2:])
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        return self.scale_tril @ self.scale_tril.mT
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        unit = minigrad.eye(self._event_shape[0], dtype=self.loc.dtype, device=self.loc.device)
-        inverse = _solve_lower(self.scale_tril, unit)
-        return inverse.mT @ inverse
+        self._factor(name, matrix)
 
     @property
     def variance(self) -> Tensor:

@@ -36,11 +36,6 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     return tuple(minigrad.broadcast_tensors(*tensors))
 
 
-def all_numbers(*values: Any) -> bool:
-    """Whether no value is a tensor, so that the batch shape is ()."""
-    return all(isinstance(v, numbers.Number) for v in values)
-
-
 def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
     return minigrad.randn(Size(shape), dtype=dtype, device=device)
 

@@ -52,8 +52,8 @@ class VonMises(Distribution):
         tau = 1 + (1 + 4 * k**2).sqrt()
         rho = (tau - (2 * tau).sqrt()) / (2 * k)
         r = minigrad.where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
-        angle = minigrad.zeros_like(k)
-        pending = minigrad.arange(k.numel(), device=k.device)
+        angle = k.masked_fill(~k.isnan(), 0.0)
+        pending = (r > 1).nonzero().squeeze(-1)  # of larger concentrations, all angles are 0
         while pending.numel():
             u = minigrad.rand(3, pending.numel(), dtype=k.dtype, device=k.device)
             z = (math.pi * u[0]).cos()

@@ -12,20 +12,21 @@ from minigrad._names import namespace
 from minigrad.distributions import constraints
 from minigrad.distributions.chi2 import Chi2
 from minigrad.distributions.exp_family import ExponentialFamily
-from minigrad.distributions.multivariate_normal import _precision_to_scale_tril, _solve_lower
-from minigrad.distributions.utils import _standard_normal, lazy_property
+from minigrad.distributions.multivariate_normal import OfCovariance, _solve_lower
+from minigrad.distributions.utils import _standard_normal
 from minigrad.tensor import Size, Tensor
 
 __all__ = ["Wishart"]
 
 
-class Wishart(ExponentialFamily):
+class Wishart(OfCovariance, ExponentialFamily):
     """x.T @ x of `df` normal vectors x with the given covariance (..., n, n), its inverse or its
     Cholesky factor; `df` may be any number above n - 1."""
 
     has_rsample = True
     support = constraints.positive_definite
     _mean_carrier_measure = 0
+    _several = AssertionError
 
     def __init__(
         self,
@@ -35,23 +36,11 @@ class Wishart(ExponentialFamily):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        matrices = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
-        if len(given) != 1:
-            raise AssertionError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
-                "specified."
-            )
-        name, matrix = given[0]
-        if matrix.dim() < 2:
-            raise ValueError(
-                "scale_tril must be at least two-dimensional, with optional leading batch "
-                "dimensions"
-            )
+        name, matrix = self._given(
+            covariance_matrix=covariance_matrix,
+            precision_matrix=precision_matrix,
+            scale_tril=scale_tril,
+        )
         event, n = matrix.shape[-2:], matrix.shape[-1]
         if isinstance(df, numbers.Number):
             df = minigrad.tensor(df, dtype=matrix.dtype, device=matrix.device)
@@ -67,11 +56,7 @@ class Wishart(ExponentialFamily):
             )
         setattr(self, name, matrix.expand(*batch, *event))
         super().__init__(batch, event, validate_args)
-        self._unbroadcasted_scale_tril = matrix
-        if name == "covariance_matrix":
-            self._unbroadcasted_scale_tril = minigrad.linalg.cholesky(matrix)
-        elif name == "precision_matrix":
-            self._unbroadcasted_scale_tril = _precision_to_scale_tril(matrix)
+        self._factor(name, matrix)
 
     @property
     def arg_constraints(self) -> Any:
@@ -81,20 +66,6 @@ class Wishart(ExponentialFamily):
             "scale_tril": constraints.lower_cholesky,
             "df": constraints.greater_than(self._event_shape[-1] - 1),
         }
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        return self._unbroadcasted_scale_tril.expand(self._extended_shape())
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        return self.scale_tril @ self.scale_tril.mT
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        unit = minigrad.eye(self._event_shape[0], dtype=self.df.dtype, device=self.df.device)
-        inverse = _solve_lower(self.scale_tril, unit)
-        return inverse.mT @ inverse
 
     def _of_matrix(self, value: Tensor) -> Tensor:
         return value.unsqueeze(-1).unsqueeze(-1)
@@ -147,8 +118,9 @@ class Wishart(ExponentialFamily):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         nu, n = self.df, self._event_shape[0]
-        root = _solve_lower(self._unbroadcasted_scale_tril, minigrad.linalg.cholesky(value))
-        trace = (root**2).sum((-2, -1))
+        lower = self._unbroadcasted_scale_tril
+        white = _solve_lower(lower, _solve_lower(lower, value).mT)
+        trace = white.diagonal(0, -2, -1).sum(-1)
         log_det = minigrad.linalg.slogdet(value)[1]
         constant = nu * (n * math.log(2) / 2 + self._half_log_det()) + (nu / 2).mvlgamma(n)
         return (nu - n - 1) / 2 * log_det - trace / 2 - constant

@@ -26,6 +26,11 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     result = self
     if where is not None and where != self.device:
         check_current(where)
+        if where.type == self.device.type == "cuda" and where.index is not None:
+            raise RuntimeError(
+                f"to: the tensor is on {self.device}, and the current GPU is {where}; move it"
+                f' through the host: x.cpu().to("{where}")'
+            )
     if where is not None and where.type != self.device.type:
         result = Move.apply(result, where=where, origin=self.device, non_blocking=non_blocking)
     if target is not None and target != self._array.dtype:
@@ -123,8 +128,8 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 @export(function=False)
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor with the dtype of another."""
-    return to(self, other.dtype)
+    """This tensor with the dtype of another, on the device of that."""
+    return to(self, other)
 
 
 @export(method=False)

@@ -485,11 +485,10 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value._array.ndim} dimension(s)."
         )
-    place, positions = normalize_dim(dim, input._array.ndim), index._array
+    place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place]
-    if on_gpu(positions):
-        text = f"is out of bounds for dimension {place} with size {n}"
-        positions = check_bounds(positions, -n, n, lambda i: IndexError(f"index {i} {text}"))
+    text = f"is out of bounds for dimension {place} with size {n}"
+    positions = check_bounds(index._array, -n, n, lambda i: IndexError(f"index {i} {text}"))
     chosen = array_module(input._array).zeros(n, bool)
     chosen[positions] = True
     rows = chosen.reshape([-1 if d == place else 1 for d in range(input._array.ndim)])

@@ -12,10 +12,10 @@ from minigrad.backends import array_module
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.getitem import Put
 from minigrad.ops.index import scatter_reduce
-from minigrad.ops.inplace import fill_
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
 from minigrad.ops.sort import sort
+from minigrad.ops.storage import elements_at
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 _Mode = values_and_indices("mode")
@@ -135,17 +135,21 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise RuntimeError("dimensions must larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    array, least = self._array, min(shape)
-    step = sum(array.strides) // array.itemsize
-    diagonal = self.detach().as_strided((least,), (step,), self.storage_offset())
-    if self.requires_grad:
-        mask = self.detach().to(dtypes.bool_).zero_()
-        return self.masked_fill_(fill_diagonal_(mask, True, wrap), fill_value)
-    fill_(diagonal, fill_value)
-    rows, columns = shape[0], shape[1]
-    if wrap and len(shape) == 2 and rows > columns + 1:
-        fill_diagonal_(self[columns + 1 :], fill_value, True)
+    self[_diagonal(self._array, wrap)] = fill_value
     return self
+
+
+def _diagonal(array: Any, again: bool) -> tuple[Tensor, ...]:
+    """Where the main diagonal is, along each dimension; `again`: and those that begin after it."""
+    shape, columns = array.shape, max(array.shape[1], 1)
+    count = min(shape)
+    if again and len(shape) == 2 and shape[0] > columns:
+        count = -(-array.size // (columns + 1))
+    at = array_module(array).arange(count)
+    if len(shape) > 2:
+        return (wrap(at),) * len(shape)
+    at = at * (columns + 1)
+    return wrap(at // columns), wrap(at % columns)
 
 
 @export()
@@ -157,11 +161,15 @@ def as_strided_scatter(
     storage_offset: int | None = None,
 ) -> Tensor:
     """A copy of input with src in the place of its `as_strided` view."""
-    places = wrap(array_module(input._array).arange(input._array.size)).reshape(input._array.shape)
-    at = places.as_strided(size, stride, storage_offset)
-    if src._array.shape != at._array.shape:
+    array = input._array
+    offset = input.storage_offset() if storage_offset is None else storage_offset
+    shape = input.as_strided(size, stride, offset).shape  # checks them
+    if src._array.shape != shape:
         raise RuntimeError(
             "expected src to have a size equal to the slice of self. src size = "
-            f"{list(src.shape)}, slice size = {list(at.shape)}"
+            f"{list(src.shape)}, slice size = {list(shape)}"
         )
-    return Put.apply(input, src.reshape(-1), index=at._array.reshape(-1), accumulate=False)
+    at = elements_at(array, tuple(shape), stride, offset).reshape(-1)
+    kept = array_module(array).asarray(at >= 0)
+    at, src = array_module(array).asarray(at)[kept], src.reshape(-1)[wrap(kept)]
+    return Put.apply(input, src, index=at, accumulate=False)

@@ -50,14 +50,20 @@ class AsStrided(ViewOp):
         return strided(storage[offset:], shape, steps)
 
 
-def _as_strided(input: Tensor, shape: tuple, stride: tuple, offset: int) -> Tensor:
-    """As a selection from the storage of an input with a graph: element by element."""
-    array = input._array
+def elements_at(array: Any, shape: tuple, stride: Any, offset: int) -> np.ndarray:
+    """Which element of an array, counted by rows, each one of a strided view of its storage is; -1
+    for what is none. Of elements that share memory, the first."""
     storage = storage_of(array)
     own = _positions(array.shape, wrap(array).stride(), _offset(array)).reshape(-1)
     source = np.full(storage.size, -1, np.int64)
-    source[own[::-1]] = np.arange(own.size)[::-1]  # of elements that share memory, the first
-    chosen = source[_positions(shape, stride, offset)]
+    source[own[::-1]] = np.arange(own.size)[::-1]
+    return source[_positions(shape, stride, offset)]
+
+
+def _as_strided(input: Tensor, shape: tuple, stride: tuple, offset: int) -> Tensor:
+    """As a selection from the storage of an input with a graph: element by element."""
+    array = input._array
+    chosen = elements_at(array, shape, stride, offset)
     xp = array_module(array)
     flat = input.reshape(-1)
     if (chosen >= 0).all():

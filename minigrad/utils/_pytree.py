@@ -72,14 +72,33 @@ def tree_unflatten(leaves: Iterable, treespec: TreeSpec) -> Any:
     return _rebuilt(treespec.form, iter(leaves))
 
 
+def _leaves_by(form: Any, tree: Any) -> list:
+    """What a tree has in the places of the leaves of another; ValueError where its form differs."""
+    if isinstance(form, dict):
+        if not isinstance(tree, dict) or form.keys() != tree.keys():
+            raise ValueError(f"tree_map: expected {_container(form)}, got {_container(tree)}")
+        pairs = [(child, tree[key]) for key, child in form.items()]
+    elif isinstance(form, tuple | list | deque):
+        if type(form) is not type(tree) or len(form) != len(tree):
+            raise ValueError(f"tree_map: expected {_container(form)}, got {_container(tree)}")
+        pairs = list(zip(form, tree, strict=True))
+    else:
+        return [tree]
+    return [leaf for one, other in pairs for leaf in _leaves_by(one, other)]
+
+
+def _container(tree: Any) -> str:
+    kind = type(tree).__name__
+    if isinstance(tree, dict):
+        return f"{kind} with keys {list(tree)}"
+    return f"{kind} of {len(tree)}" if isinstance(tree, tuple | list | deque) else kind
+
+
 def tree_map(func: Callable, tree: Any, *rests: Any) -> Any:
-    """The tree of `func(leaf, *leaves of the rests)`; ValueError where a form differs."""
-    values = [tree_leaves(each) for each in (tree, *rests)]
-    if rests and any(len(other) != len(values[0]) for other in values):
-        raise ValueError(
-            f"tree_map: expected trees of one form, got {[len(v) for v in values]} leaves"
-        )
-    return _rebuilt(tree, map(func, *values))
+    """The tree of `func(leaf, *what the rests have in its place)`; ValueError where a form
+    differs."""
+    others = [_leaves_by(tree, rest) for rest in rests]
+    return _rebuilt(tree, map(func, tree_leaves(tree), *others))
 
 
 def tree_map_only(kinds: Any, func: Callable, tree: Any) -> Any:

@@ -96,9 +96,9 @@ class _Complete(BaseException):
 class _Recomputed:
     """What a call saves for backward, as numbers: the first one that is asked for runs it again."""
 
-    def __init__(self, run: Callable, context: Any, state: Any, checked: bool, stop: bool) -> None:
-        self.run, self.context, self.state = run, context, state
-        self.checked, self.stop = checked, stop
+    def __init__(self, run: Callable, context: Any, state: Any, checked: bool) -> None:
+        self.run, self.context, self.state, self.checked = run, context, state, checked
+        self.stop = True  # where the first run has got to, for a backward pass inside of it
         self.casts = mode.autocast
         self.first: list[tuple] = []  # of each tensor: shape, dtype and device
         self.again: dict[int, Tensor] = {}
@@ -115,10 +115,11 @@ class _Recomputed:
     def _run_again(self) -> None:
         found: list[Tensor] = []
 
-        def keep(tensor: Tensor) -> None:
+        def keep(tensor: Tensor) -> Tensor:
             found.append(tensor.detach())
             if self.stop and len(found) == len(self.first):
                 raise _Complete
+            return found[-1]  # for a backward pass inside of the function
 
         now, casts = minigrad.get_rng_state(), mode.autocast
         if self.state is not None:
@@ -127,7 +128,7 @@ class _Recomputed:
         try:
             with (
                 contextlib.suppress(_Complete),
-                saved_tensors_hooks(keep, _freed),
+                saved_tensors_hooks(keep, lambda kept: kept),
                 self.context,
                 minigrad.enable_grad(),
             ):
@@ -153,10 +154,6 @@ class _Recomputed:
                     f"different metadata than during the forward pass: tensor {i} was {pair[0]} "
                     f"and is {pair[1]}"
                 )
-
-
-def _freed(_: Any) -> Tensor:
-    raise RuntimeError("checkpoint: a backward pass inside of the function was not recorded")
 
 
 def checkpoint(
@@ -201,9 +198,11 @@ def checkpoint(
         with first:
             return function(*args, **kwargs)
     checked = determinism_check == "default"
-    frame = _Recomputed(lambda: function(*args, **kwargs), second, state, checked, early_stop)
+    frame = _Recomputed(lambda: function(*args, **kwargs), second, state, checked)
     with saved_tensors_hooks(frame.pack, frame.unpack), first:
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    frame.stop = early_stop
+    return result
 
 
 def checkpoint_sequential(

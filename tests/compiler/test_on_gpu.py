@@ -190,3 +190,13 @@ def test_numbers_of_a_graph_change_between_runs(dialect):
         graph.run()
         seen.append(y.copy())
     assert [v.tolist() for v in seen] == [[1, 3, 5, 7, 9], *[[1, 6, 11, 16, 21]] * 2]
+
+
+def test_a_step_that_is_called_on_the_gpu_and_on_the_cpu():
+    compiled = minigrad.compile(lambda x, w: (x @ w).relu() * 2)
+    x, w = minigrad.randn(5, 3), minigrad.randn(3, 4)
+    expected = (x @ w).relu() * 2
+    for place in ("cuda", "cpu", "cuda", "cpu", "cuda"):
+        found = compiled(x.to(place), w.to(place))
+        assert found.device.type == place
+        close(found, expected)

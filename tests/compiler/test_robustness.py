@@ -243,3 +243,150 @@ def test_an_error_in_a_step_comes_each_time_and_the_rest_is_done():
         else:
             compiled(minigrad.ones(2), wrong)
     assert weight.tolist() == [5, 5]
+
+
+# -- arguments that are part of a graph -------------------------------------------------------
+
+
+def reads_a_number(x):
+    return (x * x).sum() * (1 if x.sum().item() < 1e9 else 2)
+
+
+def differentiates(x):
+    (x * x).sum().backward()
+    return x.detach()
+
+
+def in_place(x):
+    return x.relu_() * 2
+
+
+@pytest.mark.parametrize("function", [reads_a_number, differentiates, in_place])
+@pytest.mark.parametrize("before", [lambda a: a * 2, lambda a: a[1:], lambda a: a.view(2, 2)])
+def test_gradients_go_on_behind_an_argument(function, before):
+    found = {}
+    compiled = minigrad.compile(function)
+    for run in (function, compiled):
+        found[run] = []
+        for _ in range(3):
+            a = minigrad.arange(4.0).requires_grad_()
+            x = before(a * 1)
+            result = run(x)
+            if result.requires_grad:
+                (result.sum() + x.sum()).backward()
+            found[run].append((a.grad.tolist(), x.is_leaf, result.tolist()))
+    assert found[compiled] == found[function]
+
+
+def test_a_view_of_a_leaf_is_not_changed():
+    compiled, leaf = minigrad.compile(in_place), minigrad.ones(3, requires_grad=True)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="view of a leaf Variable"):
+            compiled(leaf[1:])
+
+
+@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x[::2], lambda x: x * 1])
+def test_an_argument_that_becomes_part_of_a_graph(layout):
+    weight = minigrad.full((4,), 3.0, requires_grad=True)
+
+    def scaled(x, y):
+        x.mul_(weight)
+        return y.sum()
+
+    compiled = minigrad.compile(scaled)
+    for _ in range(3):
+        weight.grad, x = None, layout(minigrad.ones(8))[:4]
+        compiled(x, minigrad.ones(2))
+        x.sum().backward()
+        assert weight.grad.tolist() == [1, 1, 1, 1]
+
+
+def test_a_buffer_that_becomes_part_of_a_graph():
+    total, weight = minigrad.zeros(2), minigrad.ones(2, requires_grad=True)
+
+    def add(x):
+        total.add_(weight * x)
+        return x + 1
+
+    compiled = minigrad.compile(add)
+    for count in (1, 2, 3):
+        compiled(minigrad.ones(2))
+        (grad,) = minigrad.autograd.grad(total.sum(), weight, retain_graph=True)
+        assert grad.tolist() == [count, count]
+
+
+def test_an_expanded_tensor_can_be_filled():
+    def fill(x):
+        x[:1].expand(4).zero_()
+        return x + 1
+
+    compiled = minigrad.compile(fill)
+    for _ in range(3):
+        assert compiled(minigrad.ones(4)).tolist() == [1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("dialect", ["numba", "numpy"])
+def test_dropout_in_the_backward_pass_of_the_first_call(dialect):
+    with minigrad.backends.use(dialect):
+        compiled, x = minigrad.compile(lambda x: F.dropout(x, 0.5)), minigrad.ones(50)
+        for _ in range(3):
+            x = minigrad.ones(50, requires_grad=True)
+            y = compiled(x)
+            y.sum().backward()
+            assert x.grad.tolist() == y.tolist()
+
+
+def test_two_first_steps_of_an_optimiser_whose_updates_are_single():
+    def losses(compiling):
+        minigrad.manual_seed(0)
+        model = nn.Linear(3, 2)
+        optimizer = minigrad.optim.NAdam(model.parameters(), lr=0.1)
+
+        def step(x):
+            for _ in range(2):
+                optimizer.zero_grad()
+                loss = model(x).square().sum()
+                loss.backward()
+                optimizer.step()
+            return loss
+
+        run = minigrad.compile(step) if compiling else step
+        return [run(minigrad.ones(4, 3)).item() for _ in range(5)]
+
+    np.testing.assert_allclose(losses(True), losses(False), rtol=1e-5)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_first_result_of_a_copy_that_is_changed(times):
+    """The copy is dropped: its memory is that of what was copied."""
+    weight = minigrad.tensor([-1.0, 2.0, -3.0], requires_grad=True)
+
+    def step(x):
+        y = weight * x
+        for _ in range(times):
+            y = y.clone()
+            y.add_(1)
+        return y
+
+    compiled = minigrad.compile(step)
+    for _ in range(3):
+        weight.grad, y = None, compiled(minigrad.ones(3))
+        y.sum().backward()
+        assert y.tolist() == [times - 1, times + 2, times - 3]
+        assert weight.grad.tolist() == [1, 1, 1]
+
+
+def test_a_view_whose_base_became_part_of_a_graph():
+    weight = minigrad.tensor([1.0, 2.0], requires_grad=True)
+
+    def step(x):
+        y = (x * 2)[:, :2]
+        y[0] = weight
+        return y
+
+    compiled = minigrad.compile(step)
+    for _ in range(3):
+        weight.grad, y = None, compiled(minigrad.ones(2, 3))
+        assert y.tolist() == [[1, 2], [2, 2]]
+        y.sum().backward()
+        assert weight.grad.tolist() == [1, 1]

@@ -45,6 +45,19 @@ def test_all_pairs_as_torch(name, torch, rng):
     assert known or (name not in [p.__name__ for p, _ in kl._REGISTRY])
 
 
+@pytest.mark.parametrize("name", ["Bernoulli", "Categorical", "OneHotCategorical"])
+def test_probabilities_of_nothing_as_torch(name, torch):
+    p, q = np.meshgrid([0.0, 0.3, 1.0], [0.0, 0.6, 1.0])
+    found = []
+    for t in (minigrad, torch):
+        pair = [t.tensor(v) for v in (p, q)]
+        given = pair if name == "Bernoulli" else [t.stack([v, 1 - v], -1) for v in pair]
+        value = t.distributions.kl_divergence(*(getattr(t.distributions, name)(v) for v in given))
+        found.append(value.numpy())
+    np.testing.assert_allclose(found[0], found[1], 1e-9, 1e-12)
+    assert np.isinf(found[0]).any() and (found[0] == 0).any()
+
+
 def test_wishart_as_torch_without_a_batch(torch, rng):
     first, second = (arguments(rng, ())["Wishart"] for _ in range(2))
     values = []

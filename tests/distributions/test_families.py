@@ -90,6 +90,16 @@ def test_expanded_as_torch(name, torch, rng):
     assert mine.sample((5,)).shape == theirs.sample((5,)).shape
 
 
+@pytest.mark.parametrize("name", ["LowRankMultivariateNormal", "MultivariateNormal", "Wishart"])
+def test_matrices_that_were_computed_before_it_is_expanded(name, torch, rng):
+    given = arguments(rng, (2,))[name]
+    mine, theirs = (make(t, name, given)[0] for t in (minigrad, torch))
+    for matrix in ("covariance_matrix", "precision_matrix", "scale_tril"):
+        assert getattr(mine, matrix).shape == (2, 3, 3)
+        both = getattr(mine.expand((4, 2)), matrix), getattr(theirs.expand((4, 2)), matrix)
+        same(matrix, *both, 1e-8)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_own_samples_are_in_the_support(name, rng, seed):
     minigrad.manual_seed(seed)
@@ -145,6 +155,20 @@ def test_mixture_as_torch(torch, rng):
     for a, b in zip(mine, theirs):
         same("mixture", a, b, 1e-9)
     assert [text.replace("minigrad", "torch") for text in texts] == expected and shape == wanted
+
+
+def test_density_of_singular_matrices_as_torch(torch):
+    def program(t):
+        scale = t.tensor([[2.0, 0.0], [1.0, 1.5]], dtype=t.float64)
+        d = t.distributions.Wishart(
+            t.tensor(4.0, dtype=t.float64), scale_tril=scale, validate_args=False
+        )
+        return [
+            d.log_prob(t.tensor(m, dtype=t.float64)) for m in ([[1.0, 1], [1, 1]], [[3, 1], [1, 2]])
+        ]
+
+    for mine, theirs in zip(program(minigrad), program(torch)):
+        same("Wishart", mine, theirs, 1e-9)
 
 
 def test_entropy_of_exponential_families_by_their_normalisers(rng):

@@ -87,6 +87,49 @@ def test_discrete(name):
     check_counts(mine.sample((20000,)).numpy(), theirs, 20000)
 
 
+LARGE = {
+    "Binomial, many trials": (d.Binomial, (1e16, 1e-12), 1e4, 1e4),
+    "Binomial, large mean": (d.Binomial, (1e12, 0.7), 7e11, 2.1e11),
+    "Poisson, large mean": (d.Poisson, (3e10,), 3e10, 3e10),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_counts_of_large_numbers(name):
+    kind, numbers, mean, variance = LARGE[name]
+    parameters = [minigrad.tensor(v, dtype=minigrad.float64) for v in numbers]
+    sample = kind(*parameters).sample((4000,)).numpy()
+    assert stats.kstest((sample - mean) / np.sqrt(variance), "norm").pvalue > 1e-4
+
+
+def test_parameters_without_a_limit():
+    inf, nan, double = np.inf, np.nan, {"dtype": minigrad.float64}
+    rates = minigrad.tensor([2.0, 1e20, 1e300, inf], **double)
+    np.testing.assert_allclose(minigrad.poisson(rates)[1:], rates[1:], rtol=1e-8)
+    count = minigrad.tensor([inf, inf, inf, inf, 1e300], **double)
+    prob = minigrad.tensor([0.0, 0.3, 0.9, 1.0, 0.5], **double)
+    assert minigrad.binomial(count, prob).tolist()[:4] == [0, inf, inf, inf]
+    shapes = minigrad.tensor([inf, nan, 0.0], **double)
+    tiny = minigrad.finfo(minigrad.float64).tiny
+    np.testing.assert_equal(minigrad._standard_gamma(shapes).numpy(), [inf, nan, tiny])
+    for concentration in (1e33, 1e200, inf):
+        angles = d.VonMises(minigrad.tensor(0.5, **double), concentration).sample((3,))
+        np.testing.assert_allclose(angles, [0.5] * 3, rtol=1e-12)
+    assert d.VonMises(0.0, nan, validate_args=False).sample().isnan()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sixteen_bits(dtype):
+    kind = getattr(minigrad, dtype)
+    for sample in (
+        minigrad._standard_gamma(minigrad.full((2000,), 2.0, dtype=kind)) - 1.678,
+        minigrad._sample_dirichlet(minigrad.ones(2000, 2, dtype=kind))[:, 0] - 0.5,
+        minigrad.empty(2000, dtype=kind).cauchy_(),
+    ):
+        assert sample.dtype == kind and sample.isfinite().all()
+        assert abs((sample > 0).float().mean() - 0.5) < 0.06
+
+
 VECTORS = (
     "Dirichlet LKJCholesky LogisticNormal Multinomial OneHotCategorical LowRankMultivariateNormal "
     "MultivariateNormal Wishart"

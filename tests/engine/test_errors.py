@@ -152,6 +152,11 @@ CASES = {
         RuntimeError,
         "index 5 is out of bounds for dimension 1 with size 3",
     ),
+    "index_fill": (
+        lambda: ones(2, 3).index_fill(1, mg.tensor([5]), 1.0),
+        IndexError,
+        "index 5 is out of bounds for dimension 1 with size 3",
+    ),
     "gather_dtype": (
         lambda: mg.gather(ones(2, 3), 1, ones(1, 1)),
         RuntimeError,

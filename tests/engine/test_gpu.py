@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -14,8 +17,9 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 def test_gpu_equals_cpu(sample):
+    """And the CPU again: what was planned for one must not be found for the other."""
     results = []
-    for place in ("cpu", "cuda"):
+    for place in ("cpu", "cuda", "cpu"):
         inputs = [mg.tensor(a, device=place) for a in sample.arrays(np.float32)]
         for i, x in enumerate(inputs):
             x.requires_grad = sample.grad and x.is_floating_point() and i not in sample.frozen
@@ -27,8 +31,9 @@ def test_gpu_equals_cpu(sample):
         assert all(g.device.type == place for g in grads)
         results.append([t.detach().cpu().numpy() for t in (out, *grads)])
     eps = np.finfo(np.float32).eps
-    for ours, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1000 * eps, atol=1000 * eps)
+    for expected, *found in zip(*results, strict=True):
+        for ours in found:
+            np.testing.assert_allclose(ours, expected, rtol=1000 * eps, atol=1000 * eps)
 
 
 def test_moving_is_explicit_and_differentiable():
@@ -224,3 +229,69 @@ def test_the_backend_numpy_says_that_it_is_for_the_cpu(name):
     where = "'numpy' computes on the CPU, .* is on a GPU; move it"
     with mg.backends.use("numpy"), pytest.raises(TypeError, match=where):
         calls.get(name, lambda: x.relu())()
+
+
+def test_a_tensor_on_a_gpu_that_is_not_the_current_one_stays_there():
+    if mg.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    x = mg.ones(3, device="cuda:0")
+    with mg.cuda.device(1):
+        with pytest.raises(RuntimeError, match=r"on cuda:0, .* cuda:1; .* x.cpu\(\).to\(.cuda:1"):
+            x.to("cuda:1")
+        y = x.cpu().to("cuda:1")
+        assert y.device.index == 1 and y.tolist() == [1, 1, 1]
+
+
+def test_tensors_made_of_what_is_on_the_gpu():
+    import cupy
+
+    x = mg.arange(6.0, device="cuda").reshape(2, 3)
+    copied = mg.tensor(x)
+    assert copied.is_cuda and copied.tolist() == x.tolist()
+    assert not mg.tensor(x, device="cpu").is_cuda
+    assert mg.ones(2, dtype=mg.int64).type_as(x).is_cuda
+    array = cupy.arange(5, dtype=np.float32)
+    shared, own = mg.as_tensor(array), mg.tensor(array)
+    array[0] = 7
+    assert shared.is_cuda and shared.tolist() == [7, 1, 2, 3, 4]
+    assert own.is_cuda and own.tolist() == [0, 1, 2, 3, 4]
+    assert mg.as_tensor(array, device="cpu").tolist() == shared.tolist()
+    exchanged = mg.from_dlpack(array)
+    assert exchanged.is_cuda and exchanged.tolist() == shared.tolist()
+    back = cupy.from_dlpack(exchanged * 2)
+    assert back.tolist() == [14, 2, 4, 6, 8]
+
+
+def test_tensors_on_the_gpu_are_pickled():
+    x = mg.arange(6.0, device="cuda").reshape(2, 3)[:, 1:]
+    weight = mg.nn.Parameter(mg.ones(3, device="cuda"))
+    for tensor in (x, weight):
+        for back in (pickle.loads(pickle.dumps(tensor)), copy.deepcopy(tensor)):
+            assert type(back) is type(tensor) and back.is_cuda
+            assert back.tolist() == tensor.tolist() and (back + 1).is_cuda
+
+
+def test_the_most_memory_that_was_in_use():
+    mg.cuda.reset_peak_memory_stats()
+    before = mg.cuda.memory_allocated()
+    x = mg.zeros(250_000, device="cuda")
+    assert mg.cuda.memory_allocated() - before >= 1_000_000
+    del x
+    assert mg.cuda.memory_allocated() == before
+    assert mg.cuda.max_memory_allocated() - before >= 1_000_000
+    mg.cuda.reset_peak_memory_stats()
+    assert mg.cuda.max_memory_allocated() == before
+
+
+def test_memory_that_a_gpu_does_not_have():
+    if not software_gpu.installed():
+        pytest.skip("fills the GPU")
+    x, all_of_it = mg.ones(1000, device="cuda"), mg.cuda.mem_get_info()[1]
+    software_gpu.set_memory(0, 1 << 20)
+    try:
+        for program in (lambda: mg.ones(10**6).cuda(), lambda: x.reshape(1000, 1) * x):
+            with pytest.raises(mg.cuda.OutOfMemoryError, match="Out of memory allocating 4"):
+                program()
+        assert (x + 1).sum().item() == 2000
+    finally:
+        software_gpu.set_memory(0, all_of_it)

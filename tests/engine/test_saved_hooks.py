@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -108,6 +110,8 @@ def test_nested_disabled_and_wrong_hooks(torch):
         refuse = graph.disable_saved_tensors_hooks("not here")
         with pytest.raises(RuntimeError, match="not here"), refuse:
             graph.saved_tensors_hooks(hook, hook).__enter__()
+        with graph.disable_saved_tensors_hooks("in this thread"), ThreadPoolExecutor(1) as pool:
+            pool.submit(graph.saved_tensors_hooks(hook, hook).__enter__).result()
         with graph.saved_tensors_hooks(lambda t: t, lambda t: 3):
             y = x.exp().sum()
         with pytest.raises(TypeError, match="unpack_hook expected to be a Tensor"):
@@ -133,6 +137,22 @@ def test_edges(torch):
         assert m.autograd.graph.get_gradient_edge(x).node.name().endswith("AccumulateGrad")
         with pytest.raises(RuntimeError, match="gradient edge"):
             m.autograd.graph.get_gradient_edge(m.ones(2))
+
+
+def test_gradients_of_edges(torch):
+    found = []
+    for m in (minigrad, torch):
+        x = m.tensor([1.0, 2.0], requires_grad=True)
+        y = x * x
+        total = (y * 3).sum()
+        edge = m.autograd.graph.get_gradient_edge
+        of_y, of_x, of_total = edge(y), edge(x), edge(total)
+        del y
+        grads = m.autograd.grad(total, (of_y, of_x, x), retain_graph=True)
+        grads += m.autograd.grad(of_total, of_y, m.tensor(2.0), retain_graph=True)
+        m.autograd.backward(total, inputs=of_x)
+        found.append([g.tolist() for g in (*grads, x.grad)])
+    assert found[0] == found[1] == [[3, 3], [6, 12], [6, 12], [6, 6], [6, 12]]
 
 
 @pytest.mark.gpu

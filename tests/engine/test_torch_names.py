@@ -40,6 +40,9 @@ PROGRAMS = {
         changed(x.detach().reshape(6, 2), lambda a: a.fill_diagonal_(1, True))
         changed(m.zeros(7, 3), lambda a: a.fill_diagonal_(1, True))
         changed(m.zeros(4, 3), lambda a: a.fill_diagonal_(1, True))
+        changed(m.zeros(2500, 1), lambda a: a.fill_diagonal_(1, True))
+        changed(m.zeros(5, 0), lambda a: a.fill_diagonal_(1, True))
+        changed(m.zeros(3, 7), lambda a: a.t().fill_diagonal_(1, True))
         changed(m.zeros(3, 3, 3), lambda a: a.fill_diagonal_(2))
         m.zeros(3, 3, 2).fill_diagonal_(2)
         v.clone().fill_diagonal_(2)
@@ -144,6 +147,9 @@ PROGRAMS = {
         m.frexp(i)
         x.narrow_copy(1, 1, 2)
         x.as_strided_scatter(v[:2].reshape(2, 1), (2, 1), (4, 1), 1).shape
+        x.detach()[:, 1:].as_strided_scatter(v[:2].detach(), (2,), (4,))
+        x.detach()[:, 1:].as_strided_scatter(v[:4].detach(), (4,), (2,), 1)
+        x.detach().t().as_strided_scatter(v[:4].detach().reshape(2, 2), (2, 2), (4, 2), 1)
         x.new_empty_strided((2, 3), (1, 2)).stride()
         m.empty_strided((2, 3), (1, 2), dtype=m.int32).stride()
         m.empty_strided((2, 3), (1, 2)).dtype == m.float32
@@ -173,6 +179,7 @@ PROGRAMS = {
         m.range(5, 1, -2, dtype=m.int64)
         m.range(1, 4, -1)
         m.range(1, 4, 0)
+        m.range(m.tensor(1), 3)
         m.row_stack([x, x[0]])
         m.frombuffer(bytearray(b'abcdefgh'), dtype=m.int16)
         m.frombuffer(bytearray(b'abcdefgh'), dtype=m.uint8, count=3, offset=2)

@@ -30,6 +30,13 @@ def arguments(**changed) -> tuple:
     return tuple((given | {"big": 2**64 - 1} | changed).values())
 
 
+@pytest.mark.parametrize("name", ["fill", "fill<float>"])
+def test_a_template_wants_its_arguments(name):
+    code = "template <typename T,\n int N> __global__ void fill(T* x) { x[threadIdx.x] = N; }"
+    with pytest.raises(CompileError, match="fill is a template of <typename T, int N>: name an"):
+        raw_kernel(code, name)((1,), (1,), (np.ones(3, np.float32),))
+
+
 def test_arguments_that_fit(takes):
     for changed in (
         {},
@@ -305,6 +312,27 @@ def test_two_processes_compile_at_once(tmp_path):
     assert len(times) == 2
     subprocess.run(command, env=environment, check=True)
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
+
+
+COUNTING = """
+from kernels.host import compiler
+call = compiler._call
+compiler._call = lambda *args: print("unit" * ("unit.so" in args[0])) or call(*args)
+compiler.runtime()
+"""
+
+
+def test_two_processes_compile_once(tmp_path):
+    """Parallel workers of tests begin with the same libraries, which take seconds to compile."""
+    environment = {**os.environ, "MINIGRAD_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", COUNTING]
+    running = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    printed = [process.communicate()[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0]
+    assert sum(text.count("unit") for text in printed) == 1
 
 
 def test_a_crash_outside_of_kernels_is_still_a_crash():

@@ -50,6 +50,7 @@ def biased(rng, lengths):
     return mask.astype(np.float32)
 
 
+@pytest.mark.few_on_gpu("causal", True)  # two to three kernels each, of seconds
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("causal", [False, True])
 def test_lengths(device, version, causal, rng):

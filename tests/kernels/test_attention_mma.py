@@ -46,6 +46,7 @@ def compare(device, rng, lengths, width=16, mask=None, dtype=F16, heads=(2, 2), 
 LENGTHS = ((1, 1), (31, 33), (64, 64), (63, 129), (129, 63))
 
 
+@pytest.mark.few_on_gpu("causal", True)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("causal", [False, True])
 def test_lengths_cuda_c(device, causal, rng, monkeypatch):
@@ -57,6 +58,7 @@ def test_lengths_cuda_c(device, causal, rng, monkeypatch):
         compare(device, rng, (40, 70), dtype=BFLOAT16, causal=causal)
 
 
+@pytest.mark.few_on_gpu("width", 24)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("width, less", [
     (24, 3), (128, 8), *(pytest.param(n, 0, marks=pytest.mark.slow) for n in (5, 64, 100)),

@@ -45,6 +45,21 @@ def make(rng, case: str, dtype=np.float32):
     return x, w, normal(rng, w_shape[0], dtype), normal(rng, y.shape, dtype), options
 
 
+# Each case is a kernel of its own: other windows and strides are tests/engine/test_gpu.py's there.
+few = pytest.mark.few_on_gpu(
+    "case",
+    "3x3",
+    "many_channels",
+    "1x1_padded",
+    "everything",
+    "groups",
+    "depthwise",
+    "one_pixel",
+    "empty_batch",
+)
+
+
+@few
 @pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS, *TILED])
 def test_forward(device, version, case, rng):
     x, w, bias, _, options = make(rng, case)
@@ -57,6 +72,7 @@ def test_forward(device, version, case, rng):
         assert_close(y, expected, scale, terms=w[0].size)
 
 
+@pytest.mark.few_on_gpu("floats")
 @pytest.mark.parametrize("floats", [128, 512], ids=["avx2", "avx512"])
 @pytest.mark.parametrize("case", ["3x3", "many_channels", "groups"])
 def test_tiles_of_other_processors(device, floats, case, rng, monkeypatch):
@@ -69,6 +85,7 @@ def test_tiles_of_other_processors(device, floats, case, rng, monkeypatch):
     test_backward_weight(device, None, case, rng)
 
 
+@few
 @pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS])
 def test_backward_data(device, version, case, rng):
     x, w, _, g, options = make(rng, case)
@@ -80,6 +97,7 @@ def test_backward_data(device, version, case, rng):
     assert_close(dx, expected, scale, terms=w[:, 0].size)
 
 
+@few
 @pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS])
 def test_backward_weight(device, version, case, rng):
     x, w, _, g, options = make(rng, case)

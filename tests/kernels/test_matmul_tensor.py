@@ -239,6 +239,7 @@ STEPS = {"tensor_core": 72, "mma_sync": 136, "wgmma": 568}
 
 
 @pytest.mark.gpu
+@pytest.mark.few_on_gpu("layout", "nt", "tn")  # each operand in both layouts
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize("version", STEPS)
 def test_on_a_gpu(version, layout, rng):

@@ -24,6 +24,10 @@ CASES = {
 PLAIN = [name for name, case in CASES.items() if case[4] == (1, 1)]
 
 
+few = pytest.mark.few_on_gpu("case", "2x2", "overlap", "dilated", "one_window", "empty_batch")
+
+
+@few
 @pytest.mark.parametrize("case", CASES)
 def test_max(device, case, rng):
     x_shape, kernel, stride, padding, dilation, ceil = CASES[case]
@@ -59,6 +63,7 @@ def test_max_of_integers_with_padding(device, rng):
     np.testing.assert_array_equal(get(index), expected[1])
 
 
+@few
 @pytest.mark.parametrize(
     ("case", "include_pad", "divisor"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import sys
@@ -282,6 +283,55 @@ def test_a_trace_sees_all_launches_of_a_call(rng):
         dispatch.active.attention(q, q, q)
     assert sum(count for count, _ in trace.rows.values()) == 3
     assert dispatch.tracer is None
+
+
+def test_traces_of_several_threads_end_in_any_order():
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        first.enter_context(kernels.trace())
+        later = second.enter_context(kernels.trace())
+        first.close()
+        dispatch.active.copy(np.ones((2, 3)).T)
+        assert later.rows and dispatch.tracer is later
+        second.close()
+    assert dispatch.tracer is None
+
+
+def test_a_call_is_remembered_only_if_no_other_trace_has_begun_meanwhile():
+    disturb = True
+
+    def other():
+        with kernels.trace():
+            pass
+
+    @relaunch.remembered(1)
+    def doubled(dialect, x):
+        result = dialect.pointwise(ADD, x, x)
+        if disturb and type(dispatch.tracer) is relaunch._Watch:
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+        return result
+
+    x = np.arange(3.0)
+    for _ in range(4):
+        np.testing.assert_array_equal(doubled(dispatch.active, x), x + x)
+    assert calls() == 0
+    disturb = False
+    doubled(dispatch.active, x)
+    assert calls() == 1
+
+
+def test_constants_of_any_number_are_forgotten(rng, monkeypatch):
+    x, names = rng.normal(size=(2, 4)).astype(np.float32), len(dispatch._names)
+    monkeypatch.setattr(relaunch._operations, "limit", 20)
+    monkeypatch.setattr(relaunch._seen, "limit", 20)
+    for n in range(100):
+        eps = (n + 1) / 100
+        for _ in range(3):
+            y, _, _ = dispatch.active.layer_norm(x, None, None, eps)
+        wanted = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + eps)
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+    assert len(relaunch._operations) <= 20 and len(dispatch._names) - names < 20
 
 
 def test_arrays_of_several_results_are_freed(rng):

@@ -90,6 +90,32 @@ def test_a_singular_matrix(a):
         assert x.grad[i, j].item() == pytest.approx(slope, abs=1e-6)
 
 
+def test_some_singular_matrices_of_many(torch):
+    found = []
+    for m in (minigrad, torch):
+        good, wrong, none = [[2.0, 1], [1, 2]], [[1.0, 2], [2, 1]], [[1.0, 1], [1, 1]]
+        x = m.tensor([[good, wrong, good], [wrong, good, none]], requires_grad=True)
+        lower, failed = m.linalg.cholesky_ex(x)
+        inverse, singular = m.linalg.inv_ex(x)
+        assert failed.dtype == singular.dtype == m.int32
+        parts = [lower[0, 0], lower[0, 2], inverse[0, 1], inverse[1, 1]]
+        (grad,) = m.autograd.grad(sum(p.sum() for p in parts), x)
+        assert m.linalg.cholesky_ex(m.full((2, 2), np.nan)).info != 0
+        for function in (m.linalg.cholesky_ex, m.linalg.inv_ex):
+            with pytest.raises(RuntimeError):
+                function(x, check_errors=True)
+        positive = m.distributions.constraints.positive_definite.check(x)
+        found.append(
+            ((failed != 0).tolist(), (singular != 0).tolist(), positive.tolist(), parts, grad)
+        )
+    (*mine, parts, grad), (*theirs, their_parts, their_grad) = found
+    assert mine == theirs
+    for a, b in zip(
+        [*parts, grad[0, 0], grad[0, 1]], [*their_parts, their_grad[0, 0], their_grad[0, 1]]
+    ):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
 def test_transforms(rng, norm):
     x, z = rng.standard_normal((3, 6)), rng.standard_normal((3, 4)) + 1j

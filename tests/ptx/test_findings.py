@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kernels import ptx
+from kernels.ptx import findings
 from kernels.support.errors import CompileError, KernelError, KernelIndexError
 from tests.ptx.helpers import HEAD, entry, run
 
@@ -148,3 +149,14 @@ def test_output_and_memory_of_a_kernel_that_fails_stay():
     with pytest.raises(KernelError):
         run(entry("st.global.u32 [%p0], 5; trap;"), [out], block=1)
     assert out[0] == 5 and HEAD.startswith(".version") and ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+def test_names_are_those_of_the_source():
+    names = {
+        "_ZN8__main__4fillB2v1B104cw51cXTLSUwv1s": "fill",
+        "_Z4fillPf": "fill",
+        "_ZN5tests3ptx12_3clocals_3e3addE": "add",
+        "fill": "fill",
+        "_Zeta": "_Zeta",
+    }
+    assert {name: findings.own_name(name) for name in names} == names

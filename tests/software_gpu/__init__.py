@@ -35,7 +35,7 @@ def install(capability: str = "8.0", devices: int = 2) -> ctypes.CDLL:
         raise RuntimeError("a driver is loaded already: install the software GPU before")
     _library, _runner = load("libcuda.so.1", capability, devices)
     numba_ptx.install()
-    cupy_on_driver.install(_library)
+    cupy_on_driver.install(_library, _runner)
     return _library
 
 

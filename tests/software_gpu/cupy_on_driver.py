@@ -27,16 +27,19 @@ from kernels.cupy.cuda import driver as cuda_driver
 from kernels.cupy.cuda import runtime, stream
 from kernels.host import gpu_module, nvrtc
 
+from .runner import Runner
+
 _driver: ctypes.CDLL
+_runner: Runner
 _lock = threading.RLock()
 _MOST_SHARED = 48 * 1024  # bytes of dynamic shared memory; more must be asked for
 _ATTRIBUTE_SHARED, _ATTRIBUTE_ORDINAL = 8, 9
 
 
-def install(library: ctypes.CDLL) -> None:
+def install(library: ctypes.CDLL, runner: Runner) -> None:
     """Make `import cupy` find it."""
-    global _driver
-    _driver = library
+    global _driver, _runner
+    _driver, _runner = library, runner
     library.cuInit(0)
     cupy.__name__ = "cupy"
     cupy.lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided))
@@ -47,6 +50,7 @@ def install(library: ctypes.CDLL) -> None:
     _array.ndarray.__module__ = "cupy"
     del _array.ndarray.__host_memory__  # the CPU's compilers must not take these arrays
     _hold_back(_array.ndarray)
+    _creation.from_dlpack = cupy.from_dlpack = _from_dlpack
     for name in ("empty", "empty_like"):
         setattr(_creation, name, _poisoned(getattr(_creation, name)))
         setattr(cupy, name, getattr(_creation, name))
@@ -57,6 +61,8 @@ def install(library: ctypes.CDLL) -> None:
         _replace(module)
     stream.Stream.null = Stream(null=True)
     cupy.cuda.alloc_pinned_memory = _PinnedMemory
+    cupy.cuda.MemoryHook = MemoryHook
+    _memory.MemoryPool.take = _told(_memory.MemoryPool.take)
     _memory.MemoryPointer.copy_from_host_async = _copy_from_host_async
 
 
@@ -65,10 +71,20 @@ def call(name: str, *args: Any) -> None:
     if not _current.ready:
         _use(0)
     status = getattr(_driver, name)(*args)
+    _raise_interrupt()
     if status:
         text = ctypes.c_char_p()
         _driver.cuGetErrorName(status, ctypes.byref(text))
         raise cuda_driver.CUDADriverError(f"{name}: {(text.value or b'?').decode()}")
+
+
+def _raise_interrupt() -> None:
+    """Ctrl-C that a kernel was ended by; what it had begun is forgotten."""
+    if _runner.interrupted:
+        _runner.interrupted = False
+        for device in range(getDeviceCount()):
+            _driver.software_gpu_forget_fault(device)
+        raise KeyboardInterrupt
 
 
 def handle(name: str, *args: Any) -> int:
@@ -157,13 +173,55 @@ def _placed(array: np.ndarray) -> np.ndarray:
     """A fresh array, moved into memory of the current device."""
     if not array.nbytes:
         return array
-    at = handle("cuMemAlloc", array.nbytes)
+    try:
+        at = handle("cuMemAlloc", array.nbytes)
+    except cuda_driver.CUDADriverError:
+        used = _memory.pool.used_bytes() if _memory.pool else 0
+        raise _memory.OutOfMemoryError(array.nbytes, used) from None
     memory = (ctypes.c_ubyte * array.nbytes).from_address(at)
     weakref.finalize(memory, _freed, at, _current.device).atexit = False
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     there = np.ndarray(array.shape, array.dtype, memory, order=order)
     there[...] = array
     return there
+
+
+class MemoryHook:
+    """Told of each allocation while it is entered."""
+
+    entered: ClassVar[list[MemoryHook]] = []
+
+    def __enter__(self) -> MemoryHook:
+        self.entered.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.entered.remove(self)
+
+    def malloc_postprocess(self, **allocation: int) -> None:
+        """After an allocation of `size` bytes on the GPU `device_id`."""
+
+
+def _told(take: Callable) -> Callable:
+    """`take` of a pool, of which hooks are told."""
+
+    def taken(self: Any, size: int) -> None:
+        take(self, size)
+        for hook in MemoryHook.entered:
+            hook.malloc_postprocess(device_id=_current.device, size=size, mem_size=size)
+
+    return taken
+
+
+def _from_dlpack(array: Any, device: Any = None, copy: bool | None = None) -> _array.ndarray:
+    """As `kernels.cupy.from_dlpack`, for memory of the driver."""
+    kind, _ = array.__dlpack_device__()
+    if kind not in (2, 13):  # kDLCUDA, kDLCUDAManaged
+        raise BufferError(f"from_dlpack: the array lies on a device of type {kind}, not on a GPU")
+    return plain_from_dlpack(_creation._Peer(array.__dlpack__()), device, copy)
+
+
+plain_from_dlpack = _creation.from_dlpack
 
 
 def _poisoned(make: Callable) -> Callable:
@@ -194,6 +252,7 @@ def _hold_back(ndarray: type) -> None:
         if current.is_capturing:  # CuPy would launch a kernel of its own, which is captured
             raise CUDARuntimeError(801, "the software GPU captures no kernels of CuPy")
         _driver.software_gpu_finish_stream(current.ptr)
+        _raise_interrupt()
         return slot.__get__(self)
 
     ndarray._array = property(finished, slot.__set__)
@@ -211,6 +270,7 @@ def _hold_back(ndarray: type) -> None:
     ndarray.__len__ = lambda self: len(slot.__get__(self))
     shape = property(lambda self: slot.__get__(self).shape, ndarray.shape.fset)
     ndarray.shape = shape
+    ndarray.__dlpack_device__ = lambda self: (2, self.data.device_id)
 
     def data(self: Any) -> Any:
         owner = slot.__get__(self if self.base is None else self.base)

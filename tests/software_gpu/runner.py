@@ -60,6 +60,7 @@ class Runner:
     def __init__(self) -> None:
         self.modules: list[ptx.Module] = []
         self.fault: str | None = None
+        self.interrupted = False  # by Ctrl-C, while C had called this
         self.callbacks = Callbacks(
             _LOAD(self._guarded(self.load, -INVALID_PTX)),
             _FIND(self._guarded(self.find, INVALID_PTX)),
@@ -78,6 +79,9 @@ class Runner:
                 outside = isinstance(error, KernelIndexError)
                 misaligned = "misaligned" in str(error)
                 return ILLEGAL_ADDRESS if outside else MISALIGNED_ADDRESS if misaligned else failed
+            except KeyboardInterrupt:
+                self.interrupted = True
+                return failed
             except Exception:
                 self.fault = self.fault or traceback.format_exc()
                 return failed

@@ -64,6 +64,23 @@ def test_contexts_random_numbers_and_repeated_backward(torch):
         assert len(runs) == 3
 
 
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_a_backward_pass_inside(torch, early_stop):
+    found = []
+    for m in (minigrad, torch):
+        x, w = (m.tensor(v, requires_grad=True) for v in ([1.0, 2.0, 3.0], [2.0, 3.0, 5.0]))
+
+        def block(x, m=m, w=w):
+            (slope,) = m.autograd.grad((x**3).sum(), x, create_graph=True)
+            return (slope * w).sin()
+
+        how = {"early_stop": early_stop} if m is minigrad else {}
+        y = m.utils.checkpoint.checkpoint(block, x, use_reentrant=False, **how).sum()
+        y.backward()
+        found.append((x.grad.detach().numpy(), w.grad.detach().numpy()))
+    np.testing.assert_allclose(found[0], found[1], 1e-5)
+
+
 def test_a_function_that_changes_is_found(torch):
     for m in (minigrad, torch):
         calls = []

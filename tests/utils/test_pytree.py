@@ -40,9 +40,32 @@ def test_flatten_and_map_as_torch(tree, torch):
         assert getattr(back, "default_factory", None) == getattr(tree, "default_factory", None)
 
 
-def test_several_trees_and_errors():
-    assert _pytree.tree_map(max, [1, (5, 2)], [3, (4, 0)]) == [3, (5, 2)]
-    with pytest.raises(ValueError, match=r"\[2, 3\] leaves"):
-        _pytree.tree_map(max, [1, 2], [1, 2, 3])
+def test_several_trees(torch):
+    theirs = importlib.import_module("torch.utils._pytree")
+    for tree, *rests in (
+        ([1, (5, 2)], [3, (4, 0)]),
+        ({"a": 1, "b": (2, 3)}, {"b": (20, 30), "a": 10}, {"b": ("x", "y"), "a": "z"}),
+        ([1, 2], [[3, 4], {"c": 5}]),
+    ):
+        found = _pytree.tree_map(lambda *leaves: leaves, tree, *rests)
+        assert found == theirs.tree_map(lambda *leaves: leaves, tree, *rests)
+
+
+@pytest.mark.parametrize(
+    ("tree", "other", "message"),
+    [
+        ([1, 2], [1, 2, 3], "expected list of 2, got list of 3"),
+        ([1, [2, 3]], [[1, 2], 3], "expected list of 2, got int"),
+        ([1, 2], (1, 2), "expected list of 2, got tuple of 2"),
+        ({"a": 1}, {"b": 1}, r"expected dict with keys \['a'\], got dict with keys \['b'\]"),
+        (Pair(1, 2), (1, 2), "expected Pair of 2, got tuple of 2"),
+    ],
+)
+def test_trees_of_different_forms_are_refused(tree, other, message):
+    with pytest.raises(ValueError, match=message):
+        _pytree.tree_map(max, tree, other)
+
+
+def test_a_wrong_number_of_leaves_is_refused():
     with pytest.raises(ValueError, match="expected 2 leaves"):
         _pytree.tree_unflatten([1], _pytree.tree_flatten((1, 2))[1])

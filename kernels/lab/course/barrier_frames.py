@@ -21,7 +21,7 @@ CHANGED, KEPT, UNWRITTEN = PASTELS[1], "#eef2f7", "#ffffff"
 
 
 def barrier_frames(
-    kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions = (0, 0, 0)
+    kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions | int = 0
 ) -> Frames:
     """`step` as pictures: the source, the barrier that the block waits at, and shared memory,
     with what has changed since the barrier before. Of many barriers the first and the last."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import importlib.machinery
 import importlib.util
 import json
 import multiprocessing
@@ -24,6 +25,7 @@ import signal
 import sys
 import tempfile
 import time
+import tokenize
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -124,12 +126,11 @@ def _judge_one(
         theirs.close()
         end = time.monotonic() + seconds
         result.problem = _gather(ours, result, end, seconds)
+        process.join(1)  # to end in its own way, if it does
         if process.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.join()
-        if not result.problem and process.exitcode:
-            result.problem = _death(process.exitcode, gigabytes)
     done(result)
     return result
 
@@ -144,7 +145,7 @@ def _gather(pipe: Connection, result: Submission, end: float, seconds: float) ->
         try:
             kind, *what = json.loads(pipe.recv_bytes(1 << 20))
         except (EOFError, OSError):
-            problems += [] if doing == "done" else [f"its process ended while {doing}"]
+            problems.append(f"its process ended while {doing}")
             return "; ".join(problems)
         if kind == "verdict":
             name, verdict = what
@@ -154,12 +155,8 @@ def _gather(pipe: Connection, result: Submission, end: float, seconds: float) ->
         elif kind == "note":
             problems.append(what[0])
         doing = what[0] if kind == "doing" else doing
-
-
-def _death(code: int, gigabytes: float) -> str:
-    if code == -signal.SIGKILL:
-        return f"its process was killed: more than {gigabytes:g} GB of memory?"
-    return f"its process ended with {signal.Signals(-code).name if code < 0 else code}"
+        if doing == "done":  # whatever threads of its own still do
+            return "; ".join(problems)
 
 
 # --- in the process of a submission
@@ -174,6 +171,9 @@ def _serve(
     _silence()
     send = functools.partial(_send, pipe)
     files, folder = [path.resolve() for path in files], folder.resolve()
+    for path in files:
+        if folder in path.parents and not _is_of(student, path.relative_to(folder)):
+            return send("problem", f"it links to another submission, {path.name}")
     os.chdir(scratch)
     size = int(gigabytes * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
@@ -197,6 +197,12 @@ def _serve(
         send("problem", f"more than {gigabytes:g} GB of memory")
     except (Exception, SystemExit) as error:
         send("problem", _reason(error))
+
+
+def _is_of(student: str, path: Path) -> bool:
+    """Whether a path in the folder of all submissions is a student's."""
+    first = path.parts[0]
+    return student in (first, first if len(path.parts) > 1 else path.stem)
 
 
 def _silence() -> None:
@@ -303,11 +309,22 @@ def _kernels(
             yield name, *found[name]
 
 
+def _text(path: Path, encoding: str = "utf-8") -> str:
+    """A file of a submission."""
+    data = path.read_bytes()
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        byte = data[error.start]
+        raise ValueError(f"it is not {encoding}: byte 0x{byte:02x} in line {line}") from None
+
+
 def _of_cuda_c(path: Path) -> Iterator[tuple[str, Any]]:
     from kernels import raw_kernel
     from kernels.host import source
 
-    code = path.read_text(encoding="utf-8")
+    code = _text(path)
     for name in source.kernels(code):
         together = source.waits_for_grid(code, name)
         yield name, raw_kernel(code, name, enable_cooperative_groups=together)
@@ -318,7 +335,11 @@ def _of_python(path: Path, scratch: Path) -> Iterator[tuple[str, Any]]:
         target = scratch / f"{path.stem}.py"
         target.write_text(_cells(path), encoding="utf-8")
         path = target
-    spec = importlib.util.spec_from_file_location("submission", path)
+    else:  # Python takes other bytes in comments, and cannot show the source then
+        with path.open("rb") as file:
+            _text(path, tokenize.detect_encoding(file.readline)[0])
+    loader = importlib.machinery.SourceFileLoader("submission", str(path))
+    spec = importlib.util.spec_from_file_location("submission", path, loader=loader)
     module = importlib.util.module_from_spec(spec)
     sys.modules["submission"] = module
     spec.loader.exec_module(module)
@@ -337,12 +358,13 @@ def _cells(path: Path) -> str:
 
     Cells that only show or check something are left out, and so are lines for IPython.
     """
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    try:
+        cells = json.loads(_text(path))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"it is no notebook ({type(error).__name__}: {error})") from None
     kept = []
-    for cell in cells:
-        if cell["cell_type"] != "code":
-            continue
-        text = "".join(cell["source"])
+    for text in texts:
         lines = [line for line in text.splitlines() if not line.lstrip().startswith(("%", "!"))]
         try:
             tree = ast.parse("\n".join(lines))

@@ -193,6 +193,8 @@ def _no_kernel(solution: Any) -> str | None:
         )
     if getattr(solution, "device", False):
         return "a device function is called by kernels: take device=True out of @cuda.jit"
+    if not isinstance(solution, RawKernel) and not hasattr(solution, "py_func"):
+        return f"{solution!r} is no kernel: pass a cuda.jit kernel or a raw_kernel"
     return None
 
 

@@ -45,9 +45,13 @@ def guard(scratch: str, own: list[Path], every: Path) -> Callable[[str, tuple], 
         for path, folder in _CHANGES.get(event, ()):
             changes(args[path], args[folder] if 0 <= folder < len(args) else None)
         if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
-            target = os.path.abspath(os.fsdecode(args[0]))
-            if target.startswith(secret):
+            target = os.path.realpath(os.fsdecode(args[0]))
+            inside = target + os.sep
+            if inside.startswith(secret):
                 raise PermissionError("a submission may not read the solutions")
+            if args[1] is None and os.path.isdir(target) and not inside.startswith(may_change):
+                # by os.open: paths from there would be opened unseen
+                raise PermissionError(f"a submission may not open the folder {target}")
             if _writes(args):
                 changes(target)
             elif target.startswith(others) and target not in mine:

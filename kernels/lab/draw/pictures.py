@@ -25,6 +25,7 @@ from kernels.lab.draw.canvas import (
     RAMP,
     RED,
     Picture,
+    fitted,
     ink_on,
     plain,
     shade,
@@ -66,8 +67,8 @@ def launch_picture(
     missed = rows * columns - min(covered[0], rows) * min(covered[1], columns)
     name = "x".join(map(str, shape))
     text = [
-        f"Launch: {grid[0] * grid[1] * grid[2]} blocks of {math.prod(block)} threads over {name} "
-        "elements",
+        f"Launch: {counted(math.prod(grid), 'block')} of {counted(math.prod(block), 'thread')} over"
+        f" {name} elements",
         f"grid ({grid[0]}, {grid[1]}), block ({block[0]}, {block[1]}): a block covers"
         f" {counted(tall, 'row')} and {counted(wide, 'column')};"
         f" {counted(-(-math.prod(block) // WARP), 'warp')} per block",
@@ -114,7 +115,7 @@ def _draw_grid(
     note = "red: block (0, 0)"
     if max(merged) > 1:
         note += f"; a coloured area is {merged[0]}x{merged[1]} blocks"
-    bottom = top + high * scale * stretch + 18
+    bottom = top + max(high * scale * stretch, side[1] * len(colours)) + 18
     picture.label(left, bottom, note, 11, MUTED)
     return bottom
 
@@ -181,7 +182,8 @@ def sectors_picture(indices: Any, itemsize: int = 4, title: str = "") -> Picture
     ideal = -(-len(addresses) * itemsize // SECTOR)
     share = sum(used.values()) / (len(used) * SECTOR)
     summary = (
-        f"{len(used)} sectors of 32 bytes for {len(addresses)} lanes (ideal {ideal}): "
+        f"{counted(len(used), 'sector')} of 32 bytes for {counted(len(addresses), 'lane')}"
+        f" (ideal {ideal}): "
         f"{share:.0%} of the bytes moved are used"
     )
     lines = sorted({sector * SECTOR // LINE for sector in used})
@@ -286,6 +288,8 @@ def heat_map(
     table = np.atleast_2d(np.asarray(values, dtype=float))
     if table.ndim != 2 or not table.size:
         raise ValueError(f"heat_map: expected a table of counts, got the shape {table.shape}")
+    if not np.isfinite(table).all():
+        raise ValueError("heat_map: expected finite numbers, got NaN or infinity")
     steps = [-(-n // MOST_CELLS) for n in table.shape]
     counts = np.ones_like(table)
     for axis, step in enumerate(steps):
@@ -303,8 +307,11 @@ def heat_map(
         y = 52 + (i + 0.5) * high * cell / len(names) + 4
         picture.label(left - 8, y, name, 11, MUTED, "end")
     for i, name in enumerate(heads):
-        place = (left, "start") if len(heads) == 1 else (left + (i + 0.5) * cell, "middle")
-        picture.label(place[0], 46, name, 11, MUTED, place[1])
+        if len(heads) == 1:
+            picture.label(left, 46, name, 11, MUTED, "start")
+            continue
+        text = fitted(name, cell, 11) if width_of(name, 11) > 1.25 * cell else name
+        picture.label(left + (i + 0.5) * cell, 46, text, 11, MUTED, "middle")
     picture.cells(left, 52, cell, [[shade(v, most) for v in row] for row in table.tolist()],
                   gap=1 if cell > 12 else 0)  # fmt: skip
     if cell >= 26 and table.max() < 1e4:

@@ -37,6 +37,7 @@ from kernels.lab.gpu_model.occupancy import Occupancy
 from kernels.lab.gpu_model.operations import (
     L1_MISSES,
     L2_MISSES,
+    LINES,
     REQUESTS,
     SECTORS,
     WARP,
@@ -184,7 +185,9 @@ def estimate(
     ordered = dict(sorted(bounds.items(), key=lambda item: -item[1]))
     waves = grid_blocks / (gpu.sms * max(resident, 1))
     every = traffic.sum(0) * grid_blocks
-    shared = float(traffic[traffic[:, WAVEFRONTS] > 0, REQUESTS].sum()) * grid_blocks
+    near, far = traffic[:, WAVEFRONTS] > 0, traffic[:, LINES] > 0
+    # an asynchronous copy is a request to each
+    shared = float((traffic[:, REQUESTS] * near / np.where(near & far, 2, 1)).sum()) * grid_blocks
     return Estimate(
         name, gpu, ordered, occupancy, waves, dram * SECTOR, to_second * SECTOR, hits,
         asked_bytes=float(every[SECTORS]) * SECTOR, requests=float(every[REQUESTS]) - shared,

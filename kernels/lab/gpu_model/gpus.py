@@ -120,11 +120,11 @@ def gpu(name: str | GPU) -> GPU:
     """
     if isinstance(name, GPU):
         return name
-    words = name.lower().split()
+    words = str(name).lower().split()
     found = [one for one in GPUS if set(words) <= set(one.name.lower().split())]
     if not words or not found:
         names = [one.name for one in GPUS]
         short = [one.removeprefix("GeForce ") for one in names]
-        near = did_you_mean(name, [*names, *short]) or f"; there are {', '.join(names)}"
+        near = did_you_mean(str(name), [*names, *short]) or f"; there are {', '.join(names)}"
         raise ValueError(f"gpu: expected a name of the table, got {name!r}{near}")
     return min(found, key=lambda one: len(one.name.split()))

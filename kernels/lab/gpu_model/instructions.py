@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from kernels.ptx.nodes import TYPES, Address, Immediate, Instruction, Register
+from kernels.ptx.nodes import TYPES, Address, Immediate, Instruction, Register, Vector
 
 FP32, FP64, INTEGER, SPECIAL, SHUFFLE = "fp32", "fp64", "integer", "special", "shuffle"
 MULTIPLY, BARRIER = "integer products", "barriers"
@@ -160,6 +160,11 @@ def _is_scale(operand: object) -> bool:
 def access_bytes(i: Instruction) -> int:
     """Bytes for a lane of a load, store or atomic operation; 0 of other instructions."""
     if i.opcode not in _MEMORY or not i.modifiers or i.modifiers[-1] not in TYPES:
+        if i.opcode == "wmma" and MEMORY in cost(i):
+            registers = next(one for one in i.operands if isinstance(one, Vector)).items
+            return len(registers) * (8 if "f64" in i.modifiers else 4)
+        if i.opcode == "cp" and len(i.operands) > 2 and isinstance(i.operands[2], Immediate):
+            return int(i.operands[2].value)
         return 16 if i.opcode in ("cp", "ldmatrix", "stmatrix") else 0
     counts = {"v2": 2, "v4": 4, "v8": 8}
     count = max((counts.get(m, 1) for m in i.modifiers), default=1)
@@ -221,4 +226,6 @@ def loop_steps(block: list[tuple[int, Instruction]], targets: dict[int, int]) ->
 
 def is_load(i: Instruction) -> bool:
     """Whether its result comes from memory."""
-    return i.opcode in ("ld", "ldu", "atom", "ldmatrix")
+    return i.opcode in ("ld", "ldu", "atom", "ldmatrix") or (
+        i.opcode == "wmma" and "load" in i.modifiers
+    )

@@ -62,4 +62,4 @@ def _bytes(count: float) -> str:
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} bytes"
+    return f"{count:.0f} B"

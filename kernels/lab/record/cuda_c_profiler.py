@@ -11,6 +11,7 @@ import ctypes
 import linecache
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 
 from kernels.host import checked, compiler, recording, source
 from kernels.host.arguments import ByValue
+from kernels.host.columns import subscript
 from kernels.lab.record import recorder as rec
 from kernels.lab.record.clone import Facts, Shared
 from kernels.lab.record.instrument import Place, Site
@@ -270,7 +272,7 @@ class _Run(Run):
         elif "spins" in message:
             hint = "threads of other blocks may run later: do not wait for them in a loop"
         elif report.status == _ILLEGAL:
-            kind, hint = "bounds", "guard the access, or make the array larger"
+            kind, hint = "bounds", _fault_hint(message)
         elif not waits:
             kind, hint = "exception", "a GPU stops, and the program can launch nothing more"
         elif "divergent" not in message:
@@ -445,6 +447,7 @@ class _Run(Run):
             for place, text in self.clone.facts.sources.items()
         }
         executions: dict[tuple[int, Place], tuple[int, int]] = {}
+        alike = Counter((site.place, site.kind, site.array) for site in self.sites)
         stats = self.state.stats.tolist()
         for number, (site, stat) in enumerate(zip(self.sites, stats)):
             if not stat[rec.REQUESTS] or number in self.unmodelled:
@@ -461,10 +464,31 @@ class _Run(Run):
                 if memory.space == "constant":  # no traffic of global memory
                     continue
                 counts = traffic(site, stat, memory)
-                lines[site.place].add_part(site.kind, site.array, counts)
+                several = alike[site.place, site.kind, site.array] > 1
+                text = self._expression(number, site) if several else None
+                lines[site.place].add_part(site.kind, text or site.array, counts)
         for (_, place), (warps, lanes) in executions.items():
             lines[place].add(Counts(warps, lanes))
         return list(lines.values())
+
+    def _expression(self, number: int, site: Site) -> str | None:
+        """The subscript that a site is, where the compiler tells it."""
+        place = self.places[number - len(self.code.blocks)]
+        library = self.recorded.library.loaded._name
+        line, source = site.place[1], self.recorded.kernel.code.splitlines()
+        if site.place[0] != self.main or not 0 < line <= len(source):
+            return None
+        frames = (at for at in place.frame[: place.frames] if self.code.place(at) == site.place)
+        return next((subscript(library, at, line, source[line - 1]) for at in frames), None)
+
+
+def _fault_hint(message: str) -> str:
+    """What helps against an access where nothing is."""
+    if "dynamic shared memory" in message:
+        return "launch with more dynamic shared memory (`shared`), or guard the access"
+    if "local memory" in message:
+        return "does a function call itself without end? Else make its local arrays smaller"
+    return "guard the access, or make the array larger"
 
 
 def _placed(slot: checked.Slot, array: np.ndarray) -> np.ndarray:

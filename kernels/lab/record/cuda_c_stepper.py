@@ -19,7 +19,7 @@ from kernels.lab.record import recorder as rec
 from kernels.lab.record import trace as tracing
 from kernels.lab.record.cuda_c_profiler import _Run
 from kernels.lab.report.steps import Event, Memory, Touch, Trace
-from kernels.support.limits import Dimensions, launch_dimensions
+from kernels.support.limits import Dimensions, block_of, launch_dimensions
 
 _DTYPES = {
     "float": "f4", "double": "f8", "int": "i4", "unsigned": "u4", "long long": "i8", "char": "i1",
@@ -28,14 +28,12 @@ _DTYPES = {
 
 
 def trace(
-    kernel: Any, grid: Any, block: Any, args: tuple, shared: int, at: Dimensions, events: int
+    kernel: Any, grid: Any, block: Any, args: tuple, shared: int, at: Dimensions | int, events: int
 ) -> Trace:
     """The steps of block `at`. `events`: how many lines executed by threads are kept. `args` are
     written to, as by a launch."""
     grid, block = launch_dimensions(kernel.name, grid, block)
-    at = (*at, 0, 0)[:3]
-    if not all(0 <= i < n for i, n in zip(at, grid)):
-        raise ValueError(f"{kernel.name}: block {at} is not in the grid {grid}")
+    at = block_of(kernel.name, at, grid)
     number = at[0] + grid[0] * (at[1] + grid[1] * at[2])
     recorded = recording.Recorded(kernel)
     before = {id(arg): arg.copy() for arg in args if isinstance(arg, np.ndarray)}

@@ -542,7 +542,8 @@ class Run:
         out["line"] = np.array([site.place[1] for site in self.sites])[sites]
         out["op"] = np.array([site.kind for site in self.sites])[sites]
         out["array"] = np.array([site.array for site in self.sites])[sites]
-        out["space"] = np.array([memory.space for memory in self.memories])[rows[:, 2]]
+        spaces = [*(memory.space for memory in self.memories), ""]  # -1: no memory
+        out["space"] = np.array(spaces)[rows[:, 2]]
         out["block"], out["thread"] = who >> 10, who & 1023
         out["offset"], out["size"], out["barriers"] = rows[:, 3], rows[:, 4], rows[:, 6]
         return out

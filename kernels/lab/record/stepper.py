@@ -25,7 +25,7 @@ from kernels.lab.report.steps import Trace
 from kernels.simt.interpreter import interpreter
 from kernels.simt.interpreter.schedule import Task
 from kernels.support.errors import SimtError
-from kernels.support.limits import Dimensions, launch_dimensions
+from kernels.support.limits import Dimensions, block_of, launch_dimensions
 
 POISON, RARE = 0xFF, 0xA7  # bytes of memory not yet written: NaN; of integers, where that is -1
 
@@ -157,12 +157,10 @@ class _Launch(interpreter.Launch):
 
     def __init__(
         self, kernel: Any, grid: Dimensions, block: Dimensions, args: tuple, shared: int,
-        at: Dimensions, events: int,
+        at: Dimensions | int, events: int,
     ) -> None:  # fmt: skip
         grid, block = launch_dimensions(kernel.__name__, grid, block)
-        at = (*at, 0, 0)[:3]
-        if not all(0 <= i < n for i, n in zip(at, grid)):
-            raise ValueError(f"{kernel.__name__}: block {at} is not in the grid {grid}")
+        at = block_of(kernel.__name__, at, grid)
         copies = [copied(a) if isinstance(a, np.ndarray) else a for a in args]
         super().__init__(kernel.py_func, grid, block, copies, shared)
         names = inspect.signature(kernel.py_func).parameters
@@ -227,7 +225,7 @@ class Steps(list[Snapshot]):
 
 
 def snapshots(
-    kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions = (0, 0, 0)
+    kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions | int = 0
 ) -> list[Snapshot]:
     """`step` without the trace."""
     launch = _Launch(kernel, grid, block, args, shared, at, 0)
@@ -236,7 +234,7 @@ def snapshots(
 
 
 def step(
-    kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions = (0, 0, 0)
+    kernel: Any, grid: Any, block: Any, *args: Any, shared: int = 0, at: Dimensions | int = 0
 ) -> Steps:
     """A launch's block `at`, line by line: a list of its state at each barrier that it passes and
     at its end, and a page to step through (`save_html`, and in a notebook).
@@ -254,7 +252,13 @@ def step(
 
 
 def trace_of_cuda_c(
-    kernel: RawKernel, grid: Any, block: Any, args: tuple, shared: int, at: Dimensions, events: int
+    kernel: RawKernel,
+    grid: Any,
+    block: Any,
+    args: tuple,
+    shared: int,
+    at: Dimensions | int,
+    events: int,
 ) -> Trace:
     """`trace` of a kernel in CUDA C, on copies of the arrays."""
     copies = tuple(copied(arg) if isinstance(arg, np.ndarray) else arg for arg in args)
@@ -262,7 +266,7 @@ def trace_of_cuda_c(
 
 
 def trace(
-    kernel: Any, grid: Any, block: Any, args: tuple, shared: int, at: Dimensions, events: int
+    kernel: Any, grid: Any, block: Any, args: tuple, shared: int, at: Dimensions | int, events: int
 ) -> Trace:
     """The trace of `step`, also of a kernel that fails: up to there, with the reason. `events` is
     how many lines executed by threads are kept."""

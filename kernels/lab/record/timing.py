@@ -18,7 +18,7 @@ from kernels.lab.record import ptx
 from kernels.lab.record.run import owner_of
 from kernels.ptx.lowering import Lowered
 from kernels.ptx.study import Caches, Costs, Study
-from kernels.support.errors import LaunchError
+from kernels.support.errors import KernelError, LaunchError
 from kernels.support.limits import launch_dimensions
 
 OLDEST = (7, 5)  # compute capability that today's compilers know; older chips get its code
@@ -65,10 +65,13 @@ def time(
     parameters = ptx.packed(lowered.parameters.values(), values, entry)
 
     def run(study: Study) -> Study:
-        module.launch(
-            entry, grid, block, shared, parameters,
-            allocations=ptx.allocations_of(arguments), study=study,
-        )  # fmt: skip
+        try:
+            module.launch(
+                entry, grid, block, shared, parameters,
+                allocations=ptx.allocations_of(arguments), study=study,
+            )  # fmt: skip
+        except KernelError as error:  # which knows the name in machine code
+            raise type(error)(str(error).replace(entry, name)) from None
         return study
 
     used = made.shared + shared

@@ -12,6 +12,7 @@ from kernels.lab.draw.canvas import Picture
 from kernels.lab.draw.explained import Arrow, Shuffle
 from kernels.lab.report.maps import _known, _of
 from kernels.lab.report.measurement import Measurement
+from kernels.support.names import counted
 
 
 def thread_map(report: Measurement, array: str, op: str = "") -> Picture:
@@ -65,7 +66,8 @@ def footprint(
         table = counts.reshape(-1, shape[-1]) if len(shape) > 1 else counts.reshape(1, -1)
         parts[f"{array} ({space})"] = table
     title = f"{report.name}: what {whose} of block {block} touches"
-    note = f"{report.flops / max(report.grid_blocks * report.threads, 1):.0f} operations per thread"
+    each = round(report.flops / max(report.grid_blocks * report.threads, 1))
+    note = f"{counted(each, 'operation')} per thread"
     return explained.footprint_picture(parts, title, note)
 
 
@@ -99,6 +101,8 @@ def _said(name: str, lanes: list) -> str:
 def history(steps: Any, *names: str, thread: tuple[int, int, int] | int = 0) -> Picture:
     """The values of a thread's variables after each change of the first of `names`, as `lab.step`
     recorded them: the online softmax is `history(steps, "value", "top", "total")`."""
+    if not names:
+        raise ValueError("history: name the variables to show")
     trace = steps.trace
     x, y, z = (thread, 0, 0) if isinstance(thread, int) else thread
     number = x + trace.block[0] * (y + trace.block[1] * z)
@@ -110,9 +114,7 @@ def history(steps: Any, *names: str, thread: tuple[int, int, int] | int = 0) -> 
             continue
         event = step.events[step.threads.index(number)]
         known = {n: v for n, v in event.changes.items() if n in values}
-        if names[0] in known or (
-            names[0] in event.assigned if hasattr(event, "assigned") else False
-        ):
+        if names[0] in known:
             if open_row:
                 _close(values, now)
             open_row = True

@@ -157,6 +157,11 @@
   const showVariables = () => {
     const table = $("variables");
     table.replaceChildren();
+    if (!data.variables.length) {
+      table.append(element("caption", data.machineCode
+        ? "a kernel of CUDA C runs as machine code: no variables are recorded" : "the kernel has none"));
+      return;
+    }
     const head = element("tr");
     const [x, y, z] = threadIndex(thread);
     for (const text of ["variable", `thread ${thread} (${x}, ${y}, ${z})`, `warp ${warp}`])
@@ -406,12 +411,16 @@
   $("thread").addEventListener("change", () => choose(Number($("thread").value)));
   data.sources.forEach((source, s) => source.lines.forEach((_, i) => {
     const number = source.first + i;
-    $(`line-${s}-${number}`).addEventListener("click", () => {
-      const here = at(s, number);
-      let n = steps.findIndex((_, n) => n > now && here(n));
-      if (n < 0) n = steps.findIndex((_, n) => here(n));
-      if (n >= 0) go(n);
-    });
+    const row = $(`line-${s}-${number}`), here = at(s, number);
+    if (!steps.some((_, n) => here(n))) return;
+    const next = () => {
+      const n = steps.findIndex((_, n) => n > now && here(n));
+      go(n < 0 ? steps.findIndex((_, n) => here(n)) : n);
+    };
+    row.className = "ran";
+    row.tabIndex = 0; // the keyboard comes to lines that were executed
+    row.addEventListener("click", next);
+    row.addEventListener("keydown", (event) => { if (event.key === "Enter") next(); });
   }));
   document.addEventListener("keydown", (event) => {
     if (["INPUT", "SELECT"].includes(event.target.tagName) && event.target.type !== "checkbox") return;

@@ -188,6 +188,7 @@ def _payload(trace: Trace, steps: list[Step], findings: Sequence[Finding]) -> di
         "grid": trace.grid,
         "sources": [{key: one[key] for key in ("title", "first", "lines")} for one in sources],
         "variables": names,
+        "machineCode": trace.first[0].endswith(".cu"),
         "arrays": [_memory(m, _touched(steps, i)) for i, m in enumerate(trace.arrays)],
         "steps": [_step(step, sources, names) for step in steps],
         "cut": trace.cut or len(steps) < len(trace.steps),

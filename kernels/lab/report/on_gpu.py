@@ -61,7 +61,8 @@ class OnGPU:
             rows.append(("registers", text))
         if self.occupancy is not None:
             full, most = self.occupancy, LIMITS[self.occupancy.cc].warps
-            text = f"{full.share:.0%}: {full.blocks} blocks, {full.warps} of {most} warps of an SM"
+            blocks = f"{full.blocks} block{'' if full.blocks == 1 else 's'}"
+            text = f"{full.share:.0%}: {blocks}, {full.warps} of {most} warps of an SM"
             rows.append(("occupancy", f"{text}; limited by {', '.join(full.limited_by)}"))
         point = self.roofline.points[0]
         text = f"{self.bound} limits it: at least {duration(self.least)}"

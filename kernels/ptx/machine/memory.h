@@ -103,8 +103,8 @@ __attribute__((noinline)) inline void resolve_each(Warp& w, int space, Mask m, A
 }
 
 // The lanes' addresses as pointers of this process, checked. Lanes that are not in the mask get the
-// address of one that is.
-inline void resolve(Warp& w, const Op& o, Mask m, Access access, uint64_t* at) {
+// address of one that is. counted: the operation of the program that the access is one of, if any.
+inline void resolve(Warp& w, const Op& o, Mask m, Access access, uint64_t* at, const Op* counted) {
     if (o.flags & WIDE_ADDRESS) {
         const uint64_t* from = w.in<uint64_t>(o.a);
         const uint64_t away = (uint64_t)o.value;
@@ -143,9 +143,13 @@ inline void resolve(Warp& w, const Op& o, Mask m, Access access, uint64_t* at) {
 #pragma GCC ivdep
         for (int i = 0; i < LANES; ++i) at[i] += place.shift;
     }
-    if (__builtin_expect(w.machine->launch.traffic != nullptr, 0)) {
-        observe(w, o, m, at, access.bytes, access.writes, access.is_atomic);
+    if (__builtin_expect(w.machine->launch.traffic != nullptr && counted, 0)) {
+        observe(w, *counted, o.space, m, at, access.bytes, access.writes, access.is_atomic);
     }
+}
+
+inline void resolve(Warp& w, const Op& o, Mask m, Access access, uint64_t* at) {
+    resolve(w, o, m, access, at, &o);
 }
 
 // -- loads and stores --------------------------------------------------------------------------
@@ -250,7 +254,7 @@ inline void begin_copy(Warp& w, const Op& o, Mask m) {
     resolve(w, o, m, {bytes, true}, to);
     Mask reads = 0;
     for (int i = 0; i < LANES; ++i) reads |= (Mask)(size[i] != 0) << i;
-    if (reads & m) resolve(w, source, reads & m, {bytes, false}, from);
+    if (reads & m) resolve(w, source, reads & m, {bytes, false}, from, &o);
     for (Mask rest = m; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);
         if (w.copy_count == w.copy_room) {

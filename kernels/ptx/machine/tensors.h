@@ -189,6 +189,14 @@ void wmma_memory(Warp& w, const Op& o, Mask m) {
     char* registers = w.registers;
     each_one.a = 0;
     each_one.flags = WIDE_ADDRESS;
+    // One request: a lane's elements as they lie in memory, as many as it has.
+    for (int i = 0; i < LANES; ++i) {
+        int n = numbered(f, i, 0, rows * columns), minor = by_rows ? columns : rows;
+        places[i] = first[i] + ((u64)(n / minor) * stride[i] + n % minor) * size;
+    }
+    w.registers = (char*)places;
+    resolve(w, each_one, m, {size, !loads}, at, &o);
+    w.registers = registers;
     for (int k = 0; k < f.per_lane(); ++k) {
         for (int i = 0; i < LANES; ++i) {
             int n = numbered(f, i, k, rows * columns), row = n / columns, column = n % columns;
@@ -196,7 +204,7 @@ void wmma_memory(Warp& w, const Op& o, Mask m) {
             places[i] = first[i] + away * size;
         }
         w.registers = (char*)places;
-        resolve(w, each_one, m, {size, !loads}, at);
+        resolve(w, each_one, m, {size, !loads}, at, nullptr);
         w.registers = registers;
         for (int i = 0; i < LANES; ++i) {
             u64 value = 0;

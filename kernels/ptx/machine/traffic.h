@@ -107,7 +107,7 @@ inline void observe_global(Warp& w, uint64_t* counts, Mask m, const uint64_t* at
 
 // The bank with the most words decides. A word that several lanes ask for is delivered once.
 inline uint64_t wavefronts(Mask m, const uint64_t* at, int bytes) {
-    uint64_t words[4 * LANES];
+    uint64_t words[8 * LANES];  // of a fragment: 32 bytes of a lane
     uint8_t in_bank[32] = {}, most = 0;
     int count = 0;
     for (Mask rest = m; rest; rest &= rest - 1) {
@@ -134,19 +134,20 @@ inline void count_address(Traffic& t, uint64_t address) {
     }
 }
 
-// An access of the lanes of a mask; addresses are those of this process.
-__attribute__((noinline)) inline void observe(Warp& w, const Op& o, Mask m, const uint64_t* at,
-                                              int bytes, bool writes, bool is_atomic) {
+// An access of the lanes of a mask; addresses are those of this process. o: of the program.
+__attribute__((noinline)) inline void observe(Warp& w, const Op& o, int space, Mask m,
+                                              const uint64_t* at, int bytes, bool writes,
+                                              bool is_atomic) {
     Traffic& t = *w.machine->launch.traffic;
     uint64_t* counts = t.counts + (&o - w.machine->launch.ops) * COLUMNS;
     const Launch& l = w.machine->launch;
     const uint64_t shared = (uint64_t)w.block->shared, any = at[__builtin_ctz(m)];
-    if (o.space == PARAMETERS || o.space == AREA) return;
+    if (space == PARAMETERS || space == AREA) return;
     if (t.widths) {
         bytes = t.widths[&o - l.ops];
         if (!bytes) return;
     }
-    if (o.space == SHARED || any - shared < l.total_shared) {
+    if (space == SHARED || any - shared < l.total_shared) {
         uint64_t from[LANES];
         for (int i = 0; i < LANES; ++i) from[i] = at[i] - shared;
         ++counts[REQUESTS];

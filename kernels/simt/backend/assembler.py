@@ -29,9 +29,14 @@ def assembled(ptx: str, cc: tuple[int, int], most: int | None) -> tuple[bytes, s
         cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, cubin)
     except nvjitlink.nvJitLinkError as error:
-        text = bytearray(nvjitlink.get_error_log_size(handle))
-        nvjitlink.get_error_log(handle, text)
-        raise CompileError(f"nvJitLink: {text.decode().strip() or error}") from error
+        log = bytearray(nvjitlink.get_error_log_size(handle))
+        nvjitlink.get_error_log(handle, log)
+        text = log.decode().strip("\0\n ") or str(error)
+        if "cudaCG" in text:
+            text = (
+                "a barrier of the grid needs CUDA's device library, which is not linked here"
+            )
+        raise CompileError(f"nvJitLink: {text}") from error
     finally:
         nvjitlink.destroy(handle)
     return bytes(cubin), log.decode()

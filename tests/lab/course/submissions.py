@@ -48,7 +48,7 @@ COURSE = "from kernels.lab.course import exercises, judge, tasks\n"
 class Case(NamedTuple):
     """points that it gets; said: a part of what the judge says of it, in its problem or a hint."""
 
-    text: str
+    text: str | bytes
     points: int = 0
     said: str = ""
     ending: str = ".py"
@@ -76,6 +76,12 @@ RIGHT = {
     ),
     "raw": Case(HEAD + f"add_ten = raw_kernel(r'''{CUDA_C}''', 'add_ten')", 1),
     "prints": Case(GOOD + "for i in range(100_000):\n    os.write(1, b'x' * 10_000)", 1),
+    "declared": Case(  # its encoding
+        ("# -*- coding: latin-1 -*-\n" + HEAD + ADD_TEN + "# caf\xe9").encode("latin-1"), 1
+    ),
+    "goes-on": Case(  # a thread of its own that does not end
+        GOOD + "import threading\nthreading.Thread(target=threading.Event().wait).start()", 1
+    ),
     "half": Case(HEAD + ADD_TEN + SAXPY.replace("a * ", ""), 1, "element 0 is"),
 }
 WRONG = {
@@ -166,6 +172,18 @@ HARMFUL = {
         0,
         "may not write",
     ),
+    "through-a-link": Case(
+        "import kernels.lab.course as c\n"
+        "open('/proc/self/root' + c.__path__[0] + '/solutions/basics.py').read()",
+        0,
+        "may not read the solutions",
+    ),
+    "from-a-folder": Case(
+        "import os\nimport kernels.lab.course as c\nfolder = os.open(c.__path__[0], 0)\n"
+        "os.read(os.open('solutions/basics.py', 0, dir_fd=folder), 10)",
+        0,
+        "may not open the folder",
+    ),
     "peeks": Case(
         "import os\nexec(open(os.path.dirname(__file__) + '/right.py').read())",
         0,
@@ -183,6 +201,10 @@ HARMFUL = {
     ),
     "exits": Case(GOOD + "raise SystemExit('bye')", 0, "SystemExit: bye"),
     "hungry": Case("x = [bytearray(1 << 26) for _ in range(1000)]", 0, "GB of memory"),
+    "latin-1": Case(
+        (HEAD + ADD_TEN + "# caf\xe9").encode("latin-1"), 0, "is not utf-8: byte 0xe9 in line"
+    ),
+    "no-notebook": Case("[]", 0, "no-notebook.ipynb: ValueError: it is no notebook", ".ipynb"),
     "nothing": Case("x = 1", 0, "no kernel in it"),
     "misspelt": Case(HEAD + ADD_TEN.replace("add_ten", "ad_ten"), 0, "did you mean add_ten?"),
 }
@@ -198,4 +220,5 @@ ENDLESS = {
 def write(folder: Path, cases: dict[str, Case]) -> None:
     """The submissions as files."""
     for name, case in cases.items():
-        (folder / f"{name}{case.ending}").write_text(case.text)
+        text = case.text if isinstance(case.text, bytes) else case.text.encode()
+        (folder / f"{name}{case.ending}").write_bytes(text)

@@ -30,6 +30,8 @@ def judged(tmp_path_factory) -> dict[str, classroom.Submission]:
     (folder / "ada" / "work.py").write_text(CASES["right"].text)
     (folder / "ada" / "zero.py").write_text("def saxpy(a, x")
     (folder / "readme.txt").write_text("no submission")
+    (folder / "linked.py").symlink_to("right.py")
+    (folder / "everyone").symlink_to(folder)
     found = classroom.judge(folder, submissions.EXERCISES, seconds=200, gigabytes=2)
     return {one.student: one for one in found}
 
@@ -47,10 +49,16 @@ def test_the_judge_says_of_each(judged, name):
 
 
 def test_a_file_that_cannot_be_loaded_does_not_cost_the_others(judged):
-    assert set(judged) == {*CASES, "ada"}
+    assert set(judged) == {*CASES, "ada", "linked", "everyone"}
     assert judged["ada"].verdicts["add_ten"].file == "work.py"
     assert judged["ada"].points == 1
     assert judged["ada"].problem.startswith("zero.py: SyntaxError")
+
+
+@pytest.mark.parametrize("name", ["linked", "everyone"])
+def test_a_link_to_other_submissions_is_none(judged, name):
+    assert judged[name].points == 0
+    assert judged[name].problem.startswith("it links to another submission, ")
 
 
 def test_time_is_limited(tmp_path):

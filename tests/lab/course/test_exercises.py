@@ -121,6 +121,7 @@ def test_what_is_no_kernel_is_refused():
 
     assert "write @cuda.jit above `def relu`" in exercises.check(relu).hint
     assert "device function" in exercises.check(cuda.jit(device=True)(relu)).hint
+    assert "5 is no kernel" in exercises.check(5, "relu").hint
 
 
 def test_a_harmless_race_passes_and_is_told():

@@ -24,11 +24,13 @@ from kernels.lab.draw.canvas import (
     fitted,
     ink_on,
     shade,
+    width_of,
 )  # fmt: skip
 from kernels.lab.draw.frames import Frames
 from kernels.lab.draw.pictures import wavefronts
 from kernels.simt import cuda
 from kernels.support.errors import KernelError
+from kernels.support.names import counted
 from minigrad import nn, viz
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -286,6 +288,8 @@ def test_too_much_for_a_picture_that_explains_is_refused():
         lab.shuffle_tree(steps)
     with pytest.raises(ValueError, match="thread 0 of add_ten never assigns 'total'"):
         lab.history(steps, "total")
+    with pytest.raises(ValueError, match="name the variables"):
+        lab.history(steps)
 
 
 def test_a_launch_says_what_has_no_element():
@@ -316,7 +320,7 @@ def test_a_launch_says_what_has_no_element():
 )
 def test_sectors_of_a_request(indices, itemsize, sectors, share):
     text = lab.sectors_picture(indices, itemsize).text
-    assert f"{sectors} sectors of 32 bytes" in text
+    assert f"{counted(sectors, 'sector')} of 32 bytes" in text
     assert f"{share}% of the bytes" in text
 
 
@@ -351,12 +355,30 @@ def test_mistakes_of_requests_are_named():
         lab.banks_picture(range(4), 3)
     with pytest.raises(ValueError, match="a table of counts"):
         lab.heat_map(np.zeros((2, 2, 2)), "t")
+    with pytest.raises(ValueError, match="finite"):
+        lab.heat_map([[1, math.nan]], "t")
 
 
 def test_a_heat_map_takes_means_of_areas():
     text = lab.heat_map(np.ones((130, 64)), "reads").text
     assert "130x64, from 1 to 1" in text
     assert "means of 3x1" in text
+
+
+def test_long_names_of_columns_do_not_touch():
+    picture = lab.heat_map(np.eye(3), "t", columns=[f"column number {i}" for i in range(3)])
+    names = [one for kind, one in picture.shapes if kind == "text" and "col" in one["text"]]
+    assert len(names) == 3
+    gap = min(b["x"] - a["x"] for a, b in itertools.pairwise(names))
+    assert all(width_of(one["text"], 11) < gap for one in names)
+
+
+def test_merged_blocks_end_above_the_words_below():
+    """100 rows of blocks are drawn as 15 of 7."""
+    picture = lab.launch_picture((100, 100), (32, 32), (3000, 3000))
+    words = next(o for kind, o in picture.shapes if kind == "text" and o["text"][:3] == "red")
+    boxes = [box for kind, one in picture.shapes if kind == "boxes" for box in one["boxes"]]
+    assert max(y + high for x, y, _, high in boxes if x < 320) < words["y"] - 9
 
 
 def test_the_walk_over_tiles():

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels import lab, raw_kernel
+from kernels import cuda, lab, raw_kernel
 from kernels.lab.gpu_model import chips, instructions
 from kernels.ptx import parser
 from kernels.ptx.nodes import Instruction
-from kernels.support.errors import LaunchError
+from kernels.support.errors import CompileError, KernelIndexError, LaunchError
 from tests.ptx.helpers import entry
 
 needs_wheels = pytest.mark.needs("cuda.bindings", "numba_cuda")
@@ -80,6 +80,48 @@ def test_a_memory_chart_says_what_goes_where():
     assert e._repr_mimebundle_()["image/svg+xml"] == picture.svg()
 
 
+ASYNCHRONOUS = r"""
+#include <cuda_pipeline.h>
+extern "C" __global__ void copies(const float* x, float* y) {
+    __shared__ float s[256];
+    int t = threadIdx.x, i = blockIdx.x * 256 + t;
+    __pipeline_memcpy_async(&s[t], &x[i], 4);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    y[i] = s[255 - t];
+}"""
+FRAGMENTS = r"""
+#include <mma.h>
+using namespace nvcuda::wmma;
+__global__ void square(const half* x, float* y) {
+    fragment<matrix_a, 16, 16, 16, half, row_major> a;
+    fragment<matrix_b, 16, 16, 16, half, col_major> b;
+    fragment<accumulator, 16, 16, 16, float> sum;
+    fill_fragment(sum, 0.0f);
+    load_matrix_sync(a, x, 16);
+    load_matrix_sync(b, x, 16);
+    mma_sync(sum, a, b, sum);
+    store_matrix_sync(y, sum, 16, mem_row_major);
+}"""
+
+
+@needs_wheels
+def test_asynchronous_copies_are_requests_to_both_memories():
+    x = np.ones(1 << 14, np.float32)
+    e = lab.time(raw_kernel(ASYNCHRONOUS, "copies"), 64, 256, x, x.copy(), gpu="A100 80GB")
+    assert (e.requests, e.shared_requests, e.wavefronts) == (1024, 1024, 1024)
+    assert e.asked_bytes == e.dram_bytes == 2 * 4 * x.size
+
+
+@needs_wheels
+def test_fragments_of_tensor_cores_move_their_tiles():
+    x, y = np.ones((16, 16), np.float16), np.zeros((16, 16), np.float32)
+    e = lab.time(raw_kernel(FRAGMENTS, "square"), 1, 32, x, y, gpu="A100 80GB")
+    assert e.requests == 3 and e.asked_bytes == 2 * 512 + 1024
+    assert e.hits[0] == 0.5 and e.bounds["tensor cores"] > 0
+
+
 @needs_wheels
 def test_an_array_that_is_given_twice_is_one():
     x = np.ones(SIZE, np.float32)
@@ -135,6 +177,22 @@ def test_what_cannot_be_counted_is_refused():
     x = np.ones(9, np.float32)
     with pytest.raises(LaunchError, match=r"counted: .* does not fit on an SM of T4"):
         lab.time(raw_kernel(CODE, "counted"), 1, 256, x, x, np.int32(9), gpu="T4", shared=70_000)
+    with pytest.raises(ValueError, match="expected a name of the table, got 5"):
+        lab.time(raw_kernel(CODE, "counted"), 1, 256, x, x, np.int32(9), gpu=5)
+
+    @cuda.jit
+    def astray(x):
+        x[cuda.grid(1) + 1_000_000_000] = 1
+
+    @cuda.jit
+    def together(x):
+        cuda.cg.this_grid().sync()
+        x[cuda.grid(1)] = 1
+
+    with pytest.raises(CompileError, match=r"a barrier of the grid needs .* here$"):
+        lab.time(together, 1, 32, x, gpu="T4")
+    with pytest.raises(KernelIndexError, match=r"^astray: write of 4 bytes"):
+        lab.time(astray, 1, 32, x, gpu="T4")
 
 
 def test_what_instructions_become():

@@ -357,6 +357,40 @@ __global__ void square(const __half* x, float* out) {
     assert report.at("out[i] = s[i]").requests == 8
 
 
+def test_accesses_of_one_array_in_a_line_are_told_apart():
+    code = """
+__global__ void two(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    y[i] = x[i] * x[(i * 8) % n] + x[i / 2];
+    y[i] = fmaf(x[i], x[8 * i], 1.0f);
+}"""
+    x = floats(256)
+    report = lab.profile(raw_kernel(code, "two"), 1, 32, x, floats(32), np.int32(256))
+    parts = {part.text: part.sectors for part in report.at("x[i] * x").parts if part.op == "load"}
+    assert parts == {"x[i]": 4, "x[(i * 8) % n]": 32, "x[i / 2]": 2}
+    parts = {part.text: part.sectors for part in report.at("fmaf").parts if part.op == "load"}
+    assert parts == {"x": 36}, "g++ names the call"
+
+
+PAST_THE_END = "extern __shared__ float s[]; __global__ void k(float* x) { s[threadIdx.x] = 1; }"
+WITHOUT_END = """
+__device__ int f(int n) { return n * f(n + 1); }
+__global__ void k(float* x) { *x = f(1); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "fix"),
+    [
+        (PAST_THE_END, "launch with more dynamic shared memory"),
+        (WITHOUT_END, "does a function call itself without end?"),
+    ],
+)
+def test_memory_that_a_launch_lacks(code, fix):
+    (error,) = lab.profile(raw_kernel(code, "k"), 1, 1024, floats(4)).errors
+    assert error.kind == "bounds" and error.hint.startswith(fix)
+
+
 def test_what_ends_a_kernel_is_in_the_report():
     report = profile("refuses", 1, 32, np.arange(32, dtype=np.float32))
     (error,) = report.errors

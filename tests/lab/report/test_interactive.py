@@ -151,9 +151,22 @@ def test_the_page_of_a_report_in_cuda_c(tmp_path):
     assert "<iframe" in report._repr_html_()
 
 
-def test_a_block_of_cuda_c_that_is_not_there():
-    with pytest.raises(ValueError, match=r"turn: block \(2, 0, 0\) is not in the grid"):
-        lab.step(raw_kernel(CUDA_C, "turn"), 2, 64, *arrays(128), np.int32(100), at=(2, 0, 0))
+@pytest.mark.parametrize("at", [2, (2, 0, 0), -1, (0, 0, 0, 0), 0.5])
+def test_a_block_that_is_not_there(at):
+    for kernel in (raw_kernel(CUDA_C, "turn"), reverse):
+        with pytest.raises(ValueError, match=r": block .* is not in the grid"):
+            lab.step(kernel, 2, 64, *arrays(128), np.int32(100), at=at)
+
+
+def test_a_block_by_its_number():
+    for kernel in (raw_kernel(CUDA_C, "turn"), reverse):
+        assert lab.step(kernel, 2, 64, *arrays(128), np.int32(100), at=1).trace.at == (1, 0, 0)
+
+
+def test_a_kernel_of_cuda_c_without_accesses():
+    trace = lab.step(raw_kernel("__global__ void idle() {\n}", "idle"), 1, 32).trace
+    assert [len(step.threads) for step in trace.steps] == [32]
+    assert trace.arrays == []
 
 
 # --- in a browser
@@ -261,6 +274,26 @@ def test_a_click_on_a_line_a_lane_or_a_thread(browser, tmp_path):
         "t.value = 3; t.dispatchEvent(new Event('change'))"
     )
     assert browser.text(".warp.chosen .name") == "warp 0"
+
+
+@pytest.mark.needs("selenium")
+def test_the_keyboard_comes_to_lines_that_ran(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    lab.step(reverse, 2, 64, *arrays(128), 100).save_html(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    rows = {row.text.split(" ", 1)[1].strip(): row for row in browser.find("#source tr[id]")}
+    assert rows["def reverse(x, out, n):"].get_attribute("tabindex") is None
+    rows["return"].send_keys(Keys.ENTER)
+    assert browser.line() == "return"
+
+
+@pytest.mark.needs("selenium")
+def test_a_page_of_cuda_c_says_that_it_has_no_variables(browser, tmp_path):
+    found = lab.step(raw_kernel(CUDA_C, "turn"), 2, 64, *arrays(128), np.int32(100))
+    found.save_html(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    assert "no variables are recorded" in browser.text("#variables")
 
 
 @pytest.mark.needs("selenium")

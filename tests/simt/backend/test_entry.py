@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kernels.simt import cuda
+from kernels.simt.backend import entry
 from kernels.simt.store import modules
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -203,3 +206,21 @@ def test_a_listing_that_is_called_says_that_it_cannot_be():
     module = modules.load(double.specialise((1, 1, 1), (a,)).path, {})
     with pytest.raises(TypeError, match="launch the kernel"):
         module.double(0, 1, 1, 1, 1, 0, np.zeros(16, np.int64), a)
+
+
+def test_threads_that_begin_at_once_have_one_engine(monkeypatch):
+    """Another one would be freed, with the code that it has linked."""
+    monkeypatch.setattr(entry, "_engines", [])
+    make, made = entry._new_engine, []
+
+    def slowly():
+        time.sleep(0.05)
+        return make()
+
+    monkeypatch.setattr(entry, "_new_engine", slowly)
+    threads = [threading.Thread(target=lambda: made.append(entry.engine())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 4 and len(set(map(id, made))) == 1

@@ -13,6 +13,7 @@ from numba import int64
 
 from kernels.simt import cuda
 from kernels.simt.api.fallback import InterpretedKernelWarning
+from kernels.support.errors import CompileError
 
 
 def from_text(text, filename, register):
@@ -174,3 +175,9 @@ def test_inspect_cpu_shows_two_loops_for_a_barrier():
     loops = [line for line in text.splitlines() if line.strip().startswith(("for ", "while "))]
     assert len(loops) >= 2
     compile(text, "<generated>", "exec")
+
+
+def test_a_kernel_that_is_a_lambda_is_refused():
+    kernel = cuda.jit(lambda a: None)
+    with pytest.raises(CompileError, match=r"test_source\.py:\d+: .*define the kernel by `def`"):
+        kernel[1, 1](np.zeros(1))
