@@ -34,11 +34,46 @@ def pad(acc_t, sub: Pair, insert: Pair, wide: bool):
 
     Padded coordinate i = t * sub + phase; it holds x[(i - lead) / insert] where that is an index.
     Planes after the last channel are zeros: room to read past the end. A block takes rows of a
-    plane; its threads walk along them where they are `wide`.
+    plane; its threads walk along them where they are `wide`. Phases and zeros between exclude each
+    other.
     """
+    if insert == (1, 1):
+        return _phases(acc_t, sub)
+    assert sub == (1, 1)
+    return _spread(acc_t, insert, wide)
+
+
+@functools.cache
+def _phases(acc_t, sub: Pair):
+    """A row of a phase is copied, then its margins are filled."""
     sub_h, sub_w = sub
-    ins_h, ins_w = insert
     phases = sub_h * sub_w
+
+    @cuda.jit
+    def conv2d_pad(x, planes, rows, width, lead_h, lead_w):
+        tiles = (rows + cuda.blockDim.y - 1) // cuda.blockDim.y
+        plane = cuda.blockIdx.x // tiles
+        channel, phase = plane // phases, plane % phases
+        t = cuda.blockIdx.x % tiles * cuda.blockDim.y + cuda.threadIdx.y
+        if t >= rows:
+            return
+        h, left = t * sub_h + phase // sub_w - lead_h, phase % sub_w - lead_w
+        first, end = max(0, -(left // sub_w)), min(width, -((left - x.shape[2]) // sub_w))
+        live = channel < x.shape[0] and 0 <= h < x.shape[1]
+        size = max(0, end - first) if live else 0
+        row, start = (plane * rows + t) * width, max(0, first * sub_w + left)
+        for v in range(cuda.threadIdx.x, size, cuda.blockDim.x):
+            planes[row + first + v] = acc_t(x[channel, h, start + v * sub_w])
+        for u in range(cuda.threadIdx.x, width - size, cuda.blockDim.x):
+            planes[row + (u if u < first else u + size)] = acc_t(0)
+
+    return conv2d_pad
+
+
+@functools.cache
+def _spread(acc_t, insert: Pair, wide: bool):
+    """Rows of x with zeros between them, and between their elements."""
+    ins_h, ins_w = insert
 
     @cuda.jit(device=True)
     def element(x, channel, h, live, j):
@@ -49,21 +84,19 @@ def pad(acc_t, sub: Pair, insert: Pair, wide: bool):
     @cuda.jit
     def conv2d_pad(x, planes, rows, width, lead_h, lead_w):
         tiles = (rows + cuda.blockDim.y - 1) // cuda.blockDim.y
-        plane = cuda.blockIdx.x // tiles
-        channel, phase = plane // phases, plane % phases
+        channel = cuda.blockIdx.x // tiles
         t = cuda.blockIdx.x % tiles * cuda.blockDim.y + cuda.threadIdx.y
         if t >= rows:
             return
-        i = t * sub_h + phase // sub_w - lead_h
-        h = i // ins_h
-        live = channel < x.shape[0] and 0 <= h < x.shape[1] and h * ins_h == i
-        row, left = (plane * rows + t) * width, phase % sub_w - lead_w
+        h = (t - lead_h) // ins_h
+        live = channel < x.shape[0] and 0 <= h < x.shape[1] and h * ins_h == t - lead_h
+        row = (channel * rows + t) * width
         if wide:
             for u in range(cuda.threadIdx.x, width, cuda.blockDim.x):
-                planes[row + u] = element(x, channel, h, live, u * sub_w + left)
+                planes[row + u] = element(x, channel, h, live, u - lead_w)
         elif cuda.threadIdx.x < width:
             u = cuda.threadIdx.x
-            planes[row + u] = element(x, channel, h, live, u * sub_w + left)
+            planes[row + u] = element(x, channel, h, live, u - lead_w)
 
     return conv2d_pad
 

@@ -229,11 +229,11 @@ class Ranges:
     def _call(self, name: str, args: list[ast.expr]) -> bool:
         if name in ("len", "abs", "bool"):
             return True
-        if name == "max":
-            return any(self.nonnegative(a) for a in args)
         value = self.program.externs.get(name)
         label = getattr(value, "__name__", "")
-        if name == "min" or label in ("minimum", "maximum", "builtin_min", "builtin_max"):
+        if name == "max" or label in ("maximum", "builtin_max"):
+            return any(self.nonnegative(a) for a in args)
+        if name == "min" or label in ("minimum", "builtin_min"):
             return all(self.nonnegative(a) for a in args)
         if isinstance(value, types.Integer):
             return not value.signed or (value.bitwidth >= 32 and all(map(self.nonnegative, args)))

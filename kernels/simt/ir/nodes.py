@@ -62,6 +62,10 @@ class RowIf(ast.If):
     """
 
 
+class PartIf(ast.If):
+    """An `if` whose test fails in some thread of the row."""
+
+
 class Unsigned(ast.expr):
     """An index that is proven not to be negative: generated code casts it to uint64."""
 

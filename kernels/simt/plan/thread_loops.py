@@ -8,7 +8,7 @@ from functools import partial
 
 from kernels.simt.analysis.uniformity import exposure
 from kernels.simt.ir.hints import Hint
-from kernels.simt.ir.nodes import defined
+from kernels.simt.ir.nodes import PartIf, defined
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.parts import (
     ClippedLoop,
@@ -123,7 +123,7 @@ class _ThreadLoops:
         first, end = self._span()
         part, whole = self.loop(region, inside), None
         if clip.low or clip.high:
-            if not at_edge and self._may_be_whole(last, inside):
+            if not (at_edge or isinstance(last, PartIf)) and self._may_be_whole(last, inside):
                 whole = part
             part = replace(part, first="_lo", last="_hi")
         return ClippedLoop(region.line, None, clip, first, end, part, whole)

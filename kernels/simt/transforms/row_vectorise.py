@@ -18,6 +18,7 @@ from kernels.simt.ir.nodes import (
     BLOCK,
     HintedFor,
     Loop,
+    PartIf,
     RowIf,
     assign,
     binary,
@@ -301,8 +302,8 @@ class RowPlanner:
         )
         if self.ranges.at_least(step, slope * (lanes - 1) + 1):  # at most one step is left
             mine = clone(mine)
-            inside = ast.Compare(load(name), [ast.Lt()], [clone(stop)])
-            once = located(ast.If(inside, clone(stmt.body), []), stmt)
+            inside = ast.Compare(clone(mine), [ast.Lt()], [clone(stop)])  # a bound of the threads
+            once = located(PartIf(inside, clone(stmt.body), []), stmt)
             some = ast.Compare(load(base), [ast.Lt()], [clone(stop)])
             rest = located(RowIf(some, [assign(name, mine, stmt), once], []), stmt)
             return [assign(base, first, stmt), common, rest]

@@ -114,3 +114,17 @@ def test_marks_leave_the_program_as_it_is():
     assert marks(done) == {"threadIdx.x": {True}}
     nodes = (node for stmt in done.program.body for node in ast.walk(stmt))
     assert not any(isinstance(node, Unsigned) for node in nodes)
+
+
+def test_the_larger_of_two_numbers_is_an_index_if_one_of_them_is():
+    def kernel(x, n):
+        t = cuda.threadIdx.x
+        x[max(0, t - n)] = 1
+        x[max(t - n, t - 9)] = 2
+        x[min(t, n - 9)] = 3
+
+    assert marks(planned(kernel, VECTOR, types.int64)) == {
+        "_maximum(0, threadIdx.x - n)": {True},
+        "_maximum(threadIdx.x - n, threadIdx.x - 9)": {False},
+        "_minimum(threadIdx.x, n - 9)": {False},
+    }
