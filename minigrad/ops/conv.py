@@ -82,6 +82,15 @@ def _check_sizes(
     """Errors of an input (N, C, ...) and a weight (O, C / groups, ...) of one or two dimensions."""
     if 0 in kernel[2:]:
         raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel[2:])}")
+    if kernel[0] == 0:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but "
+            f"got weight of size {list(kernel)} instead"
+        )
+    if 0 in shape[1:]:
+        raise RuntimeError(
+            f"Only zero batch inputs are supported, but got input shape: {list(shape)}"
+        )
     if groups <= 0 or kernel[0] % groups:
         raise RuntimeError(
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
@@ -133,6 +142,11 @@ class ConvData(Op):
                 f"Given transposed=1, weight of size {list(w.shape)}, expected "
                 f"input{list(g.shape)} to have {w._array.shape[0]} channels, but got "
                 f"{g._array.shape[1]} channels instead"
+            )
+        if 0 in (*g._array.shape[1:], *w._array.shape):
+            raise RuntimeError(
+                f"Only zero batch inputs are supported, but got input {list(g.shape)} and weight "
+                f"{list(w.shape)}"
             )
         check_positive("dilation", geometry["dilation"])
 

@@ -143,7 +143,10 @@ class Cholesky(Op):
     def forward(a: Any) -> Any:
         xp = array_module(a)
         lower = xp.tril(a) + xp.swapaxes(xp.tril(a, -1), -1, -2)
-        return _solved("linalg.cholesky", xp.linalg.cholesky, lower)
+        factor = _solved("linalg.cholesky", xp.linalg.cholesky, lower)
+        if xp is np and np.isnan(factor).any():  # LAPACK goes on with NaN
+            raise LinAlgError("linalg.cholesky: the input has NaN, so it is not positive-definite")
+        return factor
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:

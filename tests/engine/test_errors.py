@@ -232,6 +232,21 @@ CASES = {
         RuntimeError,
         "divisible by 3",
     ),
+    "conv_no_channels": (
+        lambda: F.conv2d(ones(1, 0, 5, 5), ones(4, 0, 3, 3)),
+        RuntimeError,
+        r"Only zero batch inputs are supported, but got input shape: \[1, 0, 5, 5\]",
+    ),
+    "conv_no_results": (
+        lambda: F.conv2d(ones(1, 3, 5, 5), ones(0, 3, 3, 3)),
+        RuntimeError,
+        "expected weight to be at least 1 at dimension 0",
+    ),
+    "conv_transpose_no_channels": (
+        lambda: F.conv_transpose2d(ones(1, 0, 5, 5), ones(0, 4, 3, 3)),
+        RuntimeError,
+        "Only zero batch inputs are supported",
+    ),
     "conv_same_stride": (
         lambda: F.conv2d(ones(1, 1, 5, 5), ones(1, 1, 3, 3), stride=2, padding="same"),
         RuntimeError,

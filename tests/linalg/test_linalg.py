@@ -78,6 +78,8 @@ def test_a_singular_matrix(a):
         linalg.inv(minigrad.zeros(2, 2))
     with pytest.raises(RuntimeError, match="linalg.cholesky"):
         linalg.cholesky(minigrad.tensor([[1.0, 2], [2, 1]]))
+    with pytest.raises(linalg.LinAlgError, match="NaN"):
+        linalg.cholesky(minigrad.full((2, 2), np.nan))
     inverse, info = linalg.inv_ex(minigrad.zeros(2, 2))
     assert inverse.isnan().all() and info.item() == 1
     minigrad.det(x).backward()  # the cofactors, which exist

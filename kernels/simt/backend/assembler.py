@@ -33,9 +33,7 @@ def assembled(ptx: str, cc: tuple[int, int], most: int | None) -> tuple[bytes, s
         nvjitlink.get_error_log(handle, log)
         text = log.decode().strip("\0\n ") or str(error)
         if "cudaCG" in text:
-            text = (
-                "a barrier of the grid needs CUDA's device library, which is not linked here"
-            )
+            text = "a barrier of the grid needs CUDA's device library, which is not linked here"
         raise CompileError(f"nvJitLink: {text}") from error
     finally:
         nvjitlink.destroy(handle)
