@@ -36,7 +36,8 @@ def _out_of_memory() -> type[Exception]:
     try:
         return device_module("cuda").cuda.memory.OutOfMemoryError
     except RuntimeError:  # there is no GPU
-        return type("OutOfMemoryError", (RuntimeError,), {"__module__": "minigrad.cuda"})
+        members = {"__module__": "minigrad.cuda", "__doc__": "A GPU has no more memory."}
+        return type("OutOfMemoryError", (RuntimeError,), members)
 
 
 OutOfMemoryError = _out_of_memory()  # torch.cuda.OutOfMemoryError in handlers of programs
