@@ -25,7 +25,7 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 _MEMORY = "/dev/shm"  # a file system in memory, where there is one
 _ROOM = 1 << 20  # bytes that a substitute must have

@@ -37,7 +37,8 @@ def _dimensions(value: Any, what: str, limits: Dimensions, name: str) -> Dimensi
     for axis, size, limit in zip("xyz", dims, limits):
         if not 1 <= size <= limit:
             raise LaunchError(f"{name}: {what}.{axis} is {size}; it must be from 1 to {limit}")
-    return tuple(dims)
+    x, y, z = dims
+    return x, y, z
 
 
 def block_of(name: str, at: Any, grid: Dimensions) -> Dimensions:
