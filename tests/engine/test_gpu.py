@@ -287,7 +287,8 @@ def test_memory_that_a_gpu_does_not_have():
     if not software_gpu.installed():
         pytest.skip("fills the GPU")
     x, all_of_it = mg.ones(1000, device="cuda"), mg.cuda.mem_get_info()[1]
-    software_gpu.set_memory(0, 1 << 20)
+    left = mg.cuda.memory_allocated()  # by other tests, too
+    software_gpu.set_memory(0, left + (1 << 20))
     try:
         for program in (lambda: mg.ones(10**6).cuda(), lambda: x.reshape(1000, 1) * x):
             with pytest.raises(mg.cuda.OutOfMemoryError, match="Out of memory allocating 4"):
