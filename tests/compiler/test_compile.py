@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import pickle
 import subprocess
 import sys
@@ -449,6 +450,62 @@ def test_state_of_python_objects_is_not_replayed():
             compiled(minigrad.ones(2))
         assert compiled.replayed == 0, compiled.report()
     assert len(calls) == 3 and [k.tolist() for k in kept] == [[2, 2]] * 3
+
+
+def test_output_is_repeated_at_each_call(tmp_path, capsys, caplog):
+    path = tmp_path / "log"
+    held = path.open("a")
+    log = logging.getLogger("minigrad.test")
+
+    def prints(x):
+        print("step")
+
+    def writes(x):
+        sys.stdout.write("step\n")
+
+    def logs(x):
+        log.warning("step")
+
+    def opens(x):
+        with open(path, "a") as file:
+            file.write("step\n")
+
+    def holds(x):
+        held.write("step\n")
+
+    def texts(x):
+        path.write_text((path.read_text() if path.exists() else "") + "step\n")
+
+    for effect in (prints, writes, logs, opens, holds, texts):
+        path.write_text("")
+        caplog.clear()
+
+        def step(x, effect=effect):
+            effect(x)
+            return x * 2
+
+        compiled = minigrad.compile(step)
+        for _ in range(3):
+            compiled(minigrad.ones(2))
+        held.flush()
+        found = capsys.readouterr().out + caplog.text + path.read_text()
+        assert found.count("step") == 3 and compiled.replayed == 0, (effect, compiled.report())
+    held.close()
+
+
+def test_output_that_is_not_reached_is_no_reason(capsys):
+    log, quiet = logging.getLogger("minigrad.test"), True
+
+    def step(x):
+        log.debug("computing")
+        if not quiet:
+            print("computing")
+        return x * 2
+
+    compiled = minigrad.compile(step)
+    for _ in range(3):
+        compiled(minigrad.ones(2))
+    assert compiled.replayed == 2 and print.__name__ == "print", compiled.report()
 
 
 def test_a_changed_number_outside_is_noticed():
