@@ -5,7 +5,8 @@ dropout probability), which modules and tensors there are, hooks. Learning rates
 not among them: an optimiser reads its options at every step.
 
 An attribute of an object, a class or a module counts where its name occurs in code that the step
-can reach. What has state that cannot be compared (an iterator, the clock, a file) cannot be recorded.
+can reach. What has state that cannot be compared (an iterator, the clock, a file) cannot be
+recorded.
 """
 
 from __future__ import annotations
