@@ -301,6 +301,28 @@ def test_two_steps_of_an_optimiser_in_one_function():
     assert [float(c) for c in counts] == [10, 10] and compiled.replayed >= 2, compiled.report()
 
 
+@pytest.mark.parametrize("name", ["NAdam", "ASGD"])
+def test_numbers_of_two_steps_are_kept_in_the_dtype_of_the_state(name):
+    """What the second step reads has been rounded to float32, also where it is not stored yet."""
+
+    def run(compiled):
+        p = minigrad.nn.Parameter(minigrad.arange(1.0, 5.0, dtype=minigrad.float64))
+        optimizer = getattr(minigrad.optim, name)([p], lr=0.1)
+
+        def twice(x):
+            optimizer.zero_grad()
+            (p * p * x).sum().backward()
+            optimizer.step(), optimizer.step()
+
+        step = minigrad.compile(twice) if compiled else twice
+        for _ in range(5):
+            step(minigrad.ones((), dtype=minigrad.float64))
+        assert not compiled or step.replayed >= 2, step.report()
+        return p
+
+    close(run(True), run(False), 1e-13)
+
+
 def test_a_schedule_inside_of_a_step_runs_eagerly():
     (model, twin), data = pair(mlp), list(batches(4, 4, 5))
 
