@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from minigrad.autograd.anomaly_mode import remember
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import INFERENCE_SAVED, inferred, mode
 from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -61,6 +61,8 @@ class Node:
 
     def save(self, tensors: tuple) -> None:
         """Save tensors (or None, or Python scalars) for backward, with their versions."""
+        if inferred and any(isinstance(t, Tensor) and t.is_inference() for t in tensors):
+            raise RuntimeError(INFERENCE_SAVED)
         if mode.saved_hooks:
             tensors = tuple([Packed(t) if isinstance(t, Tensor) else t for t in tensors])
         self.saved = tensors
@@ -336,6 +338,8 @@ def record(
     elif saved:
         node.saved = saved
         node.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in saved])
+        if inferred and -1 in node.versions:
+            raise RuntimeError(INFERENCE_SAVED)
     first._requires_grad = True
     first._node = node
     first._index = 0

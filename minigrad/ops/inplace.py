@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import Unversioned, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity, needs_grad
 from minigrad.ops.pointwise import number
 from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
@@ -47,7 +47,9 @@ def overwriting(name: str, function: Callable, composed: bool = False) -> Callab
 
 
 def check_writable(tensor: Tensor) -> None:
-    """RuntimeError if an in-place change can't be recorded."""
+    """RuntimeError if an in-place change can't be recorded, or is one of an inference tensor."""
+    if inferred and type(tensor._counter) is Unversioned:
+        tensor._counter[0] = 0  # which raises outside of inference mode
     if not mode.enabled:
         return
     view = tensor._view
