@@ -55,7 +55,11 @@ def tensors_only(fn: F, out: bool = False) -> F:
                 return fn(*args, **kwargs)
             target = kwargs.pop("out")
             result = fn(*args, **kwargs)
-            return result if target is None else into(fn.__name__, target, result)
+            return (
+                result
+                if target is None
+                else into(fn.__name__, target, result, (*args, *kwargs.values()))
+            )
         except NoDenseArray:
             first = args[0] if args else None
             own = isinstance(first, Tensor) and _own_method(type(first), fn.__name__)

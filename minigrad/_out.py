@@ -7,6 +7,7 @@ from typing import Any
 
 from minigrad import dtypes
 from minigrad._names import kind
+from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import mode
 from minigrad.tensor import Tensor
 
@@ -37,17 +38,17 @@ NAMES = frozenset(
 )
 
 
-def into(name: str, out: Any, result: Any) -> Any:
+def into(name: str, out: Any, result: Any, operands: tuple = ()) -> Any:
     """The result, or results, of the function `name`, copied into `out`.
 
     out: a tensor, or a tuple of them for several results; of another shape it is resized, with
-    torch's warning unless it was empty. RuntimeError where a gradient would be lost, or the result
-    doesn't fit in the dtype.
+    torch's warning unless it was empty. RuntimeError where a gradient would be lost, the result
+    doesn't fit in the dtype, or `out` shares a part of its memory with an operand.
     """
     if isinstance(result, tuple):
         if not isinstance(out, tuple | list) or len(out) != len(result):
             raise TypeError(f"{name}(): expected out to be a tuple of {len(result)} tensors")
-        given = [into(name, o, r) for o, r in zip(out, result, strict=True)]
+        given = [into(name, o, r, operands) for o, r in zip(out, result, strict=True)]
         return type(result)(*given) if hasattr(result, "_fields") else tuple(given)
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {kind(out)}")
@@ -63,12 +64,9 @@ def into(name: str, out: Any, result: Any) -> Any:
         )
     if out.shape != result.shape:
         _resize(out, result)
-    if any(n > 1 and not step for n, step in zip(out._array.shape, out._array.strides)):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor "
-            "refers to a single memory location. Please clone() the tensor before performing the "
-            "operation."
-        )
+    check_no_overlap(out._array)
+    for operand in operands:
+        check_apart(out, operand if isinstance(operand, list | tuple) else (operand,))
     return out.copy_(result.detach())
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad._names import namespace
+from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode, no_grad
 from minigrad.backends import array_module, device_module
 from minigrad.creation import _shape, finish, place
@@ -416,6 +417,7 @@ def multinomial(
 
 def _fill(self: Tensor, values: Any) -> Tensor:
     check_writable(self)
+    check_no_overlap(self._array)
     write(self, values)
     return self
 

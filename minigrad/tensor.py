@@ -17,7 +17,7 @@ import numpy as np
 
 from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter
 from minigrad.devices import CPU, META, device, move_array, read
 from minigrad.dtypes import dtype
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
@@ -88,7 +88,7 @@ def wrap(array: Any) -> Tensor:
     """A tensor of this array (not a copy), with its own version counter and no graph."""
     tensor = _new(Tensor)
     tensor._array = array
-    tensor._counter = [0]
+    tensor._counter = [0] if not inferring else new_counter()
     return tensor
 
 
@@ -124,7 +124,7 @@ class Tensor(Methods):
         from minigrad.creation import legacy_array
 
         self._array = legacy_array(args, dtypes.default_numpy(), device)
-        self._counter = [0]
+        self._counter = new_counter()
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
@@ -287,6 +287,8 @@ class Tensor(Methods):
             raise RuntimeError(
                 "only Tensors of floating point and complex dtype can require gradients"
             )
+        if value and type(self._counter) is Unversioned:
+            self._counter.check_write("Setting requires_grad=True on inference tensor")
         self._requires_grad = value
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -354,6 +356,8 @@ class Tensor(Methods):
 
     @property
     def _version(self) -> int:
+        if type(self._counter) is Unversioned:
+            raise RuntimeError("Inference tensors do not track version counter.")
         return self._counter[0]
 
     @property
@@ -608,7 +612,7 @@ class Tensor(Methods):
         memo[id(self)] = result
         result.__dict__.update(_deepcopied(self.__dict__, memo))
         result._array = self._array.copy()
-        result._counter = [0]
+        result._counter = new_counter()
         return result
 
     def __getstate__(self) -> dict:
@@ -625,7 +629,7 @@ class Tensor(Methods):
         where = state.pop("_where", CPU)
         self.__dict__.update(state)
         self._array = move_array(self._array, where)
-        self._counter = [0]
+        self._counter = new_counter()
 
 
 _NOT_PICKLED = ("_counter", "_view", "_hooks", "_accumulate_hooks", "_node")

@@ -195,7 +195,8 @@ def _record(
     node.own = {
         i: numbers[id(t)] for i, t in enumerate(saved) if id(t) in numbers and id(t) not in given
     }
-    node.save(tuple([alias(t) if i in node.own else t for i, t in enumerate(saved)]))
+    kept = tuple([alias(t) if i in node.own else t for i, t in enumerate(saved)])
+    node.save(kept, node.own)
     ctx._node, ctx._to_save, ctx._dirty, ctx._non_differentiable = node, (), (), ()
     return tuple(linked)
 

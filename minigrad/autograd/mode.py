@@ -25,6 +25,42 @@ class _Mode(threading.local):
 
 mode = _Mode()
 
+inferring: list[bool] = []  # one entry for each block of `inference_mode` that a thread is in
+inferred: list[bool] = []  # not empty once there may be inference tensors
+
+INFERENCE_SAVED = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+    "inference mode in computation tracked by autograd. To work around this, you can make a clone "
+    "to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
+    "`torch.inference_mode()`."
+)
+_WRITTEN = (
+    "You can make a clone to get a normal tensor before doing inplace update.See "
+    "https://github.com/pytorch/rfcs/pull/17 for more details."
+)
+
+
+class Unversioned(list):
+    """The version counter of inference tensors: always -1, and only inference mode may write."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__((-1,))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.check_write("Inplace update to inference tensor", _WRITTEN)
+
+    def check_write(self, what: str, advice: str = "") -> None:
+        """RuntimeError outside of inference mode."""
+        if not mode.inference:
+            raise RuntimeError(f"{what} outside InferenceMode is not allowed.{advice}")
+
+
+def new_counter() -> list[int]:
+    """The version counter of a new tensor."""
+    return Unversioned() if mode.inference else [0]
+
 
 class _ModeSwitch:
     """A context manager that also decorates functions and generator functions."""
@@ -36,7 +72,7 @@ class _ModeSwitch:
 
     def __enter__(self) -> None:
         self._previous.append(mode.enabled)
-        mode.enabled = self.target
+        mode.enabled = self.target and not mode.inference
 
     def __exit__(self, *exc: Any) -> None:
         mode.enabled = self._previous.pop()
@@ -94,7 +130,9 @@ class enable_grad(no_grad):
 
 
 class inference_mode(_ModeSwitch):
-    """Like `no_grad`; the name that programs use for evaluation."""
+    """Like `no_grad`, for evaluation: what is made inside is an inference tensor, which autograd
+    refuses to save and which only such a block may change in place. `enable_grad` inside has no
+    effect."""
 
     def __new__(cls, mode: bool | Callable = True) -> Any:
         switch = super().__new__(cls)
@@ -112,13 +150,18 @@ class inference_mode(_ModeSwitch):
         return inference_mode(self.active)
 
     def __enter__(self) -> None:
-        super().__enter__()
         self._previous.append(mode.inference)
         mode.inference = self.active
+        super().__enter__()
+        if self.active:
+            inferring.append(True)
+            inferred[:] = (True,)
 
     def __exit__(self, *exc: Any) -> None:
-        mode.inference = self._previous.pop()
+        if self.active:
+            inferring.pop()
         super().__exit__(*exc)
+        mode.inference = self._previous.pop()
 
 
 class set_grad_enabled(_ModeSwitch):
@@ -142,7 +185,7 @@ class set_grad_enabled(_ModeSwitch):
 
 
 def _set(enabled: bool) -> bool:
-    previous, mode.enabled = mode.enabled, enabled
+    previous, mode.enabled = mode.enabled, enabled and not mode.inference
     return previous
 
 

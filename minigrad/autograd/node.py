@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from minigrad.autograd.anomaly_mode import remember
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import INFERENCE_SAVED, inferred, mode
 from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -59,10 +59,19 @@ class Node:
         """The gradients of the inputs from those of the outputs."""
         raise NotImplementedError
 
-    def save(self, tensors: tuple) -> None:
-        """Save tensors (or None, or Python scalars) for backward, with their versions."""
+    def save(self, tensors: tuple, own: dict[int, int] | None = None) -> None:
+        """Save tensors (or None, or Python scalars) for backward, with their versions. own: places
+        among them of outputs, without their graph, and the numbers of these."""
+        if inferred and any(isinstance(t, Tensor) and t.is_inference() for t in tensors):
+            raise RuntimeError(INFERENCE_SAVED)
         if mode.saved_hooks:
-            tensors = tuple([Packed(t) if isinstance(t, Tensor) else t for t in tensors])
+            nodes = {i: (self, number) for i, number in (own or {}).items()}
+            tensors = tuple(
+                [
+                    Packed(t, nodes.get(i)) if isinstance(t, Tensor) else t
+                    for i, t in enumerate(tensors)
+                ]
+            )
         self.saved = tensors
         self.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in tensors])
 
@@ -138,20 +147,23 @@ class Packed:
     """A saved tensor as the innermost `saved_tensors_hooks` has packed it.
 
     value: what the hook has made of it. source: where its gradient goes, for gradients that are
-    recorded.
+    recorded; None for an output, whose node (`made_by`) refers to this.
     """
 
     __slots__ = ("source", "unpack", "value")
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, made_by: tuple | None = None) -> None:
         pack, self.unpack = mode.saved_hooks[-1]
-        self.source = edge(tensor)
+        self.source, made_by = edge(tensor), made_by or (tensor._node, tensor._index)
+        shown = tensor if made_by[0] is None else attach(alias(tensor), *made_by)
         hooks, mode.saved_hooks = mode.saved_hooks, ()  # the hook's own operations are not packed
         enabled, mode.enabled = mode.enabled, False
         try:
-            self.value = pack(tensor if tensor._node is None else alias(tensor))
+            self.value = pack(shown)
         finally:
             mode.saved_hooks, mode.enabled = hooks, enabled
+        if self.value is shown and shown is not tensor:
+            self.value = alias(tensor)  # no cycle of references through the node
 
     def tensor(self) -> Tensor:
         """What the other hook makes of the value, with the place of the saved tensor in the
@@ -332,10 +344,13 @@ def record(
     if saved_outputs:
         saved += tuple([alias(outputs[i]) for i in saved_outputs])
     if mode.saved_hooks and saved:
-        node.save(saved)
+        place = len(saved) - len(saved_outputs)
+        node.save(saved, {place + saved_outputs.index(0): 0} if 0 in saved_outputs else None)
     elif saved:
         node.saved = saved
         node.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in saved])
+        if inferred and -1 in node.versions:
+            raise RuntimeError(INFERENCE_SAVED)
     first._requires_grad = True
     first._node = node
     first._index = 0

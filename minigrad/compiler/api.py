@@ -50,6 +50,8 @@ def compile(
     dynamic, mode, options: accepted, without effect: each shape has a recording of its own.
     disable: return `model` itself.
 
+    A step that prints, logs or uses a file is not recorded: it does so at each call.
+
     What a step leaves in `.grad` is memory that the next replay writes: `clone()` what you keep.
     """
     if model is None:

@@ -28,7 +28,7 @@ from minigrad.compiler.lift import all_tensors, untrace_graph
 from minigrad.compiler.places import address, is_array, overlap, owner_of, view
 from minigrad.compiler.record import Recorder, recording
 from minigrad.ops.inplace import check_writable, rebase
-from minigrad.tensor import Tensor, wrap
+from minigrad.tensor import Tensor, View, wrap
 from minigrad.utils._pytree import tree_leaves, tree_map
 
 
@@ -69,6 +69,9 @@ def _captured(
         entry.inputs.append((place, recorder.lift_argument(tensor, shared.get(id(tensor))), False))
         if tensor._view is not None or tensor._node is not None:
             stand_ins[id(tensor)] = _stand_in(tensor)
+    for tensor in arguments:
+        if tensor._view is not None and id(tensor) in stand_ins:
+            stand_ins[id(tensor)]._view = _same_view(tensor, stand_ins)
     recorder.lift(all_tensors())
     for tensor, _, _ in recorder.lifted.values():
         grads.setdefault(id(tensor), (tensor, tensor._grad))
@@ -97,10 +100,15 @@ def _captured(
     _release(recorder, result, expected)
     _return_views(entry, result, arguments)
     for tensor, own in zip(arguments, inside, strict=True):
-        if own is not tensor and type(own._node) is not Boundary and own._node is not None:
+        if tensor._view is not None or own is tensor:  # the graph of a view is that of its base
+            continue
+        if type(own._node) is not Boundary and own._node is not None:
             check_writable(tensor)
             rebase(tensor, own)
     back = {id(s): t for t, s in zip(arguments, inside, strict=True)}
+    for leaf in tree_leaves(result):
+        if isinstance(leaf, Tensor) and leaf._view is not None:
+            leaf._view.base = back.get(id(leaf._view.base), leaf._view.base)
     result = tree_map(lambda leaf: back.get(id(leaf), leaf), result)
     for place, array, written in entry.inputs:
         if written and recorder.lifted[id(arguments[place])][2].value is array:
@@ -141,6 +149,16 @@ def _stand_in(tensor: Tensor) -> Tensor:
         described = ((tensor._array.shape, tensor._array.dtype),)
         attach(own, Boundary((edge(tensor),), described), 0)
     return own
+
+
+def _same_view(tensor: Tensor, stand_ins: dict[int, Tensor]) -> View:
+    """The view of an argument, for its stand-in: another argument may be its base, or a view of
+    the same memory, and gets its gradients through an in-place change of this one."""
+    tensor.requires_grad  # noqa: B018 - up to date
+    view = tensor._view
+    assert view is not None
+    base = stand_ins.get(id(view.base), view.base)
+    return View(base, view.chain, tensor._counter[0], view.untracked)
 
 
 def distinct_tensors(tree: Any) -> list[Tensor]:

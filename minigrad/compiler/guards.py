@@ -5,11 +5,13 @@ dropout probability), which modules and tensors there are, hooks. Learning rates
 not among them: an optimiser reads its options at every step.
 
 An attribute of an object, a class or a module counts where its name occurs in code that the step
-can reach. What has state that cannot be compared (an iterator, the clock) cannot be recorded.
+can reach. What has state that cannot be compared (an iterator, the clock, a file) cannot be
+recorded.
 """
 
 from __future__ import annotations
 
+import io
 import random
 import sys
 from collections import deque
@@ -43,6 +45,7 @@ _RANDOM = frozenset(
     "random rand randn randint randrange choice choices shuffle sample uniform normal gauss"
     " permutation standard_normal binomial".split()
 )
+_FILES = frozenset("open stdout stderr write_text write_bytes".split())
 _BOUND = (BuiltinFunctionType, MethodWrapperType, MethodType, staticmethod, classmethod)
 _MISSING = object()
 _RARE = frozenset(
@@ -117,6 +120,8 @@ class Watch:
                     if (number, name) not in self._taken:
                         self._taken.add((number, name))
                         self._entry(space.get, name, space[name], depth)
+        if _FILES & self._names:
+            self._cannot(f"a file ({min(_FILES & self._names)})")
 
     def _entry(self, get: Callable, name: Any, value: Any, depth: int) -> None:
         if type(value) in _PLAIN or isinstance(value, np.generic):
@@ -148,6 +153,8 @@ class Watch:
             self._container(value, depth)
         elif isinstance(value, np.ndarray):
             self._array(value)
+        elif isinstance(value, io.IOBase):
+            self._cannot("a file")
         elif hasattr(type(value), "__next__"):
             self._cannot(f"an iterator of type {type(value).__name__}")
         elif isinstance(value, np.random.Generator | np.random.RandomState | random.Random):

@@ -21,6 +21,7 @@ from minigrad.compiler.graph import CONSTANT, GIVEN, INPUT, TEMPORARY, Buffer, C
 from minigrad.compiler.late import Draw, Numbers, value_now
 from minigrad.compiler.lift import Lifted
 from minigrad.compiler.lower import checking, dialect_in_use, is_closed, is_read, logged
+from minigrad.compiler.output import noticed_output
 from minigrad.compiler.places import (
     arrays_in,
     assign,
@@ -321,7 +322,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
     stand_in: Any = _RecordingDialect(dialect)
     mode.recorder, dispatch.active, recorder.stand_in = recorder, stand_in, stand_in
     try:
-        with wrong_index.recording():
+        with wrong_index.recording(), noticed_output():
             yield
     finally:
         mode.recorder, dispatch.active = None, dialect

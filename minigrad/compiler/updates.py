@@ -170,16 +170,24 @@ class _Scalar:
         return self.now
 
     def __iadd__(self, other: Any) -> _Scalar:
-        self.now = self.now + other
+        self.now = self._rounded(self.now + self._rounded(other))
         return self
 
     def __imul__(self, other: Any) -> _Scalar:
-        self.now = self.now * other
+        self.now = self._rounded(self.now * self._rounded(other))
         return self
 
     def fill_(self, value: Any) -> _Scalar:
-        self.now = value if type(value) is Late else self.now * 0 + value
+        self.now = self._rounded(value if type(value) is Late else self.now * 0 + value)
         return self
+
+    def _rounded(self, value: Any) -> Any:
+        """A number in the dtype of the tensor, which computes in that and keeps it."""
+        dtype = self.tensor._array.dtype.type
+        if type(value) is not Late:
+            return dtype(value).item()
+        now = dtype(value.value).item()
+        return Late(value.numbers, lambda: dtype(value.again()).item(), now)
 
 
 def _given(optimizer: Any) -> list[Any]:

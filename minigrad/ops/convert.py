@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import _pinned, dlpack, dtypes
+from minigrad.autograd.mode import Unversioned
 from minigrad.backends import check_current, device_module
 from minigrad.devices import device
 from minigrad.ops.views import Cast, Clone, Move, Pin
@@ -136,6 +137,12 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is floating."""
     return input.is_floating_point()
+
+
+@export()
+def is_inference(input: Tensor) -> bool:
+    """Whether a tensor was made inside of `inference_mode`."""
+    return isinstance(input._counter, Unversioned)
 
 
 @export(method=False)

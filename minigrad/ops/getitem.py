@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op, needs_grad
 from minigrad.backends import array_module
 from minigrad.ops.bounds import check_bounds
-from minigrad.ops.inplace import assign, check_no_overlap, check_writable, copy_
+from minigrad.ops.inplace import assign, check_writable, copy_
 from minigrad.ops.views import Slice
 from minigrad.tensor import Tensor, type_name, wrap
 
@@ -108,6 +109,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         values = value if isinstance(value, Tensor | int | float) else _like(self, value)
         if isinstance(values, Tensor):
             values = _without_leading_ones(values, target._array.ndim)
+        check_no_overlap(target._array)
         copy_(target, values)
         return
     flat = flat_positions(target._array.shape, tensors)
@@ -118,6 +120,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> None:
     """Write values (they broadcast) at flat positions of a tensor, in place."""
     check_no_overlap(target._array)
+    check_apart(target, (values,))
     if values._array.dtype != target._array.dtype:
         values = values.to(target.dtype)
     if values._array.shape != flat.shape:

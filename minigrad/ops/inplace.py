@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad._overlap import check_apart, check_no_overlap
+from minigrad.autograd.mode import Unversioned, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity, needs_grad
 from minigrad.ops.pointwise import number
 from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
@@ -34,6 +33,7 @@ def overwriting(name: str, function: Callable, composed: bool = False) -> Callab
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self)
+        check_apart(self, (*args, *kwargs.values()) if kwargs else args)
         copied = (composed or mode.saved_hooks) and mode.enabled and needs_grad(self)
         return assign(self, function(self.clone() if copied else self, *args, **kwargs))
 
@@ -47,7 +47,9 @@ def overwriting(name: str, function: Callable, composed: bool = False) -> Callab
 
 
 def check_writable(tensor: Tensor) -> None:
-    """RuntimeError if an in-place change can't be recorded."""
+    """RuntimeError if an in-place change can't be recorded, or is one of an inference tensor."""
+    if inferred and type(tensor._counter) is Unversioned:
+        tensor._counter[0] = 0  # which raises outside of inference mode
     if not mode.enabled:
         return
     view = tensor._view
@@ -94,18 +96,6 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
     if mode.enabled and (value._requires_grad or target._requires_grad):
         rebase(target, value)
     return target
-
-
-def check_no_overlap(array: Any) -> None:
-    """RuntimeError for an expanded array, where one element in memory would get several values."""
-    if type(array) is np.ndarray and array.flags.c_contiguous:
-        return
-    steps = zip(array.shape, array.strides, strict=True)
-    if array.size and any(s == 0 and n > 1 for n, s in steps):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a "
-            "single memory location. Please clone() the tensor before performing the operation."
-        )
 
 
 def write(target: Tensor, array: Any) -> None:
@@ -198,6 +188,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         return fill_(self, src)
     array = self._array
     check_no_overlap(array)
+    check_apart(self, (src,))
     if src._array.shape != array.shape:
         src = src.expand(array.shape)
     if src.device != self.device:

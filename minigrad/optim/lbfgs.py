@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import minigrad
 from minigrad.optim.optimizer import Optimizer, check_not_negative
 from minigrad.tensor import Tensor
 
 _SUFFICIENT, _CURVATURE = 1e-4, 0.9  # constants of the strong Wolfe conditions
-_LINE_STEPS = 25
+_NARROW = 1e-9  # how far apart the parameters at the ends of a search may at least be
 
 
 class LBFGS(Optimizer):
@@ -90,8 +90,9 @@ class LBFGS(Optimizer):
                     break
                 before = loss
                 if group["line_search_fn"] is not None:
-                    point = (loss, grad, slope)
-                    loss, grad, length, count = self._search(closure, direction, length, point)
+                    point, left = (loss, grad, slope), group["max_eval"] - evaluations
+                    found = self._search(closure, direction, length, point, left)
+                    loss, grad, length, count = found
                 else:
                     self._move(direction, length)
                     count = int(iterations != group["max_iter"])
@@ -143,55 +144,109 @@ class LBFGS(Optimizer):
         return direction
 
     def _search(
-        self, closure: Callable[[], Any], direction: Tensor, length: float, start: tuple
+        self, closure: Callable[[], Any], direction: Tensor, length: float, start: tuple, most: int
     ) -> tuple[float, Tensor, float, int]:
         """(loss, gradient, length, evaluations) where the strong Wolfe conditions are fulfilled
-        (Nocedal & Wright, "Numerical Optimization", algorithms 3.5 and 3.6)."""
-        loss0, grad0, slope0 = start
-        here, count = 0.0, 0
+        (Nocedal & Wright, "Numerical Optimization", algorithms 3.5 and 3.6), or the best of
+        `most` + 1 evaluations."""
+        first, count = _Point(0.0, *start), 0
+        origin = [param.detach().clone() for param in self._params]
 
-        def at(distance: float) -> tuple[float, float, Tensor, float]:
-            nonlocal here, count
-            self._move(direction, distance - here)
-            here, count = distance, count + 1
+        def go(distance: float) -> None:
+            for param, value in zip(self._params, origin, strict=True):
+                param.copy_(value)
+            self._move(direction, distance)
+
+        def evaluate(distance: float) -> _Point:
+            nonlocal count
+            count += 1
+            go(distance)
             loss, grad = float(self._evaluate(closure)), self._gradient()
-            return distance, loss, grad, grad.dot(direction).item()
+            return _Point(distance, loss, grad, grad.dot(direction).item())
 
-        low, high = (0.0, loss0, grad0, slope0), None
-        for _ in range(_LINE_STEPS):
-            trial = at(length)
-            _, loss, _, slope = trial
-            too_high = not loss <= loss0 + _SUFFICIENT * length * slope0 or loss >= low[1]
-            if too_high and (high is not None or low[0] > 0 or not loss < loss0):
-                high = trial
-            elif abs(slope) <= -_CURVATURE * slope0 and not too_high:
-                low = trial
-                break
-            elif too_high:
-                high = trial
-            else:
-                if slope >= 0 if high is None else slope * (high[0] - low[0]) >= 0:
-                    high = low
-                low = trial
-            length = 2 * length if high is None else _between(low, high)
-            if high is not None and abs(high[0] - low[0]) * direction.abs().max().item() < 1e-12:
-                break
-        self._move(direction, low[0] - here)
-        return low[1], low[2], low[0], count
+        found = _line_search(evaluate, first, length, direction.abs().max().item(), most)
+        go(found.at)
+        return found.loss, found.grad, found.at, count
 
 
-def _between(a: tuple, b: tuple) -> float:
-    """The minimum of the cubic through two points with their slopes, or the middle."""
-    (x, f, _, slope), (z, g, _, other) = a, b
-    if all(map(math.isfinite, (g, other))):
-        d1 = slope + other - 3 * (f - g) / (x - z)
-        square = d1 * d1 - slope * other
-        if square >= 0:
-            d2 = math.copysign(math.sqrt(square), z - x)
-            bottom = other - slope + 2 * d2
-            if bottom:
-                found = z - (z - x) * (other + d2 - d1) / bottom
-                margin = 0.1 * abs(z - x)
-                if min(x, z) + margin <= found <= max(x, z) - margin:
-                    return found
-    return (x + z) / 2
+class _Point(NamedTuple):
+    """A place on the line of a search: the distance from its start, and the loss there."""
+
+    at: float
+    loss: float
+    grad: Tensor
+    slope: float
+
+
+def _line_search(
+    evaluate: Callable[[float], _Point], first: _Point, length: float, size: float, most: int
+) -> _Point:
+    """The point that a search for the strong Wolfe conditions ends at. size: the largest element
+    of the direction. most: evaluations after that of `length`."""
+
+    def too_high(point: _Point) -> bool:
+        return not point.loss <= first.loss + _SUFFICIENT * point.at * first.slope
+
+    def flat(point: _Point) -> bool:
+        return abs(point.slope) <= -_CURVATURE * first.slope
+
+    before, here = first, evaluate(length)
+    for step in range(most):  # further on, until a minimum is in between
+        if too_high(here) or (step > 1 and here.loss >= before.loss):
+            break
+        if flat(here):
+            return here
+        if here.slope >= 0:
+            break
+        bounds = here.at + 0.01 * (here.at - before.at), 10 * here.at
+        before, here = here, evaluate(_minimum(before, here, *bounds))
+    else:
+        return min(first, here, key=lambda point: point.loss)
+
+    ends, near_an_end = [before, here], False
+    for _ in range(step, most):
+        low = _lower(ends)
+        left, right = sorted(point.at for point in ends)
+        if (right - left) * size < _NARROW:
+            break
+        length = _minimum(*ends, left, right)
+        margin = 0.1 * (right - left)
+        if min(right - length, length - left) >= margin:
+            near_an_end = False
+        elif near_an_end or not left < length < right:  # again: the ends must come closer
+            length = right - margin if right - length < length - left else left + margin
+            near_an_end = False
+        else:
+            near_an_end = True
+        here = evaluate(length)
+        if too_high(here) or here.loss >= ends[low].loss:
+            ends[1 - low] = here
+            continue
+        if flat(here):
+            return here
+        if here.slope * (ends[1 - low].at - ends[low].at) >= 0:
+            ends[1 - low] = ends[low]
+        ends[low] = here
+    return ends[_lower(ends)]
+
+
+def _lower(ends: list[_Point]) -> int:
+    """Which of two points has the smaller loss."""
+    return 1 if ends[1].loss < ends[0].loss else 0
+
+
+def _minimum(a: _Point, b: _Point, least: float, most: float) -> float:
+    """The minimum of the cubic through two points with their slopes, within bounds; their middle
+    where there is none."""
+    if a.at > b.at:
+        a, b = b, a
+    d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.at - b.at)
+    square = d1 * d1 - a.slope * b.slope
+    if not (square >= 0 and math.isfinite(square)):
+        return (least + most) / 2
+    d2 = math.sqrt(square)
+    bottom = b.slope - a.slope + 2 * d2
+    if not bottom:
+        return (least + most) / 2
+    found = b.at - (b.at - a.at) * ((b.slope + d2 - d1) / bottom)
+    return min(max(found, least), most)

@@ -115,7 +115,7 @@ class NAdam(PerParameter):
         )
 
     def _start(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
-        return {"mu_product": minigrad.ones((), dtype=param.dtype), **_two_moments(param)}
+        return {"mu_product": minigrad.ones(()), **_two_moments(param)}
 
     def _one(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: Any) -> None:
         mean, square, _, correction = _moments(group, grad, state)
@@ -216,8 +216,9 @@ class Rprop(PerParameter):
     def _one(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: Any) -> None:
         (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
         agreement = grad * state["prev"]
-        factor = (agreement > 0) * grow + (agreement < 0) * shrink + (agreement == 0) * 1.0
-        state["step_size"].mul_(factor.to(grad.dtype)).clamp_(least, most)
+        same, other = ((agreement > 0).to(grad.dtype), (agreement < 0).to(grad.dtype))
+        factor = same * grow + other * shrink + (1 - same - other)
+        state["step_size"].mul_(factor).clamp_(least, most)
         grad = grad.masked_fill(agreement < 0, 0.0)
         param.sub_(grad.sign() * state["step_size"])
         state["prev"].copy_(grad)

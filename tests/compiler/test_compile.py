@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import pickle
 import subprocess
 import sys
@@ -300,6 +301,28 @@ def test_two_steps_of_an_optimiser_in_one_function():
     assert [float(c) for c in counts] == [10, 10] and compiled.replayed >= 2, compiled.report()
 
 
+@pytest.mark.parametrize("name", ["NAdam", "ASGD"])
+def test_numbers_of_two_steps_are_kept_in_the_dtype_of_the_state(name):
+    """What the second step reads has been rounded to float32, also where it is not stored yet."""
+
+    def run(compiled):
+        p = minigrad.nn.Parameter(minigrad.arange(1.0, 5.0, dtype=minigrad.float64))
+        optimizer = getattr(minigrad.optim, name)([p], lr=0.1)
+
+        def twice(x):
+            optimizer.zero_grad()
+            (p * p * x).sum().backward()
+            optimizer.step(), optimizer.step()
+
+        step = minigrad.compile(twice) if compiled else twice
+        for _ in range(5):
+            step(minigrad.ones((), dtype=minigrad.float64))
+        assert not compiled or step.replayed >= 2, step.report()
+        return p
+
+    close(run(True), run(False), 1e-13)
+
+
 def test_a_schedule_inside_of_a_step_runs_eagerly():
     (model, twin), data = pair(mlp), list(batches(4, 4, 5))
 
@@ -449,6 +472,62 @@ def test_state_of_python_objects_is_not_replayed():
             compiled(minigrad.ones(2))
         assert compiled.replayed == 0, compiled.report()
     assert len(calls) == 3 and [k.tolist() for k in kept] == [[2, 2]] * 3
+
+
+def test_output_is_repeated_at_each_call(tmp_path, capsys, caplog):
+    path = tmp_path / "log"
+    held = path.open("a")
+    log = logging.getLogger("minigrad.test")
+
+    def prints(x):
+        print("step")
+
+    def writes(x):
+        sys.stdout.write("step\n")
+
+    def logs(x):
+        log.warning("step")
+
+    def opens(x):
+        with open(path, "a") as file:
+            file.write("step\n")
+
+    def holds(x):
+        held.write("step\n")
+
+    def texts(x):
+        path.write_text((path.read_text() if path.exists() else "") + "step\n")
+
+    for effect in (prints, writes, logs, opens, holds, texts):
+        path.write_text("")
+        caplog.clear()
+
+        def step(x, effect=effect):
+            effect(x)
+            return x * 2
+
+        compiled = minigrad.compile(step)
+        for _ in range(3):
+            compiled(minigrad.ones(2))
+        held.flush()
+        found = capsys.readouterr().out + caplog.text + path.read_text()
+        assert found.count("step") == 3 and compiled.replayed == 0, (effect, compiled.report())
+    held.close()
+
+
+def test_output_that_is_not_reached_is_no_reason(capsys):
+    log, quiet = logging.getLogger("minigrad.test"), True
+
+    def step(x):
+        log.debug("computing")
+        if not quiet:
+            print("computing")
+        return x * 2
+
+    compiled = minigrad.compile(step)
+    for _ in range(3):
+        compiled(minigrad.ones(2))
+    assert compiled.replayed == 2 and print.__name__ == "print", compiled.report()
 
 
 def test_a_changed_number_outside_is_noticed():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -170,3 +172,73 @@ def test_saved_on_the_cpu_and_used_on_the_gpu():
         assert g.is_cuda
         wanted = np.exp(np.arange(4)) * (1 + np.arange(4))
         np.testing.assert_allclose(g.cpu(), wanted, 1e-6)
+
+
+SHOWN = {
+    "output": lambda m, x, w: (x * 2).exp(),
+    "leaf": lambda m, x, w: m.square(x),
+    "result": lambda m, x, w: (x + 1) * (w * 2),
+    "product": lambda m, x, w: (x + 1) @ w.transpose(0, 1),
+    "softmax": lambda m, x, w: x.softmax(-1),
+    "in place": lambda m, x, w: (x + 1).tanh_(),
+    "several": lambda m, x, w: x.prod(),
+    "constant": lambda m, x, w: x * m.ones(3, 4),
+}
+
+
+@pytest.mark.parametrize("program", SHOWN.values(), ids=SHOWN)
+def test_pack_sees_tensors_with_their_place_in_the_graph(program, torch):
+    def seen(m):
+        found = []
+
+        def pack(t):
+            node = t.grad_fn and t.grad_fn.name()
+            found.append((tuple(t.shape), t.requires_grad, t.is_leaf, node or ""))
+            return t
+
+        x, w = (m.ones(3, 4, requires_grad=True) for _ in range(2))
+        with m.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            y = program(m, x, w)
+        y.sum().backward()
+        return sorted(found), x.grad.tolist()
+
+    mine, theirs = seen(minigrad), seen(torch)
+    assert mine[0] == theirs[0]
+    np.testing.assert_allclose(mine[1], theirs[1], 1e-6)
+
+
+def test_pack_of_a_function_sees_its_output(torch):
+    def seen(m):
+        class Exp(m.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                y = x.exp()
+                ctx.save_for_backward(y)
+                return y
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * ctx.saved_tensors[0]
+
+        found = []
+        with m.autograd.graph.saved_tensors_hooks(
+            lambda t: (found.append((t.requires_grad, t.grad_fn.name())), t)[1], lambda t: t
+        ):
+            y = Exp.apply(m.ones(2, requires_grad=True))
+        y.sum().backward()
+        return found
+
+    assert seen(minigrad) == seen(torch) == [(True, "ExpBackward")]
+
+
+def test_a_hook_that_keeps_the_tensor_makes_no_cycle():
+    gc.collect()
+    gc.disable()
+    try:
+        with minigrad.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+            y = (minigrad.ones(3, requires_grad=True) * 2).exp()
+        node = weakref.ref(y.grad_fn)
+        del y
+        assert node() is None
+    finally:
+        gc.enable()

@@ -40,6 +40,51 @@ def test_trajectory_as_torch(torch, options):
     assert evaluations[0]["func_evals"] == evaluations[1]["func_evals"]
 
 
+def evaluations(t, function, start, options):
+    """The losses of all evaluations of the closure in six steps, and the parameter."""
+    x = t.nn.Parameter(t.tensor(start, dtype=t.float64))
+    optimizer = t.optim.LBFGS([x], line_search_fn="strong_wolfe", **options)
+    losses = []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = function(x)
+        loss.backward()
+        losses.append(loss.item())
+        return loss
+
+    for _ in range(6):
+        optimizer.step(closure)
+    return losses, x
+
+
+WELLS = {
+    "rosenbrock": (rosenbrock, [-1.2, 1.0, 0.5, 2.0]),
+    "waves": (lambda x: (3 * x.sin() + 0.1 * x.square()).sum(), [3.0, 1.0, -4.0]),
+    "kinks": (lambda x: x.abs().sqrt().sum(), [3.0, 1.0, -4.0]),
+    "steep": (lambda x: (x.exp() - x).sum(), [10.0]),
+}
+
+
+@pytest.mark.parametrize("well", WELLS)
+@pytest.mark.parametrize(
+    "options", [{}, {"max_iter": 4}, {"lr": 0.1, "history_size": 3}, {"lr": 10.0}, {"max_eval": 7}]
+)
+def test_each_evaluation_of_a_line_search_as_torch(torch, well, options):
+    mine, theirs = (evaluations(t, *WELLS[well], options) for t in (minigrad, torch))
+    steps = slice(60)  # rounding errors grow from step to step
+    assert mine[0][steps] == pytest.approx(theirs[0][steps], rel=1e-6, abs=1e-12)
+    assert len(mine[0]) == len(theirs[0])
+
+
+def test_a_loss_that_is_not_finite_ends_no_search():
+    def overflows(x):
+        return (x.square() + minigrad.where(x > 2, minigrad.inf, 0.0)).sum()
+
+    x, losses, _ = minimise(minigrad, 4, overflows, [-3.0], lr=100.0, line_search_fn="strong_wolfe")
+    assert losses[-1] < 1e-9, (losses, x)
+
+
 def test_line_search_finds_the_minimum():
     x, losses, _ = minimise(
         minigrad, 6, rosenbrock, [-1.2, 1.0, 0.5], line_search_fn="strong_wolfe", max_iter=30
