@@ -6,6 +6,7 @@ import numpy as np
 from numpy import ndarray
 
 import kernels
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     Dialect,
@@ -37,6 +38,7 @@ UNITS = 1024  # threads of a block, so units of the state, that `sequence` takes
 SHARED = 32 * 1024  # bytes of shared memory that a block of `sequence` takes
 
 _plans = Plans()
+_MATMUL = dispatch.named("matmul")
 
 
 def _check(name: str, mode: str, version, versions, weight, *arrays) -> int:
@@ -87,6 +89,7 @@ class _Plan:
         self.steps, self.batch, self.h = *x.shape[:2], width
         self.parts, self.mode, self.dtype = GATES[mode], mode, x.dtype
         self.dialect, self.kernels = dialect, dialect.recurrent
+        self.module = dispatch.dialect(dialect.name)  # whose products are remembered
         self.acc_t = dialect.common.scalar_type(x.dtype)
         self.padded = ceil_div(max(width, 1), 32) * 32
         self.rows = self._rows(on_gpu(x), name.endswith("backward"))
@@ -114,6 +117,11 @@ class _Plan:
 
     def launch(self, name: str, kernel):
         return launcher(name, self.version, kernel, self.grid, self.block)
+
+    def product(self, a, b, bias=None):
+        """As `matmul`, by a remembered launch where there is one."""
+        found = dispatch.relaunch(dispatch.tracer, self.module, _MATMUL, a, b, bias)
+        return matmul(self.dialect, a, b, bias) if found is None else found
 
     def sizes(self, sizes):
         """Per step, how many sequences have it, where the states lie."""
@@ -150,8 +158,9 @@ def _plan_forward(plan: _Plan, has_bias: bool):
         step = _step_by_gates(plan)
 
     def cell(x, weight, bias, sizes, states, gates):
+        columns = weight.T
         for t in range(plan.steps):
-            product = matmul(plan.dialect, states[0, t], weight.T, bias)
+            product = plan.product(states[0, t], columns, bias)
             step(x, product, sizes, states, gates, t)
 
     return cell
@@ -218,7 +227,7 @@ def _plan_backward(plan: _Plan):
         product = namespace(g).zeros_like(past)
         for t in reversed(range(plan.steps)):
             step(g, product, sizes, states, gates, past, dc, dx, dr, t)
-            product = matmul(plan.dialect, dr[t] if plan.mode == "gru" else dx[t], weight)
+            product = plan.product(dr[t] if plan.mode == "gru" else dx[t], weight)
         step(g, product, sizes, states, gates, past, dc, dx, dr, -1)
 
     return cell

@@ -67,8 +67,8 @@ class Single:
             and self.operation is not None
             and self.generation != _table.generation
             and dispatch.tracer is None
+            and _remember(self, operands, out)
         ):
-            _remember(self, operands, out)
             self.generation = _table.generation
         return out
 
@@ -129,16 +129,33 @@ def spread(key: list[int]) -> int:
     return found
 
 
-def _remember(plan: Single, operands: tuple, out: Any) -> None:
-    """Remember the launch that has just run, if it is one of machine code on small arrays."""
+def _remember(plan: Single, operands: tuple, out: Any) -> bool:
+    """Remember the launch that has just run, if it is one of machine code on small arrays, and the
+    copies of operands that it takes. Whether that is decided."""
     of = getattr(plan.launch, "of", None)
     if of is None or not _is_small(operands, (out,)):  # None: what notes launches has its place
-        return
-    shown, result = [_stand_in(operand) for operand in operands], _stand_in(out)
-    kernel, grid, block = of
-    launch = Launch(kernel, grid, block, plan.arguments(tuple(shown), result))
+        return True
     module = dispatch.dialect(plan.dialect.name)
-    _store(module, plan.operation, operands, shown, [launch], [result], 0)
+    shown, result = [_stand_in(operand) for operand in operands], _stand_in(out)
+    args = plan.arguments(tuple(shown), result)
+    known = [a for a in (*shown, result) if isinstance(a, np.ndarray)]
+    if any(_is_copy(arg, known) for arg in args):
+        again = functools.partial(_of_list, plan)
+        asked = module, plan.operation
+        return _learn_twice(plan.dialect, asked, operands, again, 0) is not None
+    _store(module, plan.operation, operands, shown, [Launch(*of, args)], [result], 0)
+    return True
+
+
+def _of_list(plan: Single, operands: list) -> Any:
+    return plan(tuple(operands))
+
+
+def _is_copy(arg: Any, known: list[np.ndarray]) -> bool:
+    """Whether an argument of a launch is in memory of its own."""
+    if not isinstance(arg, np.ndarray) or not arg.size:
+        return False
+    return not any(np.may_share_memory(arg, a) for a in known)
 
 
 def _is_small(operands: tuple, results: tuple) -> bool:
@@ -343,21 +360,30 @@ def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, resul
     if before is None:
         _seen.keep(key, _ONCE if _is_small(operands, results) else _NEVER)
         return
+    returned = len(results) if type(result) is tuple else 0
+    done = _learn_twice(dialect, (dialect, operation), operands, again, returned)
+    if done is not None:
+        _seen[key] = _table.generation if done else _NEVER
+
+
+def _learn_twice(
+    dialect: Any, asked: tuple, operands: tuple, again: Callable, returned: int
+) -> bool | None:
+    """Remember a call, which `relaunch` is asked for by two objects, from the launches of two more
+    that run nothing. Whether it could be done; None: another thread was in the way."""
     with _watching, deferred():
         shown = [_stand_in(operand) for operand in operands]
         try:
             (first, _), (second, outs) = (_watched(dialect, again, shown) for _ in range(2))
         except _Disturbed:
-            return
+            return None
         except _Other:
-            found = None
-        else:
-            found = _arrays_of(first.launches, second, shown, outs)
-        done = found is not None and _store(
-            dialect, operation, operands, shown, second.launches, found[0],
-            len(results) if type(result) is tuple else 0, found[1],
-        )  # fmt: skip
-    _seen[key] = _table.generation if done else _NEVER
+            return False
+        found = _arrays_of(first.launches, second, shown, outs)
+        if found is None:
+            return False
+        made, lasting = found
+        return _store(*asked, operands, shown, second.launches, made, returned, lasting)
 
 
 def _watched(dialect: Any, again: Callable, shown: list) -> tuple[_Watch, tuple]:

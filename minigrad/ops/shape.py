@@ -8,7 +8,17 @@ from typing import Any
 
 from minigrad import dtypes
 from minigrad.backends import array_module
-from minigrad.ops.views import Clone, Diagonal, Expand, Permute, Reshape, Slice, Transpose, Unfold
+from minigrad.ops.views import (
+    Clone,
+    Diagonal,
+    Expand,
+    Permute,
+    Reshape,
+    Slice,
+    Transpose,
+    Unfold,
+    parts,
+)
 from minigrad.tensor import (
     Size,
     Tensor,
@@ -373,6 +383,7 @@ def split(
                 f"split expects split_size be non-negative, but got split_size={size}"
             )
         lengths = [min(size, n - i) for i in range(0, n, size or 1)] or [0]
+        title = "SplitBackward0"
     else:
         lengths = [as_int("split_size", length) for length in split_size_or_sections]
         if sum(lengths) != n or min(lengths, default=0) < 0:
@@ -380,11 +391,8 @@ def split(
                 f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size "
                 f"at dimension {place}), but got split_sizes={lengths}"
             )
-    parts, start = [], 0
-    for length in lengths:
-        parts.append(narrow(tensor, place, start, length))
-        start += length
-    return tuple(parts)
+        title = "SplitWithSizesBackward0"
+    return parts(tensor, place, lengths, title)
 
 
 @export()

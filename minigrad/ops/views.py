@@ -6,6 +6,8 @@ and records how it is computed from its base (`minigrad.tensor.View`).
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import _pinned
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op, needs_grad
+from minigrad.autograd.node import Node, Op, attach, edge, needs_grad
 from minigrad.backends import array_module
 from minigrad.devices import device, move_array
 from minigrad.tensor import (
@@ -30,22 +32,26 @@ class ViewOp(Op):
 
     @classmethod
     def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
-        out = wrap(cls.forward(x._array, **attrs))
-        out._counter = x._counter
         needs = needs_grad(x)
-        parent = x._view
-        link = ((cls, attrs),)
-        untracked = needs and not mode.enabled
-        if parent is None:
-            out._view = View(x, link, x._counter[0], untracked)
-        else:
-            chain, untracked = parent.chain + link, untracked or parent.untracked
-            out._view = View(parent.base, chain, x._counter[0], untracked)
+        out = _view(x, cls.forward(x._array, **attrs), (cls, attrs), needs)
         if mode.observer is not None:
             mode.observer(cls, (x,), attrs, (out,))
         if needs and mode.enabled:
             cls.record((x,), attrs, (True,), (out,))
         return out
+
+
+def _view(x: Tensor, array: Any, link: tuple, needs: bool) -> Tensor:
+    """A tensor of `array`, which is a view of that of x by one (operation, attributes)."""
+    out = wrap(array)
+    out._counter = counter = x._counter
+    parent, untracked = x._view, needs and not mode.enabled
+    if parent is None:
+        out._view = View(x, (link,), counter[0], untracked)
+    else:
+        chain = (*parent.chain, link)
+        out._view = View(parent.base, chain, counter[0], untracked or parent.untracked)
+    return out
 
 
 class Reshape(ViewOp):
@@ -119,6 +125,43 @@ class Slice(ViewOp):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, index: tuple) -> tuple:
         return (ZerosExceptView.apply(g, view=Slice, attrs={"index": index}, shape=ctx.shapes[0]),)
+
+
+class Parts(Node):
+    """Views of a tensor that lie side by side along a dimension: so do their gradients."""
+
+    __slots__ = ("dim", "indices", "shape", "title")
+
+    def name(self) -> str:
+        return self.title
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        given = [i for i, g in enumerate(grads) if g is not None]
+        if len(given) == 1:
+            (i,) = given
+            attrs = {"index": self.indices[i]}
+            g = ZerosExceptView.apply(grads[i], view=Slice, attrs=attrs, shape=self.shape)
+            return (g,)
+        make = array_module(grads[given[0]]._array).zeros
+        beside = [wrap(make(*out)) if g is None else g for g, out in zip(grads, self.outs)]
+        return (Cat.apply(*beside, dim=self.dim),)
+
+
+def parts(x: Tensor, dim: int, lengths: Sequence[int], title: str) -> tuple[Tensor, ...]:
+    """Views of x side by side along `dim`, of lengths that add up to its own; `title`: of their
+    node."""
+    ends = itertools.accumulate(lengths)
+    indices = [(slice(None),) * dim + (slice(end - n, end),) for n, end in zip(lengths, ends)]
+    if mode.observer is not None:  # which is told of each operation
+        return tuple([Slice.apply(x, index=index) for index in indices])
+    array, needs = x._array, needs_grad(x)
+    views = [_view(x, array[index], (Slice, {"index": index}), needs) for index in indices]
+    if needs and mode.enabled:
+        node = Parts((edge(x),), tuple([(v._array.shape, array.dtype) for v in views]))
+        node.dim, node.indices, node.shape, node.title = dim, indices, array.shape, title
+        for i, view in enumerate(views):
+            attach(view, node, i)
+    return tuple(views)
 
 
 class Diagonal(ViewOp):

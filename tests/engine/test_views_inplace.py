@@ -7,7 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import backends
-from minigrad.autograd import gradcheck
+from minigrad.autograd import gradcheck, gradgradcheck
 
 VIEWS = {
     "slice": lambda x: x[1:, ::2],
@@ -351,3 +351,66 @@ def test_detach_in_place_and_set():
     assert y.tolist() == [0, 0] and z.tolist() == [2, 2]
     with pytest.raises(TypeError, match="has to be a tensor"):
         y.data = 3
+
+
+PARTS = {
+    "chunk": lambda x: x.chunk(3, 1),
+    "split": lambda x: x.split(2, 1),
+    "sizes": lambda x: x.split([1, 0, 4], 1),
+    "rows": lambda x: x.split([1, 1, 1]),
+    "of a view": lambda x: x[:, 1:].tensor_split(3, 1),
+}
+
+
+@pytest.mark.parametrize("used", [(0, 1, 2), (0,), (1,), (0, 2)])
+@pytest.mark.parametrize("name", PARTS)
+def test_gradients_of_parts_lie_side_by_side(name, used, rng):
+    x = mg.tensor(rng.normal(size=(3, 5)), requires_grad=True)
+    parts, wanted = PARTS[name](x), mg.zeros(3, 5, dtype=mg.float64)
+    assert len({id(part.grad_fn) for part in parts}) == 1
+    assert [part.output_nr for part in parts] == [0, 1, 2]
+    weights = [mg.from_numpy(rng.normal(size=part.shape)) for part in parts]
+    for i in used:
+        PARTS[name](wanted)[i].copy_(weights[i])
+    sum((parts[i] * weights[i]).sum() for i in used).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), wanted.numpy())
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_are_differentiated_twice(name, rng):
+    x = mg.tensor(rng.normal(size=(3, 5)), requires_grad=True)
+
+    def some(x):
+        first, _, last = PARTS[name](x)
+        return (first**3).sum() * last.sum()
+
+    assert gradcheck(some, x) and gradgradcheck(some, x)
+
+
+def test_parts_that_change_in_place(rng):
+    x = mg.tensor(rng.normal(size=(3, 4)), requires_grad=True)
+    y = x * 2
+    left, right = y.chunk(2, 1)
+    left.mul_(3)
+    assert type(right.grad_fn).__name__ != "Parts" and right.grad_fn is not left.grad_fn
+    (left.sum() + right.sum() + y.sum()).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [[12, 12, 4, 4]] * 3)
+
+
+def test_gradients_of_single_parts_are_kept_and_seen_by_hooks(rng):
+    x = mg.tensor(rng.normal(size=(3, 4)), requires_grad=True)
+    left, right = x.chunk(2, 1)
+    left.retain_grad()
+    right.register_hook(lambda g: g * 10)
+    (left * 2 + right * 3).sum().backward(retain_graph=True)
+    np.testing.assert_array_equal(left.grad.numpy(), np.full((3, 2), 2.0))
+    np.testing.assert_array_equal(x.grad.numpy(), [[2, 2, 30, 30]] * 3)
+    (g,) = mg.autograd.grad((left * right).sum(), right)
+    np.testing.assert_array_equal(g.numpy(), 10 * left.detach().numpy())
+
+
+def test_names_of_the_nodes_of_parts_as_torch(torch):
+    for library in (mg, torch):
+        x = library.ones(4, requires_grad=True)
+        assert x.chunk(2)[1].grad_fn.name() == x.split(2)[0].grad_fn.name() == "SplitBackward0"
+        assert x.split([1, 3])[1].grad_fn.name() == "SplitWithSizesBackward0"

@@ -197,6 +197,105 @@ def test_reductions_products_and_softmax(rng):
     assert relaunch._table.count >= 8
 
 
+def test_products_of_strided_operands_are_remembered_with_the_copies(rng):
+    product = dispatch.named("matmul")
+    layouts = [
+        lambda x: x[:, 2],
+        lambda x: x[:, :, 3].T,
+        lambda x: x[1:, 0, ::2],
+        lambda x: x[:, 1, ::-1],
+    ]
+    bias = rng.normal(size=3).astype(np.float32)
+    for a_of, b_of in [(layout, other) for layout in layouts for other in layouts]:
+        x, y = (rng.normal(size=(7, 7, 7)).astype(np.float32) for _ in range(2))
+        a = a_of(x)
+        b = b_of(y)
+        b = np.lib.stride_tricks.as_strided(b, (a.shape[1], 3), b.strides)
+        kept = dispatch.active.matmul(a, b, bias)
+        np.testing.assert_allclose(kept, a @ b + bias, rtol=1e-4, atol=1e-5)
+        before = kept.copy()
+        for _ in range(3):  # what is in the operands counts when it runs, not when it was learnt
+            x += 1
+            y *= 2
+            found = again(product, a, b, bias)
+            assert found.flags.owndata and not np.may_share_memory(found, kept)
+            np.testing.assert_allclose(found, a @ b + bias, rtol=1e-3, atol=1e-3)
+        other = a_of(rng.normal(size=(7, 7, 7)).astype(np.float32))
+        del x, a
+        found = again(product, other, b, bias)
+        np.testing.assert_allclose(found, other @ b + bias, rtol=1e-3, atol=1e-3)
+        np.testing.assert_array_equal(kept, before)
+        assert again(product, other.copy(), b, bias[::-1]) is None
+
+
+def test_a_batch_that_is_copied_by_the_host_is_not_remembered(rng):
+    product = dispatch.named("matmul")
+    for _ in range(3):
+        x = rng.normal(size=(4, 3, 2, 5)).astype(np.float32).transpose(1, 0, 2, 3)[:, ::2]
+        y = rng.normal(size=(3, 2, 5, 3)).astype(np.float32)
+        assert again(product, x, y, None) is None
+        found = dispatch.active.matmul(x, y)
+        np.testing.assert_allclose(found, x @ y, rtol=1e-4, atol=1e-5)
+
+
+def test_every_product_of_a_cell_that_is_written_by_hand_is_remembered(rng, monkeypatch):
+    """Inputs of one step, chunks of the gates, transposed weights, and their gradients."""
+    x = minigrad.tensor(rng.normal(size=(5, 3, 6)).astype(np.float32))
+    of_input, of_state = minigrad.nn.Linear(6, 16), minigrad.nn.Linear(4, 16)
+
+    def step():
+        h = c = minigrad.zeros(5, 4)
+        for t in range(3):
+            i, f, o, g = (of_input(x[:, t]) + of_state(h)).chunk(4, 1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+        h.square().sum().backward()
+        return of_input.weight.grad.numpy()
+
+    wanted = step().copy()
+    for _ in range(2):
+        step()
+    asked = watched(monkeypatch)
+    of_input.weight.grad = None
+    np.testing.assert_allclose(step(), wanted, rtol=1e-5, atol=1e-6)
+    assert len(asked) > 60 and all(asked)
+
+
+def watched(monkeypatch) -> list[bool]:
+    """Whether a launch was remembered, for each that is asked for from now on."""
+    asked, known = [], dispatch.relaunch
+
+    def relaunch(*args):
+        found = known(*args)
+        asked.append(found is not None)
+        return found
+
+    monkeypatch.setattr(dispatch, "relaunch", relaunch)
+    return asked
+
+
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+def test_products_of_a_recurrent_layer_are_remembered(mode, rng, monkeypatch):
+    def new(*shape):
+        return rng.normal(size=shape).astype(np.float32)
+
+    gates = {"lstm": 4, "gru": 3}[mode]
+    weight, bias, h = new(gates * 6, 6), new(gates * 6), new(5, 6)
+    args = new(3, 5, gates * 6), weight, bias, h, h * 2 if mode == "lstm" else None, mode
+    g = new(2 if mode == "lstm" else 1, 4, 5, 6)
+
+    def both(active):
+        states, gates = active.recurrent(*args)
+        return states, *active.recurrent_backward(g, weight, states, gates, mode)
+
+    both(dispatch.active)
+    asked = watched(monkeypatch)
+    found, wanted = both(dispatch.active), both(dispatch.dialect("numpy"))
+    assert asked == [True] * 6
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
 def calls() -> int:
     """How many calls of launchers with several launches or results are remembered."""
     return list(relaunch._seen.values()).count(relaunch._table.generation)
