@@ -15,8 +15,8 @@ import kernels
 import minigrad
 from kernels import dispatch
 from kernels.launchers import relaunch
-from kernels.simt.backend import relaunch as code
 from kernels.pointwise import TABLE
+from kernels.simt.backend import relaunch as code
 from kernels.support import thread_pool
 
 ADD, MUL = TABLE["add"], TABLE["mul"]

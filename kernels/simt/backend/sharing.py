@@ -2,14 +2,14 @@
 
 `launch(code, words, count, cost)` runs a kernel's blocks: the array of `count` words is what `code`
 takes, and `cost` points to the nanoseconds that it is expected to take on one OS thread, which it
-corrects. A launch that is worth it is shared: the calling thread and the helpers, each of which runs
-`serve(pool, number)` forever, take chunks of the blocks until none is left. Who runs which block
-makes no difference to it.
+corrects. A launch that is worth it is shared: the calling thread and the helpers, each of which
+runs `serve(pool, number)` forever, take chunks of the blocks until none is left. Results do not
+depend on who runs which.
 
 A helper looks for work for a while before it sleeps, and a sleeping one is woken only for a launch
-that takes longer than that. Helpers that come too late are not waited for; so with all of them busy
-elsewhere, a launch takes as long as on one thread. There is one pool: launches from other threads
-meanwhile run alone. While the caller waits it lets Python handle its signals (`interrupt`).
+that takes longer than waking. A helper that comes too late is not waited for, so where the
+processors are busy a launch takes as long as on one thread. There is one pool: what other threads
+launch meanwhile runs alone. While the caller waits it lets Python handle its signals (`interrupt`).
 
 The words of the pool, below, are on cache lines of their own where several threads write.
 """

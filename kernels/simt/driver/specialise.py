@@ -185,6 +185,7 @@ class Specialisation:
         self.kernel, self.block, self.safety = kernel, block, safety
         self.described, self.positive = described, positive
         self.halves = tuple(i for i, kind in enumerate(described) if arguments.is_half(kind))
+        self.entry: Any = None
         self.error = entry.report()
         self.grid: tuple[int, int, int] = (1, 1, 1)
         self.sites: tuple = ()
@@ -327,18 +328,21 @@ class Specialisation:
     def _run_in_python(self, grid, shared: int, args: tuple, cost: int) -> int:
         """`run_shared` for a kernel that needs the GIL."""
         gx, gy, gz = grid
-        entry, error, passed = self.entry, self.error, self.prepared(args)
         blocks = gx * gy * gz
         threads = thread_pool.get_num_threads() if cost > _LONG else 1
         start = time.perf_counter()
-        status = thread_pool.run(
-            lambda first, last: entry(first, last, gx, gy, gz, shared, error, *passed),
-            blocks,
-            threads,
-            self.stop,
-        )
-        if status:
-            self.failed(status, grid, 0, blocks, shared, args)
+        if threads == 1:
+            self.run(grid, 0, blocks, shared, args)
+        else:
+            entry, error, passed = self.entry, self.error, self.prepared(args)
+            run = lambda first, last: entry(first, last, gx, gy, gz, shared, error, *passed)  # noqa: E731
+            try:
+                status = thread_pool.run(run, blocks, threads, self.stop)
+            except BaseException:
+                self.error[limits.STOP] = 0
+                raise
+            if status:
+                self.failed(status, grid, 0, blocks, shared, args)
         return int((time.perf_counter() - start) * threads * 1e9)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Launches whose blocks several OS threads share: values, errors, forks, other launches meanwhile."""
+"""Launches whose blocks several OS threads share: values, errors, forks, launches meanwhile."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_python_threads_launch_at_once():
 
 
 def test_helpers_that_do_not_look_but_sleep(monkeypatch):
-    """As where there are more threads than processors: each launch wakes them, and is waited for."""
+    """As where there are more threads than processors."""
     shared(steps, 4, np.zeros(128), 1)
     patience = helpers.pool()[sharing.PATIENCE]
     helpers.pool()[sharing.PATIENCE] = 0
