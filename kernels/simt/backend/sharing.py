@@ -21,10 +21,10 @@ import sys
 
 from kernels.simt.backend.interrupt import INTERRUPTED
 
-# REMAINING: chunks that nobody has taken; from its success in taking one on, and until it has
-# subtracted what it did from LEFT, a thread may rely on the words of the launch.
+# REMAINING: blocks that nobody has taken; from its success in taking some on, and until it has
+# subtracted them from LEFT, a thread may rely on the words of the launch.
 REMAINING, LEFT = 0, 16
-CODE, WORDS, COUNT, BLOCKS, CHUNK, CHUNKS, HELPERS = range(32, 39)  # of a launch
+CODE, WORDS, COUNT, BLOCKS, CHUNK, HELPERS, PROCESSOR = range(32, 39)  # of a launch
 STATUS, SPENT = 48, 49  # the first that is not 0; nanoseconds of all threads together
 BUSY, WAITING, LOCK = 64, 65, 66  # a launch is shared; its caller sleeps; where
 # How many OS threads are wanted (by address), how many helpers there are, for how many nanoseconds
@@ -39,7 +39,8 @@ UNKNOWN = 1  # a cost; 0 is that of a launch that is always too small
 SHARE = 10_000  # ns: shorter launches stay on the calling thread
 _WAKE = 60_000  # ns: waking takes the caller some 5 us, and the helper some 50
 _A_HELPER = 5_000  # ns: what each thread should have to do
-_CHUNKS_A_THREAD = 4  # small chunks, so that a thread that starts late gets fewer
+_CHUNKS_A_THREAD = 8  # of the smallest size: a thread that starts late gets fewer blocks
+_YIELD = 20_000  # ns: who has looked for so long lets others have its processor
 _LOOK_EVERY = 100_000  # us: how often a waiting caller looks for signals
 _REPORT = 10  # the word of a launch with the address of its report
 _CLOCK = {"darwin": 4}.get(sys.platform, 1)  # a precise one
@@ -47,10 +48,68 @@ _PAUSES = {"x86": "@llvm.x86.sse2.pause()", "arm": "@llvm.aarch64.isb(i32 15)"}
 _FAMILIES = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm", "arm64": "arm"}
 _PAUSE = _PAUSES.get(_FAMILIES.get(platform.machine(), ""), "@llvm.donothing()")
 
+# A helper that the system has put on the caller's processor would only hold it up: it goes to
+# another one, and sleeps where there is none. Other systems than Linux cannot tell.
+_MASK_BYTES = 1024
+_PLACE = (
+    f"""
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+
+define internal i64 @processor() {{
+  %here = call i32 @sched_getcpu()
+  %wide = sext i32 %here to i64
+  ret i64 %wide
+}}
+
+; Whether this thread runs on another processor, or does now
+define internal i1 @get_out_of_the_way(i64 %processor) {{
+  %mask = alloca [{_MASK_BYTES} x i8], align 8
+  %here = call i64 @processor()
+  %same = icmp eq i64 %here, %processor
+  br i1 %same, label %ask, label %yes
+ask:
+  %size32 = call i32 @sched_getaffinity(i32 0, i64 {_MASK_BYTES}, ptr %mask)
+  %refused = icmp ne i32 %size32, 0
+  br i1 %refused, label %no, label %move
+move:
+  %word = lshr i64 %here, 6
+  %bit = and i64 %here, 63
+  %place = shl i64 1, %bit
+  %others = xor i64 %place, -1
+  %word.at = getelementptr i64, ptr %mask, i64 %word
+  %before = load i64, ptr %word.at
+  %without = and i64 %before, %others
+  store i64 %without, ptr %word.at
+  %moved = call i32 @sched_setaffinity(i32 0, i64 {_MASK_BYTES}, ptr %mask)
+  store i64 %before, ptr %word.at
+  %freed = call i32 @sched_setaffinity(i32 0, i64 {_MASK_BYTES}, ptr %mask)
+  %fine = icmp eq i32 %moved, 0
+  br i1 %fine, label %yes, label %no
+yes:
+  ret i1 1
+no:
+  ret i1 0
+}}
+"""
+    if sys.platform == "linux"
+    else """
+define internal i64 @processor() {
+  ret i64 0
+}
+define internal i1 @get_out_of_the_way(i64 %processor) {
+  ret i1 1
+}
+"""
+)
+
 IR = f"""
 declare i32 @PyThread_acquire_lock_timed(ptr, i64, i32)
 declare void @PyThread_release_lock(ptr)
+declare i32 @sched_yield()
 declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.usub.sat.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
@@ -112,13 +171,13 @@ done:
 }}
 
 ; Whether a word becomes as `until` says, other than 0 or 0, while the pool is patient
-define internal i1 @watch(ptr %pool, ptr %for, i1 %until) {{
+define internal i1 @watch(ptr %pool, ptr %for, i1 %until, i1 %is.caller) {{
   %patience.at = getelementptr i64, ptr %pool, i64 {PATIENCE}
   %patience = load i64, ptr %patience.at
   %begun = call i64 @now()
   br label %look
 look:
-  %i = phi i64 [1, %0], [%i.next, %again], [1, %early]
+  %i = phi i64 [1, %0], [%i.next, %again], [1, %soon]
   %seen = load atomic i64, ptr %for seq_cst, align 8
   %is.set = icmp ne i64 %seen, 0
   %ends = icmp eq i1 %is.set, %until
@@ -137,6 +196,19 @@ ask:
   %late = icmp sge i64 %spent, %patience
   br i1 %late, label %no, label %early
 early:
+  br i1 %is.caller, label %early.caller, label %early.helper
+early.helper:
+  %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
+  %processor = load atomic i64, ptr %processor.at monotonic, align 8
+  %elsewhere = call i1 @get_out_of_the_way(i64 %processor)
+  br label %soon
+early.caller:
+  %long = icmp sge i64 %spent, {_YIELD}
+  br i1 %long, label %yield, label %soon
+yield:
+  %yielded = call i32 @sched_yield()
+  br label %soon
+soon:
   br label %look
 yes:
   ret i1 1
@@ -144,21 +216,43 @@ no:
   ret i1 0
 }}
 
-; Takes chunks of the pool's launch until none is left
-define internal void @work(ptr %pool) {{
+; Takes some of the pool's blocks; how many remained, or 0. A thread's share of what remains, so
+; that first chunks are large and last ones small
+define internal i64 @take(ptr %pool, ptr %taken.to) {{
   %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
+  %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
+  %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
   %first.seen = load atomic i64, ptr %remaining.at seq_cst, align 8
   br label %try
 try:
   %seen = phi i64 [%first.seen, %0], [%seen.next, %claim]
   %none = icmp eq i64 %seen, 0
-  br i1 %none, label %idle, label %claim
-claim:
-  %less = sub i64 %seen, 1
+  br i1 %none, label %end, label %claim
+claim:  ; these two may be another launch's, which does no harm
+  %chunk = load atomic i64, ptr %chunk.at monotonic, align 8
+  %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
+  %threads = add i64 %helpers, 1
+  %share = udiv i64 %seen, %threads
+  %at.least = call i64 @llvm.umax.i64(i64 %share, i64 %chunk)
+  %taken = call i64 @llvm.umin.i64(i64 %at.least, i64 %seen)
+  %less = sub i64 %seen, %taken
   %pair = cmpxchg ptr %remaining.at, i64 %seen, i64 %less seq_cst seq_cst
   %seen.next = extractvalue {{i64, i1}} %pair, 0
   %claimed = extractvalue {{i64, i1}} %pair, 1
-  br i1 %claimed, label %begin, label %try
+  br i1 %claimed, label %success, label %try
+success:
+  store i64 %taken, ptr %taken.to
+  br label %end
+end:
+  ret i64 %seen
+}}
+
+; Runs blocks of the pool's launch until none is left
+define internal void @work(ptr %pool) {{
+  %taken.at = alloca i64
+  %seen = call i64 @take(ptr %pool, ptr %taken.at)
+  %none = icmp eq i64 %seen, 0
+  br i1 %none, label %idle, label %begin
 begin:
   %begun = call i64 @now()
   %code.at = getelementptr i64, ptr %pool, i64 {CODE}
@@ -169,51 +263,36 @@ begin:
   %count = load i64, ptr %count.at
   %blocks.at = getelementptr i64, ptr %pool, i64 {BLOCKS}
   %blocks = load i64, ptr %blocks.at
-  %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
-  %chunk = load i64, ptr %chunk.at
-  %chunks.at = getelementptr i64, ptr %pool, i64 {CHUNKS}
-  %chunks = load i64, ptr %chunks.at
   %own = alloca i64, i64 %count
   %bytes = mul i64 %count, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %words, i64 %bytes, i1 false)
   %last.at = getelementptr i64, ptr %own, i64 1
   br label %run
 run:
-  %mine = phi i64 [%seen, %begin], [%more, %claim.next]
-  %done = phi i64 [1, %begin], [%done.next, %claim.next]
-  %number = sub i64 %chunks, %mine
-  %first = mul i64 %number, %chunk
-  %end = add i64 %first, %chunk
-  %last = call i64 @llvm.umin.i64(i64 %end, i64 %blocks)
+  %remained = phi i64 [%seen, %begin], [%more, %another]
+  %done.before = phi i64 [0, %begin], [%done, %another]
+  %taken = load i64, ptr %taken.at
+  %done = add i64 %done.before, %taken
+  %first = sub i64 %blocks, %remained
+  %last = add i64 %first, %taken
   store i64 %first, ptr %own
   store i64 %last, ptr %last.at
   %status = call i64 %code(ptr %own)
   %fine = icmp eq i64 %status, 0
   br i1 %fine, label %another, label %fail
 another:
-  %more.seen = load atomic i64, ptr %remaining.at seq_cst, align 8
-  br label %try.next
-try.next:
-  %more = phi i64 [%more.seen, %another], [%more.next, %claim.more]
+  %more = call i64 @take(ptr %pool, ptr %taken.at)
   %no.more = icmp eq i64 %more, 0
-  br i1 %no.more, label %leave, label %claim.more
-claim.more:
-  %more.less = sub i64 %more, 1
-  %more.pair = cmpxchg ptr %remaining.at, i64 %more, i64 %more.less seq_cst seq_cst
-  %more.next = extractvalue {{i64, i1}} %more.pair, 0
-  %more.claimed = extractvalue {{i64, i1}} %more.pair, 1
-  br i1 %more.claimed, label %claim.next, label %try.next
-claim.next:
-  %done.next = add i64 %done, 1
-  br label %run
+  br i1 %no.more, label %leave, label %run
 fail:  ; nobody begins another chunk
   %status.at = getelementptr i64, ptr %pool, i64 {STATUS}
   %is.first = cmpxchg ptr %status.at, i64 0, i64 %status seq_cst seq_cst
+  %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
   %dropped = atomicrmw xchg ptr %remaining.at, i64 0 seq_cst
   %done.dropped = add i64 %done, %dropped
   br label %leave
 leave:
-  %finished = phi i64 [%done, %try.next], [%done.dropped, %fail]
+  %finished = phi i64 [%done, %another], [%done.dropped, %fail]
   %ended = call i64 @now()
   %time = sub i64 %ended, %begun
   %spent.at = getelementptr i64, ptr %pool, i64 {SPENT}
@@ -230,6 +309,7 @@ idle:
   ret void
 }}
 
+{_PLACE}
 define void @serve(ptr %pool, i64 %helper) {{
   %offset = mul i64 %helper, {HELPER_WORDS}
   %place = add i64 %offset, {FIRST_HELPER}
@@ -239,12 +319,17 @@ define void @serve(ptr %pool, i64 %helper) {{
   %nothing.at = getelementptr i64, ptr %pool, i64 {NOTHING}
   br label %next
 next:
-  %found = call i1 @watch(ptr %pool, ptr %remaining.at, i1 1)
+  %found = call i1 @watch(ptr %pool, ptr %remaining.at, i1 1, i1 0)
   %helpers = load atomic i64, ptr %helpers.at seq_cst, align 8
   %wanted = icmp ult i64 %helper, %helpers
   %works = and i1 %found, %wanted
   br i1 %works, label %help, label %rest
 help:
+  %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
+  %processor = load atomic i64, ptr %processor.at monotonic, align 8
+  %elsewhere = call i1 @get_out_of_the_way(i64 %processor)
+  br i1 %elsewhere, label %work, label %rest
+work:
   call void @work(ptr %pool)
   br label %next
 rest:
@@ -315,9 +400,6 @@ share:
   %pieces.others = sub i64 %pieces, 1
   %rounded = add i64 %blocks, %pieces.others
   %chunk = udiv i64 %rounded, %pieces
-  %chunk.others = sub i64 %chunk, 1
-  %blocks.rounded = add i64 %blocks, %chunk.others
-  %chunks = udiv i64 %blocks.rounded, %chunk
   %code.at = getelementptr i64, ptr %pool, i64 {CODE}
   store ptr %code, ptr %code.at
   %words.at = getelementptr i64, ptr %pool, i64 {WORDS}
@@ -327,9 +409,10 @@ share:
   %blocks.at = getelementptr i64, ptr %pool, i64 {BLOCKS}
   store i64 %blocks, ptr %blocks.at
   %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
-  store i64 %chunk, ptr %chunk.at
-  %chunks.at = getelementptr i64, ptr %pool, i64 {CHUNKS}
-  store i64 %chunks, ptr %chunks.at
+  store atomic i64 %chunk, ptr %chunk.at monotonic, align 8
+  %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
+  %processor = call i64 @processor()
+  store atomic i64 %processor, ptr %processor.at monotonic, align 8
   %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
   store atomic i64 %helpers, ptr %helpers.at seq_cst, align 8
   %status.at = getelementptr i64, ptr %pool, i64 {STATUS}
@@ -337,9 +420,9 @@ share:
   %spent.at = getelementptr i64, ptr %pool, i64 {SPENT}
   store i64 0, ptr %spent.at
   %left.at = getelementptr i64, ptr %pool, i64 {LEFT}
-  store atomic i64 %chunks, ptr %left.at seq_cst, align 8
+  store atomic i64 %blocks, ptr %left.at seq_cst, align 8
   %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
-  %published = atomicrmw xchg ptr %remaining.at, i64 %chunks seq_cst
+  %published = atomicrmw xchg ptr %remaining.at, i64 %blocks seq_cst
   %wakes = icmp ugt i64 %cost, {_WAKE}
   br i1 %wakes, label %waking, label %take.part
 waking:
@@ -358,7 +441,7 @@ take.part:
   br label %wait
 wait:
   %stopped = phi i64 [0, %take.part], [%stopped, %slept], [%stopped.now, %look]
-  %ready = call i1 @watch(ptr %pool, ptr %left.at, i1 0)
+  %ready = call i1 @watch(ptr %pool, ptr %left.at, i1 0, i1 1)
   br i1 %ready, label %finish, label %sleep.on
 sleep.on:
   %waiting.at = getelementptr i64, ptr %pool, i64 {WAITING}
