@@ -23,6 +23,8 @@ _HEADER = 7  # first block, last block, grid, bytes of shared memory, report
 
 # Runs launches until one fails; returns how many have run, and the status in the low byte
 _REPLAY = """
+declare i64 @launch(ptr, ptr, i64, ptr)
+
 define i64 @replay(ptr %table, i64 %first, i64 %last) {
   br label %next
 next:
@@ -30,12 +32,15 @@ next:
   %more = icmp ult i64 %i, %last
   br i1 %more, label %run, label %done
 run:
-  %at = mul i64 %i, 2
+  %at = mul i64 %i, 4
   %code.at = getelementptr ptr, ptr %table, i64 %at
   %code = load ptr, ptr %code.at
   %words.at = getelementptr ptr, ptr %code.at, i64 1
   %words = load ptr, ptr %words.at
-  %status = call i64 %code(ptr %words)
+  %count.at = getelementptr i64, ptr %code.at, i64 2
+  %count.words = load i64, ptr %count.at
+  %cost.at = getelementptr i64, ptr %code.at, i64 3
+  %status = call i64 @launch(ptr %code, ptr %words, i64 %count.words, ptr %cost.at)
   %i.next = add i64 %i, 1
   %failed = icmp ne i64 %status, 0
   br i1 %failed, label %stop, label %next
@@ -94,7 +99,7 @@ def can_be_packed(launch: Launch) -> bool:
 
 
 class Sequence:
-    """Launches that `can_be_packed`, in order; `run` runs all of them on this OS thread."""
+    """Launches that `can_be_packed`, in order; `run` runs all of them."""
 
     def __init__(self, launches: list[Launch]) -> None:
         self._keep: list[Any] = []  # what the words point to
@@ -110,10 +115,11 @@ class Sequence:
         self.words = np.array([w & _MASK for w in words], np.uint64)
         base = self.words.ctypes.data
         self._codes = [code for code, _ in codes]
-        table = [(code, base + 8 * start) for code, start in codes]
-        self._table = np.array(table, np.uint64).reshape(-1, 2)
-        self._at = self._table.ctypes.data
         self._count = len(launches)
+        facts = map(self.facts, range(self._count))
+        table = [(code, base + 8 * start, *rest) for code, start, *rest in facts]
+        self._table = np.array(table, np.uint64).reshape(-1, 4)
+        self._at = self._table.ctypes.data
 
     def _address(self, launch: Launch) -> int:
         launcher = launch.kernel.configure(launch.grid, launch.block)
@@ -140,19 +146,13 @@ class Sequence:
         self._starts.append(starts)
         self._kinds.append(layout[::2])
 
-    def code(self, launch: int) -> int:
-        """Where the machine code of a launch lies."""
-        return self._codes[launch]
-
-    @property
-    def seconds(self) -> float:
-        """How long launches like these took last, on one OS thread; 0 for those that were never
-        to be shared."""
-        return sum(found.cost * launcher.blocks for found, launcher in self._specialised)
-
-    def start(self, launch: int) -> int:
-        """Where in `words` the arguments of a launch begin."""
-        return self._starts[launch][0]
+    def facts(self, launch: int, may_be_shared: bool = True) -> tuple[int, int, int, int]:
+        """Of a launch: where its machine code lies, where in `words` its arguments begin, how many
+        words they are, and its cost (`kernels.simt.backend.sharing`)."""
+        start = self._starts[launch][0]
+        end = self._starts[launch + 1][0] if launch + 1 < self._count else len(self.words)
+        several = may_be_shared and self._specialised[launch][1].blocks > 1
+        return self._codes[launch], start, end - start, int(several)  # 1: not known yet
 
     def kind(self, launch: int, argument: int) -> int:
         """Of an argument: the number of dimensions of an array, or the kind of a number."""
@@ -174,6 +174,9 @@ class Sequence:
 
     def run(self) -> None:
         """Run all launches."""
+        from kernels.simt.backend import helpers
+
+        helpers.start()
         first = 0
         while True:
             result = _replay()(self._at, first, self._count)

@@ -4,7 +4,7 @@ A plan that is one launch into a new result (`Single`) is remembered when it has
 `dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *operands)` finds it by the dtypes,
 shapes and strides of the operands, allocates and launches, in machine code
 (`kernels.simt.backend.relaunch`). It returns None for all that it does not know: arrays on a GPU,
-other dialects, launches that are large enough for several OS threads. `remembered` does the same
+other dialects. `remembered` does the same
 for a launcher of several launches or results: after its second call with such operands it is
 watched.
 """
@@ -28,7 +28,6 @@ MAX_BYTES = 1 << 20  # of operands and new arrays
 LOCKED_BYTES = 1 << 12  # launches up to this size keep the GIL: they take less time than the switch
 MAX_LAUNCHES = 4096
 MAX_OPERANDS = 8
-MAX_SECONDS = 2e-4  # on one OS thread: several share longer launches
 _DATA = 4  # the word of an array's address among those of its argument
 _MASK = 2**64 - 1
 
@@ -87,10 +86,11 @@ class _Table:
 
     def add(self, key: list[int], words: list[int], kept: Any) -> None:
         """Remember a launch by its key; `words` follow the hash and the length of the key."""
-        from kernels.simt.backend import entry, relaunch
+        from kernels.simt.backend import entry, helpers, relaunch
 
         with self.lock, deferred():
             if self.state is None:
+                helpers.pool()
                 self.state = relaunch.state()
                 self._clear()
                 dispatch.relaunch = entry.function("relaunch", self.state)
@@ -203,15 +203,14 @@ def _store(
     if size > MAX_BYTES or not all(map(can_be_packed, launches)):
         return False
     sequence = Sequence(launches)
-    if sequence.seconds > MAX_SECONDS:
-        return False
     fixes = _fixes(sequence, launches, shown, made, lasting)
     if fixes is None:
         return False
     arrays = [word for a in made for word in (id(a.dtype), a.ndim, *a.shape)]
-    codes = [word for i in range(len(launches)) for word in (sequence.code(i), sequence.start(i))]
+    unlocked = size > LOCKED_BYTES  # only these may be shared
+    codes = [word for i in range(len(launches)) for word in sequence.facts(i, unlocked)]
     key = [id(module), id(operation), *_key(operands)]
-    words = [int(size > LOCKED_BYTES), len(made), returned, len(fixes) // 3, len(launches)]
+    words = [int(unlocked), len(made), returned, len(fixes) // 3, len(launches)]
     words += [len(sequence.words), *key, *arrays, *fixes, *codes, *map(int, sequence.words)]
     dtypes = [a.dtype for a in (*operands, *made) if isinstance(a, np.ndarray)]
     _table.add(key, words, (module, operation, dtypes, sequence, lasting))

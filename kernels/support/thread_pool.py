@@ -6,6 +6,7 @@ works too; a launch returns when all of its blocks are done.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from kernels.support.interrupts import deferred
 
 _CHUNKS_PER_THREAD = 4  # small chunks, so that a thread that starts late gets fewer
 
-_threads: int | None = None
+wanted = ctypes.c_uint64()  # 0 until it is asked for; machine code reads it
 _workers: list[threading.Thread] = []
 _jobs: SimpleQueue = SimpleQueue()
 _lock = threading.Lock()
@@ -24,22 +25,25 @@ _pid = 0
 
 def get_num_threads() -> int:
     """How many OS threads a launch may use (MINIGRAD_NUM_THREADS, else the CPUs available)."""
-    global _threads
-    if _threads is None:
+    if not wanted.value:
         given = os.environ.get("MINIGRAD_NUM_THREADS")
         if given is not None and (not given.isdigit() or int(given) < 1):
             raise ValueError(f"MINIGRAD_NUM_THREADS must be a positive integer, not {given!r}")
-        available = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
-        _threads = int(given) if given else len(available)
-    return _threads
+        wanted.value = int(given) if given else processors()
+    return wanted.value
+
+
+def processors() -> int:
+    """How many CPUs this process may use."""
+    available = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+    return len(available(0))
 
 
 def set_num_threads(count: int) -> None:
     """Use `count` OS threads per launch from now on."""
-    global _threads
     if not isinstance(count, int) or count < 1:
         raise ValueError(f"the number of threads must be a positive integer, not {count!r}")
-    _threads = count
+    wanted.value = count
 
 
 class _Job:

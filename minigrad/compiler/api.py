@@ -12,7 +12,6 @@ from typing import Any
 
 from kernels import dispatch
 from kernels.launchers.plans import place
-from kernels.simt import get_num_threads
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.compiler.capture import Entry, capture, distinct_tensors
@@ -253,7 +252,6 @@ def _signature(args: tuple, kwargs: dict, arguments: list[Tensor]) -> tuple:
         mode.inference,
         None if mode.autocast is None else tuple(mode.autocast.dtypes.items()),
         dispatch.backend(),
-        get_num_threads(),
         dtypes.default_numpy(),
     ]
     for leaf in tree_leaves((args, kwargs)) if kwargs or len(args) != 1 else tree_leaves(args):

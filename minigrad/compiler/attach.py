@@ -225,7 +225,7 @@ class Attachment:
         return Call(
             pair.other.name, pair.other.function, tuple(reads),
             outputs=tuple(outputs), writes=mine.writes, launches=launches,
-            seconds=pair.other.seconds, kernels=(*pair.other.kernels, kernel),
+            kernels=(*pair.other.kernels, kernel),
         )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class Call:
     outputs: the new arrays that it returned; places: their numbers among all.
     writes: arguments that it changes in place.
     launches: what to launch instead; None to call the function again.
-    seconds: how long the launches took. kernels: those that were generated for it.
+    kernels: those that were generated for it.
     """
 
     name: str
@@ -55,7 +55,6 @@ class Call:
     places: tuple[int, ...] = ()
     writes: tuple[np.ndarray, ...] = ()
     launches: list[Launch] | None = None
-    seconds: float = 0.0
     kernels: tuple = ()
 
     def describe(self, memory: Memory) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 
 from kernels.graph import Graph
 from kernels.sequence import Launch, Sequence, can_be_packed
-from kernels.simt import get_num_threads
 from kernels.support import wrong_index
 from minigrad.compiler import places
 from minigrad.compiler.graph import Buffer, Call, Memory, Place
@@ -20,7 +19,6 @@ from minigrad.random import Generator
 from minigrad.utils._pytree import tree_leaves, tree_map
 
 _LATE = (Draw, Late)
-_PARALLEL_SECONDS = 2e-4  # shorter launches stay on the calling thread
 
 
 class Program:
@@ -95,10 +93,9 @@ class Program:
                 flush()
                 steps.append(self._python(call))
                 continue
-            long = get_num_threads() > 1 and call.seconds > _PARALLEL_SECONDS
             for launch in call.launches:
                 moved = launch._replace(args=tuple([self.array(a) for a in launch.args]))
-                if self._device is not None or (not long and can_be_packed(_now(moved))):
+                if self._device is not None or can_be_packed(_now(moved)):
                     packed.append(moved)
                 else:
                     flush()
@@ -116,7 +113,7 @@ class Program:
         return sequence
 
     def _bound(self, launch: Launch) -> Callable[[], None]:
-        """A launch from Python: one with late numbers, or one for several threads."""
+        """A launch from Python: of a kernel that needs it."""
         run = launch.kernel.bind(launch.grid, launch.block, *_now(launch).args)
         args = launch.args
         if any(type(a) in _LATE for a in args):

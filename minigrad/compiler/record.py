@@ -119,7 +119,7 @@ class Recorder(Lifted):
         else:
             result, log = logged(function, args, kwargs, self.numbers)
         args, kwargs, passed = self.numbers.named(args, kwargs)
-        call = Call(name, function, args, kwargs, writes=written, seconds=log.seconds)
+        call = Call(name, function, args, kwargs, writes=written)
         fresh = self._name_outputs(call, result)
         index = [] if name not in checking() else [a for a in arrays_in(args) if _is_index(a)]
         known = all(place_of(a) in self._checked for a in index)
@@ -225,7 +225,7 @@ class Recorder(Lifted):
         before = [(target, old)] if is_read(target, call.args) else []
         with deferred():  # `target` may be a tensor's memory
             _, log = logged(dialect_in_use().pointwise, call.args, call.kwargs, self.numbers)
-            call.launches, call.seconds = log.launches, log.seconds
+            call.launches = log.launches
             call.kernels = tuple([launch.kernel for launch in log.launches])
             closed = is_closed(call, log.launches, self.memory, before, lambda arrays: [])
             target[...] = old

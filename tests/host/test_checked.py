@@ -239,7 +239,7 @@ def test_mistakes_of_every_size_leave_python_as_it_was():
 def test_checked_launches_use_several_os_threads(monkeypatch):
     from kernels.support import thread_pool
 
-    monkeypatch.setattr(thread_pool, "_threads", 4)
+    monkeypatch.setattr(thread_pool.wanted, "value", 4)
     code = """__global__ void sum(const int* x, int* y, int bad) {
         __shared__ int s[64];
         s[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -21,7 +20,6 @@ from kernels.support.interrupts import deferred
 from kernels.support.limits import launch_dimensions
 
 _LIMIT_SHARED = 48 * 1024  # bytes of dynamic shared memory
-_PARALLEL_SECONDS = 2e-4  # launches that are expected to be shorter stay on the calling thread
 _UNEXPECTED_SIGN = 3
 
 
@@ -219,6 +217,7 @@ class Launcher:
         self.stream, self.shared_bytes = stream, shared_bytes
         self.blocks = grid[0] * grid[1] * grid[2]
         self._known: dict[Any, Any] = {}
+        self._cost = 0  # nanoseconds that the last launch took, if it may be shared
 
     def __call__(self, *args: Any) -> None:
         if launches.watcher is not None and launches.watcher(
@@ -247,18 +246,11 @@ class Launcher:
 
     def run(self, compiled: Any, args: tuple) -> None:
         """Run all blocks, on several OS threads where that is faster."""
-        if compiled.one_thread:  # a grid barrier, or the interpreter: all blocks together
-            compiled.run(self.grid, 0, self.blocks, self.shared_bytes, args)
-            return
-        blocks = self.blocks
-        threads = 1 if blocks == 1 else thread_pool.get_num_threads()
-        start = time.perf_counter()
-        if threads > 1 and compiled.cost * blocks > _PARALLEL_SECONDS:
-            compiled.run_parallel(self.grid, self.shared_bytes, args, threads)
-        else:
-            threads = 1
+        blocks = self.blocks  # a grid barrier, or the interpreter: all of them together
+        if compiled.one_thread or blocks == 1 or thread_pool.get_num_threads() == 1:
             compiled.run(self.grid, 0, blocks, self.shared_bytes, args)
-        compiled.cost = (time.perf_counter() - start) * threads / blocks
+            return
+        self._cost = compiled.run_shared(self.grid, self.shared_bytes, args, self._cost or 1)
 
     def bind(self, args: tuple) -> Callable:
         """See Kernel.bind."""

@@ -21,7 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from kernels.simt.backend import relaunch
+from kernels.simt.backend import relaunch, sharing
 from kernels.simt.backend.interrupt import IR as _LOOK
 from kernels.simt.store.modules import toolchain
 from kernels.support import limits
@@ -34,10 +34,7 @@ _OF_ARRAY = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "stride
 _FASTCALL = 0x80  # METH_FASTCALL: arguments come as a C array
 _HEAD = object.__basicsize__
 
-# `self` is a bytes object: the address of the kernel's function, the number of arguments, the
-# number of words, then per argument its kind and the size of an element. Argument 6 is always an
-# ndarray, not of a subclass.
-_ENTRY = f"""
+_NUMBER = f"""
 declare i64 @PyLong_AsLongLong(ptr)
 declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
 declare i32 @PyObject_IsTrue(ptr)
@@ -78,7 +75,12 @@ float:
   %as.float = zext i32 %bits to i64
   ret i64 %as.float
 }}
+"""
 
+# `self` is a bytes object: the address of the kernel's function, the number of arguments, the
+# number of words, then per argument its kind and the size of an element. Argument 6 is always an
+# ndarray, not of a subclass.
+_ENTRY = f"""
 define ptr @entry(ptr %self, ptr %objects, i64 %given) {{
   %run.at = getelementptr i8, ptr %self, i64 {bytes.__basicsize__ - 1}
   %run = load ptr, ptr %run.at
@@ -194,6 +196,12 @@ raise:
 }}
 """
 
+# As `entry`, for whole launches that several OS threads may share: `first` is the nanoseconds that
+# it is expected to take, and what it took is returned with the status (`sharing.TOLD`)
+_SHARED = _ENTRY.replace("ptr @entry(", "ptr @shared(").replace(
+    "call i64 %run(ptr %words)", "call i64 @launch.told(ptr %run, ptr %words, i64 %size)"
+)
+
 # Replaces Numba's wrapper: calling the listing of a kernel raises an error and does not crash
 _REFUSING = """
 declare i32 @PyErr_BadArgument()
@@ -283,6 +291,12 @@ def make(address: int, layout: tuple[int, ...]) -> Callable[..., int]:
     return function("entry", facts)
 
 
+def shared(point: Callable[..., int]) -> Callable[..., int] | None:
+    """`shared` for the kernel of an entry point; None for one with Numba's wrapper."""
+    facts = getattr(point, "__self__", None)
+    return function("shared", facts) if isinstance(facts, bytes) else None
+
+
 def function(name: str, self: Any) -> Callable:
     """A function of this module's code as one of Python, with the object that it gets as self."""
     new = ctypes.pythonapi.PyCFunction_NewEx
@@ -344,7 +358,8 @@ def _code(machine: llvm.TargetMachine) -> bytes:
     path = cache_folder() / f"entry_{toolchain()[:20]}.o"
     if is_intact(path):
         return path.read_bytes()
-    code = machine.emit_object(llvm.parse_assembly(_ENTRY + _LOOK + relaunch.IR))
+    text = "".join([_NUMBER, _ENTRY, _SHARED, _LOOK, relaunch.IR, sharing.IR])
+    code = machine.emit_object(llvm.parse_assembly(text))
     with contextlib.suppress(OSError):  # a full disk: it is made again each time
         write(path, code)
         seal(path, [path])

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.simt.backend.sharing import LACKING
+
 # The words of a state, which is an array: the slots of a hash table that hold addresses of
 # launches, the number of slots - 1, and what machine code cannot name
 SLOTS, MASK, NDARRAY, NEW, NONE = range(5)
@@ -24,11 +26,11 @@ STATE_WORDS = 5
 # the GIL; how many arrays are made, and how many of these are returned in a tuple (0: the first, as
 # it is); the number of fixes, of launches, and of arguments
 HASH, KEY, UNLOCKED, MADE, RETURNED, FIXES, LAUNCHES, WORDS = range(8)
-HEADER = 8
-# Then the key; dtype, dimensions and shape of each array that is made; the fixes; the machine code
-# of each launch and where its arguments begin; the words of the arguments. A fix is the word to
-# set, where it comes from (an operand, or -1, -2, ... for the arrays that are made), and an offset
-# in bytes or the kind of a number.
+HEADER, LAUNCH = 8, 4
+# Then the key; dtype, dimensions and shape of each array that is made; the fixes; of each launch
+# the machine code, where its arguments begin, how many words they are and its cost (`sharing`); the
+# words of the arguments. A fix is the word to set, where it comes from (an operand, or -1, -2, ...
+# for the arrays that are made), and an offset in bytes or the kind of a number.
 MAX_OPERANDS, MAX_NDIM, MAX_MADE = 8, 6, 12
 MAX_KEY = 2 + MAX_OPERANDS * (2 + 2 * MAX_NDIM)
 FACTOR = 0x9E3779B97F4A7C15
@@ -178,6 +180,13 @@ other:
   br label %probe
 
 found:
+  ; without enough helpers Python comes into it, and starts them
+  %pool = load ptr, ptr @pool
+  %lacking.at = getelementptr i64, ptr %pool, i64 {LACKING}
+  %lacking = load i64, ptr %lacking.at
+  %is.lacking = icmp ne i64 %lacking, 0
+  br i1 %is.lacking, label %miss, label %known
+known:
   %new.at = getelementptr ptr, ptr %state, i64 {NEW}
   %new = load ptr, ptr %new.at
   %made.at = getelementptr i64, ptr %launch, i64 {MADE}
@@ -188,8 +197,8 @@ found:
   %first.array = getelementptr i64, ptr %its.key, i64 %length
   br label %make
 make:
-  %m = phi i64 [0, %found], [%m.next, %store.array]
-  %array.at = phi ptr [%first.array, %found], [%array.next, %store.array]
+  %m = phi i64 [0, %known], [%m.next, %store.array]
+  %array.at = phi ptr [%first.array, %known], [%array.next, %store.array]
   %unmade = icmp ult i64 %m, %made.count
   br i1 %unmade, label %make.one, label %prepare
 make.one:
@@ -216,7 +225,7 @@ prepare:
   %launches = getelementptr i64, ptr %array.at, i64 %fix.words
   %launches.at = getelementptr i64, ptr %launch, i64 {LAUNCHES}
   %launch.count = load i64, ptr %launches.at
-  %launch.words = mul i64 %launch.count, 2
+  %launch.words = mul i64 %launch.count, {LAUNCH}
   %template = getelementptr i64, ptr %launches, i64 %launch.words
   %words.at = getelementptr i64, ptr %launch, i64 {WORDS}
   %count = load i64, ptr %words.at
@@ -299,13 +308,16 @@ each:
   %goes.on = and i1 %succeeded, %unrun
   br i1 %goes.on, label %run.one, label %ran
 run.one:
-  %l.place = mul i64 %l, 2
+  %l.place = mul i64 %l, {LAUNCH}
   %code.at = getelementptr ptr, ptr %launches, i64 %l.place
   %code = load ptr, ptr %code.at
   %start.at = getelementptr i64, ptr %code.at, i64 1
   %start = load i64, ptr %start.at
   %arguments = getelementptr i64, ptr %words, i64 %start
-  %status.one = call i64 %code(ptr %arguments)
+  %length.at = getelementptr i64, ptr %code.at, i64 2
+  %arguments.length = load i64, ptr %length.at
+  %cost.at = getelementptr i64, ptr %code.at, i64 3
+  %status.one = call i64 @launch(ptr %code, ptr %arguments, i64 %arguments.length, ptr %cost.at)
   %l.next = add i64 %l, 1
   br label %each
 ran:

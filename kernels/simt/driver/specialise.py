@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.simt.backend import entry, interrupt, machine_code
+from kernels.simt.backend import entry, helpers, interrupt, machine_code, sharing
 from kernels.simt.driver import arguments
 from kernels.simt.ir.safety import Safety
 from kernels.simt.store import fingerprint, modules
@@ -27,6 +29,8 @@ from kernels.support.errors import (
 
 if TYPE_CHECKING:
     from numba.core import types
+
+_LONG = 200_000  # ns: shorter launches that need Python stay on the calling thread
 
 
 def for_arguments(kernel: Any, block: tuple[int, int, int], args: tuple) -> Specialisation:
@@ -180,8 +184,8 @@ class Specialisation:
     ):
         self.kernel, self.block, self.safety = kernel, block, safety
         self.described, self.positive = described, positive
-        self.cost = 0.0  # seconds per block, as last measured
         self.halves = tuple(i for i, kind in enumerate(described) if arguments.is_half(kind))
+        self.entry: Any = None
         self.error = entry.report()
         self.grid: tuple[int, int, int] = (1, 1, 1)
         self.sites: tuple = ()
@@ -300,19 +304,46 @@ class Specialisation:
         if status:
             self.failed(status, grid, first, last, shared, args)
 
-    def run_parallel(self, grid, shared: int, args: tuple, threads: int) -> None:
-        """Run the whole grid on several OS threads."""
+    def run_shared(self, grid, shared: int, args: tuple, cost: int) -> int:
+        """Run the whole grid, on several OS threads where that is faster; `cost`: how many
+        nanoseconds it is expected to take on one. Returns how many it took."""
         gx, gy, gz = grid
-        entry, error, passed = self.entry, self.error, self.prepared(args)
-        blocks = gx * gy * gz
-        status = thread_pool.run(
-            lambda first, last: entry(first, last, gx, gy, gz, shared, error, *passed),
-            blocks,
-            threads,
-            self.stop,
-        )
+        blocks, run = gx * gy * gz, self.shared
+        if run is None:
+            return self._run_in_python(grid, shared, args, cost)
+        told = run(cost, blocks, gx, gy, gz, shared, self.error, *self.prepared(args))
+        if cost >= sharing.SHARE:
+            helpers.start()
+        status = told & sharing.STATUSES
         if status:
             self.failed(status, grid, 0, blocks, shared, args)
+        return told >> sharing.TOLD
+
+    @functools.cached_property
+    def shared(self) -> Callable[..., int] | None:
+        """What runs whole launches in machine code; None for a kernel that needs Python."""
+        helpers.pool()
+        return entry.shared(self.entry)
+
+    def _run_in_python(self, grid, shared: int, args: tuple, cost: int) -> int:
+        """`run_shared` for a kernel that needs the GIL."""
+        gx, gy, gz = grid
+        blocks = gx * gy * gz
+        threads = thread_pool.get_num_threads() if cost > _LONG else 1
+        start = time.perf_counter()
+        if threads == 1:
+            self.run(grid, 0, blocks, shared, args)
+        else:
+            entry, error, passed = self.entry, self.error, self.prepared(args)
+            run = lambda first, last: entry(first, last, gx, gy, gz, shared, error, *passed)  # noqa: E731
+            try:
+                status = thread_pool.run(run, blocks, threads, self.stop)
+            except BaseException:
+                self.error[limits.STOP] = 0
+                raise
+            if status:
+                self.failed(status, grid, 0, blocks, shared, args)
+        return int((time.perf_counter() - start) * threads * 1e9)
 
     def stop(self) -> None:
         """End a launch that is running."""

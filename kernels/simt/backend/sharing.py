@@ -1,0 +1,484 @@
+"""Launches whose blocks several OS threads share, in machine code and without the GIL.
+
+`launch(code, words, count, cost)` runs a kernel's blocks: the array of `count` words is what `code`
+takes, and `cost` points to the nanoseconds that it is expected to take on one OS thread, which it
+corrects. A launch that is worth it is shared: the calling thread and the helpers, each of which
+runs `serve(pool, number)` forever, take chunks of the blocks until none is left. Results do not
+depend on who runs which.
+
+A helper looks for work for a while before it sleeps, and a sleeping one is woken only for a launch
+that takes longer than waking. A helper that comes too late is not waited for, so where the
+processors are busy a launch takes as long as on one thread. There is one pool: what other threads
+launch meanwhile runs alone. While the caller waits it lets Python handle its signals (`interrupt`).
+
+The words of the pool, below, are on cache lines of their own where several threads write.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+from kernels.simt.backend.interrupt import INTERRUPTED
+
+# REMAINING: blocks that nobody has taken; from its success in taking some on, and until it has
+# subtracted them from LEFT, a thread may rely on the words of the launch.
+REMAINING, LEFT = 0, 16
+CODE, WORDS, COUNT, BLOCKS, CHUNK, HELPERS, PROCESSOR = range(32, 39)  # of a launch
+STATUS, SPENT = 48, 49  # the first that is not 0; nanoseconds of all threads together
+BUSY, WAITING, LOCK = 64, 65, 66  # a launch is shared; its caller sleeps; where
+# How many OS threads are wanted (by address), how many helpers there are, for how many nanoseconds
+# who waits looks before it sleeps, whether a launch has lacked helpers, and 0
+WANTED, STARTED, PATIENCE, LACKING, NOTHING = range(80, 85)
+FIRST_HELPER, HELPER_WORDS = 96, 16  # of each helper: whether it sleeps, and where
+MAX_HELPERS = 255
+POOL_WORDS = FIRST_HELPER + HELPER_WORDS * MAX_HELPERS
+
+TOLD, STATUSES = 8, 255  # bits of the status in what `launch.told` returns, and their mask
+UNKNOWN = 1  # a cost; 0 is that of a launch that is always too small
+SHARE = 10_000  # ns: shorter launches stay on the calling thread
+_WAKE = 60_000  # ns: waking takes the caller some 5 us, and the helper some 50
+_A_HELPER = 5_000  # ns: what each thread should have to do
+_CHUNKS_A_THREAD = 8  # of the smallest size: a thread that starts late gets fewer blocks
+_YIELD = 20_000  # ns: who has looked for so long lets others have its processor
+_LOOK_EVERY = 100_000  # us: how often a waiting caller looks for signals
+_REPORT = 10  # the word of a launch with the address of its report
+_CLOCK = {"darwin": 4}.get(sys.platform, 1)  # a precise one
+_PAUSES = {"x86": "@llvm.x86.sse2.pause()", "arm": "@llvm.aarch64.isb(i32 15)"}
+_FAMILIES = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm", "arm64": "arm"}
+_PAUSE = _PAUSES.get(_FAMILIES.get(platform.machine(), ""), "@llvm.donothing()")
+
+# A helper that the system has put on the caller's processor would only hold it up: it goes to
+# another one, and sleeps where there is none. Other systems than Linux cannot tell.
+_MASK_BYTES = 1024
+_PLACE = (
+    f"""
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+
+define internal i64 @processor() {{
+  %here = call i32 @sched_getcpu()
+  %wide = sext i32 %here to i64
+  ret i64 %wide
+}}
+
+; Whether this thread runs on another processor, or does now
+define internal i1 @get_out_of_the_way(i64 %processor) {{
+  %mask = alloca [{_MASK_BYTES} x i8], align 8
+  %here = call i64 @processor()
+  %same = icmp eq i64 %here, %processor
+  br i1 %same, label %ask, label %yes
+ask:
+  %size32 = call i32 @sched_getaffinity(i32 0, i64 {_MASK_BYTES}, ptr %mask)
+  %refused = icmp ne i32 %size32, 0
+  br i1 %refused, label %no, label %move
+move:
+  %word = lshr i64 %here, 6
+  %bit = and i64 %here, 63
+  %place = shl i64 1, %bit
+  %others = xor i64 %place, -1
+  %word.at = getelementptr i64, ptr %mask, i64 %word
+  %before = load i64, ptr %word.at
+  %without = and i64 %before, %others
+  store i64 %without, ptr %word.at
+  %moved = call i32 @sched_setaffinity(i32 0, i64 {_MASK_BYTES}, ptr %mask)
+  store i64 %before, ptr %word.at
+  %freed = call i32 @sched_setaffinity(i32 0, i64 {_MASK_BYTES}, ptr %mask)
+  %fine = icmp eq i32 %moved, 0
+  br i1 %fine, label %yes, label %no
+yes:
+  ret i1 1
+no:
+  ret i1 0
+}}
+"""
+    if sys.platform == "linux"
+    else """
+define internal i64 @processor() {
+  ret i64 0
+}
+define internal i1 @get_out_of_the_way(i64 %processor) {
+  ret i1 1
+}
+"""
+)
+
+IR = f"""
+declare i32 @PyThread_acquire_lock_timed(ptr, i64, i32)
+declare void @PyThread_release_lock(ptr)
+declare i32 @sched_yield()
+declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.usub.sat.i64(i64, i64)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+declare void {_PAUSE.replace("15", "")}
+
+@pool = global ptr null
+
+define internal i64 @now() {{
+  %time = alloca [2 x i64]
+  %read = call i32 @clock_gettime(i32 {_CLOCK}, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.at
+  %scaled = mul i64 %seconds, 1000000000
+  %now = add i64 %scaled, %rest
+  ret i64 %now
+}}
+
+; Wakes who sleeps at a word with its lock behind it
+define internal void @wake(ptr %sleeps.at) {{
+  %seen = load atomic i64, ptr %sleeps.at seq_cst, align 8
+  %sleeps = icmp ne i64 %seen, 0
+  br i1 %sleeps, label %try, label %done
+try:
+  %pair = cmpxchg ptr %sleeps.at, i64 1, i64 0 seq_cst seq_cst
+  %mine = extractvalue {{i64, i1}} %pair, 1
+  br i1 %mine, label %release, label %done
+release:
+  %lock.at = getelementptr i64, ptr %sleeps.at, i64 1
+  %lock = load ptr, ptr %lock.at
+  call void @PyThread_release_lock(ptr %lock)
+  br label %done
+done:
+  ret void
+}}
+
+; Sleeps there until woken, or for so many us; `for`: a word that ends it when it is as `until` says
+define internal void @sleep(ptr %sleeps.at, i64 %us, ptr %for, i1 %until) {{
+  %lock.at = getelementptr i64, ptr %sleeps.at, i64 1
+  %lock = load ptr, ptr %lock.at
+  %before = atomicrmw xchg ptr %sleeps.at, i64 1 seq_cst
+  %seen = load atomic i64, ptr %for seq_cst, align 8
+  %is.set = icmp ne i64 %seen, 0
+  %ends = icmp eq i1 %is.set, %until
+  br i1 %ends, label %rise, label %block
+block:
+  %outcome = call i32 @PyThread_acquire_lock_timed(ptr %lock, i64 %us, i32 1)
+  %woken = icmp eq i32 %outcome, 1
+  br i1 %woken, label %done, label %rise
+rise:
+  %pair = cmpxchg ptr %sleeps.at, i64 1, i64 0 seq_cst seq_cst
+  %mine = extractvalue {{i64, i1}} %pair, 1
+  br i1 %mine, label %done, label %settle
+settle:  ; somebody is about to release the lock
+  %taken = call i32 @PyThread_acquire_lock_timed(ptr %lock, i64 -1, i32 0)
+  br label %done
+done:
+  ret void
+}}
+
+; Whether a word becomes as `until` says, other than 0 or 0, while the pool is patient
+define internal i1 @watch(ptr %pool, ptr %for, i1 %until, i1 %is.caller) {{
+  %patience.at = getelementptr i64, ptr %pool, i64 {PATIENCE}
+  %patience = load i64, ptr %patience.at
+  %begun = call i64 @now()
+  br label %look
+look:
+  %i = phi i64 [1, %0], [%i.next, %again], [1, %soon]
+  %seen = load atomic i64, ptr %for seq_cst, align 8
+  %is.set = icmp ne i64 %seen, 0
+  %ends = icmp eq i1 %is.set, %until
+  br i1 %ends, label %yes, label %pause
+pause:
+  call void {_PAUSE}
+  %i.next = add i64 %i, 1
+  %rest = and i64 %i, 31
+  %asks = icmp eq i64 %rest, 0
+  br i1 %asks, label %ask, label %again
+again:
+  br label %look
+ask:
+  %time = call i64 @now()
+  %spent = sub i64 %time, %begun
+  %late = icmp sge i64 %spent, %patience
+  br i1 %late, label %no, label %early
+early:
+  br i1 %is.caller, label %early.caller, label %early.helper
+early.helper:
+  %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
+  %processor = load atomic i64, ptr %processor.at monotonic, align 8
+  %elsewhere = call i1 @get_out_of_the_way(i64 %processor)
+  br label %soon
+early.caller:
+  %long = icmp sge i64 %spent, {_YIELD}
+  br i1 %long, label %yield, label %soon
+yield:
+  %yielded = call i32 @sched_yield()
+  br label %soon
+soon:
+  br label %look
+yes:
+  ret i1 1
+no:
+  ret i1 0
+}}
+
+; Takes some of the pool's blocks; how many remained, or 0. A thread's share of what remains, so
+; that first chunks are large and last ones small
+define internal i64 @take(ptr %pool, ptr %taken.to) {{
+  %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
+  %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
+  %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
+  %first.seen = load atomic i64, ptr %remaining.at seq_cst, align 8
+  br label %try
+try:
+  %seen = phi i64 [%first.seen, %0], [%seen.next, %claim]
+  %none = icmp eq i64 %seen, 0
+  br i1 %none, label %end, label %claim
+claim:  ; these two may be another launch's, which does no harm
+  %chunk = load atomic i64, ptr %chunk.at monotonic, align 8
+  %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
+  %threads = add i64 %helpers, 1
+  %share = udiv i64 %seen, %threads
+  %at.least = call i64 @llvm.umax.i64(i64 %share, i64 %chunk)
+  %taken = call i64 @llvm.umin.i64(i64 %at.least, i64 %seen)
+  %less = sub i64 %seen, %taken
+  %pair = cmpxchg ptr %remaining.at, i64 %seen, i64 %less seq_cst seq_cst
+  %seen.next = extractvalue {{i64, i1}} %pair, 0
+  %claimed = extractvalue {{i64, i1}} %pair, 1
+  br i1 %claimed, label %success, label %try
+success:
+  store i64 %taken, ptr %taken.to
+  br label %end
+end:
+  ret i64 %seen
+}}
+
+; Runs blocks of the pool's launch until none is left
+define internal void @work(ptr %pool) {{
+  %taken.at = alloca i64
+  %seen = call i64 @take(ptr %pool, ptr %taken.at)
+  %none = icmp eq i64 %seen, 0
+  br i1 %none, label %idle, label %begin
+begin:
+  %begun = call i64 @now()
+  %code.at = getelementptr i64, ptr %pool, i64 {CODE}
+  %code = load ptr, ptr %code.at
+  %words.at = getelementptr i64, ptr %pool, i64 {WORDS}
+  %words = load ptr, ptr %words.at
+  %count.at = getelementptr i64, ptr %pool, i64 {COUNT}
+  %count = load i64, ptr %count.at
+  %blocks.at = getelementptr i64, ptr %pool, i64 {BLOCKS}
+  %blocks = load i64, ptr %blocks.at
+  %own = alloca i64, i64 %count
+  %bytes = mul i64 %count, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %words, i64 %bytes, i1 false)
+  %last.at = getelementptr i64, ptr %own, i64 1
+  br label %run
+run:
+  %remained = phi i64 [%seen, %begin], [%more, %another]
+  %done.before = phi i64 [0, %begin], [%done, %another]
+  %taken = load i64, ptr %taken.at
+  %done = add i64 %done.before, %taken
+  %first = sub i64 %blocks, %remained
+  %last = add i64 %first, %taken
+  store i64 %first, ptr %own
+  store i64 %last, ptr %last.at
+  %status = call i64 %code(ptr %own)
+  %fine = icmp eq i64 %status, 0
+  br i1 %fine, label %another, label %fail
+another:
+  %more = call i64 @take(ptr %pool, ptr %taken.at)
+  %no.more = icmp eq i64 %more, 0
+  br i1 %no.more, label %leave, label %run
+fail:  ; nobody begins another chunk
+  %status.at = getelementptr i64, ptr %pool, i64 {STATUS}
+  %is.first = cmpxchg ptr %status.at, i64 0, i64 %status seq_cst seq_cst
+  %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
+  %dropped = atomicrmw xchg ptr %remaining.at, i64 0 seq_cst
+  %done.dropped = add i64 %done, %dropped
+  br label %leave
+leave:
+  %finished = phi i64 [%done, %another], [%done.dropped, %fail]
+  %ended = call i64 @now()
+  %time = sub i64 %ended, %begun
+  %spent.at = getelementptr i64, ptr %pool, i64 {SPENT}
+  %spent = atomicrmw add ptr %spent.at, i64 %time seq_cst
+  %left.at = getelementptr i64, ptr %pool, i64 {LEFT}
+  %left = atomicrmw sub ptr %left.at, i64 %finished seq_cst
+  %is.last = icmp eq i64 %left, %finished
+  br i1 %is.last, label %tell, label %idle
+tell:
+  %waiting.at = getelementptr i64, ptr %pool, i64 {WAITING}
+  call void @wake(ptr %waiting.at)
+  br label %idle
+idle:
+  ret void
+}}
+
+{_PLACE}
+define void @serve(ptr %pool, i64 %helper) {{
+  %offset = mul i64 %helper, {HELPER_WORDS}
+  %place = add i64 %offset, {FIRST_HELPER}
+  %sleeps.at = getelementptr i64, ptr %pool, i64 %place
+  %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
+  %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
+  %nothing.at = getelementptr i64, ptr %pool, i64 {NOTHING}
+  br label %next
+next:
+  %found = call i1 @watch(ptr %pool, ptr %remaining.at, i1 1, i1 0)
+  %helpers = load atomic i64, ptr %helpers.at seq_cst, align 8
+  %wanted = icmp ult i64 %helper, %helpers
+  %works = and i1 %found, %wanted
+  br i1 %works, label %help, label %rest
+help:
+  %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
+  %processor = load atomic i64, ptr %processor.at monotonic, align 8
+  %elsewhere = call i1 @get_out_of_the_way(i64 %processor)
+  br i1 %elsewhere, label %work, label %rest
+work:
+  call void @work(ptr %pool)
+  br label %next
+rest:
+  ; what only others are wanted for does not keep this one awake
+  %for = select i1 %wanted, ptr %remaining.at, ptr %nothing.at
+  call void @sleep(ptr %sleeps.at, i64 -1, ptr %for, i1 1)
+  br label %next
+}}
+
+define i64 @launch(ptr %code, ptr %words, i64 %count, ptr %cost.at) {{
+  %cost = load i64, ptr %cost.at
+  %pool = load ptr, ptr @pool
+  %no.pool = icmp eq ptr %pool, null
+  %small = icmp eq i64 %cost, 0
+  %plain = or i1 %no.pool, %small
+  br i1 %plain, label %alone, label %ask
+alone:
+  %status.alone = call i64 %code(ptr %words)
+  ret i64 %status.alone
+ask:
+  %wanted.at = getelementptr i64, ptr %pool, i64 {WANTED}
+  %wanted.here = load ptr, ptr %wanted.at
+  %wanted = load i64, ptr %wanted.here
+  %single = icmp ule i64 %wanted, 1
+  br i1 %single, label %alone, label %compare
+compare:
+  %started.at = getelementptr i64, ptr %pool, i64 {STARTED}
+  %started = load i64, ptr %started.at
+  %wanted.others = sub i64 %wanted, 1
+  %others = call i64 @llvm.umin.i64(i64 %wanted.others, i64 {MAX_HELPERS})
+  %short = icmp ult i64 %cost, {SHARE}
+  br i1 %short, label %timed, label %count.helpers
+count.helpers:
+  %lacks = icmp ult i64 %started, %others
+  br i1 %lacks, label %lack, label %enough
+lack:
+  %lacking.at = getelementptr i64, ptr %pool, i64 {LACKING}
+  store i64 1, ptr %lacking.at
+  br label %enough
+enough:
+  %available = call i64 @llvm.umin.i64(i64 %others, i64 %started)
+  %worth = udiv i64 %cost, {_A_HELPER}
+  %worth.others = call i64 @llvm.usub.sat.i64(i64 %worth, i64 1)
+  %useful = call i64 @llvm.umin.i64(i64 %available, i64 %worth.others)
+  %blocks.from = getelementptr i64, ptr %words, i64 1
+  %blocks = load i64, ptr %blocks.from
+  %blocks.others = sub i64 %blocks, 1
+  %helpers = call i64 @llvm.umin.i64(i64 %useful, i64 %blocks.others)
+  %nobody = icmp eq i64 %helpers, 0
+  br i1 %nobody, label %timed, label %try
+timed:
+  %begun = call i64 @now()
+  %status.timed = call i64 %code(ptr %words)
+  %ended = call i64 @now()
+  %time = sub i64 %ended, %begun
+  %never = icmp ult i64 %time, {SHARE // 2}
+  %known = select i1 %never, i64 0, i64 %time
+  store i64 %known, ptr %cost.at
+  ret i64 %status.timed
+try:
+  %busy.at = getelementptr i64, ptr %pool, i64 {BUSY}
+  %busy.pair = cmpxchg ptr %busy.at, i64 0, i64 1 seq_cst seq_cst
+  %free = extractvalue {{i64, i1}} %busy.pair, 1
+  br i1 %free, label %share, label %alone
+share:
+  %threads = add i64 %helpers, 1
+  %pieces = mul i64 %threads, {_CHUNKS_A_THREAD}
+  %pieces.others = sub i64 %pieces, 1
+  %rounded = add i64 %blocks, %pieces.others
+  %chunk = udiv i64 %rounded, %pieces
+  %code.at = getelementptr i64, ptr %pool, i64 {CODE}
+  store ptr %code, ptr %code.at
+  %words.at = getelementptr i64, ptr %pool, i64 {WORDS}
+  store ptr %words, ptr %words.at
+  %count.at = getelementptr i64, ptr %pool, i64 {COUNT}
+  store i64 %count, ptr %count.at
+  %blocks.at = getelementptr i64, ptr %pool, i64 {BLOCKS}
+  store i64 %blocks, ptr %blocks.at
+  %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
+  store atomic i64 %chunk, ptr %chunk.at monotonic, align 8
+  %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
+  %processor = call i64 @processor()
+  store atomic i64 %processor, ptr %processor.at monotonic, align 8
+  %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
+  store atomic i64 %helpers, ptr %helpers.at seq_cst, align 8
+  %status.at = getelementptr i64, ptr %pool, i64 {STATUS}
+  store i64 0, ptr %status.at
+  %spent.at = getelementptr i64, ptr %pool, i64 {SPENT}
+  store i64 0, ptr %spent.at
+  %left.at = getelementptr i64, ptr %pool, i64 {LEFT}
+  store atomic i64 %blocks, ptr %left.at seq_cst, align 8
+  %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
+  %published = atomicrmw xchg ptr %remaining.at, i64 %blocks seq_cst
+  %wakes = icmp ugt i64 %cost, {_WAKE}
+  br i1 %wakes, label %waking, label %take.part
+waking:
+  %w = phi i64 [0, %share], [%w.next, %wake.one]
+  %sleeping = icmp ult i64 %w, %helpers
+  br i1 %sleeping, label %wake.one, label %take.part
+wake.one:
+  %offset = mul i64 %w, {HELPER_WORDS}
+  %place = add i64 %offset, {FIRST_HELPER}
+  %sleeps.at = getelementptr i64, ptr %pool, i64 %place
+  call void @wake(ptr %sleeps.at)
+  %w.next = add i64 %w, 1
+  br label %waking
+take.part:
+  call void @work(ptr %pool)
+  br label %wait
+wait:
+  %stopped = phi i64 [0, %take.part], [%stopped, %slept], [%stopped.now, %look]
+  %ready = call i1 @watch(ptr %pool, ptr %left.at, i1 0, i1 1)
+  br i1 %ready, label %finish, label %sleep.on
+sleep.on:
+  %waiting.at = getelementptr i64, ptr %pool, i64 {WAITING}
+  call void @sleep(ptr %waiting.at, i64 {_LOOK_EVERY}, ptr %left.at, i1 0)
+  br label %slept
+slept:
+  %left = load atomic i64, ptr %left.at seq_cst, align 8
+  %over = icmp eq i64 %left, 0
+  br i1 %over, label %wait, label %look
+look:
+  %report.at = getelementptr i64, ptr %words, i64 {_REPORT}
+  %report = load ptr, ptr %report.at
+  %stop = call i64 @look(ptr %report)
+  %stopped.now = or i64 %stopped, %stop
+  br label %wait
+finish:
+  %status = load i64, ptr %status.at
+  %spent = load i64, ptr %spent.at
+  store i64 %spent, ptr %cost.at
+  store atomic i64 0, ptr %busy.at seq_cst, align 8
+  %is.fine = icmp eq i64 %status, 0
+  %is.stopped = icmp ne i64 %stopped, 0
+  %unsaid = and i1 %is.fine, %is.stopped
+  %result = select i1 %unsaid, i64 {INTERRUPTED}, i64 %status
+  ret i64 %result
+}}
+
+; As `launch` with the cost in place of the first block; returns the cost above the status
+define i64 @launch.told(ptr %code, ptr %words, i64 %count) {{
+  %cost.at = alloca i64
+  %given = load i64, ptr %words
+  store i64 %given, ptr %cost.at
+  store i64 0, ptr %words
+  %status = call i64 @launch(ptr %code, ptr %words, i64 %count, ptr %cost.at)
+  %cost = load i64, ptr %cost.at
+  %high = shl i64 %cost, {TOLD}
+  %both = or i64 %high, %status
+  ret i64 %both
+}}
+"""

@@ -1,0 +1,224 @@
+"""Launches whose blocks several OS threads share: values, errors, forks, launches meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernels import cuda
+from kernels.simt.backend import helpers, sharing
+from kernels.support import thread_pool
+from kernels.support.errors import KernelIndexError
+
+LONG = 10**9  # nanoseconds
+
+
+@cuda.jit
+def steps(x, n):
+    i = cuda.grid(1)
+    if i < x.size:
+        for _ in range(n):
+            x[i] += 1
+
+
+@cuda.jit
+def owners(x, blocks):
+    """Each block counts how often it runs."""
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.add(x, cuda.blockIdx.x, 1)
+        blocks[cuda.blockIdx.x] = cuda.blockIdx.x
+
+
+@cuda.jit
+def beyond(x, last):
+    i = cuda.grid(1)
+    x[i if cuda.blockIdx.x != last else i + x.size] = i
+
+
+@pytest.fixture(autouse=True)
+def three_threads(monkeypatch):
+    monkeypatch.setattr(thread_pool.wanted, "value", 3)
+
+
+def shared(kernel, blocks, *args, threads=32):
+    """Launch, and share it whatever it takes."""
+    launcher = kernel[blocks, threads]
+    for _ in range(2):  # the first may lack helpers
+        launcher._cost = LONG
+        launcher(*args)
+    return launcher
+
+
+def helped() -> int:
+    """How many helpers have run."""
+    return int(helpers.pool()[sharing.STARTED])
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 11, 12, 13, 100, 1001, 100_000])
+def test_each_block_runs_once(blocks):
+    x, numbers = np.zeros(blocks, np.int32), np.full(blocks, -1)
+    for turn in range(1, 6):
+        owners[blocks, 32]._cost = LONG
+        owners[blocks, 32](x, numbers)
+        assert (x == turn).all() and (numbers == np.arange(blocks)).all()
+    assert helped() >= 2
+
+
+def test_several_threads_take_part():
+    """Blocks that wait for another one end only if somebody else runs that."""
+
+    @cuda.jit
+    def meet(x):
+        if cuda.blockIdx.x == 0:
+            while cuda.atomic.add(x, 0, 0) == 0:
+                pass
+        else:
+            cuda.atomic.add(x, 0, 1)
+
+    x = np.zeros(1, np.int32)
+    shared(steps, 4, np.zeros(128), 1)
+    meet.specialise((1, 1, 1), (x,))
+    for _ in range(20):
+        x[:] = 0
+        meet[2, 1]._cost = LONG
+        meet[2, 1](x)
+        assert x[0] == 1
+
+
+def test_the_cost_is_measured_and_decides():
+    x = np.zeros(64 * 64, np.float32)
+    launcher = steps[64, 64]
+    launcher(x, 1)
+    assert launcher._cost < sharing.SHARE  # too small
+    launcher(x, 100_000)
+    assert launcher._cost > sharing.SHARE
+    before = helpers.pool()[sharing.CODE]
+    helpers.pool()[sharing.CODE] = 0
+    launcher(x, 100_000)
+    launcher(x, 1)
+    assert helpers.pool()[sharing.CODE] != 0, before
+    assert launcher._cost < 2_000_000
+    assert (x == 200_002).all()
+
+
+def test_errors_of_one_block_end_the_launch():
+    x = np.zeros(32 * 500, np.int64)
+    for last in (0, 250, 499):
+        with pytest.raises(KernelIndexError, match="index"):
+            shared(beyond, 500, x, last)
+    shared(beyond, 500, x, -1)
+    assert (x == np.arange(x.size)).all()
+
+
+def test_one_thread_again(monkeypatch):
+    x = np.zeros(3200)
+    shared(steps, 100, x, 2)
+    for count in (1, 2, 7, 1):
+        monkeypatch.setattr(thread_pool.wanted, "value", count)
+        shared(steps, 100, x, 1)
+        assert helped() >= count - 1
+    assert (x == 2 * 2 + 4 * 2).all()
+
+
+def test_python_threads_launch_at_once():
+    arrays = [np.zeros(32 * n) for n in range(20, 28)]
+
+    def work(x):
+        launcher = steps.configure(x.size // 32, 32)
+        for _ in range(300):
+            launcher._cost = LONG
+            launcher(x, 5)
+
+    threads = [threading.Thread(target=work, args=(x,)) for x in arrays]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all((x == 1500).all() for x in arrays)
+
+
+def test_helpers_that_do_not_look_but_sleep(monkeypatch):
+    """As where there are more threads than processors."""
+    shared(steps, 4, np.zeros(128), 1)
+    patience = helpers.pool()[sharing.PATIENCE]
+    helpers.pool()[sharing.PATIENCE] = 0
+    try:
+        test_python_threads_launch_at_once()
+        test_each_block_runs_once(100)
+    finally:
+        helpers.pool()[sharing.PATIENCE] = patience
+
+
+FORK = """
+import os, sys
+import numpy as np
+from kernels import cuda
+from kernels.simt.backend import helpers, sharing
+from kernels.support import thread_pool
+
+@cuda.jit
+def steps(x, n):
+    i = cuda.grid(1)
+    for _ in range(n):
+        x[i] += 1
+
+thread_pool.set_num_threads(3)
+x = np.zeros(3200)
+def launch():
+    steps[100, 32]._cost = 10**9
+    steps[100, 32](x, 3)
+launch(); launch()
+assert helpers.pool()[sharing.STARTED] == 2
+child = os.fork()
+if child == 0:
+    assert helpers.pool()[sharing.STARTED] == 0
+    for _ in range(3):
+        launch()
+    os._exit(0 if helpers.pool()[sharing.STARTED] == 2 and (x == 15).all() else 1)
+assert os.waitpid(child, 0)[1] == 0
+launch()
+assert (x == 9).all()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_starts_its_own_helpers(tmp_path):
+    run(FORK, tmp_path)
+
+
+ENDS = """
+import numpy as np
+from kernels import cuda
+from kernels.support import thread_pool
+
+@cuda.jit
+def steps(x, n):
+    i = cuda.grid(1)
+    for _ in range(n):
+        x[i] += 1
+
+thread_pool.set_num_threads(4)
+x = np.zeros(3200)
+for _ in range(3):
+    steps[100, 32]._cost = 10**9
+    steps[100, 32](x, 3)
+"""
+
+
+def test_a_process_ends_while_helpers_look_for_work(tmp_path):
+    for _ in range(3):
+        run(ENDS, tmp_path)
+
+
+def run(program: str, folder: Path) -> None:
+    path = folder / "program.py"  # the compiler wants to read it
+    path.write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
