@@ -7,8 +7,8 @@ from kernels.cuda_c.common import Kernel, family
 _kernel = family("cross_entropy.cu")
 
 
-def forward(acc_t: str, has_weight: bool, smooth: bool) -> Kernel:
-    """kernel(logits, target, weight, ignore, smoothing, losses, lse)."""
+def forward(acc_t: str, has_weight: bool, smooth: bool, rows: int) -> Kernel:
+    """kernel(logits, target, weight, ignore, smoothing, losses, lse), the same for all `rows`."""
 
     def arguments(logits, *others):
         return logits, *others, *logits.shape

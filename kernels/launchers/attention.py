@@ -14,6 +14,7 @@ from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers import attention_tiles
 from kernels.launchers.attention_tiles import BX
 from kernels.launchers.common import (
+    MAX_GRID_YZ,
     Dialect,
     ceil_div,
     check_floating,
@@ -44,10 +45,17 @@ BACKWARD = {
 ON_TENSOR_CORES = {
     "mma_sync": "16-bit: in tiles; the sums of one product are a fragment of the next (mma.sync)"
 }
-_BY_DIALECT = {"numba": VERSIONS, "cupy": {**VERSIONS, **ON_TENSOR_CORES}}
-_BACKWARD_BY_DIALECT = {"numba": BACKWARD, "cupy": {**BACKWARD, **ON_TENSOR_CORES}}
+TRIANGULAR = {"triangular": "three_step: the products skip tiles that causal queries do not see"}
+_BY_DIALECT = {"numba": {**VERSIONS, **TRIANGULAR}, "cupy": {**VERSIONS, **ON_TENSOR_CORES}}
+_BACKWARD_BY_DIALECT = {
+    "numba": {**BACKWARD, **TRIANGULAR},
+    "cupy": {**BACKWARD, **ON_TENSOR_CORES},
+}
+EDGE, NARROW = 32, 16  # queries or keys of a tile that a triangular product skips; a narrow head
+IN_MEMORY = ("three_step", "triangular")  # scores
 ROW_BLOCK = 32  # threads of a block that walks along a row of scores
-FORWARD_IN_MEMORY, BACKWARD_IN_MEMORY = 1 << 14, 1 << 26  # scores; a head's, all heads'
+FORWARD_IN_MEMORY = 1 << 14  # scores of a head
+TRIANGULAR_IN_MEMORY, BACKWARD_IN_MEMORY = 1 << 22, 1 << 26  # of all heads
 SHARED = 47 * 1024  # bytes of shared memory that tiles may take
 
 
@@ -132,33 +140,46 @@ def _refusal(plan: _Plan, cc: tuple[int, int] | None) -> str | None:
     return refusal_of_mma(plan.dtype, cc)
 
 
+def _in_memory(plan: _Plan, backward: bool) -> str | None:
+    """The version of a CPU that keeps scores in memory; None where they are too many. The gradients
+    take half the time so, the result where there are few or where tiles of them are skipped."""
+    skips = plan.causal and "triangular" in _BY_DIALECT[plan.dialect.name]
+    of_all = BACKWARD_IN_MEMORY if backward else TRIANGULAR_IN_MEMORY if skips else 0
+    most = max(of_all // max(plan.z, 1), FORWARD_IN_MEMORY * (not backward))
+    if plan.tile is not None and plan.l * plan.s > most:
+        return None
+    return "triangular" if skips else "three_step"
+
+
 def _pick(plan: _Plan, name: str, version: str | None, cc: tuple[int, int] | None) -> str:
-    """On a GPU tensor cores or tiles, where they fit. On the CPU forward too, unless there are few
-    scores; the gradients take half the time by three steps, as long as the scores fit in memory."""
+    """On a GPU tensor cores or tiles, where they fit; on the CPU see `_in_memory`."""
     if version == "mma_sync" and (why := _refusal(plan, cc)):
         raise ValueError(f"{name}: version 'mma_sync' {why}; leave version out")
-    if cc and version is None and _refusal(plan, cc) is None:
-        return "mma_sync"
-    if plan.tile is None and version != "mma_sync":
-        if version in ("tiled", "split"):
-            raise ValueError(
-                f"{name}: version {version!r} has no tile for heads of "
-                f"{max(plan.e, plan.f)} elements of {plan.acc}; use 'three_step'"
-            )
-        return "three_step"
+    if version in ("tiled", "split") and plan.tile is None:
+        raise ValueError(
+            f"{name}: version {version!r} has no tile for heads of "
+            f"{max(plan.e, plan.f)} elements of {plan.acc}; use 'three_step'"
+        )
+    if version is not None:
+        return version
     backward = name.endswith("backward")
-    if version is None and cc and attention_tiles.are_few(plan, backward):
-        return "split"
-    few = BACKWARD_IN_MEMORY // max(plan.z, 1) if backward else FORWARD_IN_MEMORY
-    return version or ("tiled" if cc or plan.l * plan.s > few else "three_step")
+    if not cc:
+        return _in_memory(plan, backward) or "tiled"
+    if _refusal(plan, cc) is None:
+        return "mma_sync"
+    if plan.tile is None:
+        return "three_step"
+    return "split" if attention_tiles.are_few(plan, backward) else "tiled"
 
 
 class _Plan:
     """What the calls with operands of one kind share."""
 
-    def __init__(self, dialect: Dialect, name: str, q, k, v, mask, version: str | None) -> None:
+    def __init__(
+        self, dialect: Dialect, name: str, q, k, v, mask, causal: bool, version: str | None
+    ) -> None:
         _check(dialect, name, q, k, v, mask, version)
-        self.dialect, self.kernels = dialect, dialect.attention
+        self.dialect, self.kernels, self.causal = dialect, dialect.attention, causal
         (n, h, self.l, self.e), (_, hk, self.s, self.f) = q.shape, v.shape
         self.z, self.zk, self.dtype = n * h, n * hk, q.dtype
         self.acc = compute_dtype(q.dtype)
@@ -198,23 +219,66 @@ class _Plan:
         return a.reshape(self.zk, self.z // self.zk * self.l, a.shape[-1])
 
 
+class _Products:
+    """The products of versions that keep scores (Z, L, S) in memory."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self.plan = plan
+        self.skip = plan.version == "triangular" and plan.causal
+        self.skip &= plan.z == plan.zk <= MAX_GRID_YZ  # each head has keys of its own
+        self.skip &= min(plan.e, plan.f) > 0
+        self.launches: dict[tuple[str, int], Callable] = {}
+
+    def scores(self, a, b):
+        """a (Z, L, E) @ b.T, for b (ZK, S, E)."""
+        if self.skip:
+            return self._skipping("scores", a, b, self.plan.l, self.plan.s)
+        return matmul(self.plan.dialect, self.plan.rows_of_queries(a), b.swapaxes(1, 2))
+
+    def of_queries(self, s, b):
+        """s @ b, for b (ZK, S, E)."""
+        if self.skip:
+            return self._skipping("rows", s, b, self.plan.l, b.shape[2])
+        return matmul(self.plan.dialect, s, b)
+
+    def of_keys(self, s, a):
+        """s.T @ a, for a (Z, L, E)."""
+        if self.skip:
+            return self._skipping("columns", s, a, self.plan.s, a.shape[2])
+        return matmul(self.plan.dialect, s.swapaxes(1, 2), self.plan.rows_of_queries(a))
+
+    def _skipping(self, kind: str, a, b, m: int, n: int):
+        width = a.shape[2] if kind == "scores" else n
+        launch = self.launches.get((kind, width))
+        if launch is None:
+            tile = NARROW if width <= NARROW else EDGE
+            kernel = self.plan.kernels.triangular_product(self.plan.acc_t, kind, tile)
+            grid = ceil_div(n, tile), ceil_div(m, EDGE), self.plan.z
+            launch = launcher("attention", "triangular", kernel, grid, (tile, EDGE))
+            self.launches[kind, width] = launch
+        c = empty((self.plan.z, m, n), self.plan.acc, a)
+        launch(a, b, c)
+        return c
+
+
 def _wide(dialect: Dialect, a, dtype: np.dtype):
     return a if a.dtype == dtype else cast(dialect, a, dtype)
 
 
 def _plan_forward(plan: _Plan) -> Callable:
     kernels, flags = plan.kernels, (plan.acc_t, plan.mask.kind)
-    if plan.version != "three_step":
+    if plan.version not in IN_MEMORY:
         return attention_tiles.forward(plan)
+    products = _Products(plan)
     rows = launcher(
-        "attention", "three_step", kernels.softmax_rows(*flags), plan.l * plan.z, ROW_BLOCK
+        "attention", plan.version, kernels.softmax_rows(*flags), plan.l * plan.z, ROW_BLOCK
     )
 
     def three_step(q, k, v, mask, out, lse, numbers):
         q, k, v = (_wide(plan.dialect, a, plan.acc) for a in (q, k, v))
-        s = matmul(plan.dialect, plan.rows_of_queries(q), k.swapaxes(1, 2))
+        s = products.scores(q, k)
         rows(s.reshape(plan.z, plan.l, plan.s), mask, lse, *numbers)
-        return _wide(plan.dialect, matmul(plan.dialect, s, v), plan.dtype)
+        return _wide(plan.dialect, products.of_queries(s, v), plan.dtype)
 
     return three_step
 
@@ -222,29 +286,28 @@ def _plan_forward(plan: _Plan) -> Callable:
 def _plan_backward(plan: _Plan) -> Callable:
     kernels, dialect, name = plan.kernels, plan.dialect, "attention_backward"
     flags, grid = (plan.acc_t, plan.mask.kind), plan.l * plan.z
-    products = launcher(name, plan.version, kernels.row_products(plan.acc_t), grid, ROW_BLOCK)
-    if plan.version != "three_step":
+    row_products = launcher(name, plan.version, kernels.row_products(plan.acc_t), grid, ROW_BLOCK)
+    if plan.version not in IN_MEMORY:
         of_keys, of_queries = (attention_tiles.gradients(plan, keys) for keys in (True, False))
 
         def by_tiles(g, q, k, v, out, lse, mask, delta, numbers):
-            products(g, out, delta)
+            row_products(g, out, delta)
             dk, dv = of_keys(k, v, q, g, mask, lse, delta, numbers)
             (dq,) = of_queries(q, g, k, v, mask, lse, delta, numbers)
             return dq, dk, dv
 
         return by_tiles
-    rows = launcher(name, "three_step", kernels.score_gradients(*flags), grid, ROW_BLOCK)
+    products = _Products(plan)
+    rows = launcher(name, plan.version, kernels.score_gradients(*flags), grid, ROW_BLOCK)
 
     def three_step(g, q, k, v, out, lse, mask, delta, numbers):
-        products(g, out, delta)
+        row_products(g, out, delta)
         g, q, k, v = (_wide(dialect, a, plan.acc) for a in (g, q, k, v))
-        g, q = plan.rows_of_queries(g), plan.rows_of_queries(q)
-        s, ds = matmul(dialect, q, k.swapaxes(1, 2)), matmul(dialect, g, v.swapaxes(1, 2))
+        s, ds = products.scores(q, k), products.scores(g, v)
         scores = [a.reshape(plan.z, plan.l, plan.s) for a in (s, ds)]
         rows(*scores, mask, lse, delta, *numbers)
-        dq, dk = matmul(dialect, ds, k), matmul(dialect, ds.swapaxes(1, 2), q)
-        dv = matmul(dialect, s.swapaxes(1, 2), g)
-        return tuple(_wide(dialect, d, plan.dtype) for d in (dq, dk, dv))
+        grads = products.of_queries(ds, k), products.of_keys(ds, q), products.of_keys(s, g)
+        return tuple(_wide(dialect, d, plan.dtype) for d in grads)
 
     return three_step
 
@@ -252,12 +315,12 @@ def _plan_backward(plan: _Plan) -> Callable:
 _plans = Plans()
 
 
-def _planned(dialect: Dialect, name: str, q, k, v, mask, version: str | None):
-    key = (dialect, name, type(q) is ndarray or place(q), version, mask is not None)
+def _planned(dialect: Dialect, name: str, q, k, v, mask, causal: bool, version: str | None):
+    key = (dialect, name, type(q) is ndarray or place(q), bool(causal), version, mask is not None)
     key += tuple((a.shape, a.dtype) for a in (q, k, v, mask) if a is not None)
     found = _plans.get(key)
     if found is None:
-        plan = _Plan(dialect, name, q, k, v, mask, version)
+        plan = _Plan(dialect, name, q, k, v, mask, bool(causal), version)
         make = _plan_backward if name.endswith("backward") else _plan_forward
         found = _plans.keep(key, (plan, make(plan)))
     return found
@@ -273,7 +336,7 @@ def attention(dialect: Dialect, q, k, v, mask=None, causal: bool = False, scale=
     computed in, the log-sum-exp of the scores (N, H, L); a query that sees no key has 0 and inf.
     Raises ValueError for shapes, TypeError for dtypes that do not fit.
     """
-    plan, run = _planned(dialect, "attention", q, k, v, mask, version)
+    plan, run = _planned(dialect, "attention", q, k, v, mask, causal, version)
     shape, lead = (*q.shape[:3], v.shape[3]), q.shape[:3]
     if plan.empty:
         xp = namespace(q)
@@ -291,7 +354,7 @@ def attention_backward(
     """Gradients of attention with respect to q, k and v, for g (N, H, L, F) like its result `out`,
     and its log-sum-exp. The same errors."""
     name = "attention_backward"
-    plan, run = _planned(dialect, name, q, k, v, mask, version)
+    plan, run = _planned(dialect, name, q, k, v, mask, causal, version)
     shape = (*q.shape[:3], v.shape[3])
     if g.shape != shape or out.shape != shape or lse.shape != q.shape[:3]:
         raise ValueError(
@@ -313,15 +376,22 @@ def attention_backward(
     return tuple(d.reshape(a.shape) for d, a in zip(grads, (q, k, v)))
 
 
-def _cost(q, k, v, *_, **__):
-    rows, (keys, width) = math.prod(q.shape[:3]), v.shape[2:]
-    flops = rows * keys * (2 * (q.shape[3] + width) + 5)
-    return [((*q.shape[:3], width), q.dtype), (q.shape[:3], compute_dtype(q.dtype))], flops
+def _seen(q, v, causal: bool) -> int:
+    """The scores that count: those of keys that are seen."""
+    heads, (queries, keys) = math.prod(q.shape[:2]), (q.shape[2], v.shape[2])
+    whole = max(queries - keys, 0)  # queries that see all keys, after the triangle
+    of_head = whole * keys + (queries - whole) * (queries - whole + 1) // 2
+    return heads * (of_head if causal else queries * keys)
 
 
-def _cost_backward(g, q, k, v, *_, **__):
-    rows, (keys, width) = math.prod(q.shape[:3]), v.shape[2:]
-    flops = rows * keys * (6 * q.shape[3] + 4 * width + 6)
+def _cost(q, k, v, mask=None, causal=False, *_, **__):
+    flops = _seen(q, v, causal) * (2 * (q.shape[3] + v.shape[3]) + 5)
+    results = [((*q.shape[:3], v.shape[3]), q.dtype), (q.shape[:3], compute_dtype(q.dtype))]
+    return results, flops
+
+
+def _cost_backward(g, q, k, v, out, lse, mask=None, causal=False, *_, **__):
+    flops = _seen(q, v, causal) * (6 * q.shape[3] + 4 * v.shape[3] + 6)
     return [(a.shape, a.dtype) for a in (q, k, v)], flops
 
 
@@ -332,7 +402,8 @@ def _as_for(version: str, *arrays):
 
 def _problem_backward(version: str):
     q, k, v, g = _as_for(version, *floats(4, 1, 2, 35, 16))
-    return (g, q, k, v, *kernels.attention(q, k, v, backend="numpy")), {}
+    how = {"causal": version == "triangular"}
+    return (g, q, k, v, *kernels.attention(q, k, v, **how, backend="numpy")), how
 
 
 def _cases(rng, versions):
@@ -343,6 +414,8 @@ def _cases(rng, versions):
     mask[0, 0, 3] = -np.inf  # a query that sees nothing
     for version in versions("attention"):
         q, k, v, g = _as_for(version, *arrays)
+        if version == "triangular":
+            k, v = (np.repeat(a, 2, 1) for a in (k, v))  # it skips nothing where heads share keys
         for how in ((mask, False), (mask[1, 0], True, 0.3)):
             yield "attention", (q, k, v, *how), {"version": version}, 9
             results = kernels.attention(q, k, v, *how, backend="numpy")
@@ -358,8 +431,9 @@ def _compiled(versions):
         mask = masks[kind]
         for version in versions("attention"):
             q, k = _as_for(version, ones(1, 2, 33, width), ones(1, 2, 65, width))
-            yield "attention", (q, k, k, mask), {"version": version}
-            given = (q, q, k, k, q, ones(1, 2, 33), mask)
+            causal = version == "triangular"
+            yield "attention", (q, k, k, mask, causal), {"version": version}
+            given = (q, q, k, k, q, ones(1, 2, 33), mask, causal)
             yield "attention_backward", given, {"version": version}
     if "mma_sync" in versions("attention"):  # whose keys are split
         q, k = _as_for("mma_sync", ones(1, 1, 1, 64), ones(1, 1, 512, 64))
@@ -372,7 +446,10 @@ FAMILY = Family(
         Operation(
             attention,
             _cost,
-            lambda version: (tuple(_as_for(version, *floats(3, 1, 2, 35, 16))), {}),
+            lambda version: (
+                tuple(_as_for(version, *floats(3, 1, 2, 35, 16))),
+                {"causal": version == "triangular"},
+            ),
             dialects=_BY_DIALECT,
             matrix=True,
         ),

@@ -93,10 +93,10 @@ def _plan(dialect: Dialect, name: str, logits, target, weight, smooth: bool, ver
         plan = _plan_split_backward if backward else _plan_split
         run = plan(dialect, name, logits, flags, forced)
     else:
-        make = dialect.cross_entropy.backward if backward else dialect.cross_entropy.forward
-        warps = warps_a_block(rows, ROWS, gpu)
-        grid = ceil_div(max(rows, 1), warps)
-        run = launcher(name, "warp", make(*flags), grid, (32, warps))
+        warps = warps_a_block(rows, ROWS, gpu) if gpu or backward else 1
+        kernels = dialect.cross_entropy
+        kernel = kernels.backward(*flags) if backward else kernels.forward(*flags, warps)
+        run = launcher(name, "warp", kernel, ceil_div(max(rows, 1), warps), (32, warps))
     return _Plan(run, compute_dtype(logits.dtype).type, empty((1,), logits.dtype, logits))
 
 

@@ -118,9 +118,10 @@ def _stack(x, batch: tuple[int, ...], transposed: bool):
     if x.ndim == 2:
         x = x[None]
     elif math.prod(x.shape[:-2]) == 1 or x.shape[:-2] == batch:
-        x = x.reshape(-1, *x.shape[-2:])
+        x = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
     else:
-        x = namespace(x).broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:])
+        x = namespace(x).broadcast_to(x, (*batch, *x.shape[-2:]))
+        x = x.reshape(math.prod(batch), *x.shape[-2:])
     return contiguous(x)
 
 

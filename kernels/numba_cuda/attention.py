@@ -4,12 +4,13 @@ out = softmax(q @ k.T * scale + mask) @ v; head z of q attends to head z // (Z /
 4 Z L S E floating-point operations forward, 10 backward; at least q, k, v read and out written.
 
 1. three_step  scores, softmax and weighted sum, one kernel each: Z L S scores go to memory and back
-2. tiled       a block keeps a tile of queries and loops over tiles of keys and values; the sum of a
+2. triangular  three_step, whose products skip the tiles that causal attention does not see
+3. tiled       a block keeps a tile of queries and loops over tiles of keys and values; the sum of a
                row is rescaled at each larger score (online softmax): no score is written to memory
-3. split       tiled, where queries are few: blocks share the keys, and a second launch merges their
+4. split       tiled, where queries are few: blocks share the keys, and a second launch merges their
                results by their log-sum-exp (flash decoding)
 All keep the log-sum-exp of each row, from which the gradients recompute the probabilities:
-    three_step  in memory, like the forward scores
+    three_step, triangular  in memory, like the forward scores
     tiled       a block keeps a tile of keys and loops over queries (dk, dv), then the reverse (dq):
                 there are no atomic additions, so results repeat bit by bit
     split       likewise, and a reduction adds up the gradients of the blocks that share rows
@@ -24,12 +25,13 @@ from __future__ import annotations
 import functools
 import math
 
-from kernels.launchers.attention import ROW_BLOCK, Tile
+from kernels.launchers.attention import EDGE, ROW_BLOCK, Tile
 from kernels.launchers.attention_tiles import BX, BY
 from kernels.numba_cuda.small_block import tree_max, tree_sum
 from kernels.simt import cuda
 
 LOWEST = -math.inf
+VECTOR = 8  # rows of a causal softmax end at multiples, which the CPU computes without a rest
 
 
 @functools.cache
@@ -42,31 +44,88 @@ def softmax_rows(acc_t, mask_kind: str):
         t, z, row = cuda.threadIdx.x, cuda.blockIdx.x // s.shape[1], cuda.blockIdx.x % s.shape[1]
         zm = z // div % mod
         end = min(s.shape[2], row + 1) if causal else s.shape[2]
+        stop = min(s.shape[2], (end + VECTOR - 1) // VECTOR * VECTOR)
         top = acc_t(LOWEST)
-        for c in range(t, end, ROW_BLOCK):
+        for c in range(t, stop, ROW_BLOCK):
             v = s[z, row, c] * scale
             if mask_kind == "add":
                 v += acc_t(mask[zm, row * step, c])
             if mask_kind == "keep":
                 v = v if mask[zm, row * step, c] else acc_t(LOWEST)
+            v = v if c < end else acc_t(LOWEST)
             s[z, row, c] = v
             top = max(top, v)
         top = tree_max(top, partial)
         if top == acc_t(LOWEST):
             top = acc_t(0)
         total = acc_t(0)
-        for c in range(t, end, ROW_BLOCK):
+        for c in range(t, stop, ROW_BLOCK):
             e = math.exp(s[z, row, c] - top)
             s[z, row, c] = e
             total += e
         total = tree_sum(total, partial)
         part = acc_t(0) if total == acc_t(0) else acc_t(1) / total
-        for c in range(t, s.shape[2], ROW_BLOCK):
-            s[z, row, c] = s[z, row, c] * part if c < end else acc_t(0)
+        for c in range(t, stop, ROW_BLOCK):
+            s[z, row, c] *= part
+        for c in range(stop + t, s.shape[2], ROW_BLOCK):
+            s[z, row, c] = acc_t(0)
         if t == 0:
             lse[z, row] = acc_t(-LOWEST) if total == acc_t(0) else top + math.log(total)
 
     return attention_softmax_rows
+
+
+@functools.cache
+def triangular_product(acc_t, kind: str, tile: int):
+    """Block (tile, EDGE), grid (tiles of N, tiles of M, Z): a product of causal attention, c
+    (Z, M, N), without the tiles of scores in which every key comes after every query.
+
+    kind: "scores", of a (Z, L, E) and b (Z, S, E), where such tiles become 0; "rows", a @ b, or
+    "columns", a.T @ b, of scores a (Z, L, S). As `matmul.tiled`, but as narrow as the heads.
+    """
+    of_scores, of_columns = kind == "scores", kind == "columns"
+    depth = tile if of_scores else EDGE
+
+    @cuda.jit
+    def attention_triangular_product(a, b, c):
+        a_tile = cuda.shared.array((EDGE, depth), acc_t)
+        b_tile = cuda.shared.array((depth, tile), acc_t)
+        tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
+        row0, col0 = cuda.blockIdx.y * EDGE, cuda.blockIdx.x * tile
+        row, col = row0 + ty, cuda.blockIdx.x * tile + tx
+        m, n = c.shape[1], c.shape[2]
+        k = a.shape[1] if of_columns else a.shape[2]
+        acc = acc_t(0)
+        for k0 in range(0, k, depth):
+            if of_scores:
+                seen = col0 < row0 + EDGE
+            elif of_columns:
+                seen = row0 < k0 + EDGE
+            else:
+                seen = k0 < row0 + EDGE
+            if depth == EDGE or ty < depth:
+                b_tile[ty, tx] = acc_t(0)
+                if k0 + ty < k and col < n:
+                    b_tile[ty, tx] = acc_t(b[z, col, k0 + ty] if of_scores else b[z, k0 + ty, col])
+            for i in range(0, depth, tile):
+                x = i + tx
+                a_tile[ty, x] = acc_t(0)
+                if seen:
+                    if of_columns:
+                        if k0 + ty < k and row0 + x < m:
+                            a_tile[ty, x] = acc_t(a[z, k0 + ty, row0 + x])
+                    elif row < m and k0 + x < k:
+                        a_tile[ty, x] = acc_t(a[z, row, k0 + x])
+            cuda.syncthreads()
+            if seen:
+                for kk in range(depth):
+                    av = a_tile[kk, ty] if of_columns else a_tile[ty, kk]
+                    acc += av * b_tile[kk, tx]
+            cuda.syncthreads()
+        if row < m and col < n:
+            c[z, row, col] = acc
+
+    return attention_triangular_product
 
 
 @functools.cache
@@ -97,8 +156,9 @@ def score_gradients(acc_t, mask_kind: str):
         t, z, row = cuda.threadIdx.x, cuda.blockIdx.x // s.shape[1], cuda.blockIdx.x % s.shape[1]
         zm = z // div % mod
         end = min(s.shape[2], row + 1) if causal else s.shape[2]
+        stop = min(s.shape[2], (end + VECTOR - 1) // VECTOR * VECTOR)
         total, less = lse[z, row], delta[z, row]
-        for c in range(t, s.shape[2], ROW_BLOCK):
+        for c in range(t, stop, ROW_BLOCK):
             v = s[z, row, c] * scale
             if mask_kind == "add":
                 v += acc_t(mask[zm, row * step, c])
@@ -107,6 +167,9 @@ def score_gradients(acc_t, mask_kind: str):
             p = math.exp(v - total) if c < end else acc_t(0)
             s[z, row, c] = p
             ds[z, row, c] = p * (ds[z, row, c] - less) * scale
+        for c in range(stop + t, s.shape[2], ROW_BLOCK):
+            s[z, row, c] = acc_t(0)
+            ds[z, row, c] = acc_t(0)
 
     return attention_score_gradients
 

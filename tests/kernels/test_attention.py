@@ -7,11 +7,13 @@ import pytest
 
 import kernels
 from kernels import reference
-from kernels.launchers.attention import VERSIONS
+from kernels.launchers.attention import TRIANGULAR
+from kernels.launchers.attention import VERSIONS as OF_BOTH
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 slow = pytest.mark.slow
+VERSIONS = (*OF_BOTH, *TRIANGULAR)
 LENGTHS = ((1, 1), (31, 33), (32, 1), (33, 64), (63, 65), (65, 63), (127, 129))
 
 
@@ -84,6 +86,47 @@ def test_dtypes(device, version, dtype, rng):
 def test_widths(device, width, rng):
     for version in VERSIONS:
         compare(device, rng, (33, 65), None, version=version, width=width, causal=True)
+
+
+@pytest.mark.parametrize("lengths", [(33, 65), (65, 33)])
+def test_triangular_products(device, lengths, rng):
+    """Wide and narrow heads, 16-bit floats, and heads that share keys, which skip nothing."""
+    compare(device, rng, lengths, None, version="triangular", width=40, causal=True)
+    compare(device, rng, lengths, None, np.float16, "triangular", width=8, causal=True)
+    compare(device, rng, lengths, None, version="triangular", heads=(4, 2), causal=True)
+
+
+def test_skipped_tiles_are_not_read(device, rng):
+    """What queries of other tiles would make NaN of the sums."""
+    q, k, v, g = (normal(rng, (1, 1, 64, 16)) for _ in range(4))
+    k[:, :, 32:], v[:, :, 32:] = np.nan, np.nan
+    q, k, v, g = (put(a, device) for a in (q, k, v, g))
+    how = {"causal": True, "version": "triangular", "backend": "numba"}
+    out, lse = kernels.attention(q, k, v, **how)
+    assert np.isfinite(get(out)[:, :, :32]).all()
+    dq, *_ = kernels.attention_backward(g, q, k, v, out, lse, **how)
+    assert np.isfinite(get(dq)[:, :, :32]).all()
+
+
+def test_causal_attention_on_the_cpu_skips_tiles(device, rng):
+    q = put(normal(rng, (1, 2, 40, 16)), device)
+    for causal in (False, True):
+        with kernels.trace() as trace:
+            out, lse = kernels.attention(q, q, q, None, causal, backend="numba")
+            kernels.attention_backward(out, q, q, q, out, lse, None, causal, backend="numba")
+        skipped = [version for _, version in trace.rows if version == "triangular"]
+        assert bool(skipped) == (causal and isinstance(q, np.ndarray))
+        assert "matmul" not in dict(trace.rows) or not skipped
+
+
+def test_heads_of_no_elements(device, rng):
+    q, v = put(np.zeros((2, 1, 5, 0), np.float32), device), put(normal(rng, (2, 1, 5, 3)), device)
+    for causal in (False, True):
+        out, lse = kernels.attention(q, q, v, None, causal, backend="numba")
+        if not causal:
+            assert_close(out, np.broadcast_to(get(v).mean(2, keepdims=True), out.shape), 9)
+        grads = kernels.attention_backward(out, q, q, v, out, lse, None, causal, backend="numba")
+        assert [d.shape for d in grads] == [q.shape, q.shape, v.shape]
 
 
 def test_wide_heads_are_taken_in_three_steps(device, rng):
