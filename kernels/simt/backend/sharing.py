@@ -35,7 +35,7 @@ MAX_HELPERS = 255
 POOL_WORDS = FIRST_HELPER + HELPER_WORDS * MAX_HELPERS
 
 TOLD, STATUSES = 8, 255  # bits of the status in what `launch.told` returns, and their mask
-UNKNOWN = 1  # a cost; 0 is that of a launch that is always too small
+# A cost is 0 for a launch that is always too small, and 1 where it is not known yet.
 SHARE = 10_000  # ns: shorter launches stay on the calling thread
 _WAKE = 60_000  # ns: waking takes the caller some 5 us, and the helper some 50
 _A_HELPER = 5_000  # ns: what each thread should have to do
