@@ -94,20 +94,23 @@ def test_several_threads_take_part():
 
 
 def test_the_cost_is_measured_and_decides():
-    x = np.zeros(64 * 64, np.float32)
-    launcher = steps[64, 64]
-    launcher(x, 1)
-    assert launcher._cost < sharing.SHARE  # too small
-    launcher(x, 100_000)
-    assert launcher._cost > sharing.SHARE
-    before = helpers.pool()[sharing.CODE]
-    helpers.pool()[sharing.CODE] = 0
-    helpers.pool()[sharing.SKIP] = 0
-    launcher(x, 100_000)
-    launcher(x, 1)
-    assert helpers.pool()[sharing.CODE] != 0, before
-    assert launcher._cost < 2_000_000
-    assert (x == 200_002).all()
+    x, pool, launcher = np.zeros(64 * 64, np.float32), helpers.pool(), steps[64, 64]
+
+    def cost(n: int) -> int:
+        launcher(x, n)
+        return launcher._cost
+
+    assert min(cost(1) for _ in range(20)) < sharing.SHARE  # on a machine of any load
+    shared(steps, 4, np.zeros(128), 1)
+    for n in (1, 100_000):
+        assert cost(100_000) > sharing.SHARE
+        pool[sharing.SKIP] = pool[sharing.CODE] = 0
+        cost(n)  # after a long one
+        assert pool[sharing.CODE] != 0
+    assert min(cost(1) for _ in range(20)) < sharing.SHARE
+    launcher._cost = pool[sharing.CODE] = 0
+    cost(1)
+    assert pool[sharing.CODE] == 0
 
 
 def test_errors_of_one_block_end_the_launch():
