@@ -7,9 +7,10 @@ runs `serve(pool, number)` forever, take chunks of the blocks until none is left
 depend on who runs which.
 
 A helper looks for work for a while before it sleeps, and a sleeping one is woken only for a launch
-that takes longer than waking. A helper that comes too late is not waited for, so where the
-processors are busy a launch takes as long as on one thread. There is one pool: what other threads
-launch meanwhile runs alone. While the caller waits it lets Python handle its signals (`interrupt`).
+that takes longer than waking. A helper that comes too late is not waited for, and after one that
+loses its processor in the middle some launches run alone, so that a launch on a busy machine takes
+about as long as on one thread. There is one pool: what other threads launch meanwhile runs alone,
+too. While the caller waits it lets Python handle its signals (`interrupt`).
 
 The words of the pool, below, are on cache lines of their own where several threads write.
 """
@@ -30,17 +31,20 @@ BUSY, WAITING, LOCK = 64, 65, 66  # a launch is shared; its caller sleeps; where
 # How many OS threads are wanted (by address), how many helpers there are, for how many nanoseconds
 # who waits looks before it sleeps, whether a launch has lacked helpers, and 0
 WANTED, STARTED, PATIENCE, LACKING, NOTHING = range(80, 85)
+SKIP, PENALTY = 85, 86  # how many launches run alone next, and how many did
 FIRST_HELPER, HELPER_WORDS = 96, 16  # of each helper: whether it sleeps, and where
 MAX_HELPERS = 255
 POOL_WORDS = FIRST_HELPER + HELPER_WORDS * MAX_HELPERS
 
 TOLD, STATUSES = 8, 255  # bits of the status in what `launch.told` returns, and their mask
-UNKNOWN = 1  # a cost; 0 is that of a launch that is always too small
+# A cost is 0 for a launch that is always too small, and 1 where it is not known yet.
 SHARE = 10_000  # ns: shorter launches stay on the calling thread
 _WAKE = 60_000  # ns: waking takes the caller some 5 us, and the helper some 50
 _A_HELPER = 5_000  # ns: what each thread should have to do
 _CHUNKS_A_THREAD = 8  # of the smallest size: a thread that starts late gets fewer blocks
 _YIELD = 20_000  # ns: who has looked for so long lets others have its processor
+_LATE = 50_000  # ns: a caller that waits for more than that and its own part was not helped
+_PENALTIES = 16, 1024  # the least and the most launches that then run alone
 _LOOK_EVERY = 100_000  # us: how often a waiting caller looks for signals
 _REPORT = 10  # the word of a launch with the address of its report
 _CLOCK = {"darwin": 4}.get(sys.platform, 1)  # a precise one
@@ -379,7 +383,16 @@ enough:
   %blocks.others = sub i64 %blocks, 1
   %helpers = call i64 @llvm.umin.i64(i64 %useful, i64 %blocks.others)
   %nobody = icmp eq i64 %helpers, 0
-  br i1 %nobody, label %timed, label %try
+  br i1 %nobody, label %timed, label %skip
+skip:
+  %skip.at = getelementptr i64, ptr %pool, i64 {SKIP}
+  %skips = load atomic i64, ptr %skip.at monotonic, align 8
+  %fair = icmp eq i64 %skips, 0
+  br i1 %fair, label %try, label %skip.one
+skip.one:
+  %skips.less = sub i64 %skips, 1
+  store atomic i64 %skips.less, ptr %skip.at monotonic, align 8
+  br label %timed
 timed:
   %begun = call i64 @now()
   %status.timed = call i64 %code(ptr %words)
@@ -437,7 +450,9 @@ wake.one:
   %w.next = add i64 %w, 1
   br label %waking
 take.part:
+  %work.begun = call i64 @now()
   call void @work(ptr %pool)
+  %work.ended = call i64 @now()
   br label %wait
 wait:
   %stopped = phi i64 [0, %take.part], [%stopped, %slept], [%stopped.now, %look]
@@ -458,6 +473,22 @@ look:
   %stopped.now = or i64 %stopped, %stop
   br label %wait
 finish:
+  ; where others want the processors, helpers may be late again and again
+  %over.at = call i64 @now()
+  %waited = sub i64 %over.at, %work.ended
+  %worked = sub i64 %work.ended, %work.begun
+  %bearable = add i64 %worked, {_LATE}
+  %late = icmp ugt i64 %waited, %bearable
+  %penalty.at = getelementptr i64, ptr %pool, i64 {PENALTY}
+  %penalty = load i64, ptr %penalty.at
+  %half = lshr i64 %penalty, 1
+  %double = shl i64 %penalty, 1
+  %at.least = call i64 @llvm.umax.i64(i64 %double, i64 {_PENALTIES[0]})
+  %at.most = call i64 @llvm.umin.i64(i64 %at.least, i64 {_PENALTIES[1]})
+  %penalty.next = select i1 %late, i64 %at.most, i64 %half
+  store i64 %penalty.next, ptr %penalty.at
+  %skip.next = select i1 %late, i64 %at.most, i64 0
+  store atomic i64 %skip.next, ptr %skip.at monotonic, align 8
   %status = load i64, ptr %status.at
   %spent = load i64, ptr %spent.at
   store i64 %spent, ptr %cost.at
