@@ -335,7 +335,10 @@ def record(
         node.save(saved)
     elif saved:
         node.saved = saved
-        node.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in saved])
+        versions = []  # a loop: in Python 3.11 a comprehension is a call
+        for t in saved:
+            versions.append(t._counter[0] if isinstance(t, Tensor) else 0)
+        node.versions = tuple(versions)
     first._requires_grad = True
     first._node = node
     first._index = 0
