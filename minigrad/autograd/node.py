@@ -407,9 +407,11 @@ class Op:
         for t in inputs:
             if t is not None and (t._requires_grad or t._view is not None):
                 if mode.enabled:
-                    needs = tuple([t is not None and needs_grad(t) for t in inputs])
+                    needs = []
+                    for u in inputs:
+                        needs.append(u is not None and needs_grad(u))
                     if True in needs:
-                        cls.record(inputs, attrs, needs, outputs)
+                        cls.record(inputs, attrs, tuple(needs), outputs)
                 break
         return outputs if several else outputs[0]
 

@@ -6,6 +6,7 @@ and records how it is computed from its base (`minigrad.tensor.View`).
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -150,18 +151,25 @@ class Parts(Node):
 def parts(x: Tensor, dim: int, lengths: Sequence[int], title: str) -> tuple[Tensor, ...]:
     """Views of x side by side along `dim`, of lengths that add up to its own; `title`: of their
     node."""
-    ends = itertools.accumulate(lengths)
-    indices = [(slice(None),) * dim + (slice(end - n, end),) for n, end in zip(lengths, ends)]
+    indices, links = _places(dim, tuple(lengths))
     if mode.observer is not None:  # which is told of each operation
         return tuple([Slice.apply(x, index=index) for index in indices])
     array, needs = x._array, needs_grad(x)
-    views = [_view(x, array[index], (Slice, {"index": index}), needs) for index in indices]
+    views = [_view(x, array[index], link, needs) for index, link in zip(indices, links)]
     if needs and mode.enabled:
         node = Parts((edge(x),), tuple([(v._array.shape, array.dtype) for v in views]))
         node.dim, node.indices, node.shape, node.title = dim, indices, array.shape, title
         for i, view in enumerate(views):
             attach(view, node, i)
     return tuple(views)
+
+
+@functools.lru_cache
+def _places(dim: int, lengths: tuple[int, ...]) -> tuple[list, list]:
+    """The indices of `parts`, and each as (operation, attributes)."""
+    ends = itertools.accumulate(lengths)
+    indices = [(slice(None),) * dim + (slice(end - n, end),) for n, end in zip(lengths, ends)]
+    return indices, [(Slice, {"index": index}) for index in indices]
 
 
 class Diagonal(ViewOp):
