@@ -133,17 +133,21 @@ class Parts(Node):
 
     __slots__ = ("dim", "indices", "shape", "title")
 
+    dim: int
+    indices: list
+    shape: tuple[int, ...]
+    title: str
+
     def name(self) -> str:
         return self.title
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        given = [i for i, g in enumerate(grads) if g is not None]
+        given = [(index, g) for index, g in zip(self.indices, grads) if g is not None]
+        index, first = given[0]
         if len(given) == 1:
-            (i,) = given
-            attrs = {"index": self.indices[i]}
-            g = ZerosExceptView.apply(grads[i], view=Slice, attrs=attrs, shape=self.shape)
-            return (g,)
-        make = array_module(grads[given[0]]._array).zeros
+            attrs = {"index": index}
+            return (ZerosExceptView.apply(first, view=Slice, attrs=attrs, shape=self.shape),)
+        make = array_module(first._array).zeros
         beside = [wrap(make(*out)) if g is None else g for g, out in zip(grads, self.outs)]
         return (Cat.apply(*beside, dim=self.dim),)
 
