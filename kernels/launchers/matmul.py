@@ -49,7 +49,7 @@ MATVEC = {
     "matvec": "N == 1: a warp per row, summed by shuffles",
     "matvec_split": "N == 1, few rows: blocks share a row, whose sums are added up",
 }
-SHORT = {"short": "M <= 24: tiles of 8 rows, of which few are empty"}
+SHORT = {"short": "M < 128: tiles of 8 rows, of which few are empty"}
 VERSIONS = {
     "numba": {**SIMPLE, **WARP_TILE, **MATVEC, **SHORT},
     "cupy": {

@@ -143,7 +143,9 @@ def _remember(plan: Single, operands: tuple, out: Any) -> bool:
         again = functools.partial(_of_list, plan)
         asked = module, plan.operation
         return _learn_twice(plan.dialect, asked, operands, again, 0) is not None
-    _store(module, plan.operation, operands, shown, [Launch(*of, args)], [result], 0)
+    kernel, grid, block = of
+    launch = Launch(kernel, grid, block, args)
+    _store(module, plan.operation, operands, shown, [launch], [result], 0)
     return True
 
 
@@ -382,7 +384,9 @@ def _learn_twice(
         if found is None:
             return False
         made, lasting = found
-        return _store(*asked, operands, shown, second.launches, made, returned, lasting)
+        module, operation = asked
+        launches = second.launches
+        return _store(module, operation, operands, shown, launches, made, returned, lasting)
 
 
 def _watched(dialect: Any, again: Callable, shown: list) -> tuple[_Watch, tuple]:

@@ -11,7 +11,7 @@ below does the same operations; what changes is how often an element is loaded, 
 6. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
 7. matvec         N == 1: a warp reads a row of a, shuffles add up
 8. matvec_split   few rows: warps of several blocks read parts of one, whose sums are added up
-9. short          M <= 24: tiled in blocks of 8 rows, so that few are empty; each loads 4 rows of b
+9. short          M < 128: tiled in blocks of 8 rows, so that few are empty; each loads 4 rows of b
 
 register_2d serves GPUs, with tiles of 128 x 128. On the CPU, tiled is as fast as a BLAS: the
 compiler keeps a thread's result in a register, runs rows of threads together and lets neighbouring
@@ -428,12 +428,24 @@ def check(version: str, product) -> None:
     """All versions accept all products."""
 
 
+def _fits_short(product) -> bool:
+    """Whether tiles of 8 rows take less time on a CPU than those of 32, many of which may be
+    empty. (Measured with AVX2, up to 128 rows.)"""
+    m, n = product.m, product.n
+    if m <= 3 * SHORT:
+        return n >= 8
+    if product.trans_a or n < TILE or m >= 4 * TILE:
+        return False
+    high, low = ceil_div(m, TILE) * TILE, ceil_div(m, SHORT) * SHORT
+    return m <= TILE or 10 * high >= 11 * low
+
+
 def pick(product) -> str:
     """The version that ships for a `kernels.launchers.matmul.Product`."""
     m, n, k = product.m, product.n, product.k
     if n == 1 and k >= 64:
         return "matvec"
-    if product.cc is None and m <= 3 * SHORT and k >= 4 and n >= 8:
+    if product.cc is None and k >= 4 and _fits_short(product):
         return "short"
     if m * n < 256 or k < 4 or n < 4:
         return "coalesced"

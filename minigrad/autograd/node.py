@@ -348,8 +348,11 @@ def record(
         node.save(saved, {place + saved_outputs.index(0): 0} if 0 in saved_outputs else None)
     elif saved:
         node.saved = saved
-        node.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in saved])
-        if inferred and -1 in node.versions:
+        versions = []  # a loop: in Python 3.11 a comprehension is a call
+        for t in saved:
+            versions.append(t._counter[0] if isinstance(t, Tensor) else 0)
+        node.versions = tuple(versions)
+        if inferred and -1 in versions:
             raise RuntimeError(INFERENCE_SAVED)
     first._requires_grad = True
     first._node = node
@@ -419,9 +422,11 @@ class Op:
         for t in inputs:
             if t is not None and (t._requires_grad or t._view is not None):
                 if mode.enabled:
-                    needs = tuple([t is not None and needs_grad(t) for t in inputs])
+                    needs = []
+                    for u in inputs:
+                        needs.append(u is not None and needs_grad(u))
                     if True in needs:
-                        cls.record(inputs, attrs, needs, outputs)
+                        cls.record(inputs, attrs, tuple(needs), outputs)
                 break
         return outputs if several else outputs[0]
 

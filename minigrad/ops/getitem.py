@@ -92,12 +92,35 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if type(index) is int:
         _check_position(self._array.shape, index, 0)
         return Slice.apply(self, index=(index,))
+    if _is_plain(self._array.shape, index):
+        return Slice.apply(self, index=index)
     basic, tensors = parse(self, index)
     view = Slice.apply(self, index=basic) if basic or not tensors else self
     if not tensors:
         return view
     flat = flat_positions(view._array.shape, tensors)
     return Take.apply(view, index=flat)
+
+
+def _is_plain(shape: tuple, index: Any) -> bool:
+    """Whether an index is a tuple of integers and slices that needs no checks and no conversion."""
+    if type(index) is not tuple or len(index) > len(shape):
+        return False
+    for n, part in zip(shape, index):
+        if type(part) is int:
+            if not -n <= part < n:
+                return False
+        elif (
+            type(part) is not slice
+            or part.step is not None
+            or type(part.start) not in _ENDS
+            or type(part.stop) not in _ENDS
+        ):
+            return False
+    return True
+
+
+_ENDS = (int, type(None))
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -51,14 +52,17 @@ class Derivative:
     """The gradient of one input: a derivative line, and where its arguments come from.
 
     sources: per argument, -1 for the incoming gradient, which comes last, else a position among the
-    saved values.
+    saved values. of: the arguments from a list of these.
     """
 
-    __slots__ = ("expr", "identity", "params", "sources")
+    __slots__ = ("expr", "identity", "of", "params", "sources")
 
     def __init__(self, forward: Expr, derivative: Expr, saved: list[str]) -> None:
         self.expr = derivative
         self.sources = tuple(-1 if n == "g" else saved.index(n) for n in derivative.args)
+        first = self.sources[0]
+        alone = slice(first, first + 1 or None)  # a list, too
+        self.of = itemgetter(*self.sources if len(self.sources) > 1 else (alone,))
         self.params = tuple(forward.params.index(name) for name in derivative.params)
         self.identity = derivative.text == "g"
 
@@ -150,13 +154,14 @@ class Pointwise:
 
     def _record(self, args: tuple, params: tuple, dtype: np.dtype, tensor: Tensor) -> None:
         """Add a call to the graph, if an input requires a gradient that the line has."""
-        needs = tuple(
-            [
-                isinstance(a, Tensor) and (a._requires_grad if a._view is None else needs_grad(a))
-                for a in args
-            ]
-        )
-        if True in needs:
+        found = []
+        for a in args:
+            if isinstance(a, Tensor):
+                found.append(a._requires_grad if a._view is None else needs_grad(a))
+            else:
+                found.append(False)
+        if True in found:
+            needs = tuple(found)
             derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
             if derivatives and tensor._array.dtype.kind not in "bui":
                 attrs = {"params": params, "dtype": dtype}
@@ -178,7 +183,9 @@ class Pointwise:
             operands = [self._operand(i, v, dtype, g) for i, v in zip(kept, values)]
             operands += values[len(kept) :]
             return self._recorded(derivatives, g, operands, params)
-        arrays = [v._array if isinstance(v, Tensor) else v for v in values]
+        arrays = []
+        for v in values:
+            arrays.append(v._array if isinstance(v, Tensor) else v)
         arrays.append(g._array)
         active, tracer = dispatch.active, dispatch.tracer
         results: list[Tensor | None] = []
@@ -189,11 +196,12 @@ class Pointwise:
             if derivative.identity:
                 results.append(g)
                 continue
-            own = [arrays[s] for s in derivative.sources]
-            given = [params[i] for i in derivative.params] if derivative.params else ()
-            found = dispatch.relaunch(tracer, active, derivative.expr, *own, *given)
+            own, expr, given = derivative.of(arrays), derivative.expr, ()
+            if derivative.params:
+                given = tuple([params[i] for i in derivative.params])
+            found = dispatch.relaunch(tracer, active, expr, *own, *given)
             if found is None:
-                found = active.pointwise(derivative.expr, *own, params=given, dtype=dtype)
+                found = active.pointwise(expr, *own, params=given, dtype=dtype)
             results.append(wrap(found))
         return results
 

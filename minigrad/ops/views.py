@@ -6,6 +6,7 @@ and records how it is computed from its base (`minigrad.tensor.View`).
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -132,17 +133,21 @@ class Parts(Node):
 
     __slots__ = ("dim", "indices", "shape", "title")
 
+    dim: int
+    indices: list
+    shape: tuple[int, ...]
+    title: str
+
     def name(self) -> str:
         return self.title
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        given = [i for i, g in enumerate(grads) if g is not None]
+        given = [(index, g) for index, g in zip(self.indices, grads) if g is not None]
+        index, first = given[0]
         if len(given) == 1:
-            (i,) = given
-            attrs = {"index": self.indices[i]}
-            g = ZerosExceptView.apply(grads[i], view=Slice, attrs=attrs, shape=self.shape)
-            return (g,)
-        make = array_module(grads[given[0]]._array).zeros
+            attrs = {"index": index}
+            return (ZerosExceptView.apply(first, view=Slice, attrs=attrs, shape=self.shape),)
+        make = array_module(first._array).zeros
         beside = [wrap(make(*out)) if g is None else g for g, out in zip(grads, self.outs)]
         return (Cat.apply(*beside, dim=self.dim),)
 
@@ -150,18 +155,25 @@ class Parts(Node):
 def parts(x: Tensor, dim: int, lengths: Sequence[int], title: str) -> tuple[Tensor, ...]:
     """Views of x side by side along `dim`, of lengths that add up to its own; `title`: of their
     node."""
-    ends = itertools.accumulate(lengths)
-    indices = [(slice(None),) * dim + (slice(end - n, end),) for n, end in zip(lengths, ends)]
+    indices, links = _places(dim, tuple(lengths))
     if mode.observer is not None:  # which is told of each operation
         return tuple([Slice.apply(x, index=index) for index in indices])
     array, needs = x._array, needs_grad(x)
-    views = [_view(x, array[index], (Slice, {"index": index}), needs) for index in indices]
+    views = [_view(x, array[index], link, needs) for index, link in zip(indices, links)]
     if needs and mode.enabled:
         node = Parts((edge(x),), tuple([(v._array.shape, array.dtype) for v in views]))
         node.dim, node.indices, node.shape, node.title = dim, indices, array.shape, title
         for i, view in enumerate(views):
             attach(view, node, i)
     return tuple(views)
+
+
+@functools.lru_cache
+def _places(dim: int, lengths: tuple[int, ...]) -> tuple[list, list]:
+    """The indices of `parts`, and each as (operation, attributes)."""
+    ends = itertools.accumulate(lengths)
+    indices = [(slice(None),) * dim + (slice(end - n, end),) for n, end in zip(lengths, ends)]
+    return indices, [(Slice, {"index": index}) for index in indices]
 
 
 class Diagonal(ViewOp):

@@ -157,8 +157,19 @@ def test_few_rows_take_short_blocks(device):
     for m, n, chosen in [
         (1, 64, "short"),
         (24, 10, "short"),
-        (25, 64, "tiled"),
+        (32, 64, "short"),  # as many tiles as `tiled`
+        (32, 31, "tiled"),
+        (33, 64, "short"),  # 5 tiles of 8 rows, not 2 of 32
+        (56, 64, "short"),
+        (57, 64, "tiled"),
+        (64, 64, "tiled"),
+        (112, 64, "short"),
+        (120, 64, "tiled"),
+        (129, 64, "tiled"),
         (2, 4, "coalesced"),
     ]:
         found = pick(Product(np.dtype(np.float32), m, n, 33, False, True, cc))
         assert found == chosen or (cc and found in ("coalesced", "register_2d"))
+    if cc is None:
+        found = [pick(Product(np.dtype(np.float32), m, 64, 33, True, False, cc)) for m in (24, 33)]
+        assert found == ["short", "tiled"]  # loads a along its rows
