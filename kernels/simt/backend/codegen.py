@@ -29,6 +29,7 @@ from kernels.simt.ir.hints import Hint, decode
 
 # LLVM's default for AVX-512 is 256 bits, which halves the speed of a matrix product.
 WIDEST_VECTORS = '"prefer-vector-width"="512"'
+_STRAIGHT = 2  # blocks of a loop without branches: its header and its body
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
@@ -104,6 +105,12 @@ class ThreadLoopLower(KernelLower):
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.full")])
         for loop in hinted[Hint.UNROLL_4]:
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(4))])
+        # LLVM would copy all that a row's threads do for each row. Straight code gains a little
+        # by that; code with branches only takes long to compile.
+        branching = [loop for loop in hinted[Hint.THREADS] if len(loop.body) > _STRAIGHT]
+        for loop in hinted[Hint.ROWS]:
+            if any(inner.body < loop.body for inner in branching):
+                self._describe(loop, [_property(self.module, "llvm.loop.unroll.disable")])
         ordered = {loop.header for loop in hinted[Hint.ORDERED_THREADS]}
         for loop in hinted[Hint.THREADS]:
             if loop.header in ordered:
@@ -138,14 +145,22 @@ class ThreadLoopLower(KernelLower):
         loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
         found: dict[Hint, dict] = {hint: {} for hint in Hint}
         for label, block in self.blocks.items():
-            names = {s.target.name for s in block.body if isinstance(s, numba_ir.Assign)}
-            hints = {decode(name.split(".")[0]) for name in names if name[0] == "_"} - {None}
+            hints = {self._hint(s) for s in block.find_insts(numba_ir.Assign)} - {None}
             around = [loop for loop in loops if label in loop.body] if hints else []
             if around:
                 loop = min(around, key=lambda loop: len(loop.body))
                 for hint in hints:
                     found[hint][loop.header] = loop
         return {hint: list(of_hint.values()) for hint, of_hint in found.items()}
+
+    def _hint(self, assign: numba_ir.Assign) -> Hint | None:
+        """The hint in the name that is assigned to."""
+        name = assign.target.name
+        hint = decode(name.split(".")[0]) if name[0] == "_" else None
+        if hint is not Hint.ROWS:
+            return hint
+        counted = self.func_ir.get_definition(assign.value)  # else it is computed, as in a row
+        return hint if getattr(counted, "op", None) == "pair_first" else None
 
 
 def _touches_an_array(instruction: ir.Instruction) -> bool:

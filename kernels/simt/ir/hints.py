@@ -10,6 +10,7 @@ no attributes, so there a hint is part of the name of the loop's counter:
     for _tx in range(32):     Hint.THREADS: iterations are threads, free of dependences
     for _sx in range(32):     Hint.ORDERED_THREADS: threads that must run one after the other
         _tx = _sx
+    for _ty in range(8):      Hint.ROWS: iterations are rows of threads; also for _tz
 
 `encode` is the only place that makes such names, `decode` the only one that reads them.
 """
@@ -26,6 +27,10 @@ class Hint(enum.Enum):
     UNROLL_4 = "_d_"
     THREADS = "_tx"
     ORDERED_THREADS = "_sx"
+    ROWS = "_ty"
+
+
+_ROWS = ("_ty", "_tz")
 
 
 def encode(counter: str, hint: Hint | None) -> str:
@@ -37,6 +42,8 @@ def encode(counter: str, hint: Hint | None) -> str:
 
 def decode(name: str) -> Hint | None:
     """The hint in a counter's name."""
+    if name in _ROWS:
+        return Hint.ROWS
     for hint in Hint:
         if name == hint.value or (hint.value.endswith("_") and name.startswith(hint.value)):
             return hint

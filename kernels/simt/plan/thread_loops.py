@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.uniformity import exposure
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import PartIf, defined
@@ -98,9 +100,8 @@ class _ThreadLoops:
             clipped = self._clipped(region, body, at_edge)
             if clipped is not None:
                 return clipped
-            reasoning = partial(self.planner.affine, self.plan.facts, self.plan.lanes)
             strip = self.may_strip and not at_edge
-            stripped, checks = strip_guards(body, reasoning) if strip else (body, [])
+            stripped, checks = strip_guards(body, self._reasoning()) if strip else (body, [])
             if checks:
                 guard_free, guarded = self.loop(region, stripped), self.loop(region, body)
                 return GuardedLoop(region.line, None, checks, guard_free, guarded)
@@ -133,9 +134,12 @@ class _ThreadLoops:
         if isinstance(guard.test, ast.Compare) and isinstance(guard.test.ops[0], ast.Eq):
             return False
         one_row = self.plan.lanes >= self.program.threads
-        nodes = (node for stmt in body for node in ast.walk(stmt))
-        only = not any(isinstance(node, ast.If | ast.IfExp) for node in nodes)
-        return not (self.at_edge and one_row and only)  # or it is not this guard that fails
+        if not (self.at_edge and one_row):
+            return True
+        return bool(strip_guards(body, self._reasoning())[1])  # it may be another guard that fails
+
+    def _reasoning(self) -> Callable[..., Affine]:
+        return partial(self.planner.affine, self.plan.facts, self.plan.lanes)
 
     def _span(self) -> tuple[str, str]:
         """Where the threads that go together begin and end in x."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import weakref
 
@@ -47,6 +48,32 @@ def test_threads_are_taken_to_be_independent(optimised):
     increase[1, 64](a[:64], a)
     assert re.search(VECTOR_SUM, optimised[0])
     assert "vector.memcheck" not in optimised[0]
+
+
+def test_rows_with_branches_are_not_copied(optimised, monkeypatch):
+    def sums():
+        @cuda.jit
+        def sum_rows(x, out):
+            tx, row = cuda.threadIdx.x, cuda.blockIdx.x * 8 + cuda.threadIdx.y
+            if row < x.shape[0]:
+                value = x[row, tx]
+                for item in range(5):
+                    value += cuda.shfl_xor_sync(-1, value, (16, 8, 4, 2, 1)[item])
+                if tx == 0:
+                    out[row] = value
+
+        return sum_rows
+
+    x, lines = np.random.default_rng(0).random((13, 32), np.float32), []
+    for most in codegen._STRAIGHT, 1000:  # as it is, and as if no loop had branches
+        monkeypatch.setattr(codegen, "_STRAIGHT", most)
+        monkeypatch.setenv("MINIGRAD_CACHE_DIR", f"{os.environ['MINIGRAD_CACHE_DIR']}{most}")
+        out = np.zeros(13, np.float32)
+        sums()[2, (32, 8)](x, out)
+        np.testing.assert_allclose(out, x.sum(1), rtol=1e-6)
+        lines.append(optimised[0].count("\n"))
+        optimised.clear()
+    assert lines[0] < 0.7 * lines[1]
 
 
 def test_the_checked_mode_compiles_quickly(optimised):

@@ -41,3 +41,20 @@ def test_rows_that_are_clipped_need_no_version_of_the_block():
 def test_a_guard_that_always_fails_somewhere_gives_no_version(shape):
     text = compiled("short", (32, 8), shape, True)
     assert "if tx < 8" in text and "31 < 8" not in text
+
+
+def test_an_elementwise_guard_has_one_version_without_it_and_one_for_the_edge():
+    """Also where the value is chosen by a condition, which is no guard."""
+    from kernels import cuda
+
+    @cuda.jit
+    def relu(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] if x[i] > 0 else x[i] * 0
+
+    x = np.random.default_rng(0).standard_normal(600, np.float32)
+    out = np.empty_like(x)
+    relu[3, 256](x, out)
+    np.testing.assert_array_equal(out, np.maximum(x, 0))
+    assert relu.inspect_cpu().count("out[_u(i)] =") == 2
