@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from kernels.support import forks
 from kernels.support.interrupts import deferred  # imported before NumPy, whose import it protects
 
 DIALECTS = {
@@ -151,7 +151,7 @@ def _elapsed(start: Any, end: Any) -> float:
 
 tracer: Trace | None = None  # the one that has begun last
 _tracers: list[Trace] = []
-_changing = threading.RLock()
+_changing = forks.rlock()
 begun = 0  # how many traces there have been
 
 

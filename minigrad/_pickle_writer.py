@@ -240,7 +240,7 @@ class Writer:
         self._out += b"("
         self._storage(place, name, str(tensor.device), array.itemsize)
         strides = tuple(step // array.itemsize for step in array.strides)
-        grad = bool(tensor.requires_grad and tensor.is_leaf)
+        grad = tensor.requires_grad
         rest = (place.offset, tuple(array.shape), strides, grad, OrderedDict())
         for value in rest if place.typed else (*rest, tensor.dtype):
             self._any(value, "tensor", 0)

@@ -26,6 +26,7 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "linearize",
     "stack_module_state",
     "vjp",
     "vmap",
@@ -169,6 +170,12 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = Fals
     result = (outputs, _like(outputs, products))
     result = _own(result, places + dummies)
     return (*result, found[1]) if has_aux else result
+
+
+def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
+    """(func(*primals), a function of tangents that gives the Jacobian times them). func is called
+    again for each."""
+    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
 
 
 def jacrev(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.support import forks
 from minigrad import dtypes
 from minigrad._names import namespace
 from minigrad._overlap import check_no_overlap
@@ -34,7 +35,7 @@ class Generator:
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device = place(device)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._seed, self._calls = _DEFAULT_SEED, 0
 
     def manual_seed(self, seed: int) -> Generator:
@@ -88,7 +89,7 @@ class Generator:
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
 
 default_generator = Generator()

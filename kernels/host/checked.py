@@ -7,7 +7,6 @@ kernel wrote is copied back.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.support import forks
 from kernels.support.errors import KernelError, KernelIndexError, LaunchError, SimtError
 
 from . import compiler
@@ -22,7 +22,7 @@ from .arguments import Packer
 
 _SLOTS = 64  # for a launch; those of runtime/checks.h are twice as many
 _free = list(range(_SLOTS, 2 * _SLOTS))  # numbers of slots that no launch uses
-_recording = threading.Lock()  # one recorded launch at a time: slot 0 has its first array
+_recording = forks.lock()  # one recorded launch at a time: slot 0 has its first array
 OUT_OF_BOUNDS = 4  # a Status in runtime/report.h
 _AT_NULL, _IN_SHARED, _IN_VARIABLE, _IN_LOCAL = -1, -2, -4, -5  # Where in runtime/report.h
 

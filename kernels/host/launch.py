@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from kernels.support import launches
+from kernels.support import forks, launches
 from kernels.support.errors import ArgumentError, CompileError
 
 from . import compiler, source
@@ -95,7 +94,7 @@ class RawModule:
         self.code, self.options, self.cooperative = code, tuple(options), cooperative
         self.debug, self.checked_by_default = debug, checked_by_default
         self._names, self._variables = names, variables
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._on_cpu: dict[str, Library] = {}
         self._on_gpu: dict[str, GpuModule] = {}  # by compute capability
 

@@ -10,11 +10,11 @@ costs less than a call.
 
 from __future__ import annotations
 
-import threading
 from itertools import islice
 from typing import Any
 
 from kernels.launchers.common import on_gpu
+from kernels.support import forks
 
 MAX_PLANS = 4096
 
@@ -29,7 +29,7 @@ class Plans(dict):
     def __init__(self, limit: int = MAX_PLANS) -> None:
         super().__init__()
         self.limit = limit
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def keep(self, key: tuple, plan: Any) -> Any:
         """Add a plan and return it; if another thread was faster, the plan of that thread."""

@@ -22,6 +22,7 @@ from numpy.lib.array_utils import byte_bounds
 from kernels import dispatch
 from kernels.launchers.plans import Plans
 from kernels.sequence import Launch, Sequence, can_be_packed
+from kernels.support import forks
 from kernels.support.interrupts import deferred
 
 MAX_BYTES = 1 << 20  # of operands and new arrays
@@ -77,7 +78,7 @@ class _Table:
 
     def __init__(self) -> None:
         self.generation = 0
-        self.lock = threading.RLock()  # a handler of a signal may launch, too
+        self.lock = forks.rlock()  # a handler of a signal may launch, too
         self.count = self.limit = 0
         self.kept: list[Any] = []
         self.before: list[Any] = []  # another thread may still run one of the former generation
@@ -314,7 +315,7 @@ class _Watch(dispatch.Trace):
 _seen = Plans(2 * MAX_LAUNCHES)  # the generation in which a call was remembered, by operands, or:
 _ONCE, _NEVER = -1, -2
 _operations = Plans(2 * MAX_LAUNCHES)
-_watching = threading.RLock()
+_watching = forks.rlock()
 
 
 def _named(*parts: Any) -> Any:

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
+from kernels.support import forks
+
 _outermost: deferred | None = None  # of the main thread
 
 
@@ -32,18 +34,19 @@ class deferred:
         self.stops, self.again = [stop] if stop else [], again
         self.raised: BaseException | None = None
         self.handler: Any = None
+        self.thread = threading.get_ident()
 
     def __enter__(self) -> None:
         global _outermost
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if _outermost is not None:
-            _outermost.stops += self.stops
-            return
-        self.handler = signal.getsignal(signal.SIGINT)
-        if callable(self.handler):
-            signal.signal(signal.SIGINT, self.note)  # may raise what came before
-            _outermost = self
+        if threading.current_thread() is threading.main_thread():
+            if _outermost is not None:
+                _outermost.stops += self.stops
+            else:
+                self.handler = signal.getsignal(signal.SIGINT)
+                if callable(self.handler):
+                    signal.signal(signal.SIGINT, self.note)  # may raise what came before
+                    _outermost = self
+        forks.begin(waits=not self.again)
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """The handler meanwhile: runs the program's own, and keeps what it raises."""
@@ -56,6 +59,7 @@ class deferred:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
         global _outermost
+        forks.end()
         if _outermost is not self:
             return
         if self.raised is not None and self.again:
@@ -72,6 +76,17 @@ class deferred:
             raise error
 
 
+@forks.in_child
+def _forget() -> None:
+    """A child that another thread than the main one has forked: that one's block is not there."""
+    global _outermost
+    left, _outermost = _outermost, None
+    if left is None or left.thread == threading.get_ident():
+        _outermost = left
+    elif signal.getsignal(signal.SIGINT) == left.note:
+        signal.signal(signal.SIGINT, left.handler)
+
+
 def check() -> None:
     """A place at which a deferred interrupt may be raised."""
     if _outermost is not None and threading.current_thread() is threading.main_thread():
@@ -79,14 +94,16 @@ def check() -> None:
 
 
 class _WholeImports(importlib.abc.MetaPathFinder):
-    """Finds packages whose import, once begun, ends: they cannot be imported again after half."""
+    """Finds packages whose import, once begun, ends: they cannot be imported again after half.
+    Among them are this project's modules, whose imports a fork must wait for."""
 
     packages = ("numpy", "ml_dtypes", "llvmlite", "numba")
+    own = ("kernels.", "minigrad.")
 
     def find_spec(
         self, name: str, path: Any = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name not in self.packages:
+        if name not in self.packages and not name.startswith(self.own):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 from kernels import dispatch
 from kernels.launchers.plans import place
+from kernels.support import forks
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.compiler.capture import Entry, capture, distinct_tensors
@@ -25,7 +25,7 @@ _MAX_SIGNATURES = 128
 
 _BACKENDS = ("minigrad", "inductor", "cudagraphs", "eager")
 _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-_recording = threading.RLock()
+_recording = forks.rlock()
 _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
@@ -83,7 +83,7 @@ class Compiled:
         self._unsettled: set[tuple] = set()  # those whose next call is eager, so that an optimiser
         # can take the parameters into its arena: it needs them for itself
         self.recorded = self.replayed = self.eager = 0
-        self._lock = threading.RLock()  # a replay has one memory
+        self._lock = forks.rlock()  # a replay has one memory
         _all.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -356,7 +356,13 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 @export(method=False)
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """Einstein's summation: "ij,jk->ik". Pairs of operands are contracted by batched matmul."""
+    """Einstein's summation: "ij,jk->ik". Pairs of operands are contracted by batched matmul.
+
+    Without an equation: each operand is followed by a list of its labels (0 to 51, and `...`), and
+    the last list, if there is one more, is that of the result.
+    """
+    if isinstance(equation, Tensor):
+        equation, operands = _from_lists((equation, *operands))
     tensors = list(operands[0] if isinstance(operands[0], list | tuple) else operands)
     inputs, output = _parse(equation, tensors)
     lengths: dict[str, int] = {}
@@ -380,6 +386,26 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         value = value.sum(gone)
         labels = [c for c in labels if c in output]
     return value.permute([labels.index(c) for c in output])
+
+
+def _from_lists(given: tuple) -> tuple[str, tuple]:
+    """The equation, and the operands, of labels in lists."""
+    operands, lists = given[: len(given) & ~1 : 2], given[1::2]
+    texts = ["".join(map(_label, labels)) for labels in lists]
+    equation = ",".join(texts)
+    return (
+        f"{equation}->{''.join(map(_label, given[-1]))}" if len(given) % 2 else equation
+    ), operands
+
+
+def _label(number: Any) -> str:
+    if number is Ellipsis:
+        return "..."
+    if not 0 <= number < 52:
+        raise ValueError(
+            "einsum(): subscript in subscript list is not within the valid range [0, 52)"
+        )
+    return chr(ord("A") + number) if number < 26 else chr(ord("a") + number - 26)
 
 
 def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:

@@ -280,7 +280,9 @@ def isposinf(input: Tensor) -> Tensor:
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other."""
     _need_tensors("ldexp", input, other)
-    return input * POINTWISE["pow"](2.0, other)
+    result = input * POINTWISE["pow"](2.0, other)
+    integers = input.is_floating_point() and not other.is_floating_point()
+    return result.to(input.dtype) if integers else result
 
 
 class NextAfter(Op):

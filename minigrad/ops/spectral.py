@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from minigrad.ops.combine import pad
 from minigrad.tensor import Tensor, export, functions
 
 
-def _window(name: str, terms: tuple[float, ...]) -> None:
+def _window(name: str, formula: Callable[[np.ndarray], Any]) -> Callable[..., Tensor]:
+    """The function `name` that makes a window; formula: of places from 0 to 1."""
+
     def function(
         window_length: int,
         periodic: bool = True,
@@ -24,21 +27,40 @@ def _window(name: str, terms: tuple[float, ...]) -> None:
             raise RuntimeError(
                 f"{name} requires non-negative window_length, got window_length={window_length}"
             )
-        n = window_length + bool(periodic)
-        at = np.arange(window_length) * (2 * np.pi / max(n - 1, 1))
-        values = sum((-1) ** k * a * np.cos(k * at) for k, a in enumerate(terms))
+        last = max(window_length + bool(periodic) - 1, 1)
+        values = formula(np.arange(window_length) / last)
         values = np.ones(window_length) if window_length == 1 else values
         dtype = dtype or dtypes.get_default_dtype()
         return functions.tensor(values, dtype=dtype, device=device, requires_grad=requires_grad)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "A window for spectra, from 0 to 1 and back; periodic: without its last 0."
-    export(method=False)(function)
+    return function
 
 
-_window("hann_window", (0.5, 0.5))
-_window("hamming_window", (0.54, 0.46))
-_window("blackman_window", (0.42, 0.5, 0.08))
+def _cosines(*terms: float) -> Callable[[np.ndarray], Any]:
+    return lambda at: sum((-1) ** k * a * np.cos(2 * np.pi * k * at) for k, a in enumerate(terms))
+
+
+for _name, _formula in {
+    "hann_window": _cosines(0.5, 0.5),
+    "hamming_window": _cosines(0.54, 0.46),
+    "blackman_window": _cosines(0.42, 0.5, 0.08),
+    "bartlett_window": lambda at: 1 - np.abs(2 * at - 1),
+}.items():
+    export(method=False)(_window(_name, _formula))
+
+
+@export(method=False)
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any
+) -> Tensor:
+    """Kaiser's window, of the Bessel function of order 0: a larger `beta` makes it narrower."""
+
+    def formula(at: np.ndarray) -> Any:
+        return np.i0(beta * np.sqrt(np.maximum(1 - (2 * at - 1) ** 2, 0))) / np.i0(beta)
+
+    return _window("kaiser_window", formula)(window_length, periodic, **options)
 
 
 @export()
@@ -60,6 +82,13 @@ def stft(
     window (win_length, in the middle), and with `center` are padded at both ends.
     return_complex=False: real numbers (..., frequencies, frames, 2).
     """
+    if return_complex is None and not (
+        input.is_complex() or (window is not None and window.is_complex())
+    ):
+        raise RuntimeError(
+            "stft requires the return_complex parameter be given for real inputs, and will further "
+            "require that return_complex=True in a future PyTorch release."
+        )
     hop = n_fft // 4 if hop_length is None else hop_length
     if not (input.is_floating_point() or input.is_complex()):
         raise NotImplementedError(f"stft: expected floating or complex numbers, got {input.dtype}")

@@ -209,7 +209,7 @@ def _line_search(
         left, right = sorted(point.at for point in ends)
         if (right - left) * size < _NARROW:
             break
-        length = _minimum(*ends, left, right)
+        length = _minimum(ends[0], ends[1], left, right)
         margin = 0.1 * (right - left)
         if min(right - length, length - left) >= margin:
             near_an_end = False

@@ -391,3 +391,12 @@ def test_results_match_torch(name, torch):
         assert a.dtype.name == str(b.dtype).removeprefix("torch.")
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6)
         assert tuple(a.shape) == tuple(b.shape)
+
+
+def test_mode_of_rows_with_nan():
+    """NaN come last and are never equal, wherever they stand; torch's answer depends on that."""
+    nan = float("nan")
+    rows = [[nan, 1.0, 2.0, 3.0], [nan, 2.0, 2.0, nan], [3.0, nan, nan, nan], [nan] * 4]
+    values, places = mg.tensor(rows).mode(1)
+    assert values[:3].tolist() == [1, 2, 3] and values[3].isnan()
+    assert places[:3].tolist() == [1, 2, 0]

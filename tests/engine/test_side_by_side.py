@@ -37,6 +37,23 @@ PROGRAMS = {
         m.tensor([1, 2]) - True
         m.tensor([True, False]).logical_not_()
     """,
+    "signals": """
+        m.einsum(x.detach(), [0, 1], m.ones(4, 2), [1, 2], [2, 0])
+        m.einsum(x.detach(), [30, ...], m.ones(3), [30])
+        m.einsum(x.detach(), [60, 1])
+        m.einsum(m.ones(2, 3), [0, 1], [])
+        m.ldexp(m.tensor([0.001]).half(), m.tensor([16]))
+        m.ldexp(m.ones(2).bfloat16(), m.tensor([1, 2])).float()
+        m.ldexp(m.tensor([1, 2]), m.tensor([1, 2]))
+        m.bartlett_window(6)
+        m.bartlett_window(5, periodic=False, dtype=m.float64)
+        m.kaiser_window(6)
+        m.kaiser_window(5, False, 3.0)
+        m.kaiser_window(1)
+        m.kaiser_window(-1)
+        m.stft(m.ones(16), 4)
+        m.func.linearize(lambda v: v**2, x.detach())[1](m.ones(3, 4))
+    """,
     "in_place": """
         m.zeros(1, 3).expand(2, 3).add_(1)
         m.zeros(1, 3).expand(2, 3).copy_(m.ones(2, 3))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -14,7 +13,7 @@ from kernels.simt.backend import gpu_launch
 from kernels.simt.driver import arguments
 from kernels.simt.ir.jitted import Jitted
 from kernels.simt.ir.safety import Safety
-from kernels.support import launches, thread_pool
+from kernels.support import forks, launches, thread_pool
 from kernels.support.errors import LaunchError, Unstructured
 from kernels.support.interrupts import deferred
 from kernels.support.limits import launch_dimensions
@@ -65,7 +64,7 @@ class Kernel(Inspected, Jitted):
         super().__init__(func, signature, **options)
         self._launchers: dict[Any, Launcher] = {}
         self._specialised: dict[Any, Any] = {}
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
 
     def __getattr__(self, name: str) -> Any:
         mine = self.__dict__.get("__name__")  # not there while the kernel is copied

@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import struct
 import threading
+import weakref
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -24,7 +25,7 @@ import numpy as np
 from kernels.simt.backend import relaunch, sharing
 from kernels.simt.backend.interrupt import IR as _LOOK
 from kernels.simt.store.modules import toolchain
-from kernels.support import limits
+from kernels.support import forks, limits
 from kernels.support.cache import cache_folder, is_intact, seal, write
 
 REFUSED = 7  # a status besides those of `checks`: arguments of other types
@@ -320,7 +321,18 @@ def report() -> np.ndarray:
     words = np.zeros(limits.REPORT_WORDS, np.int64)
     words[limits.LOOK] = engine().get_function_address("look")
     words[limits.MAIN] = threading.main_thread().ident
+    _reports[id(words)] = words
     return words
+
+
+_reports: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+@forks.in_child
+def _renew_reports() -> None:
+    """The thread that forked is the main one; launches that others interrupted are not there."""
+    for words in list(_reports.values()):
+        words[limits.MAIN], words[limits.STOP] = threading.get_ident(), 0
 
 
 def reraise() -> None:
@@ -331,7 +343,7 @@ def reraise() -> None:
 
 
 _engines: list[llvm.ExecutionEngine] = []  # one; an engine that is freed takes its code with it
-_making = threading.RLock()
+_making = forks.rlock()
 
 
 def engine() -> llvm.ExecutionEngine:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -12,11 +11,11 @@ from functools import cache
 import numpy as np
 
 from kernels.simt.backend import entry, sharing
-from kernels.support import thread_pool
+from kernels.support import forks, thread_pool
 
 _PATIENCE = 400_000  # ns; as long as there are cores for all
 
-_lock = threading.RLock()
+_lock = forks.rlock()
 _pool: np.ndarray | None = None
 
 
@@ -85,13 +84,8 @@ def _new_lock() -> int:
     return lock
 
 
+@forks.in_child
 def _forget() -> None:
     """A fork does not copy threads."""
-    global _lock
-    _lock = threading.RLock()
     if _pool is not None:
         _clear(_pool)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

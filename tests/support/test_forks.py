@@ -1,0 +1,171 @@
+"""`os.fork` while other threads compute."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+
+_START = """
+import os, signal, threading, time
+from kernels.support import forks, interrupts
+
+
+def in_child(function, seconds=150):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.alarm(seconds)
+            os._exit(0 if function() else 4)
+        finally:
+            os._exit(3)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+"""
+
+
+def run(program, **variables):
+    """What a program prints that runs in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", _START + textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=200, env={**os.environ, **variables}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_fork_waits_for_what_is_done_as_a_whole():
+    program = """
+    begun, over = threading.Event(), []
+
+    def work():
+        with interrupts.deferred():
+            begun.set()
+            time.sleep(0.3)
+            over.append(1)
+
+    threading.Thread(target=work).start()
+    begun.wait()
+    print(in_child(lambda: over == [1] and not forks._whole))
+    """
+    assert run(program) == ["0"]
+
+
+def test_what_begins_during_a_fork_waits_for_it():
+    program = """
+    late = []
+    forks._before()
+    thread = threading.Thread(target=lambda: (forks.begin(), late.append(1), forks.end()))
+    thread.start()
+    time.sleep(0.2)
+    print(late)
+    forks._after()
+    thread.join()
+    print(late)
+    """
+    assert run(program) == ["[]", "[1]"]
+
+
+def test_locks_of_other_threads_are_free_in_a_child():
+    program = """
+    locks, held, end = [forks.lock(), forks.rlock()], threading.Event(), threading.Event()
+    mine = forks.rlock()
+
+    def hold():
+        for lock in locks:
+            lock.acquire()
+        held.set()
+        end.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    with mine:
+        print(in_child(lambda: all(lock.acquire(timeout=1) for lock in locks) and mine._is_owned()))
+    print(any(lock.acquire(timeout=0.01) for lock in locks))
+    end.set()
+    thread.join()
+    """
+    assert run(program) == ["0", "False"]
+
+
+def test_an_interrupt_that_another_thread_waits_with_is_not_the_childs():
+    program = """
+    forks._PATIENCE = 0.1
+    plain = signal.getsignal(signal.SIGINT)
+    codes = []
+
+    def child():
+        return interrupts._outermost is None and signal.getsignal(signal.SIGINT) is plain
+
+    def interrupted():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            return True
+
+    with interrupts.deferred():
+        both = lambda: codes.extend([in_child(child), in_child(interrupted)])
+        thread = threading.Thread(target=both)
+        thread.start()
+        thread.join()
+        codes.append(in_child(lambda: interrupts._outermost is not None))
+    print(*codes)
+    """
+    assert run(program) == ["0", "0", "0"]
+
+
+def test_a_kernel_of_a_child_takes_interrupts_of_its_own():
+    program = """
+    from kernels.simt.backend import entry
+    from kernels.support import limits
+
+    words = entry.report()
+    words[limits.STOP] = 1
+
+    def renewed():
+        return words[limits.STOP] == 0 and words[limits.MAIN] == threading.get_ident()
+
+    codes = []
+    thread = threading.Thread(target=lambda: codes.append(in_child(renewed)))
+    thread.start()
+    thread.join()
+    print(*codes, words[limits.STOP])
+    """
+    assert run(program) == ["0", "1"]
+
+
+def test_children_compute_while_threads_compile_and_launch(tmp_path):
+    program = """
+    import minigrad
+
+    over = False
+
+    def work(n):
+        x = minigrad.rand(n, n)
+        while not over:
+            (x.relu() * 0.5 + x).sum()
+
+    def compute():
+        x = minigrad.rand(70, 70, requires_grad=True)
+        minigrad.tanh(x * x).sum().backward()
+        return x.grad.isfinite().all().item()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (64, 900)]
+    for thread in threads:
+        thread.start()
+    codes = []
+    for _ in range(5):
+        time.sleep(0.2)
+        codes.append(in_child(compute))
+    over = True
+    for thread in threads:
+        thread.join()
+    print(*codes)
+    """
+    variables = {"MINIGRAD_CACHE_DIR": str(tmp_path), "MINIGRAD_NUM_THREADS": "2"}
+    assert run(program, **variables) == ["0"] * 5
