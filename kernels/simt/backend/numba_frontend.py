@@ -27,8 +27,11 @@ _signatures: dict[tuple, Any] = {}
 
 def are_cacheable(args: tuple) -> bool:
     """Whether the types of arguments, or of their items, are such that signatures are cached."""
-    flat = [t for arg in args for t in (arg if isinstance(arg, types.BaseTuple) else (arg,))]
-    return all(isinstance(t, _CACHEABLE) for t in flat)
+    return all(isinstance(t, _CACHEABLE) for arg in args for t in _items(arg))
+
+
+def _items(kind: Any) -> Any:
+    return kind if isinstance(kind, types.BaseTuple) else (kind,)
 
 
 class CachedTyping:

@@ -82,7 +82,8 @@ def fewer_steps(flags: tuple) -> Iterator[None]:
     from numba.cuda.descriptor import cuda_target
 
     context = cuda_target.target_context.typing_context
-    run, call_type = PostProcessor.run, BaseFunction.get_call_type
+    functions: Any = BaseFunction
+    run, call_type = PostProcessor.run, functions.get_call_type
 
     def run_late(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
         if emit_dels or self.func_ir.is_generator:
@@ -102,11 +103,11 @@ def fewer_steps(flags: tuple) -> Iterator[None]:
 
     with global_compiler_lock:  # nothing else compiles meanwhile
         cuda_target._typingctx = CachedTyping(context, flags)
-        PostProcessor.run, BaseFunction.get_call_type = run_late, cached_call_type
+        PostProcessor.run, functions.get_call_type = run_late, cached_call_type
         try:
             yield
         finally:
-            PostProcessor.run, BaseFunction.get_call_type = run, call_type
+            PostProcessor.run, functions.get_call_type = run, call_type
             cuda_target._typingctx = context
 
 
