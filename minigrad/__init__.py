@@ -101,6 +101,7 @@ _LAZY = (
     "testing", "training", "utils", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
+    "OutOfMemoryError": "minigrad.backends.current",
     "as_torch": "minigrad._torch_names",
     "autocast": "minigrad.amp.autocast_mode",
     "is_anomaly_check_nan_enabled": "minigrad.autograd.anomaly_mode",

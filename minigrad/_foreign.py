@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from minigrad._names import kind
 from minigrad._out import into
+from minigrad.backends.current import Found, on_their_gpu
 from minigrad.layouts import NoDenseArray
 from minigrad.tensor import Tensor
 
@@ -45,16 +46,19 @@ def tensors_only(fn: F, out: bool = False) -> F:
     """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError.
 
     Where fn needs a dense array of a sparse tensor, the method of that tensor is called instead.
-    out: it takes torch's `out=` too.
+    fn runs on the GPU of its tensors. out: it takes torch's `out=` too.
     """
+
+    there = on_their_gpu(fn)
 
     @functools.wraps(fn)
     def checked(*args: Any, **kwargs: Any) -> Any:
+        call = fn if Found.cupy is None else there
         try:
             if not (out and "out" in kwargs):
-                return fn(*args, **kwargs)
+                return call(*args, **kwargs)
             target = kwargs.pop("out")
-            result = fn(*args, **kwargs)
+            result = call(*args, **kwargs)
             return (
                 result
                 if target is None

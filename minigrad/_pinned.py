@@ -67,12 +67,13 @@ def to_gpu(array: np.ndarray) -> Any:
     current.wait_event(done)
     _side.reading = [entry for entry in _side.reading if not entry[0].done]
     _side.reading.append((done, array))
-    weakref.finalize(result, _wait_for_readers, cupy, stream).atexit = False
+    weakref.finalize(result, _wait_for_readers, cupy, number, stream).atexit = False
     return result
 
 
-def _wait_for_readers(cupy: Any, stream: Any) -> None:
+def _wait_for_readers(cupy: Any, number: int, stream: Any) -> None:
     """Before the memory of a copy can be another's: its stream waits for the kernels so far."""
-    used = cupy.cuda.Event(disable_timing=True)
-    used.record(cupy.cuda.get_current_stream())
-    stream.wait_event(used)
+    with cupy.cuda.Device(number):
+        used = cupy.cuda.Event(disable_timing=True)
+        used.record(cupy.cuda.get_current_stream())
+        stream.wait_event(used)

@@ -10,7 +10,7 @@ import numpy as np
 from minigrad import dtypes
 from minigrad._names import kind
 from minigrad._out import into
-from minigrad.backends import check_current, device_module
+from minigrad.backends import current, device_module
 from minigrad.devices import device, get_default_device, move_array
 from minigrad.tensor import FUNCTIONS, Size, Tensor, as_int, export, functions, wrap
 
@@ -19,9 +19,14 @@ def place(where: Any) -> device:
     """The device that a `device=` argument names."""
     if where is None:
         where = get_default_device()
-    found = where if isinstance(where, device) else device(where)
-    check_current(found)
-    return found
+    return where if isinstance(where, device) else device(where)
+
+
+def placed(array: Any, where: Any) -> Any:
+    """A NumPy array on the device that a `device=` argument names."""
+    found = place(where)
+    with current.at(found):
+        return device_module(found.type).asarray(array)
 
 
 def finish(array: Any, requires_grad: bool, pinned: bool = False) -> Tensor:
@@ -105,7 +110,7 @@ def tensor(
     if isinstance(data, Tensor) and device is None:
         device = data.device
     array = as_array(data, None if dtype is None else dtypes.to_numpy_dtype(dtype))
-    return finish(device_module(place(device).type).asarray(array), requires_grad, pin_memory)
+    return finish(placed(array, device), requires_grad, pin_memory)
 
 
 @export("asarray", method=False)
@@ -170,8 +175,10 @@ def _filled(name: str, value: Any) -> None:
         if out is not None:
             dtype, device = dtype or out.dtype, device or out.device
         target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-        xp = device_module(place(device).type)
-        array = xp.empty(shape, target) if value is None else xp.full(shape, value, target)
+        where = place(device)
+        with current.at(where):
+            xp = device_module(where.type)
+            array = xp.empty(shape, target) if value is None else xp.full(shape, value, target)
         made = finish(array, requires_grad, pin_memory)
         return made if out is None else into(name, out, made)
 
@@ -230,9 +237,11 @@ def full(
     """A tensor of one value; the dtype follows the value unless given."""
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     target = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy_dtype(dtype)
-    xp = device_module(place(device).type)
     number = np.asarray(value).astype(target)[()]  # a scalar: CuPy takes no arrays of NumPy's
-    return finish(xp.full(_shape((size,)), number, target), requires_grad)
+    where = place(device)
+    with current.at(where):
+        array = device_module(where.type).full(_shape((size,)), number, target)
+    return finish(array, requires_grad)
 
 
 @export(method=False)
@@ -314,9 +323,11 @@ def arange(
             if step == 0:
                 raise RuntimeError("step must be nonzero")
             count = -(-(int(end) - start) // step)
-    xp = device_module(place(device).type)
-    array = xp.arange(count, dtype=np.int64 if whole else np.float64) * step + start
-    return finish(array.astype(target, copy=False), requires_grad)
+    where = place(device)
+    with current.at(where):
+        xp = device_module(where.type)
+        array = xp.arange(count, dtype=np.int64 if whole else np.float64) * step + start
+        return finish(array.astype(target, copy=False), requires_grad)
 
 
 def _limits(start: Any, end: Any, step: Any) -> list:
@@ -348,7 +359,7 @@ def linspace(
     """`steps` evenly spaced values from start to end, both included."""
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
     values = _spaced("linspace", start, end, steps, target)
-    return finish(device_module(place(device).type).asarray(values.astype(target)), requires_grad)
+    return finish(placed(values.astype(target), device), requires_grad)
 
 
 def _spaced(name: str, start: Any, end: Any, steps: Any, target: np.dtype) -> np.ndarray:
@@ -389,7 +400,7 @@ def logspace(
     """base ** linspace(start, end, steps)."""
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
     values = np.power(float(base), _spaced("logspace", start, end, steps, target))
-    return finish(device_module(place(device).type).asarray(values.astype(target)), requires_grad)
+    return finish(placed(values.astype(target), device), requires_grad)
 
 
 @export(method=False)
@@ -405,8 +416,7 @@ def eye(
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: expected sizes >= 0, got {n} and {m}")
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-    xp = device_module(place(device).type)
-    return finish(xp.eye(n, m, dtype=target), requires_grad)
+    return finish(placed(np.eye(n, m, dtype=target), device), requires_grad)
 
 
 @export(method=False)
@@ -432,7 +442,7 @@ def _triangle(find: Any, row: int, col: int, offset: int, dtype: Any, device: An
     if target not in (np.int32, np.int64):
         raise dtypes.refused(find.__name__, target)
     pair = np.stack(find(row, offset, col)).astype(target)
-    return wrap(device_module(place(device).type).asarray(pair))
+    return wrap(placed(pair, device))
 
 
 @export(method=False)
@@ -551,15 +561,18 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:
     """The array of `Tensor(...)`: uninitialised for sizes, a copy of a sequence or array."""
     where = place(where)
-    xp = device_module(where.type)
+    shape: tuple[int, ...] = (0,)
     if len(args) == 1 and not isinstance(args[0], int):
         data = args[0]
-        if isinstance(data, Size):
-            return xp.empty(tuple(data), target)
         if isinstance(data, Tensor) and data._array.dtype == target:
             return move_array(data._array, where)
-        return xp.asarray(as_array(data, target))
-    return xp.empty(_shape(args) if args else (0,), target)
+        if not isinstance(data, Size):
+            return placed(as_array(data, target), where)
+        shape = tuple(data)
+    elif args:
+        shape = _shape(args)
+    with current.at(where):
+        return device_module(where.type).empty(shape, target)
 
 
 class _Legacy(type):

@@ -10,7 +10,7 @@ import numpy as np
 from kernels.support import wrong_index
 from minigrad import _pinned
 from minigrad._meta import MetaArray
-from minigrad.backends import device_module
+from minigrad.backends import current, device_module
 
 
 class device:
@@ -113,6 +113,34 @@ def move_array(array: Any, where: device, non_blocking: bool = False) -> Any:
         return MetaArray(array.shape, array.dtype)
     if where.type == "cpu":
         return array if isinstance(array, np.ndarray) else read(array, "get")
-    if non_blocking and array.size and _pinned.is_pinned(array) and array.flags.c_contiguous:
-        return _pinned.to_gpu(array)
-    return device_module("cuda").asarray(array)
+    with current.at(where):
+        return _to_gpu(array, non_blocking)
+
+
+def _to_gpu(array: Any, non_blocking: bool) -> Any:
+    """The array on the current GPU."""
+    if isinstance(array, np.ndarray):
+        if non_blocking and _pinned.is_pinned(array) and array.size and array.flags.c_contiguous:
+            return _pinned.to_gpu(array)
+        return device_module("cuda").asarray(array)
+    return _between_gpus(array)
+
+
+def _between_gpus(array: Any) -> Any:
+    """A copy on the current GPU of an array on another; itself where it is on that.
+
+    The streams of both GPUs wait for each other: the copy comes after what computes the array, and
+    before its memory is used again.
+    """
+    cuda = device_module("cuda").cuda
+    if array.device == cuda.Device():
+        return array
+    here, there = cuda.get_current_stream(), array.device
+    with there:
+        computed = cuda.get_current_stream().record()
+    here.wait_event(computed)
+    copied = array.copy()
+    read = here.record()
+    with there:
+        cuda.get_current_stream().wait_event(read)
+    return copied

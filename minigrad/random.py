@@ -20,7 +20,7 @@ from minigrad import dtypes
 from minigrad._names import namespace
 from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode, no_grad
-from minigrad.backends import array_module, device_module
+from minigrad.backends import array_module, current, device_module
 from minigrad.creation import _shape, finish, place
 from minigrad.devices import CPU, device, read
 from minigrad.ops.inplace import check_writable, write
@@ -214,7 +214,9 @@ def _sampler(name: str, kind: str, what: str) -> None:
         shape = _shape(size, named.pop("size", None))
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
-        array = _drawn(name, kind, shape, dtype, generator, place(device))
+        where = place(device)
+        with current.at(where):
+            array = _drawn(name, kind, shape, dtype, generator, where)
         return finish(array, requires_grad, pin_memory)
 
     def like(
@@ -282,9 +284,11 @@ def randint(
         low, high = 0, low
     if size is None:
         raise TypeError("randint() missing the argument 'size'")
-    array = _integers(int(low), int(high), _shape((size,)), generator, place(device))
+    where = place(device)
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
-    return finish(array.astype(target, copy=False), requires_grad)
+    with current.at(where):
+        array = _integers(int(low), int(high), _shape((size,)), generator, where)
+        return finish(array.astype(target, copy=False), requires_grad)
 
 
 @export(method=False)
@@ -325,9 +329,10 @@ def randperm(
     where = place(device)
     if where.type == "meta":
         return finish(device_module("meta").empty((n,), target), requires_grad)
-    pairs = words(2 * n, generator, where).astype(np.uint64)
-    keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
-    order = array_module(keys).argsort(keys, kind="stable").astype(target, copy=False)
+    with current.at(where):
+        pairs = words(2 * n, generator, where).astype(np.uint64)
+        keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
+        order = array_module(keys).argsort(keys, kind="stable").astype(target, copy=False)
     return finish(order, requires_grad)
 
 
@@ -345,7 +350,8 @@ def normal(
     """mean + std * standard normal numbers; mean and std are numbers (with `size`) or tensors."""
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         wide = mean + 0 * std if isinstance(mean, Tensor) else std
-        noise = _draw("normal", wide._array.shape, wide._array.dtype, generator, wide.device)
+        with current.at(wide.device):
+            noise = _draw("normal", wide._array.shape, wide._array.dtype, generator, wide.device)
         with no_grad():
             return mean + std * wrap(noise)
     if std < 0:
@@ -353,8 +359,10 @@ def normal(
     if size is None:
         raise TypeError("normal() missing the argument 'size'")
     target = _floating("normal", dtype)
-    array = _draw("normal", _shape((size,)), target, generator, place(device))
-    return finish((array * target.type(std) + target.type(mean)), requires_grad)
+    where = place(device)
+    with current.at(where):
+        array = _draw("normal", _shape((size,)), target, generator, where)
+        return finish((array * target.type(std) + target.type(mean)), requires_grad)
 
 
 @export()

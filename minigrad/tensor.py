@@ -18,6 +18,7 @@ import numpy as np
 from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
 from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter
+from minigrad.backends import current
 from minigrad.devices import CPU, META, device, move_array, read
 from minigrad.dtypes import dtype
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
@@ -679,6 +680,9 @@ class _Exported:
 
 
 functions = _Exported()  # for files composed of many others, which cannot import minigrad
+
+
+current.CLASSES.append(Tensor)
 
 
 def export(*names: str, method: bool = True, function: bool = True) -> Callable[[F], F]:

@@ -32,14 +32,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("software",),
         help="run the tests marked `gpu` on a GPU in software (tests/software_gpu), with -m gpu",
     )
-    group.addoption("--gpu-capability", default="8.0", help="the software GPU's compute capability")
+    group.addoption(
+        "--gpu-capability",
+        default="8.0",
+        help="the software GPU's compute capability; several, as in 7.5,9.0, make a GPU of each",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--gpu") == "software":  # before anything looks for a driver
         from tests import software_gpu
 
-        software_gpu.install(config.getoption("--gpu-capability"))
+        software_gpu.install(*config.getoption("--gpu-capability").split(","))
 
 
 # What stands in a file with tests marked `gpu`: the marker, or the devices of kernels/helpers.py.

@@ -19,7 +19,8 @@ from minigrad.autograd import anomaly_mode
 from minigrad.autograd.graph import GradientEdge
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import AccumulateGrad, Node, attach
-from minigrad.backends import array_module
+from minigrad.backends import array_module, current
+from minigrad.backends.current import Found
 from minigrad.tensor import Tensor, wrap
 from minigrad.utils.hooks import Hooks
 
@@ -109,7 +110,11 @@ class _Pass:
                 self._observe(node, grads)
             if self.wanted is not None and not self._capture(node, grads):
                 continue
-            results = node.backward(grads) if watched is None else watched(node, grads)
+            if Found.cupy is None:
+                results = node.backward(grads) if watched is None else watched(node, grads)
+            else:
+                with current.of([g._array for g in grads if g is not None]):
+                    results = node.backward(grads) if watched is None else watched(node, grads)
             del grads
             if not self.keep:
                 node.release()
@@ -193,7 +198,8 @@ class _Pass:
             return grad
         array = grad._array
         if array.base is not None or id(array) in self.handed_out:
-            array = array.copy()
+            with current.of((array,)):
+                array = array.copy()
         self.handed_out.add(id(array))
         return wrap(array)
 
@@ -356,7 +362,8 @@ _ONES: dict[np.dtype, np.ndarray] = {}
 
 def _ones_like(array: Any) -> Any:
     if type(array) is not np.ndarray or array.ndim:
-        return array_module(array).ones_like(array)
+        with current.of((array,)):
+            return array_module(array).ones_like(array)
     one = _ONES.get(array.dtype)
     if one is None:
         one = _ONES[array.dtype] = np.ones_like(array)
@@ -469,7 +476,8 @@ def _collected(run: _Pass, tensor: Tensor) -> Tensor | None:
 
 def _unused(tensor: Tensor, i: int, allow_unused: bool | None, zeros: bool) -> Tensor | None:
     if zeros:
-        return wrap(array_module(tensor._array).zeros_like(tensor._array))
+        with current.of((tensor._array,)):
+            return wrap(array_module(tensor._array).zeros_like(tensor._array))
     if not allow_unused:
         raise RuntimeError(
             f"The differentiated Tensor at index {i} appears to not have been used in the graph. "

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 
 from minigrad.autograd.anomaly_mode import remember
 from minigrad.autograd.mode import INFERENCE_SAVED, inferred, mode
+from minigrad.backends import current
+from minigrad.backends.current import Found
 from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -410,7 +412,11 @@ class Op:
             if cls.rule is not None:
                 cls.rule(*inputs, **attrs)
             try:
-                result = cls.forward(*arrays, **attrs)
+                if Found.cupy is None:
+                    result = cls.forward(*arrays, **attrs)
+                else:
+                    with current.of(arrays):
+                        result = cls.forward(*arrays, **attrs)
             except Exception:
                 check_devices(inputs)
                 refuse_unsupported(cls.name, inputs)

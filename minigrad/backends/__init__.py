@@ -21,6 +21,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import _meta
 from minigrad._names import namespace
+from minigrad.backends import current
 
 
 def set(name: str) -> None:
@@ -57,7 +58,7 @@ def array_module(array: Any) -> ModuleType:
         return getattr(array, "module", np)
     if isinstance(array, _meta.MetaArray):
         return _meta
-    return getattr(array, "module", None) or _cupy()
+    return getattr(array, "module", None) or current.cupy()
 
 
 def on_gpu(array: Any) -> bool:
@@ -75,40 +76,7 @@ def device_module(device_type: str) -> ModuleType:
     """The module that makes arrays on a device: NumPy for "cpu", CuPy for "cuda"."""
     if device_type == "meta":
         return _meta
-    return np if device_type == "cpu" else _cupy()
-
-
-def check_current(device: Any) -> None:
-    """RuntimeError for a GPU that is not the current one: tensors are made on that one."""
-    if device.type == "cuda" and device.index is not None:
-        current = _cupy().cuda.Device().id
-        if device.index != current:
-            raise RuntimeError(
-                f'device "{device}": tensors are made on the current GPU, cuda:{current}; call'
-                f" minigrad.cuda.set_device({device.index}) first"
-            )
-
-
-def _cupy() -> ModuleType:
-    try:
-        import cupy
-    except ImportError as error:
-        raise RuntimeError(
-            'device "cuda": expected CuPy, which holds arrays on the GPU, and it is not installed; '
-            "fix: pip install 'minigrad[cuda13]', or stay on device \"cpu\""
-        ) from error
-    except OSError as error:  # CuPy makes its cache folder when it is imported
-        raise RuntimeError(
-            f'device "cuda": CuPy cannot be used: {error}; fix: set CUPY_CACHE_DIR to a folder of '
-            'your own, or stay on device "cpu"'
-        ) from error
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise RuntimeError(f'device "cuda": no usable NVIDIA GPU or driver ({error})') from error
-    if count == 0 or hasattr(cupy.ndarray, "__host_memory__"):  # kernels.install() was called
-        raise RuntimeError('device "cuda": no NVIDIA GPU found; use device "cpu"')
-    return cupy
+    return np if device_type == "cpu" else current.cupy()
 
 
 _FLAGS = ("cuda", "cudnn", "mps")  # modules of flags, imported at their first use

@@ -17,6 +17,7 @@ from kernels.support.errors import LaunchError
 from minigrad.autograd import engine
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import USED_TWICE, Identity, Node, attach, edge
+from minigrad.backends import current
 from minigrad.compiler import plan
 from minigrad.compiler.arrays import TracedArray, is_plain
 from minigrad.compiler.attach import Attachment
@@ -112,9 +113,20 @@ def _captured(
     result = tree_map(lambda leaf: back.get(id(leaf), leaf), result)
     for place, array, written in entry.inputs:
         if written and recorder.lifted[id(arguments[place])][2].value is array:
-            arguments[place]._array[...] = array
-    if len(recorder.memory.devices()) > 1:
+            with current.of((array,)):
+                arguments[place]._array[...] = array
+    devices = recorder.memory.devices() or {None}
+    if len(devices) > 1:
         recorder.stop_quietly("arrays in the memory of several devices")
+    with current.numbered(next(iter(devices)) if len(devices) == 1 else None):
+        return _prepared(entry, split, result, arguments)
+
+
+def _prepared(
+    entry: Entry, split: int, result: Any, arguments: list[Tensor]
+) -> tuple[Any, Entry | None, str | None]:
+    """The result, the entry if it can be replayed, and the reason if it cannot."""
+    recorder = entry.recorder
     if recorder.reason is not None or recorder.updates.rebound:
         recorder.forget()
         return result, None, recorder.reason
@@ -220,8 +232,9 @@ def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
 
 
 def _ones_like(array: Any) -> Any:
-    ones = empty(array.shape, array.dtype, array)
-    ones[...] = 1
+    with current.of((array,)):
+        ones = empty(array.shape, array.dtype, array)
+        ones[...] = 1
     return ones
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Node, attach, edge
+from minigrad.backends import current
 from minigrad.compiler.graph import Call
 from minigrad.compiler.guards import Watch
 from minigrad.compiler.program import Program
@@ -127,12 +128,13 @@ class Entry:
 
     def replay(self, found: Instance, arguments: list[Tensor]) -> Any:
         """Repeat the step in an instance that is free."""
-        for place, array, _ in found.inputs:
-            array[...] = arguments[place]._array
-        found.program.run(0)
-        for count in self.recorder.updates.after:
-            count()
-        return self.finish(found, arguments)
+        with current.numbered(self.layout.device):
+            for place, array, _ in found.inputs:
+                array[...] = arguments[place]._array
+            found.program.run(0)
+            for count in self.recorder.updates.after:
+                count()
+            return self.finish(found, arguments)
 
     def finish(self, found: Instance, arguments: list[Tensor]) -> Any:
         """What a step leaves behind, from the memory of a program."""
@@ -181,10 +183,11 @@ class Entry:
 
     def backward(self, program: Program, grads: list[Tensor | None]) -> list[Tensor | None]:
         """Replay the backward part."""
-        for seed, grad in zip(self.seeds, grads, strict=True):
-            program.array(seed)[...] = 0 if grad is None else grad._array
-        program.run(1)
-        return [None if s is None else wrap(program.array(s).copy()) for _, s in self.slopes]
+        with current.numbered(self.layout.device):
+            for seed, grad in zip(self.seeds, grads, strict=True):
+                program.array(seed)[...] = 0 if grad is None else grad._array
+            program.run(1)
+            return [None if s is None else wrap(program.array(s).copy()) for _, s in self.slopes]
 
 
 def _free(program: weakref.ref) -> None:

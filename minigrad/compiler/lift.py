@@ -13,6 +13,7 @@ from kernels import dispatch
 from kernels.launchers.common import empty
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import OpNode
+from minigrad.backends import current
 from minigrad.compiler.arrays import TracedArray, is_plain, plain
 from minigrad.compiler.graph import INPUT, Memory
 from minigrad.compiler.places import (
@@ -67,12 +68,13 @@ class Lifted:
         """Give an argument a traced copy of its elements; returns the copy. memory: bytes that
         arguments share as their own memory, and the address that these stand for."""
         array = tensor._array
-        if memory is not None:
-            raw, start = memory
-            buffer = view(raw, address(array) - start, array.shape, array.dtype, array.strides)
-            buffer[...] = array
-        else:
-            buffer = self._copy(array)
+        with current.of((array,)):
+            if memory is not None:
+                raw, start = memory
+                buffer = view(raw, address(array) - start, array.shape, array.dtype, array.strides)
+                buffer[...] = array
+            else:
+                buffer = self._copy(array)
         self._arguments.add(id(tensor))
         self._traced[id(array)] = TracedArray(buffer)
         self.lifted[id(tensor)] = (tensor, array, self._traced[id(array)])
@@ -109,7 +111,8 @@ class Lifted:
         for number, (_, own, traced) in self.lifted.items():
             copied = number in self._arguments and traced.value is not own
             if copied and may_share(own, array):
-                own[...] = traced.value
+                with current.of((own,)):
+                    own[...] = traced.value
                 traced.value, found = own, True
         return found
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from minigrad._names import namespace
 from minigrad.backends import device_module
+from minigrad.backends.current import OutOfMemoryError  # noqa: F401 - found here, too
 from minigrad.devices import device as Device
 from minigrad.tensor import Tensor
 
@@ -29,18 +30,6 @@ def _pool(where: Any) -> Any:
         return device_module("cuda").get_default_memory_pool()
     except RuntimeError:  # there is no GPU
         return None
-
-
-def _out_of_memory() -> type[Exception]:
-    """What CuPy raises where a GPU has no more memory; without a GPU, what nothing raises."""
-    try:
-        return device_module("cuda").cuda.memory.OutOfMemoryError
-    except RuntimeError:  # there is no GPU
-        members = {"__module__": "minigrad.cuda", "__doc__": "A GPU has no more memory."}
-        return type("OutOfMemoryError", (RuntimeError,), members)
-
-
-OutOfMemoryError = _out_of_memory()  # torch.cuda.OutOfMemoryError in handlers of programs
 
 
 def _of_live_tensors() -> int:

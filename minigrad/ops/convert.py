@@ -8,7 +8,7 @@ import numpy as np
 
 from minigrad import _pinned, dlpack, dtypes
 from minigrad.autograd.mode import Unversioned
-from minigrad.backends import check_current, device_module
+from minigrad.backends import current, device_module
 from minigrad.devices import device
 from minigrad.ops.views import Cast, Clone, Move, Pin
 from minigrad.tensor import FUNCTIONS, Tensor, export, type_name, wrap
@@ -25,20 +25,16 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     target, where, flags = _destination(args, kwargs)
     non_blocking, copy = flags["non_blocking"], flags["copy"]
     result = self
+    if where is not None and where.type == "cuda" and where.index is None:
+        where = device("cuda", device_module("cuda").cuda.Device().id)
     if where is not None and where != self.device:
-        check_current(where)
-        if where.type == self.device.type == "cuda" and where.index is not None:
-            raise RuntimeError(
-                f"to: the tensor is on {self.device}, and the current GPU is {where}; move it"
-                f' through the host: x.cpu().to("{where}")'
-            )
-    if where is not None and where.type != self.device.type:
         result = Move.apply(result, where=where, origin=self.device, non_blocking=non_blocking)
-    if target is not None and target != self._array.dtype:
-        if target.kind in "bui":  # integers have no gradient
-            result = result.detach()
-        return Cast.apply(result, dtype=target)
-    return Clone.apply(result) if copy and result is self else result
+    with current.of((result._array,)):
+        if target is not None and target != self._array.dtype:
+            if target.kind in "bui":  # integers have no gradient
+                result = result.detach()
+            return Cast.apply(result, dtype=target)
+        return Clone.apply(result) if copy and result is self else result
 
 
 def _destination(args: tuple, kwargs: dict) -> tuple[Any, device | None, dict[str, bool]]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from minigrad import dtypes, layouts
 from minigrad.autograd.mode import mode
-from minigrad.backends import array_module
+from minigrad.backends import array_module, current
 from minigrad.layouts import NoDenseArray
 from minigrad.ops.sparse import Pattern, SparseMM, ends, transposed_mm
 from minigrad.tensor import Size, Tensor, functions, normalize_dim, wrap
@@ -578,3 +578,6 @@ def total(input: Any, dim: Any = None, dtype: Any = None) -> Any:
         return values.sum(0)
     shape = tuple(n for d, n in enumerate(input.shape) if d not in dims)
     return CooTensor(coo._places[kept], values, shape, False).coalesce()
+
+
+current.CLASSES.extend((SparseTensor, CooTensor, CsrTensor))

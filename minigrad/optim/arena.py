@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.backends import array_module
+from minigrad.backends import array_module, current
 from minigrad.tensor import Tensor, wrap
 
 _ALIGNMENT = 64  # bytes: a cache line; enough for vector loads on a GPU
@@ -85,7 +85,8 @@ class Slot:
     def fits(self) -> bool:
         """Whether the parameter still has the shape, dtype and device of the slot."""
         array, home = self.param._array, self.home
-        return type(array) is type(home) and array.shape == home.shape and array.dtype == home.dtype
+        same = array.shape == home.shape and array.dtype == home.dtype
+        return same and self.param.device == wrap(home).device
 
     def settle(self) -> bool:
         """Move the parameter home if nothing shares its memory; whether it is at home."""
@@ -94,7 +95,8 @@ class Slot:
             return True
         if not is_sole_owner(param):
             return False
-        home[...] = param._array
+        with current.of((home,)):
+            home[...] = param._array
         param._array = home
         return True
 
@@ -105,16 +107,15 @@ class Slot:
         """
         fresh = False
         for name in names:
-            current = state.get(name)
+            given = state.get(name)
             mine = self.state.get(name)
-            if current is mine and mine is not None:
+            if given is mine and mine is not None:
                 continue
-            view = self.arena.state(name)[self.start : self.stop].reshape(self.home.shape)
-            if current is None:
-                fresh = True
-                view[...] = initial
-            else:
-                view[...] = current.to(self.param.device)._array
+            fresh = fresh or given is None
+            value = initial if given is None else given.to(self.param.device)._array
+            with current.of((self.home,)):
+                view = self.arena.state(name)[self.start : self.stop].reshape(self.home.shape)
+                view[...] = value
             state[name] = self.state[name] = wrap(view)
         return fresh
 
@@ -182,7 +183,7 @@ class Run:
         fresh: whether their state is new.
     """
 
-    __slots__ = ("_slots", "at_home", "fresh", "grad", "param", "step")
+    __slots__ = ("_gpu", "_slots", "at_home", "fresh", "grad", "param", "step")
 
     def __init__(self, slot: Slot, step: int, fresh: bool, at_home: bool) -> None:
         self._slots = [slot]
@@ -240,6 +241,8 @@ class Run:
 
     def __enter__(self) -> Run:
         first = self._slots[0]
+        self._gpu = current.of((first.param._array,))
+        self._gpu.__enter__()
         if self.at_home:
             self.param = first.arena.values[first.start : self._slots[-1].stop]
         else:
@@ -250,7 +253,8 @@ class Run:
             self.grad = first.arena.gather(self._slots)
         return self
 
-    def __exit__(self, failed: type[BaseException] | None, *rest: object) -> None:
+    def __exit__(self, failed: type[BaseException] | None, *rest: Any) -> None:
+        self._gpu.__exit__(failed, *rest)
         if failed is not None:
             return
         if not self.at_home:
@@ -277,8 +281,8 @@ class Arenas:
                 kind = (str(array.dtype), str(param.device))
                 missing.setdefault(kind, []).append(param)
         for together in missing.values():
-            for slot in Arena(together).slots:
-                slots[slot.param] = slot
+            with current.of((together[0]._array,)):
+                slots |= {slot.param: slot for slot in Arena(together).slots}
         return [slots[param] for param in params]
 
     def runs(

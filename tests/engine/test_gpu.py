@@ -17,18 +17,20 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 def test_gpu_equals_cpu(sample):
-    """And the CPU again: what was planned for one must not be found for the other."""
+    """On a GPU that is not the current one, and on the CPU again: what was planned for one must not
+    be found for the other."""
     results = []
-    for place in ("cpu", "cuda", "cpu"):
+    gpu = "cuda:1" if mg.cuda.device_count() > 1 else "cuda:0"
+    for place in ("cpu", gpu, "cpu"):
         inputs = [mg.tensor(a, device=place) for a in sample.arrays(np.float32)]
         for i, x in enumerate(inputs):
             x.requires_grad = sample.grad and x.is_floating_point() and i not in sample.frozen
         out = sample.call(mg, *inputs)
-        assert out.device.type == place
+        assert out.device == mg.device(place)
         if out.requires_grad:
             out.backward(mg.ones_like(out))
         grads = [x.grad for x in inputs if x.grad is not None]
-        assert all(g.device.type == place for g in grads)
+        assert all(g.device == out.device for g in grads)
         results.append([t.detach().cpu().numpy() for t in (out, *grads)])
     eps = np.finfo(np.float32).eps
     for expected, *found in zip(*results, strict=True):
@@ -196,23 +198,85 @@ def test_a_trace_asks_events_for_the_time(monkeypatch):
     assert timeline.seconds >= timeline.busy > 0
 
 
-def test_a_device_that_is_not_the_current_one_is_refused():
+@pytest.fixture
+def second():
+    """A GPU that is not the current one."""
     if mg.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
-    x = mg.ones(3, device="cuda")
-    for program in (lambda: mg.zeros(3, device="cuda:1"), lambda: x.to("cuda:1")):
-        with pytest.raises(RuntimeError, match=r"minigrad.cuda.set_device\(1\) first"):
-            program()
-    assert mg.zeros(3, device="cuda:0").device == x.device
-    mg.cuda.set_device(1)
-    try:
-        y = mg.ones(3, device="cuda:1")
-        assert y.device == mg.device("cuda", 1) and (y + 1).tolist() == [2, 2, 2]
-        with pytest.raises(RuntimeError, match="same device.*cuda:1 and cuda:0"):
-            y + x
-    finally:
-        mg.cuda.set_device(0)
-    assert (x + 1).tolist() == [2, 2, 2]
+    assert mg.cuda.current_device() == 0
+    yield mg.device("cuda:1")
+    assert mg.cuda.current_device() == 0
+
+
+def test_operations_run_on_the_gpu_of_their_tensors(second):
+    x, y = mg.ones(3, device="cuda"), mg.ones(3, device=second)
+    assert (x + 1).device.index == 0 and (y + 1).device == second
+    assert y.new_zeros(2).device == mg.zeros_like(y).device == mg.arange(3, device=second).device
+    assert mg.zeros_like(y, device="cuda").device == y.new_ones(2, device="cuda").device == x.device
+    with pytest.raises(RuntimeError, match="same device.*cuda:1 and cuda:0"):
+        y + x
+    with pytest.raises(RuntimeError, match="invalid device ordinal: cuda:7, where 2 are found"):
+        mg.zeros(3, device="cuda:7")
+    with mg.cuda.device(1):
+        assert mg.zeros(2, device="cuda").device == second and (x * 2).device.index == 0
+    with second:
+        assert mg.ones(2).device == mg.tensor([1]).device == mg.rand(2).device == second
+    y[1:] = 5
+    y[mg.tensor([0], device=second)] += 2
+    assert y.tolist() == [3, 5, 5] and repr(y) == "tensor([3., 5., 5.], device='cuda:1')"
+    assert y.sort(descending=True).values[y > 4].device == second
+
+
+def test_copies_between_gpus(second):
+    x = mg.arange(6.0, device="cuda").reshape(2, 3).requires_grad_()
+    y = (x * 2).t().to(second)
+    assert y.device == second and y.tolist() == [[0, 6], [2, 8], [4, 10]]
+    assert y.cuda() is not y and y.cuda().device == x.device and y.cuda(1) is y
+    (y * mg.ones(3, 2, device=second)).sum().backward()
+    assert x.grad.device == x.device and x.grad.tolist() == [[2] * 3] * 2
+    y.detach().copy_(x.detach().t())
+    assert y.tolist() == x.t().tolist()
+    one, other = mg.cuda.Stream(), x.detach()
+    with mg.cuda.stream(one):  # the copy waits for what computes the tensor
+        moved = (other + 1).to(second)
+    assert moved.tolist() == (other + 1).tolist()
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_numbers_on_a_gpu_that_is_not_the_current_one(name, second):
+    found = []
+    for place in ("cuda:0", second):
+        mg.manual_seed(3)
+        found.append(RANDOM[name](place))
+    assert found[1].device == second and found[1].tolist() == found[0].tolist()
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RMSprop"])
+def test_training_on_a_gpu_that_is_not_the_current_one(optimizer, backend, second):
+    """Eagerly and compiled, with the losses of the current one."""
+    losses, target = [], mg.arange(4) % 3
+    with mg.backends.use(backend):
+        for place in ("cuda:0", second):
+            mg.manual_seed(0)
+            layers = (mg.nn.Linear(5, 8), mg.nn.BatchNorm1d(8), mg.nn.ReLU(), mg.nn.Dropout(0.5))
+            model = mg.nn.Sequential(*layers, mg.nn.Linear(8, 3)).to(place)
+            made = getattr(mg.optim, optimizer)(model.parameters(), lr=0.1)
+
+            def step(x, t, model=model, made=made):
+                made.zero_grad()
+                loss = mg.nn.functional.cross_entropy(model(x), t)
+                loss.backward()
+                made.step()
+                return loss
+
+            compiled = mg.compile(step)
+            x, t = mg.rand(4, 5).to(place), target.to(place)
+            steps = [call(x, t) for call in (step, step, *[compiled] * 5, step)]
+            assert all(loss.device == mg.device(place) for loss in steps)
+            assert compiled.replayed, compiled.report()
+            losses.append([loss.item() for loss in steps])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["add", "relu", "sum", "softmax", "dropout", "cat", "gather"])
@@ -229,17 +293,6 @@ def test_the_backend_numpy_says_that_it_is_for_the_cpu(name):
     where = "'numpy' computes on the CPU, .* is on a GPU; move it"
     with mg.backends.use("numpy"), pytest.raises(TypeError, match=where):
         calls.get(name, lambda: x.relu())()
-
-
-def test_a_tensor_on_a_gpu_that_is_not_the_current_one_stays_there():
-    if mg.cuda.device_count() < 2:
-        pytest.skip("needs two GPUs")
-    x = mg.ones(3, device="cuda:0")
-    with mg.cuda.device(1):
-        with pytest.raises(RuntimeError, match=r"on cuda:0, .* cuda:1; .* x.cpu\(\).to\(.cuda:1"):
-            x.to("cuda:1")
-        y = x.cpu().to("cuda:1")
-        assert y.device.index == 1 and y.tolist() == [1, 1, 1]
 
 
 def test_tensors_made_of_what_is_on_the_gpu():
@@ -283,16 +336,32 @@ def test_the_most_memory_that_was_in_use():
     assert mg.cuda.max_memory_allocated() == before
 
 
-def test_memory_that_a_gpu_does_not_have():
+@pytest.mark.parametrize("place", ["cuda:0", "cuda:1"])
+def test_memory_that_a_gpu_does_not_have(place):
     if not software_gpu.installed():
         pytest.skip("fills the GPU")
-    x, all_of_it = mg.ones(1000, device="cuda"), mg.cuda.mem_get_info()[1]
-    left = mg.cuda.memory_allocated()  # by other tests, too
-    software_gpu.set_memory(0, left + (1 << 20))
+    number = mg.device(place).index
+    x, all_of_it = mg.ones(1000, device=place), mg.cuda.mem_get_info(place)[1]
+    used = all_of_it - mg.cuda.mem_get_info(place)[0]  # by other tests, too
+    software_gpu.set_memory(number, used + (1 << 20))
+    w = x.requires_grad_().reshape(1000, 1)
+    programs = {
+        "zeros": lambda: mg.zeros(10**6, device=place),
+        "cuda": lambda: mg.ones(10**6).to(place),
+        "mul": lambda: w * x,
+        "argsort": lambda: x.detach().expand(1000, 1000).argsort(),
+        "randn": lambda: mg.randn(1000, 1000, device=place),
+        "backward": lambda: w.expand(1000, 1000).amax().backward(),
+        "clone": lambda: mg.clone(x.detach().expand(1000, 1000)),
+    }
     try:
-        for program in (lambda: mg.ones(10**6).cuda(), lambda: x.reshape(1000, 1) * x):
-            with pytest.raises(mg.cuda.OutOfMemoryError, match="Out of memory allocating 4"):
+        for name, program in programs.items():
+            message = "CUDA out of memory. Out of memory allocating"
+            with pytest.raises(mg.cuda.OutOfMemoryError, match=message) as caught:
                 program()
-        assert (x + 1).sum().item() == 2000
+            assert isinstance(caught.value, RuntimeError), name
+            del caught
+        assert mg.OutOfMemoryError is mg.cuda.OutOfMemoryError
+        assert (x.detach() + 1).sum().item() == 2000
     finally:
-        software_gpu.set_memory(0, all_of_it)
+        software_gpu.set_memory(number, all_of_it)

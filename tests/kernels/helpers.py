@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +13,21 @@ from kernels.families import normal as normal  # for the tests of the families
 
 DEVICES = ("cpu", pytest.param("gpu", marks=pytest.mark.gpu))
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def of_each_capability(device: str) -> Iterator[None]:
+    """On the device "gpu", the GPUs of different compute capabilities are the current one in turn;
+    on the CPU, once."""
+    if device == "cpu":
+        yield
+        return
+    import cupy
+
+    numbers = range(cupy.cuda.runtime.getDeviceCount())
+    first = {cupy.cuda.Device(n).compute_capability: n for n in reversed(numbers)}
+    for number in sorted(first.values()):
+        with cupy.cuda.Device(number):
+            yield
 
 
 def put(a: np.ndarray, device: str):

@@ -15,7 +15,15 @@ import pytest
 from kernels import dispatch, host, launchers, reference
 from kernels.families import Family
 from kernels.pointwise import TABLE
-from tests.kernels.helpers import DEVICES, as_wide, assert_close, normal, put, wide
+from tests.kernels.helpers import (
+    DEVICES,
+    as_wide,
+    assert_close,
+    normal,
+    of_each_capability,
+    put,
+    wide,
+)
 
 BACKENDS = ("numba", "cupy")
 
@@ -41,6 +49,21 @@ def cases(family: Family, backend: str, rng):
     return family.cases(rng, functools.partial(launchers.versions, backend))
 
 
+def agree(operation, name: str, args: list, kwargs: dict, expected: list, scale, device) -> None:
+    """An operation on the current device gives what is expected, or says what the device lacks."""
+    on_device = [placed(a, device) for a in args]
+    extra = {"like": put(np.zeros(1), device)} if name in LIKE else {}
+    try:
+        got = results(operation, on_device, {**kwargs, **extra})
+    except ValueError as error:
+        if device == "cpu" or "compute capability" not in str(error):
+            raise
+        return  # a version that this GPU is too old for, which the message says
+    assert len(got) == len(expected)
+    for a, b in zip(got, expected):
+        assert_close(a, wide(np.asarray(b)), scale, terms=9)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("family", launchers.declared().values(), ids=lambda f: f.name)
@@ -56,17 +79,8 @@ def test_family(family, backend, device, rng, monkeypatch):
             expected = results(getattr(reference, name), exact, wanted)
         for order in orders:
             monkeypatch.setenv("MINIGRAD_THREAD_ORDER", order)
-            on_device = [placed(a, device) for a in args]
-            extra = {"like": put(np.zeros(1), device)} if name in LIKE else {}
-            try:
-                got = results(getattr(dialect, name), on_device, {**kwargs, **extra})
-            except ValueError as error:
-                if device == "cpu" or "compute capability" not in str(error):
-                    raise
-                continue  # a version that this GPU is too old for, which the message says
-            assert len(got) == len(expected)
-            for a, b in zip(got, expected):
-                assert_close(a, wide(np.asarray(b)), scale, terms=9)
+            for _ in of_each_capability(device):
+                agree(getattr(dialect, name), name, args, kwargs, expected, scale, device)
 
 
 def params_of(expr, values: dict[str, float]) -> list[float]:

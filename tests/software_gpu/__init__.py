@@ -13,6 +13,7 @@ the library that is already loaded under that name.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 from . import cupy_on_driver, library, numba_ptx
 from .runner import Runner
@@ -22,27 +23,32 @@ _library: ctypes.CDLL | None = None
 _runner: Runner | None = None
 
 
-def install(capability: str = "8.0", devices: int = 2) -> ctypes.CDLL:
-    """Make this process see `devices` GPUs of a compute capability; the driver's library.
+def install(*capabilities: str) -> ctypes.CDLL:
+    """Make this process see GPUs of some compute capabilities, two of one that is given alone; the
+    driver's library.
 
     Raises ValueError for a capability that there is no model of, RuntimeError where a driver is
     loaded already.
     """
     global _library, _runner
-    if capability not in CAPABILITIES:
-        raise ValueError(f"capability: expected one of {CAPABILITIES}, got {capability!r}")
+    for capability in capabilities:
+        if capability not in CAPABILITIES:
+            raise ValueError(f"capability: expected one of {CAPABILITIES}, got {capability!r}")
+    if len(capabilities) < 2:
+        capabilities = (capabilities or ("8.0",)) * 2
     if _library is None and _is_loaded():
         raise RuntimeError("a driver is loaded already: install the software GPU before")
-    _library, _runner = load("libcuda.so.1", capability, devices)
+    _library, _runner = load("libcuda.so.1", capabilities)
     numba_ptx.install()
     cupy_on_driver.install(_library, _runner)
     return _library
 
 
-def load(soname: str, capability: str, devices: int) -> tuple[ctypes.CDLL, Runner]:
+def load(soname: str, capabilities: Sequence[str]) -> tuple[ctypes.CDLL, Runner]:
     """The driver's library under a name, with devices of its own, and what runs its kernels."""
     loaded, runner = library.load(soname), Runner()
-    loaded.software_gpu_configure(int(capability.replace(".", "")), devices)
+    for ordinal, capability in enumerate(capabilities):
+        loaded.software_gpu_device(ordinal, int(capability.replace(".", "")))
     loaded.software_gpu_runner(ctypes.byref(runner.callbacks))
     return loaded, runner
 

@@ -47,6 +47,7 @@ def install(library: ctypes.CDLL, runner: Runner) -> None:
         if name == "kernels.cupy" or name.startswith("kernels.cupy."):
             sys.modules[name.replace("kernels.cupy", "cupy", 1)] = module
     _memory.set_place(_placed)
+    _memory.check_device = lambda device_id: None  # not the only one
     _array.ndarray.__module__ = "cupy"
     del _array.ndarray.__host_memory__  # the CPU's compilers must not take these arrays
     _hold_back(_array.ndarray)
@@ -132,6 +133,12 @@ def get_device_id() -> int:
     return _current.device
 
 
+def memGetInfo() -> tuple[int, int]:
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    call("cuMemGetInfo", ctypes.byref(free), ctypes.byref(total))
+    return free.value, total.value
+
+
 def deviceSynchronize() -> None:
     call("cuCtxSynchronize")
 
@@ -170,15 +177,14 @@ class Device(cuda_device.Device):
 
 
 def _placed(array: np.ndarray) -> np.ndarray:
-    """A fresh array, moved into memory of the current device."""
-    if not array.nbytes:
-        return array
+    """A fresh array, moved into memory of the current device; one of nothing has a place there."""
+    size = max(array.nbytes, 1)
     try:
-        at = handle("cuMemAlloc", array.nbytes)
+        at = handle("cuMemAlloc", size)
     except cuda_driver.CUDADriverError:
         used = _memory.pool.used_bytes() if _memory.pool else 0
         raise _memory.OutOfMemoryError(array.nbytes, used) from None
-    memory = (ctypes.c_ubyte * array.nbytes).from_address(at)
+    memory = (ctypes.c_ubyte * size).from_address(at)
     weakref.finalize(memory, _freed, at, _current.device).atexit = False
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     there = np.ndarray(array.shape, array.dtype, memory, order=order)
@@ -244,10 +250,15 @@ def _freed(at: int, device: int) -> None:
 
 def _hold_back(ndarray: type) -> None:
     """Reading `_array` does the work of the current stream first. What only describes an array does
-    not, nor does its address, which launches ask for."""
+    not, nor does its address, which launches ask for. CuPy computes on the current device only."""
     slot = ndarray._array
 
     def finished(self: Any) -> np.ndarray:
+        if (there := self.data.device_id) != _current.device:
+            raise ValueError(
+                "Array device must be same as the current device: array device ="
+                f" {there} while current = {_current.device}."
+            )
         current = get_current_stream()
         if current.is_capturing:  # CuPy would launch a kernel of its own, which is captured
             raise CUDARuntimeError(801, "the software GPU captures no kernels of CuPy")
@@ -276,9 +287,16 @@ def _hold_back(ndarray: type) -> None:
         owner = slot.__get__(self if self.base is None else self.base)
         begin = owner.__array_interface__["data"][0]
         memory = _memory.UnownedMemory(begin, owner.nbytes, self)
-        memory.device_id = _device_of(begin) if owner.nbytes else _current.device
+        memory.device_id = _device_of(begin)
         at = slot.__get__(self).__array_interface__["data"][0]
         return _memory.MemoryPointer(memory, at - begin)
+
+    def interface(self: Any) -> dict[str, Any]:
+        array = slot.__get__(self)
+        described = {**array.__array_interface__, "version": 3, "stream": 1}
+        described["data"] = described["data"][0], False
+        described["strides"] = None if array.flags.c_contiguous else array.strides
+        return described
 
     def flags(self: Any) -> Any:
         found = slot.__get__(self).flags
@@ -291,16 +309,38 @@ def _hold_back(ndarray: type) -> None:
 
     def waiting(method: Callable) -> Callable:
         def call_waiting(self: Any, *args: Any, **options: Any) -> Any:
-            call("cuStreamSynchronize", get_current_stream().ptr)
-            return method(self, *args, **options)
+            with self.device:
+                call("cuStreamSynchronize", get_current_stream().ptr)
+                return method(self, *args, **options)
 
         return call_waiting
 
+    def in_place(method: Callable) -> Callable:
+        def call_there(self: Any, *args: Any, **options: Any) -> Any:
+            with self.device:
+                return method(self, *args, **options)
+
+        return call_there
+
+    for name in "transpose swapaxes squeeze diagonal".split():  # views, on any device
+        setattr(ndarray, name, in_place(getattr(ndarray, name)))
+    ndarray.T = property(lambda self: self.transpose())
     for name in "get item tolist __bool__ __int__ __float__ __index__".split():
         if hasattr(ndarray, name):  # what copies to the host: the driver counts these waits
             setattr(ndarray, name, waiting(getattr(ndarray, name)))
+
+    def copy(self: Any, order: str = "C") -> Any:
+        if self.data.device_id == _current.device:
+            return plain_copy(self, order)
+        with self.device:
+            call("cuStreamSynchronize", get_current_stream().ptr)
+            array = slot.__get__(self).copy(order)
+        return _creation.array(array)
+
+    plain_copy, ndarray.copy = ndarray.copy, copy
     ndarray.__del__ = delete
     ndarray.data, ndarray.flags = property(data), property(flags)
+    ndarray.__cuda_array_interface__ = property(interface)
     ndarray.device = property(lambda self: Device(self.data.device_id))
 
 
@@ -311,6 +351,8 @@ def _as_strided(x: Any, shape: tuple | None = None, strides: tuple | None = None
 
 
 def _device_of(at: int) -> int:
+    if at in _PinnedMemory.devices:
+        return _PinnedMemory.devices[at]
     number = ctypes.c_int()
     _driver.cuPointerGetAttribute(ctypes.byref(number), _ATTRIBUTE_ORDINAL, at)
     return number.value
@@ -321,10 +363,12 @@ class _PinnedMemory:
     once, as CuPy's pool gives it: a copy that still reads it reads something else."""
 
     _free: ClassVar[dict[int, list[int]]] = {}
+    devices: ClassVar[dict[int, int]] = {}  # of each address: the current one when it was asked for
 
     def __init__(self, size: int) -> None:
         self.size, kept = size, self._free.setdefault(size, [])
         self.ptr = kept.pop() if kept else handle("cuMemHostAlloc", size, 0)
+        self.devices[self.ptr] = _current.device
         self.mem = self
 
     def __del__(self) -> None:
@@ -373,6 +417,7 @@ class Stream(stream.Stream):
         priority: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(null, non_blocking, ptds, priority)
+        self.device_id = _current.device
         if not null:
             self.ptr = handle("cuStreamCreate", int(non_blocking))
 
@@ -398,13 +443,19 @@ class Stream(stream.Stream):
         call("cuStreamWaitEvent", self.ptr, event.ptr, 0)
 
 
-get_current_stream = stream.get_current_stream
+def get_current_stream(device_id: int | None = None) -> Any:
+    """Each device has a current stream of its own: the null stream where none was entered."""
+    found = plain_current_stream()
+    return found if found.null or found.device_id == _current.device else stream.Stream.null
+
+
+plain_current_stream = stream.get_current_stream
 
 
 def _replace(module: ModuleType) -> None:
     """This file's classes and functions in the place of those of kernels.cupy."""
     for mine in (Device, Event, Stream, getDeviceCount, getDevice, setDevice, get_device_id,
-                 deviceSynchronize, get_elapsed_time):  # fmt: skip
+                 deviceSynchronize, get_current_stream, get_elapsed_time, memGetInfo):  # fmt: skip
         if hasattr(module, mine.__name__):
             setattr(module, mine.__name__, mine)
 

@@ -57,7 +57,7 @@ class Gpu:
 
     def __init__(self, capability: str, devices: int) -> None:
         name = "libsoftware_gpu.so"
-        self.library, self.runner = software_gpu.load(name, capability, devices)
+        self.library, self.runner = software_gpu.load(name, [capability] * devices)
 
     def use(self, device: int) -> None:
         self.do("cuCtxSetCurrent", self.get("cuDevicePrimaryCtxRetain", device))

@@ -126,7 +126,7 @@ def _compiled(kernel: Any, capability: str, args: tuple) -> Any:
     from kernels.simt.backend import ptx
 
     flags = "gpu", capability, kernel.fastmath, repr(kernel.gpu_options)
-    with ptx.cached_typing(flags), ptx.loading_later():
+    with ptx.fewer_steps(flags), ptx.loading_later():
         dispatcher = kernel.on_gpu()
         if dispatcher.specialized:  # an explicit signature
             return next(iter(dispatcher.overloads.values()))

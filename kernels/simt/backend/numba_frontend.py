@@ -25,6 +25,15 @@ _CACHEABLE = types.Number | types.Boolean | types.Array
 _signatures: dict[tuple, Any] = {}
 
 
+def are_cacheable(args: tuple) -> bool:
+    """Whether the types of arguments, or of their items, are such that signatures are cached."""
+    return all(isinstance(t, _CACHEABLE) for arg in args for t in _items(arg))
+
+
+def _items(kind: Any) -> Any:
+    return kind if isinstance(kind, types.BaseTuple) else (kind,)
+
+
 class CachedTyping:
     """Numba's typing context with a cache of the signatures of operations.
 
@@ -42,8 +51,7 @@ class CachedTyping:
         is_operation = isinstance(func, types.Function | types.NumberClass) or func is getitem
         if kws or not is_operation:
             return self._context.resolve_function_type(func, args, kws)
-        flat = [t for arg in args for t in (arg if isinstance(arg, types.BaseTuple) else (arg,))]
-        if not all(isinstance(t, _CACHEABLE) for t in flat):
+        if not are_cacheable(args):
             return self._context.resolve_function_type(func, args, kws)
         key = (self._context, self._flags, func, tuple(args))
         found = _signatures.get(key)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from kernels.simt.backend.numba_frontend import CachedTyping
+from numba.core.types import BaseFunction
+
+from kernels.simt.backend.numba_frontend import CachedTyping, are_cacheable
 from kernels.support.errors import CompileError
 
 # numba-cuda's own code asks for the compute capability in two places: for atomic additions of
@@ -60,24 +62,56 @@ def compiling_for(cc: tuple[int, int], flags: tuple) -> Iterator[None]:
 
     real, module.get_current_device = module.get_current_device, Device
     try:
-        with cached_typing(flags):
+        with fewer_steps(flags):
             yield
     finally:
         module.get_current_device = real
 
 
 @contextlib.contextmanager
-def cached_typing(flags: tuple) -> Iterator[None]:
-    """numba-cuda caches the signatures of operations per `flags`, as our own pipeline does: it then
-    compiles a kernel with a fifth fewer steps."""
+def fewer_steps(flags: tuple) -> Iterator[None]:
+    """numba-cuda compiles in three quarters of its time, to the same code.
+
+    It caches the signatures of operations per `flags`, as our own pipeline does. So it does when it
+    lowers them, where it types each operation up to four times more. And it computes where each
+    variable is last used when something asks for that, not after each of its passes.
+    """
+    from numba.cuda.core.compiler_lock import global_compiler_lock
+    from numba.cuda.core.postproc import PostProcessor, VariableLifetime
+    from numba.cuda.core.transforms import canonicalize_cfg
     from numba.cuda.descriptor import cuda_target
 
     context = cuda_target.target_context.typing_context
-    cuda_target._typingctx = CachedTyping(context, flags)
-    try:
-        yield
-    finally:
-        cuda_target._typingctx = context
+    functions: Any = BaseFunction
+    run, call_type = PostProcessor.run, functions.get_call_type
+
+    def run_late(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+        if emit_dels or self.func_ir.is_generator:
+            return run(self, emit_dels, extend_lifetimes)
+        self.func_ir.blocks = canonicalize_cfg(self.func_ir.blocks)
+        self.func_ir.variable_lifetime = VariableLifetime(self.func_ir.blocks)  # computes on demand
+        self.func_ir.generator_info = None
+        return None
+
+    def cached_call_type(self: Any, asking: Any, args: tuple, kws: dict) -> Any:
+        if asking is not context or kws or not are_cacheable(args):
+            return call_type(self, asking, args, kws)
+        key = flags, self, tuple(args)
+        if key not in _call_types:
+            _call_types[key] = call_type(self, asking, args, kws)
+        return _call_types[key]
+
+    with global_compiler_lock:  # nothing else compiles meanwhile
+        cuda_target._typingctx = CachedTyping(context, flags)
+        PostProcessor.run, functions.get_call_type = run_late, cached_call_type
+        try:
+            yield
+        finally:
+            PostProcessor.run, functions.get_call_type = run, call_type
+            cuda_target._typingctx = context
+
+
+_call_types: dict[tuple, Any] = {}  # the signatures of numba-cuda's functions for their arguments
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ tests/kernels/test_sass.py counts what that does to the inner loops.
 from __future__ import annotations
 
 import ast
-import copy
+import pickle
 from types import CellType, FunctionType
 
 from numba.core import types
@@ -27,7 +27,7 @@ _CASTS = {_UNSIGNED: types.uint64, _SIGNED: types.int64, _COUNTER: types.int32}
 def rewritten(func: FunctionType) -> FunctionType:
     """A copy of `func` of rewritten source, with the same globals, closure and defaults; `func`
     where its source holds something that `SourceRanges` does not follow."""
-    tree = copy.deepcopy(source.of(func).tree)
+    tree = pickle.loads(pickle.dumps(source.of(func).tree))  # faster than copy.deepcopy
     ranges = SourceRanges(func, tree)
     taken = set(ranges.values) | set(func.__code__.co_names) | set(func.__code__.co_freevars)
     if not ranges.understood or taken & set(_CASTS):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import minigrad
+from minigrad.backends import current
 from minigrad.tensor import Tensor, wrap
 
 T_co = TypeVar("T_co", covariant=True)
@@ -66,8 +67,12 @@ def rows_of(dataset: Dataset[Any], indices: list[int]) -> list[Tensor] | None:
         dataset = dataset.dataset
     if type(dataset) is not TensorDataset or any(t.requires_grad for t in dataset.tensors):
         return None
-    # Data without a graph, so the gather of the array library is used, which copies whole rows.
-    return [wrap(t._array.take(indices, axis=0)) for t in dataset.tensors]
+    rows = []
+    for tensor in dataset.tensors:
+        with current.of((tensor._array,)):
+            # Without a graph, so the gather of the array library serves, which copies whole rows.
+            rows.append(wrap(tensor._array.take(indices, axis=0)))
+    return rows
 
 
 class StackDataset(Dataset[Any]):

@@ -25,14 +25,13 @@ void unlock(int *held) { pthread_mutex_unlock(&lock); }
 
 Device *current(void) { return depth ? stack[depth - 1] : NULL; }
 
-/* Make `count` devices of a compute capability (major * 10 + minor); 0 where it is unknown. */
-__attribute__((visibility("default"))) int software_gpu_configure(int cc, int count) {
+/* Make the last device, of a compute capability (major * 10 + minor); 0 where it is unknown. */
+__attribute__((visibility("default"))) int software_gpu_device(int ordinal, int cc) {
   for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
-    if (MODELS[i].cc != cc || count > MAX_DEVICES) continue;
-    device_count = count;
-    for (int d = 0; d < count; d++) {
-      devices[d] = (Device){.ordinal = d, .model = MODELS[i], .memory = (size_t)MEMORY << 30};
-    }
+    if (MODELS[i].cc != cc || ordinal >= MAX_DEVICES) continue;
+    device_count = ordinal + 1;
+    devices[ordinal] =
+        (Device){.ordinal = ordinal, .model = MODELS[i], .memory = (size_t)MEMORY << 30};
     return 1;
   }
   return 0;

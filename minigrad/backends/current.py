@@ -1,0 +1,146 @@
+"""The GPU that is the current one while an operation runs: that of its tensors, as in torch.
+
+CuPy allocates and launches on the current GPU. So functions of tensors run `on_their_gpu`, an
+operation, a node of the graph or an optimiser inside of `of(its arrays)`, and what makes a tensor
+on a device inside of `at(device)`. No memory on a GPU is torch's error there.
+
+A program on the CPU pays for none of this: methods of tensors are wrapped when CuPy is found.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable)
+
+
+class OutOfMemoryError(RuntimeError):
+    """A GPU has no more memory."""
+
+    __module__ = "minigrad"
+
+
+CLASSES: list[type] = []  # of tensors
+
+
+class Found:
+    """cupy: once it has found a GPU; until then no array lies on one."""
+
+    cupy: ModuleType | None = None
+
+
+def cupy() -> Any:
+    """CuPy; RuntimeError where it is not installed or finds no GPU."""
+    try:
+        import cupy as found
+    except ImportError as error:
+        raise RuntimeError(
+            'device "cuda": expected CuPy, which holds arrays on the GPU, and it is not installed; '
+            "fix: pip install 'minigrad[cuda13]', or stay on device \"cpu\""
+        ) from error
+    except OSError as error:  # CuPy makes its cache folder when it is imported
+        raise RuntimeError(
+            f'device "cuda": CuPy cannot be used: {error}; fix: set CUPY_CACHE_DIR to a folder of '
+            'your own, or stay on device "cpu"'
+        ) from error
+    try:
+        count = found.cuda.runtime.getDeviceCount()
+    except found.cuda.runtime.CUDARuntimeError as error:
+        raise RuntimeError(f'device "cuda": no usable NVIDIA GPU or driver ({error})') from error
+    if count == 0 or hasattr(found.ndarray, "__host_memory__"):  # kernels.install() was called
+        raise RuntimeError('device "cuda": no NVIDIA GPU found; use device "cpu"')
+    if Found.cupy is None:
+        Found.cupy = found
+        _wrap_methods()
+    return found
+
+
+def _wrap_methods() -> None:
+    """Let the methods of tensors run on the GPU of their tensors."""
+    for cls in CLASSES:
+        for name, method in list(vars(cls).items()):
+            if isinstance(method, FunctionType) and name not in _AS_THEY_ARE:
+                setattr(cls, name, on_their_gpu(method))
+
+
+# They touch no arrays, or ask for the current GPU: the one of their caller
+_AS_THEY_ARE = frozenset(("__init__", "__getattr__", "__setattr__", "__hash__", "cuda", "to"))
+
+
+class _Gpu:
+    """A block in which a GPU is the current one."""
+
+    __slots__ = ("_device",)
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        self._device.__enter__()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._device.__exit__(kind, error, trace)
+        if error is not None and isinstance(error, cupy().cuda.memory.OutOfMemoryError):
+            raise OutOfMemoryError(f"CUDA out of memory. {error}") from error
+
+
+_NOTHING: AbstractContextManager = nullcontext()
+
+
+def of(arrays: Iterable[Any]) -> AbstractContextManager:
+    """The GPU on which some arrays lie: that of the first that lies on one."""
+    if Found.cupy is not None:
+        for array in arrays:  # CuPy's, or recorded ones
+            device = getattr(array, "device", "cpu")
+            if hasattr(device, "id"):
+                return _Gpu(device)
+    return _NOTHING
+
+
+def numbered(number: int | None) -> AbstractContextManager:
+    """The GPU of a number; None: no GPU."""
+    return _NOTHING if number is None else _Gpu(cupy().cuda.Device(number))
+
+
+def at(device: Any) -> AbstractContextManager:
+    """The GPU that a device names. RuntimeError for a number that no GPU has."""
+    if device.type != "cuda":
+        return _NOTHING
+    cuda = cupy().cuda
+    count = cuda.runtime.getDeviceCount()
+    if device.index is not None and device.index >= count:
+        raise RuntimeError(f"CUDA error: invalid device ordinal: {device}, where {count} are found")
+    return _Gpu(cuda.Device(device.index))
+
+
+def on_their_gpu(function: F) -> F:
+    """A function with the GPU of its arguments, tensors or lists of them, as the current one; with
+    `device=` it is left to the function."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if Found.cupy is None or kwargs.get("device") is not None:
+            return function(*args, **kwargs)
+        with of(_arrays((*args, *kwargs.values()))):
+            return function(*args, **kwargs)
+
+    return cast(F, call)
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[Any]:
+    """The arrays of tensors and of lists of them."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _arrays(value)
+        else:
+            own = getattr(value, "__dict__", _NO_TENSOR)
+            if "_elements" in own:  # of a sparse tensor
+                own = vars(own["_elements"])
+            yield own.get("_array")
+
+
+_NO_TENSOR: dict[str, Any] = {}
