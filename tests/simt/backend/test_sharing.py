@@ -174,16 +174,19 @@ def test_launches_run_alone_after_a_late_helper():
     pool[sharing.PENALTY] = 0
     uneven.specialise((1, 1, 1), (x, 1))
     shared(steps, 4, np.zeros(128), 1)
-    for penalty in (16, 32, 64):
-        while pool[sharing.PENALTY] != penalty:  # unless the caller has run the second block
-            pool[sharing.PENALTY], pool[sharing.SKIP] = penalty // 2 * (penalty > 16), 0
-            uneven[2, 1]._cost = LONG
-            uneven[2, 1](x, 1_000_000)
-        assert pool[sharing.SKIP] == penalty
-    for left in (63, 62):
-        uneven[2, 1]._cost = LONG
-        uneven[2, 1](x, 1_000_000)
-        assert pool[sharing.SKIP] == left
+    launcher = uneven[2, 1]
+
+    def launch(n: int) -> int:
+        launcher._cost = LONG
+        launcher(x, n)
+        return int(pool[sharing.SKIP])
+
+    for _ in range(50):
+        if launch(1_000_000):
+            break
+    else:
+        pytest.skip("no helper got a processor")
+    assert [launch(1) for _ in range(3)] == [15, 14, 13]
     pool[sharing.SKIP] = 0
 
 
