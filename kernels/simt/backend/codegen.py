@@ -20,11 +20,11 @@ from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import BaseNativeLowering, NoPythonBackend, NopythonTypeInference
-from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants, TranslateByteCode
+from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants
 
 from kernels.simt.backend import entry
 from kernels.simt.backend.lowering import KernelLower
-from kernels.simt.backend.numba_frontend import KernelCompiler, Releases, Simplify
+from kernels.simt.backend.numba_frontend import KernelCompiler, Releases, Simplify, Translate
 from kernels.simt.ir.hints import Hint, decode
 
 # LLVM's default for AVX-512 is 256 bits, which halves the speed of a matrix product.
@@ -242,7 +242,7 @@ class CheckedLowering(ThreadLoopLowering):
 
 
 PASSES = (
-    TranslateByteCode,
+    Translate,
     FixupArgs,
     RewriteSemanticConstants,
     Simplify,

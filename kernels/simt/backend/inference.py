@@ -13,11 +13,10 @@ from numba.core.untyped_passes import (
     DeadBranchPrune,
     FixupArgs,
     RewriteSemanticConstants,
-    TranslateByteCode,
 )
 
 from kernels.simt.backend import target
-from kernels.simt.backend.numba_frontend import KernelCompiler, Simplify
+from kernels.simt.backend.numba_frontend import KernelCompiler, Simplify, Translate
 
 
 class _Typed(BaseException):
@@ -39,7 +38,7 @@ class _TypesOnly(KernelCompiler):
     def define_pipelines(self) -> list[PassManager]:
         passes = PassManager("simt_types")
         for step in (
-            TranslateByteCode,
+            Translate,
             FixupArgs,
             RewriteSemanticConstants,
             DeadBranchPrune,

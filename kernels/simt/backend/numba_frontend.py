@@ -11,12 +11,13 @@ from __future__ import annotations
 from operator import getitem, setitem
 from typing import Any
 
-from numba.core import types
+from numba.core import interpreter, types
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.rewrites import rewrite_registry
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import IRLegalization
+from numba.core.untyped_passes import TranslateByteCode
 
 from kernels.simt.backend.target import ForKernels
 from kernels.support import interrupts
@@ -72,6 +73,25 @@ class KernelCompiler(ForKernels, CompilerBase):
     def __init__(self, typingctx: Any, *args: Any) -> None:
         super().__init__(typingctx, *args)
         self.state.typingctx = CachedTyping(typingctx)
+
+
+class _Interpreter(interpreter.Interpreter):
+    """Numba's translation of bytecode, without its search for `with`, which no kernel has."""
+
+    def post_process(self, peepholes: list, func_ir: Any) -> Any:
+        used = [one for one in peepholes if one is not interpreter.peep_hole_delete_with_exit]
+        return super().post_process(used, func_ir)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Translate(TranslateByteCode):
+    """Bytecode to Numba's IR."""
+
+    _name = "simt_translate_bytecode"
+
+    def run_pass(self, state: Any) -> bool:
+        state["func_ir"] = _Interpreter(state["func_id"]).interpret(state["bc"])
+        return True
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
