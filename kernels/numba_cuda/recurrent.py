@@ -120,9 +120,10 @@ def cell(acc_t, mode: str):
     @cuda.jit
     def recurrent_cell(x, product, sizes, states, gates, t):
         j, b, h = cuda.grid(2)[0], cuda.blockIdx.y, states.shape[3]
+        size = sizes[t]
         if j >= h:
             return
-        if b < sizes[t]:
+        if b < size:
             p0 = acc_t(product[b, j])
             p1 = acc_t(product[b, h + j]) if parts > 1 else acc_t(0)
             p2 = acc_t(product[b, 2 * h + j]) if parts > 2 else acc_t(0)
@@ -144,7 +145,8 @@ def gate(acc_t, mode: str, part: int):
     @cuda.jit
     def recurrent_gate(x, product, sizes, gates, t):
         j, b, h = cuda.grid(2)[0], cuda.blockIdx.y, gates.shape[2] // 4
-        if j >= h or b >= sizes[t]:
+        size = sizes[t]
+        if j >= h or b >= size:
             return
         v = acc_t(product[b, part * h + j])
         if mode == "gru" and bounded:
@@ -165,10 +167,11 @@ def update(acc_t, mode: str):
     @cuda.jit
     def recurrent_update(sizes, states, gates, t):
         j, b, h = cuda.grid(2)[0], cuda.blockIdx.y, states.shape[3]
+        size = sizes[t]
         if j >= h:
             return
         new = acc_t(states[0, t, b, j])
-        if b < sizes[t]:
+        if b < size:
             if mode == "lstm":
                 i, f = acc_t(gates[t, b, j]), acc_t(gates[t, b, h + j])
                 c = f * acc_t(states[1, t, b, j]) + i * acc_t(gates[t, b, 2 * h + j])
@@ -241,13 +244,14 @@ def cell_backward(acc_t, mode: str):
     @cuda.jit
     def recurrent_cell_backward(g, product, sizes, states, gates, past, dc, dx, dr, t):
         j, b, h = cuda.grid(2)[0], cuda.blockIdx.y, states.shape[3]
+        has_step = t >= 0 and b < sizes[t]
         if j >= h:
             return
         dh = acc_t(g[0, t + 1, b, j]) + acc_t(product[b, j]) + acc_t(past[b, j])
         dcell = acc_t(0)
         if mode == "lstm":
             dcell = acc_t(g[1, t + 1, b, j]) + acc_t(dc[b, j])
-        if t >= 0 and b < sizes[t]:
+        if has_step:
             d0, d1, d2, _, kept, dcell = retreat(states, gates, dx, t, b, j, dh, dcell)
             past[b, j] = kept
             if mode == "gru":
