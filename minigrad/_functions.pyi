@@ -13,6 +13,7 @@ from minigrad.ops.reduce import Dims
 from minigrad.random import Generator
 from minigrad.tensor import Size
 from minigrad.tensor import Tensor
+from minigrad.backends.current import OutOfMemoryError as OutOfMemoryError
 from minigrad._torch_names import as_torch as as_torch
 from minigrad.amp.autocast_mode import autocast as autocast
 from minigrad.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
