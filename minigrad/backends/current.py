@@ -28,9 +28,10 @@ CLASSES: list[type] = []  # of tensors
 
 
 class Found:
-    """cupy: once it has found a GPU; until then no array lies on one."""
+    """cupy: once it has found a GPU; until then no array lies on one. several: there are more."""
 
     cupy: ModuleType | None = None
+    several = False
 
 
 def cupy() -> Any:
@@ -54,7 +55,7 @@ def cupy() -> Any:
     if count == 0 or hasattr(found.ndarray, "__host_memory__"):  # kernels.install() was called
         raise RuntimeError('device "cuda": no NVIDIA GPU found; use device "cpu"')
     if Found.cupy is None:
-        Found.cupy = found
+        Found.cupy, Found.several = found, count > 1
         _wrap_methods()
     return found
 
@@ -72,7 +73,7 @@ _AS_THEY_ARE = frozenset(("__init__", "__getattr__", "__setattr__", "__hash__", 
 
 
 class _Gpu:
-    """A block in which a GPU is the current one."""
+    """A block in which a GPU is the current one; None: there is only one."""
 
     __slots__ = ("_device",)
 
@@ -80,20 +81,25 @@ class _Gpu:
         self._device = device
 
     def __enter__(self) -> None:
-        self._device.__enter__()
+        if self._device is not None:
+            self._device.__enter__()
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._device.__exit__(kind, error, trace)
+        if self._device is not None:
+            self._device.__exit__(kind, error, trace)
         if error is not None and isinstance(error, cupy().cuda.memory.OutOfMemoryError):
             raise OutOfMemoryError(f"CUDA out of memory. {error}") from error
 
 
 _NOTHING: AbstractContextManager = nullcontext()
+_THE_ONE = _Gpu(None)
 
 
 def of(arrays: Iterable[Any]) -> AbstractContextManager:
     """The GPU on which some arrays lie: that of the first that lies on one."""
     if Found.cupy is not None:
+        if not Found.several:
+            return _THE_ONE
         for array in arrays:  # CuPy's, or recorded ones
             device = getattr(array, "device", "cpu")
             if hasattr(device, "id"):

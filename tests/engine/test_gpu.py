@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.backends.current import Found
 from tests import software_gpu
 from tests.engine.samples_layers import SAMPLES
 
@@ -336,10 +337,12 @@ def test_the_most_memory_that_was_in_use():
     assert mg.cuda.max_memory_allocated() == before
 
 
-@pytest.mark.parametrize("place", ["cuda:0", "cuda:1"])
-def test_memory_that_a_gpu_does_not_have(place):
+@pytest.mark.parametrize("place, several", [("cuda:0", True), ("cuda:1", True), ("cuda:0", False)])
+def test_memory_that_a_gpu_does_not_have(place, several, monkeypatch):
     if not software_gpu.installed():
         pytest.skip("fills the GPU")
+    mg.cuda.init()
+    monkeypatch.setattr(Found, "several", several)
     number = mg.device(place).index
     x, all_of_it = mg.ones(1000, device=place), mg.cuda.mem_get_info(place)[1]
     used = all_of_it - mg.cuda.mem_get_info(place)[0]  # by other tests, too
