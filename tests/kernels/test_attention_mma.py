@@ -117,7 +117,8 @@ def test_errors_cuda_c():
     with pytest.raises(ValueError, match="'mma_sync' takes float16 and bfloat16, not float32"):
         kernels.attention(q, q, q, backend="cupy", version="mma_sync")
     with pytest.raises(
-        ValueError, match=r"expected a version among \('three_step', 'tiled', 'split'\)"
+        ValueError,
+        match=r"expected a version among \('three_step', 'tiled', 'split', 'triangular'\)",
     ):
         kernels.attention(q, q, q, backend="numba", version="mma_sync")
 

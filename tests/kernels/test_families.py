@@ -221,7 +221,7 @@ def test_what_is_bound_in_one_place_does_not_run_in_another(family, rng, monkeyp
     monkeypatch.setattr(Kernel, "bind", lambda *_: bound(-1))
     monkeypatch.setattr(Kernel, "bind_on_gpu", bind_on_gpu)
     monkeypatch.setattr(dispatch, "relaunch", lambda *_: None)  # of launches before this test
-    monkeypatch.setattr(relaunch, "MAX_SECONDS", -1)  # and nothing is remembered
+    monkeypatch.setattr(relaunch, "MAX_BYTES", -1)  # and nothing is remembered
     real = sys.modules["kernels.launchers.common"].namespace
 
     def namespace(a):
