@@ -74,7 +74,7 @@ def test_two_ranks_on_one_gpu_are_refused():
 @stand_in
 def test_a_rank_that_dies_is_named_by_the_others():
     found = store_ranks(3, "killed")
-    assert [status for status, _ in found] == [3, 9, 3], found
+    assert [status for status, _ in found] == [3, 9, 3], "\n".join(text for _, text in found)
 
 
 @stand_in
