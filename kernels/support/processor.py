@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from pathlib import Path
 
 MANY_REGISTERS = 512
 _REGISTERS = {  # float32 numbers in all vector registers together, by the feature that brings them
@@ -12,6 +13,31 @@ _REGISTERS = {  # float32 numbers in all vector registers together, by the featu
     "neon": 32 * 4,
     "sse2": 16 * 4,
 }
+_CGROUPS = Path("/sys/fs/cgroup")  # as a container sees its own
+_LIMITS = ("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")  # versions 2 and 1
+
+
+def cores() -> int:
+    """How many cores this process may use: those that it is bound to, or as many as a container's
+    limit on processor time comes to (`docker run --cpus`), if that is less."""
+    if hasattr(os, "sched_getaffinity"):
+        found = len(os.sched_getaffinity(0))
+    else:
+        found = os.cpu_count() or 1
+    return min(found, _limit() or found)
+
+
+def _limit() -> int | None:
+    """A container's limit in cores, rounded up; None where there is none."""
+    for names in _LIMITS:
+        try:
+            texts = [(_CGROUPS / name).read_text() for name in names]
+            quota, period = map(int, " ".join(texts).split())
+        except (OSError, ValueError):  # "max": no limit
+            continue
+        if quota > 0 and period > 0:
+            return -(-quota // period)
+    return None
 
 
 @cache

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from kernels.support.interrupts import deferred
+from kernels.support.processor import cores
 
 _CHUNKS_PER_THREAD = 4  # small chunks, so that a thread that starts late gets fewer
 
@@ -24,19 +25,13 @@ _pid = 0
 
 
 def get_num_threads() -> int:
-    """How many OS threads a launch may use (MINIGRAD_NUM_THREADS, else the CPUs available)."""
+    """How many OS threads a launch may use (MINIGRAD_NUM_THREADS, else a thread a core)."""
     if not wanted.value:
         given = os.environ.get("MINIGRAD_NUM_THREADS")
         if given is not None and (not given.isdigit() or int(given) < 1):
             raise ValueError(f"MINIGRAD_NUM_THREADS must be a positive integer, not {given!r}")
-        wanted.value = int(given) if given else processors()
+        wanted.value = int(given) if given else cores()
     return wanted.value
-
-
-def processors() -> int:
-    """How many CPUs this process may use."""
-    available = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
-    return len(available(0))
 
 
 def set_num_threads(count: int) -> None:

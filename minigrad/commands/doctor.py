@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from kernels.support.processor import cores
 from minigrad.commands import gpu
 
 HELP = "show the hardware and packages, and where kernels run"
@@ -61,13 +61,6 @@ def cpu_name() -> str:
     except OSError:
         pass
     return platform.processor() or "unknown"
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def installed(package: str) -> str | None:

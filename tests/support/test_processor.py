@@ -30,3 +30,25 @@ def test_register_floats_of_this_processor(monkeypatch):
     monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
     monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
     assert processor.register_floats.__wrapped__() in (64, 128, 512)
+
+
+@pytest.mark.parametrize(
+    "files, cores",
+    [
+        ({}, 8),
+        ({"cpu.max": "max 100000"}, 8),
+        ({"cpu.max": "250000 100000"}, 3),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "1600000 100000"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+        ({"cpu.max": ""}, 8),
+    ],
+)
+def test_cores_that_a_container_leaves(monkeypatch, tmp_path, files, cores):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(processor, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(processor.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert processor.cores() == cores

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from kernels.simt.backend import entry, sharing
-from kernels.support import forks, thread_pool
+from kernels.support import forks, processor, thread_pool
 
 _PATIENCE = 400_000  # ns; as long as there are cores for all
 
@@ -43,7 +43,7 @@ def start() -> None:
         return
     count = min(thread_pool.get_num_threads() - 1, sharing.MAX_HELPERS)
     with _lock:
-        enough = count < thread_pool.processors()
+        enough = count < processor.cores()
         words[sharing.PATIENCE] = _PATIENCE if enough else 0
         for number in range(int(words[sharing.STARTED]), count):
             words[sharing.FIRST_HELPER + number * sharing.HELPER_WORDS + 1] = _new_lock()
