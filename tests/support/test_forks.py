@@ -140,9 +140,12 @@ def test_a_kernel_of_a_child_takes_interrupts_of_its_own():
 
 
 def test_children_compute_while_threads_compile_and_launch(tmp_path):
+    """What they import has been imported before: the lock of a module that another thread has just
+    begun to import is Python's, and stays taken in a child."""
     program = """
     import minigrad
 
+    (minigrad.rand(3) - 1).sum()
     over = False
 
     def work(n):
