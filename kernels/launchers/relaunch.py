@@ -4,9 +4,8 @@ A plan that is one launch into a new result (`Single`) is remembered when it has
 `dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *operands)` finds it by the dtypes,
 shapes and strides of the operands, allocates and launches, in machine code
 (`kernels.simt.backend.relaunch`). It returns None for all that it does not know: arrays on a GPU,
-other dialects. `remembered` does the same
-for a launcher of several launches or results: after its second call with such operands it is
-watched.
+other dialects. `remembered` does the same for a launcher of several launches or results: after its
+second call with such operands it is watched.
 """
 
 from __future__ import annotations

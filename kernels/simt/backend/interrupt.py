@@ -33,6 +33,17 @@ declare i32 @clock_gettime(i32, ptr)
 @raised.value = internal global ptr null
 @raised.trace = internal global ptr null
 
+define internal i64 @now(i32 %clock) {{
+  %time = alloca [2 x i64]
+  %read = call i32 @clock_gettime(i32 %clock, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.at
+  %scaled = mul i64 %seconds, 1000000000
+  %now = add i64 %scaled, %rest
+  ret i64 %now
+}}
+
 define i64 @look(ptr %report) {{
   %stop.at = getelementptr i64, ptr %report, i64 {STOP}
   %stop = load volatile i64, ptr %stop.at
@@ -45,13 +56,7 @@ who:
   %is.main = icmp eq i64 %me, %main
   br i1 %is.main, label %when, label %go.on
 when:
-  %time = alloca [2 x i64]
-  %read = call i32 @clock_gettime(i32 {_CLOCK}, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest.at
-  %scaled = mul i64 %seconds, 1000000000
-  %now = add i64 %scaled, %rest
+  %now = call i64 @now(i32 {_CLOCK})
   %next = load i64, ptr @next
   %early = icmp slt i64 %now, %next
   br i1 %early, label %go.on, label %ask

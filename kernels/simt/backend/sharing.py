@@ -121,17 +121,6 @@ declare void {_PAUSE.replace("15", "")}
 
 @pool = global ptr null
 
-define internal i64 @now() {{
-  %time = alloca [2 x i64]
-  %read = call i32 @clock_gettime(i32 {_CLOCK}, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest.at
-  %scaled = mul i64 %seconds, 1000000000
-  %now = add i64 %scaled, %rest
-  ret i64 %now
-}}
-
 ; Wakes who sleeps at a word with its lock behind it
 define internal void @wake(ptr %sleeps.at) {{
   %seen = load atomic i64, ptr %sleeps.at seq_cst, align 8
@@ -178,7 +167,7 @@ done:
 define internal i1 @watch(ptr %pool, ptr %for, i1 %until, i1 %is.caller) {{
   %patience.at = getelementptr i64, ptr %pool, i64 {PATIENCE}
   %patience = load i64, ptr %patience.at
-  %begun = call i64 @now()
+  %begun = call i64 @now(i32 {_CLOCK})
   br label %look
 look:
   %i = phi i64 [1, %0], [%i.next, %again], [1, %soon]
@@ -195,7 +184,7 @@ pause:
 again:
   br label %look
 ask:
-  %time = call i64 @now()
+  %time = call i64 @now(i32 {_CLOCK})
   %spent = sub i64 %time, %begun
   %late = icmp sge i64 %spent, %patience
   br i1 %late, label %no, label %early
@@ -258,7 +247,7 @@ define internal void @work(ptr %pool) {{
   %none = icmp eq i64 %seen, 0
   br i1 %none, label %idle, label %begin
 begin:
-  %begun = call i64 @now()
+  %begun = call i64 @now(i32 {_CLOCK})
   %code.at = getelementptr i64, ptr %pool, i64 {CODE}
   %code = load ptr, ptr %code.at
   %words.at = getelementptr i64, ptr %pool, i64 {WORDS}
@@ -297,7 +286,7 @@ fail:  ; nobody begins another chunk
   br label %leave
 leave:
   %finished = phi i64 [%done, %another], [%done.dropped, %fail]
-  %ended = call i64 @now()
+  %ended = call i64 @now(i32 {_CLOCK})
   %time = sub i64 %ended, %begun
   %spent.at = getelementptr i64, ptr %pool, i64 {SPENT}
   %spent = atomicrmw add ptr %spent.at, i64 %time seq_cst
@@ -394,9 +383,9 @@ skip.one:
   store atomic i64 %skips.less, ptr %skip.at monotonic, align 8
   br label %timed
 timed:
-  %begun = call i64 @now()
+  %begun = call i64 @now(i32 {_CLOCK})
   %status.timed = call i64 %code(ptr %words)
-  %ended = call i64 @now()
+  %ended = call i64 @now(i32 {_CLOCK})
   %time = sub i64 %ended, %begun
   %never = icmp ult i64 %time, {SHARE // 2}
   %known = select i1 %never, i64 0, i64 %time
@@ -450,9 +439,9 @@ wake.one:
   %w.next = add i64 %w, 1
   br label %waking
 take.part:
-  %work.begun = call i64 @now()
+  %work.begun = call i64 @now(i32 {_CLOCK})
   call void @work(ptr %pool)
-  %work.ended = call i64 @now()
+  %work.ended = call i64 @now(i32 {_CLOCK})
   br label %wait
 wait:
   %stopped = phi i64 [0, %take.part], [%stopped, %slept], [%stopped.now, %look]
@@ -474,7 +463,7 @@ look:
   br label %wait
 finish:
   ; where others want the processors, helpers may be late again and again
-  %over.at = call i64 @now()
+  %over.at = call i64 @now(i32 {_CLOCK})
   %waited = sub i64 %over.at, %work.ended
   %worked = sub i64 %work.ended, %work.begun
   %bearable = add i64 %worked, {_LATE}

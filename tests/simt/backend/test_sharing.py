@@ -189,7 +189,7 @@ def test_launches_run_alone_after_a_late_helper():
     pool[sharing.SKIP] = 0
 
 
-FORK = """
+STEPS = """
 import os, sys
 import numpy as np
 from kernels import cuda
@@ -202,11 +202,14 @@ def steps(x, n):
     for _ in range(n):
         x[i] += 1
 
-thread_pool.set_num_threads(3)
 x = np.zeros(3200)
 def launch():
     steps[100, 32]._cost = 10**9
     steps[100, 32](x, 3)
+"""
+
+FORK = """
+thread_pool.set_num_threads(3)
 launch(); launch()
 assert helpers.pool()[sharing.STARTED] == 2
 child = os.fork()
@@ -227,21 +230,9 @@ def test_a_fork_starts_its_own_helpers(tmp_path):
 
 
 ENDS = """
-import numpy as np
-from kernels import cuda
-from kernels.support import thread_pool
-
-@cuda.jit
-def steps(x, n):
-    i = cuda.grid(1)
-    for _ in range(n):
-        x[i] += 1
-
 thread_pool.set_num_threads(4)
-x = np.zeros(3200)
 for _ in range(3):
-    steps[100, 32]._cost = 10**9
-    steps[100, 32](x, 3)
+    launch()
 """
 
 
@@ -252,7 +243,7 @@ def test_a_process_ends_while_helpers_look_for_work(tmp_path):
 
 def run(program: str, folder: Path) -> None:
     path = folder / "program.py"  # the compiler wants to read it
-    path.write_text(program)
+    path.write_text(STEPS + program)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
