@@ -17,10 +17,14 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
+
+from kernels.support import interrupts
 
 try:
     import fcntl
@@ -28,6 +32,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _MEMORY = "/dev/shm"  # a file system in memory, where there is one
+_PATIENCE, _PAUSE = 60.0, 0.005  # seconds: how long a lock is waited for, how often tried
 _ROOM = 1 << 20  # bytes that a substitute must have
 _substitutes: dict[Path, Path] = {}  # by the folder that could not be used
 
@@ -140,17 +145,37 @@ def write(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
+def alone(path: Path, waits: bool = True) -> Iterator[bool]:
     """While this process makes the file `path`, others that would make it wait here. What it takes
-    seconds to make is then made once. A lock ends with the process that holds it."""
+    seconds to make is then made once. A lock ends with the process that holds it.
+
+    Yields False, at once, where another process makes it and this one does not wait; and True after
+    a minute: that process may be stopped, and what is made twice is the same.
+    """
     lock = path.with_name(path.name + ".lock")
     with contextlib.ExitStack() as stack:
+        mine = True
         with contextlib.suppress(OSError):  # a full disk, a file system without locks
             if fcntl is not None:
                 file = stack.enter_context(lock.open("wb"))
-                stack.callback(lock.unlink, missing_ok=True)  # who waits for it finds `path` made
-                fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+                mine = _locked(file, _PATIENCE if waits else 0)
+                if mine:  # who waits for it finds `path` made
+                    stack.callback(lock.unlink, missing_ok=True)
+        yield mine or waits
+
+
+def _locked(file: IO, seconds: float) -> bool:
+    """Lock an open file, within so many seconds."""
+    limit = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= limit:
+                return False
+            interrupts.check()
+            time.sleep(_PAUSE)
 
 
 def seal(path: Path, files: Iterable[Path]) -> None:

@@ -67,6 +67,12 @@ def end() -> None:
         _whole.pop(me, None)
 
 
+def others() -> bool:
+    """Whether a fork by this thread would have to wait for others."""
+    me = threading.get_ident()
+    return _forking is not None or any(thread != me for thread in list(_whole))
+
+
 def _before() -> None:
     global _forking
     _one_fork.acquire()

@@ -10,7 +10,7 @@ from minigrad.autograd.mode import (
     set_grad_enabled,
 )
 
-from minigrad.autograd import graph  # isort: skip
+from minigrad.autograd import graph, rehearsal  # noqa: F401  # isort: skip
 from minigrad.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from minigrad.autograd.check import GradcheckError, gradcheck, gradgradcheck
 from minigrad.autograd.engine import backward, grad

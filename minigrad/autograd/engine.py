@@ -50,7 +50,7 @@ class Observer(Protocol):
 observers: list[Observer] = []
 
 
-class _Pass:
+class Pass:
     """One backward pass.
 
     pending: node -> list of gradients per output, popped when the node runs.
@@ -370,7 +370,7 @@ def _ones_like(array: Any) -> Any:
     return one.copy()  # a tenth of the time
 
 
-def _start(run: _Pass, tensors: tuple, grads: list[Tensor]) -> None:
+def _start(run: Pass, tensors: tuple, grads: list[Tensor]) -> None:
     for tensor, grad in zip(tensors, grads):
         node = tensor._node
         run.handed_out.add(id(grad._array))
@@ -388,7 +388,7 @@ def backward(
     """Add the gradients of `tensors` into the `.grad` of leaves; see `Tensor.backward`."""
     tensors = as_tuple(tensors)
     gradients = _root_gradients(tensors, grad_tensors if grad_variables is None else grad_variables)
-    run = _Pass(create_graph if retain_graph is None else retain_graph, create_graph)
+    run = Pass(create_graph if retain_graph is None else retain_graph, create_graph)
     chosen = None if inputs is None else as_tuple(inputs)
     if chosen is not None:
         if not chosen:
@@ -449,7 +449,7 @@ def grad(
     if not inputs:
         raise RuntimeError("grad: expected at least one input, got none")
     gradients = _root_gradients(outputs, grad_outputs)
-    run = _Pass(create_graph if retain_graph is None else retain_graph, create_graph)
+    run = Pass(create_graph if retain_graph is None else retain_graph, create_graph)
     run.restrict([t._node for t in outputs if t._node is not None], _keys(inputs))
     outer, mode.enabled = mode.enabled, create_graph
     try:
@@ -464,7 +464,7 @@ def grad(
     )
 
 
-def _collected(run: _Pass, tensor: Tensor) -> Tensor | None:
+def _collected(run: Pass, tensor: Tensor) -> Tensor | None:
     if tensor._node is not None:
         found = run.captures.get((tensor._node, tensor._index))
     else:

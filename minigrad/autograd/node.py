@@ -19,7 +19,7 @@ from minigrad.backends.current import Found
 from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
-_next_number = count().__next__
+next_number = count().__next__
 _new: Callable[[type], Any] = object.__new__
 
 USED_TWICE = (
@@ -49,7 +49,7 @@ class Node:
     def __init__(self, edges: tuple, outs: tuple) -> None:
         self.edges = edges
         self.outs = outs
-        self.number = _next_number()
+        self.number = next_number()
         self.saved: tuple | None = ()
         self.versions: tuple = ()
         self.hooks: dict[int, Hooks] | None = None
@@ -333,7 +333,7 @@ def record(
     node = _new(OpNode)  # as `Node.__init__` does, in less time
     node.edges = tuple(edges)
     node.outs = ((array.shape, array.dtype),)
-    node.number = _next_number()
+    node.number = next_number()
     node.saved = node.versions = ()
     node.hooks = node.retained = None
     if mode.anomaly:

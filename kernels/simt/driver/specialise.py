@@ -18,7 +18,7 @@ from kernels.simt.backend import entry, helpers, interrupt, machine_code, sharin
 from kernels.simt.driver import arguments
 from kernels.simt.ir.safety import Safety
 from kernels.simt.store import fingerprint, modules
-from kernels.support import cache, limits, thread_pool
+from kernels.support import ahead, cache, limits, thread_pool
 from kernels.support.errors import (
     ArgumentError,
     CompileError,
@@ -192,7 +192,9 @@ class Specialisation:
         self.checked = self.cooperative = self.one_thread = False
         name = self._name(described, positive)
         if not self._load(modules.find(name), kinds):
-            self._compile(name, kinds(), positive)
+            with ahead.compiling(cache.cache_folder() / name):
+                if not self._load(modules.find(name), kinds):  # nobody has made it meanwhile
+                    self._compile(name, kinds(), positive)
 
     # -- compilation -----------------------------------------------------------------------
 
@@ -238,6 +240,8 @@ class Specialisation:
             try:
                 self._make(name, text, frozen, given, kinds)
             except OSError as error:  # a full disk
+                if ahead.rehearsing:  # another folder would serve nobody
+                    raise
                 cache.fall_back(error)
                 self._make(name, text, frozen, given, kinds)
 

@@ -1,0 +1,166 @@
+"""Kernels of the backward pass are compiled by another process meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from kernels.support import cache
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux only")
+
+_START = """
+import os, time
+import numpy as np
+import minigrad
+from kernels.simt import cuda
+from kernels.simt.driver import specialise
+from kernels.support import ahead, processor
+
+processor.cores = lambda: 2
+compiled, compile_ = [], specialise.Specialisation._compile
+
+
+def _compile(self, *args):
+    compiled.append(self.kernel.__name__)
+    compile_(self, *args)
+
+
+specialise.Specialisation._compile = _compile
+
+
+@cuda.jit
+def unrelated(a):
+    a[0] = 1
+
+
+def compile_something():
+    unrelated[1, 1](np.zeros(1))
+
+
+def wait():
+    limit = time.monotonic() + 100
+    while ahead._children and time.monotonic() < limit:
+        time.sleep(0.01)
+        ahead._reap()
+
+
+w = minigrad.ones(40, 30, requires_grad=True)
+x = minigrad.full((20, 40), 0.01)
+"""
+
+
+def run(folder, program, threads="2"):
+    """What a program prints that begins with an empty cache."""
+    environment = {**os.environ, "MINIGRAD_CACHE_DIR": str(folder), "MINIGRAD_NUM_THREADS": threads}
+    done = subprocess.run(
+        [sys.executable, "-c", _START + textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=200, env=environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+BACKWARD = """
+loss = (x @ w).tanh().sum()
+compile_something()  # the child knows all three operations
+print(len(ahead._children))
+wait()
+compiled.clear()
+loss.backward()
+print(*compiled)
+print(np.allclose(w.grad.numpy(), 20 * 0.01 / np.cosh(0.4) ** 2))
+"""
+
+
+def test_a_backward_pass_finds_its_kernels_compiled(tmp_path):
+    children, compiled, right = run(tmp_path, BACKWARD)
+    assert (children, compiled) == ("1", "")
+    assert right == "True"
+
+
+def test_one_thread_makes_no_children(tmp_path):
+    children, compiled, _ = run(tmp_path, BACKWARD, threads="1")
+    assert children == "0" and "matmul" in compiled
+
+
+def test_a_child_leaves_the_program_s_files_and_functions_alone(tmp_path):
+    program = """
+    import tempfile, weakref
+
+    file = tempfile.TemporaryFile()
+    file.write(b"written once")
+
+    class Own(minigrad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            os.write(2, b"backward of the program")
+
+    class Cycle:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            os.write(2, b"end of the program's garbage")
+
+    Cycle()
+    y = Own.apply(x @ w)
+    y.register_hook(lambda g: os.write(2, b"hook of the program"))
+    os.environ["SEEN"] = "1"
+    print("not flushed", end=" ")
+    y = y.exp()
+    compile_something()
+    print(len(ahead._children))
+    wait()
+    Cycle.__del__ = lambda self: None
+    file.flush()
+    print(os.fstat(file.fileno()).st_size)
+    """
+    assert run(tmp_path, program) == ["not flushed 1", "12"]
+
+
+def test_a_child_that_is_killed_costs_only_time(tmp_path):
+    program = """
+    loss = (x @ w).tanh().sum()
+    compile_something()
+    (child,) = ahead._children
+    time.sleep(0.5)  # it compiles
+    os.kill(child, 9)
+    loss.backward()
+    print(w.grad.shape, len(compiled) > 2)
+    wait()
+    print(ahead._children)
+    """
+    assert run(tmp_path, program) == ["minigrad.Size([40, 30]) True", "set()"]
+
+
+def test_children_end_with_the_process(tmp_path):
+    program = """
+    loss = (x @ w).tanh().sum()
+    compile_something()
+    print(*ahead._children)
+    """
+    (child,) = run(tmp_path, program)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(child), 0)
+
+
+def test_a_lock_that_another_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_PATIENCE", 0.05)
+    path = tmp_path / "kernel"
+    with cache.alone(path) as first:
+        with cache.alone(path, waits=False) as second:
+            assert (first, second) == (True, False)
+        with cache.alone(path) as third:  # the other may be stopped: it waits no longer
+            assert third
+    with cache.alone(path, waits=False) as again:
+        assert again
+    assert not list(tmp_path.iterdir())
