@@ -494,3 +494,22 @@ def test_importing_minigrad_loads_no_compiler_no_framework_no_gpu_library():
     heavy = {"numba", "llvmlite", "scipy", "matplotlib", "cupy", "torch", "pytest"}
     loaded = run_python("import minigrad, sys; print(*sys.modules)").split()
     assert heavy & set(loaded) == set()
+
+
+STEP = """
+import sys
+import minigrad
+from minigrad import nn
+model = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.1), nn.ReLU(), nn.Linear(5, 4))
+optimizer = minigrad.optim.Adam(model.parameters())
+loss = nn.functional.cross_entropy(model(minigrad.rand(8, 6)), minigrad.randint(0, 4, (8,)))
+loss.backward()
+optimizer.step()
+print("numba" in sys.modules)
+"""
+
+
+def test_a_step_from_a_full_cache_does_not_import_numba():
+    """It would take longer than the step, and than the import of everything else."""
+    run_python(STEP)
+    assert run_python(STEP).split() == ["False"]

@@ -24,15 +24,10 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-from numba import types
 
 from kernels.launchers.embedding import VERSIONS, sum_dtype
-from kernels.numba_cuda.common import scalar_type, storage_type
+from kernels.numba_cuda.common import array, scalar_type, signature
 from kernels.simt import cuda
-
-
-def _flat(dtype: np.dtype) -> types.Array:
-    return types.Array(storage_type(dtype), 1, "C")
 
 
 @functools.cache
@@ -42,7 +37,7 @@ def checked_index_kernel(index: np.dtype) -> Callable:
     def checked_index(index, out, record, low, high, ignore, number):
         i = cuda.grid(1)
         if i < index.size:
-            value = types.int64(index[i])
+            value = np.int64(index[i])
             if low <= value < high or value == ignore:
                 out[i] = index[i]
             else:
@@ -50,8 +45,8 @@ def checked_index_kernel(index: np.dtype) -> Callable:
                 if cuda.atomic.compare_and_swap(record, 0, number) == 0:  # the first one alone
                     record[1] = value
 
-    flat, numbers = _flat(index), [types.int64] * 4
-    return cuda.jit(types.void(flat, flat, types.int64[::1], *numbers))(checked_index)
+    flat, numbers = array(index), ["int64"] * 4
+    return cuda.jit(signature(flat, flat, "int64[::1]", *numbers))(checked_index)
 
 
 @functools.cache
@@ -66,8 +61,8 @@ def embedding_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
             start = max(index[row], 0) * width  # checked before: max only shows the compiler
             out[row * width + j] = weight[start + j]
 
-    flat = _flat(dtype)
-    return cuda.jit(types.void(flat, _flat(index), flat, types.int64, types.int64))(embedding_rows)
+    flat = array(dtype)
+    return cuda.jit(signature(flat, array(index), flat, "int64", "int64"))(embedding_rows)
 
 
 @functools.cache
@@ -93,15 +88,15 @@ def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) ->
         first = cuda.blockIdx.x // tiles * span
         if column < width:
             for row in range(index.size):
-                at = types.int64(index[row])
+                at = np.int64(index[row])
                 if first <= at < first + span:
                     dw[at * width + column] += T(g[row * width + column])
 
     kernels = embedding_backward_atomic, embedding_backward_lines, embedding_backward_split
     kernel = dict(zip(VERSIONS, kernels))[version]
-    target = _flat(sum_dtype(version, dtype))
-    numbers = [types.int64] * (3 if version == "split" else 2)
-    return cuda.jit(types.void(_flat(dtype), _flat(index), target, *numbers))(kernel)
+    target = array(sum_dtype(version, dtype))
+    numbers = ["int64"] * (3 if version == "split" else 2)
+    return cuda.jit(signature(array(dtype), array(index), target, *numbers))(kernel)
 
 
 @functools.cache
@@ -115,9 +110,9 @@ def gather_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
             outer = i // (length * inner)
             out[i] = x[(outer * size + index[i]) * inner + i % inner]
 
-    flat = _flat(dtype)
-    numbers = [types.int64] * 3
-    return cuda.jit(types.void(flat, _flat(index), flat, *numbers))(gather_elements)
+    flat = array(dtype)
+    numbers = ["int64"] * 3
+    return cuda.jit(signature(flat, array(index), flat, *numbers))(gather_elements)
 
 
 @functools.cache
@@ -153,16 +148,16 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
         if low < size:
             for n in range(length):
                 i = first + n * inner
-                at = types.int64(index[i])
+                at = np.int64(index[i])
                 if low <= at < low + span:
                     out[(outer * size + at) * inner + column] += T(src[i])
 
     kernel = dict(zip(VERSIONS, (scatter_add_atomic, scatter_add_lines, scatter_add_split)))[
         version
     ]
-    target = _flat(sum_dtype(version, dtype))
-    numbers = [types.int64] * (4 if version == "split" else 3)
-    return cuda.jit(types.void(_flat(dtype), _flat(index), target, *numbers))(kernel)
+    target = array(sum_dtype(version, dtype))
+    numbers = ["int64"] * (4 if version == "split" else 3)
+    return cuda.jit(signature(array(dtype), array(index), target, *numbers))(kernel)
 
 
 @functools.cache
@@ -185,5 +180,5 @@ def put_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
                 i = first + k * inner
                 out[(outer * size + index[i]) * inner + column] = src[i]
 
-    kernel, flat = put_elements if version == "elements" else put_lines, _flat(dtype)
-    return cuda.jit(types.void(flat, _flat(index), flat, *[types.int64] * 3))(kernel)
+    kernel, flat = put_elements if version == "elements" else put_lines, array(dtype)
+    return cuda.jit(signature(flat, array(index), flat, *["int64"] * 3))(kernel)

@@ -17,16 +17,15 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-from numba import types
+from numpy import float32, int8, int32
 
 from kernels.launchers.int8 import TILE
-from kernels.numba_cuda.common import storage_type
+from kernels.numba_cuda.common import array, signature
 from kernels.simt import cuda
 from kernels.simt.cuda import libdevice
 
 FULL = 0xFFFFFFFF
 PADDED = (TILE, TILE + 1)  # rows one word longer: their columns lie in different banks
-int8, int32, float32 = types.int8, types.int32, types.float32
 
 
 @cuda.jit(device=True)
@@ -86,9 +85,8 @@ def matmul_kernel(version: str, has_bias: bool) -> Callable:
 
     kernels = {"bytes": matmul_bytes, "dp4a": matmul_dp4a, "tiled": matmul_tiled}
     element = int8 if version == "bytes" else int32
-    words, real = types.Array(element, 1, "C"), types.Array(float32, 1, "C")
-    numbers = [types.int64] * 3
-    return cuda.jit(types.void(words, words, real, real, real, real, *numbers))(kernels[version])
+    kinds = [array(element)] * 2 + [array(float32)] * 4 + ["int64"] * 3
+    return cuda.jit(signature(*kinds))(kernels[version])
 
 
 @functools.cache
@@ -112,6 +110,5 @@ def quantize_kernel(dtype: np.dtype) -> Callable:
                 value = libdevice.rintf(float32(x[row * k + i]) / size)
                 q[row * k + i] = int8(int32(min(max(value, float32(-127)), float32(127))))
 
-    flat, real = types.Array(storage_type(dtype), 1, "C"), types.Array(float32, 1, "C")
-    bytes_ = types.Array(int8, 1, "C")
-    return cuda.jit(types.void(flat, bytes_, real, types.int64, types.int64))(quantize_warp)
+    kinds = array(dtype), array(int8), array(float32), "int64", "int64"
+    return cuda.jit(signature(*kinds))(quantize_warp)

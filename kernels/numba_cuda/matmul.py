@@ -26,7 +26,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from numba import int64
+from numpy import int64
 
 from kernels.launchers.common import ceil_div
 from kernels.numba_cuda.common import scalar_type

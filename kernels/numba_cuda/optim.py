@@ -15,9 +15,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import types
 
-from kernels.numba_cuda.common import scalar_type, storage_type
+from kernels.numba_cuda.common import array, number, scalar_type, signature
 from kernels.simt import cuda
 
 
@@ -45,8 +44,7 @@ def sgd_kernel(
                 d = d + momentum * b if NESTEROV else b
             p[i] = x - lr * d
 
-    flat = types.Array(storage_type(dtype), 1, "C")
-    return cuda.jit(types.void(flat, flat, flat, T, T, T, T))(sgd)
+    return cuda.jit(signature(*[array(dtype)] * 3, *[number(dtype)] * 4))(sgd)
 
 
 @functools.cache
@@ -81,5 +79,4 @@ def adam_kernel(dtype: np.dtype, amsgrad: bool, decoupled: bool, maximize: bool)
                 vmax[i] = second
             p[i] = x - rate * mean / (math.sqrt(second) * root + eps)
 
-    flat = types.Array(storage_type(dtype), 1, "C")
-    return cuda.jit(types.void(*[flat] * 5, *[T] * 7))(adam)
+    return cuda.jit(signature(*[array(dtype)] * 5, *[number(dtype)] * 7))(adam)

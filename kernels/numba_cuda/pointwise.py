@@ -25,12 +25,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import types
 
 from kernels.launchers.common import ceil_div, compute_dtype
 from kernels.launchers.expression import Translator
 from kernels.launchers.pointwise import Form
-from kernels.numba_cuda.common import scalar_type, storage_type
+from kernels.numba_cuda.common import array, number, scalar_type, signature
 from kernels.pointwise import Expr
 from kernels.simt import cuda
 
@@ -172,19 +171,19 @@ def _strided_body(expr: Expr, form: Form) -> list[str]:
     ]
 
 
-def parameters(expr: Expr, form: Form) -> list[tuple[str, types.Type]]:
+def parameters(expr: Expr, form: Form) -> list[tuple[str, str]]:
     """Names and types of the kernel's parameters: inputs, params, out, `form.numbers`."""
-    scalar = scalar_type(form.compute)
+    scalar = number(form.compute)
     found = [
-        (name, types.boolean if name in expr.masks else scalar)
+        (name, "boolean" if name in expr.masks else scalar)
         if operand.dtype is None
-        else (f"{name}_", types.Array(storage_type(operand.dtype), 1, "C"))
+        else (f"{name}_", array(operand.dtype))
         for name, operand in zip(expr.args, form.operands)
     ]
     found += [(name, scalar) for name in expr.params]
-    found.append(("out", types.Array(storage_type(form.out), 1, "C")))
+    found.append(("out", array(form.out)))
     if form.ndim:
-        found += [(name, types.int64) for name in form.numbers(expr.args)]
+        found += [(name, "int64") for name in form.numbers(expr.args)]
     return found
 
 
@@ -224,4 +223,4 @@ def kernel(expr: Expr, form: Form) -> Callable:
     }
     exec(compile(text, label, "exec"), space)
     function = space[_function_name(expr)]
-    return cuda.jit(types.void(*(t for _, t in parameters(expr, form))))(function)
+    return cuda.jit(signature(*(t for _, t in parameters(expr, form))))(function)

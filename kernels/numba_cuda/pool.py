@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 
-from numba import int64
+from numpy import int64
 
 from kernels.launchers.pool import SCATTER_BLOCK, Window
 from kernels.simt import cuda

@@ -19,12 +19,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import float32, float64, types, uint32, uint64
+from numpy import float32, float64, uint32, uint64
 
-from kernels.numba_cuda.common import (
-    scalar_type,
-    storage_type,
-)
+from kernels.numba_cuda.common import array, number, scalar_type, signature
 from kernels.simt import cuda
 
 
@@ -59,9 +56,9 @@ def unit64(high, low):
     return float64(bits) * float64(2.0**-53)
 
 
-def _jit(element: types.Type, kernel: Callable) -> Callable:
+def _jit(dtype: np.dtype, kernel: Callable) -> Callable:
     """kernel(out, seed, offset)."""
-    return cuda.jit(types.void(types.Array(element, 1, "C"), types.uint64, types.uint64))(kernel)
+    return cuda.jit(signature(array(dtype), "uint64", "uint64"))(kernel)
 
 
 @functools.cache
@@ -79,7 +76,7 @@ def philox_kernel() -> Callable:
             if i + 3 < out.size:
                 out[i + 3] = d
 
-    return _jit(types.uint32, philox_words)
+    return _jit(np.uint32, philox_words)
 
 
 @functools.cache
@@ -106,7 +103,7 @@ def uniform_kernel(dtype: np.dtype) -> Callable:
             if i + 1 < out.size:
                 out[i + 1] = unit64(c, d)
 
-    return _jit(storage_type(dtype), uniform64 if dtype == np.float64 else uniform32)
+    return _jit(dtype, uniform64 if dtype == np.float64 else uniform32)
 
 
 @functools.cache
@@ -144,7 +141,7 @@ def normal_kernel(dtype: np.dtype) -> Callable:
             if i + 1 < out.size:
                 out[i + 1] = radius * sinpi64(angle)
 
-    return _jit(storage_type(dtype), normal64 if dtype == np.float64 else normal32)
+    return _jit(dtype, normal64 if dtype == np.float64 else normal32)
 
 
 @functools.cache
@@ -165,6 +162,6 @@ def dropout_kernel(dtype: np.dtype) -> Callable:
             if i + 3 < out.size:
                 out[i + 3] = T(x[i + 3]) * scale if unit32(d) >= p else T(0)
 
-    flat = types.Array(storage_type(dtype), 1, "C")
-    signature = types.void(flat, flat, types.float32, T, types.uint64, types.uint64)
-    return cuda.jit(signature)(dropout_counter)
+    flat = array(dtype)
+    kinds = flat, flat, "float32", number(dtype), "uint64", "uint64"
+    return cuda.jit(signature(*kinds))(dropout_counter)

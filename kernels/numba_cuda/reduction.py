@@ -18,12 +18,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
-from numba import types
-from numba.np.numpy_support import from_dtype
 
 from kernels.launchers.common import compute_dtype
 from kernels.launchers.reduction import THREADS, WARPS, accumulator_dtype, result_dtype
-from kernels.numba_cuda.common import scalar_type, storage_type
+from kernels.numba_cuda.common import array, scalar_type, signature
 from kernels.numba_cuda.pointwise import translate
 from kernels.reduction import TABLE
 from kernels.simt import cuda
@@ -58,7 +56,7 @@ def functions(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: b
     space = {"__name__": __name__, "math": math, "libdevice": cuda.libdevice}
     truth = line.result == "bool"
     element = compute_dtype(source) if truth else acc
-    space |= {"A": from_dtype(acc), "T": from_dtype(element)}
+    space |= {"A": acc.type, "T": element.type}
     start = _START[line.identity]
     if acc.kind == "i" and isinstance(start, float):
         start = np.iinfo(acc).min if start < 0 else np.iinfo(acc).max
@@ -72,20 +70,16 @@ def functions(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: b
     elif last:
         finish = _text("a, n", line.finish, acc, "R({})")
         finish = finish.replace("):\n", "):\n    n = A(n)\n", 1)
-    result = scalar_type(dtype) if last else from_dtype(acc)
+    result = scalar_type(dtype) if last else acc.type
     return SimpleNamespace(
         load=_device(load, f"<{label}: load>", dict(space)),
         combine=_device(combine, f"<{label}: combine>", dict(space)),
         finish=_device(finish, f"<{label}: finish>", space | {"R": result}),
-        accumulator=from_dtype(acc),
+        accumulator=acc.type,
         start=start,
-        source=storage_type(source),
-        result=storage_type(result_dtype(name, dtype) if last else acc),
+        source=array(source),
+        result=array(result_dtype(name, dtype) if last else acc),
     )
-
-
-def _flat(element: types.Type) -> types.Array:
-    return types.Array(element, 1, "C")
 
 
 @functools.cache
@@ -190,8 +184,8 @@ def ladder(version: str, *key) -> Callable:
 
     steps = (interleaved, contiguous_threads, sequential, first_add, shuffle)
     step = {function.__name__: function for function in steps}[version]
-    count = types.int64
-    return cuda.jit(types.void(_flat(f.source), _flat(f.result), count, count))(step)
+    count = "int64"
+    return cuda.jit(signature(f.source, f.result, count, count))(step)
 
 
 def _warp_reduce(combine: Callable) -> Callable:
@@ -237,8 +231,8 @@ def rows_by_block(*key) -> Callable:
                 value = combine(value, shared[warp])
             out[cuda.blockIdx.x] = finish(value, count)
 
-    numbers = [types.int64] * 4
-    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_rows_by_block)
+    numbers = ["int64"] * 4
+    return cuda.jit(signature(f.source, f.result, *numbers))(reduce_rows_by_block)
 
 
 @functools.cache
@@ -259,8 +253,8 @@ def rows_by_warp(*key) -> Callable:
         if lane == 0 and row < rows:
             out[row] = finish(value, count)
 
-    numbers = [types.int64] * 3
-    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_rows_by_warp)
+    numbers = ["int64"] * 3
+    return cuda.jit(signature(f.source, f.result, *numbers))(reduce_rows_by_warp)
 
 
 @functools.cache
@@ -298,8 +292,8 @@ def columns_by_tile(width: int, height: int, *key) -> Callable:
         if ty == 0 and column < inner:
             out[part * inner + column] = finish(shared[0, tx], count)
 
-    numbers = [types.int64] * 6
-    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_columns)
+    numbers = ["int64"] * 6
+    return cuda.jit(signature(f.source, f.result, *numbers))(reduce_columns)
 
 
 @functools.cache
@@ -323,8 +317,8 @@ def by_thread(rows: bool, *key) -> Callable:
                 value = combine(value, load(x[start + i * inner]))
             out[k] = finish(value, count)
 
-    numbers = [types.int64] * 3
-    return cuda.jit(types.void(_flat(f.source), _flat(f.result), *numbers))(reduce_by_thread)
+    numbers = ["int64"] * 3
+    return cuda.jit(signature(f.source, f.result, *numbers))(reduce_by_thread)
 
 
 def _wins(combine: Callable) -> Callable:
@@ -362,9 +356,9 @@ def arg_by_thread(rows: bool, name: str, source: np.dtype) -> Callable:
                     at = i
             out[k] = at
 
-    numbers = [types.int64] * 2
-    result = _flat(types.int64)
-    return cuda.jit(types.void(_flat(f.source), result, *numbers))(arg_reduce_by_thread)
+    numbers = ["int64"] * 2
+    result = array(np.int64)
+    return cuda.jit(signature(f.source, result, *numbers))(arg_reduce_by_thread)
 
 
 @functools.cache
@@ -379,14 +373,14 @@ def arg_by_block(name: str, source: np.dtype, first: bool) -> Callable:
 
     def arg_reduce_by_block(x, positions, best, out, length, segment, segments):
         values = cuda.shared.array(THREADS, A)
-        places = cuda.shared.array(THREADS, types.int64)
+        places = cuda.shared.array(THREADS, np.int64)
         tid = cuda.threadIdx.x
         row = cuda.blockIdx.x // segments
         begin = (cuda.blockIdx.x % segments) * segment
         end = min(begin + segment, length)
         start = row * length
         value = A(START)
-        place = types.int64(-1)
+        place = np.int64(-1)
         for i in range(begin + tid, end, THREADS):
             candidate = load(x[start + i])
             if place < 0 or wins(value, candidate):
@@ -412,6 +406,6 @@ def arg_by_block(name: str, source: np.dtype, first: bool) -> Callable:
             best[cuda.blockIdx.x] = values[0]
             out[cuda.blockIdx.x] = places[0]
 
-    accumulators, indices = _flat(f.accumulator), _flat(types.int64)
-    signature = [_flat(f.source), indices, accumulators, indices, *[types.int64] * 3]
-    return cuda.jit(types.void(*signature))(arg_reduce_by_block)
+    accumulators, indices = array(f.accumulator), array(np.int64)
+    kinds = [f.source, indices, accumulators, indices, *["int64"] * 3]
+    return cuda.jit(signature(*kinds))(arg_reduce_by_block)

@@ -20,13 +20,9 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-from numba import types
-from numba.np.numpy_support import from_dtype
 
 from kernels.launchers.scan import THREADS, accumulator
-from kernels.numba_cuda.common import (
-    storage_type,
-)
+from kernels.numba_cuda.common import array, signature
 from kernels.simt import cuda
 
 WARPS = THREADS // 32
@@ -39,7 +35,7 @@ def rows_kernel(version: str, dtype: np.dtype) -> Callable:
 
     totals (rows, segments) receives each segment's sum.
     """
-    A = from_dtype(accumulator(dtype))
+    A = accumulator(dtype).type
 
     def scan_hillis_steele(x, out, totals, length, segment, segments):
         tile = cuda.shared.array(THREADS, A)
@@ -134,14 +130,14 @@ def rows_kernel(version: str, dtype: np.dtype) -> Callable:
             totals[cuda.blockIdx.x] = carry
 
     kernels = dict(hillis_steele=scan_hillis_steele, blelloch=scan_blelloch, shuffle=scan_shuffle)
-    flat, sums = types.Array(storage_type(dtype), 1, "C"), types.Array(A, 1, "C")
-    return cuda.jit(types.void(flat, flat, sums, *[types.int64] * 3))(kernels[version])
+    flat, sums = array(dtype), array(accumulator(dtype))
+    return cuda.jit(signature(flat, flat, sums, *["int64"] * 3))(kernels[version])
 
 
 @functools.cache
 def offsets_kernel(dtype: np.dtype) -> Callable:
     """kernel(out, sums, length, segment, segments): add to each segment the sum of those before."""
-    A = from_dtype(accumulator(dtype))
+    A = accumulator(dtype).type
 
     def add_offsets(out, sums, length, segment, segments):
         row = cuda.blockIdx.x // segments
@@ -152,14 +148,14 @@ def offsets_kernel(dtype: np.dtype) -> Callable:
             for i in range(first + cuda.threadIdx.x, last, THREADS):
                 out[i] = A(out[i]) + sums[cuda.blockIdx.x - 1]
 
-    flat, sums = types.Array(storage_type(dtype), 1, "C"), types.Array(A, 1, "C")
-    return cuda.jit(types.void(flat, sums, *[types.int64] * 3))(add_offsets)
+    flat, sums = array(dtype), array(accumulator(dtype))
+    return cuda.jit(signature(flat, sums, *["int64"] * 3))(add_offsets)
 
 
 @functools.cache
 def columns_kernel(dtype: np.dtype) -> Callable:
     """kernel(x, out, length, inner) over (outer, length, inner): a thread per column."""
-    A = from_dtype(accumulator(dtype))
+    A = accumulator(dtype).type
 
     def scan_columns(x, out, length, inner):
         column = cuda.grid(1)
@@ -171,5 +167,4 @@ def columns_kernel(dtype: np.dtype) -> Callable:
                 total += A(x[start + k * inner])
                 out[start + k * inner] = total
 
-    flat = types.Array(storage_type(dtype), 1, "C")
-    return cuda.jit(types.void(flat, flat, types.int64, types.int64))(scan_columns)
+    return cuda.jit(signature(array(dtype), array(dtype), "int64", "int64"))(scan_columns)

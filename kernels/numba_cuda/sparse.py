@@ -23,16 +23,11 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-from numba import types
 
-from kernels.numba_cuda.common import scalar_type, storage_type
+from kernels.numba_cuda.common import array, scalar_type, signature
 from kernels.simt import cuda
 
 FULL = 0xFFFFFFFF
-
-
-def _flat(dtype: np.dtype) -> types.Array:
-    return types.Array(storage_type(dtype), 1, "C")
 
 
 @functools.cache
@@ -49,8 +44,8 @@ def thread_kernel(dtype: np.dtype, sums: np.dtype, index: np.dtype) -> Callable:
                     total += A(values[k]) * A(dense[col[k] * width + j])
                 out[row * width + j] = total
 
-    flat, indices, numbers = _flat(dtype), _flat(index), [types.int64] * 2
-    return cuda.jit(types.void(indices, indices, flat, flat, _flat(sums), *numbers))(spmm_thread)
+    flat, indices, numbers = array(dtype), array(index), ["int64"] * 2
+    return cuda.jit(signature(indices, indices, flat, flat, array(sums), *numbers))(spmm_thread)
 
 
 @functools.cache
@@ -77,8 +72,8 @@ def warp_kernel(dtype: np.dtype, sums: np.dtype, index: np.dtype, columns: int) 
             if row < rows and j < width and group == 0:
                 out[row * width + j] = total
 
-    flat, indices, numbers = _flat(dtype), _flat(index), [types.int64] * 2
-    return cuda.jit(types.void(indices, indices, flat, flat, _flat(sums), *numbers))(spmm_warp)
+    flat, indices, numbers = array(dtype), array(index), ["int64"] * 2
+    return cuda.jit(signature(indices, indices, flat, flat, array(sums), *numbers))(spmm_warp)
 
 
 @cuda.jit(device=True)
@@ -127,10 +122,10 @@ def merge_kernel(dtype: np.dtype, sums: np.dtype, index: np.dtype, items: int) -
             if j == 0:
                 carry_row[part] = last
 
-    flat, indices, numbers = _flat(dtype), _flat(index), [types.int64] * 3
-    target = _flat(sums)
-    signature = types.void(indices, indices, flat, flat, target, indices, target, *numbers)
-    return cuda.jit(signature)(spmm_merge)
+    flat, indices, numbers = array(dtype), array(index), ["int64"] * 3
+    target = array(sums)
+    kinds = indices, indices, flat, flat, target, indices, target, *numbers
+    return cuda.jit(signature(*kinds))(spmm_merge)
 
 
 @functools.cache
@@ -153,8 +148,8 @@ def carry_kernel(sums: np.dtype, index: np.dtype) -> Callable:
                     part += 1
                 out[row * width + j] += total
 
-    target, numbers = _flat(sums), [types.int64] * 3
-    return cuda.jit(types.void(_flat(index), target, target, *numbers))(spmm_carry)
+    target, numbers = array(sums), ["int64"] * 3
+    return cuda.jit(signature(array(index), target, target, *numbers))(spmm_carry)
 
 
 @functools.cache
@@ -181,6 +176,6 @@ def sddmm_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
         if e < row.size and cuda.threadIdx.x == 0:
             out[e] = total
 
-    flat, indices = _flat(dtype), _flat(index)
+    flat, indices = array(dtype), array(index)
     kernel = sddmm_thread if version == "thread" else sddmm_warp
-    return cuda.jit(types.void(indices, indices, flat, flat, flat, types.int64))(kernel)
+    return cuda.jit(signature(indices, indices, flat, flat, flat, "int64"))(kernel)

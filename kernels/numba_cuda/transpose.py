@@ -19,19 +19,18 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-from numba import types
 
 from kernels.launchers.transpose import PART, ROWS, TILE
-from kernels.numba_cuda.common import storage_type
+from kernels.numba_cuda.common import array, signature, storage_type
 from kernels.simt import cuda
 
 PADDED = TILE + 1
 
 
-def _jit(element: types.Type, kernel: Callable) -> Callable:
+def _jit(dtype: np.dtype, kernel: Callable) -> Callable:
     """kernel(x, out, rows, columns) for x (batch, rows, columns), the batch along z."""
-    flat, size = types.Array(element, 1, "C"), types.int64
-    return cuda.jit(types.void(flat, flat, size, size))(kernel)
+    flat = array(dtype)
+    return cuda.jit(signature(flat, flat, "int64", "int64"))(kernel)
 
 
 @functools.cache
@@ -73,7 +72,7 @@ def kernel(version: str, dtype: np.dtype) -> Callable:
                 out[start + (column0 + k) * rows + row0 + tx] = tile[tx, k]
 
     versions = dict(naive=transpose_naive, tile=transpose_tile, padded=transpose_padded)
-    return _jit(E, versions[version])
+    return _jit(dtype, versions[version])
 
 
 @functools.cache
@@ -90,5 +89,4 @@ def concat_kernel(dtype: np.dtype) -> Callable:
         if row < rows and j < width:
             out[row * total + start + j] = x[row * width + j]
 
-    flat = types.Array(storage_type(dtype), 1, "C")
-    return cuda.jit(types.void(flat, flat, *[types.int64] * 4))(concat_rows)
+    return cuda.jit(signature(array(dtype), array(dtype), *["int64"] * 4))(concat_rows)

@@ -118,8 +118,10 @@ def entry_and_values(
         raise TypeError(f"ptx: expected a kernel (cuda.jit or raw_kernel), got {kernel!r}")
     from numba import typeof
 
+    from kernels.simt.backend.inference import declared_types
+
     signature = getattr(kernel, "signature", None)
-    types = tuple(map(typeof, arguments)) if signature is None else signature.args
+    types = tuple(map(typeof, arguments)) if signature is None else declared_types(signature)[0]
     if len(types) != len(arguments):
         raise ArgumentError(f"{kernel.__name__} takes {len(types)} arguments, not {len(arguments)}")
     values = [piece for value, kind in zip(arguments, types) for piece in _in_numba(value, kind)]

@@ -12,7 +12,6 @@ import sys
 from typing import Any, TextIO
 
 from kernels.simt.device.context import Device, get_current_device
-from kernels.simt.driver import arguments
 from kernels.support.errors import CompileError
 
 CC = Device.compute_capability
@@ -56,7 +55,7 @@ class Inspected:
     @property
     def _compiled(self) -> dict[tuple, Any]:
         found = dict.fromkeys(self._specialised.values())
-        return {tuple(map(arguments.type_of, s.described)): s for s in found}
+        return {s.kinds(): s for s in found}
 
     @property
     def signatures(self) -> list[tuple]:

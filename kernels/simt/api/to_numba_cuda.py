@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from kernels.simt.backend import ptx as ptx_backend
+from kernels.simt.backend.inference import parsed
 from kernels.simt.devlib import half
 from kernels.simt.frontend import resolve
 from kernels.simt.frontend.resolve import DYNAMIC
@@ -58,7 +59,7 @@ class _Lowering:
             if checked:
                 options |= {"debug": True, "opt": False}
             function, bind = self.copied(kernel.py_func if checked else optimised(kernel.py_func))
-            arguments = () if kernel.signature is None or kernel.device else (kernel.signature,)
+            arguments = () if kernel.device else tuple(filter(None, [parsed(kernel.signature)]))
             if arguments:  # an explicit signature compiles at once
                 bind()
             made[checked] = self.cuda.jit(*arguments, **options)(function)
@@ -152,7 +153,9 @@ def compile_ptx(function: Any, signature: Any, cc: tuple[int, int], options: dic
     python = getattr(function, "py_func", function)
     lowering = _lowering(min(cc, ptx_backend.SAME_LOWERING))
     with ptx_backend.compiling_for(cc, (cc, *map(repr, options.items()))):
-        return lowering.cuda.compile_ptx(lowering.function(python), signature, cc=cc, **options)
+        return lowering.cuda.compile_ptx(
+            lowering.function(python), parsed(signature), cc=cc, **options
+        )
 
 
 @functools.lru_cache(maxsize=8)
@@ -163,7 +166,7 @@ def _library(kernel: Any, signature: Any, cc: tuple[int, int], lineinfo: bool) -
     options = options or {**kernel.gpu_options, "fastmath": kernel.fastmath}
     return ptx_backend.library(
         function,
-        signature,
+        parsed(signature),
         cc,
         lineinfo=lineinfo,
         fastmath=bool(options.get("fastmath")),

@@ -106,10 +106,16 @@ class ThreadLoopLower(KernelLower):
         for loop in hinted[Hint.UNROLL_4]:
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(4))])
         # LLVM would copy all that a row's threads do for each row. Straight code gains a little
-        # by that; code with branches only takes long to compile.
-        branching = [loop for loop in hinted[Hint.THREADS] if len(loop.body) > _STRAIGHT]
+        # by that; code with branches or with loops of the kernel only takes long to compile.
+        plain = {
+            loop.header
+            for hint, loops in hinted.items()
+            for loop in loops
+            if hint is Hint.ROWS or (hint is Hint.THREADS and len(loop.body) <= _STRAIGHT)
+        }
+        long = [loop for loop in self._loops() if loop.header not in plain]
         for loop in hinted[Hint.ROWS]:
-            if any(inner.body < loop.body for inner in branching):
+            if any(inner.body < loop.body for inner in long):
                 self._describe(loop, [_property(self.module, "llvm.loop.unroll.disable")])
         ordered = {loop.header for loop in hinted[Hint.ORDERED_THREADS]}
         for loop in hinted[Hint.THREADS]:
@@ -140,9 +146,12 @@ class ThreadLoopLower(KernelLower):
             if isinstance(end, ir.Branch) and end.operands[0] is self.blkmap[loop.header]:
                 end.set_metadata("llvm.loop", loop_id)
 
+    def _loops(self) -> list:
+        return list(compute_cfg_from_blocks(self.blocks).loops().values())
+
     def _hinted(self) -> dict[Hint, list]:
         """By hint: the innermost loop around each assignment to a counter whose name encodes it."""
-        loops = list(compute_cfg_from_blocks(self.blocks).loops().values())
+        loops = self._loops()
         found: dict[Hint, dict] = {hint: {} for hint in Hint}
         for label, block in self.blocks.items():
             hints = {self._hint(s) for s in block.find_insts(numba_ir.Assign)} - {None}

@@ -92,4 +92,13 @@ def _by_variable(typemap: dict[str, types.Type]) -> dict[str, types.Type]:
 
 def declared_types(signature: Any) -> tuple[tuple[types.Type, ...], types.Type | None]:
     """(argument types, return type or None) of a signature in any form that `numba.njit` takes."""
-    return sigutils.normalize_signature(signature)
+    return sigutils.normalize_signature(parsed(signature))
+
+
+def parsed(signature: Any) -> Any:
+    """A signature that may be text, as Numba reads it; it may also name bfloat16."""
+    if not isinstance(signature, str) or "bfloat16" not in signature:
+        return signature
+    from kernels.simt.devlib import half
+
+    return eval(signature, {}, {**vars(types), "bfloat16": half.bfloat16})

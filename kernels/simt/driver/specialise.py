@@ -30,6 +30,7 @@ from kernels.support.errors import (
 if TYPE_CHECKING:
     from numba.core import types
 
+_A_NUMBER = np.dtype(np.float64)  # any number, where the one signature says which type it becomes
 _LONG = 200_000  # ns: shorter launches that need Python stay on the calling thread
 
 
@@ -53,15 +54,16 @@ def _for_types_of(
     kernel: Any, block, args: tuple, positive: frozenset[int], safety: Safety | None = None
 ) -> Specialisation:
     def kinds() -> tuple[types.Type, ...]:
-        return tuple(
+        found = tuple(
             arguments.numba_type(arg, f"{kernel.__name__}, argument {name!r}")
             for name, arg in zip(parameter_names(kernel), args)
         )
+        return found if kernel.signature is None else matching_signature(kernel, found)
 
-    if kernel.signature is not None:
-        matching = matching_signature(kernel, kinds())
-        return _get(kernel, block, matching, positive, lambda: matching, safety)
-    return _get(kernel, block, tuple(map(arguments.describe, args)), positive, kinds, safety)
+    described = tuple(map(arguments.describe, args))
+    if kernel.signature is not None and not isinstance(kernel.signature, list):
+        described = tuple(_A_NUMBER if isinstance(d, np.dtype) else d for d in described)
+    return _get(kernel, block, described, positive, kinds, safety)
 
 
 def for_signature(kernel: Any, block: tuple[int, int, int]) -> Specialisation:
@@ -202,7 +204,7 @@ class Specialisation:
         parts = [
             modules.toolchain(),
             fingerprint.of(self.kernel.py_func),
-            repr((self.block, described, sorted(positive))),
+            repr((self.block, described, sorted(positive), self.kernel.signature)),
             repr((self.safety, self.kernel.fastmath)),
             _extensions(self.kernel.py_func),
         ]
@@ -278,6 +280,11 @@ class Specialisation:
         self.sites = module.SITES
         return compiled
 
+    def kinds(self) -> tuple[types.Type, ...]:
+        """The Numba types of the parameters."""
+        found = tuple(map(arguments.type_of, self.described))
+        return found if self.kernel.signature is None else matching_signature(self.kernel, found)
+
     @property
     def text(self) -> str:
         """The generated module's source."""
@@ -287,7 +294,7 @@ class Specialisation:
         """The kernel after each pass, compiled once more."""
         from kernels.simt.driver import listing, pipeline
 
-        func, kinds = self.kernel.py_func, tuple(map(arguments.type_of, self.described))
+        func, kinds = self.kernel.py_func, self.kinds()
         given = func, kinds, self.block, self.positive, self.safety, self.kernel.fastmath
         return listing.passes(pipeline.Compilation(*given))
 
