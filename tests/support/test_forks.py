@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 _START = """
-import os, signal, threading, time
+import os, signal, sys, threading, time
 from kernels.support import forks, interrupts
 
 
@@ -139,13 +139,69 @@ def test_a_kernel_of_a_child_takes_interrupts_of_its_own():
     assert run(program) == ["0", "1"]
 
 
+def test_a_fork_waits_for_imports(tmp_path):
+    (tmp_path / "slowly.py").write_text("import time; time.sleep(0.5); value = 7")
+    program = """
+    thread = threading.Thread(target=lambda: __import__("slowly"))
+    thread.start()
+    time.sleep(0.2)
+    print(in_child(lambda: sys.modules["slowly"].value == 7, 10))
+    thread.join()
+    """
+    assert run(program, PYTHONPATH=f"{tmp_path}:{os.getcwd()}") == ["0"]
+
+
+def test_a_child_imports_what_another_thread_had_begun(tmp_path):
+    """Between the fork's look at the imports and the fork, or after its patience."""
+    (tmp_path / "slowly.py").write_text("import time; time.sleep(0.5); value = 7")
+    program = """
+    forks._PATIENCE = 0
+    thread = threading.Thread(target=lambda: __import__("slowly"))
+    thread.start()
+    time.sleep(0.2)
+    print(in_child(lambda: __import__("slowly").value == 7, 10))
+    thread.join()
+    print(__import__("slowly").value, forks._module_locks())
+    """
+    assert run(program, PYTHONPATH=f"{tmp_path}:{os.getcwd()}") == ["0", "7", "{}"]
+
+
+def test_a_fork_in_an_import_does_not_wait_for_those_who_wait_for_it(tmp_path):
+    (tmp_path / "forking.py").write_text(
+        "import time; from __main__ import *; begin.set(); time.sleep(0.3); "
+        "print(in_child(lambda: True, 10), time.monotonic() - start < 10)"
+    )
+    (tmp_path / "waiting.py").write_text("import forking")
+    program = """
+    begin, start = threading.Event(), time.monotonic()
+    thread = threading.Thread(target=lambda: (begin.wait(), __import__("waiting")))
+    thread.start()
+    import forking
+    thread.join()
+    """
+    assert run(program, PYTHONPATH=f"{tmp_path}:{os.getcwd()}") == ["0", "True"]
+
+
+def test_a_launch_in_an_import_does_not_wait_for_a_fork(tmp_path):
+    (tmp_path / "working.py").write_text(
+        "import time; from __main__ import *; begin.set(); time.sleep(0.3)\n"
+        "with interrupts.deferred(): value = 7"
+    )
+    program = """
+    begin, start = threading.Event(), time.monotonic()
+    thread = threading.Thread(target=lambda: __import__("working"))
+    thread.start()
+    begin.wait()
+    print(in_child(lambda: sys.modules["working"].value == 7, 10), time.monotonic() - start < 10)
+    thread.join()
+    """
+    assert run(program, PYTHONPATH=f"{tmp_path}:{os.getcwd()}") == ["0", "True"]
+
+
 def test_children_compute_while_threads_compile_and_launch(tmp_path):
-    """What they import has been imported before: the lock of a module that another thread has just
-    begun to import is Python's, and stays taken in a child."""
     program = """
     import minigrad
 
-    (minigrad.rand(3) - 1).sum()
     over = False
 
     def work(n):
