@@ -2,8 +2,8 @@
 
 What the others did stays half done in it. So a fork waits until no other thread is in what must be
 done as a whole (`interrupts.deferred`: compilations, shared launches) or imports a module, and work
-that comes meanwhile waits for the fork. In the child the locks that are made here and Python's locks
-of modules are free again: whoever held one is not there to release it.
+that comes meanwhile waits for the fork. In the child the locks that are made here and those of
+Python's modules are free again: whoever held one is not there to release it.
 """
 
 from __future__ import annotations

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+
+from kernels.support import forks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
@@ -91,6 +95,16 @@ def test_locks_of_other_threads_are_free_in_a_child():
     thread.join()
     """
     assert run(program) == ["0", "False"]
+
+
+def test_no_lock_stays_taken_in_a_child():
+    """Locks come from here. Not those that are held inside of `deferred` only, of one launch, or of
+    threads and connections that a child does not have."""
+    others = {"forks.py", "thread_pool.py", "schedule.py", "store.py"}
+    root = Path(forks.__file__).parents[2]
+    files = [path for part in ("kernels", "minigrad") for path in (root / part).rglob("*.py")]
+    found = {path.name for path in files if re.search(r"threading\.R?Lock\(", path.read_text())}
+    assert found == others
 
 
 def test_an_interrupt_that_another_thread_waits_with_is_not_the_childs():
