@@ -133,6 +133,36 @@ def test_an_interrupt_that_another_thread_waits_with_is_not_the_childs():
     assert run(program) == ["0", "0", "0"]
 
 
+@pytest.mark.parametrize("moment", ["_before", "_after"])
+def test_an_interrupt_during_a_fork_comes_after_it(moment):
+    """It would leave the fork's lock taken."""
+    program = f"""
+    class Lock:  # that the functions around a fork use, at the moments to be interrupted
+        lock = forks._one_fork
+
+        def acquire(self):
+            self.lock.acquire()
+            if "{moment}" == "_before":
+                signal.raise_signal(signal.SIGINT)
+
+        def release(self):
+            if "{moment}" == "_after" and os.getpid() == parent:
+                signal.raise_signal(signal.SIGINT)
+            self.lock.release()
+
+    parent, forks._one_fork = os.getpid(), Lock()
+    try:
+        print(in_child(lambda: time.sleep(0.3) or True))
+        time.sleep(5)
+    except KeyboardInterrupt:
+        print("interrupted")
+    forks._one_fork = Lock.lock
+    print(in_child(lambda: True), forks._forking, interrupts._outermost)
+    """
+    out = run(program)
+    assert "interrupted" in out and out[-3:] == ["0", "None", "None"], out
+
+
 def test_a_kernel_of_a_child_takes_interrupts_of_its_own():
     program = """
     from kernels.simt.backend import entry
