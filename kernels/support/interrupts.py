@@ -63,12 +63,12 @@ class deferred:
         forks.end()
         if _outermost is not self:
             return
-        if self.raised is not None and self.again:
-            threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
-            self.raised = None
         _outermost = None
         if signal.getsignal(signal.SIGINT) == self.note:  # else what ran inside has set another
             signal.signal(signal.SIGINT, self.handler)
+        if self.raised is not None and self.again:
+            self.raised = None
+            threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
         self.check()
 
     def check(self) -> None:
