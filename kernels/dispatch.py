@@ -171,8 +171,10 @@ def tracing(own: Trace) -> Iterator[None]:
 
 
 def record(family: str, version: str, seconds: float) -> None:
-    """Count one launch in the trace that is on; callers test `tracer is not None` first."""
-    tracer.add(family, version, seconds)
+    """Count one launch in the trace that is on, if any: that of another thread may have ended."""
+    current = tracer
+    if current is not None:
+        current.add(family, version, seconds)
 
 
 @contextmanager
@@ -180,8 +182,7 @@ def timed(family: str, version: str) -> Iterator[None]:
     """Time a block as one launch of the trace that is on."""
     started = time.perf_counter()
     yield
-    if tracer is not None:
-        record(family, version, time.perf_counter() - started)
+    record(family, version, time.perf_counter() - started)
 
 
 @contextmanager
@@ -193,8 +194,9 @@ def timed_on_gpu(family: str, version: str) -> Iterator[None]:
     start.record()
     yield
     end.record()
-    if tracer is not None:
-        tracer.add_on_gpu(family, version, start, end)
+    current = tracer
+    if current is not None:
+        current.add_on_gpu(family, version, start, end)
 
 
 @contextmanager

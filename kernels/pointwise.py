@@ -341,8 +341,12 @@ define("bitwise_not", "x", "~x", domain="int", refuses="f")
 define("bitwise_and", "a b", "a & b", domain="int", refuses="f")
 define("bitwise_or", "a b", "a | b", domain="int", refuses="f")
 define("bitwise_xor", "a b", "a ^ b", domain="int", refuses="f")
-define("bitwise_left_shift", "a b", "a << b", domain="int", refuses="bf")
-define("bitwise_right_shift", "a b", "a >> b", domain="int", refuses="bf")
+# A processor shifts by part of the count only, so no count here is above 31 at once.
+define("bitwise_left_shift", "a b", "where((b >= 0) & (b < 32), a << (b & 31),"
+       " where((b >= 32) & (b < 64), a << 31 << 1 << (b & 31), a * 0))", domain="int", refuses="bf")
+define("bitwise_right_shift", "a b", "where((b >= 0) & (b < 32), a >> (b & 31),"
+       " where((b >= 32) & (b < 64), a >> 31 >> 1 >> (b & 31), a >> 31 >> 31 >> 1))",
+       domain="int", refuses="bf")
 
 # Copies
 define("copy", "x", "x", "g")  # the kernel behind clone, contiguous and casts

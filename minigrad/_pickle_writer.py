@@ -16,7 +16,7 @@ import minigrad
 from minigrad import dtypes
 from minigrad.nn import functional
 from minigrad.nn.modules.module import Module
-from minigrad.nn.parameter import Parameter
+from minigrad.nn.parameter import Parameter, is_lazy
 from minigrad.optim.optimizer import Optimizer
 from minigrad.tensor import Size, Tensor
 
@@ -152,6 +152,8 @@ class Writer:
             self._object(obj, path, depth)
 
     def _object(self, obj: Any, path: str, depth: int) -> None:
+        if is_lazy(obj):
+            raise TypeError(f"save: {path} has no shape yet; call its module once, then save it")
         if isinstance(obj, Tensor):
             self._tensor(obj)
         elif isinstance(obj, np.ndarray | np.generic):

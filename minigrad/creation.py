@@ -63,6 +63,8 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
         array = np.array(data)
     except ValueError as error:
         raise ValueError(_ragged(data, 0) or str(error)) from None
+    if type(first) is int and array.dtype.kind in "uOf":
+        array = _integers(data, array, dtype)
     if array.dtype == object or array.dtype.kind in "US":
         raise RuntimeError(f"Could not infer dtype of {type(first).__name__}")
     if dtype is None and not isinstance(first, np.ndarray | np.generic | Tensor):
@@ -73,7 +75,31 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
         }.get(array.dtype.kind)
         if array.size == 0:
             dtype = dtypes.default_numpy()
-    return array if dtype is None else array.astype(dtype, copy=False)
+    return array if dtype is None else _fitting(array, dtype)
+
+
+def _fitting(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Numbers in another dtype; RuntimeError where an integer dtype has no such numbers, as in
+    torch, where negative ones become large unsigned ones."""
+    if dtype.kind in "iu" and array.dtype.kind in "iuf" and array.dtype != dtype:
+        limits = np.iinfo(dtype)
+        least = limits.min if dtype.kind == "i" else -limits.max
+        if not ((array >= least) & (array <= limits.max)).all():
+            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+    return array.astype(dtype, copy=False)
+
+
+def _integers(data: Any, array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
+    """Python's integers of which NumPy makes something else than int64: it does so beyond 64 bits,
+    where torch refuses them unless a floating dtype is asked for."""
+    if array.dtype.kind == "f" and not (np.abs(array) >= 2.0**63).any():
+        return array
+    whole = [type(n) is int for n in np.array(data, object).ravel()]
+    if (array.dtype.kind == "f" and not all(whole)) or (array.dtype.kind == "O" and not any(whole)):
+        return array
+    if dtype is None or dtype.kind in "ib" or (dtype.kind == "u" and array.dtype.kind != "u"):
+        raise ValueError("Overflow when unpacking long long: an integer has over 64 bits")
+    return np.array(data, dtype)
 
 
 def _tensors_to_arrays(data: Any) -> Any:
@@ -136,7 +162,14 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares memory with a NumPy array."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {kind(ndarray)})")
+    if ndarray.dtype.byteorder not in "=|" and ndarray.dtype != ndarray.dtype.newbyteorder("="):
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order; convert it by"
+            " .astype(array.dtype.newbyteorder('='))"
+        )
     dtypes.from_numpy_dtype(ndarray.dtype)
+    if type(ndarray) in (np.matrix, np.ma.MaskedArray):  # which compute otherwise
+        ndarray = np.asarray(ndarray)
     return wrap(ndarray)
 
 
@@ -237,7 +270,7 @@ def full(
     """A tensor of one value; the dtype follows the value unless given."""
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     target = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy_dtype(dtype)
-    number = np.asarray(value).astype(target)[()]  # a scalar: CuPy takes no arrays of NumPy's
+    number = as_array(value, target)[()]  # a scalar: CuPy takes no arrays of NumPy's
     where = place(device)
     with current.at(where):
         array = device_module(where.type).full(_shape((size,)), number, target)

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from kernels.support import forks
+
 #: threads that record now; functions look here first, which takes 20 ns
 active = 0
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 class _Current(threading.local):

@@ -71,7 +71,8 @@ def namespace(a):
 def empty(shape: tuple[int, ...], dtype, like):
     """An uninitialised array where `like` lives."""
     made = namespace(like).empty(shape, dtype)
-    return made if dispatch.tracer is None else dispatch.tracer.scratch(made)
+    tracer = dispatch.tracer  # once: that of another thread may end
+    return made if tracer is None else tracer.scratch(made)
 
 
 def contiguous(a):
@@ -85,7 +86,8 @@ def contiguous(a):
 def zeros(shape: tuple[int, ...], dtype, like):
     """Zeros where `like` lives."""
     made = namespace(like).zeros(shape, dtype)
-    return made if dispatch.tracer is None else dispatch.tracer.filled(made)
+    tracer = dispatch.tracer
+    return made if tracer is None else tracer.filled(made)
 
 
 @functools.cache

@@ -58,8 +58,9 @@ class Single:
         fresh = out is None
         if fresh:
             out = self.allocate()
-            if dispatch.tracer is not None:
-                dispatch.tracer.scratch(out)
+            tracer = dispatch.tracer
+            if tracer is not None:
+                tracer.scratch(out)
         self.launch(*self.arguments(operands, out))
         if (
             fresh

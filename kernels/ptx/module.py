@@ -6,7 +6,6 @@ import ctypes
 import os
 import struct
 import sys
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from kernels.ptx import arithmetic, control, findings, machine, memory, parser, 
 from kernels.ptx.lowering import HANDLERS, Lowered, bits_of, lower
 from kernels.ptx.nodes import Immediate, Program, Variable
 from kernels.ptx.study import Study
+from kernels.support import forks
 from kernels.support.errors import ArgumentError, CompileError, LaunchError
 from kernels.support.limits import launch_dimensions
 
@@ -23,7 +23,7 @@ OPCODES = frozenset(HANDLERS)  #: that instructions may have, from the modules i
 _ = (arithmetic, control, memory, tensors)
 _BUDGET = 1 << 22  # operations of warps between two looks at Ctrl-C
 _LIMIT_SHARED = 227 * 1024
-_running = threading.Lock()  # atomics are those of one launch: launches run one after the other
+_running = forks.lock()  # atomics are those of one launch: launches run one after the other
 
 
 def load(image: bytes | str) -> Module:
@@ -47,7 +47,7 @@ class Module:
         self.kernels = [name for name, f in program.functions.items() if f.is_kernel]
         self._memory, self.globals = _place_variables(program.variables.values())
         self._lowered: dict[str, Lowered] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def __repr__(self) -> str:
         return f"<PTX module for {self.program.target}: {', '.join(self.kernels)}>"

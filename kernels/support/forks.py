@@ -1,14 +1,16 @@
 """`os.fork` while other threads compute: a child has only the thread that forked.
 
 What the others did stays half done in it. So a fork waits until no other thread is in what must be
-done as a whole (`interrupts.deferred`: imports, compilations, shared launches), and those that come
-meanwhile wait for the fork. In the child the locks that are made here are free again: whoever held
-one is not there to release it.
+done as a whole (`interrupts.deferred`: compilations, shared launches) or imports a module, and work
+that comes meanwhile waits for the fork. In the child the locks that are made here and those of
+Python's modules are free again: whoever held one is not there to release it.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import threading
 import time
 import weakref
@@ -51,8 +53,8 @@ def begin(waits: bool = True) -> None:
     me = threading.get_ident()
     depth = _whole.get(me, 0)
     _whole[me] = depth + 1
-    while waits and not depth and _forking not in (None, me):  # not seen by that thread
-        del _whole[me]
+    while waits and not depth and _forking not in (None, me) and me not in _importing():
+        del _whole[me]  # not seen by that thread
         time.sleep(_PAUSE)
         _whole[me] = 1
 
@@ -67,17 +69,31 @@ def end() -> None:
         _whole.pop(me, None)
 
 
-def others() -> bool:
-    """Whether a fork by this thread would have to wait for others."""
-    me = threading.get_ident()
-    return _forking is not None or any(thread != me for thread in list(_whole))
+def _module_locks() -> dict[str, Any]:
+    """Python's locks of the modules that threads import just now, by the modules' names."""
+    known = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
+    found = {name: reference() for name, reference in list(known.items())}
+    return {name: lock for name, lock in found.items() if hasattr(lock, "owner")}
+
+
+def _importing() -> set[int]:
+    """The threads that import something."""
+    return {lock.owner for lock in _module_locks().values()} - {None}
+
+
+def others() -> set[int]:
+    """The other threads for which a fork by this one waits."""
+    me, importing = threading.get_ident(), _importing()
+    if me in importing:  # others may wait for what this thread imports
+        importing = set()
+    return (set(_whole) | importing | {_forking}) - {me, None}
 
 
 def _before() -> None:
     global _forking
     _one_fork.acquire()
     _forking, limit = threading.get_ident(), time.monotonic() + _PATIENCE
-    while any(thread != _forking for thread in list(_whole)) and time.monotonic() < limit:
+    while others() and time.monotonic() < limit:
         time.sleep(_PAUSE)
 
 
@@ -91,12 +107,23 @@ def _child() -> None:
     me = threading.get_ident()
     for thread in [thread for thread in _whole if thread != me]:
         del _whole[thread]
+    for name, lock in _module_locks().items():
+        if lock.owner != me:
+            _import_anew(name)
     for one in list(_locks):
         if not getattr(one, "_is_owned", bool)():
             one._at_fork_reinit()
     for function in _in_child:
         function()
     _after()
+
+
+def _import_anew(name: str) -> None:
+    """Forget the import of a module that another thread has begun, and its lock."""
+    importlib._bootstrap._module_locks.pop(name, None)  # type: ignore[attr-defined]
+    specification = getattr(sys.modules.get(name), "__spec__", None)
+    if getattr(specification, "_initializing", False):
+        del sys.modules[name]
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import os
 import signal
 import sys
 import threading
@@ -62,12 +63,12 @@ class deferred:
         forks.end()
         if _outermost is not self:
             return
-        if self.raised is not None and self.again:
-            threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
-            self.raised = None
         _outermost = None
         if signal.getsignal(signal.SIGINT) == self.note:  # else what ran inside has set another
             signal.signal(signal.SIGINT, self.handler)
+        if self.raised is not None and self.again:
+            self.raised = None
+            threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
         self.check()
 
     def check(self) -> None:
@@ -85,6 +86,37 @@ def _forget() -> None:
         _outermost = left
     elif signal.getsignal(signal.SIGINT) == left.note:
         signal.signal(signal.SIGINT, left.handler)
+
+
+_fork: deferred | None = None  # of the main thread; Python drops what a function at a fork raises
+
+
+def _before_fork() -> None:
+    global _fork
+    if threading.current_thread() is threading.main_thread():
+        _fork = deferred(again=True)
+        _fork.__enter__()
+
+
+def _after_fork() -> None:
+    global _fork
+    if _fork is not None and _fork.thread == threading.get_ident():
+        block, _fork = _fork, None
+        block.__exit__(None, None, None)
+
+
+def _after_fork_in_child() -> None:
+    if _fork is not None:
+        _fork.raised = None  # it is the parent's
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # registered after those of `forks`, around which they are
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork,
+        after_in_child=_after_fork_in_child,
+    )
 
 
 def check() -> None:

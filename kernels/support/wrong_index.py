@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.support import forks
+
 _KEPT = 4096  # errors of the last checks; so many launches do not wait in a stream
 _NOTE = "found on the GPU, after the call: CUDA_LAUNCH_BLOCKING=1 raises it there"
 
@@ -44,7 +46,7 @@ class _Device:
     """What the kernels of a GPU record: (number of the check, wrong number), 0 if there is none."""
 
     def __init__(self, module: Any, device: Any) -> None:
-        self.device, self.lock, self.number = device, threading.Lock(), 0
+        self.device, self.lock, self.number = device, forks.lock(), 0
         self.errors: dict[int, Callable[[int], Exception]] = {}
         self.lasting: dict[int, Callable[[int], Exception]] = {}  # of launches that are repeated
         self.seen = np.zeros(2, np.int64)

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernels import dispatch
 from kernels.pointwise import TABLE
+from kernels.support import forks
 from minigrad.autograd import anomaly_mode
 from minigrad.autograd.graph import GradientEdge
 from minigrad.autograd.mode import mode
@@ -26,6 +27,7 @@ from minigrad.utils.hooks import Hooks
 
 Tensors = Tensor | Sequence[Tensor]
 _ADD = TABLE["add"]
+_adding = forks.rlock()  # threads may add to one gradient
 
 
 class Observer(Protocol):
@@ -184,12 +186,13 @@ class Pass:
 
     def store(self, tensor: Tensor, grad: Tensor) -> None:
         """Add to `.grad`; in place unless the gradient is recorded, as torch does."""
-        if tensor._grad is None:
-            tensor._grad = self.own(grad)
-        elif self.create_graph:
-            tensor._grad = tensor._grad + grad
-        else:
-            tensor._grad.add_(grad)
+        with _adding:
+            if tensor._grad is None:
+                tensor._grad = self.own(grad)
+            elif self.create_graph:
+                tensor._grad = tensor._grad + grad
+            else:
+                tensor._grad.add_(grad)
 
     def own(self, grad: Tensor) -> Tensor:
         """The gradient in memory of its own (not that of the caller's `gradient` or of another

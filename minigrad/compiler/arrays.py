@@ -55,8 +55,10 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def module(self) -> Any:
-        """What `array_module` returns: NumPy or CuPy, whose new arrays are traced too."""
-        return _namespace(on_gpu(self.value))
+        """What `array_module` returns: NumPy or CuPy, whose new arrays are traced too; for other
+        threads than the one that records, the library itself."""
+        namespace = _namespace(on_gpu(self.value))
+        return namespace if mode.recorder is not None else namespace._module
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         stop("NumPy reads an array")

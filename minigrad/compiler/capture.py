@@ -27,7 +27,7 @@ from minigrad.compiler.graph import GIVEN, INPUT
 from minigrad.compiler.guards import Watch
 from minigrad.compiler.lift import all_tensors, untrace_graph
 from minigrad.compiler.places import address, is_array, overlap, owner_of, view
-from minigrad.compiler.record import Recorder, recording
+from minigrad.compiler.record import Recorder, recording, traced_arrays
 from minigrad.ops.inplace import check_writable, rebase
 from minigrad.tensor import Tensor, View, wrap
 from minigrad.utils._pytree import tree_leaves, tree_map
@@ -42,18 +42,25 @@ def capture(
     does: the next call is recorded.
     """
     recorder = Recorder(fullgraph)
-    try:
-        return _captured(recorder, function, args, kwargs, watched)
-    except BaseException:
-        for tensor in recorder.restore():
-            tensor._array = tensor._array.value
-        untrace_graph()
-        raise
+    with traced_arrays(recorder):
+        try:
+            entry, split, result = _captured(recorder, function, args, kwargs, watched)
+        except BaseException:
+            for tensor in recorder.restore():
+                tensor._array = tensor._array.value
+            untrace_graph()
+            raise
+    devices = recorder.memory.devices() or {None}
+    if len(devices) > 1:
+        recorder.stop_quietly("arrays in the memory of several devices")
+    with current.numbered(next(iter(devices)) if len(devices) == 1 else None):
+        return _prepared(entry, split, result, distinct_tensors((args, kwargs)))
 
 
 def _captured(
     recorder: Recorder, function: Callable, args: tuple, kwargs: dict, watched: Any
-) -> tuple[Any, Entry | None, str | None]:
+) -> tuple[Entry, int, Any]:
+    """The entry so far, how many calls its forward part has, and the result of the call."""
     arguments = distinct_tensors((args, kwargs))
     entry = Entry(recorder, Watch(watched))
     if entry.watch.unknown is not None:
@@ -115,11 +122,7 @@ def _captured(
         if written and recorder.lifted[id(arguments[place])][2].value is array:
             with current.of((array,)):
                 arguments[place]._array[...] = array
-    devices = recorder.memory.devices() or {None}
-    if len(devices) > 1:
-        recorder.stop_quietly("arrays in the memory of several devices")
-    with current.numbered(next(iter(devices)) if len(devices) == 1 else None):
-        return _prepared(entry, split, result, arguments)
+    return entry, split, result
 
 
 def _prepared(
@@ -295,6 +298,9 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
             entry.wanted.append((tensor, before))
         if after is before:
             continue
+        if not touched and not _uses(recorder, tensor) and not _is_traced(after):
+            recorder.stop_quietly("a gradient changes that it does not compute, or another thread")
+            continue
         if place is not tensor and (tensor._hooks or tensor._accumulate_hooks):
             recorder.stop_quietly("it gives an argument with hooks a gradient")
         array = None if after is None else after._array
@@ -310,11 +316,21 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
             hooks = tensor._hooks, tensor._accumulate_hooks
             entry.guarded.append((tensor, array, tensor._requires_grad, hooks))
     counted = {id(t._counter): place for place, t in enumerate(inside)}
+    used = {id(t._counter) for t, _, _ in recorder.lifted.values() if _uses(recorder, t)}
     entry.counters = [
         (counted.get(id(counter), counter), counter[0] - before)
         for counter, before in {id(c): (c, b) for c, b in recorder.counters}.values()
-        if counter[0] != before and id(counter) not in recorder.updates.updated
+        if counter[0] != before and id(counter) in used - recorder.updates.updated
     ]
+
+
+def _uses(recorder: Recorder, tensor: Tensor) -> bool:
+    """Whether calls of the step read or write a tensor that there was before."""
+    return id(tensor) in recorder.lifted and id(recorder.lifted[id(tensor)][2]) in recorder.used
+
+
+def _is_traced(tensor: Tensor | None) -> bool:
+    return tensor is not None and type(tensor._array) is TracedArray
 
 
 def _release(recorder: Recorder, result: Any, expected: set[int]) -> None:

@@ -152,7 +152,13 @@ class Lifted:
 
 
 def _alive(kind: type) -> list[Any]:
-    return [o for o in gc.get_objects() if issubclass(type(o), kind)]
+    """All objects of a class and of those below it: what refers to these classes. Not by way of
+    all objects: Python refuses to resize a tuple (`tuple(generator)` in another thread) that is
+    held twice."""
+    kinds = [kind]
+    for known in kinds:
+        kinds += known.__subclasses__()
+    return [o for o in gc.get_referrers(*kinds) if issubclass(type(o), kind)]
 
 
 def all_tensors() -> Iterator[Tensor]:

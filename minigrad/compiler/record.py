@@ -316,16 +316,25 @@ class Recorder(Lifted):
 
 
 @contextmanager
+def traced_arrays(recorder: Recorder) -> Iterator[None]:
+    """Tensors may hold traced arrays, those of other threads, too, which go on computing."""
+    dialect = dispatch.dialect(dispatch.backend())  # also where none has been in use yet
+    dispatch.active = recorder.stand_in = _RecordingDialect(dialect)
+    try:
+        yield
+    finally:
+        dispatch.active = dialect
+
+
+@contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
     """Let a recorder write down what this thread computes."""
-    dialect = dispatch.dialect(dispatch.backend())  # also where none has been in use yet
-    stand_in: Any = _RecordingDialect(dialect)
-    mode.recorder, dispatch.active, recorder.stand_in = recorder, stand_in, stand_in
+    mode.recorder = recorder
     try:
         with wrong_index.recording(), noticed_output():
             yield
     finally:
-        mode.recorder, dispatch.active = None, dialect
+        mode.recorder = None
 
 
 def _is_index(array: Any) -> bool:

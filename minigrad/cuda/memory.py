@@ -8,7 +8,6 @@ Python down; `stop_counting` ends it.
 
 from __future__ import annotations
 
-import gc
 import tracemalloc
 from typing import Any
 
@@ -16,7 +15,6 @@ from minigrad._names import namespace
 from minigrad.backends import device_module
 from minigrad.backends.current import OutOfMemoryError  # noqa: F401 - found here, too
 from minigrad.devices import device as Device
-from minigrad.tensor import Tensor
 
 _peaks: dict[str, int] = {"gpu": 0}
 _hook: Any = None
@@ -34,14 +32,15 @@ def _pool(where: Any) -> Any:
 
 def _of_live_tensors() -> int:
     """The bytes of the memory behind all tensors on the CPU, each counted once."""
+    from minigrad.compiler.lift import all_tensors
+
     roots = {}
-    for found in gc.get_objects():
-        if issubclass(type(found), Tensor):
-            root = found.__dict__.get("_array")
-            while getattr(root, "base", None) is not None and hasattr(root.base, "nbytes"):
-                root = root.base
-            if root is not None:
-                roots[id(root)] = root.nbytes
+    for found in all_tensors():
+        root = found.__dict__.get("_array")
+        while getattr(root, "base", None) is not None and hasattr(root.base, "nbytes"):
+            root = root.base
+        if root is not None:
+            roots[id(root)] = root.nbytes
     return sum(roots.values())
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from minigrad._names import namespace
 
 _ids = itertools.count()
+_taken: set[int] = set()  # by handles that were unpickled, and not given out here so far
 Hooks = OrderedDict[int, Callable[..., Any]]  # by the number of their handle, in order
 
 
@@ -18,7 +19,7 @@ class RemovableHandle:
     """Removes one hook from the table it was registered in; usable as a context manager."""
 
     def __init__(self, hooks: MutableMapping[int, Any], *extra: MutableMapping[int, Any]) -> None:
-        self.id = next(_ids)
+        self.id = next(number for number in _ids if number not in _taken)
         # Weak, so that a handle does not keep its module alive.
         self._tables = tuple(weakref.ref(table) for table in (hooks, *extra))
 
@@ -28,6 +29,17 @@ class RemovableHandle:
             table = ref()
             if table is not None:
                 table.pop(self.id, None)
+
+    def __getstate__(self) -> tuple[int, list]:
+        """With the tables themselves, so that the handle of a copied module belongs to the copy."""
+        return self.id, [ref() for ref in self._tables]
+
+    def __setstate__(self, state: tuple[int, list]) -> None:
+        self.id, tables = state
+        _taken.add(self.id)
+        self._tables = tuple(
+            weakref.ref(OrderedDict() if table is None else table) for table in tables
+        )
 
     def __enter__(self) -> RemovableHandle:
         return self

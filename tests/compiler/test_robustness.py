@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import minigrad
 import minigrad.nn.functional as F
 from minigrad import nn
-from minigrad.compiler import capture, fuse
+from minigrad.compiler import capture, fuse, lift
 
 from .test_compile import close
 
@@ -206,6 +207,63 @@ def test_a_thread_that_computes_while_another_records():
             assert ones.numpy().sum() == 16 * 16
 
     in_threads(records, computes)
+
+
+@pytest.mark.parametrize("moment", ["_backward_part", "_describe", "_release"])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_thread_that_trains_while_another_records(monkeypatch, moment, fresh):
+    """It gets right values, and nothing of what it does is taken for part of the step."""
+    model, x = nn.Linear(3, 2), minigrad.rand(4, 3)
+    before = model.weight.detach().clone()
+    optimizer = minigrad.optim.Adam(model.parameters(), lr=0.1)
+
+    def train():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), minigrad.tensor([0, 1, 1, 0])).backward()
+        optimizer.step()
+
+    then = getattr(capture, moment)
+
+    def interrupted(*args):
+        in_threads(train)
+        return then(*args)
+
+    if not fresh:  # gradients are there, and are others afterwards
+        train()
+    w = minigrad.ones(3, requires_grad=True)
+    compiled = minigrad.compile(lambda x: (x * w).relu())
+    with monkeypatch.context() as patch:
+        patch.setattr(capture, moment, interrupted)
+        assert compiled(minigrad.ones(3)).tolist() == [1, 1, 1]
+    moved = (model.weight - before).abs()
+    assert (moved > 0.05).all().item(), moved
+    grad, version = model.weight.grad, model.weight._version
+    for _ in range(3):
+        assert compiled(minigrad.ones(3)).tolist() == [1, 1, 1]
+    assert model.weight.grad is grad and grad is not None
+    assert model.weight._version == version
+
+
+def test_looking_for_all_tensors_leaves_tuples_of_other_threads_alone():
+    over, found = threading.Event(), []
+
+    def makes_tuples():
+        while not over.is_set():
+            tuple(n for n in range(40))
+
+    def looks():
+        for _ in range(20):
+            found.append(len(list(lift.all_tensors())))
+        over.set()
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        in_threads(makes_tuples, makes_tuples, looks)
+    finally:
+        sys.setswitchinterval(switch)
+        over.set()
+    assert len(found) == 20
 
 
 @pytest.mark.parametrize("where", [(capture, "_describe"), (fuse.Fusion, "run")])

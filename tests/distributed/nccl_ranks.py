@@ -34,7 +34,7 @@ from tests.distributed.model_parallel import close, raises, random, say
 programs.BACKEND = "nccl"
 
 
-def start(seconds: float = 30) -> tuple[int, int]:
+def start(seconds: float = 120) -> tuple[int, int]:
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=seconds))
     return dist.get_rank(), dist.get_world_size()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import socket
 import subprocess
@@ -24,8 +25,12 @@ stand_in = pytest.mark.needs("numba_cuda", "cupy", "cuda.bindings")
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """Not one that the system gives to whoever asks for any: ranks take seconds to start, and some
+    other program's connection could have it by then. All ranks would end with 1."""
+    while True:
+        port = random.SystemRandom().randrange(15_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def store_ranks(count: int, *arguments: str, **variables: str) -> list[tuple[int, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import warnings
 import weakref
@@ -449,6 +450,25 @@ def test_variable():
     assert isinstance(x, autograd.Variable) and isinstance(x, mg.Tensor)
     (x * 2).sum().backward()
     assert x.grad.tolist() == [2, 2]
+
+
+def test_backward_passes_in_threads_that_add_to_one_gradient():
+    w, switch = mg.zeros(1000, requires_grad=True), sys.getswitchinterval()
+
+    def work():
+        for _ in range(100):
+            (w * 1.0).sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert set(w.grad.tolist()) == {400.0}
 
 
 def test_independent_backward_passes_in_threads():

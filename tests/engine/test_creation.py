@@ -262,3 +262,50 @@ def test_number_of_threads():
             mg.set_num_threads(0)
     finally:
         mg.set_num_threads(before)
+
+
+@pytest.mark.parametrize("make", [lambda v: [v], lambda v: [[1, v]], lambda v: v])
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 2**64, 10**400])
+def test_integers_of_more_than_64_bits(value, make):
+    """They became negative ones, or floats."""
+    for dtype in (None, mg.int64, mg.int32):
+        with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+            mg.tensor(make(value), dtype=dtype)
+    with pytest.raises((ValueError, RuntimeError)):
+        mg.full((2,), value)
+    if value < 10**300:
+        assert mg.tensor(make(value), dtype=mg.float64).flatten()[-1].item() == float(value)
+    assert mg.tensor(2**64 - 1, dtype=mg.uint64).item() == 2**64 - 1
+    assert mg.tensor([1, 1e30]).tolist() == pytest.approx([1, 1e30])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int8", 128), ("int8", -129), ("uint8", 256), ("uint8", -256), ("int16", 1e5),
+     ("int32", 2**31), ("int64", 1e19), ("int32", math.nan), ("uint8", math.inf)],
+)  # fmt: skip
+def test_numbers_that_an_integer_dtype_does_not_have(dtype, value):
+    dtype = getattr(mg, dtype)
+    for call in (
+        lambda: mg.tensor([1, value], dtype=dtype),
+        lambda: mg.tensor(value, dtype=dtype),
+        lambda: mg.full((2,), value, dtype=dtype),
+    ):
+        with pytest.raises(RuntimeError, match="cannot be converted to type .* without overflow"):
+            call()
+    assert mg.tensor([-1, 3.7], dtype=dtype).tolist()[1] == 3
+    assert mg.tensor(-1, dtype=mg.uint8).item() == 255
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_arrays_of_numpy_that_compute_otherwise():
+    matrix = np.matrix([[1.0, 2.0], [3.0, 4.0]])
+    masked = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 1], [0, 0]])
+    for given in (matrix, masked):
+        t = mg.from_numpy(given)
+        assert type(t._array) is np.ndarray
+        assert (t * t).tolist() == [[1, 4], [9, 16]] and t.sum().item() == 10
+        t[0, 0] = 1.0
+    swapped = np.arange(3.0).astype(">f4" if sys.byteorder == "little" else "<f4")
+    with pytest.raises(ValueError, match=r"byte order different .*newbyteorder"):
+        mg.from_numpy(swapped)

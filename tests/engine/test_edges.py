@@ -400,3 +400,24 @@ def test_mode_of_rows_with_nan():
     values, places = mg.tensor(rows).mode(1)
     assert values[:3].tolist() == [1, 2, 3] and values[3].isnan()
     assert places[:3].tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_shifts_by_any_count(dtype):
+    """A processor takes part of the count only; here bits that are shifted out are gone."""
+    rng = np.random.default_rng(3)
+    bits = np.iinfo(dtype).bits
+    values = rng.integers(-(2**62), 2**62, 300).astype(dtype)
+    counts = rng.integers(0 if dtype == "uint8" else -3, 2 * bits if bits > 8 else 70, 300)
+    left, right = [], []
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        inside = 0 <= count < bits
+        left.append(np.array((value << count if inside else 0) & (2**bits - 1), f"u{bits // 8}"))
+        right.append(value >> count if inside else -(value < 0))
+    for backend in ("numba", "numpy"):
+        with mg.backends.use(backend):
+            a, b = mg.from_numpy(values), mg.from_numpy(counts.astype(dtype))
+            np.testing.assert_array_equal((a << b).numpy(), np.stack(left).astype(dtype))
+            np.testing.assert_array_equal((a >> b).numpy(), np.array(right))
+            assert (mg.tensor([1, -1]) << 64).tolist() == [0, 0]
+            assert (mg.tensor([5, -5]) >> 200).tolist() == [0, -1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 import warnings
 
 import pytest
@@ -77,6 +78,28 @@ def test_without_a_shape():
         layer(minigrad.zeros(3))
     with pytest.raises(ValueError, match="divisible by groups"):
         nn.LazyConv2d(4, 3, groups=2)(minigrad.zeros(1, 3, 4, 4))
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_learns_its_shapes_and_the_original_its_own(how):
+    layer = nn.LazyLinear(4)
+    copied = how(layer)
+    assert copied(minigrad.ones(2, 5)).shape == layer(minigrad.ones(2, 7)).shape == (2, 4)
+    assert type(copied) is type(layer) is nn.Linear
+    assert (copied.in_features, layer.in_features) == (5, 7)
+    assert not layer._forward_pre_hooks and not copied._forward_pre_hooks
+    seen = []
+    handle = layer.register_forward_hook(lambda *_: seen.append(1))
+    layer.register_forward_hook(lambda *_: seen.append(2))
+    handle.remove()
+    layer(minigrad.ones(1, 7))
+    assert seen == [2]
+
+
+def test_what_has_no_shape_is_not_saved():
+    for what in (nn.LazyLinear(2), nn.LazyLinear(2).state_dict()):
+        with pytest.raises(TypeError, match=r"weight.* has no shape yet; call its module once"):
+            minigrad.save(what, io.BytesIO())
 
 
 def test_a_materialised_model_is_saved():

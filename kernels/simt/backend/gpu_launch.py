@@ -11,7 +11,6 @@ the bytes of an element, the address, the shape and the strides (numba-cuda's `_
 from __future__ import annotations
 
 import ctypes
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 
 from kernels.simt.backend import gpu_code
 from kernels.simt.ir.safety import Safety
+from kernels.support import forks
 from kernels.support.errors import ArgumentError, LaunchError
 from kernels.support.limits import launch_dimensions
 
@@ -67,7 +67,7 @@ class _Launch:
         self.name, self.dimensions = name, (*grid, *block)
         self._function = function.handle
         self._call, self._current_stream = driver.cuLaunchKernel, cupy.cuda.get_current_stream
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         counts = [_numbers(kind) for kind in function.parameters]
         self._buffer = (ctypes.c_uint64 * sum(counts))()
         start = ctypes.addressof(self._buffer)
