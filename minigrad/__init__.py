@@ -97,8 +97,8 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 _LAZY = (
     "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
     "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "onnx",
-    "optim", "profiler", "quantization", "safetensors", "serialization", "sparse", "special",
-    "testing", "training", "utils", "vision", "viz",
+    "optim", "profiler", "quantization", "safetensors", "serialization", "signal",
+    "sparse", "special", "testing", "training", "utils", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "OutOfMemoryError": "minigrad.backends.current",

@@ -57,12 +57,13 @@ class View:
 
     chain: the (operation, attributes) pairs from the base to the view.
     version: the version counter for which the node of the view is valid.
-    untracked: made under `no_grad` from a tensor that requires a gradient.
+    untracked: "no_grad" or "inference_mode" if made in such a block from a tensor that requires a
+        gradient, else "".
     """
 
     __slots__ = ("base", "chain", "untracked", "version")
 
-    def __init__(self, base: Tensor, chain: tuple, version: int, untracked: bool) -> None:
+    def __init__(self, base: Tensor, chain: tuple, version: int, untracked: str) -> None:
         self.base, self.chain, self.version, self.untracked = base, chain, version, untracked
 
     def replay(self, base: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from kernels.support import forks
 from minigrad.autograd import anomaly_mode
 from minigrad.autograd.graph import GradientEdge
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import AccumulateGrad, Node, attach
+from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
 from minigrad.tensor import Tensor, wrap
@@ -112,12 +112,15 @@ class Pass:
                 self._observe(node, grads)
             if self.wanted is not None and not self._capture(node, grads):
                 continue
+            given = tuple(grads) if node.hooks and AFTER in node.hooks else None
             if Found.cupy is None:
                 results = node.backward(grads) if watched is None else watched(node, grads)
             else:
                 with current.of([g._array for g in grads if g is not None]):
                     results = node.backward(grads) if watched is None else watched(node, grads)
             del grads
+            if given is not None:
+                results = self._after(node, results, given)
             if not self.keep:
                 node.release()
             edges = node.edges
@@ -161,7 +164,7 @@ class Pass:
         for index, functions in hooks.items():
             if index >= 0 and grads[index] is not None:
                 grads[index] = run_hooks(functions, grads[index])
-        for hook in list(hooks.get(-1, {}).values()):
+        for hook in list(hooks.get(BEFORE, {}).values()):
             replaced = hook(tuple(grads))
             if replaced is not None:
                 grads[:] = replaced if isinstance(replaced, tuple | list) else [replaced]
@@ -171,6 +174,19 @@ class Pass:
             tensor = reference()
             if tensor is not None and grads[index] is not None:
                 self.store(tensor, grads[index])
+
+    def _after(self, node: Node, results: Any, given: tuple) -> tuple:
+        """Run the hooks that get the gradients of a node's inputs, too; what they become."""
+        grads = tuple(
+            grad if edge is None or grad is None else fit(grad, *_described(edge))
+            for edge, grad in zip(node.edges, results, strict=True)
+        )
+        for hook in list(node.hooks[AFTER].values()):
+            replaced = hook(grads, given)
+            if replaced is not None:
+                grads = tuple(replaced) if isinstance(replaced, tuple | list) else (replaced,)
+        self.handed_out.update([id(g._array) for g in (*grads, *given) if g is not None])
+        return grads
 
     def _capture(self, node: Node, grads: list) -> bool:
         """Store requested gradients of non-leaf tensors; whether the node itself must run."""
@@ -249,6 +265,14 @@ def fit(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
     if array.dtype != dtype:
         grad = grad.to(dtype)
     return grad
+
+
+def _described(edge: tuple) -> tuple:
+    """The shape and NumPy dtype of the tensor where a gradient goes."""
+    target, index = edge
+    if isinstance(target, Node):
+        return target.outs[index]
+    return target._array.shape, target._array.dtype
 
 
 def run_hooks(hooks: Hooks, grad: Tensor) -> Tensor:

@@ -29,6 +29,8 @@ USED_TWICE = (
     "graph a second time or if you need to access saved tensors after calling backward."
 )
 
+BEFORE, AFTER = -1, -2  # where hooks of a whole node are among those of its outputs
+
 
 class Node:
     """One recorded operation.
@@ -39,8 +41,8 @@ class Node:
         so the backward pass can use a heap instead of a search.
     saved, versions: tensors saved for backward and their version counters at that time; `saved`
         is None once freed.
-    hooks: per output index, functions that get (and may replace) the gradient; those at -1 get the
-        gradients of all outputs.
+    hooks: per output index, functions that get (and may replace) the gradient; those at BEFORE get
+        the gradients of all outputs, those at AFTER what `backward` has made of them, too.
     retained: per output index, a weak reference to a tensor with `retain_grad()`.
     """
 
@@ -115,8 +117,13 @@ class Node:
         )
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
-        """Call `hook(grads)` with the list of output gradients before this node runs."""
-        return self.add_hook(-1, hook)
+        """Call `hook(grad_inputs, grad_outputs)` after this node has run; a tuple that it returns
+        replaces `grad_inputs`."""
+        return self.add_hook(AFTER, hook)
+
+    def register_prehook(self, hook: Callable) -> RemovableHandle:
+        """Call `hook(grad_outputs)` before this node runs; a tuple it returns replaces them."""
+        return self.add_hook(BEFORE, hook)
 
     def add_hook(self, index: int, hook: Callable) -> RemovableHandle:
         """Put `hook` last among those of an output."""
@@ -196,6 +203,24 @@ class AccumulateGrad:
 
     def name(self) -> str:
         return "AccumulateGrad"
+
+    def register_prehook(self, hook: Callable) -> RemovableHandle:
+        """Call `hook((gradient,))` before it is added; a tuple of one replaces it."""
+
+        def one(grad: Tensor) -> Tensor | None:
+            replaced = hook((grad,))
+            return replaced if replaced is None else replaced[0]
+
+        return self.variable.register_hook(one)
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """Call `hook((), (gradient,))` after the gradient has been added."""
+        added: list[Tensor] = []
+        first = self.variable.register_hook(added.append)
+        handle = self.variable.register_post_accumulate_grad_hook(
+            lambda _: hook((), (added.pop(),))
+        )
+        return handle.join(first)
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {hex(id(self))}>"

@@ -46,6 +46,20 @@ def overwriting(name: str, function: Callable, composed: bool = False) -> Callab
     return method
 
 
+def _untracked_view(block: str) -> str:
+    """What is wrong with a change of a view that was made in a block of that name."""
+    made, now = {
+        "no_grad": ("no_grad mode", "with grad mode enabled"),
+        "inference_mode": ("inference mode", "in normal mode"),
+    }[block]
+    return (
+        f"A view was created in {made} and is being modified inplace {now}. Given that this use "
+        "case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
+        f"both the view and the inplace either both inside the {block} block (if you don't want "
+        "the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+    )
+
+
 def check_writable(tensor: Tensor) -> None:
     """RuntimeError if an in-place change can't be recorded, or is one of an inference tensor."""
     if inferred and type(tensor._counter) is Unversioned:
@@ -60,11 +74,7 @@ def check_writable(tensor: Tensor) -> None:
             )
         return
     if view.untracked and view.base._requires_grad:
-        raise RuntimeError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode "
-            "enabled. Put both the view and the in-place operation inside the no_grad block, or "
-            "both outside."
-        )
+        raise RuntimeError(_untracked_view(view.untracked))
     if view.base._requires_grad and view.base._node is None:
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation."

@@ -46,7 +46,9 @@ def _view(x: Tensor, array: Any, link: tuple, needs: bool) -> Tensor:
     """A tensor of `array`, which is a view of that of x by one (operation, attributes)."""
     out = wrap(array)
     out._counter = counter = x._counter
-    parent, untracked = x._view, needs and not mode.enabled
+    parent, untracked = x._view, ""
+    if needs and not mode.enabled:
+        untracked = "inference_mode" if mode.inference else "no_grad"
     if parent is None:
         out._view = View(x, (link,), counter[0], untracked)
     else:

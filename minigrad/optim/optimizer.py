@@ -13,7 +13,7 @@ import minigrad
 from minigrad._names import kind
 from minigrad.autograd.mode import mode
 from minigrad.optim.arena import Arenas, Run
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, type_name
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 
@@ -77,7 +77,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
-                f"dicts, but got {type(params).__module__}.{type(params).__qualname__}"
+                f"dicts, but got {type_name(params)}"
             )
         self.defaults = defaults
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)

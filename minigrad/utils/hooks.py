@@ -21,14 +21,19 @@ class RemovableHandle:
     def __init__(self, hooks: MutableMapping[int, Any], *extra: MutableMapping[int, Any]) -> None:
         self.id = next(number for number in _ids if number not in _taken)
         # Weak, so that a handle does not keep its module alive.
-        self._tables = tuple(weakref.ref(table) for table in (hooks, *extra))
+        self._entries = [(weakref.ref(table), self.id) for table in (hooks, *extra)]
 
     def remove(self) -> None:
         """Remove the hook; a second call does nothing."""
-        for ref in self._tables:
+        for ref, number in self._entries:
             table = ref()
             if table is not None:
-                table.pop(self.id, None)
+                table.pop(number, None)
+
+    def join(self, other: RemovableHandle) -> RemovableHandle:
+        """This handle, which from now on removes the hook of another, too."""
+        self._entries += other._entries
+        return self
 
     def __getstate__(self) -> tuple[int, list]:
         """With the tables themselves, so that the handle of a copied module belongs to the copy."""

@@ -336,13 +336,42 @@ def test_node_hooks_and_graph_inspection():
     x = leaf(1.0)
     y = x * x
     seen = []
-    y.grad_fn.register_hook(lambda grads: seen.append(grads[0].item()))
+    y.grad_fn.register_prehook(lambda grads: seen.append(grads[0].item()))
     y.sum().backward()
     assert seen == [1]
     z = mg.sigmoid(x)
     assert z.grad_fn.name() == "SigmoidBackward0"
     assert z.grad_fn.next_functions[0][0].variable is x
     assert x.grad_fn is None and x.is_leaf and not z.is_leaf
+
+
+def _node_hooks(t):
+    """What the hooks of nodes get, and what they change."""
+    seen = []
+    x = t.ones(2, 3, requires_grad=True)
+    w = t.ones(3, requires_grad=True)
+    y = (x * w).sum(1)
+    product = y.grad_fn.next_functions[0][0]
+    product.register_prehook(lambda go: (go[0] * 2,))
+    handle = product.register_hook(
+        lambda gi, go: seen.append(([tuple(g.shape) for g in gi], go[0].tolist()))
+    )
+    product.register_hook(lambda gi, go: (gi[0] * 10, gi[1]))
+    leaf = product.next_functions[1][0]
+    ends = [
+        leaf.register_prehook(lambda go: (go[0] + 1,)),
+        leaf.register_hook(lambda gi, go: seen.append((gi, go[0].tolist(), w.grad is not None))),
+    ]
+    y.sum().backward(retain_graph=True)
+    seen += [x.grad.tolist(), w.grad.tolist()]
+    for one in (handle, *ends):
+        one.remove()
+    y.sum().backward()
+    return seen, w.grad.tolist()
+
+
+def test_node_hooks_as_torch(torch):
+    assert _node_hooks(mg) == _node_hooks(torch)
 
 
 # --- modes ---

@@ -136,3 +136,31 @@ def test_compiled_functions():
             assert double(minigrad.ones(3)).is_inference()
         assert not double(minigrad.ones(3)).is_inference()
     assert double.replayed == 2
+
+
+def _of_views(t):
+    """The errors for changes of views that were made where nothing is recorded."""
+    leaf = t.ones(3, requires_grad=True)
+    inner, plain, texts = leaf * 1, t.ones(3), []
+    blocks = {"inference": t.inference_mode, "no_grad": t.no_grad}
+    for block in blocks.values():
+        with block():
+            views = [leaf[:1], inner.view(3, 1), plain[:2]]
+            views.append(inner[:2])
+            texts.append([views[1].requires_grad, [v._is_view() for v in views]])
+        with t.no_grad():
+            views[3].add_(1)
+        for view in views:
+            try:
+                view.add_(1)
+                texts.append("changed")
+            except RuntimeError as error:
+                texts.append(str(error))
+    return texts, plain.tolist()
+
+
+@pytest.mark.needs("torch")
+def test_errors_of_views_as_torch(torch):
+    assert _of_views(minigrad)[1] == _of_views(torch)[1]
+    for ours, theirs in zip(_of_views(minigrad)[0], _of_views(torch)[0], strict=True):
+        assert ours[-1] == theirs[-1] if isinstance(ours, list) else ours == theirs

@@ -392,3 +392,114 @@ def test_an_error_in_a_hook_and_its_cause_stay():
         layer(minigrad.ones(1, 2))
     assert isinstance(caught.value.__cause__, KeyError)
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "hook"
+
+
+def _texts(t):
+    """Representations of modules that hold parameters."""
+    lists = t.nn.ParameterList([t.zeros(2), t.nn.ParameterList([t.ones(1)]), 3])
+    dicts = t.nn.ParameterDict({"a": t.nn.ParameterList([t.ones(1)]), "b": t.zeros(2, 1)})
+    whole = t.nn.ModuleDict({"lists": lists, "dicts": dicts})
+    empty = t.nn.ParameterList(), t.nn.ParameterDict(), t.nn.ParameterList([t.ones(1)])
+    loaded = whole.load_state_dict({}, strict=False)
+    return [repr(x) for x in (lists, dicts, whole, *empty)] + [type(loaded).__name__]
+
+
+def _dicts(t):
+    """What ParameterDict has of a dict."""
+    one = t.nn.ParameterDict({"a": t.zeros(1), "b": t.ones(2)})
+    two = one | t.nn.ParameterDict({"c": t.zeros(3)})
+    made = one.fromkeys(["x", "y"], t.ones(1))
+    same = one.setdefault("a", t.ones(9)) is one["a"], one.setdefault("n", t.ones(3)).shape == (3,)
+    key, value = two.popitem()
+    one |= {"z": t.ones(1)}
+    kept = one.copy()["a"] is one["a"]
+    return key, type(value).__name__, list(two), list(made), same, list(reversed(one)), kept
+
+
+def _always_called(t):
+    """Which hooks of a failing forward run."""
+    seen = []
+
+    class Fails(t.nn.Module):
+        def forward(self, x):
+            raise ValueError("no")
+
+    def hook(name):
+        return lambda m, a, *rest: seen.append((name, rest[-1] is None))
+
+    def failing(m, a, out):
+        raise KeyError("hook")
+
+    for layer in (Fails(), t.nn.Identity()):
+        layer.register_forward_hook(hook("plain"))
+        layer.register_forward_hook(failing)
+        layer.register_forward_hook(hook("always"), always_call=True)
+        layer.register_forward_hook(hook("kwargs"), always_call=True, with_kwargs=True)
+        try:
+            layer(t.ones(1))
+        except (ValueError, KeyError) as error:
+            seen.append(type(error).__name__)
+    return seen
+
+
+def _old_backward_hook(t):
+    seen = []
+    net = t.nn.Sequential(t.nn.Linear(2, 2), t.nn.ReLU())
+    with t.no_grad():
+        for p in net.parameters():
+            p.fill_(0.5)
+    handle = net[1].register_backward_hook(
+        lambda m, gi, go: seen.append((type(m).__name__, gi[0].tolist(), go[0].tolist()))
+    )
+    net(t.ones(1, 2)).sum().backward()
+    handle.remove()
+    net(t.ones(1, 2)).sum().backward()
+    return seen
+
+
+def _submodules(t):
+    net = t.nn.Sequential(t.nn.Sequential(t.nn.ReLU()), t.nn.Tanh())
+    net.set_submodule("0.0", t.nn.Linear(1, 1))
+    net.set_submodule("0.new", t.nn.GELU())
+    errors = []
+    for name, module, strict in (
+        ("", t.nn.ReLU(), False),
+        ("0.q", t.nn.ReLU(), True),
+        ("1", 3, False),
+    ):
+        try:
+            net.set_submodule(name, module, strict=strict)
+        except Exception as error:
+            errors.append(type(error))
+    return repr(net), errors
+
+
+def _messages(t):
+    texts = []
+    meta = t.nn.Linear(1, 1, device="meta")
+    for program in (
+        lambda: t.nn.Module().register_parameter("q", t.ones(1)),
+        lambda: setattr(t.nn.Sequential(t.nn.ReLU()), "0", t.ones(1)),
+        lambda: setattr(t.nn.Linear(1, 1), "weight", t.ones(1).long()),
+        lambda: t.optim.SGD(t.nn.Parameter(t.ones(1)), 0.1),
+        lambda: meta.to("cpu"),
+    ):
+        try:
+            program()
+        except (TypeError, NotImplementedError) as error:
+            texts.append(str(error))
+    return texts
+
+
+@pytest.mark.parametrize(
+    "program", [_texts, _dicts, _always_called, _old_backward_hook, _submodules, _messages]
+)
+def test_programs_as_torch(program, torch):
+    assert repr(program(minigrad)).replace("minigrad", "torch") == repr(program(torch))
+
+
+def test_a_backward_hook_without_gradients_of_inputs_warns():
+    layer = nn.Linear(2, 1)
+    layer.register_full_backward_hook(lambda *a: None)
+    with pytest.warns(UserWarning, match="no inputs require gradients"):
+        layer(minigrad.ones(1, 2)).sum().backward()

@@ -107,6 +107,66 @@ def test_resuming_from_a_state_dict(name, kwargs):
             schedule.step()
 
 
+class Tenth:
+    """A rate as a callable object, whose attributes are part of the state."""
+
+    def __init__(self):
+        self.factor = 0.1
+
+    def __call__(self, epoch):
+        return self.factor
+
+
+MORE_STATES = [
+    ("ReduceLROnPlateau", {"patience": 0}),
+    ("LambdaLR", {"lr_lambda": Tenth()}),
+    ("CyclicLR", {"base_lr": 0.1, "max_lr": 1.0, "step_size_up": 2, "scale_fn": Tenth()}),
+]
+
+
+@pytest.mark.parametrize(("name", "kwargs"), [*SCHEDULES, *MORE_STATES])
+def test_states_are_exchanged_with_torch(name, kwargs, torch):
+    def run(t, steps, o, schedule):
+        for _ in range(steps):
+            o.step()
+            schedule.step(*([1.0] if name == "ReduceLROnPlateau" else []))
+        return o, schedule
+
+    def build(t):
+        o = optimiser(t)
+        return o, getattr(t.optim.lr_scheduler, name)(o, **kwargs)
+
+    ours, theirs = (run(t, 5, *build(t)) for t in (minigrad, torch))
+    assert ours[1].state_dict() == theirs[1].state_dict()
+    assert ours[1].optimizer is ours[0]
+    for t, saved in ((minigrad, theirs), (torch, ours)):
+        o, schedule = build(t)
+        o.load_state_dict({**o.state_dict(), "param_groups": saved[0].state_dict()["param_groups"]})
+        schedule.load_state_dict(saved[1].state_dict())
+        run(t, 4, o, schedule)
+        run(t, 4, *saved)
+        assert rates(o) == rates(saved[0])
+
+
+def test_a_schedule_reads_whether_step_calls_it_as_torch(torch):
+    def run(t):
+        seen, o = [], optimiser(t)
+
+        class Own(t.optim.lr_scheduler._LRScheduler):
+            def get_lr(self):
+                seen.append((self._get_lr_called_within_step, self._is_initial))
+                return self.base_lrs
+
+        schedule = Own(o)
+        o.step()
+        schedule.step()
+        schedule.get_lr()
+        new = t.optim.lr_scheduler.StepLR(o, 1)
+        return seen, schedule.state_dict(), isinstance(new, t.optim.lr_scheduler._LRScheduler)
+
+    assert run(minigrad) == run(torch)
+
+
 @pytest.mark.parametrize("name", ["StepLR", "ExponentialLR", "CosineAnnealingLR", "LinearLR"])
 def test_starting_in_the_middle_as_torch(name, torch):
     kwargs = dict(SCHEDULES)[name]
@@ -174,6 +234,7 @@ def test_sequences_and_chains_as_torch(torch):
                     schedule.step()
         copied_optimiser = optimiser()
         copied = build(minigrad, copied_optimiser)
+        assert schedules[0].state_dict() == schedules[1].state_dict()
         copied.load_state_dict(schedules[0].state_dict())
         assert copied.get_last_lr() == schedules[0].get_last_lr()
 

@@ -7,11 +7,17 @@ backward.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from minigrad.autograd import Function
 from minigrad.tensor import Tensor
+
+_NO_INPUTS = (
+    "Full backward hook is firing when gradients are computed with respect to module outputs since "
+    "no inputs require gradients. The gradients of the inputs are None."
+)
 
 
 class BackwardHookFunction(Function):
@@ -81,6 +87,8 @@ def call_with_backward_hooks(
         seen["grad_output"] = grad_output
         if not inputs_tracked:
             # No gradient reaches the inputs, so the hooks run here, as in torch.
+            if hooks:
+                warnings.warn(_NO_INPUTS, stacklevel=2)
             run_hooks((None,) * len(args))
         return grad_output
 

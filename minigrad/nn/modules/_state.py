@@ -14,7 +14,7 @@ from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 _EXTRA_STATE = "_extra_state"
 
 
-class IncompatibleKeys(NamedTuple):
+class _IncompatibleKeys(NamedTuple):
     """The result of `load_state_dict`: missing and unexpected keys."""
 
     missing_keys: list[str]
@@ -112,7 +112,7 @@ class StateDictMixin:
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> IncompatibleKeys:
+    ) -> _IncompatibleKeys:
         """Copy the tensors of `state_dict` into this module.
 
         Args:
@@ -142,7 +142,7 @@ class StateDictMixin:
             raise RuntimeError(
                 f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}"
             )
-        return IncompatibleKeys(missing, unexpected)
+        return _IncompatibleKeys(missing, unexpected)
 
     def _load_tree(
         self,
@@ -165,7 +165,7 @@ class StateDictMixin:
                 below = {key: value for key, value in state.items() if key.startswith(path)}
                 child._load_tree(below, path, metadata, assign, strict, missing, unexpected, errors)
         for hook in list(self._load_state_dict_post_hooks.values()):
-            if hook(self, IncompatibleKeys(missing, unexpected)) is not None:
+            if hook(self, _IncompatibleKeys(missing, unexpected)) is not None:
                 raise AssertionError(
                     "Hooks registered with ``register_load_state_dict_post_hook`` are not "
                     "expected to return new values, if incompatible_keys need to be modified, "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, type_name
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
@@ -224,12 +224,18 @@ def _as_parameter(value: Any) -> Any:
     return value
 
 
-def _describe(value: Any) -> str:
-    if isinstance(value, Tensor):
-        kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-        size = "x".join(str(n) for n in value.shape)
-        return f"{kind} containing: [{value.dtype} of size {size}]"
-    return f"Object of type: {type(value).__name__}"
+def _lines(pairs: Iterable[tuple[Any, Any]], kind: Callable[[Tensor], Any]) -> str:
+    """Texts of (key, value) pairs. Indented, as torch's: nested modules follow as children."""
+
+    def describe(value: Any) -> str:
+        if not isinstance(value, Tensor):
+            return f"Object of type: {type(value).__name__}"
+        cls = "Parameter" if isinstance(value, Parameter) else "Tensor"
+        place = f" ({value.device})" if value.is_cuda else ""
+        size = "x".join(map(str, value.shape))
+        return f"{cls} containing: [{kind(value)} of size {size}{place}]"
+
+    return "\n".join(f"  ({key}): {describe(value)}" for key, value in pairs)
 
 
 class ParameterList(Module):
@@ -280,9 +286,9 @@ class ParameterList(Module):
 
     __iadd__ = extend
 
-    def __repr__(self) -> str:
-        lines = [f"({i}): {_describe(value)}" for i, value in enumerate(self)]
-        return "ParameterList(" + "".join("\n  " + line for line in lines) + "\n)"
+    def extra_repr(self) -> str:
+        """A line per value, with its dtype and size."""
+        return _lines(enumerate(self), lambda value: value.dtype)
 
 
 class ParameterDict(Module):
@@ -338,6 +344,39 @@ class ParameterDict(Module):
         del self[key]
         return value
 
+    def popitem(self) -> tuple[str, Any]:
+        """Remove the newest pair and return it."""
+        if not self._names:
+            raise KeyError("popitem(): dictionary is empty")
+        key = next(reversed(self._names))
+        return key, self.pop(key)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The parameter `key`; if there is none, `default` becomes it."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def copy(self) -> ParameterDict:
+        """A new ParameterDict with the same parameters."""
+        return ParameterDict(self)
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A new ParameterDict with `default` under each key."""
+        return ParameterDict((key, default) for key in keys)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._names)
+
+    def __or__(self, other: ParameterDict) -> ParameterDict:
+        merged = self.copy()
+        merged.update(other)
+        return merged
+
+    def __ior__(self, other: ParameterDict) -> ParameterDict:
+        self.update(other)
+        return self
+
     def clear(self) -> None:
         """Remove everything."""
         for key in list(self._names):
@@ -348,6 +387,6 @@ class ParameterDict(Module):
         for key, value in _pairs(parameters, "ParameterDict"):
             self[key] = value
 
-    def __repr__(self) -> str:
-        lines = [f"({name}): {_describe(value)}" for name, value in self.items()]
-        return "ParameterDict(" + "".join("\n  " + line for line in lines) + "\n)"
+    def extra_repr(self) -> str:
+        """A line per value, with its type and size."""
+        return _lines(self.items(), type_name)

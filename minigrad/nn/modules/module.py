@@ -17,14 +17,17 @@ from minigrad._tracebacks import trim
 from minigrad.nn.modules._backward_hooks import call_with_backward_hooks
 from minigrad.nn.modules._state import StateDictMixin
 from minigrad.nn.parameter import Buffer, Parameter
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, type_name
 from minigrad.utils.hooks import RemovableHandle, add_hook
 
 __all__ = ["Module"]
 
 
 def typename(value: Any) -> str:
-    """Qualified type name for error messages: ``int``, ``minigrad.nn.modules.linear.Linear``."""
+    """Type name for error messages: ``int``, ``minigrad.nn.modules.linear.Linear``,
+    ``minigrad.FloatTensor``."""
+    if isinstance(value, Tensor):
+        return type_name(value)
     cls = type(value)
     if cls.__module__ in ("builtins", ""):
         return cls.__qualname__
@@ -246,12 +249,20 @@ class Module(StateDictMixin):
         return self._forward_and_hooks(args, kwargs)
 
     def _forward_and_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = self.forward(*args, **kwargs)
-        for hook, with_kwargs in list(self._forward_hooks.values()):
-            extra = (kwargs, result) if with_kwargs else (result,)
-            changed = hook(self, args, *extra)
-            if changed is not None:
-                result = changed
+        result, waiting = None, list(self._forward_hooks.values())
+        try:
+            result = self.forward(*args, **kwargs)
+            while waiting:
+                hook, with_kwargs, _ = waiting.pop(0)
+                extra = (kwargs, result) if with_kwargs else (result,)
+                changed = hook(self, args, *extra)
+                if changed is not None:
+                    result = changed
+        except Exception:
+            for hook, with_kwargs, always in waiting:
+                if always:
+                    hook(self, args, *((kwargs, result) if with_kwargs else (result,)))
+            raise
         return result
 
     def register_forward_pre_hook(
@@ -261,10 +272,17 @@ class Module(StateDictMixin):
         return add_hook(self._forward_pre_hooks, (hook, with_kwargs), prepend=prepend)
 
     def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
     ) -> RemovableHandle:
-        """``hook(module, args, output)`` after `forward`; a returned value replaces the output."""
-        return add_hook(self._forward_hooks, (hook, with_kwargs), prepend=prepend)
+        """``hook(module, args, output)`` after `forward`; a returned value replaces the output.
+
+        With `always_call` also if `forward` or an earlier hook raises (`output` may be None)."""
+        return add_hook(self._forward_hooks, (hook, with_kwargs, always_call), prepend=prepend)
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -277,6 +295,20 @@ class Module(StateDictMixin):
     ) -> RemovableHandle:
         """``hook(module, grad_input, grad_output)``; a returned value replaces `grad_input`."""
         return add_hook(self._backward_hooks, hook, prepend=prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Deprecated in torch: ``hook(module, grad_input, grad_output)`` of the last operation of
+        `forward` alone; `register_full_backward_hook` has the gradients of the module's inputs."""
+
+        def watch(module: Module, args: tuple, output: Any) -> None:
+            tensor = output
+            while isinstance(tensor, (tuple, list, dict)) and tensor:
+                tensor = next(iter(tensor.values() if isinstance(tensor, dict) else tensor))
+            node = tensor.grad_fn if isinstance(tensor, Tensor) else None
+            if node is not None:
+                node.register_hook(lambda inputs, outputs: hook(module, inputs, outputs))
+
+        return self.register_forward_hook(watch)
 
     # ---------------------------------------------------------------- walking the tree
 
@@ -388,6 +420,18 @@ class Module(StateDictMixin):
 
     # ---------------------------------------------------------------- changing the tree
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put `module` at the dotted path `target`; if `strict`, only in the place of another."""
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if not isinstance(module, Module):
+            raise ValueError(f'"module" is not an nn.Module, found {typename(module)}')
+        if strict or hasattr(parent, name):
+            parent.get_submodule(name)
+        setattr(parent, name, module)
+
     def apply(self, fn: Callable[[Module], None]) -> Module:
         """Call `fn` on every submodule, children first, then on this module."""
         for module in self.children():
@@ -460,6 +504,12 @@ class Module(StateDictMixin):
             )
 
         def convert(tensor: Tensor) -> Tensor:
+            if tensor.is_meta and device is not None and minigrad.device(device).type != "meta":
+                raise NotImplementedError(
+                    "Cannot copy out of meta tensor; no data! Please use "
+                    "minigrad.nn.Module.to_empty() instead of minigrad.nn.Module.to() when "
+                    "moving module from meta to a different device."
+                )
             if tensor.is_floating_point() or tensor.is_complex():
                 return tensor.to(device=device, dtype=dtype)
             return tensor.to(device=device)

@@ -30,6 +30,7 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
@@ -40,5 +41,5 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = namespace(  # at its first use: this package is imported with the layers
-    __name__, {"skip_init": "minigrad.nn.utils.init"}
+    __name__, {"skip_init": "minigrad.nn.utils.init", "prune": "minigrad.nn.utils.prune"}
 )

@@ -21,7 +21,10 @@ from minigrad.optim.lr_scheduler.decay import (
 )
 from minigrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
 
-_LRScheduler = LRScheduler  # the name before torch 2.0, which programs still subclass
+
+class _LRScheduler(LRScheduler):
+    """The name before torch 2.0, which programs still subclass."""
+
 
 __all__ = [
     "ChainedScheduler",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import warnings
 from typing import Any
 
@@ -9,9 +10,10 @@ from minigrad.autograd.mode import mode
 from minigrad.optim.optimizer import Optimizer
 
 _ORDER_WARNING = (
-    "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should call them in "
-    "the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this "
-    "will result in skipping the first value of the learning rate schedule."
+    "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
+    "later, you should call them in the opposite order: `optimizer.step()` before "
+    "`lr_scheduler.step()`. Failure to do this will result in skipping the first value of the "
+    "learning rate schedule."
 )
 EPOCH_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
@@ -42,6 +44,12 @@ def per_group(name: str, value: Any, optimizer: Optimizer) -> list[Any]:
     return list(value)
 
 
+def attributes(function: Any) -> dict[str, Any] | None:
+    """What a state dict keeps of a function: the attributes of a callable object."""
+    plain = function is None or isinstance(function, types.FunctionType)
+    return None if plain else dict(function.__dict__)
+
+
 class LRScheduler:
     """Base class of schedules.
 
@@ -52,8 +60,9 @@ class LRScheduler:
         last_epoch: the epoch to continue from; -1 starts from the beginning.
     """
 
+    # torch's names: they are keys of its state dicts, and schedules of users read them.
     _is_initial = False
-    _in_step = False
+    _get_lr_called_within_step = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         check_optimizer(optimizer)
@@ -77,7 +86,7 @@ class LRScheduler:
         try:
             self.step()
         finally:
-            del self._is_initial
+            self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimiser."""
@@ -93,7 +102,7 @@ class LRScheduler:
 
     def get_lr(self) -> list[float]:
         """The rates for `last_epoch`, computed from the present ones; called by `step`."""
-        if not self._in_step:
+        if not self._get_lr_called_within_step:
             warnings.warn(
                 "To get the last learning rate computed by the scheduler, "
                 "please use `get_last_lr()`.",
@@ -119,7 +128,7 @@ class LRScheduler:
 
     def _update_lr(self, epoch: int | None = None) -> None:
         stop_recording()
-        self._in_step = True
+        self._get_lr_called_within_step = True
         try:
             closed_form = getattr(self, "_get_closed_form_lr", None)
             if epoch is None:
@@ -129,7 +138,7 @@ class LRScheduler:
                 self.last_epoch = epoch
                 rates = closed_form() if closed_form is not None else self.get_lr()
         finally:
-            del self._in_step
+            self._get_lr_called_within_step = False
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]

@@ -6,7 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
+from minigrad.optim.lr_scheduler.base import (
+    LRScheduler,
+    attributes,
+    check_optimizer,
+    per_group,
+)
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -43,7 +48,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         """Move on by one epoch, or to `epoch`, which may be a fraction within it."""
         if epoch is not None and epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
-        self._step_count += 1
         at = self.last_epoch + 1 if epoch is None else epoch
         start, self.T_i = 0, self.T_0
         while at >= start + self.T_i:
@@ -121,6 +125,8 @@ class CyclicLR(_WithMomentum):
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             self._set_up_momentum(optimizer, base_momentum, max_momentum, last_epoch)
+            self.base_momentums = per_group("base_momentum", base_momentum, optimizer)
+            self.max_momentums = per_group("max_momentum", max_momentum, optimizer)
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
 
@@ -131,8 +137,16 @@ class CyclicLR(_WithMomentum):
         return {"triangular": 1.0, "triangular2": 0.5 ** (x - 1)}.get(self.mode, self.gamma**x)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimiser and a scale_fn of your own."""
-        return {k: v for k, v in super().state_dict().items() if k != "_scale_fn_custom"}
+        """Without the optimiser; of a scale_fn, only the attributes of a callable object."""
+        return {**super().state_dict(), "_scale_fn_custom": attributes(self._scale_fn_custom)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the result of `state_dict`; a scale_fn is that given to the constructor."""
+        state = dict(state_dict)
+        saved = state.pop("_scale_fn_custom", None)
+        super().load_state_dict(state)
+        if saved is not None:
+            self._scale_fn_custom.__dict__.update(saved)
 
     def get_lr(self) -> list[float]:
         """The rates for this step; also sets the groups' momentum."""
@@ -182,18 +196,9 @@ class OneCycleLR(_WithMomentum):
             raise ValueError(
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
-        self.anneal_strategy = anneal_strategy
+        self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
-        # Phases: last step, and the names of the values at its two ends.
-        rise = float(pct_start * self.total_steps) - 1
-        phases = [(rise, "initial_lr", "max_lr", "max_momentum", "base_momentum")]
-        if three_phase:
-            fall = float(2 * pct_start * self.total_steps) - 2
-            phases.append((fall, "max_lr", "initial_lr", "base_momentum", "max_momentum"))
-            last = ("initial_lr", "min_lr", "max_momentum", "max_momentum")
-        else:
-            last = ("max_lr", "min_lr", "base_momentum", "max_momentum")
-        self._phases = [*phases, (self.total_steps - 1, *last)]
+        self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
         if last_epoch == -1:
             for group, top in zip(
                 optimizer.param_groups, per_group("max_lr", max_lr, optimizer), strict=True
@@ -206,7 +211,7 @@ class OneCycleLR(_WithMomentum):
         super().__init__(optimizer, last_epoch)
 
     def _between(self, start: float, end: float, share: float) -> float:
-        if self.anneal_strategy == "linear":
+        if self._anneal_func_type == "linear":
             return (end - start) * share + start
         return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
 
@@ -219,18 +224,18 @@ class OneCycleLR(_WithMomentum):
                 f"{self.total_steps}"
             )
         start_step = 0.0
-        for phase in self._phases:
-            if step <= phase[0]:
+        for phase in self._schedule_phases:
+            if step <= phase["end_step"]:
                 break
-            if phase is not self._phases[-1]:
-                start_step = phase[0]
-        end_step, lr_from, lr_to, momentum_from, momentum_to = phase
-        share = (step - start_step) / (end_step - start_step)
+            if phase is not self._schedule_phases[-1]:
+                start_step = phase["end_step"]
+        share = (step - start_step) / (phase["end_step"] - start_step)
         rates = []
         for group in self.optimizer.param_groups:
-            rates.append(self._between(group[lr_from], group[lr_to], share))
+            rates.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], share))
             if self.cycle_momentum:
-                momentum = self._between(group[momentum_from], group[momentum_to], share)
+                ends = group[phase["start_momentum"]], group[phase["end_momentum"]]
+                momentum = self._between(*ends, share)
                 self._set_momentum(group, momentum)
         return rates
 
@@ -247,3 +252,17 @@ def _one_cycle_steps(
         if not isinstance(value, int) or value <= 0:
             raise ValueError(f"Expected positive integer {name}, but got {value}")
     return math.prod(given.values())
+
+
+def _phases(total_steps: int, pct_start: float, three_phase: bool) -> list[dict[str, Any]]:
+    """The phases of one cycle: the last step, and the names of the values at both ends."""
+    names = ("end_step", "start_lr", "end_lr", "start_momentum", "end_momentum")
+    rise = float(pct_start * total_steps) - 1
+    phases: list[tuple] = [(rise, "initial_lr", "max_lr", "max_momentum", "base_momentum")]
+    if three_phase:
+        fall = float(2 * pct_start * total_steps) - 2
+        phases.append((fall, "max_lr", "initial_lr", "base_momentum", "max_momentum"))
+        last = ("initial_lr", "min_lr", "max_momentum", "max_momentum")
+    else:
+        last = ("max_lr", "min_lr", "base_momentum", "max_momentum")
+    return [dict(zip(names, p, strict=True)) for p in [*phases, (total_steps - 1, *last)]]

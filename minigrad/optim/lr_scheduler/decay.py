@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-import types
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from minigrad.optim.lr_scheduler.base import ClosedForm, LRScheduler, check_optimizer, per_group
+from minigrad.optim.lr_scheduler.base import (
+    ClosedForm,
+    LRScheduler,
+    attributes,
+    check_optimizer,
+    per_group,
+)
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -27,10 +32,7 @@ class LambdaLR(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """Without the optimiser; of `lr_lambda`, only the attributes of callable objects."""
         state = {k: v for k, v in super().state_dict().items() if k != "lr_lambdas"}
-        state["lr_lambdas"] = [
-            None if isinstance(fn, types.FunctionType) else dict(fn.__dict__)
-            for fn in self.lr_lambdas
-        ]
+        state["lr_lambdas"] = [attributes(fn) for fn in self.lr_lambdas]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.min_lrs = per_group("min_lr", min_lr, optimizer)
         self.eps = eps
         self.last_epoch = 0
-        self.best = math.inf if mode == "min" else -math.inf
+        self.mode_worse = self.best = math.inf if mode == "min" else -math.inf
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
         self._last_lr = [group["lr"] for group in groups]
