@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -39,6 +39,24 @@ def relaunch(tracer: Any, active: Any, operation: Any, *operands: Any) -> Any:
     The first launch that is replaces this function, so callers must not keep it.
     """
     return None
+
+
+def together(function: Callable, *operands: Any) -> Any:
+    """function(*operands), an array or a tuple of arrays that operations of the active dialect make
+    of arrays and numbers: from its third call on as one remembered launch."""
+    found = relaunch(tracer, active, function, *operands)
+    if found is None:
+        found = function(*operands)
+        if tracer is None:
+            learn(function, operands, found)
+    return found
+
+
+def learn(function: Callable, operands: tuple, result: Any) -> None:
+    """Remember a call `function(*operands)` of `together`, which has run.
+
+    `kernels.launchers.relaunch` replaces this function, so callers must not keep it.
+    """
 
 
 _names: dict[tuple, tuple] = {}

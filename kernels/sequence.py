@@ -103,7 +103,7 @@ class Sequence:
 
     def __init__(self, launches: list[Launch]) -> None:
         self._keep: list[Any] = []  # what the words point to
-        self._specialised: list[Any] = []
+        self.specialised: list[Any] = []  # what holds the machine code
         self._launches = launches
         self._starts: list[list[int]] = []  # per launch, the word where each argument begins
         self._kinds: list[tuple[int, ...]] = []  # per launch, what each argument is
@@ -124,11 +124,11 @@ class Sequence:
     def _address(self, launch: Launch) -> int:
         launcher = launch.kernel.configure(launch.grid, launch.block)
         found = launch.kernel.specialise(launcher.block, launch.args)
-        self._specialised.append((found, launcher))
+        self.specialised.append((found, launcher))
         return struct.unpack_from("=Q", found.entry.__self__)[0]
 
     def _pack(self, launch: Launch, words: list[int]) -> None:
-        found, launcher = self._specialised[-1]
+        found, launcher = self.specialised[-1]
         facts = found.entry.__self__
         layout = struct.unpack(f"={(len(facts) - 24) // 8}q", facts[24:])
         gx, gy, gz = launcher.grid
@@ -151,7 +151,7 @@ class Sequence:
         words they are, and its cost (`kernels.simt.backend.sharing`)."""
         start = self._starts[launch][0]
         end = self._starts[launch + 1][0] if launch + 1 < self._count else len(self.words)
-        several = may_be_shared and self._specialised[launch][1].blocks > 1
+        several = may_be_shared and self.specialised[launch][1].blocks > 1
         return self._codes[launch], start, end - start, int(several)  # 1: not known yet
 
     def kind(self, launch: int, argument: int) -> int:
@@ -183,7 +183,7 @@ class Sequence:
             if result < 0:
                 return
             failed, status = result >> 8, result & 255
-            found, launcher = self._specialised[failed]
+            found, launcher = self.specialised[failed]
             args, blocks = self._launches[failed].args, launcher.blocks
             found.failed(status, launcher.grid, 0, blocks, launcher.shared_bytes, args)
             first = failed + 1  # the general version of the kernel has run

@@ -55,6 +55,8 @@ def tensors_only(fn: F, out: bool = False) -> F:
     def checked(*args: Any, **kwargs: Any) -> Any:
         call = fn if Found.cupy is None else there
         try:
+            if not kwargs:
+                return call(*args)
             if not (out and "out" in kwargs):
                 return call(*args, **kwargs)
             target = kwargs.pop("out")

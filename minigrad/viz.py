@@ -196,7 +196,7 @@ def _forward(node: OpNode, count: Any) -> None:
     shape, dtype = node.outs[0]
     shapes = node.shapes or (shape,) * len(node.edges)
     for other in (dtype, np.int64):  # an input without a gradient may be data or indices
-        kinds = [dtype if need else other for need in node.needs]
+        kinds = [other if edge is None else dtype for edge in node.edges]
         arrays = [None if s is None else count.empty(s, d) for s, d in zip(shapes, kinds)]
         try:
             node.op.forward(*arrays, **node.attrs)

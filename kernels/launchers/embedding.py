@@ -32,6 +32,7 @@ from kernels.launchers.relaunch import remembered
 from kernels.launchers.transpose import cast, copy
 from kernels.pointwise import TABLE
 from kernels.support import wrong_index
+from kernels.support.bounds import all_below
 
 VERSIONS = {
     "atomic": "a thread per element, atomic additions",
@@ -84,7 +85,7 @@ def _checked(dialect: Dialect, name: str, index, size: int):
     if on_gpu(index):
         launch = functools.partial(checked_index, dialect)
         return wrong_index.inside(launch, namespace(index), index, 0, size, error)
-    if index.size and (index.min() < 0 or index.max() >= size):
+    if not all_below(index, size):
         raise error(index[(index < 0) | (index >= size)].ravel()[0].item())
     return index
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.support import forks
 from kernels.support.interrupts import deferred
 
-MAX_BYTES = 1 << 20  # of operands and new arrays
+MAX_BYTES = 1 << 24  # of operands and new arrays: beyond that, Python takes under a hundredth
 LOCKED_BYTES = 1 << 12  # launches up to this size keep the GIL: they take less time than the switch
 MAX_LAUNCHES = 4096
 MAX_OPERANDS = 8
@@ -216,7 +217,7 @@ def _store(
     words = [int(unlocked), len(made), returned, len(fixes) // 3, len(launches)]
     words += [len(sequence.words), *key, *arrays, *fixes, *codes, *map(int, sequence.words)]
     dtypes = [a.dtype for a in (*operands, *made) if isinstance(a, np.ndarray)]
-    _table.add(key, words, (module, operation, dtypes, sequence, lasting))
+    _table.add(key, words, (module, operation, dtypes, sequence.specialised, lasting))
     return True
 
 
@@ -299,7 +300,9 @@ class _Watch(dispatch.Trace):
     def contiguous(self, a: Any) -> Any:
         if self.thread != threading.get_ident():
             return super().contiguous(a)
-        return dispatch.dialect(self.dialect.name).copy(a)  # as a launch
+        of = self.dialect
+        module = of if type(of) is ModuleType else dispatch.dialect(of.name)
+        return module.copy(a)  # as a launch
 
     def filled(self, zeros: Any) -> Any:
         if self.thread == threading.get_ident():
@@ -349,6 +352,15 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
         return call
 
     return decorate
+
+
+def _learn_together(function: Callable, operands: tuple, result: Any) -> None:
+    """As `dispatch.learn` says."""
+    if type(dispatch.active) is ModuleType:  # not what records a step
+        _learn(dispatch.active, function, operands, lambda shown: function(*shown), result)
+
+
+dispatch.learn = _learn_together
 
 
 def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, result: Any) -> None:

@@ -7,7 +7,7 @@ popped, all gradients that flow into it have been added. It needs no recursion a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from kernels.pointwise import TABLE
 from kernels.support import forks
 from minigrad.autograd import anomaly_mode
 from minigrad.autograd.graph import GradientEdge
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
@@ -78,31 +78,14 @@ class Pass:
         self.observers: dict[int, Observer] = {}  # by the id of the leaf
         self.delivered: list[Tensor] = []
 
-    def add(self, target: Any, index: int, grad: Tensor) -> None:
-        """Add one contribution to the gradient of an output of a node, or of a leaf."""
-        array = grad._array
-        if isinstance(target, Node):
-            if self.needed is not None and target not in self.needed:
-                return
-            outs = target.outs
-            grads = self.pending.get(target)
-            if grads is None:
-                self.pending[target] = grads = [None] * len(outs)
-                heappush(self.heap, (-target.number, target))
-            shape, dtype = outs[index]
-            if array.dtype is not dtype or array.shape != shape:
-                grad = fit(grad, shape, dtype)
-            other = grads[index]
-            grads[index] = grad if other is None else _sum(other, grad)
-        elif self.wanted is None or id(target) in self.wanted:
-            leaf = target._array
-            if array.dtype is not leaf.dtype or array.shape != leaf.shape:
-                grad = fit(grad, leaf.shape, leaf.dtype)
-            entry = self.leaves.get(id(target))
-            self.leaves[id(target)] = (target, grad if entry is None else _sum(entry[1], grad))
-
-    def run(self) -> None:
-        """Run every node that has a gradient."""
+    def run(self, tensors: tuple, gradients: list[Tensor]) -> None:
+        """Run every node that has a gradient, from those of the outputs `tensors`."""
+        arrived: list[tuple] = []
+        for tensor, grad in zip(tensors, gradients):
+            self.handed_out.add(id(grad._array))
+            node = tensor._node
+            arrived.append((((tensor if node is None else node), tensor._index), grad))
+        self.add(arrived)
         heap, pending, add = self.heap, self.pending, self.add
         watched = anomaly_mode.watched if mode.anomaly else None
         while heap:
@@ -126,11 +109,47 @@ class Pass:
             edges = node.edges
             if len(results) != len(edges):
                 raise ValueError(f"{node}: {len(results)} gradients of {len(edges)} inputs")
-            for target, grad in zip(edges, results):
-                if target is not None and grad is not None:
-                    add(target[0], target[1], grad)
+            add(zip(edges, results))
             if self.uses:
                 self._used(node)
+
+    def add(self, arrived: Iterable[tuple]) -> None:
+        """Add contributions to the gradients of outputs of nodes, or of leaves: (edge, gradient)
+        pairs, of which either may be None."""
+        for edge, grad in arrived:
+            if edge is None or grad is None:
+                continue
+            target, index = edge
+            array = grad._array
+            if isinstance(target, Node):
+                if self.needed is not None and target not in self.needed:
+                    continue
+                outs = target.outs
+                grads = self.pending.get(target)
+                if grads is None:
+                    self.pending[target] = grads = [None] * len(outs)
+                    heappush(self.heap, (-target.number, target))
+                shape, dtype = outs[index]
+                if array.dtype is not dtype or array.shape != shape:
+                    grad = fit(grad, shape, dtype)
+                other = grads[index]
+                grads[index] = grad if other is None else self._sum(other, grad)
+            elif self.wanted is None or id(target) in self.wanted:
+                leaf = target._array
+                if array.dtype is not leaf.dtype or array.shape != leaf.shape:
+                    grad = fit(grad, leaf.shape, leaf.dtype)
+                entry = self.leaves.get(id(target))
+                if entry is not None:
+                    grad = self._sum(entry[1], grad)
+                self.leaves[id(target)] = (target, grad)
+
+    def _sum(self, a: Tensor, b: Tensor) -> Tensor:
+        """a + b, by a remembered launch where it is not recorded."""
+        if not self.create_graph and not (unusual and mode.observer):
+            found = dispatch.relaunch(dispatch.tracer, dispatch.active, _ADD, a._array, b._array)
+            if found is not None:
+                return wrap(found)
+        return a + b
 
     def observe(self, roots: list[Node]) -> None:
         """Prepare to hand leaves over to their observers."""
@@ -246,15 +265,6 @@ class Pass:
 def _run_accumulate_hooks(leaf: Tensor) -> None:
     for hook in list((leaf._accumulate_hooks or {}).values()):
         hook(leaf)
-
-
-def _sum(a: Tensor, b: Tensor) -> Tensor:
-    """a + b, by a remembered launch where it is not recorded."""
-    if not mode.enabled and mode.observer is None:
-        found = dispatch.relaunch(dispatch.tracer, dispatch.active, _ADD, a._array, b._array)
-        if found is not None:
-            return wrap(found)
-    return a + b
 
 
 def fit(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
@@ -397,13 +407,6 @@ def _ones_like(array: Any) -> Any:
     return one.copy()  # a tenth of the time
 
 
-def _start(run: Pass, tensors: tuple, grads: list[Tensor]) -> None:
-    for tensor, grad in zip(tensors, grads):
-        node = tensor._node
-        run.handed_out.add(id(grad._array))
-        run.add(tensor if node is None else node, tensor._index, grad)
-
-
 def backward(
     tensors: Tensors,
     grad_tensors: Any = None,
@@ -425,8 +428,7 @@ def backward(
     try:
         if observers and chosen is None and not create_graph:
             run.observe([t._node for t in tensors if t._node is not None])
-        _start(run, tensors, gradients)
-        run.run()
+        run.run(tensors, gradients)
         for tensor in chosen or ():
             if (tensor._node, tensor._index) in run.captures:
                 run.store(tensor, run.captures[tensor._node, tensor._index])
@@ -480,8 +482,7 @@ def grad(
     run.restrict([t._node for t in outputs if t._node is not None], _keys(inputs))
     outer, mode.enabled = mode.enabled, create_graph
     try:
-        _start(run, outputs, gradients)
-        run.run()
+        run.run(outputs, gradients)
         found = [_collected(run, t) for t in inputs]
     finally:
         mode.enabled = outer

@@ -22,6 +22,16 @@ class _Mode(threading.local):
     observer: Any = None
     attention = frozenset({"math", "fused"})  # the ways that attention may take: `sdpa_kernel`
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _UNUSUAL:
+            unusual[:] = (True,)
+        super().__setattr__(name, value)
+
+
+# Not empty once one of these has been set: until then, each operation saves looking at four
+# attributes of its thread
+unusual: list[bool] = []
+_UNUSUAL = frozenset({"anomaly", "saved_hooks", "autocast", "observer"})
 
 mode = _Mode()
 

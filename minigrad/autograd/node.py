@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from minigrad.autograd.anomaly_mode import remember
-from minigrad.autograd.mode import INFERENCE_SAVED, inferred, mode
+from minigrad.autograd.mode import INFERENCE_SAVED, inferred, mode, unusual
 from minigrad.backends import current
 from minigrad.backends.current import Found
 from minigrad.tensor import Tensor, type_name, wrap
@@ -53,7 +53,7 @@ class Node:
         self.outs = outs
         self.number = next_number()
         self.saved: tuple | None = ()
-        self.versions: tuple = ()
+        self.versions: Sequence[int] = ()
         self.hooks: dict[int, Hooks] | None = None
         self.retained: dict[int, Any] | None = None
         if mode.anomaly:
@@ -256,6 +256,21 @@ def edge(tensor: Tensor) -> tuple | None:
     return (tensor, 0) if node is None else (node, tensor._index)
 
 
+def edges_of(inputs: Sequence) -> tuple | None:
+    """The edges of a node with these inputs (what is no tensor has none); None if no input requires
+    a gradient."""
+    edges: list[tuple | None] = []
+    found = False
+    for t in inputs:
+        if isinstance(t, Tensor) and (t._requires_grad if t._view is None else needs_grad(t)):
+            node = t._node
+            edges.append((t, 0) if node is None else (node, t._index))
+            found = True
+        else:
+            edges.append(None)
+    return tuple(edges) if found else None
+
+
 def alias(tensor: Tensor) -> Tensor:
     """A tensor of the same array and version counter without a graph, so that saving it in its own
     node makes no reference cycle."""
@@ -294,20 +309,23 @@ class OpNode(Node):
 
     op: an `Op` class or a `Pointwise` line; both have `name`, `grad_name`, `forward` and `vjp`.
     attrs: the keyword arguments of `forward` and `vjp`.
-    needs: per input, whether it requires a gradient.
     outputs: numbers of the outputs that follow the inputs in `saved`. They are saved without
         their graph (it would be a reference cycle); `tensors` restores that of output 0.
     shapes: the shapes of the inputs, or None for a pointwise operation: the engine undoes
         broadcasting.
     """
 
-    __slots__ = ("attrs", "needs", "op", "outputs", "shapes")
+    __slots__ = ("attrs", "op", "outputs", "shapes")
 
     op: Any
     attrs: dict[str, Any]
-    needs: tuple[bool, ...]
     outputs: tuple[int, ...]
     shapes: tuple | None
+
+    @property
+    def needs(self) -> tuple[bool, ...]:
+        """Per input, whether it requires a gradient."""
+        return tuple([edge is not None for edge in self.edges])
 
     def name(self) -> str:
         return self.op.grad_name
@@ -321,7 +339,8 @@ class OpNode(Node):
         return (*saved[:place], attach(alias(saved[place]), self, 0), *saved[place + 1 :])
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        return self.op.vjp(self, grads[0], **self.attrs)
+        attrs = self.attrs
+        return self.op.vjp(self, grads[0], **attrs) if attrs else self.op.vjp(self, grads[0])
 
 
 def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
@@ -333,57 +352,51 @@ def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
 
 
 def record(
+    kind: type[OpNode],
     op: Any,
-    inputs: tuple,
+    edges: tuple,
     attrs: dict,
-    needs: tuple[bool, ...],
     outputs: tuple[Tensor, ...],
     saved: tuple,
     saved_outputs: tuple[int, ...],
     shapes: tuple | None = None,
-) -> None:
-    """Add a call of an operation to the graph: output 0 becomes the output of a new node.
+) -> Any:
+    """Add a call of an operation to the graph: output 0 becomes the output of a new node,
+    which is returned.
 
-    saved: the inputs to save for `vjp`. saved_outputs: numbers of the outputs to save after them.
+    kind: the class of the node. edges: of its inputs (`edges_of`). saved: the inputs to save for
+    `vjp`. saved_outputs: numbers of the outputs to save after them.
     """
     first = outputs[0]
-    edges: list[tuple | None] = []
-    for tensor, need in zip(inputs, needs):
-        if need:
-            source = tensor._node
-            edges.append((tensor, 0) if source is None else (source, tensor._index))
-        else:
-            edges.append(None)
     array = first._array
-    node = _new(OpNode)  # as `Node.__init__` does, in less time
-    node.edges = tuple(edges)
+    node = _new(kind)  # as `Node.__init__` does, in less time
+    node.edges = edges
     node.outs = ((array.shape, array.dtype),)
     node.number = next_number()
-    node.saved = node.versions = ()
     node.hooks = node.retained = None
-    if mode.anomaly:
-        remember(node)
     node.op = op
     node.attrs = attrs
-    node.needs = needs
     node.outputs = saved_outputs
     node.shapes = shapes
-    if saved_outputs:
-        saved += tuple([alias(outputs[i]) for i in saved_outputs])
-    if mode.saved_hooks and saved:
-        place = len(saved) - len(saved_outputs)
-        node.save(saved, {place + saved_outputs.index(0): 0} if 0 in saved_outputs else None)
-    elif saved:
-        node.saved = saved
-        versions = []  # a loop: in Python 3.11 a comprehension is a call
-        for t in saved:
-            versions.append(t._counter[0] if isinstance(t, Tensor) else 0)
-        node.versions = tuple(versions)
-        if inferred and -1 in versions:
-            raise RuntimeError(INFERENCE_SAVED)
+    for i in saved_outputs:
+        saved += (alias(outputs[i]),)
+    versions = []  # a loop: in Python 3.11 a comprehension is a call
+    for t in saved:
+        versions.append(t._counter[0] if isinstance(t, Tensor) else 0)
+    node.saved = saved
+    node.versions = versions
+    if inferred and -1 in versions:
+        raise RuntimeError(INFERENCE_SAVED)
+    if unusual:
+        if mode.anomaly:
+            remember(node)
+        if mode.saved_hooks and saved:
+            place = len(saved) - len(saved_outputs)
+            node.save(saved, {place + saved_outputs.index(0): 0} if 0 in saved_outputs else None)
     first._requires_grad = True
     first._node = node
     first._index = 0
+    return node
 
 
 class Op:
@@ -429,44 +442,51 @@ class Op:
     @classmethod
     def apply(cls, *inputs: Tensor | None, **attrs: Any) -> Any:
         """Check, compute, and record if grad mode is on and an input requires a gradient."""
-        if mode.autocast is not None:
+        if unusual and mode.autocast is not None:
             inputs = mode.autocast.cast(cls.__name__, inputs)
-        arrays = [None if t is None else t._array for t in inputs]
-        result = None if cls.again is None else cls.again(*arrays, **attrs)
+        arrays = []
+        for t in inputs:
+            arrays.append(None if t is None else t._array)
+        again = cls.again
+        result = None if again is None else again(*arrays, **attrs)
         if result is None:
-            if cls.rule is not None:
-                cls.rule(*inputs, **attrs)
-            try:
-                if Found.cupy is None:
-                    result = cls.forward(*arrays, **attrs)
-                else:
-                    with current.of(arrays):
-                        result = cls.forward(*arrays, **attrs)
-            except Exception:
-                check_devices(inputs)
-                refuse_unsupported(cls.name, inputs)
-                raise
+            result = cls._first(inputs, arrays, attrs)
         several = type(result) is tuple
         outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)
-        if mode.observer is not None:
+        if unusual and mode.observer is not None:
             mode.observer(cls, inputs, attrs, outputs)
-        for t in inputs:
-            if t is not None and (t._requires_grad or t._view is not None):
-                if mode.enabled:
-                    needs = []
-                    for u in inputs:
-                        needs.append(u is not None and needs_grad(u))
-                    if True in needs:
-                        cls.record(inputs, attrs, tuple(needs), outputs)
-                break
+        if mode.enabled:
+            edges = edges_of(inputs)
+            if edges is not None:
+                cls.record(inputs, attrs, edges, outputs)
         return outputs if several else outputs[0]
 
     @classmethod
-    def record(cls, inputs: tuple, attrs: dict, needs: tuple, outputs: tuple) -> None:
+    def _first(cls, inputs: tuple, arrays: list, attrs: dict) -> Any:
+        """The result, with all checks."""
+        if cls.rule is not None:
+            cls.rule(*inputs, **attrs)
+        try:
+            if Found.cupy is None:
+                return cls.forward(*arrays, **attrs)
+            with current.of(arrays):
+                return cls.forward(*arrays, **attrs)
+        except Exception:
+            check_devices(inputs)
+            refuse_unsupported(cls.name, inputs)
+            raise
+
+    @classmethod
+    def record(cls, inputs: tuple, attrs: dict, edges: tuple, outputs: tuple) -> None:
         """Add a call to the graph, with the inputs that `saves` and `bilinear` name."""
         if cls.bilinear:
-            saved: tuple = (inputs[0] if needs[1] else None, inputs[1] if needs[0] else None)
+            saved: tuple = (
+                None if edges[1] is None else inputs[0],
+                None if edges[0] is None else inputs[1],
+            )
         else:
             saved = inputs if cls.saves is None else tuple([inputs[i] for i in cls.saves])
-        shapes = tuple([None if t is None else t._array.shape for t in inputs])
-        record(cls, inputs, attrs, needs, outputs, saved, cls.saves_outputs, shapes)
+        shapes = []
+        for t in inputs:
+            shapes.append(None if t is None else t._array.shape)
+        record(OpNode, cls, edges, attrs, outputs, saved, cls.saves_outputs, tuple(shapes))

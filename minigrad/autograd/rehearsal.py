@@ -74,9 +74,7 @@ def _run_backward(nodes: set) -> None:
     for node in sorted(nodes, key=lambda node: -node.number):
         grads = work.pending.get(node) or [wrap(np.empty(*out)) for out in node.outs]
         with contextlib.suppress(Exception):
-            for target, grad in zip(node.edges, node.backward(grads)):
-                if target is not None and grad is not None:
-                    work.add(*target, grad)
+            work.add(zip(node.edges, node.backward(grads)))
 
 
 ahead.rehearse, ahead.has_more = _rehearse, _has_more

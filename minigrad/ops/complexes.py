@@ -7,15 +7,16 @@ torch: for a real loss L and z = x + iy it is dL/dx + i dL/dy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op, OpNode, needs_grad, record
+from minigrad.autograd.node import Op, edges_of
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise
+from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise, PointwiseNode
 from minigrad.ops.views import ViewOp
 from minigrad.tensor import Tensor, export, wrap
 
@@ -57,13 +58,9 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
     result = xp.asarray(result, bool if op.expr.result == "bool" else dtype)
     tensor = wrap(result)
     if mode.enabled and op.expr.grads:
-        needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
-        if True in needs:
-            derivatives, kept, kept_outputs = op._plans.get(needs) or op._plan(needs)
-            if derivatives:
-                attrs = {"params": params, "dtype": dtype}
-                saved = tuple([args[i] for i in kept])
-                record(op, args, attrs, needs, (tensor,), saved, kept_outputs)
+        edges = edges_of(args)
+        if edges is not None:
+            op.record(args, params, dtype, edges, tensor, ComplexNode)
     return tensor
 
 
@@ -75,19 +72,17 @@ def _evaluate(text: str, names: tuple, values: tuple, xp: Any) -> Any:
         return eval(text, {"__builtins__": {}, **space}, dict(zip(names, values, strict=True)))
 
 
-def pointwise_gradients(
-    op: Pointwise, ctx: OpNode, g: Tensor, params: tuple, dtype: np.dtype
-) -> list[Tensor | None]:
-    """The gradients of a line on complex numbers, evaluated on tensors."""
-    derivatives, kept, _ = op._plans[ctx.needs]
-    values = ctx.tensors()
-    operands = [op._operand(i, v, dtype, g) for i, v in zip(kept, values)]
-    operands += values[len(kept) :]
-    found = op._recorded(derivatives, conj(g), operands, params)
-    return [None if grad is None else conj(grad) for grad in found]
+class ComplexNode(PointwiseNode):
+    """A recorded line on complex numbers."""
+
+    __slots__ = ()
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        """The gradients of the inputs, evaluated on tensors."""
+        return [None if grad is None else conj(grad) for grad in self.recorded(conj(grads[0]))]
 
 
-COMPLEX.update(call=pointwise, vjp=pointwise_gradients)
+COMPLEX.append(pointwise)
 
 
 class Abs(Op):

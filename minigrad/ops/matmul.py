@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -119,22 +120,42 @@ class Linear(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         x, weight = ctx.tensors()
-        dx = None
-        if ctx.needs[0]:
-            dx = matmul(g, weight) if mode.enabled else MatMul.apply(g, weight)
-        if len(ctx.shapes[0]) > 2:
-            g, x = _rows(g), None if x is None else _rows(x)
+        need = ctx.edges
+        if not mode.enabled:
+            compute = _linear_gradients(*[edge is not None for edge in need])
+            arrays = [None if t is None else t._array for t in (g, x, weight)]
+            found = [wrap(a) for a in dispatch.together(compute, *arrays)]
+            return tuple([None if edge is None else found.pop() for edge in need])
+        rows = _rows(g)
         return (
-            dx,
-            MatMul.apply(transposed(g), x) if ctx.needs[1] else None,
-            g.sum(0) if ctx.needs[2] else None,
+            None if need[0] is None else matmul(g, weight),
+            None if need[1] is None else MatMul.apply(rows.mT, _rows(x)),
+            None if need[2] is None else rows.sum(0),
         )
 
 
-def _rows(x: Tensor) -> Tensor:
-    """x (..., k) as (m, k); without a view record if nothing is recorded."""
-    shape = (math.prod(x._array.shape[:-1]), x._array.shape[-1])
-    return x.reshape(shape) if mode.enabled else wrap(x._array.reshape(shape))
+@cache
+def _linear_gradients(of_x: bool, of_weight: bool, of_bias: bool) -> Callable:
+    """The function of g (..., n), x (..., k) and weight (n, k), as arrays, that computes those
+    gradients of a linear layer that are wanted, the last one first."""
+
+    def compute(g: Any, x: Any, weight: Any) -> tuple:
+        active, found = dispatch.active, []
+        rows = _rows(g)
+        if of_bias:
+            found.append(active.reduce("sum", rows, (0,), False, g.dtype))
+        if of_weight:
+            found.append(active.matmul(rows.swapaxes(0, 1), _rows(x)))
+        if of_x:
+            found.append(active.matmul(g, weight))
+        return tuple(found)
+
+    return compute
+
+
+def _rows(x: Any) -> Any:
+    """A tensor or an array of shape (..., k) as (m, k)."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 @export(method=False)

@@ -191,7 +191,11 @@ def _wanted(ctx: Any, arrays: tuple) -> tuple:
 
 
 def _first_normalized(
-    name: str, input: Tensor, shape: tuple[int, ...], **parameters: Tensor | None
+    name: str,
+    input: Tensor,
+    shape: tuple[int, ...],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> int:
     """The first of the dimensions to normalise; torch's errors for wrong shapes."""
     if not shape:
@@ -199,7 +203,7 @@ def _first_normalized(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
             "element, but got normalized_shape = []"
         )
-    for what, v in parameters.items():
+    for what, v in (("weight", weight), ("bias", bias)):
         if v is not None and v._array.shape != shape:
             raise RuntimeError(
                 f"Expected {what} to be of same shape as normalized_shape, but got {what} of shape "
@@ -211,9 +215,7 @@ def _first_normalized(
             f"Given normalized_shape={list(shape)}, expected input with shape "
             f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
         )
-    if not input.is_floating_point():
-        legacy = input.dtype.legacy_name.removesuffix("Tensor")
-        raise NotImplementedError(f"\"{name}\" not implemented for '{legacy}'")
+    check_floating(name, input)
     return first
 
 
@@ -223,8 +225,8 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
 
 def _check_mixed(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
     """Parameters have the input's dtype, or are float32 beside a 16-bit input."""
-    given = {v._array.dtype for v in (weight, bias) if v is not None}
-    if given == {input._array.dtype}:
+    own = input._array.dtype
+    if all(v is None or v._array.dtype is own for v in (weight, bias)):
         return
     given = {v.dtype for v in (weight, bias) if v is not None}
     wide = {dtypes.float32} if input.dtype.itemsize == 2 else set()
@@ -248,7 +250,7 @@ def layer_norm(
     weight and bias have that shape and the input's dtype (or float32 beside a 16-bit input).
     """
     shape = _shape(normalized_shape)
-    first = _first_normalized("LayerNormKernelImpl", input, shape, weight=weight, bias=bias)
+    first = _first_normalized("LayerNormKernelImpl", input, shape, weight, bias)
     _check_mixed(input, weight, bias)
     return LayerNorm.apply(input, weight, bias, eps=eps, first=first)[0]
 
@@ -262,7 +264,7 @@ def rms_norm(
     eps: by default the machine epsilon of the compute dtype.
     """
     shape = _shape(normalized_shape)
-    first = _first_normalized("rms_norm", input, shape, weight=weight)
+    first = _first_normalized("rms_norm", input, shape, weight)
     _check_mixed(input, weight, None)
     if eps is None:
         eps = np.finfo(np.float64 if input._array.dtype == np.float64 else np.float32).eps

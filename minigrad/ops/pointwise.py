@@ -8,7 +8,7 @@ derivatives of every order exist.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -21,8 +21,8 @@ from kernels.pointwise import TABLE, Expr
 from minigrad import dtypes
 from minigrad._foreign import reject_foreign
 from minigrad._names import kind
-from minigrad.autograd.mode import mode
-from minigrad.autograd.node import OpNode, check_devices, needs_grad, record, refuse_unsupported
+from minigrad.autograd.mode import mode, unusual
+from minigrad.autograd.node import OpNode, check_devices, edges_of, record, refuse_unsupported
 from minigrad.backends import array_module
 from minigrad.devices import CPU
 from minigrad.tensor import Tensor, wrap
@@ -30,7 +30,7 @@ from minigrad.tensor import Tensor, wrap
 Number = bool | int | float | complex
 _NUMBERS = (float, int, bool)
 _SCALARS = (*_NUMBERS, complex)
-COMPLEX: dict[str, Callable] = {}  # what `minigrad.ops.complexes` does on complex numbers
+COMPLEX: list[Callable] = []  # what computes a line on complex numbers: `minigrad.ops.complexes`
 
 
 def _numbers_moved(args: tuple) -> list | None:
@@ -66,6 +66,84 @@ class Derivative:
         self.params = tuple(forward.params.index(name) for name in derivative.params)
         self.identity = derivative.text == "g"
 
+    def __call__(self, values: Sequence, params: tuple, dtype: np.dtype) -> Any:
+        """The gradient as an array, from the saved arrays and the incoming gradient."""
+        active, expr, own, given = dispatch.active, self.expr, self.of(values), ()
+        if self.params:
+            given = tuple([params[i] for i in self.params])
+        found = dispatch.relaunch(dispatch.tracer, active, expr, *own, *given)
+        return active.pointwise(expr, *own, params=given, dtype=dtype) if found is None else found
+
+
+class Plan:
+    """What some inputs' gradients take.
+
+    derivatives: per input, a `Derivative` or None. kept, kept_outputs: the inputs and the outputs
+    to save. launches: the derivatives that are not the incoming gradient itself.
+    """
+
+    __slots__ = ("derivatives", "kept", "kept_outputs", "launches")
+
+    def __init__(self, derivatives: tuple, kept: tuple, kept_outputs: tuple) -> None:
+        self.derivatives, self.kept, self.kept_outputs = derivatives, kept, kept_outputs
+        self.launches = [d for d in derivatives if d is not None and not d.identity]
+
+    def __call__(self, *operands: Any) -> tuple:
+        """Those gradients, the last one first, from the saved arrays, the incoming gradient, in the
+        dtype of which they are computed, and the parameters."""
+        count = len(self.kept) + len(self.kept_outputs)
+        values, params = operands[: count + 1], operands[count + 1 :]
+        return tuple([d(values, params, values[-1].dtype) for d in reversed(self.launches)])
+
+
+class PointwiseNode(OpNode):
+    """A recorded line. attrs: its parameters, and the dtype it was computed in."""
+
+    __slots__ = ("plan",)
+
+    plan: Plan
+
+    def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        """The gradients of the inputs, one kernel each; evaluated on tensors if they are
+        recorded."""
+        g = grads[0]
+        if mode.enabled:
+            return self.recorded(g)
+        plan, values = self.plan, []
+        for v in self.unpack() if plan.launches else ():
+            values.append(v._array if isinstance(v, Tensor) else v)
+        values.append(g._array)
+        params, dtype = self.attrs["params"], self.attrs["dtype"]
+        made: list = []
+        if len(plan.launches) > 1 and g._array.dtype is dtype:
+            made.extend(dispatch.together(plan, *values, *params))
+        results: list[Tensor | None] = []
+        for derivative in plan.derivatives:
+            if derivative is None:
+                results.append(None)
+            elif derivative.identity:
+                results.append(g)
+            else:
+                results.append(wrap(made.pop() if made else derivative(values, params, dtype)))
+        return results
+
+    def recorded(self, g: Tensor) -> list[Tensor | None]:
+        """The same derivative texts, evaluated on tensors."""
+        params, dtype = self.attrs["params"], self.attrs["dtype"]
+        plan, values = self.plan, self.tensors()
+        operands = [self.op.operand(i, v, dtype, g) for i, v in zip(plan.kept, values)]
+        operands += values[len(plan.kept) :]
+        results: list[Tensor | None] = []
+        for derivative in plan.derivatives:
+            if derivative is None:
+                results.append(None)
+                continue
+            inputs = [g if s < 0 else operands[s] for s in derivative.sources]
+            own = [params[i] for i in derivative.params]
+            expr = derivative.expr
+            results.append(on_tensors(expr.text, expr.args + expr.params)(*inputs, *own))
+        return results
+
 
 class Pointwise:
     """A line of the table as an operation on tensors and Python numbers."""
@@ -80,7 +158,7 @@ class Pointwise:
         self.domain = expr.domain
         self.plain = expr.domain != "int" and not expr.masks
         self.keeps_dtype = expr.result == "same"
-        self._plans: dict[tuple, tuple] = {}
+        self._plans: dict[int, Plan | None] = {}  # by which inputs require a gradient, as bits
 
     def __call__(self, *args: Tensor | Number, params: tuple = ()) -> Tensor:
         """Compute, and record if an input requires a gradient.
@@ -88,26 +166,22 @@ class Pointwise:
         args: tensors that broadcast together, or numbers. params: the line's parameters.
         """
         arrays: list[Any] = []
-        tracked = False
         for a in args:
-            if isinstance(a, Tensor):
-                arrays.append(a._array)
-                if a._requires_grad or a._view is not None:
-                    tracked = True
-            else:
-                arrays.append(a)
+            arrays.append(a._array if isinstance(a, Tensor) else a)
         found = None
-        if mode.observer is None:  # which is told the dtype to compute in
+        if not unusual or mode.observer is None:  # which is told the dtype to compute in
             active = dispatch.active
             found = dispatch.relaunch(dispatch.tracer, active, self.expr, *arrays, *params)
         if found is None:
-            return self._first(args, arrays, params, tracked)
+            return self._first(args, arrays, params)
         tensor = wrap(found)
-        if tracked and mode.enabled and self.expr.grads:
-            self._record(args, params, found.dtype, tensor)
+        if mode.enabled:
+            edges = edges_of(args)
+            if edges is not None:
+                self.record(args, params, found.dtype, edges, tensor)
         return tensor
 
-    def _first(self, args: tuple, arrays: list, params: tuple, tracked: bool) -> Tensor:
+    def _first(self, args: tuple, arrays: list, params: tuple) -> Tensor:
         """As a call, with all checks: for operands like which none were seen, or that are large."""
         if mode.recorder is not None:
             args = tuple(map(mode.recorder.number, args))
@@ -121,7 +195,7 @@ class Pointwise:
             dtype = self.compute_dtype(args)
             check_broadcast(arrays)
             if dtype.kind == "c":
-                return COMPLEX["call"](self, args, arrays, params, dtype)
+                return COMPLEX[0](self, args, arrays, params, dtype)
             if dtype.kind in "iu":
                 arrays = [a if hasattr(a, "dtype") else in_integers(a, dtype) for a in arrays]
                 params = tuple([in_integers(p, dtype) for p in params])
@@ -135,8 +209,10 @@ class Pointwise:
             return self(*moved, params=params)
         if mode.observer is not None:
             mode.observer(self, args, {"params": params, "dtype": dtype}, (tensor,))
-        if tracked and mode.enabled and self.expr.grads:
-            self._record(args, params, dtype, tensor)
+        if mode.enabled:
+            edges = edges_of(args)
+            if edges is not None:
+                self.record(args, params, dtype, edges, tensor)
         return tensor
 
     def _plain_dtype(self, arrays: list) -> np.dtype | None:
@@ -152,75 +228,35 @@ class Pointwise:
         plain = self.plain and isinstance(dtype, np.dtype) and dtype.kind == "f"
         return dtype if plain else None
 
-    def _record(self, args: tuple, params: tuple, dtype: np.dtype, tensor: Tensor) -> None:
-        """Add a call to the graph, if an input requires a gradient that the line has."""
-        found = []
-        for a in args:
-            if isinstance(a, Tensor):
-                found.append(a._requires_grad if a._view is None else needs_grad(a))
-            else:
-                found.append(False)
-        if True in found:
-            needs = tuple(found)
-            derivatives, kept, kept_outputs = self._plans.get(needs) or self._plan(needs)
-            if derivatives and tensor._array.dtype.kind not in "bui":
-                attrs = {"params": params, "dtype": dtype}
-                saved = args if len(kept) == len(args) else tuple([args[i] for i in kept])
-                record(self, args, attrs, needs, (tensor,), saved, kept_outputs)
+    def record(
+        self,
+        args: tuple,
+        params: tuple,
+        dtype: np.dtype,
+        edges: tuple,
+        tensor: Tensor,
+        kind: type[PointwiseNode] = PointwiseNode,
+    ) -> None:
+        """Add a call to the graph as a node of a kind, if an input requires a gradient that the
+        line has."""
+        needs, bit = 0, 1
+        for edge in edges:
+            if edge is not None:
+                needs += bit
+            bit += bit
+        plan = self._plans[needs] if needs in self._plans else self._plan(needs)
+        if plan is not None and tensor._array.dtype.kind not in "bui":
+            kept = plan.kept
+            saved = args if len(kept) == len(args) else tuple([args[i] for i in kept])
+            attrs = {"params": params, "dtype": dtype}
+            node = record(kind, self, edges, attrs, (tensor,), saved, plan.kept_outputs)
+            node.plan = plan
 
     def forward(self, *arrays: Any, params: tuple, dtype: np.dtype) -> Any:
         """The result from arrays and numbers, in the compute dtype."""
         return dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype)
 
-    def vjp(self, ctx: OpNode, g: Tensor, params: tuple, dtype: np.dtype) -> list[Tensor | None]:
-        """The gradients of the inputs, one kernel each; evaluated on tensors if they are
-        recorded."""
-        if dtype.kind == "c":
-            return COMPLEX["vjp"](self, ctx, g, params, dtype)
-        derivatives, kept, _ = self._plans[ctx.needs]
-        values = ctx.tensors()
-        if mode.enabled:
-            operands = [self._operand(i, v, dtype, g) for i, v in zip(kept, values)]
-            operands += values[len(kept) :]
-            return self._recorded(derivatives, g, operands, params)
-        arrays = []
-        for v in values:
-            arrays.append(v._array if isinstance(v, Tensor) else v)
-        arrays.append(g._array)
-        active, tracer = dispatch.active, dispatch.tracer
-        results: list[Tensor | None] = []
-        for derivative in derivatives:
-            if derivative is None:
-                results.append(None)
-                continue
-            if derivative.identity:
-                results.append(g)
-                continue
-            own, expr, given = derivative.of(arrays), derivative.expr, ()
-            if derivative.params:
-                given = tuple([params[i] for i in derivative.params])
-            found = dispatch.relaunch(tracer, active, expr, *own, *given)
-            if found is None:
-                found = active.pointwise(expr, *own, params=given, dtype=dtype)
-            results.append(wrap(found))
-        return results
-
-    def _recorded(
-        self, derivatives: tuple, g: Tensor, operands: list, params: tuple
-    ) -> list[Tensor | None]:
-        """The same derivative texts, evaluated on tensors."""
-        results: list[Tensor | None] = []
-        for derivative in derivatives:
-            if derivative is None:
-                results.append(None)
-                continue
-            inputs = [g if s < 0 else operands[s] for s in derivative.sources]
-            own = [params[i] for i in derivative.params]
-            expr = derivative.expr
-            results.append(on_tensors(expr.text, expr.args + expr.params)(*inputs, *own))
-        return results
-
-    def _operand(self, i: int, value: Any, dtype: np.dtype, like: Tensor) -> Tensor:
+    def operand(self, i: int, value: Any, dtype: np.dtype, like: Tensor) -> Tensor:
         """Input i as a tensor of the compute dtype."""
         if i in self.masks:
             return value
@@ -265,19 +301,16 @@ class Pointwise:
             return dtypes.default_numpy()
         return dtype
 
-    def _plan(self, needs: tuple) -> tuple:
-        """(derivatives, the inputs they use, the outputs they use), cached per `needs`; derivatives
-        is empty if no input has one."""
-        exprs = [self.expr.vjp(i) if need else None for i, need in enumerate(needs)]
+    def _plan(self, needs: int) -> Plan | None:
+        """What the gradients of some inputs take; None if none of them has one."""
+        exprs = [self.expr.vjp(i) if needs >> i & 1 else None for i in range(len(self.expr.args))]
         used = {name for expr in exprs if expr for name in expr.args}
-        kept = [i for i, name in enumerate(self.expr.args) if name in used]
+        kept = tuple([i for i, name in enumerate(self.expr.args) if name in used])
         names = [self.expr.args[i] for i in kept] + ["y"]
-        derivatives = tuple(e and Derivative(self.expr, e, names) for e in exprs)
-        plan = (
-            derivatives if any(exprs) else (),
-            tuple(kept),
-            (0,) if "y" in used else (),
-        )
+        plan = None
+        if any(exprs):
+            derivatives = tuple(e and Derivative(self.expr, e, names) for e in exprs)
+            plan = Plan(derivatives, kept, (0,) if "y" in used else ())
         self._plans[needs] = plan
         return plan
 

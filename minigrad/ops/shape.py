@@ -376,7 +376,7 @@ def split(
     split_size_or_sections = _either("split", split_size_or_sections, split_size)
     n = _length("split", tensor, dim)
     place = normalize_dim(dim, tensor._array.ndim)
-    if not isinstance(split_size_or_sections, Sequence):
+    if type(split_size_or_sections) is int or not isinstance(split_size_or_sections, Sequence):
         size = as_int("split_size", split_size_or_sections)
         if size < 0 or (size == 0 and n):
             raise RuntimeError(

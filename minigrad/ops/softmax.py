@@ -13,6 +13,12 @@ from minigrad.ops.pointwise import POINTWISE
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 
+def _again(name: str, dim: int, *arrays: Any) -> Any:
+    """The result of an operation over rows by a remembered launch, or None."""
+    operation = dispatch.named(name, dim)
+    return dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *arrays)
+
+
 class Softmax(Op):
     """exp(x) / sum(exp(x)) along a dimension."""
 
@@ -21,8 +27,7 @@ class Softmax(Op):
 
     @staticmethod
     def again(x: Any, dim: int) -> Any:
-        name = dispatch.named("softmax", dim)
-        return dispatch.relaunch(dispatch.tracer, dispatch.active, name, x)
+        return _again("softmax", dim, x)
 
     @staticmethod
     def forward(x: Any, dim: int) -> Any:
@@ -33,7 +38,10 @@ class Softmax(Op):
         (y,) = ctx.tensors()
         if mode.enabled:
             return (y * (g - (g * y).sum(dim, keepdim=True)),)
-        return (wrap(dispatch.active.softmax_backward(g._array, y._array, dim)),)
+        found = _again("softmax_backward", dim, g._array, y._array)
+        if found is None:
+            found = dispatch.active.softmax_backward(g._array, y._array, dim)
+        return (wrap(found),)
 
 
 class LogSoftmax(Op):
@@ -44,8 +52,7 @@ class LogSoftmax(Op):
 
     @staticmethod
     def again(x: Any, dim: int) -> Any:
-        name = dispatch.named("log_softmax", dim)
-        return dispatch.relaunch(dispatch.tracer, dispatch.active, name, x)
+        return _again("log_softmax", dim, x)
 
     @staticmethod
     def forward(x: Any, dim: int) -> Any:
@@ -56,7 +63,10 @@ class LogSoftmax(Op):
         (y,) = ctx.tensors()
         if mode.enabled:
             return (g - POINTWISE["exp"](y) * g.sum(dim, keepdim=True),)
-        return (wrap(dispatch.active.log_softmax_backward(g._array, y._array, dim)),)
+        found = _again("log_softmax_backward", dim, g._array, y._array)
+        if found is None:
+            found = dispatch.active.log_softmax_backward(g._array, y._array, dim)
+        return (wrap(found),)
 
 
 class CrossEntropy(Op):

@@ -15,7 +15,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import _pinned
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import Node, Op, attach, edge, needs_grad
 from minigrad.backends import array_module
 from minigrad.devices import device, move_array
@@ -35,10 +35,10 @@ class ViewOp(Op):
     def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
         needs = needs_grad(x)
         out = _view(x, cls.forward(x._array, **attrs), (cls, attrs), needs)
-        if mode.observer is not None:
+        if unusual and mode.observer is not None:
             mode.observer(cls, (x,), attrs, (out,))
         if needs and mode.enabled:
-            cls.record((x,), attrs, (True,), (out,))
+            cls.record((x,), attrs, (edge(x),), (out,))
         return out
 
 
@@ -158,12 +158,16 @@ def parts(x: Tensor, dim: int, lengths: Sequence[int], title: str) -> tuple[Tens
     """Views of x side by side along `dim`, of lengths that add up to its own; `title`: of their
     node."""
     indices, links = _places(dim, tuple(lengths))
-    if mode.observer is not None:  # which is told of each operation
+    if unusual and mode.observer is not None:  # which is told of each operation
         return tuple([Slice.apply(x, index=index) for index in indices])
     array, needs = x._array, needs_grad(x)
-    views = [_view(x, array[index], link, needs) for index, link in zip(indices, links)]
+    views, outs = [], []
+    for index, link in zip(indices, links):
+        part = array[index]
+        views.append(_view(x, part, link, needs))
+        outs.append((part.shape, part.dtype))
     if needs and mode.enabled:
-        node = Parts((edge(x),), tuple([(v._array.shape, array.dtype) for v in views]))
+        node = Parts((edge(x),), tuple(outs))
         node.dim, node.indices, node.shape, node.title = dim, indices, array.shape, title
         for i, view in enumerate(views):
             attach(view, node, i)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import itertools
 import sys
 import threading
 
@@ -419,6 +420,60 @@ def test_a_call_is_remembered_only_if_no_other_trace_has_begun_meanwhile():
     disturb = False
     doubled(dispatch.active, x)
     assert calls() == 1
+
+
+def test_operations_together_are_one_remembered_launch(rng):
+    ran = 0
+
+    def both(x, factor, y):
+        nonlocal ran
+        ran += 1
+        active = dispatch.active
+        return active.pointwise(MUL, x, factor), active.matmul(x, y.T)
+
+    def new(*shape):
+        return rng.normal(size=shape).astype(np.float32)
+
+    for n in range(6):
+        x, y, factor = new(3, 4), new(5, 4), n / 2
+        product, other = dispatch.together(both, x, factor, y)
+        np.testing.assert_array_equal(product, x * np.float32(factor))
+        np.testing.assert_allclose(other, x @ y.T, rtol=1e-5)
+    assert ran == 4  # twice with these operands, twice to see what it launches
+    dispatch.together(both, x, 2, y)  # another kind of number
+    with kernels.trace() as seen:
+        dispatch.together(both, x, factor, y)
+    assert ran == 6 and {family for family, _ in seen.rows} == {"pointwise.mul", "matmul"}
+
+
+@pytest.mark.parametrize("needs", [n for n in itertools.product((True, False), repeat=3) if any(n)])
+@pytest.mark.parametrize("shape", [(6, 4), (2, 3, 4), (0, 4), (0, 3, 4)], ids=str)
+def test_gradients_of_linear_and_products_are_remembered(shape, needs, rng):
+    """Also of the second order, which are evaluated on tensors."""
+
+    def new(*shape):
+        return rng.normal(size=shape).astype(np.float32)
+
+    for _ in range(4):
+        values = new(*shape), new(5, 4), new(5)
+        g, h = new(*shape[:-1], 5), new(*shape[:-1], 5)
+        tensors = [minigrad.tensor(a, requires_grad=n) for a, n in zip(values, needs, strict=True)]
+        y = minigrad.nn.functional.linear(*tensors)
+        z = y * (y * minigrad.tensor(h))  # both operands of a product
+        wanted = [t for t in tensors if t.requires_grad]
+        found = minigrad.autograd.grad(z, wanted, minigrad.tensor(g))
+        with minigrad.enable_grad():
+            y = minigrad.nn.functional.linear(*tensors)
+            z = y * (y * minigrad.tensor(h))
+            again = minigrad.autograd.grad(z, wanted, minigrad.tensor(g), create_graph=True)
+        x, weight, bias = (a.astype(np.float64) for a in values)
+        slope = (2 * (x @ weight.T + bias) * h * g).reshape(-1, 5)
+        rows = x.reshape(-1, 4)
+        exact = ((slope @ weight).reshape(shape), slope.T @ rows, slope.sum(0))
+        exact = [a for a, need in zip(exact, needs, strict=True) if need]
+        for a, b, c in zip(found, again, exact, strict=True):
+            np.testing.assert_allclose(a.numpy(), c, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(b.detach().numpy(), c, rtol=1e-4, atol=1e-4)
 
 
 def test_constants_of_any_number_are_forgotten(rng, monkeypatch):

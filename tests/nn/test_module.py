@@ -503,3 +503,63 @@ def test_a_backward_hook_without_gradients_of_inputs_warns():
     layer.register_full_backward_hook(lambda *a: None)
     with pytest.warns(UserWarning, match="no inputs require gradients"):
         layer(minigrad.ones(1, 2)).sum().backward()
+
+
+class Named(nn.Module):
+    """A layer whose attribute `part` is of another kind in each instance."""
+
+    def __init__(self, part=None):
+        super().__init__()
+        if part is not None:
+            self.part = part
+
+
+def test_names_of_members_are_found_by_the_class():
+    """Python finds them without failing first; a class has none of them, an instance its own."""
+    parameter, layer = nn.Parameter(minigrad.ones(2)), nn.ReLU()
+    first, second = Named(parameter), Named(layer)
+    for _ in range(2):
+        assert first.part is parameter and second.part is layer
+    assert "part" in vars(Named) and not hasattr(Named, "part")
+    assert Named(3).part == 3 and "part" not in dir(Named())
+    with pytest.raises(AttributeError, match="'Named' object has no attribute 'part'"):
+        assert Named().part
+    first.part = nn.Parameter(minigrad.zeros(2))
+    assert first.part is first._parameters["part"]
+    first._parameters["part"] = parameter
+    assert first.part is parameter
+    del first.part
+    assert not hasattr(first, "part")
+    first.part = layer
+    assert first.part is layer
+    assert pickle.loads(pickle.dumps(second)).part is not layer
+    assert isinstance(copy.deepcopy(second).part, nn.ReLU)
+
+
+def test_what_other_classes_define_stays_in_force():
+    class Mixin:
+        part = "of the mixin"
+
+    class Mixed(Named, Mixin):
+        pass
+
+    class Shadowed(Named):
+        @property
+        def part(self):
+            return "of the class"
+
+    assert Named(nn.ReLU()).part  # so that the class has the attribute
+    assert Mixed().part == Mixed.part == "of the mixin"
+    replaced = Named(nn.Parameter(minigrad.ones(1)))
+    replaced.__class__ = Shadowed  # as a parametrisation does
+    assert replaced.part == "of the class"
+
+    class Asked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part, self.other = nn.ReLU(), nn.ReLU()
+
+        def __getattr__(self, name):
+            return "asked" if name == "part" else super().__getattr__(name)
+
+    assert Asked().other and [Asked().part for _ in range(2)] == ["asked"] * 2

@@ -2,7 +2,8 @@
 
 Each module has three dictionaries (`_parameters`, `_buffers`, `_modules`).  `__setattr__` puts
 values into them by type; `__getattr__`, which Python calls only when the normal lookup fails, reads
-them. The other methods traverse the tree.
+them. Python takes most of a microsecond to fail, so the names in these dictionaries also become
+attributes of the class (`_Member`). The other methods traverse the tree.
 """
 
 from __future__ import annotations
@@ -32,6 +33,32 @@ def typename(value: Any) -> str:
     if cls.__module__ in ("builtins", ""):
         return cls.__qualname__
     return f"{cls.__module__}.{cls.__qualname__}"
+
+
+class _Member:
+    """An attribute of a class of modules that reads the dictionaries of an instance."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, module: Any, kind: type | None = None) -> Any:
+        name = self.name
+        if module is not None:
+            own = module.__dict__
+            if "_parameters" in own:  # `Module.__init__` has run
+                for table in (own["_parameters"], own["_modules"], own["_buffers"]):
+                    if name in table:
+                        return table[name]
+        return self._behind(module, kind)
+
+    def _behind(self, module: Any, kind: Any) -> Any:
+        """What a lookup finds that passes by all such attributes; AttributeError for nothing."""
+        for base in kind.__mro__:
+            found = vars(base).get(self.name, self)
+            if not isinstance(found, _Member):
+                get = getattr(type(found), "__get__", None)
+                return found if get is None else get(found, module, kind)
+        raise AttributeError(f"type object '{kind.__name__}' has no attribute '{self.name}'")
 
 
 class Module(StateDictMixin):
@@ -193,6 +220,8 @@ class Module(StateDictMixin):
         own = self.__dict__
         for table in ("_parameters", "_buffers", "_modules"):
             if table in own and name in own[table]:
+                if not hasattr(type(self), name) and type(self).__getattr__ is Module.__getattr__:
+                    setattr(type(self), name, _Member(name))  # for the next lookup
                 return own[table][name]
         raise missing_attribute(self, name)
 
@@ -205,7 +234,10 @@ class Module(StateDictMixin):
         object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
-        names = {*super().__dir__(), *self._parameters, *self._buffers, *self._modules}
+        kinds = [vars(base) for base in type(self).__mro__]
+        others = {n for own in kinds for n, value in own.items() if isinstance(value, _Member)}
+        names = {*super().__dir__()} - others
+        names |= {*self._parameters, *self._buffers, *self._modules}
         return sorted(name for name in names if not name[:1].isdigit())
 
     # ---------------------------------------------------------------- call and hooks
