@@ -62,9 +62,9 @@ DOCUMENTED = {
 DOCUMENTED_UNDERSCORES = {"_getvalue", "_attributes", "_fields", "_fields_", "_getframe"}
 
 
-@cache
-def parsed(text: str) -> ast.Module:
-    return ast.parse(text)
+def called(call: ast.Call) -> str:
+    """The last part of the name of what is called."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def sources(*folders: str) -> list[Path]:
@@ -72,24 +72,8 @@ def sources(*folders: str) -> list[Path]:
 
 
 def imported(path: Path) -> set[str]:
-    """The full names of all modules that a file imports, wherever in the file it does."""
-    names = set()
-    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    for node in ast.walk(parsed(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
-        elif (
-            isinstance(node, ast.Call)
-            and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module"
-            and node.args
-            and isinstance(node.args[0], ast.Constant)
-        ):
-            names.add(node.args[0].value)
-    return names
+    """The full names of all that a file imports, wherever in the file it does."""
+    return {name for name, _ in imports(path)}
 
 
 def offenders(folders: tuple[str, ...], forbidden: set[str]) -> list[str]:
@@ -178,9 +162,7 @@ def asks_itself(path: Path) -> list[str]:
         found += [node for name in names if name.split(".")[0] in OPTIONAL]
         found += [node for name in names if name.startswith("numba.cuda")]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-            ("importorskip", "find_spec")
-        ):
+        if isinstance(node, ast.Call) and called(node) in ("importorskip", "find_spec"):
             package = getattr(node.args[0], "value", None) if node.args else None
             if str(package).startswith("numba.cuda") or str(package).split(".")[0] in OPTIONAL:
                 found.append(node)
@@ -233,10 +215,13 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
+def imports(path: Path) -> list[tuple[str, bool]]:
     """(the full name of what is imported, whether that is late) for every import of a file."""
-    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    return imports_of(path.relative_to(ROOT).parts[:-1], path.read_text())
 
+
+@cache
+def imports_of(package: tuple[str, ...], text: str) -> list[tuple[str, bool]]:
     def visit(node: ast.AST, late: bool) -> Iterator[tuple[str, bool]]:
         late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         late = late or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
@@ -246,12 +231,12 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
             base = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*base, *([node.module] if node.module else [])])
             yield from ((f"{module}.{alias.name}", late) for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and called(node) == "import_module":
             yield from ((arg.value, late) for arg in node.args[:1] if isinstance(arg, ast.Constant))
         for child in ast.iter_child_nodes(node):
             yield from visit(child, late)
 
-    return visit(parsed(path.read_text()), False)
+    return list(visit(ast.parse(text), False))
 
 
 def arrows(*folders: str) -> list[Arrow]:
@@ -383,7 +368,7 @@ def own_underscores() -> set[str]:
     """Names with an underscore that our own code defines."""
     found = set()
     for path in sources("kernels"):
-        for node in ast.walk(parsed(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name):
                     found.add(name)
@@ -406,7 +391,7 @@ def private_uses(*folders: str) -> list[str]:
         if names:
             found += [
                 f"{where}:{node.lineno} uses .{node.attr}"
-                for node in ast.walk(parsed(path.read_text()))
+                for node in ast.walk(ast.parse(path.read_text()))
                 if isinstance(node, ast.Attribute)
                 and node.attr.startswith("_")
                 and not node.attr.endswith("__")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -358,21 +359,52 @@ def test_bench_outside_the_source_tree_says_so(monkeypatch, tmp_path, capsys):
 PROGRAMS = [p for p in sorted((ROOT / "benchmarks").glob("*.py")) if "argparse" in p.read_text()]
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+# All in one process, which imports what they share once. Each loads its own neighbours anew.
+EXPLAIN = """
+import contextlib, io, json, pathlib, runpy, sys, traceback
+form, folder, *names = sys.argv[1:]
+started, told = sys.path[1:], {}  # without the folder of this program, which has none
+for name in names:
+    path = pathlib.Path(folder, f"{name}.py")
+    for module, of in list(sys.modules.items()):
+        if folder in str(getattr(of, "__file__", "")):
+            del sys.modules[module]
+    sys.path[:] = [folder if form == "script" else str(path.parents[1]), *started]
+    sys.argv = [str(path), "--help"]
+    told[name] = out = [None, ""]
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        try:
+            if form == "script":
+                runpy.run_path(str(path), run_name="__main__")
+            else:
+                runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            out[0] = end.code
+        except BaseException:
+            out[0] = traceback.format_exc()
+    out[1] = text.getvalue()
+print(json.dumps(told))
+"""
+
+
 @pytest.mark.parametrize("form", ["script", "module"])
-def test_each_benchmark_explains_itself(path, form):
+def test_each_benchmark_explains_itself(form):
     """As a script from any folder, and as a module of the source tree."""
-    command = [str(path)] if form == "script" else ["-m", f"benchmarks.{path.stem}"]
+    arguments = [form, str(ROOT / "benchmarks"), *(path.stem for path in PROGRAMS)]
     done = subprocess.run(
-        [sys.executable, *command, "--help"],
+        [sys.executable, "-c", EXPLAIN, *arguments],
         capture_output=True,
         text=True,
         cwd="/" if form == "script" else ROOT,
     )
     assert done.returncode == 0, done.stderr
-    assert "usage:" in done.stdout
-    programs = [program for program, _, _ in bench.BENCHMARKS.values()]
-    assert "--json" in done.stdout or path.stem not in programs
+    told = json.loads(done.stdout)
+    assert [*told] == [path.stem for path in PROGRAMS]
+    measuring = {program for program, _, _ in bench.BENCHMARKS.values()}
+    for name, (code, text) in told.items():
+        assert code == 0, f"{name}: {code}"
+        assert "usage:" in text, name
+        assert "--json" in text or name not in measuring, name
 
 
 def test_console_script_is_installed():
