@@ -331,6 +331,67 @@ def test_conversions_in_a_rounding_mode():
     assert out[4] == np.float32(1.4142135)
 
 
+def test_scalar_instructions_of_inline_ptx(rng):
+    signed = np.int32
+    cases = {
+        "bfe.u32 %0, %1, 4, 8;": lambda a, b: a >> 4 & 255,
+        "bfe.s32 %0, %1, 28, 8;": lambda a, b: a.view(signed) >> 28,
+        "bfi.b32 %0, %1, %2, 8, 4;": lambda a, b: b & ~np.uint32(0xF00) | (a & 15) << 8,
+        "lop3.b32 %0, %1, %2, 0xff00ff00, 0xca;": lambda a, b: a & b | ~a & np.uint32(0xFF00FF00),
+        "prmt.b32 %0, %1, %2, 0x0123;": lambda a, b: a.byteswap(),
+        "shl.b32 %0, %1, 40;": lambda a, b: 0 * a,
+        "shr.s32 %0, %1, 40;": lambda a, b: a.view(signed) >> 31,
+        "mul.hi.u32 %0, %1, %2;": lambda a, b: a.astype(np.uint64) * b >> 32,
+        "mad.lo.s32 %0, %1, %2, 7;": lambda a, b: a * b + 7,
+        "max.s32 %0, %1, %2;": lambda a, b: np.maximum(a.view(signed), b.view(signed)),
+        "min.u32 %0, %1, %2;": np.minimum,
+        "popc.b32 %0, %1;": lambda a, b: np.bitwise_count(a),
+        "not.b32 %0, %1;": lambda a, b: ~a,
+        "rem.u32 %0, %1, %2;": lambda a, b: a % b,
+        "{.reg .u32 l; add.cc.u32 l, %1, %2; addc.u32 %0, 0, 5;}": lambda a, b: (
+            (a.astype(np.uint64) + b >> 32) + 5
+        ),
+        "{.reg .b64 w; mov.b64 w, {%1, %2}; mov.b64 {_, %0}, w;}".replace("_", "%0"): (
+            lambda a, b: b
+        ),
+        "mov.u32 %0, %%lanemask_le;": lambda a, b: (2 << np.arange(64) % 32) - 1,
+        "activemask.b32 %0;": lambda a, b: np.full(64, -1),
+        "{.reg .pred p; setp.gt.u32 p, %1, %2; vote.sync.ballot.b32 %0, p, -1;}": lambda a, b: (
+            np.packbits((a > b).reshape(2, 32), axis=1, bitorder="little")
+            .view(np.uint32)
+            .repeat(32)
+        ),
+        "atom.global.add.u32 %0, [%3], 1;": lambda a, b: np.zeros(64),
+        "{red.global.max.u32 [%3], 9; mov.u32 %0, 1;}": lambda a, b: np.ones(64),
+    }
+    lines = "\n".join(
+        f'asm volatile("{text}" : "=r"(r) : "r"(x), "r"(y), "l"(count + {r} * 64 + i));'
+        f" out[{r} * 64 + i] = r;"
+        for r, text in enumerate(cases)
+    )
+    code = (
+        "__global__ void ptx(const unsigned* a, const unsigned* b, unsigned* out, unsigned* count)"
+    )
+    code += f"{{ unsigned i = threadIdx.x, x = a[i], y = b[i], r;\n{lines}\n}}"
+    a, b = rng.integers(1, 2**32, (2, 64), np.uint32)
+    out, count = np.zeros((2, len(cases), 64), np.uint32)
+    raw_kernel(code, "ptx")((1,), (64,), (a, b, out, count))
+    for (text, function), row in zip(cases.items(), out):
+        expected = np.asarray(function(a, b)).astype(np.int64) & 0xFFFFFFFF
+        np.testing.assert_array_equal(row, expected, err_msg=text)
+    assert (count[:-2] == 0).all() and (count[-2] == 1).all() and (count[-1] == 9).all()
+
+
+@pytest.mark.parametrize("text", ["add.sat.s32", "add.rz.f32", "sub.rm.f32"])
+def test_a_modifier_of_inline_ptx_is_not_ignored(text):
+    kind, letter = ("float", "f") if text.endswith("f32") else ("int", "r")
+    code = f"""__global__ void k({kind}* x) {{
+        asm("{text} %0, %0, %0;" : "+{letter}"(*x));
+    }}"""
+    with pytest.raises(CompileError, match=f"line 2: inline PTX: {text} is not available"):
+        raw_kernel(code, "k").compile()
+
+
 def test_printf_and_clock(capsys):
     kernel = raw_kernel(
         r"""
