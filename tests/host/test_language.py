@@ -382,6 +382,13 @@ def test_scalar_instructions_of_inline_ptx(rng):
     assert (count[:-2] == 0).all() and (count[-2] == 1).all() and (count[-1] == 9).all()
 
 
+def test_a_kernel_may_have_the_name_of_a_special_function():
+    code = "__global__ void norm(float* x) { x[0] = norm3df(x[0], 2, 3) + erfinvf(0); }"
+    x = np.full(1, 6, np.float32)
+    raw_kernel(code, "norm")((1,), (1,), (x,))
+    assert x[0] == 7
+
+
 @pytest.mark.parametrize("text", ["add.sat.s32", "add.rz.f32", "sub.rm.f32"])
 def test_a_modifier_of_inline_ptx_is_not_ignored(text):
     kind, letter = ("float", "f") if text.endswith("f32") else ("int", "r")

@@ -73,6 +73,9 @@ inline double length(int n, const T* values) {
 
 }  // namespace mgh
 
+// In a namespace, so that a kernel may be called `norm`: `::norm` is then the kernel alone.
+namespace mgh_special {
+
 #define MGH_SPECIAL(name, short_name, expression)                               \
     inline double name(double x) { return expression; }                         \
     inline float name(float x) { return (float)name((double)x); }               \
@@ -107,3 +110,7 @@ MGH_SPECIAL(cyl_bessel_i1, cyl_bessel_i1f, mgh::bessel_i(1, x))
 MGH_NORM(double, )
 MGH_NORM(float, f)
 #undef MGH_NORM
+
+}  // namespace mgh_special
+
+using namespace mgh_special;
