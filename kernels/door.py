@@ -32,7 +32,7 @@ _NUMBA = {
     "random": "kernels.simt.api.xoroshiro",
     **{
         f"cudadrv{part}": "kernels.simt.device.cudadrv"
-        for part in ("", ".devicearray", ".devices", ".driver", ".error")
+        for part in ("", ".devicearray", ".devices", ".driver", ".drvapi", ".error")
     },
 }
 _VARIABLE = "MINIGRAD_INSTALL"

@@ -89,6 +89,9 @@ def _type_name(kind: str, size: int) -> str:
     return "bool" if kind == "b" else f"{_KIND_NAMES[kind]}{8 * size}"
 
 
+_LOWEST = 1 << 32  # memory that programs allocate lies above; what is below is a count
+
+
 def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
     kind, element = chr(p.kind), chr(p.element)
     fitting: dict[np.dtype, bool] = {}
@@ -123,9 +126,7 @@ def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
         if value is None:
             return 0
         if not isinstance(value, np.ndarray):
-            raise ArgumentError(
-                f"{where} is a pointer: pass a NumPy array, not {type(value).__name__}"
-            )
+            return number(value)
         if value.dtype not in fitting:
             check(value)
         flags = value.flags
@@ -144,6 +145,16 @@ def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
             raise ArgumentError(
                 f"{where} must begin at a multiple of {align} bytes, but the array's data is at"
                 f" {address:#x}; pass a copy"
+            )
+        return address
+
+    def number(value: Any) -> int:
+        """An address (`array.data.ptr`, a tensor's `data_ptr()`), or 0 for a null pointer."""
+        address = int(value) if type(value) in (int, np.int64, np.uint64) else -1
+        if address and not _LOWEST <= address < 1 << 64:
+            raise ArgumentError(
+                f"{where} is a pointer: pass an array or its address, not {value!r}, of type"
+                f" {type(value).__name__}"
             )
         return address
 

@@ -29,13 +29,29 @@ _SPECIAL = {
     "%laneid": "(mgh::self()->linear % 32)",
     "%warpid": "(mgh::self()->linear / 32)",
     "%smid": "0u",
+    "%lanemask_eq": "(1u << mgh::self()->linear % 32)",
+    "%lanemask_lt": "((1u << mgh::self()->linear % 32) - 1)",
+    "%lanemask_le": "((2u << mgh::self()->linear % 32) - 1)",
+    "%lanemask_gt": "(-2u << mgh::self()->linear % 32)",
+    "%lanemask_ge": "(-1u << mgh::self()->linear % 32)",
     "%clock64": "clock64()",
     "%clock": "clock()",
     **{f"%{n}.{a}": f"{c}.{a}" for n, c in (("tid", "threadIdx"), ("ntid", "blockDim"),
        ("ctaid", "blockIdx"), ("nctaid", "gridDim")) for a in "xyz"},
 }  # fmt: skip
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_BINARY = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
+_BINARY = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
+# functions of include/minigrad/ptx_scalars.h, called as the instruction is, without its type
+_FUNCTIONS = set(
+    "shl shr min max abs neg not popc clz brev bfe bfi prmt lop3 shf.l.wrap shf.r.wrap shf.l.clamp"
+    " shf.r.clamp mul.lo mul.hi mul.wide mul mad.lo mad.hi mad.wide div rem fma add.cc addc.cc addc"
+    " sub.cc subc.cc subc mad.lo.cc mad.hi.cc madc.lo.cc madc.hi.cc madc.lo madc.hi".split()
+)
+_NO_EFFECT = re.compile(r"prefetchu?\b.*|nanosleep\.u32|pmevent|griddepcontrol\..*")
+_ATOMICS = {
+    "add": "Add", "min": "Min", "max": "Max", "and": "And", "or": "Or", "xor": "Xor",
+    "exch": "Exch", "cas": "CAS", "inc": "Inc", "dec": "Dec",
+}  # fmt: skip
 _APPROXIMATE = {
     "ex2": "__builtin_exp2f", "lg2": "__builtin_log2f", "rcp": "1.0f / ", "sqrt": "__builtin_sqrtf",
     "rsqrt": "1.0f / __builtin_sqrtf", "tanh": "__builtin_tanhf", "sin": "__builtin_sinf",
@@ -195,7 +211,7 @@ def _instruction(text: str, block: _Block) -> str:
         raise Unknown(f"{opcode} needs a GPU: it is not available on the CPU")
     made = None
     try:
-        for table in (_copies, _matrices, _memory, _scalars):
+        for table in (_copies, _matrices, _memory, _atomics, _votes, _scalars, _functions):
             made = made or table(opcode, arguments, block)
     except (IndexError, KeyError, ValueError):
         made = None
@@ -295,8 +311,50 @@ def _memory(opcode: str, arguments: list[str], block: _Block) -> str | None:
     return f"{{ {pointer} {moves} }}"
 
 
+def _atomics(opcode: str, arguments: list[str], block: _Block) -> str | None:
+    """`atom` gives the old value, `red` does not; whatever their scopes and orders."""
+    words = opcode.split(".")
+    if words[0] not in ("atom", "red") or words[-1] not in _TYPES:
+        return None
+    (operation,) = [_ATOMICS[word] for word in words if word in _ATOMICS]
+    kind = _TYPES[words[-1]]
+    shared = any(word.startswith("shared") for word in words)
+    place, *given = arguments[words[0] == "atom" :]
+    values = ", ".join(f"({kind})({block.value(one)})" for one in given)
+    call = f"atomic{operation}(({kind}*){block.address(place, shared)}, {values})"
+    return (
+        f"mgh::ptx::set({block.value(arguments[0])}, {call});" if words[0] == "atom" else f"{call};"
+    )
+
+
+def _votes(opcode: str, arguments: list[str], block: _Block) -> str | None:
+    if opcode == "activemask.b32":
+        return f"{block.value(arguments[0])} = __activemask();"
+    match = re.fullmatch(r"vote\.sync\.(all|any|ballot)\.(?:pred|b32)", opcode)
+    if not match:
+        return None
+    to, given, mask = (block.value(one) for one in arguments)
+    return f"{to} = __{match[1]}_sync({mask}, {given});"
+
+
+def _functions(opcode: str, arguments: list[str], block: _Block) -> str | None:
+    """Instructions that are functions of numbers: their name, what does not matter, their type."""
+    if _NO_EFFECT.fullmatch(opcode):
+        return "(void)0;"
+    *words, kind = opcode.split(".")
+    floating = kind in ("f32", "f64")
+    name = ".".join(word for word in words if not (floating and word in ("rn", "ftz")))
+    if kind not in _TYPES or name not in _FUNCTIONS:
+        return None
+    to, *given = (block.value(one) for one in arguments)
+    function = {"not": "not_"}.get(name, name.replace(".", "_"))
+    return f"mgh::ptx::set({to}, mgh::ptx::{function}<{_TYPES[kind]}>({', '.join(given)}));"
+
+
 def _scalars(opcode: str, arguments: list[str], block: _Block) -> str | None:
     words = opcode.split(".")
+    if opcode in ("mov.b64", "mov.b32") and any(a.startswith("{") for a in arguments):
+        return _packed(opcode, arguments, block)
     name, kind = words[0], _TYPES.get(words[-1])
     values = [block.value(a) for a in arguments if not a.startswith(("{", "["))]
     if name in ("cvta", "mov") and len(values) == 2 and len(arguments) == 2:
@@ -315,18 +373,34 @@ def _scalars(opcode: str, arguments: list[str], block: _Block) -> str | None:
         return 'mgh_trap("trap", "", __LINE__);'
     if kind is None:
         return None
-    if name == "setp":
+    if name == "setp" and len(words) == 3 and len(values) == 3:
         return f"{values[0]} = ({kind}){values[1]} {_COMPARE[words[1]]} ({kind}){values[2]};"
     if name == "selp":
         return f"{values[0]} = {values[3]} ? {values[1]} : {values[2]};"
-    if name in _BINARY:
+    if name in _BINARY and set(words[1:-1]) <= {"rn", "ftz"}:
         return f"{values[0]} = ({kind}){values[1]} {_BINARY[name]} ({kind}){values[2]};"
-    if opcode in ("fma.rn.f32", "mul.f32", "mul.rn.f32", "mul.lo.s32", "mul.lo.u32"):
-        plus = f" + {values[3]}" if name == "fma" else ""
-        return f"{values[0]} = ({kind}){values[1]} * ({kind}){values[2]}{plus};"
     if name in _APPROXIMATE and words[1] == "approx" and kind == "float":
         return f"{values[0]} = {_APPROXIMATE[name]}((float){values[1]});"
     return None
+
+
+def _packed(opcode: str, arguments: list[str], block: _Block) -> str:
+    """`mov.b64 d, {low, high}`, and back."""
+    half = "unsigned" if opcode == "mov.b64" else "unsigned short"
+    whole = "unsigned long long" if opcode == "mov.b64" else "unsigned"
+    to, source = arguments
+    parts = block.values(to if to.startswith("{") else source)
+    if to.startswith("{"):
+        moves = " ".join(f"mgh::ptx::set({one}, mgh_h[{i}]);" for i, one in enumerate(parts))
+        return (
+            f"{{ {half} mgh_h[2]; {whole} mgh_w; mgh::ptx::set(mgh_w, {block.value(source)});"
+            f" memcpy(mgh_h, &mgh_w, sizeof(mgh_w)); {moves} }}"
+        )
+    moves = " ".join(f"mgh::ptx::set(mgh_h[{i}], {one});" for i, one in enumerate(parts))
+    return (
+        f"{{ {half} mgh_h[2]; {whole} mgh_w; {moves} memcpy(&mgh_w, mgh_h, sizeof(mgh_w));"
+        f" mgh::ptx::set({block.value(to)}, mgh_w); }}"
+    )
 
 
 def _closing(text: str, opening: int) -> int:

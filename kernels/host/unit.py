@@ -35,7 +35,8 @@ class Unit:
     ) -> None:
         self.code, self.stem, self.gnu = code, stem, gnu
         self.kernels = kernels
-        self.exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(kernels)]
+        plain = [name.removeprefix("::") for name in kernels]
+        self.exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(plain)]
         self.exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
         self.declarations = declarations(code)
         self.left_out = [one for one in self.declarations if is_for_the_host(one)]

@@ -26,6 +26,7 @@ from kernels.simt.device.arrays import (
     as_cuda_array,
     device_array,
     device_array_like,
+    from_cuda_array_interface,
     is_cuda_array,
     managed_array,
     mapped,
@@ -123,6 +124,8 @@ _LAZY = {
     "guvectorize": "kernels.simt.api.vectorize",
     "bfloat16": "kernels.simt.devlib.half",
     "types": "numba",
+    "runtime": "kernels.simt.device.cudadrv",
+    "CudaSupportError": "kernels.simt.device.cudadrv",
     "literally": "numba",
     "literal_unroll": "numba",
 }
@@ -132,6 +135,7 @@ _MODULES = {
     "bf16": "kernels.simt.api.bf16",
     "extending": "kernels.simt.api.extending",
     "vectorizers": "kernels.simt.api.vectorize",
+    **dict.fromkeys(("cudadrv", "devicearray", "devices", "driver"), "kernels.simt.device.cudadrv"),
     # what extensions of numba-cuda build on
     **dict.fromkeys(("cudadecl", "cudaimpl", "models"), "kernels.simt.backend.registries"),
     **{name: f"numba.core.{name}" for name in ("cgutils", "datamodel", "typing")},
@@ -144,6 +148,15 @@ _ABSENT = {
     "compile_for_current_device": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
     "open_ipc_array": "there is no device memory to share; use multiprocessing.shared_memory",
     "set_memory_manager": "device memory is NumPy's here",
+    **dict.fromkeys(
+        ("Archive", "CUSource", "Cubin", "Fatbin", "LTOIR", "LinkableCode", "PTXSource"),
+        "code to link is machine code for a GPU; write the function in Python",
+    ),
+    **dict.fromkeys(
+        ("BaseCUDAMemoryManager", "HostOnlyCUDAMemoryManager", "GetIpcHandleMixin"),
+        "device memory is NumPy's here",
+    ),
+    "compile_all": "use kernel.ptx(signature, cc=...) of a cuda.jit kernel",
 }
 
 

@@ -186,3 +186,20 @@ def test_expressions_refuse_what_cupy_refuses():
         cp.ReductionKernel("T x", "T y", "x", "max(a, b)", "y = a", None)(cp.ones(0))
     with pytest.raises(np.exceptions.AxisError):
         cp.ReductionKernel("T x", "T y", "x", "max(a, b)", "y = a", None)(cp.ones(3), axis=1)
+
+
+def test_raw_kernels_take_addresses_of_memory():
+    """What `array.data.ptr`, or `data_ptr()` of another library, gives; 0 is a null pointer."""
+    kernel = cp.RawKernel(
+        """extern "C" __global__ void k(float* x, const float* add) {
+            x[threadIdx.x] += add ? add[threadIdx.x] : 100;
+        }""",
+        "k",
+    )
+    x, add = cp.arange(4, dtype=cp.float32), cp.full(4, 10, cp.float32)
+    kernel((1,), (4,), (x.data.ptr, add.data.ptr))
+    kernel((1,), (2,), (x[2:].data.ptr, 0))
+    kernel((1,), (1,), (np.uint64(x.data.ptr), None))
+    assert x.get().tolist() == [110, 11, 112, 113]
+    with pytest.raises(TypeError, match=r"\(add\) is a pointer: pass an array or its address"):
+        kernel((1,), (4,), (x, 1000))

@@ -26,7 +26,9 @@ import numpy as np
 from cupy.cuda import Stream, runtime
 from numba import cuda
 from numba.cuda import libdevice
+from numba.cuda.cudadrv import driver
 from numba.cuda.cudadrv.devicearray import DeviceNDArray
+from numba.cuda.cudadrv.runtime import runtime as toolkit
 from numba.cuda.random import create_xoroshiro128p_states
 
 
@@ -48,6 +50,7 @@ if __name__ == "__main__":
     double[1, 128](x)
     print(sys.argv[1:], float(x.sum()), type(x), runtime.getDeviceCount())
     print(isinstance(cuda.to_device(np.ones(3)), DeviceNDArray), cp.__name__)
+    assert cuda.cudadrv.driver is driver and toolkit.get_version() == cuda.runtime.get_version()
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     process = context.Process(target=child, args=(queue,))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import special as sp
 
 from kernels import raw_kernel, raw_module
 from kernels.host import source
@@ -172,6 +174,17 @@ def test_maths(rng):
         "exp10f(x)": lambda x: 10**x,
         "normcdff(x)": lambda x: np.vectorize(lambda v: 0.5 * math.erfc(-v / 2**0.5))(x),
         "__frcp_rn(x) * __fsqrt_rn(x)": lambda x: 1 / np.sqrt(x),
+        "erfinv(x * 0.33) + erfinvf(x / 4)": lambda x: sp.erfinv(x * 0.33) + sp.erfinv(x / 4),
+        "erfcinvf(x / 2)": lambda x: sp.erfcinv(x / 2),
+        "erfcinv(exp(-100.0 * x))": lambda x: sp.erfcinv(np.exp(-100 * x)),
+        "normcdfinvf(x / 3.5f)": lambda x: sp.ndtri(x / 3.5),
+        "erfcxf(x) + erfcx(20 * x)": lambda x: sp.erfcx(x) + sp.erfcx(20 * x),
+        "cyl_bessel_i0f(x) - cyl_bessel_i1(-2 * x)": lambda x: sp.i0(x) + sp.i1(2 * x),
+        "norm3df(x, 2, 3) + rnorm3df(x, 2, 3)": lambda x: (
+            np.sqrt(x * x + 13) + 1 / np.sqrt(x * x + 13)
+        ),
+        "norm4d(1e200 * x, 0, 0, 1e200) / 1e200": lambda x: np.sqrt(x * x + 1),
+        "normf(1, &x) * rnormf(1, &x)": np.ones_like,
     }
     lines = "\n".join(f"out[{r} * n + i] = {e};" for r, e in enumerate(expressions))
     code = "__global__ void maths(const float* in, float* out, int n) { int i = threadIdx.x;"
@@ -201,10 +214,17 @@ def test_bits():
         "__dp4a(x, 0x01020304u, 1u)": lambda x: (
             1 + sum(b * f for b, f in zip(x.to_bytes(4, "little"), (4, 3, 2, 1)))
         ),
+        "__byte_perm(x, 0, 0x89AB)": lambda x: int.from_bytes(x.to_bytes(4, "little"), "big"),
+        "__funnelshift_rc(1, x, 40)": lambda x: x,
+        "__fns(x, 31, -2)": lambda x: (
+            x.bit_length() - 1 if x.bit_count() > 1 and (x := x - (1 << x.bit_length() - 1)) else M
+        ),
+        "__uhadd(x, 3)": lambda x: (x + 3) // 2,
         "__dp4a((int)x, 0x01010101, 0)": lambda x: (
             sum(b - 256 * (b > 127) for b in x.to_bytes(4, "little")) & 0xFFFFFFFF
         ),
     }
+    M = 0xFFFFFFFF
     lines = "\n".join(f"out[{r} * 6 + threadIdx.x] = {e};" for r, e in enumerate(cases))
     code = "__global__ void bits(const unsigned* in, unsigned* out) {"
     code += f"unsigned x = in[threadIdx.x];\n{lines}\n}}"
@@ -213,6 +233,170 @@ def test_bits():
     raw_kernel(code, "bits")((1,), (6,), (x, out))
     for (text, function), row in zip(cases.items(), out):
         assert row.tolist() == [function(int(v)) for v in x], text
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_simd(rng, bits):
+    """Each expression on lanes, as NumPy computes it in wider integers."""
+    n = 32 // bits
+    signed, unsigned = np.dtype(f"int{bits}"), np.dtype(f"uint{bits}")
+    low, high, top = np.iinfo(signed).min, np.iinfo(signed).max, np.iinfo(unsigned).max
+    cases = {
+        "__vabs": (signed, lambda x, y: abs(x)),
+        "__vabsss": (signed, lambda x, y: np.minimum(abs(x), high)),
+        "__vnegss": (signed, lambda x, y: np.minimum(-x, high)),
+        "__vadd": (signed, lambda x, y: x + y),
+        "__vaddss": (signed, lambda x, y: np.clip(x + y, low, high)),
+        "__vaddus": (unsigned, lambda x, y: np.minimum(x + y, top)),
+        "__vsubss": (signed, lambda x, y: np.clip(x - y, low, high)),
+        "__vsubus": (unsigned, lambda x, y: np.maximum(x - y, 0)),
+        "__vavgu": (unsigned, lambda x, y: (x + y + 1) // 2),
+        "__vavgs": (signed, lambda x, y: np.sign(x + y) * ((abs(x + y) + 1) // 2)),
+        "__vhaddu": (unsigned, lambda x, y: (x + y) // 2),
+        "__vabsdiffs": (signed, lambda x, y: abs(x - y)),
+        "__vabsdiffu": (unsigned, lambda x, y: abs(x - y)),
+        "__vmaxs": (signed, np.maximum),
+        "__vminu": (unsigned, np.minimum),
+        "__vcmpgts": (signed, lambda x, y: -(x > y).astype(int)),
+        "__vsetleu": (unsigned, lambda x, y: x <= y),
+        "__vcmpeq": (unsigned, lambda x, y: -(x == y).astype(int)),
+    }
+    a, b = rng.integers(0, 2**32, (2, 64), np.uint32)
+    a[:3], b[:3] = [0x80808080, 0x80008000, 7], [0x80808080, 0x7FFFFFFF, 7]
+    one = ("__vabs", "__vabsss", "__vnegss")
+    calls = [f"{name}{n}(x{'' if name in one else ', y'})" for name in cases]
+    calls += [f"__vsads{n}(x, y)", f"__vimax3_{'s16x2' if bits == 16 else 's32'}(x, y, 5)"]
+    lines = "\n".join(f"out[{r} * 64 + threadIdx.x] = {call};" for r, call in enumerate(calls))
+    code = "__global__ void simd(const unsigned* a, const unsigned* b, unsigned* out) {"
+    code += f"unsigned x = a[threadIdx.x], y = b[threadIdx.x];\n{lines}\n}}"
+    out = np.zeros((len(calls), 64), np.uint32)
+    raw_kernel(code, "simd")((1,), (64,), (a, b, out))
+    for call, (dtype, function), row in zip(calls, cases.values(), out):
+        x, y = (v.view(dtype).astype(int) for v in (a, b))
+        expected = np.asarray(function(x, y)).astype(int) & top
+        np.testing.assert_array_equal(row.view(unsigned), expected, err_msg=call)
+    x, y = (v.view(signed).reshape(64, n).astype(int) for v in (a, b))
+    np.testing.assert_array_equal(out[-2], abs(x - y).sum(axis=1))
+    wide = "<i2" if bits == 16 else "<i4"
+    five = np.array([5, 0] if bits == 16 else [5])
+    x, y = (v.view(wide).reshape(64, -1) for v in (a, b))
+    expected = np.maximum(np.maximum(x, y), five)
+    np.testing.assert_array_equal(out[-1].view(wide).reshape(64, -1), expected)
+
+
+@pytest.mark.parametrize(("kind", "prefix"), [("float", "f"), ("double", "d")])
+def test_rounding_modes(rng, kind, prefix):
+    """The neighbours of the exact result, which fractions give."""
+    dtype = np.dtype(kind if kind == "double" else np.float32)
+    operations = {
+        "add": lambda a, b: a + b,
+        "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b,
+        "div": lambda a, b: a / b,
+    }
+    calls = [(f"__{prefix}{name}_{m}", name, m) for name in operations for m in ("rz", "ru", "rd")]
+    lines = "\n".join(
+        f"out[{r} * 64 + i] = {call}(a[i], b[i]);" for r, (call, *_) in enumerate(calls)
+    )
+    code = f"__global__ void rounded(const {kind}* a, const {kind}* b, {kind}* out) {{"
+    code += f"int i = threadIdx.x;\n{lines}\n}}"
+    a, b = (rng.standard_normal((2, 64)) * 10.0 ** rng.integers(-4, 4, (2, 64))).astype(dtype)
+    out = np.zeros((len(calls), 64), dtype)
+    raw_kernel(code, "rounded")((1,), (64,), (a, b, out))
+    for (call, name, mode), row in zip(calls, out):
+        for x, y, got in zip(a, b, row):
+            exact = operations[name](Fraction(float(x)), Fraction(float(y)))
+            up = mode == "ru" or (mode == "rz" and exact < 0)
+            beyond = np.nextafter(got, dtype.type(-np.inf if up else np.inf))
+            near, far = Fraction(float(got)), Fraction(float(beyond))
+            assert far < exact <= near if up else near <= exact < far, (call, x, y, got)
+
+
+def test_conversions_in_a_rounding_mode():
+    code = """
+    __global__ void convert(const long long* x, float* out) {
+        out[0] = __ll2float_rd(x[0]);
+        out[1] = __ll2float_ru(x[0]);
+        out[2] = __double2float_rz(-0.1);
+        out[3] = __fmaf_ru(1.0f, 1.0f, 1e-30f);
+        out[4] = __fsqrt_rd(2.0f);
+    }
+    """
+    out = np.zeros(5, np.float32)
+    raw_kernel(code, "convert")((1,), (1,), (np.array([2**24 + 1]), out))
+    tenth, one = np.float32(0.1), np.float32(1)
+    assert out[:2].tolist() == [2**24, 2**24 + 2]
+    assert out[2] == -np.nextafter(tenth, np.float32(0))
+    assert out[3] == np.nextafter(one, np.float32(2))
+    assert out[4] == np.float32(1.4142135)
+
+
+def test_scalar_instructions_of_inline_ptx(rng):
+    signed = np.int32
+    cases = {
+        "bfe.u32 %0, %1, 4, 8;": lambda a, b: a >> 4 & 255,
+        "bfe.s32 %0, %1, 28, 8;": lambda a, b: a.view(signed) >> 28,
+        "bfi.b32 %0, %1, %2, 8, 4;": lambda a, b: b & ~np.uint32(0xF00) | (a & 15) << 8,
+        "lop3.b32 %0, %1, %2, 0xff00ff00, 0xca;": lambda a, b: a & b | ~a & np.uint32(0xFF00FF00),
+        "prmt.b32 %0, %1, %2, 0x0123;": lambda a, b: a.byteswap(),
+        "shl.b32 %0, %1, 40;": lambda a, b: 0 * a,
+        "shr.s32 %0, %1, 40;": lambda a, b: a.view(signed) >> 31,
+        "mul.hi.u32 %0, %1, %2;": lambda a, b: a.astype(np.uint64) * b >> 32,
+        "mad.lo.s32 %0, %1, %2, 7;": lambda a, b: a * b + 7,
+        "max.s32 %0, %1, %2;": lambda a, b: np.maximum(a.view(signed), b.view(signed)),
+        "min.u32 %0, %1, %2;": np.minimum,
+        "popc.b32 %0, %1;": lambda a, b: np.bitwise_count(a),
+        "not.b32 %0, %1;": lambda a, b: ~a,
+        "rem.u32 %0, %1, %2;": lambda a, b: a % b,
+        "{.reg .u32 l; add.cc.u32 l, %1, %2; addc.u32 %0, 0, 5;}": lambda a, b: (
+            (a.astype(np.uint64) + b >> 32) + 5
+        ),
+        "{.reg .b64 w; mov.b64 w, {%1, %2}; mov.b64 {_, %0}, w;}".replace("_", "%0"): (
+            lambda a, b: b
+        ),
+        "mov.u32 %0, %%lanemask_le;": lambda a, b: (2 << np.arange(64) % 32) - 1,
+        "activemask.b32 %0;": lambda a, b: np.full(64, -1),
+        "{.reg .pred p; setp.gt.u32 p, %1, %2; vote.sync.ballot.b32 %0, p, -1;}": lambda a, b: (
+            np.packbits((a > b).reshape(2, 32), axis=1, bitorder="little")
+            .view(np.uint32)
+            .repeat(32)
+        ),
+        "atom.global.add.u32 %0, [%3], 1;": lambda a, b: np.zeros(64),
+        "{red.global.max.u32 [%3], 9; mov.u32 %0, 1;}": lambda a, b: np.ones(64),
+    }
+    lines = "\n".join(
+        f'asm volatile("{text}" : "=r"(r) : "r"(x), "r"(y), "l"(count + {r} * 64 + i));'
+        f" out[{r} * 64 + i] = r;"
+        for r, text in enumerate(cases)
+    )
+    code = (
+        "__global__ void ptx(const unsigned* a, const unsigned* b, unsigned* out, unsigned* count)"
+    )
+    code += f"{{ unsigned i = threadIdx.x, x = a[i], y = b[i], r;\n{lines}\n}}"
+    a, b = rng.integers(1, 2**32, (2, 64), np.uint32)
+    out, count = np.zeros((2, len(cases), 64), np.uint32)
+    raw_kernel(code, "ptx")((1,), (64,), (a, b, out, count))
+    for (text, function), row in zip(cases.items(), out):
+        expected = np.asarray(function(a, b)).astype(np.int64) & 0xFFFFFFFF
+        np.testing.assert_array_equal(row, expected, err_msg=text)
+    assert (count[:-2] == 0).all() and (count[-2] == 1).all() and (count[-1] == 9).all()
+
+
+def test_a_kernel_may_have_the_name_of_a_special_function():
+    code = "__global__ void norm(float* x) { x[0] = norm3df(x[0], 2, 3) + erfinvf(0); }"
+    x = np.full(1, 6, np.float32)
+    raw_kernel(code, "norm")((1,), (1,), (x,))
+    assert x[0] == 7
+
+
+@pytest.mark.parametrize("text", ["add.sat.s32", "add.rz.f32", "sub.rm.f32"])
+def test_a_modifier_of_inline_ptx_is_not_ignored(text):
+    kind, letter = ("float", "f") if text.endswith("f32") else ("int", "r")
+    code = f"""__global__ void k({kind}* x) {{
+        asm("{text} %0, %0, %0;" : "+{letter}"(*x));
+    }}"""
+    with pytest.raises(CompileError, match=f"line 2: inline PTX: {text} is not available"):
+        raw_kernel(code, "k").compile()
 
 
 def test_printf_and_clock(capsys):

@@ -232,7 +232,7 @@ def test_what_is_not_here_names_the_instruction_and_the_line():
         asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(0));
     }
     __global__ void odd(int* x) {
-        asm("lop3.b32 %0, %0, %0, %0, 0x96;" : "+r"(*x));
+        asm("vabsdiff4.u32.u32.u32 %0, %0, %0, %0;" : "+r"(*x));
     }
     """
     x = np.zeros(1, np.int32)
@@ -240,7 +240,9 @@ def test_what_is_not_here_names_the_instruction_and_the_line():
     assert x[0] == 1
     with pytest.raises(CompileError, match="^hopper: line 5: inline PTX: wgmma.*needs a GPU"):
         raw_kernel(code, "hopper").compile()
-    with pytest.raises(CompileError, match="^odd: line 8: inline PTX: lop3.b32 is not available"):
+    with pytest.raises(
+        CompileError, match="^odd: line 8: inline PTX: vabsdiff4.* is not available"
+    ):
         raw_kernel(code, "odd").compile()
     with pytest.raises(CompileError, match="no tensor core has this shape"):
         raw_kernel(

@@ -46,6 +46,8 @@ STOP, TRAP, NOTHING, STEPS, MAX_STEPS, STOPPED_SITE, STOPPED_WHO = range(24, 31)
 INTERRUPTED, ENDLESS = 1, 2
 # whether executed lines and barriers are traced too; the value of an access, as CUDA C tells it
 TRACE_LINES, VALUE = 31, 32
+# atomic operations in their order: address of the list, and how many it has
+ATOMICS, DONE = 33, 34
 HEAD_SIZE = 40
 
 # columns of a slot: one request of a warp; then the address of each lane
@@ -69,6 +71,14 @@ BLOCK_BARRIER, WARP_BARRIER, GRID_BARRIER = 0, 1, 2
 # columns of the shadow of a granule: who wrote last, two readers of one block, one of another
 WRITER, READER, SECOND, FOREIGN = 0, 2, 4, 6
 SHADOW_COLUMNS = 8
+# who: a thread plus one, and above it how many atomic operations there were before
+_THREAD_BITS = 44
+_THREAD = (1 << _THREAD_BITS) - 1
+
+# columns of an atomic operation
+BY, ON, THEN = range(3)
+ATOMIC_COLUMNS = 3
+MAX_ATOMICS = 1 << 16  # later ones order nothing
 
 # columns of a finding
 WHAT, SITE_A, WHO_A, SITE_B, WHO_B, WHERE, OFFSET, COUNT, AXIS, INDEX, LENGTH = range(11)
@@ -354,15 +364,21 @@ def _unordered(who, when, other, other_when):
 
 
 @_part
-def _report(head, what, site_a, who_a, site_b, who_b, memory, offset):
-    """Note a finding: the first of its kind between two sites in full, of others the number."""
-    found = head[FOUND]
-    for number in range(found):
+def _counted(head, what, site_a, site_b):
+    """Whether such a finding is known: it is counted then."""
+    for number in range(head[FOUND]):
         row = _at(head[FINDINGS] + number * (FINDING * 8))
         if row[WHAT] == what and row[SITE_A] == site_a and row[SITE_B] == site_b:
             row[COUNT] += 1
-            return -1
-    if found == MAX_FINDINGS:
+            return True
+    return False
+
+
+@_part
+def _report(head, what, site_a, who_a, site_b, who_b, memory, offset):
+    """Note a finding: the first of its kind between two sites in full, of others the number."""
+    found = head[FOUND]
+    if _counted(head, what, site_a, site_b) or found == MAX_FINDINGS:
         return -1
     row = _at(head[FINDINGS] + found * (FINDING * 8))
     row[WHAT], row[SITE_A], row[WHO_A], row[SITE_B], row[WHO_B] = what, site_a, who_a, site_b, who_b
@@ -372,28 +388,61 @@ def _report(head, what, site_a, who_a, site_b, who_b, memory, offset):
 
 
 @_part
-def _against(head, what, shadow, column, site, who, when, memory, offset):
-    """Report a race with the access that a column of the shadow remembers, if it is one."""
-    other, other_when = shadow[column] - 1, shadow[column + 1]
-    if other < 0 or (when & other_when & 1) or not _unordered(who, when, other, other_when):
-        return
-    other_site = (other_when >> _SITE_SHIFT) & _SITE_MASK
-    apart = BLOCKS if other >> 10 != who >> 10 else WARPS if other >> 5 != who >> 5 else 0
-    _report(head, what + apart, other_site, other, site, who, memory, offset)
+def _synchronised(head, other, other_when, before, who, when):
+    """Whether atomic operations order an access of `other`, which `before` of them precede, and one
+    of `who` now: one after the first access, then one before the second, on the same address, of
+    these threads or others that a barrier orders with them. Fences are not looked for.
+    """
+    log = _at(head[ATOMICS])
+    for released in range(before, head[DONE]):
+        row = ATOMIC_COLUMNS * released
+        if _unordered(log[row + BY], log[row + THEN], other, other_when):
+            continue
+        for acquired in range(head[DONE] - 1, released, -1):
+            later = ATOMIC_COLUMNS * acquired
+            if log[later + ON] == log[row + ON] and not _unordered(
+                log[later + BY], log[later + THEN], who, when
+            ):
+                return True
+    return False
 
 
 @_part
-def _remember_reader(shadow, who, when):
-    reader, reader_when = shadow[READER] - 1, shadow[READER + 1]
+def _remember_atomic(head, who, when, real):
+    if head[DONE] < MAX_ATOMICS:
+        row = ATOMIC_COLUMNS * head[DONE]
+        log = _at(head[ATOMICS])
+        log[row + BY], log[row + ON], log[row + THEN] = who, real, when
+        head[DONE] += 1
+
+
+@_part
+def _against(head, what, shadow, column, site, who, when, memory, offset):
+    """Report a race with the access that a column of the shadow remembers, if it is one."""
+    other, other_when = (shadow[column] & _THREAD) - 1, shadow[column + 1]
+    if other < 0 or (when & other_when & 1) or not _unordered(who, when, other, other_when):
+        return
+    other_site = (other_when >> _SITE_SHIFT) & _SITE_MASK
+    what += BLOCKS if other >> 10 != who >> 10 else WARPS if other >> 5 != who >> 5 else 0
+    before = shadow[column] >> _THREAD_BITS
+    if before < head[DONE] and _counted(head, what, other_site, site):
+        return
+    if not _synchronised(head, other, other_when, before, who, when):
+        _report(head, what, other_site, other, site, who, memory, offset)
+
+
+@_part
+def _remember_reader(shadow, who, now, when):
+    reader, reader_when = (shadow[READER] & _THREAD) - 1, shadow[READER + 1]
     if reader >= 0 and reader != who:
         if reader >> 10 != who >> 10:
-            shadow[FOREIGN], shadow[FOREIGN + 1] = reader + 1, reader_when
+            shadow[FOREIGN], shadow[FOREIGN + 1] = shadow[READER], reader_when
             shadow[SECOND] = 0
         elif reader_when >> _BLOCK_SHIFT != when >> _BLOCK_SHIFT:
             shadow[SECOND] = 0
         elif reader >> 5 != who >> 5 or shadow[SECOND] == 0:
-            shadow[SECOND], shadow[SECOND + 1] = reader + 1, reader_when
-    shadow[READER], shadow[READER + 1] = who + 1, when
+            shadow[SECOND], shadow[SECOND + 1] = shadow[READER], reader_when
+    shadow[READER], shadow[READER + 1] = now, when
 
 
 @_part
@@ -402,10 +451,12 @@ def _watch(head, site, who, op, same, memory, offset, place):
     row = _at(head[MEMORY] + memory * (MEMORY_COLUMNS * 8))
     shadow = _at(row[SHADOW] + place * (SHADOW_COLUMNS * 8))
     when = head[WHEN] | site << _SITE_SHIFT | (op == ATOMIC)
+    now = (who + 1) | head[DONE] << _THREAD_BITS
     if row[KIND] == SHARED:
-        if shadow[WRITER] and (shadow[WRITER] - 1) >> 10 != who >> 10:  # of an earlier block
+        # what is of an earlier block
+        if shadow[WRITER] and ((shadow[WRITER] & _THREAD) - 1) >> 10 != who >> 10:
             shadow[WRITER] = 0
-        if shadow[READER] and (shadow[READER] - 1) >> 10 != who >> 10:
+        if shadow[READER] and ((shadow[READER] & _THREAD) - 1) >> 10 != who >> 10:
             shadow[READER] = shadow[SECOND] = 0
         if op != STORE and shadow[WRITER] == 0:
             _report(head, UNWRITTEN, site, who, site, who, memory, offset)
@@ -417,11 +468,11 @@ def _watch(head, site, who, op, same, memory, offset, place):
     if op != LOAD:
         for column in (READER, SECOND, FOREIGN):
             _against(head, READ_WRITE, shadow, column, site, who, when, memory, offset)
-        shadow[WRITER], shadow[WRITER + 1] = who + 1, when
+        shadow[WRITER], shadow[WRITER + 1] = now, when
     if op == STORE:
         shadow[READER] = shadow[SECOND] = shadow[FOREIGN] = 0
     else:
-        _remember_reader(shadow, who, when)
+        _remember_reader(shadow, who, now, when)
 
 
 # --- what kernels call --------------------------------------------------------------------------
@@ -452,6 +503,8 @@ def note(address, site, path, who, real, size, op, same):
         granule = row[GRANULE]
         for place in range(offset >> granule, ((offset + size - 1) >> granule) + 1):
             _watch(head, site, who, op, same, memory, inside, place)
+        if op == ATOMIC:
+            _remember_atomic(head, who, head[WHEN], real)
     if head[TRACED] < head[TRACE_CAPACITY]:
         trace = _at(head[TRACE] + head[TRACED] * (TRACE_COLUMNS * 8))
         trace[0], trace[1], trace[2], trace[3] = site, who, memory, inside
@@ -607,6 +660,7 @@ class State:
         self.clocks = np.zeros((clocks, CLOCK), np.int64)
         self.findings = np.zeros((MAX_FINDINGS, FINDING), np.int64)
         self.trace = np.zeros((trace, TRACE_COLUMNS), np.int64)
+        self.atomics = np.zeros((MAX_ATOMICS, ATOMIC_COLUMNS), np.int64)
         self.scratch = np.zeros(32 + 32 * 256, np.int64)
         self.shadows: list[np.ndarray] = []
         head = self.head
@@ -624,6 +678,7 @@ class State:
             (FINDINGS, self.findings),
             (TRACE, self.trace),
             (SCRATCH, self.scratch),
+            (ATOMICS, self.atomics),
         ):
             head[entry] = array.ctypes.data
         self.address = head.ctypes.data

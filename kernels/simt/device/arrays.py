@@ -6,6 +6,7 @@ copies, and a host array changes only through `copy_to_host`.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -73,6 +74,10 @@ class DeviceNDArray:
     @property
     def __cuda_array_interface__(self) -> HostInterface:
         return HostInterface.of(self.memory, self.stream)
+
+    @property
+    def device_ctypes_pointer(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.memory.ctypes.data)
 
     def get_ipc_handle(self) -> Any:
         raise CudaAPIError(
@@ -458,15 +463,23 @@ def as_cuda_array(obj: Any, sync: bool = True) -> DeviceNDArray:
     if hasattr(obj, "__host_memory__"):
         return DeviceNDArray(obj.__host_memory__)
     interface = getattr(obj, "__cuda_array_interface__", None)
-    if interface is not None and interface.get("mask") is not None:
-        raise NotImplementedError("Masked arrays are not supported")
-    if isinstance(interface, HostInterface):
-        return DeviceNDArray(np.asarray(_Described(interface, obj)), interface["stream"] or 0)
+    if isinstance(interface, HostInterface) or (interface and interface.get("mask") is not None):
+        return from_cuda_array_interface(interface, obj)
     if hasattr(obj, "__cuda_array_interface__"):
         raise CudaAPIError(
             f"as_cuda_array: {type(obj).__name__} lives on a GPU, and kernels here run on the CPU"
         )
     raise TypeError(f"as_cuda_array: {type(obj).__name__} is no device array; use to_device")
+
+
+def from_cuda_array_interface(desc: Any, owner: Any = None, sync: bool = True) -> DeviceNDArray:
+    """A device array over the memory that an interface describes; `owner` keeps it alive.
+
+    The address is of this machine's memory, as that of `cuda.to_device(...)` is here.
+    """
+    if desc.get("mask") is not None:
+        raise NotImplementedError("Masked arrays are not supported")
+    return DeviceNDArray(np.asarray(_Described(desc, owner)), desc.get("stream") or 0)
 
 
 class _ArgumentHint:

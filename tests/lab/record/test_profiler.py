@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from numba import float32
+from numba import float32, int32
 
 from kernels import lab
 from kernels.simt import cuda
@@ -117,7 +117,7 @@ def test_grid_barriers_order_blocks(synchronised):
         lab.profile(shift, 4, 32, x, out, blocks=2)
 
 
-def test_atomics_order_nothing_but_race_with_nothing_atomic():
+def test_atomics_do_not_race_with_each_other():
     @cuda.jit
     def lock(x, total):
         while cuda.atomic.compare_and_swap(x, 0, 1) != 0:
@@ -129,6 +129,49 @@ def test_atomics_order_nothing_but_race_with_nothing_atomic():
     report = lab.profile(lock, 2, 32, x, total)
     assert total[0] == 64 and not report.findings
     assert report.at("compare_and_swap").atomics == 64
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_counter_orders_the_last_block_after_the_others(waits):
+    """The reduction of one launch: the last block to count sums what the others stored."""
+
+    @cuda.jit
+    def total(x, part, count, out):
+        last = cuda.shared.array(1, int32)
+        t = cuda.threadIdx.x
+        part[cuda.grid(1)] = x[cuda.grid(1)]
+        cuda.threadfence()
+        cuda.syncthreads()
+        if t == 0:
+            last[0] = cuda.atomic.add(count, 0, 1) == cuda.gridDim.x - 1
+        cuda.syncthreads()
+        if (last[0] or not waits) and t == 1:
+            out[0] = 0
+            for i in range(x.size):
+                out[0] += part[i]
+
+    out = zeros(1)
+    report = lab.profile(total, 4, 32, np.ones(128, "f4"), zeros(128), np.zeros(1, "i4"), out)
+    assert bool(report.races) == (not waits)
+    assert not waits or out[0] == 128
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_lock_orders_what_it_guards(released):
+    @cuda.jit
+    def add(lock, total):
+        while cuda.atomic.compare_and_swap(lock, 0, 1) != 0:
+            pass
+        if released:
+            total[0] += 1
+        cuda.threadfence()
+        cuda.atomic.exch(lock, 0, 0)
+        if not released:
+            total[0] += 1
+
+    total = zeros(1)
+    report = lab.profile(add, 2, 32, np.zeros(1, np.int32), total)
+    assert bool(report.races) == (not released)
 
 
 def test_exceptions_of_the_kernel():

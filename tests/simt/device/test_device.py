@@ -420,6 +420,27 @@ def test_misused_names_say_what_they_are():
         _ = cuda.gird
     with pytest.raises(AttributeError, match=r"kernel\.ptx"):
         _ = cuda.compile
+    with pytest.raises(AttributeError, match="write the function in Python"):
+        _ = cuda.CUSource
+
+
+def test_modules_of_the_driver_are_there():
+    array = cuda.to_device(np.arange(3.0))
+    assert isinstance(array, cuda.cudadrv.devicearray.DeviceNDArray)
+    assert isinstance(array, cuda.devicearray.DeviceNDArray)
+    assert cuda.cudadrv.driver.CudaAPIError is cuda.cudadrv.error.CudaAPIError
+    assert cuda.runtime.get_version() >= (12, 0)
+    assert array.device_ctypes_pointer.value == array.__cuda_array_interface__["data"][0]
+
+
+def test_a_device_array_from_an_interface():
+    owner = cuda.to_device(np.arange(6.0).reshape(2, 3))
+    described = dict(owner[:, 1].__cuda_array_interface__)
+    column = cuda.from_cuda_array_interface(described, owner=owner)
+    column[1] = 9.0
+    assert owner.copy_to_host().tolist() == [[0, 1, 2], [3, 9, 5]]
+    with pytest.raises(NotImplementedError, match="Masked"):
+        cuda.from_cuda_array_interface({**described, "mask": column})
 
 
 def test_stubs_keep_their_identity():

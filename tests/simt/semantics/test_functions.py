@@ -452,6 +452,21 @@ def test_string_signature_and_list_of_signatures():
     assert b.tolist() == [5] * 3
 
 
+def test_the_signature_of_the_fewest_conversions_is_taken():
+    """2**-25 is lost beside 1 in a float32."""
+    for first, second in (("float32", "float64"), ("float64", "float32")):
+
+        @cuda.jit([f"void(float64[:], {kind}, {kind})" for kind in (first, second)])
+        def add(out, x, y):
+            out[0] = x + y
+
+        out = np.zeros(1)
+        add[1, 1](out, np.float32(1), np.float32(2**-25))
+        assert out[0] == 1
+        add[1, 1](out, 1, 2**-25)
+        assert out[0] == 1 + 2**-25
+
+
 def test_signature_that_does_not_match_is_rejected():
     @cuda.jit("void(float32[:])")
     def kernel(out):

@@ -21,10 +21,8 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     unsigned long long bytes = (unsigned long long)y << 32 | x;
     unsigned result = 0;
     for (int i = 0; i < 4; ++i) {
-        unsigned choice = selector >> (4 * i) & 15;
-        unsigned byte = bytes >> (8 * (choice & 7)) & 255;
-        if (choice & 8) byte = byte & 128 ? 255 : 0;
-        result |= byte << (8 * i);
+        unsigned choice = selector >> (4 * i) & 7;  // PTX's prmt alone looks at the fourth bit
+        result |= (unsigned)(bytes >> (8 * choice) & 255) << (8 * i);
     }
     return result;
 }
@@ -35,6 +33,23 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
 
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return ((unsigned long long)high << 32 | low) >> (shift & 31);
+}
+
+// The clamped ones shift by 32 at most.
+inline unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
+    return shift >= 32 ? low : __funnelshift_l(low, high, shift);
+}
+inline unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift) {
+    return shift >= 32 ? high : __funnelshift_r(low, high, shift);
+}
+
+// The place of the |offset|-th bit that is set, from `base` on, up or down; all ones where none is.
+inline unsigned __fns(unsigned mask, unsigned base, int offset) {
+    if (offset == 0) return mask >> base & 1 ? base : ~0u;
+    for (int step = offset > 0 ? 1 : -1, bit = (int)base; bit >= 0 && bit < 32; bit += step) {
+        if ((mask >> bit & 1) && (offset -= step) == 0) return bit;
+    }
+    return ~0u;
 }
 
 inline int __mulhi(int a, int b) { return (long long)a * b >> 32; }
@@ -63,6 +78,8 @@ inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
 }
 inline int __hadd(int a, int b) { return ((long long)a + b) >> 1; }
 inline int __rhadd(int a, int b) { return ((long long)a + b + 1) >> 1; }
+inline unsigned __uhadd(unsigned a, unsigned b) { return ((unsigned long long)a + b) >> 1; }
+inline unsigned __urhadd(unsigned a, unsigned b) { return ((unsigned long long)a + b + 1) >> 1; }
 
 namespace mgh {
 

@@ -84,10 +84,10 @@ struct Global {  // mirrored by kernels/host/library.py
 #endif
 #define MGH_KERNEL(number, ...)                                                          \
     MGH_VISIBLE const mgh::Parameter* const mgh_parameters_##number =                    \
-        mgh::Entry<&__VA_ARGS__>::parameters;                                            \
-    MGH_VISIBLE const int mgh_count_##number = mgh::Entry<&__VA_ARGS__>::count;          \
+        mgh::Entry<&::__VA_ARGS__>::parameters;                                          \
+    MGH_VISIBLE const int mgh_count_##number = mgh::Entry<&::__VA_ARGS__>::count;        \
     MGH_VISIBLE void mgh_run_threads_##number(const char* a) {                           \
-        mgh::Entry<&__VA_ARGS__>::run(a);                                                \
+        mgh::Entry<&::__VA_ARGS__>::run(a);                                              \
     }
 #define MGH_GLOBAL(number, ...) \
     MGH_VISIBLE const mgh::Global mgh_global_##number = {(void*)&__VA_ARGS__, sizeof(__VA_ARGS__)};

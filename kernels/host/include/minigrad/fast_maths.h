@@ -1,5 +1,5 @@
 // CUDA's intrinsics: the fast functions, here as exact as the ordinary ones, and arithmetic with
-// a rounding mode, of which round-to-nearest is what a CPU does (`_rz`, `_ru`, `_rd`: not here).
+// a rounding mode, of which round-to-nearest is what a CPU does (the others: rounding.h).
 #pragma once
 
 #define __expf(x) __builtin_expf(x)

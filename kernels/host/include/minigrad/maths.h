@@ -84,6 +84,8 @@ inline long long llmin(long long a, long long b) { return min(a, b); }
 inline long long llmax(long long a, long long b) { return max(a, b); }
 inline unsigned umin(unsigned a, unsigned b) { return min(a, b); }
 inline unsigned umax(unsigned a, unsigned b) { return max(a, b); }
+inline unsigned long long ullmin(unsigned long long a, unsigned long long b) { return min(a, b); }
+inline unsigned long long ullmax(unsigned long long a, unsigned long long b) { return max(a, b); }
 
 namespace mgh {
 
@@ -127,11 +129,6 @@ inline void sincospi(T x, T* sine, T* cosine) {
     *cosine = cospi(x);
 }
 
-template <class T>
-inline T norm3d(T x, T y, T z) {
-    return std::sqrt(x * x + y * y + z * z);
-}
-
 }  // namespace mgh
 
 #define rsqrt(x) mgh::rsqrt(x)
@@ -152,6 +149,4 @@ inline T norm3d(T x, T y, T z) {
 #define sincosf(x, s, c) sincos((float)(x), s, c)
 #define sincospi(x, s, c) mgh::sincospi(x, s, c)
 #define sincospif(x, s, c) sincospi((float)(x), s, c)
-#define norm3d(x, y, z) mgh::norm3d(x, y, z)
-#define norm3df(x, y, z) norm3d((float)(x), (float)(y), (float)(z))
 #define fdividef(a, b) ((float)(a) / (float)(b))

@@ -25,6 +25,9 @@
 #include "bits.h"
 #include "maths.h"
 #include "fast_maths.h"
+#include "rounding.h"
+#include "simd.h"
+#include "special.h"
 #include "io.h"
 #include "entry.h"
 

@@ -1,6 +1,9 @@
 // What inline PTX becomes (kernels/host/ptx.py): matrices spread over the lanes of a warp.
 #pragma once
 
+#include <type_traits>
+
+#include "ptx_scalars.h"
 #include "small_float.h"
 
 namespace mgh::ptx {
