@@ -15,22 +15,22 @@ ROW = encode("row", Hint.UNROLL)  # which of the rows that go together
 
 
 def write_rows(
-    printer: Printer, version: RowVersion, enter_row: Callable[[int], None] | None = None
+    printer: Printer, version: RowVersion, enter_row: Callable[[RowVersion], None] | None = None
 ) -> None:
     """Loops over the rows of a block, each run as `version` says; none where nothing is left.
 
-    `enter_row(together)` writes what comes first in each row, or in rows that go `together`.
+    `enter_row(version)` writes what comes first in each row, or in rows that go together.
     """
     if not version.items:
         return
     with printer.writer.closing():
         square = isinstance(version.items[0], SquareLoop)
         printer.open_rows(version.rows, "_ty" if square else "_y0")
-        if enter_row is not None:
-            enter_row(version.rows)
         x = printer.program.block[0]
         if version.lanes < x and not square:
             printer.writer.open_loop("_x0", f"range(0, {x}, {version.lanes})")
+        if enter_row is not None:
+            enter_row(version)
         RowPrinter(printer, version).write(version.items)
 
 
