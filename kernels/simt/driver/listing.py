@@ -19,6 +19,7 @@ from kernels.simt.plan.parts import (
     GuardedLoop,
     RegionPlan,
     RowVersion,
+    SquareLoop,
     ThreadLoop,
     TileLoop,
 )
@@ -322,7 +323,9 @@ def _versions(region: RegionPlan) -> Lines:
 
 def _rows(version: RowVersion) -> Lines:
     notes = [f"{version.lanes} threads in a row"]
-    notes += [f"{version.rows} rows together (unroll-and-jam)"] * (version.rows > 1)
+    squares = any(isinstance(item, SquareLoop) for item in version.items)
+    how = "a square, copied in registers" if squares else "unroll-and-jam"
+    notes += [f"{version.rows} rows together ({how})"] * (version.rows > 1)
     notes += ["one after the other"] * version.ordered
     yield f"{_INDENT}# {', '.join(notes)}"
     for item in version.items:
@@ -340,6 +343,8 @@ def _row_item(item: Item) -> Lines:
             bounds += [f"threadIdx.x < {text(high)}" for high in clip.high]
             yield f"the threads with {' and '.join([*map(text, clip.conditions), *bounds])}:"
             yield from _indented(_thread_loop(item.part))
+        case SquareLoop():
+            yield from _statements(item.body)
         case GuardedLoop():
             yield f"where {_checks(item.checks)}:"
             yield from _indented(_thread_loop(item.guard_free))

@@ -217,7 +217,7 @@ class BlockPrinter(Printer):
         self.write_versions(item, self.plan.regions[item])
 
     def write_versions(
-        self, item: Region, plan: RegionPlan, enter_row: Callable[[int], None] | None = None
+        self, item: Region, plan: RegionPlan, enter_row: Callable[[RowVersion], None] | None = None
     ) -> None:
         """A region in those of its versions that the plan asks for; see `write_rows`."""
         self.writer.line(f"# threads, from line {item.line}")
@@ -233,7 +233,7 @@ class BlockPrinter(Printer):
             write_rows(self, masked)
 
     def _every_thread(
-        self, plan: RegionPlan, whole: RowVersion, enter_row: Callable[[int], None] | None
+        self, plan: RegionPlan, whole: RowVersion, enter_row: Callable[[RowVersion], None] | None
     ) -> None:
         if plan.guard_free is None:
             write_rows(self, whole, enter_row)

@@ -126,9 +126,9 @@ class TileLoopPrinter:
     def _at_once(self, count: str) -> None:
         """All iterations up to `count` in each row."""
 
-        def enter_row(together: int) -> None:
+        def enter_row(version: RowVersion) -> None:
             if self.loop.initial_rows is not None:
-                self._initial_row(self.loop.initial_rows, together)
+                self._initial_row(self.loop.initial_rows, version)
             self.printer.writer.open(f"for _w in range({count}):")
             self._begin_iteration()
 
@@ -138,9 +138,12 @@ class TileLoopPrinter:
             else:
                 self.printer.write([item])
 
-    def _initial_row(self, version: RowVersion, together: int) -> None:
-        writer = self.printer.writer
-        with self.block("if _chunk == 0:"), writer.closing():
+    def _initial_row(self, version: RowVersion, followed_by: RowVersion) -> None:
+        """The whole row, or rows, where the first threads of `followed_by` come to it."""
+        writer, together = self.printer.writer, followed_by.rows
+        in_parts = followed_by.lanes < self.printer.program.block[0]
+        first = "_chunk == 0 and _x0 == 0" if in_parts else "_chunk == 0"
+        with self.block(f"if {first}:"), writer.closing():
             if together > 1:
                 writer.open(f"for _ty in range(_y0, _y0 + {together}):")
             RowPrinter(self.printer, version).write(version.items)

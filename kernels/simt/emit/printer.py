@@ -40,14 +40,14 @@ class Printer:
 
     # -- loops over threads ----------------------------------------------------------------
 
-    def open_rows(self, together: int = 1) -> None:
+    def open_rows(self, together: int = 1, first: str = "_y0") -> None:
         """Enter the loops over the blocks (under grid barriers) and over y and z.
 
-        Of rows that go `together`, `_y0` is the first."""
+        Of rows that go `together`, the variable `first` is the first."""
         _, y, z = self.program.block
         if self.program.cooperative:
             self.open_grid()
-        for name, size, step in (("_tz", z, 1), ("_ty" if together == 1 else "_y0", y, together)):
+        for name, size, step in (("_tz", z, 1), ("_ty" if together == 1 else first, y, together)):
             if size == step:
                 self.writer.line(f"{name} = 0")
             else:

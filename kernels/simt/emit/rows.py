@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kernels.simt.emit.printer import Printer
 from kernels.simt.ir.hints import Hint, encode
-from kernels.simt.plan.parts import ClippedLoop, GuardedLoop, RowVersion, ThreadLoop
+from kernels.simt.plan.parts import ClippedLoop, GuardedLoop, RowVersion, SquareLoop, ThreadLoop
 from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Scalars
 from kernels.simt.transforms.row_vectorise import GuardIf
 
@@ -15,21 +15,22 @@ ROW = encode("row", Hint.UNROLL)  # which of the rows that go together
 
 
 def write_rows(
-    printer: Printer, version: RowVersion, enter_row: Callable[[int], None] | None = None
+    printer: Printer, version: RowVersion, enter_row: Callable[[RowVersion], None] | None = None
 ) -> None:
     """Loops over the rows of a block, each run as `version` says; none where nothing is left.
 
-    `enter_row(together)` writes what comes first in each row, or in rows that go `together`.
+    `enter_row(version)` writes what comes first in each row, or in rows that go together.
     """
     if not version.items:
         return
     with printer.writer.closing():
-        printer.open_rows(version.rows)
-        if enter_row is not None:
-            enter_row(version.rows)
+        square = isinstance(version.items[0], SquareLoop)
+        printer.open_rows(version.rows, "_ty" if square else "_y0")
         x = printer.program.block[0]
-        if version.lanes < x:
+        if version.lanes < x and not square:
             printer.writer.open_loop("_x0", f"range(0, {x}, {version.lanes})")
+        if enter_row is not None:
+            enter_row(version)
         RowPrinter(printer, version).write(version.items)
 
 
@@ -91,6 +92,11 @@ class RowPrinter:
                     self.write_ThreadLoop(item.whole)
                 writer.open("else:")
             self.write_ThreadLoop(item.part)
+
+    def write_SquareLoop(self, item: SquareLoop) -> None:
+        writer, x = self.writer, self.printer.program.block[0]
+        with writer.block(f"for _tx in range(0, {x}, {self.version.rows}):"):
+            self.printer.statements.write(item.body)
 
     def write_ThreadLoop(self, item: ThreadLoop) -> None:
         """One loop over the threads of the row, or those in a part of it."""

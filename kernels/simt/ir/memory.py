@@ -11,6 +11,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import as_dtype
 
 ALIGNMENT = 64  # a cache line, and the widest vector
+SQUARE = 8  # rows and columns that `copy_square` copies
 
 
 def itemsize(dtype: types.Type) -> int:
@@ -74,11 +75,7 @@ def fetch(typingctx, array, index):
 
     def codegen(context, builder, sig, args):
         view = context.make_array(sig.args[0])(context, builder, args[0])
-        place = builder.bitcast(view.data, ir.IntType(8).as_pointer())
-        strides, parts = (cgutils.unpack_tuple(builder, each) for each in (view.strides, args[1]))
-        for kind, part, stride in zip(sig.args[1], parts, strides, strict=True):
-            at = context.cast(builder, part, kind, types.intp)
-            place = builder.gep(place, [builder.mul(at, stride)])
+        place, _ = _element_address(context, builder, view, sig.args[1], args[1])
         number = ir.IntType(32)
         signature = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
         prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
@@ -87,6 +84,70 @@ def fetch(typingctx, array, index):
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
+
+
+@intrinsic(prefer_literal=True)
+def copy_square(typingctx, target, at, down, source, place, across):
+    """Transpose SQUARE x SQUARE elements of 4 bytes from `place` in `source` to `at` in `target`.
+
+    They lie along the last axis, which is contiguous, and along the (literal) axis `across` of the
+    source; what lies along its last axis goes along axis `down` of the target.
+    """
+    if not (isinstance(down, types.IntegerLiteral) and isinstance(across, types.IntegerLiteral)):
+        return None
+
+    def codegen(context, builder, sig, args):
+        row = ir.VectorType(context.get_data_type(sig.args[0].dtype), SQUARE)
+        half = ir.VectorType(row.element, SQUARE // 2)
+
+        def rows(position: int, axis: int):
+            """Pointers to the rows in the array `args[position]`."""
+            view = context.make_array(sig.args[position])(context, builder, args[position])
+            index = sig.args[position + 1], args[position + 1]
+            first, strides = _element_address(context, builder, view, *index)
+            for i in range(SQUARE):
+                start = builder.gep(first, [builder.mul(strides[axis], strides[axis].type(i))])
+                yield builder.bitcast(start, row.as_pointer())
+
+        halves = []
+        for pointer in rows(3, across.literal_value):
+            low = builder.bitcast(pointer, half.as_pointer())
+            high = builder.gep(low, [ir.IntType(32)(1)])
+            halves.append([builder.load(each, align=4) for each in (low, high)])
+        for pointer, column in zip(rows(0, down.literal_value), _columns(builder, halves)):
+            builder.store(column, pointer, align=4)
+        return context.get_dummy_value()
+
+    return types.void(target, at, down, source, place, across), codegen
+
+
+def _columns(builder, halves):
+    """The columns of a square of which `halves` are those of the rows. Halves of two rows share a
+    vector, so that what is left to exchange stays within the halves of vectors."""
+
+    def mix(a, b, order):
+        indices = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
+        return builder.shuffle_vector(a, b, indices)
+
+    both, columns = list(range(8)), []
+    for side in (0, 1):
+        rows = [mix(halves[i][side], halves[i + 4][side], both) for i in range(4)]
+        low = [mix(rows[i], rows[i + 1], [0, 8, 1, 9, 4, 12, 5, 13]) for i in (0, 2)]
+        high = [mix(rows[i], rows[i + 1], [2, 10, 3, 11, 6, 14, 7, 15]) for i in (0, 2)]
+        for pair in (low, high):
+            columns.append(mix(*pair, [0, 1, 8, 9, 4, 5, 12, 13]))
+            columns.append(mix(*pair, [2, 3, 10, 11, 6, 7, 14, 15]))
+    return columns
+
+
+def _element_address(context, builder, view, kinds, index):
+    """The address of an element of an array, as one of bytes, and the strides of the array."""
+    place = builder.bitcast(view.data, ir.IntType(8).as_pointer())
+    strides, parts = (cgutils.unpack_tuple(builder, each) for each in (view.strides, index))
+    for kind, part, stride in zip(kinds, parts, strides, strict=True):
+        at = context.cast(builder, part, kind, types.intp)
+        place = builder.gep(place, [builder.mul(at, stride)])
+    return place, strides
 
 
 def _wrap(context, builder, kind, data, dims):

@@ -25,6 +25,7 @@ from kernels.simt.plan.parts import (
     ThreadLoop,
 )
 from kernels.simt.plan.regions import RegionPlanner, Versions
+from kernels.simt.plan.squares import square_version
 from kernels.simt.plan.thread_loops import row_version
 from kernels.simt.transforms.fission import (
     BlockFor,
@@ -107,15 +108,16 @@ def _region_plan(
         plain = row_version(regions, layout, versions.each_thread, mask)
         return RegionPlan(None, plain) if mask else RegionPlan(plain, None)
     masked = row_version(regions, layout, versions.each_thread, mask) if mask else None
+    square = square_version(regions, versions.guard_free or rows)
     if versions.guard_free is None:
-        return RegionPlan(row_version(regions, layout, rows, None), masked)
-    if versions.guard_free.plan.rows == 1 and _is_guarded_by_row(rows.plan):
+        return RegionPlan(square or row_version(regions, layout, rows, None), masked)
+    if not square and versions.guard_free.plan.rows == 1 and _is_guarded_by_row(rows.plan):
         return RegionPlan(row_version(regions, layout, rows, None), masked)
     may_strip = rows.plan.interchanged
     edge = row_version(regions, layout, rows, None, may_strip=may_strip, at_edge=True)
     if at_edge:
         return RegionPlan(edge, masked)
-    inside = row_version(regions, layout, versions.guard_free, None, may_strip=False)
+    inside = square or row_version(regions, layout, versions.guard_free, None, may_strip=False)
     if edge.lanes < regions.program.threads and _has_whole_rows(edge, inside):
         return RegionPlan(row_version(regions, layout, rows, None), masked)
     return RegionPlan(edge, masked, inside, versions.checks)

@@ -99,6 +99,13 @@ class GuardedLoop(Item):
     otherwise: ThreadLoop
 
 
+@dataclass(eq=False)
+class SquareLoop(Item):
+    """A loop over squares of threads, several rows by as many columns, whose first is at hand."""
+
+    body: list[ast.stmt]
+
+
 # -- versions of a region ----------------------------------------------------------------------
 
 

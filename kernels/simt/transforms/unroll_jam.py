@@ -16,9 +16,11 @@ from kernels.simt.analysis.uniformity import exposure, has_loads
 from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import expressions, names, statements
 from kernels.simt.transforms.fission import Region, walk
-from kernels.simt.transforms.row_vectorise import RowPlan, RowPlanner
+from kernels.simt.transforms.row_vectorise import STRIDE_LIMIT, RowPlan, RowPlanner
 from kernels.simt.transforms.short_loops import UNROLL_LIMIT, unrolled_length
 from kernels.support.processor import register_floats
+
+MOST_LANES = STRIDE_LIMIT, 32, 16, 8  # fewer, where two rows would not fit in the registers
 
 
 class UnrollJamPlanner(RowPlanner):
@@ -28,17 +30,27 @@ class UnrollJamPlanner(RowPlanner):
         super().__init__(program, kinds, ranges, varying | {"_ty"}, outside)
         self.spilled = outside
         self.outermost: set[int] = set()
+        self.most = STRIDE_LIMIT
 
     def plan(self, body: list[ast.stmt]) -> RowPlan | None:
         """The plan, or None where there is nothing to share or no register to spare."""
         if self.program.block[1] == 1 or self.program.cooperative:
             return None
         self.outermost = {id(stmt) for stmt in body}
-        plan = super().plan(body)
-        if plan is None or not self._shares(plan):
-            return None
-        plan.rows = self._rows(plan)
-        return plan if plan.rows > 1 else None
+        plan = None
+        for self.most in MOST_LANES:
+            if plan is not None and plan.lanes <= self.most:
+                continue  # as before
+            plan = super().plan(body)
+            if plan is None or not self._shares(plan):
+                return None
+            plan.rows = self._rows(plan)
+            if plan.rows > 1:
+                return plan
+        return None
+
+    def lanes(self, limit: int) -> int:
+        return super().lanes(min(limit, self.most))
 
     def stays_inside(self, stmt: ast.stmt) -> bool:
         """The outermost loop goes outside of the rows, however short it is."""

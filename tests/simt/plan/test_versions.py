@@ -58,3 +58,19 @@ def test_an_elementwise_guard_has_one_version_without_it_and_one_for_the_edge():
     relu[3, 256](x, out)
     np.testing.assert_array_equal(out, np.maximum(x, 0))
     assert relu.inspect_cpu().count("out[_u(i)] =") == 2
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (70, 150, 65)])
+def test_rows_of_doubles_go_together_too(shape):
+    """With few registers, parts of rows do: 32 doubles take 8 registers of AVX2, so no two fit."""
+    from numba import float64
+
+    from tests.simt.plans import plan
+
+    m, k, n = shape
+    a, b = (np.random.default_rng(0).random(s) for s in ((1, m, k), (1, k, n)))
+    c, bias = np.empty((1, m, n)), np.zeros(1)
+    kernel = matmul.tiled(float64, False, False, False)
+    kernel[(-(-n // 32), -(-m // 32)), (32, 32)](a, b, bias, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-12)
+    assert "rows together (unroll-and-jam)" in plan(kernel)
