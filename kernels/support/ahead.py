@@ -24,7 +24,7 @@ from pathlib import Path
 from kernels.support import cache, forks, processor, thread_pool
 
 _MOST = 3  # children at a time
-_SECONDS = 60  # after which a child ends
+_SECONDS = 300  # after which a child ends: it compiles on a slow machine, or waits in vain
 _DIES_WITH_PARENT = 1  # of prctl: PR_SET_PDEATHSIG
 
 #: Launches what the program will need, as far as it is known; None: nobody knows.

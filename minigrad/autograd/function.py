@@ -49,6 +49,7 @@ class FunctionNode(Node):
 
     __slots__ = ("ctx", "function", "own")
 
+    opaque = True
     function: type[Function]
     ctx: FunctionCtx
     own: dict[int, int]

@@ -48,6 +48,8 @@ class Node:
 
     __slots__ = ("__weakref__", "edges", "hooks", "number", "outs", "retained", "saved", "versions")
 
+    opaque = False  # whether it does more than operations: the program's functions, a replay
+
     def __init__(self, edges: tuple, outs: tuple) -> None:
         self.edges = edges
         self.outs = outs

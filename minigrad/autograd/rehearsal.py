@@ -15,7 +15,7 @@ from kernels import dispatch
 from kernels.support import ahead, launches
 from minigrad.autograd import engine
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import OpNode, Packed, next_number
+from minigrad.autograd.node import Node, Packed, next_number
 from minigrad.backends.current import Found
 from minigrad.tensor import wrap
 
@@ -50,7 +50,7 @@ def _has_more() -> bool:
 def _rehearse() -> None:
     """Compile what a backward pass through all that is alive of the graph would launch, the last
     launches first: the program begins with the others."""
-    nodes = {one for one in gc.get_objects() if issubclass(type(one), OpNode) and _is_ours(one)}
+    nodes = {one for one in gc.get_objects() if issubclass(type(one), Node) and _is_ours(one)}
     gc.freeze()  # the program's garbage, with what it does at its end, is the program's
     mode.enabled, mode.saved_hooks = False, ()
     trace = _Collects()
@@ -62,9 +62,11 @@ def _rehearse() -> None:
             kernel.bind(grid, block, *args, shared_bytes=shared_bytes)
 
 
-def _is_ours(node: OpNode) -> bool:
-    """Whether a node can run, and none of the program's functions unpacks what it has saved."""
-    return node.saved is not None and not any(type(saved) is Packed for saved in node.saved)
+def _is_ours(node: Node) -> bool:
+    """Whether a node can run, and calls none of the program's functions."""
+    if node.opaque or node.saved is None:
+        return False
+    return not any(type(saved) is Packed for saved in node.saved)
 
 
 def _run_backward(nodes: set) -> None:

@@ -27,6 +27,7 @@ class CompiledNode(Node):
 
     __slots__ = ("entry", "program")
 
+    opaque = True
     entry: Entry
     program: Program
 
