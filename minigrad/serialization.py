@@ -41,6 +41,7 @@ except ImportError:  # Windows
     fcntl = None
 
 _ROOT = "archive"  # the folder of the archive that holds everything
+_LONGEST = 200  # bytes of a file's name in that of a temporary file: systems allow 255 in all
 _SECONDS = 60  # after which a temporary file that is not locked is a leftover
 # The first numbers of the format before version 1.6.
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
@@ -113,6 +114,7 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
         with open(path, "wb") as file:
             file.write(buffer.getbuffer())
         return
+    name = os.fsdecode(os.fsencode(name)[:_LONGEST])
     _remove_leftovers(folder, name)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
     try:

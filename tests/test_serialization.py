@@ -639,3 +639,12 @@ def test_tensors_on_the_gpu_come_back_there():
     tensor = minigrad.ones(3, device="cuda")
     assert str(round_trip(tensor).device) == "cuda:0"
     assert str(round_trip(tensor, map_location="cpu").device) == "cpu"
+
+
+@pytest.mark.parametrize("name", ["m" * 252 + ".pt", "\N{SNOWMAN}" * 85])
+def test_the_longest_names(tmp_path, name):
+    """The temporary file's name is longer than that of the file."""
+    for value in (1.0, 2.0):
+        minigrad.save(minigrad.tensor(value), tmp_path / name)
+    assert minigrad.load(tmp_path / name).item() == 2
+    assert [path.name for path in tmp_path.iterdir()] == [name]

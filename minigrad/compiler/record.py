@@ -319,7 +319,8 @@ class Recorder(Lifted):
 def traced_arrays(recorder: Recorder) -> Iterator[None]:
     """Tensors may hold traced arrays, those of other threads, too, which go on computing."""
     dialect = dispatch.dialect(dispatch.backend())  # also where none has been in use yet
-    dispatch.active = recorder.stand_in = _RecordingDialect(dialect)
+    stand_in: Any = _RecordingDialect(dialect)
+    dispatch.active = recorder.stand_in = stand_in
     try:
         yield
     finally:

@@ -36,7 +36,7 @@ def _of_live_tensors() -> int:
 
     roots = {}
     for found in all_tensors():
-        root = found.__dict__.get("_array")
+        root: Any = found.__dict__.get("_array")
         while getattr(root, "base", None) is not None and hasattr(root.base, "nbytes"):
             root = root.base
         if root is not None:
