@@ -18,6 +18,7 @@ import numpy as np
 import minigrad
 from minigrad._foreign import tensors_only
 from minigrad._names import namespace
+from minigrad.autograd.mode import autocasts
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops import matmul as products
 from minigrad.ops.linalg import (
@@ -138,6 +139,7 @@ def _rtol(A: Tensor, atol: Any, rtol: Any) -> float:
     return max(A.shape[-2:]) * float(minigrad.finfo(A.dtype).eps)
 
 
+@autocasts
 def pinv(
     A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
@@ -177,6 +179,7 @@ def matrix_rank(
     return (s > limit).sum(-1)
 
 
+@autocasts
 def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
     """(X with the least |A X - B|, residuals, rank, singular values); the last two as far as the
     driver gives them ("gelsy" the rank, "gelsd" and "gelss" both)."""

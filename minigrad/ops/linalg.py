@@ -15,7 +15,7 @@ import numpy as np
 
 from minigrad import dtypes
 from minigrad.autograd.function import Function
-from minigrad.autograd.mode import is_grad_enabled
+from minigrad.autograd.mode import autocasts, is_grad_enabled
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops.matmul import MatMul
@@ -355,6 +355,7 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 
 
 @export()
+@autocasts
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X of A X = input, from the Cholesky factor L of A."""
     matrices("cholesky_solve", L, square=True)
@@ -364,6 +365,7 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
 
 
 @export()
+@autocasts
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, from its Cholesky factor."""
     matrices("cholesky_inverse", input, square=True)
@@ -385,6 +387,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 @export()
+@autocasts
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudoinverse."""
     matrices("linalg.pinv", input)

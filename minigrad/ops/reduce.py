@@ -14,7 +14,7 @@ from kernels import dispatch
 from kernels.pointwise import names_in
 from kernels.reduction import TABLE, Reduction
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, on_tensors
@@ -238,6 +238,7 @@ def mean(
 
 
 @export()
+@autocasts
 def prod(
     input: Tensor,
     dim: int | None = None,
