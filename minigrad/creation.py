@@ -73,7 +73,12 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
         }.get(array.dtype.kind)
         if array.size == 0:
             dtype = dtypes.default_numpy()
-    return array if dtype is None else array.astype(dtype, copy=False)
+    if dtype is None or array.dtype == dtype:
+        return array
+    if dtype.kind in "iu" and array.size and array.dtype.kind in "iuf":
+        for number in (array.min(), array.max()):  # NaN is both
+            dtypes.fitting(number.item(), dtype)
+    return array.astype(dtype, copy=False)
 
 
 def _tensors_to_arrays(data: Any) -> Any:
@@ -237,7 +242,9 @@ def full(
     """A tensor of one value; the dtype follows the value unless given."""
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     target = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy_dtype(dtype)
-    number = np.asarray(value).astype(target)[()]  # a scalar: CuPy takes no arrays of NumPy's
+    number = np.asarray(dtypes.fitting(value, target)).astype(target)[
+        ()
+    ]  # a scalar: CuPy takes no arrays of NumPy's
     where = place(device)
     with current.at(where):
         array = device_module(where.type).full(_shape((size,)), number, target)
