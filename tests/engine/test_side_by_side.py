@@ -222,6 +222,13 @@ PROGRAMS = {
         m.utils.data.default_collate([('a', 1), ('b', 2)])
     """,
     "repr": """
+        repr(m.linalg.slogdet(m.eye(2))).replace('minigrad', 'torch')
+        repr(m.linalg.eigh(m.eye(2))).replace('minigrad', 'torch')
+        repr(m.linalg.svd(m.eye(2))).replace('minigrad', 'torch')
+        repr(m.frexp(m.ones(2))).replace('minigrad', 'torch')
+        repr(m.aminmax(m.ones(2))).replace('minigrad', 'torch')
+        repr(m.linalg.inv_ex(m.eye(1))).replace('minigrad', 'torch')
+        repr(m.histogram(m.ones(2), 1)).replace('minigrad', 'torch')
         repr(m.nn.ModuleList([m.nn.ReLU(), m.nn.ReLU(), m.nn.Sequential(m.nn.Tanh()), m.nn.ReLU()]))
         repr(m.nn.Sequential(m.nn.ModuleList([m.nn.Sequential(m.nn.Tanh()) for _ in range(3)])))
     """,
