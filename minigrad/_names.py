@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import sys
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
@@ -30,6 +32,24 @@ def kind(value: Any) -> str:
     cls = type(value)
     package = cls.__module__.split(".")[0]
     return cls.__name__ if package == "builtins" else f"{package}.{cls.__name__}"
+
+
+@functools.cache
+def return_type(name: str, *fields: str) -> type:
+    """The named tuple that the operation `name` returns; it prints as torch's do."""
+    cls: Any = namedtuple(name, fields)
+
+    def text(self: Any) -> str:
+        parts = (f"{field}={value!r}" for field, value in zip(fields, self, strict=True))
+        return f"minigrad.return_types.{name}(\n" + ",\n".join(parts) + ")"
+
+    cls.__repr__ = text
+    cls.__reduce__ = lambda self: (_returned, (name, fields, tuple(self)))
+    return cls
+
+
+def _returned(name: str, fields: tuple[str, ...], values: tuple) -> Any:
+    return return_type(name, *fields)(*values)
 
 
 def suggestion(name: str, names: Iterable[str]) -> str | None:

@@ -270,7 +270,8 @@ def full(
     """A tensor of one value; the dtype follows the value unless given."""
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     target = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy_dtype(dtype)
-    number = as_array(value, target)[()]  # a scalar: CuPy takes no arrays of NumPy's
+    number = np.asarray(dtypes.fitting(value, target)).astype(target)
+    number = number[()]  # a scalar: CuPy takes no arrays of NumPy's
     where = place(device)
     with current.at(where):
         array = device_module(where.type).full(_shape((size,)), number, target)

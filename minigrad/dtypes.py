@@ -214,6 +214,36 @@ def combine(tensors: np.dtype | None, zero_dim: np.dtype | None, scalar: np.dtyp
     return result
 
 
+_C_NAMES = {"int32": "int", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float"}
+
+
+@cache
+def _largest(numpy_dtype: np.dtype) -> float:
+    return finfo(from_numpy_dtype(numpy_dtype)).max
+
+
+def fitting(value: Any, numpy_dtype: np.dtype) -> Any:
+    """A number as one within the range of a dtype: negative integers wrap around in unsigned ones,
+    as in torch. RuntimeError for others out of the range; an infinite float is within it."""
+    kind = numpy_dtype.kind
+    if kind in "bc" or type(value) is bool:
+        return value
+    fits = True
+    if isinstance(value, complex):
+        fits, value = not value.imag, value.real
+    if kind in "iu":
+        limits = np.iinfo(numpy_dtype)
+        if kind == "u" and isinstance(value, int) and -limits.max <= value < 0:
+            return value + limits.max + 1
+        fits = fits and limits.min <= value <= limits.max
+    elif not -65504 <= value <= 65504:  # the smallest range, of float16
+        fits = fits and not _largest(numpy_dtype) < abs(value) < np.inf
+    if not fits:
+        name = _C_NAMES.get(numpy_dtype.name, f"{numpy_dtype.name}_t")
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+    return value
+
+
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The dtype that both promote to."""
     return from_numpy_dtype(promote(to_numpy_dtype(type1), to_numpy_dtype(type2)))
@@ -250,7 +280,9 @@ class finfo:
             setattr(self, name, float(getattr(info, name)))
 
     def __repr__(self) -> str:
-        return f"finfo(min={self.min:g}, max={self.max:g}, eps={self.eps:g}, dtype={self.dtype})"
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        limits = ", ".join(f"{name}={getattr(self, name):g}" for name in names)
+        return f"finfo({limits}, dtype={self.dtype})"
 
 
 class iinfo:

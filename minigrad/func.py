@@ -229,6 +229,12 @@ def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
     return jacrev(jacrev(func, argnums), argnums)
 
 
+_DRAWN = (
+    "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+    "'different' randomness flags on vmap or perform the randomness operation out of vmap"
+)
+
+
 def vmap(
     func: Callable,
     in_dims: Any = 0,
@@ -241,8 +247,14 @@ def vmap(
 
     in_dims: the dimension of each argument (or of each leaf of it), None for one that all calls
     share. out_dims: where the new dimension goes. func is called once per element: the results are
-    those of torch, but not the speed. randomness is accepted as in torch; each call draws anew.
+    those of torch, but not the speed. randomness: whether func may draw random numbers on the CPU:
+    "error", "different" ones for each element, or the "same".
     """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(
+            "Only allowed values for randomness are 'error', 'different', or 'same'. Got "
+            f"{randomness}"
+        )
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -255,10 +267,14 @@ def vmap(
                 f"vmap: Expected all tensors to have the same size in the mapped dimension, got "
                 f"sizes {sorted(sizes)} for the mapped dimension"
             )
-        results = []
+        results, before = [], minigrad.get_rng_state()
         for i in range(sizes.pop()):
             parts = [x if d is None else x.select(d, i) for x, d in zip(flat, dims, strict=True)]
+            if randomness == "same":
+                minigrad.set_rng_state(before)
             results.append(func(*_like(args, parts), **kwargs))
+            if randomness == "error" and not minigrad.equal(minigrad.get_rng_state(), before):
+                raise RuntimeError(_DRAWN)
         if not results:
             raise RuntimeError("vmap: the mapped dimension has length 0: no result to stack")
         return _stacked(results, out_dims)
@@ -282,6 +298,9 @@ def _spread(dims: Any, args: Any) -> Any:
 
 
 def _stacked(results: list, out_dims: Any) -> Any:
+    for leaf in tree_leaves(results[0]):
+        if not isinstance(leaf, Tensor):
+            raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}")
     columns = zip(*[tree_leaves(r) for r in results], strict=True)
     count = len(tree_leaves(results[0]))
     dims = list(out_dims) if isinstance(out_dims, list | tuple) else [out_dims] * count

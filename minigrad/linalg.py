@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,8 @@ import numpy as np
 
 import minigrad
 from minigrad._foreign import tensors_only
-from minigrad._names import namespace
+from minigrad._names import namespace, return_type
+from minigrad.autograd.mode import autocasts
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops import matmul as products
 from minigrad.ops.linalg import (
@@ -50,13 +50,13 @@ __all__ = [
     "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
-CHOLESKY_EX = namedtuple("CHOLESKY_EX", "L info")
-INV_EX = namedtuple("INV_EX", "inverse info")
-EIGH = namedtuple("EIGH", "eigenvalues eigenvectors")
-EIG = namedtuple("EIG", "eigenvalues eigenvectors")
-LSTSQ = namedtuple("LSTSQ", "solution residuals rank singular_values")
-LU = namedtuple("LU", "P L U")
-LU_FACTOR = namedtuple("LU_FACTOR", "LU pivots")
+CHOLESKY_EX = return_type("linalg_cholesky_ex", "L", "info")
+INV_EX = return_type("linalg_inv_ex", "inverse", "info")
+EIGH = return_type("linalg_eigh", "eigenvalues", "eigenvectors")
+EIG = return_type("linalg_eig", "eigenvalues", "eigenvectors")
+LSTSQ = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+LU = return_type("linalg_lu", "P", "L", "U")
+LU_FACTOR = return_type("linalg_lu_factor", "LU", "pivots")
 
 matmul = products.matmul
 
@@ -138,6 +138,7 @@ def _rtol(A: Tensor, atol: Any, rtol: Any) -> float:
     return max(A.shape[-2:]) * float(minigrad.finfo(A.dtype).eps)
 
 
+@autocasts
 def pinv(
     A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
@@ -177,6 +178,7 @@ def matrix_rank(
     return (s > limit).sum(-1)
 
 
+@autocasts
 def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
     """(X with the least |A X - B|, residuals, rank, singular values); the last two as far as the
     driver gives them ("gelsy" the rank, "gelsd" and "gelss" both)."""

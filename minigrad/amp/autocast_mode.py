@@ -14,10 +14,26 @@ import minigrad
 from minigrad.autograd.mode import mode
 from minigrad.tensor import Tensor
 
-# By the names of operations, as torch sorts them. Those in neither set run in the dtype of their
-# inputs; additions and other pointwise operations promote to the wider one.
-LOW = {"Attention", "Conv2d", "Linear", "MatMul"}
-FLOAT32 = {"CrossEntropy", "CumSum", "LayerNorm", "LogSoftmax", "Softmax"}
+# By kind of device: the names of operations, and of functions under `autocasts`, that torch runs in
+# 16 bits and in float32. Those in neither run in the dtype of their inputs; additions and other
+# pointwise operations promote to the wider one. torch's lists for a CPU and for a GPU differ.
+_LOW = (
+    "Attention Conv1d Conv2d Linear MatMul addbmm addmm baddbmm conv_transpose1d conv_transpose2d"
+    " conv_transpose3d prelu"
+).split()
+_LOSSES = (
+    "binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss"
+    " huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss"
+    " multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss"
+    " triplet_margin_loss"
+).split()
+LOW = {"cpu": frozenset(_LOW), "cuda": frozenset([*_LOW, "addmv", "addr", "Recurrent"])}
+_CPU = "CrossEntropy adaptive_avg_pool3d binary_cross_entropy cdist ctc_loss grid_sample prod"
+_GPU = "CrossEntropy CumSum LayerNorm LogSoftmax Softmax cdist group_norm interpolate prod"
+FLOAT32 = {
+    "cpu": frozenset([*_LOSSES, *_CPU.split()]),
+    "cuda": frozenset([*_LOSSES, *_GPU.split()]),
+}
 _SIXTEEN = (minigrad.float16, minigrad.bfloat16)
 _DEFAULTS = {"cuda": minigrad.float16, "cpu": minigrad.bfloat16}
 
@@ -30,11 +46,31 @@ class _Casts:
 
     def cast(self, operation: str, inputs: tuple) -> tuple:
         """The inputs in the dtype that the operation has inside of the block."""
-        if operation in LOW:
-            return tuple([x if x is None else self._low(x) for x in inputs])
-        if operation in FLOAT32:
-            return tuple([x if x is None else self._wide(x) for x in inputs])
-        return inputs
+        change = self._change(operation, inputs)
+        if change is None:
+            return inputs
+        return tuple([x if x is None else change(x) for x in inputs])
+
+    def call(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """function(*args, **kwargs), as one operation of its name."""
+        change = self._change(function.__name__, (*args, *kwargs.values()))
+        if change is not None:
+            args = tuple([change(a) if isinstance(a, Tensor) else a for a in args])
+            kwargs = {k: change(a) if isinstance(a, Tensor) else a for k, a in kwargs.items()}
+        mode.autocast = None
+        try:
+            return function(*args, **kwargs)
+        finally:
+            mode.autocast = self
+
+    def _change(self, operation: str, inputs: tuple) -> Callable[[Tensor], Tensor] | None:
+        """How the tensors among the inputs of an operation are cast."""
+        kind = next((x.device.type for x in inputs if isinstance(x, Tensor)), None)
+        if kind not in self.dtypes:
+            return None
+        if operation in LOW[kind]:
+            return self._low
+        return self._wide if operation in FLOAT32[kind] else None
 
     def _low(self, x: Tensor) -> Tensor:
         dtype = self.dtypes.get(x.device.type)
@@ -50,8 +86,8 @@ class autocast:
     """`with autocast("cuda"): ...`, or a decorator: mixed precision on one kind of device.
 
     Products, convolutions, linear layers and attention of float32 tensors run in `dtype` (default:
-    float16 on a GPU, bfloat16 on the CPU); softmax, cross entropy, layer norm and cumulative sums
-    in float32. Parameters keep their dtype and get gradients in it.
+    float16 on a GPU, bfloat16 on the CPU); losses in float32, on a GPU also softmax, layer norm and
+    cumulative sums. Parameters keep their dtype and get gradients in it.
     """
 
     def __init__(

@@ -26,6 +26,9 @@ class FunctionCtx:
         """Save inputs or outputs for backward; `saved_tensors` returns them, with a check."""
         self._to_save = tensors
 
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """torch saves these for `jvp`; here forward mode differentiates `backward`."""
+
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Declare outputs that never have a gradient (indices, masks)."""
         self._non_differentiable = tensors

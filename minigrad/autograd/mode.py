@@ -72,6 +72,19 @@ def new_counter() -> list[int]:
     return Unversioned() if mode.inference else [0]
 
 
+def autocasts(function: Any) -> Any:
+    """Decorator of a function of several operations that `autocast` treats as one, by its name:
+    its arguments are cast, and what it calls runs in their dtypes."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if mode.autocast is None:
+            return function(*args, **kwargs)
+        return mode.autocast.call(function, args, kwargs)
+
+    return wrapper
+
+
 class _ModeSwitch:
     """A context manager that also decorates functions and generator functions."""
 

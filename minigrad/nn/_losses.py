@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 import minigrad
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import autocasts, mode
 from minigrad.ops import softmax as soft
 from minigrad.ops.bounds import check_bounds, check_values
 from minigrad.ops.pointwise import POINTWISE, check_floating
@@ -57,6 +57,7 @@ def _warn_broadcast(input: Tensor, target: Tensor) -> None:
 # ------------------------------------------------------------------------ regression
 
 
+@autocasts
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -71,6 +72,7 @@ def mse_loss(
     return _weighted(POINTWISE["mse"](input, target), weight, reduction)
 
 
+@autocasts
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -94,6 +96,7 @@ def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     return loss.sum() / weight.sum() if reduction == "mean" else _reduce(loss, reduction)
 
 
+@autocasts
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -112,6 +115,7 @@ def smooth_l1_loss(
     return _reduce(POINTWISE["smooth_l1"](input, target, params=(beta,)), reduction)
 
 
+@autocasts
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -194,6 +198,7 @@ def _check_class_dtype(name: str, target: Tensor) -> None:
         )
 
 
+@autocasts
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -223,6 +228,7 @@ def nll_loss(
     return _finish_classes(loss, classes, weight, ignore_index, reduction, target.shape)
 
 
+@autocasts
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -286,6 +292,7 @@ def _soft_cross_entropy(
 # ------------------------------------------------------------------------ probabilities
 
 
+@autocasts
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -314,6 +321,7 @@ def _check_probabilities(values: Any) -> None:
         raise RuntimeError("all elements of input should be between 0 and 1")
 
 
+@autocasts
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -341,6 +349,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
+@autocasts
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -374,6 +383,7 @@ def kl_div(
 # ------------------------------------------------------------------------ distances
 
 
+@autocasts
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -388,6 +398,7 @@ def margin_ranking_loss(
     return _reduce((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
+@autocasts
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -409,6 +420,7 @@ def cosine_embedding_loss(
     return _reduce(loss, reduction)
 
 
+@autocasts
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

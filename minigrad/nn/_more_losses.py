@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import minigrad
+from minigrad.autograd.mode import autocasts
 from minigrad.nn._losses import _reduce, legacy_reduction
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
@@ -14,6 +15,7 @@ from minigrad.tensor import Tensor
 IMPOSSIBLE = -1e30  # the logarithm of a probability of zero, in the recursion of ctc_loss
 
 
+@autocasts
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
@@ -120,6 +122,7 @@ def _spelled(emitted: Tensor, labels: Tensor, times: Tensor, blank: int) -> Tens
     return total
 
 
+@autocasts
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -167,6 +170,7 @@ def gaussian_nll_loss(
     return _reduce(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
+@autocasts
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -181,6 +185,7 @@ def hinge_embedding_loss(
     return _reduce(apart + minigrad.where(target != -1, input, 0.0), reduction)
 
 
+@autocasts
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -194,6 +199,7 @@ def soft_margin_loss(
     return _reduce((-target * input).exp().log1p(), reduction)
 
 
+@autocasts
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -232,6 +238,7 @@ def multi_margin_loss(
     return _reduce(loss if target.dim() else loss.squeeze(0), reduction)
 
 
+@autocasts
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,

@@ -654,11 +654,9 @@ def instance_norm(
 def _affine(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, shape: tuple[int, ...]
 ) -> Tensor:
-    if weight is not None:
-        x = x * weight.reshape(shape)
-    if bias is not None:
-        x = x + bias.reshape(shape)
-    return x
+    y = x if weight is None else x * weight.reshape(shape)
+    y = y if bias is None else y + bias.reshape(shape)
+    return y.to(x.dtype)  # with parameters in float32 beside a 16-bit input
 
 
 globals().update({name: tensors_only(globals()[name]) for name in __all__})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from minigrad.autograd.mode import autocasts
 from minigrad.ops.combine import broadcast_tensors
 from minigrad.ops.elementwise import clamp, where
 from minigrad.ops.pointwise import POINTWISE, check_floating
@@ -116,6 +117,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 @export()
+@autocasts
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where positive, else weight * x; weight has one element or one per channel."""
     count = weight._array.size

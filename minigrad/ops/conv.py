@@ -12,6 +12,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
+from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op
 from minigrad.ops.combine import pad_constant
 from minigrad.tensor import Tensor, export
@@ -305,6 +306,7 @@ def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: 
 
 
 @export(method=False)
+@autocasts
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -328,6 +330,7 @@ def conv_transpose2d(
 
 
 @export(method=False)
+@autocasts
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,

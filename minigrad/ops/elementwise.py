@@ -325,10 +325,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 f"{value._array.ndim} dimension(s)."
             )
         return POINTWISE["where"](mask, value.to(input.dtype), input)
-    if type(value) is complex and not input.is_complex():
-        raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
-    if type(value) is float and not (input.is_floating_point() or input.is_complex()):
-        raise RuntimeError("value cannot be converted to type int64_t without overflow")
+    dtype = input._array.dtype
+    value = dtypes.fitting(value, dtype)
+    if type(value) is float and dtype.kind in "biu":
+        value = bool(value) if dtype.kind == "b" else int(value)
     return POINTWISE["masked_fill"](input, mask, params=(value,))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op, needs_grad
@@ -129,7 +130,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     target = Slice.apply(self, index=basic) if basic or not tensors else self
     check_writable(target)
     if not tensors:
-        values = value if isinstance(value, Tensor | int | float) else _like(self, value)
+        small = isinstance(value, int | float) and -65504 <= value <= 65504  # in any dtype
+        values = value if small or isinstance(value, Tensor) else _like(self, value)
         if isinstance(values, Tensor):
             values = _without_leading_ones(values, target._array.ndim)
         check_no_overlap(target._array)
@@ -183,8 +185,11 @@ def _without_leading_ones(values: Tensor, ndim: int) -> Tensor:
 def _like(self: Tensor, value: Any) -> Tensor:
     if value is None or isinstance(value, str | dict):
         raise TypeError(f"can't assign a {type(value).__name__} to a {type_name(self)}")
-    xp = array_module(self._array)
-    return wrap(xp.asarray(value, self._array.dtype))
+    xp, dtype = array_module(self._array), self._array.dtype
+    if isinstance(value, int | float) and (dtype.kind in "iu" or dtype.itemsize > 2):
+        value = dtypes.fitting(value, dtype)
+    with np.errstate(over="ignore"):  # floats of 16 bits become infinite, as torch's do here
+        return wrap(xp.asarray(value, dtype))
 
 
 def _check_position(shape: tuple, position: int, dim: int) -> None:

@@ -242,6 +242,7 @@ def scatter(
     source = value if src is None else src
     if not isinstance(source, Tensor):
         xp = array_module(input._array)
+        source = dtypes.fitting(source, input._array.dtype)
         source = wrap(xp.full(index._array.shape, source, input._array.dtype))
     if reduce == "multiply":
         return scatter_reduce(input, dim, index, source, "prod")

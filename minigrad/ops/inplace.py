@@ -219,7 +219,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
                 f"{value._array.ndim} dimensions."
             )
         return copy_(self, value)
-    write(self, number("fill_", value))
+    write(self, dtypes.fitting(number("fill_", value), self._array.dtype))
     if mode.enabled and needs_grad(self):
         rebase(self, self.detach().clone())
     return self

@@ -7,15 +7,15 @@ differentiation" (2008), and Townsend, "Differentiating the singular value decom
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from minigrad import dtypes
+from minigrad._names import return_type
 from minigrad.autograd.function import Function
-from minigrad.autograd.mode import is_grad_enabled
+from minigrad.autograd.mode import autocasts, is_grad_enabled
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops.matmul import MatMul
@@ -326,9 +326,9 @@ def det(input: Tensor) -> Tensor:
     return Det.apply(input)
 
 
-LEGACY_SVD = namedtuple("LEGACY_SVD", "U S V")
-TRIANGULAR = namedtuple("TRIANGULAR", "solution cloned_coefficient")
-SLOGDET = namedtuple("SLOGDET", "sign logabsdet")
+LEGACY_SVD = return_type("svd", "U", "S", "V")
+TRIANGULAR = return_type("triangular_solve", "solution", "cloned_coefficient")
+SLOGDET = return_type("linalg_slogdet", "sign", "logabsdet")
 
 
 @export()
@@ -355,6 +355,7 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 
 
 @export()
+@autocasts
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X of A X = input, from the Cholesky factor L of A."""
     matrices("cholesky_solve", L, square=True)
@@ -364,6 +365,7 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
 
 
 @export()
+@autocasts
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, from its Cholesky factor."""
     matrices("cholesky_inverse", input, square=True)
@@ -385,6 +387,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 @export()
+@autocasts
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudoinverse."""
     matrices("linalg.pinv", input)
@@ -435,8 +438,8 @@ def triangular_solve(
     return TRIANGULAR(x, A)
 
 
-SVD = namedtuple("SVD", "U S Vh")
-QR = namedtuple("QR", "Q R")
+SVD = return_type("linalg_svd", "U", "S", "Vh")
+QR = return_type("linalg_qr", "Q", "R")
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
@@ -505,7 +508,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
     return QR(q, functions.cat([square, q.mT @ A[..., m:]], -1))
 
 
-GEQRF = namedtuple("GEQRF", "a tau")
+GEQRF = return_type("geqrf", "a", "tau")
 
 
 @export()

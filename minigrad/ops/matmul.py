@@ -12,7 +12,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad._foreign import reject_foreign
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
@@ -266,6 +266,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 
 @export()
+@autocasts
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -274,12 +275,14 @@ def addmm(
 
 
 @export()
+@autocasts
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     return _added(input, mv(mat, vec), beta, alpha)
 
 
 @export()
+@autocasts
 def baddbmm(
     input: Tensor,
     batch1: Tensor,
@@ -293,6 +296,7 @@ def baddbmm(
 
 
 @export()
+@autocasts
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -309,6 +313,7 @@ def _summed_bmm(a: Tensor, b: Tensor) -> Tensor:
 
 
 @export()
+@autocasts
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     return _added(input, outer(vec1, vec2), beta, alpha)
@@ -559,6 +564,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 
 @export(method=False)
+@autocasts
 def cdist(
     x1: Tensor,
     x2: Tensor,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from minigrad import dtypes
+from minigrad._names import return_type
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
@@ -312,7 +312,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     return NextAfter.apply(*functions.broadcast_tensors(input.to(wide), other.to(wide)))
 
 
-FREXP = namedtuple("FREXP", "mantissa exponent")
+FREXP = return_type("frexp", "mantissa", "exponent")
 
 
 @export()
@@ -491,7 +491,7 @@ def index_put(
     return input.clone().index_put_(tuple(indices), values, accumulate)
 
 
-HISTOGRAM = namedtuple("HISTOGRAM", "hist bin_edges")
+HISTOGRAM = return_type("histogram", "hist", "bin_edges")
 
 
 @export()

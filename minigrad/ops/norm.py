@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor, wrap
@@ -271,6 +271,7 @@ def rms_norm(
     return RMSNorm.apply(input, weight, eps=eps, first=first)[0]
 
 
+@autocasts
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -301,4 +302,5 @@ def group_norm(
             )
     y = LayerNorm.apply(rows, None, None, eps=eps, first=1)[0].reshape(input._array.shape)
     y = y if weight is None else y * per_channel(weight, input)
-    return y if bias is None else y + per_channel(bias, input)
+    y = y if bias is None else y + per_channel(bias, input)
+    return y.to(input.dtype)  # with parameters in float32 beside a 16-bit input

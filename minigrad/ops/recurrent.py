@@ -71,7 +71,15 @@ def recurrent(
     """
     if grad_mode.observer is not None:
         return unrolled(x, weight, bias, h, c, mode, sizes)  # type: ignore[return-value]
+    if grad_mode.autocast is not None:  # the gates come from a product in 16 bits
+        x, weight, bias, h, c = _of_one_dtype([x, weight, bias, h, c])
     return Recurrent.apply(x, weight, bias, h, c, mode=mode, sizes=sizes)[0]
+
+
+def _of_one_dtype(inputs: list) -> list:
+    """The inputs in the widest dtype among them, as additions have it."""
+    widest = max((x.dtype for x in inputs if x is not None), key=lambda dtype: dtype.itemsize)
+    return [x if x is None else x.to(widest) for x in inputs]
 
 
 def unrolled(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -14,7 +13,8 @@ from kernels import dispatch
 from kernels.pointwise import names_in
 from kernels.reduction import TABLE, Reduction
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad._names import return_type
+from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, on_tensors
@@ -238,6 +238,7 @@ def mean(
 
 
 @export()
+@autocasts
 def prod(
     input: Tensor,
     dim: int | None = None,
@@ -265,15 +266,11 @@ _define_test("all")
 
 def values_and_indices(name: str) -> type:
     """The named tuple that the operation `name` returns; it prints as torch's do."""
-    pair = namedtuple(name, ["values", "indices"])
-    pair.__repr__ = lambda self: (
-        f"minigrad.return_types.{name}(\nvalues={self.values!r},\nindices={self.indices!r})"
-    )
-    return pair
+    return return_type(name, "values", "indices")
 
 
 _Max, _Min = map(values_and_indices, ("max", "min"))
-_AMinMax = namedtuple("aminmax", ["min", "max"])
+_AMinMax = return_type("aminmax", "min", "max")
 
 
 def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:

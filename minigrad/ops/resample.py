@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.autograd.mode import autocasts
 from minigrad.backends import array_module
 from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
@@ -59,6 +60,7 @@ def _check(input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners
         )
 
 
+@autocasts
 def interpolate(
     input: Tensor,
     size: Any = None,

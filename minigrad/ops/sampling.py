@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import minigrad
-from minigrad.autograd.mode import no_grad
+from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
@@ -43,6 +43,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     return (points @ theta.transpose(1, 2)).reshape(size[0], *size[2:], dims)
 
 
+@autocasts
 def grid_sample(
     input: Tensor,
     grid: Tensor,

@@ -360,7 +360,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if array.ndim != 1 or (array.size and array.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     w = None if weights is None else weights.detach()._array
-    return wrap(array_module(array).bincount(array, w, minlength))
+    counts = array_module(array).bincount(array, w, minlength)
+    narrow = w is not None and w.dtype == np.float32
+    return wrap(counts.astype(np.float32) if narrow else counts)
 
 
 @export()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
+from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import check_devices
 from minigrad.ops.combine import pad_constant
 from minigrad.ops.conv import _check_dtypes, _check_sizes, _with_batch, conv2d, conv_transpose2d
@@ -95,6 +96,7 @@ def conv3d(
 
 
 @export(method=False)
+@autocasts
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
@@ -228,6 +230,7 @@ def _adaptive(name: str, x: Tensor) -> Tensor:
 
 
 @export(method=False)
+@autocasts
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean of (..., D, H, W) over windows such that the result has `output_size`."""
     x = _adaptive("adaptive_avg_pool3d", input)

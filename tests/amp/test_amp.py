@@ -16,30 +16,86 @@ from minigrad.nn import functional as F
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_dtypes_as_torch(torch, dtype):
     """The lists of operations; float64 and integers are left alone."""
-    programs = {
-        "linear": lambda t, x: t.nn.functional.linear(x, x),
-        "matmul": lambda t, x: x @ x,
-        "bmm": lambda t, x: t.bmm(x[None], x[None]),
-        "mixed": lambda t, x: x.to(getattr(t, dtype)) @ x,
-        "float64": lambda t, x: x.double() @ x.double(),
-        "conv": lambda t, x: t.nn.functional.conv2d(x[None, None], x[None, None]),
-        "add": lambda t, x: (x @ x) + x,
-        "relu": lambda t, x: t.relu(x @ x),
-        "softmax": lambda t, x: (x @ x).softmax(-1),
-        "log_softmax": lambda t, x: (x @ x).log_softmax(-1),
-        "layer_norm": lambda t, x: t.nn.functional.layer_norm(x @ x, (3,)),
-        "cross_entropy": lambda t, x: t.nn.functional.cross_entropy(x @ x, t.tensor([0, 1, 2])),
-        "mse_loss": lambda t, x: t.nn.functional.mse_loss(x @ x, x),
-        "cat": lambda t, x: t.cat([x @ x, x]),
-    }
-    for name, program in programs.items():
+    half = getattr(minigrad, dtype), getattr(torch, dtype)
+
+    def programs(t, low):
+        F, x = t.nn.functional, t.eye(3)
+        y, square, cube = x.to(low), x[None, None], t.ones(1, 1, 3, 3, 3)
+        place, label = t.tensor([0, 1, 2]), t.tensor([[1]])
+        return {
+            "linear": lambda: F.linear(x, x),
+            "matmul": lambda: x @ x,
+            "bmm": lambda: t.bmm(x[None], x[None]),
+            "addmm": lambda: t.addmm(x, x, x),
+            "baddbmm": lambda: t.baddbmm(x[None], x[None], x[None]),
+            "addbmm": lambda: t.addbmm(x, x[None], x[None]),
+            "mixed": lambda: y @ x,
+            "float64": lambda: x.double() @ x.double(),
+            "conv": lambda: F.conv2d(square, square),
+            "conv1d": lambda: F.conv1d(x[None], x[None]),
+            "conv3d": lambda: F.conv3d(cube, cube),
+            "conv_transpose1d": lambda: F.conv_transpose1d(x[None], x[:, None].to(low)),
+            "conv_transpose2d": lambda: F.conv_transpose2d(square, square),
+            "conv_transpose3d": lambda: F.conv_transpose3d(cube.to(low), cube),
+            "prelu": lambda: F.prelu(x, t.ones(1)),
+            "add": lambda: (x @ x) + x,
+            "relu": lambda: t.relu(x @ x),
+            "softmax": lambda: y.softmax(-1),
+            "log_softmax": lambda: y.log_softmax(-1),
+            "cumsum": lambda: y.cumsum(0),
+            "sum": lambda: y.sum(),
+            "prod": lambda: y.prod(),
+            "layer_norm": lambda: F.layer_norm(y, (3,)),
+            "LayerNorm": lambda: t.nn.LayerNorm(3)(y),
+            "GroupNorm": lambda: t.nn.GroupNorm(1, 1)(square.to(low)),
+            "InstanceNorm": lambda: t.nn.InstanceNorm2d(1, affine=True)(square.to(low)),
+            "BatchNorm": lambda: t.nn.BatchNorm1d(3)(y),
+            "cross_entropy": lambda: F.cross_entropy(y, place),
+            "cross_entropy with shares": lambda: F.cross_entropy(y, y),
+            "nll": lambda: F.nll_loss(y, place),
+            "ctc": lambda: F.ctc_loss(y[:, None], label, t.tensor([3]), t.tensor([1])),
+            "interpolate": lambda: F.interpolate(square, scale_factor=2, mode="bilinear"),
+            "grid_sample": lambda: F.grid_sample(square.to(low), t.zeros(1, 2, 2, 2).to(low)),
+            "cdist": lambda: t.cdist(y, y),
+            "pool3d": lambda: F.adaptive_avg_pool3d(cube, 2),
+            "cat": lambda: t.cat([x @ x, x]),
+            "pinv": lambda: t.cholesky_inverse(x),
+            "gru": lambda: t.nn.GRU(3, 2)(x)[0],
+            "gru cell": lambda: t.nn.GRUCell(3, 2)(x),
+            "lstm cell": lambda: t.nn.LSTMCell(3, 2)(x)[1],
+            "attention": lambda: t.nn.MultiheadAttention(3, 1)(x, x, x)[1],
+            **{
+                name: lambda name=name: getattr(F, name)(y, y)
+                for name in (
+                    "mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
+                    "binary_cross_entropy_with_logits soft_margin_loss poisson_nll_loss "
+                    "hinge_embedding_loss"
+                ).split()
+            },
+        }
+
+    for (name, ours), theirs in zip(
+        programs(minigrad, half[0]).items(), programs(torch, half[1]).values(), strict=True
+    ):
         found = []
-        for t in (minigrad, torch):
-            with t.autocast("cpu", dtype=getattr(t, dtype)):
-                found.append(str(program(t, t.eye(3)).dtype).partition(".")[2])
-        if name in ("softmax", "log_softmax", "layer_norm", "cross_entropy"):
-            found[1] = "float32"  # as torch does on a GPU; its lists for the CPU are shorter
+        for t, program, low in ((minigrad, ours, half[0]), (torch, theirs, half[1])):
+            with t.autocast("cpu", dtype=low):
+                found.append(str(program().dtype).partition(".")[2])
         assert found[0] == found[1], name
+
+
+def test_recurrent_layers_in_a_block(rng):
+    """Products in 16 bits, states in float32; gradients reach the weights in their dtype."""
+    x = minigrad.tensor(rng.standard_normal((4, 2, 3)), dtype=minigrad.float32)
+    for make in (nn.RNN, nn.LSTM, nn.GRU):
+        layer = make(3, 5, bidirectional=True)
+        expected = layer(x)[0]
+        with autocast("cpu", dtype=minigrad.bfloat16):
+            found = layer(x)[0]
+            loss = F.mse_loss(found, minigrad.zeros(4, 2, 10))
+        loss.backward()
+        assert layer.weight_ih_l0.grad.dtype == found.dtype == minigrad.float32
+        assert 0 < (found - expected).abs().max() < 0.03
 
 
 def test_blocks():

@@ -201,3 +201,31 @@ def test_returning_the_input_gives_another_tensor():
     assert y is not x and x.is_leaf
     y.sum().backward()
     assert x.grad.tolist() == [5, 5]
+
+
+def test_a_function_that_saves_for_forward_mode(torch):
+    def run(t):
+        class Cube(t.autograd.Function):
+            @staticmethod
+            def forward(x):
+                return x**3
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.save_for_backward(*inputs)
+                ctx.save_for_forward(*inputs)
+
+            @staticmethod
+            def backward(ctx, g):
+                return 3 * ctx.saved_tensors[0] ** 2 * g
+
+            @staticmethod
+            def jvp(ctx, tangent):
+                return 3 * ctx.saved_tensors[0] ** 2 * tangent
+
+        x = t.tensor([1.0, 2.0], requires_grad=True)
+        Cube.apply(x).sum().backward()
+        value, slope = t.func.jvp(Cube.apply, (x.detach(),), (t.ones(2),))
+        return x.grad.tolist(), value.tolist(), slope.tolist()
+
+    assert run(mg) == run(torch)

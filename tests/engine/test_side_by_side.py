@@ -54,6 +54,53 @@ PROGRAMS = {
         m.stft(m.ones(16), 4)
         m.func.linearize(lambda v: v**2, x.detach())[1](m.ones(3, 4))
     """,
+    "ranges": """
+        m.tensor([300], dtype=m.uint8)
+        m.tensor([-1, 255], dtype=m.uint8)
+        m.tensor(-300, dtype=m.uint8)
+        m.tensor([1.5, -1.5], dtype=m.int32)
+        m.tensor([1e10], dtype=m.int32)
+        m.tensor([2**40], dtype=m.int32)
+        m.tensor([1.0, inf], dtype=m.int64)
+        m.tensor([nan], dtype=m.int8)
+        m.tensor([1e10], dtype=m.float16)
+        m.tensor(np.array([300]), dtype=m.uint8)
+        m.full((2,), 300, dtype=m.uint8)
+        m.full((2,), 1.5, dtype=m.int32)
+        m.full((2,), 70000.0, dtype=m.float16)
+        m.full((2,), inf, dtype=m.float16)
+        m.full((2,), 1e300)
+        m.ones(2, dtype=m.uint8).fill_(300)
+        m.ones(2, dtype=m.uint8).fill_(-1)
+        m.ones(2, dtype=m.uint8).fill_(-1.5)
+        m.ones(2, dtype=m.int64).fill_(1.5)
+        m.ones(2, dtype=m.int64).fill_(inf)
+        m.ones(2, dtype=m.float16).fill_(-1e9)
+        m.ones(2, dtype=m.bfloat16).fill_(-1e9).float()
+        m.ones(2, dtype=m.uint8) + 300
+        m.ones(2, dtype=m.int64).masked_fill(m.tensor([True, False]), 1.5)
+        m.ones(2, dtype=m.int64).masked_fill(m.tensor([True, False]), -inf)
+        m.ones(2, dtype=m.uint8).masked_fill(m.tensor([True, False]), 300)
+        m.zeros(2, dtype=m.bool).masked_fill(m.tensor([True, False]), 0.5)
+        m.ones(2, dtype=m.float16).masked_fill(m.tensor([True, False]), -1e9)
+        m.ones(2, dtype=m.float16).masked_fill(m.tensor([True, False]), -inf)
+        m.ones(2).masked_fill(m.tensor([True, False]), 1j)
+        m.ones(2, dtype=m.int64).index_fill(0, m.tensor([0]), 1.5)
+        m.ones(2, dtype=m.float16).scatter(0, m.tensor([0]), -1e9)
+        m.ones(2, dtype=m.int64).scatter(0, m.tensor([0]), 1.5)
+        changed(m.ones(2, dtype=m.uint8), 0, 300)
+        changed(m.ones(2, dtype=m.uint8), 0, -1)
+        changed(m.ones(2, dtype=m.int64), 0, 2.5)
+        changed(m.ones(2, dtype=m.int64), 0, inf)
+        changed(m.ones(2, dtype=m.float16), 0, -1e9)
+        changed(m.ones(2, dtype=m.float16), m.tensor([True, False]), -1e9)
+        changed(m.ones(2, dtype=m.uint8), m.tensor([True, False]), 300)
+        changed(m.ones(2), 0, 1e300)
+        repr(m.finfo(m.float32)) + repr(m.finfo(m.float64))
+        m.bincount(m.tensor([0, 1]), m.ones(2))
+        m.bincount(m.tensor([0, 1]), m.ones(2, dtype=m.float64))
+        m.bincount(m.tensor([0, 1]), m.ones(2, dtype=m.int32))
+    """,
     "windows": """
         (m.signal.windows.bartlett(6) * 1e4).round()
         (m.signal.windows.bartlett(5, sym=False, dtype=m.float64) * 1e4).round()
@@ -175,6 +222,13 @@ PROGRAMS = {
         m.utils.data.default_collate([('a', 1), ('b', 2)])
     """,
     "repr": """
+        repr(m.linalg.slogdet(m.eye(2))).replace('minigrad', 'torch')
+        repr(m.linalg.eigh(m.eye(2))).replace('minigrad', 'torch')
+        repr(m.linalg.svd(m.eye(2))).replace('minigrad', 'torch')
+        repr(m.frexp(m.ones(2))).replace('minigrad', 'torch')
+        repr(m.aminmax(m.ones(2))).replace('minigrad', 'torch')
+        repr(m.linalg.inv_ex(m.eye(1))).replace('minigrad', 'torch')
+        repr(m.histogram(m.ones(2), 1)).replace('minigrad', 'torch')
         repr(m.nn.ModuleList([m.nn.ReLU(), m.nn.ReLU(), m.nn.Sequential(m.nn.Tanh()), m.nn.ReLU()]))
         repr(m.nn.Sequential(m.nn.ModuleList([m.nn.Sequential(m.nn.Tanh()) for _ in range(3)])))
     """,
@@ -226,7 +280,21 @@ def evaluate(m: Any, line: str) -> Any:
         f(t)
         return t
 
-    names = dict(m=m, written=written, x=x, grad=grad, hooked=hooked, np=np, nan=np.nan, inf=np.inf)
+    def changed(t: Any, index: Any, value: Any) -> Any:
+        t[index] = value
+        return t
+
+    names = dict(
+        m=m,
+        written=written,
+        changed=changed,
+        x=x,
+        grad=grad,
+        hooked=hooked,
+        np=np,
+        nan=np.nan,
+        inf=np.inf,
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -147,3 +147,24 @@ def test_like_torch(torch, rng):
         results.append([t.numpy() for t in found])
     for ours, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def _random_in_vmap(t):
+    """What vmap makes of functions that draw random numbers, or give no tensors."""
+    x, found = t.arange(3.0), []
+    for randomness in ("error", "different", "same", "other"):
+        try:
+            y = t.func.vmap(lambda v: v * 0 + t.rand(()), randomness=randomness)(x)
+            found.append((tuple(y.shape), len(set(y.tolist()))))
+        except Exception as error:
+            found.append((type(error), str(error)[:60]))
+    for program in (lambda v: (v, 1.0), lambda v: "a"):
+        try:
+            t.func.vmap(program)(x)
+        except Exception as error:
+            found.append(type(error))
+    return found
+
+
+def test_randomness_in_vmap_as_torch(torch):
+    assert _random_in_vmap(minigrad) == _random_in_vmap(torch)
