@@ -71,10 +71,11 @@ class Launch(NamedTuple):
 
 
 @cache
-def _replay() -> Callable[[int, int, int], int]:
+def _replay() -> tuple[Callable[[int, int, int], int], Callable[[], None]]:
+    """The machine code above, and what starts the helpers that its launches may need."""
     import llvmlite.binding as llvm
 
-    from kernels.simt.backend import entry
+    from kernels.simt.backend import entry, helpers
 
     engine = entry.engine()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
@@ -82,9 +83,8 @@ def _replay() -> Callable[[int, int, int], int]:
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     address = engine.get_function_address("replay")
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-        address
-    )
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    return kind(address), helpers.start
 
 
 def can_be_packed(launch: Launch) -> bool:
@@ -174,12 +174,10 @@ class Sequence:
 
     def run(self) -> None:
         """Run all launches."""
-        from kernels.simt.backend import helpers
-
-        helpers.start()
-        first = 0
+        (replay, start_helpers), first = _replay(), 0
+        start_helpers()
         while True:
-            result = _replay()(self._at, first, self._count)
+            result = replay(self._at, first, self._count)
             if result < 0:
                 return
             failed, status = result >> 8, result & 255

@@ -1,11 +1,12 @@
-"""Small launches are remembered: the next ones like them run without Python around them.
+"""Launches are remembered: the next ones like them run without Python around them.
 
 A plan that is one launch into a new result (`Single`) is remembered when it has run. From then on
 `dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *operands)` finds it by the dtypes,
 shapes and strides of the operands, allocates and launches, in machine code
 (`kernels.simt.backend.relaunch`). It returns None for all that it does not know: arrays on a GPU,
-other dialects. `remembered` does the same for a launcher of several launches or results: after its
-second call with such operands it is watched.
+other dialects, very large arrays. `remembered` does the same for a launcher of several launches or
+results, and `dispatch.together` for several operations: after its second call with such operands it
+is watched.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Pass:
 
     def _sum(self, a: Tensor, b: Tensor) -> Tensor:
         """a + b, by a remembered launch where it is not recorded."""
-        if not self.create_graph and not (unusual and mode.observer):
+        if not self.create_graph and (not unusual or mode.observer is None):
             found = dispatch.relaunch(dispatch.tracer, dispatch.active, _ADD, a._array, b._array)
             if found is not None:
                 return wrap(found)

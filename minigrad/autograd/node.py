@@ -309,8 +309,8 @@ def refuse_unsupported(name: str, inputs: Sequence) -> None:
 class OpNode(Node):
     """A recorded call of an operation.
 
-    op: an `Op` class or a `Pointwise` line; both have `name`, `grad_name`, `forward` and `vjp`.
-    attrs: the keyword arguments of `forward` and `vjp`.
+    op: an `Op` class or a `Pointwise` line; both have `name`, `grad_name` and `forward`.
+    attrs: the keyword arguments of `forward`, and of the `vjp` of an `Op`.
     outputs: numbers of the outputs that follow the inputs in `saved`. They are saved without
         their graph (it would be a reference cycle); `tensors` restores that of output 0.
     shapes: the shapes of the inputs, or None for a pointwise operation: the engine undoes

@@ -79,7 +79,8 @@ class ComplexNode(PointwiseNode):
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients of the inputs, evaluated on tensors."""
-        return [None if grad is None else conj(grad) for grad in self.recorded(conj(grads[0]))]
+        g: Any = grads[0]
+        return [None if grad is None else conj(grad) for grad in self.recorded(conj(g))]
 
 
 COMPLEX.append(pointwise)

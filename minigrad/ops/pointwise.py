@@ -106,7 +106,7 @@ class PointwiseNode(OpNode):
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients of the inputs, one kernel each; evaluated on tensors if they are
         recorded."""
-        g = grads[0]
+        g: Any = grads[0]
         if mode.enabled:
             return self.recorded(g)
         plan, values = self.plan, []
