@@ -83,7 +83,7 @@ class Watcher:
                 text = f"{report.name}: {finding.kind}: {finding}"
                 if text not in self.findings:  # by another launch
                     self.findings.append(text)
-        if again:
+        if again and before:
             for array, values in zip(arrays, before):
                 if isinstance(array, np.ndarray):
                     array[...] = values
