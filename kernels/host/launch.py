@@ -146,6 +146,10 @@ class RawModule:
                 )
             return self._on_cpu[mode]
 
+    def compiled_for_cpu(self) -> Library | None:
+        """The library that launches use, or None where there was none so far."""
+        return self._on_cpu.get(self.mode)
+
     def on_gpu(self, capability: str | None = None) -> GpuModule:
         """The module for GPUs of a compute capability ("80"; None: the current device's)."""
         capability = capability or _capability()

@@ -111,6 +111,7 @@ class Library:
                 raise error from None
             self.trivial = True
         self.kernels: dict[str, Compiled] = {}
+        self.passed = {name: self.variable(name).tobytes() for name in variables}
 
     def kernel(self, name: str) -> Compiled:
         if name not in self.kernels:
@@ -126,6 +127,18 @@ class Library:
         number = self.variables.index(name)
         found = _Global.in_dll(self.loaded, f"mgh_global_{number}")
         return np.ctypeslib.as_array((ctypes.c_uint8 * found.bytes).from_address(found.address))
+
+    def pass_variables(self, other: Library) -> None:
+        """Give the same module, compiled in another way, what its variables have become here."""
+        for name in self.variables:
+            now = self.variable(name).tobytes()
+            if now != self.passed[name]:
+                other.variable(name)[:] = np.frombuffer(now, np.uint8)
+                self.passed[name] = other.passed[name] = now
+
+    def has_changed(self) -> bool:
+        """Whether a variable is not what the other library was given."""
+        return any(self.variable(n).tobytes() != before for n, before in self.passed.items())
 
 
 class Compiled:

@@ -3,9 +3,11 @@ runtime needs to know about them (runtime/record.h)."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import platform
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -95,6 +97,19 @@ class Recorded:
             memory = self.library.variable(name)
             found.append((name, memory.ctypes.data, memory.nbytes))
         return found
+
+    @contextlib.contextmanager
+    def shared_variables(self) -> Iterator[None]:
+        """`__constant__` and `__device__` variables as launches that are not recorded see them."""
+        module = self.kernel.module
+        launched = module.compiled_for_cpu()
+        if launched is not None:
+            launched.pass_variables(self.library)
+        try:
+            yield
+        finally:
+            if self.library.has_changed():
+                self.library.pass_variables(module.on_cpu())
 
     def recorder(self) -> Recorder:
         """The description of the code for the runtime; the lab fills in the rest."""

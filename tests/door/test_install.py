@@ -50,6 +50,12 @@ if __name__ == "__main__":
     double[1, 128](x)
     print(sys.argv[1:], float(x.sum()), type(x), runtime.getDeviceCount())
     print(isinstance(cuda.to_device(np.ones(3)), DeviceNDArray), cp.__name__)
+    try:
+        double.ptx("void(float32[:])")
+    except Exception as error:
+        assert "numba.cuda is minigrad's in this process" in str(error)
+    else:
+        raise AssertionError("PTX was made")
     assert cuda.cudadrv.driver is driver and toolkit.get_version() == cuda.runtime.get_version()
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()

@@ -58,12 +58,32 @@ def divergent(out):
     out[i] = i
 
 
+@cuda.jit(debug=True, opt=False)
+def refuses(x):
+    if cuda.grid(1) == 3:
+        raise ValueError("the third")
+    x[cuda.grid(1)] += 1
+
+
+scaled = cp.RawModule(code="""__constant__ float factor; __device__ int calls = 5;
+extern "C" __global__ void scaled(float* x) {
+    x[threadIdx.x] *= factor;
+    if (threadIdx.x == 0) calls++;
+}""")
+largest = cp.RawKernel(r"""extern "C" __global__ void largest(const int* x, int* out) {
+    int old = *out, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(out, assumed, max(assumed, x[threadIdx.x]));
+    } while (assumed != old);
+}""", "largest")
 shift = cp.RawKernel(r"""extern "C" __global__ void shift(float* x, int n) {
     int i = threadIdx.x;
     if (i < n) x[i] = x[i + 1];
 }""", "shift")
 '''
 TESTS = """
+import pytest
 from program import *
 
 
@@ -90,6 +110,31 @@ def test_divergent():
     divergent[1, 64](cp.empty(64))
 
 
+def test_an_expected_error():
+    x = np.zeros(8)
+    with pytest.raises(ValueError, match="the third"):
+        refuses[1, 8](x)
+    assert x.max() <= 1
+    with pytest.raises(IndexError):
+        refuses[1, 3](x[:2])
+
+
+def test_variables_of_a_module():
+    factor = cp.ndarray(1, cp.float32, scaled.get_global("factor"))
+    factor[0] = 3
+    x = cp.ones(4, cp.float32)
+    scaled.get_function("scaled")((1,), (4,), (x,))
+    scaled.get_function("scaled")((1,), (4,), (x,))
+    assert x.get().tolist() == [9] * 4
+    assert int(cp.ndarray(1, cp.int32, scaled.get_global("calls"))[0]) == 7
+
+
+def test_a_loop_around_a_compare_and_swap():
+    out = cp.zeros(1, cp.int32)
+    largest((1,), (64,), (cp.arange(64, dtype=cp.int32), out))
+    assert int(out[0]) == 63
+
+
 def test_shift():
     shift((1,), (64,), (cp.ones(64, cp.float32), 64))
 """
@@ -112,7 +157,7 @@ def run(project: Path, *options: str) -> subprocess.CompletedProcess:
 def test_checks_find_planted_bugs(project):
     done = run(project, "--cuda=cpu", "--cuda-check=bounds,races,uninitialised,barriers")
     out = done.stdout
-    assert "5 failed, 1 passed" in out, out + done.stderr
+    assert "5 failed, 4 passed" in out, out + done.stderr
     assert "racing: race: shared tile" in out and "block (0, 0, 0) thread (" in out
     assert "tile[i] = x[i]" in out and "fix: cuda.syncthreads()" in out
     assert "outside: bounds:" in out and "x[cuda.grid(1)] = 1" in out

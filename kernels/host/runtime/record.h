@@ -410,6 +410,8 @@ extern "C" void __tsan_write_range(uintptr_t a, size_t size) {
 extern "C" void __tsan_init() {}
 extern "C" void __tsan_func_entry(void*) {}
 extern "C" void __tsan_func_exit() {}
+extern "C" void __tsan_vptr_update(void**, void*) {}  // of objects with virtual functions
+extern "C" void __tsan_vptr_read(void**) {}
 
 // Instead of what kernels compiled for recording call by these names.
 namespace {

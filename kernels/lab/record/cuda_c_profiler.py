@@ -73,6 +73,19 @@ def profile(
         if type(arg).__module__.partition(".")[0] == "cupy":
             raise LabError(f"{name}: the lab runs kernels on NumPy arrays; pass cupy.asnumpy(...)")
     recorded = recording.Recorded(kernel)
+    with recorded.shared_variables():
+        return _profile(recorded, grid, block, args, shared, blocks, records)
+
+
+def _profile(
+    recorded: recording.Recorded,
+    grid: Triple,
+    block: Triple,
+    args: tuple,
+    shared: int,
+    blocks: int | Sequence[int] | None,
+    records: int,
+) -> Report:
     finer: dict[int, int] = {}
     saved = [ctypes.string_at(address, size) for _, address, size in recorded.variables]
     with checked.placed(recorded.compiled.pack, args, recorded=True) as (packed, slots):

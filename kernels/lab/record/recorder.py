@@ -56,7 +56,7 @@ SLOT = ADDRESSES + WARP
 
 # columns of the statistics of a site
 REQUESTS, LANES, SECTORS, IDEAL_SECTORS, EXCESS_SECTORS, WAVEFRONTS, IDEAL_WAVEFRONTS = range(7)
-BYTES, WORST, CONTENTION, PLACE = range(7, 11)
+BYTES, WORST, CONTENTION, PLACE, VERIFIED = range(7, 12)
 STAT = 12
 
 # columns of a piece of memory: real addresses, the address it is given, what is known of it
@@ -71,7 +71,7 @@ BLOCK_BARRIER, WARP_BARRIER, GRID_BARRIER = 0, 1, 2
 # columns of the shadow of a granule: who wrote last, two readers of one block, one of another
 WRITER, READER, SECOND, FOREIGN = 0, 2, 4, 6
 SHADOW_COLUMNS = 8
-# who: a thread plus one, and above it how many atomic operations there were before
+# who: a thread plus one; above it, how many atomic operations there were
 _THREAD_BITS = 44
 _THREAD = (1 << _THREAD_BITS) - 1
 
@@ -410,9 +410,8 @@ def _synchronised(head, other, other_when, before, who, when):
 @_part
 def _remember_atomic(head, who, when, real):
     if head[DONE] < MAX_ATOMICS:
-        row = ATOMIC_COLUMNS * head[DONE]
-        log = _at(head[ATOMICS])
-        log[row + BY], log[row + ON], log[row + THEN] = who, real, when
+        row = _at(head[ATOMICS] + head[DONE] * (ATOMIC_COLUMNS * 8))
+        row[BY], row[ON], row[THEN] = who, real, when
         head[DONE] += 1
 
 
@@ -460,11 +459,12 @@ def _watch(head, site, who, op, same, memory, offset, place):
             shadow[READER] = shadow[SECOND] = 0
         if op != STORE and shadow[WRITER] == 0:
             _report(head, UNWRITTEN, site, who, site, who, memory, offset)
-    if op == LOAD:
-        _against(head, READ_WRITE, shadow, WRITER, site, who, when, memory, offset)
-    else:
-        what = SAME_VALUE if same else WRITE_WRITE
-        _against(head, what, shadow, WRITER, site, who, when, memory, offset)
+    earlier = shadow[READER + 1]
+    own = (shadow[READER] & _THREAD) - 1 == who and earlier >> _WARP_SHIFT == when >> _WARP_SHIFT
+    if own and op == ATOMIC:  # with no barrier since
+        _at(head[STATS] + ((earlier >> _SITE_SHIFT) & _SITE_MASK) * (STAT * 8))[VERIFIED] = 1
+    what = READ_WRITE if op == LOAD else SAME_VALUE if same else WRITE_WRITE
+    _against(head, what, shadow, WRITER, site, who, when, memory, offset)
     if op != LOAD:
         for column in (READER, SECOND, FOREIGN):
             _against(head, READ_WRITE, shadow, column, site, who, when, memory, offset)

@@ -355,6 +355,8 @@ class Run:
         for row in rows:
             what, site = row[rec.WHAT], self.sites[row[rec.SITE_B]]
             if what & ~rec.APART in (rec.READ_WRITE, rec.WRITE_WRITE):
+                if self._is_verified(row):
+                    continue
                 race = self._race(row)
                 racing |= {row[rec.SITE_A], row[rec.SITE_B]}
                 key = (race.array, race.space, frozenset(race.lines))
@@ -398,6 +400,14 @@ class Run:
             count = race.count + (known.count if known else 0)
             found[race.array, race.lines] = same_value(known or race, count)
         return list(found.values())
+
+    def _is_verified(self, row: list[int]) -> bool:
+        """Whether a race is of an atomic operation and a read after which its threads change the
+        element atomically: a loop around a compare-and-swap begins so, and sees what it missed."""
+        kinds = {self.sites[row[site]].kind: row[site] for site in (rec.SITE_A, rec.SITE_B)}
+        if set(kinds) != {"atomic", "load"}:
+            return False
+        return bool(self.state.stats[kinds["load"], rec.VERIFIED])
 
     def _race(self, row: list[int]) -> Finding:
         site_a, site_b = self.sites[row[rec.SITE_A]], self.sites[row[rec.SITE_B]]

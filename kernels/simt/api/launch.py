@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable
 from types import FunctionType
@@ -116,6 +117,12 @@ class Kernel(Inspected, Jitted):
         if not 0 <= shared_bytes <= _LIMIT_SHARED:
             raise LaunchError(
                 f"{name}: {shared_bytes} bytes of dynamic shared memory; at most {_LIMIT_SHARED}"
+            )
+        bounds = self.gpu_options.get("launch_bounds")
+        most = bounds[0] if isinstance(bounds, tuple) else bounds
+        if most and math.prod(block) > most:
+            raise LaunchError(
+                f"{name}: {math.prod(block)} threads per block, but launch_bounds allows {most}"
             )
         made = ExtendedLauncher if self.gpu_options.get("extensions") else Launcher
         return made(self, grid, block, stream, int(shared_bytes))

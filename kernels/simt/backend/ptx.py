@@ -26,6 +26,12 @@ def numba_cuda() -> ModuleType:
         from numba import cuda
     except ImportError as error:
         raise CompileError(NOT_INSTALLED) from error
+    if cuda.__name__.startswith("kernels."):
+        raise CompileError(
+            "numba.cuda is minigrad's in this process, so PTX cannot be made; ask for it in one"
+            " without kernels.install() and `minigrad run`, of kernels written with"
+            " `from kernels import cuda`"
+        )
     return cuda
 
 

@@ -96,7 +96,8 @@ def normalise(arg: Any, where: str) -> Any:
     if is_cuda_array(arg):
         return as_cuda_array(arg).memory
     if isinstance(arg, tuple):
-        return tuple(normalise(item, where) for item in arg)
+        items = [normalise(item, where) for item in arg]
+        return type(arg)._make(items) if hasattr(arg, "_make") else tuple(items)
     if type(arg) in _SCALARS or arg is None or isinstance(arg, np.generic):
         return arg
     if hasattr(arg, "__array_interface__") or (hasattr(arg, "__array__") and hasattr(arg, "shape")):

@@ -272,6 +272,10 @@ def expression(norm: Translator, node: ast.Call) -> ast.expr:
         length = iteration.length(norm, node.args[0])
         if length is not None:
             return length
+    if (
+        isinstance(function, np.ufunc) and len(node.args) > function.nin
+    ):  # `np.sin(x, out)`: Numba's
+        return _plain(norm, node, load(norm.program.extern(function, function.__name__)))
     return _plain(norm, node, norm.materialise(function, node.func))
 
 

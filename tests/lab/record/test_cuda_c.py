@@ -448,3 +448,42 @@ def test_a_launcher_s_dynamic_shared_memory():
         launcher("turn", "only", Kernel(code, "turn", (), (), as_passed, shared=128), 1, 32)(x)
     assert np.array_equal(x, np.arange(32)[::-1])
     assert not launches[0].report.errors and not launches[0].report.races
+
+
+def test_a_barrier_of_the_library_orders_what_is_around_it():
+    code = """
+    #include <cooperative_groups.h>
+    #include <cuda/barrier>
+    __global__ void copy(const int* in, int* out, int waits) {
+        __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+        __shared__ int s[64];
+        auto block = cooperative_groups::this_thread_block();
+        if (block.thread_rank() == 0) init(&bar, block.size());
+        block.sync();
+        s[threadIdx.x] = in[threadIdx.x];
+        if (waits) bar.arrive_and_wait();
+        out[threadIdx.x] = s[63 - threadIdx.x];
+    }"""
+    kernel = raw_kernel(code, "copy", ("--std=c++17",))
+    values, out = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    report = lab.profile(kernel, 1, 64, values, out, 1)
+    assert not report.findings and (out == values[::-1]).all()
+    assert lab.profile(kernel, 1, 64, values, out, 0).races
+
+
+def test_objects_with_virtual_functions():
+    code = """
+    struct Shape { __device__ virtual float area() const = 0; };
+    struct Square : Shape {
+        float side;
+        __device__ Square(float side) : side(side) {}
+        __device__ float area() const override { return side * side; }
+    };
+    __global__ void areas(float* x) {
+        Square square(x[threadIdx.x]);
+        const Shape* shape = &square;
+        x[threadIdx.x] = shape->area();
+    }"""
+    x = np.arange(32, dtype=np.float32)
+    report = lab.profile(raw_kernel(code, "areas"), 1, 32, x)
+    assert not report.findings and (x == np.arange(32) ** 2).all()

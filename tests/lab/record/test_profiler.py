@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -74,6 +75,21 @@ def test_functions_that_cannot_be_inlined_are_said_not_to_be_recorded():
     out = zeros(32)
     report = lab.profile(search, 1, 32, np.arange(32), out)
     assert (out == 3).all() and report.notes == ["not recorded: what find() accesses"]
+
+
+def test_named_tuples_keep_their_fields():
+    class Size(NamedTuple):
+        step: float
+        count: int
+
+    @cuda.jit
+    def fill(x, size):
+        if cuda.grid(1) < size.count:
+            x[cuda.grid(1)] = size.step
+
+    x = zeros(32)
+    assert not lab.profile(fill, 1, 32, x, Size(0.5, 20)).findings
+    assert x.tolist() == [0.5] * 20 + [0] * 12
 
 
 def test_lines_of_device_functions_are_listed():

@@ -13,7 +13,7 @@ import pytest
 from numba import float32, float64, int64
 
 from kernels.simt import cuda
-from kernels.support.errors import CompileError
+from kernels.support.errors import CompileError, LaunchError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -444,3 +444,16 @@ def test_a_type_error_says_where_and_why_in_two_lines():
     kernel, reason = str(caught.value).splitlines()
     assert kernel == "kernel 'adds' does not type-check:"
     assert reason.startswith(f"{__file__}:{line}: atomic.add: CUDA has no such atomic for int8")
+
+
+@pytest.mark.parametrize("bounds", [64, (64, 2)])
+def test_more_threads_than_launch_bounds_allow(bounds):
+    @cuda.jit(launch_bounds=bounds)
+    def kernel(x):
+        x[cuda.grid(1)] = 1
+
+    x = np.zeros(128)
+    kernel[2, 64](x)
+    assert x.all()
+    with pytest.raises(LaunchError, match="128 threads per block, but launch_bounds allows 64"):
+        kernel[1, 128](x)

@@ -249,3 +249,15 @@ def test_round_to_decimals(jit, rng, dtype):
     out = np.zeros((3, 50), dtype)
     kernel[1, 64](x, out)
     np.testing.assert_allclose(out, [np.round(x, 2), np.round(x, -1), np.round(x)], rtol=1e-6)
+
+
+def test_ufuncs_write_into_arrays():
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        np.sin(x[i], out[0, i])
+        np.add(x[i], 1.0, out[1, i])
+
+    x, out = np.arange(12.0).reshape(3, 4), np.zeros((2, 3, 4))
+    kernel[1, 3](x, out)
+    np.testing.assert_allclose(out, [np.sin(x), x + 1], rtol=1e-14)

@@ -149,9 +149,11 @@ enum { MGH_LOAD_OP, MGH_STORE_OP, MGH_ATOMIC_OP };
 #if defined(MGH_RECORDING)
 #define MGH_SILENT __attribute__((no_sanitize("thread")))
 #define MGH_RECORD_ATOMIC(address) mgh_record(address, sizeof(*(address)), MGH_ATOMIC_OP)
+#define MGH_RECORD_STORE(address) mgh_record(address, sizeof(*(address)), MGH_STORE_OP)
 #define MGH_RECORD_LINE(...) mgh_record_line(__VA_ARGS__)
 #else
 #define MGH_SILENT
 #define MGH_RECORD_ATOMIC(address) ((void)0)
+#define MGH_RECORD_STORE(address) ((void)0)
 #define MGH_RECORD_LINE(...) ((void)0)
 #endif
