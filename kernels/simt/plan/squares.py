@@ -9,19 +9,21 @@ transposed operand, and how a transpose leaves its tile.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from typing import NamedTuple
 
 from numba.core import types
 
 from kernels.simt.analysis.affine import Affine, Box
 from kernels.simt.analysis.loops import constant_ends
 from kernels.simt.ir import memory
-from kernels.simt.ir.memory import SQUARE, itemsize
+from kernels.simt.ir.memory import SQUARE
 from kernels.simt.ir.nodes import call, const, counter, defined, load, located
 from kernels.simt.plan.parts import RowVersion, SquareLoop
 from kernels.simt.plan.regions import RegionPlanner, StoredRows
-from kernels.simt.transforms.block_interleave import index_parts, stored_array
+from kernels.simt.transforms.block_interleave import index_parts
 from kernels.simt.transforms.short_loops import shallow_copy
+
+_FOUR_BYTES = types.float32, types.int32, types.uint32
 
 
 def square_version(regions: RegionPlanner, rows: StoredRows) -> RowVersion | None:
@@ -40,6 +42,31 @@ def square_version(regions: RegionPlanner, rows: StoredRows) -> RowVersion | Non
     return RowVersion([SquareLoop(line, None, body)], SQUARE, SQUARE, None, ordered=False)
 
 
+class _Element(NamedTuple):
+    """An element of an array."""
+
+    array: str
+    indices: list[ast.expr]
+
+    def place(self) -> ast.Tuple:
+        return ast.Tuple(self.indices, ast.Load())
+
+    def axis_across(self, affine: Affine, along: str, across: str) -> int | None:
+        """The axis that `across` counts through, where `along` counts through the last one."""
+        slopes = [(affine.slope(i, along), affine.slope(i, across)) for i in self.indices]
+        if slopes.pop() != (1, 0):
+            return None
+        axes = [axis for axis, slope in enumerate(slopes) if slope == (0, 1)]
+        return axes[0] if len(axes) == 1 and slopes.count((0, 0)) == len(slopes) - 1 else None
+
+
+def _element(node: ast.expr) -> _Element | None:
+    match node:
+        case ast.Subscript(value=ast.Name(id=array)):
+            return _Element(array, index_parts(node))
+    return None
+
+
 class _Squares:
     """Puts copies of squares in the place of those of elements."""
 
@@ -54,86 +81,77 @@ class _Squares:
         out: list[ast.stmt] = []
         copies = 0
         for stmt, following in zip(body, [*body[1:], None]):
-            name = defined(stmt)
-            if isinstance(stmt, ast.For):
-                ends = constant_ends(stmt)
-                inner = ends and self.body(stmt.body, {**box, counter(stmt): ends})
-                if not inner:
-                    return None
-                new, copies = shallow_copy(stmt), copies + 1
-                new.body = inner
-                out.append(new)
-            elif isinstance(stmt, ast.Assign) and name is not None and name not in self.spilled:
-                out.append(stmt)
-            elif _is_overwritten(stmt, following):
+            if self._is_overwritten(stmt, following):
                 continue
-            else:
-                copy = self.copy(stmt, box) if stored_array(stmt) is not None else None
-                if copy is None:
-                    return None
-                copies += 1
-                out.append(copy)
+            new = self.statement(stmt, box)
+            if new is None:
+                return None
+            out.append(new)
+            copies += new is not stmt
         return out if copies else None
+
+    def statement(self, stmt: ast.stmt, box: Box) -> ast.stmt | None:
+        """What a square does where each of its threads does `stmt`."""
+        if isinstance(stmt, ast.For):
+            ends = constant_ends(stmt)
+            inner = None if ends is None else self.body(stmt.body, {**box, counter(stmt): ends})
+            if inner is None:
+                return None
+            new = shallow_copy(stmt)
+            assert isinstance(new, ast.For)
+            new.body = inner
+            return new
+        name = defined(stmt)
+        if name is not None:
+            return stmt if isinstance(stmt, ast.Assign) and name not in self.spilled else None
+        return self.copy(stmt, box) if isinstance(stmt, ast.Assign) else None
 
     def copy(self, stmt: ast.Assign, box: Box) -> ast.stmt | None:
         """The copy of a square whose elements are copied by `stmt`."""
-        target, source = stmt.targets[0], self._loaded(stmt.value)
-        if source is None or not self._is_plain(target) or not self._is_plain(source):
+        target = _element(stmt.targets[0])
+        dtype = None if target is None else self._dtype(target)
+        if target is None or dtype is None:
             return None
-        to, of = target.value.id, source.value.id
-        if to == of or self.kinds[to].dtype != self.kinds[of].dtype:
+        source = _element(self._without_casts(stmt.value, (dtype,)))
+        if source is None or source.array == target.array or self._dtype(source) != dtype:
             return None
         affine = self.regions.rows.whole_block(self.facts, at=stmt, more=dict(box))
-        down = _axis_across(affine, target, along="_tx", across="_ty")
-        across = _axis_across(affine, source, along="_ty", across="_tx")
+        down = target.axis_across(affine, along="_tx", across="_ty")
+        across = source.axis_across(affine, along="_ty", across="_tx")
         if down is None or across is None:
             return None
         name = self.program.extern(memory.copy_square, "copy_square")
-        at, place = (ast.Tuple(index_parts(each), ast.Load()) for each in (target, source))
-        given = load(to), at, const(down), load(of), place, const(across)
-        return located(ast.Expr(call(name, *given)), stmt)
+        to = load(target.array), target.place(), const(down)
+        of = load(source.array), source.place(), const(across)
+        return located(ast.Expr(call(name, *to, *of)), stmt)
 
-    def _loaded(self, value: ast.expr) -> ast.Subscript | None:
-        """The element that `value` is, perhaps through casts to its own type."""
-        while isinstance(value, ast.Call) and len(value.args) == 1:
-            kind = self.program.externs.get(getattr(value.func, "id", None))
-            if not isinstance(kind, types.Number) or itemsize(kind) != 4:
-                return None
-            value = value.args[0]
-        return value if isinstance(value, ast.Subscript) else None
-
-    def _is_plain(self, element: ast.Subscript) -> bool:
-        """Whether this is an element of 4 bytes of a contiguous array of several dimensions."""
-        kind = self.kinds.get(getattr(element.value, "id", None))
-        local = {a.name for a in self.program.arrays.values() if a.space == "local"}
-        return (
-            isinstance(kind, types.Array)
-            and kind.layout == "C"
-            and kind.dtype in (types.float32, types.int32, types.uint32)
-            and kind.ndim == len(index_parts(element)) > 1
-            and element.value.id not in local
-        )
-
-
-def _is_overwritten(stmt: ast.stmt, following: ast.stmt | None) -> bool:
-    """Whether `stmt` stores a constant where the statement after it stores something else."""
-    if stored_array(stmt) is None or following is None or stored_array(following) is None:
+    def _is_overwritten(self, stmt: ast.stmt, following: ast.stmt | None) -> bool:
+        """Whether `stmt` stores a constant where the statement after it stores something else."""
+        match stmt, following:
+            case (
+                ast.Assign(targets=[ast.Subscript() as place], value=value),
+                ast.Assign(targets=[ast.Subscript() as again]),
+            ):
+                constant = isinstance(self._without_casts(value, _FOUR_BYTES), ast.Constant)
+                return constant and ast.unparse(place) == ast.unparse(again)
         return False
-    places = (ast.unparse(each.targets[0]) for each in (stmt, following))
-    value = stmt.value
-    while isinstance(value, ast.Call) and len(value.args) == 1:  # a cast
-        value = value.args[0]
-    return isinstance(value, ast.Constant) and len(set(places)) == 1
 
+    def _without_casts(self, value: ast.expr, to: tuple[types.Type, ...]) -> ast.expr:
+        """`value` without casts to one of the types `to`."""
+        match value:
+            case ast.Call(func=ast.Name(id=name), args=[inner]):
+                if self.program.externs.get(name) in to:
+                    return self._without_casts(inner, to)
+        return value
 
-def _axis_across(affine: Affine, element: ast.Subscript, along: str, across: str) -> int | None:
-    """The axis that `across` counts through, where `along` counts through the last one."""
-    slopes: list[Mapping[str, int | None]] = [
-        {name: affine.slope(part, name) for name in (along, across)}
-        for part in index_parts(element)
-    ]
-    if slopes.pop() != {along: 1, across: 0}:
-        return None
-    still, moves = {along: 0, across: 0}, {along: 0, across: 1}
-    axes = [axis for axis, slope in enumerate(slopes) if slope == moves]
-    return axes[0] if len(axes) == 1 and slopes.count(still) == len(slopes) - 1 else None
+    def _dtype(self, element: _Element) -> types.Type | None:
+        """The type of an element of 4 bytes of a contiguous array of several dimensions, which
+        threads share; None for others."""
+        shared = {a.name for a in self.program.arrays.values() if a.space == "shared"}
+        kind = self.kinds.get(element.array)
+        if element.array not in shared | set(self.program.given):
+            return None
+        if not isinstance(kind, types.Array) or kind.layout != "C":
+            return None
+        fits = kind.dtype in _FOUR_BYTES and kind.ndim == len(element.indices) > 1
+        return kind.dtype if fits else None

@@ -71,6 +71,17 @@ def twice(x, out):
     out[cuda.threadIdx.y, cuda.threadIdx.x] = x[cuda.threadIdx.x, cuda.threadIdx.y] * 2
 
 
+@cuda.jit
+def truncated(x, out):
+    out[cuda.threadIdx.y, cuda.threadIdx.x] = float32(int32(x[cuda.threadIdx.x, cuda.threadIdx.y]))
+
+
+@cuda.jit
+def of_views(x, out):
+    own = x[cuda.threadIdx.x]
+    out[cuda.threadIdx.y, cuda.threadIdx.x] = own[cuda.threadIdx.x, cuda.threadIdx.y]
+
+
 def test_what_is_no_such_copy_is_not_done_in_squares():
     x = np.random.default_rng(0).standard_normal((40, 72))
     wide = transpose(float64, 8)  # elements of 8 bytes
@@ -85,7 +96,12 @@ def test_what_is_no_such_copy_is_not_done_in_squares():
     out, square = np.empty((32, 32), np.float32), np.ones((32, 32), np.float32)
     twice[1, (32, 32)](square, out)
     assert (out == 2).all()
-    for kernel in (wide, narrow, twice):
+    truncated[1, (32, 32)](square * 1.5, out)
+    assert (out == 1).all()
+    cube = np.random.default_rng(0).random((32, 32, 32), np.float32)
+    of_views[1, (32, 32)](cube, out)
+    np.testing.assert_array_equal(out, np.einsum("iij->ji", cube))
+    for kernel in (wide, narrow, twice, truncated, of_views):
         assert SQUARE not in kernel.inspect_cpu()
 
 
