@@ -352,7 +352,7 @@ def _check_amount(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     whole = isinstance(amount, numbers.Integral)
-    if (whole and amount < 0) or (not whole and not 0 <= amount <= 1):
+    if float(amount) < 0 or (not whole and float(amount) > 1):
         raise ValueError(
             f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
             "integer"
