@@ -98,6 +98,7 @@ from minigrad import profiler as profiler
 from minigrad import quantization as quantization
 from minigrad import safetensors as safetensors
 from minigrad import serialization as serialization
+from minigrad import signal as signal
 from minigrad import sparse as sparse
 from minigrad import special as special
 from minigrad import testing as testing

@@ -9,7 +9,7 @@ import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 # Where a name that is missing in one namespace may be: `minigrad.Adam` is `minigrad.optim.Adam`.
 _ELSEWHERE = (
@@ -37,7 +37,7 @@ def kind(value: Any) -> str:
 @functools.cache
 def return_type(name: str, *fields: str) -> type:
     """The named tuple that the operation `name` returns; it prints as torch's do."""
-    cls: Any = namedtuple(name, fields)
+    cls = cast(Any, namedtuple)(name, fields)  # a type checker would have literal names
 
     def text(self: Any) -> str:
         parts = (f"{field}={value!r}" for field, value in zip(fields, self, strict=True))

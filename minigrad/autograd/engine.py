@@ -200,7 +200,7 @@ class Pass:
             grad if edge is None or grad is None else fit(grad, *_described(edge))
             for edge, grad in zip(node.edges, results, strict=True)
         )
-        for hook in list(node.hooks[AFTER].values()):
+        for hook in list((node.hooks or {})[AFTER].values()):
             replaced = hook(grads, given)
             if replaced is not None:
                 grads = tuple(replaced) if isinstance(replaced, tuple | list) else (replaced,)

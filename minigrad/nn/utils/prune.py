@@ -87,7 +87,7 @@ class BasePruningMethod(ABC):
         weight = self.apply_mask(module)
         if hasattr(module, name):
             delattr(module, name)
-        orig = module._parameters.pop(f"{name}_orig")
+        orig: Any = module._parameters.pop(f"{name}_orig")
         orig.data = weight.data
         del module._buffers[f"{name}_mask"]
         setattr(module, name, orig)
@@ -127,7 +127,8 @@ class PruningContainer(BasePruningMethod):
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask of the newest method, which chooses from what the others have left."""
-        method, mask = self._pruning_methods[-1], default_mask.to(t.dtype)
+        method: Any = self._pruning_methods[-1]
+        mask = default_mask.to(t.dtype)
         kind = method.PRUNING_TYPE
         if kind == "unstructured":
             left: Any = mask == 1
@@ -352,7 +353,7 @@ def _check_amount(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     whole = isinstance(amount, numbers.Integral)
-    if (whole and amount < 0) or (not whole and not 0 <= amount <= 1):
+    if float(amount) < 0 or (not whole and float(amount) > 1):
         raise ValueError(
             f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
             "integer"
