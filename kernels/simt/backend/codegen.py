@@ -106,14 +106,13 @@ class ThreadLoopLower(KernelLower):
         for loop in hinted[Hint.UNROLL_4]:
             self._describe(loop, [_property(self.module, "llvm.loop.unroll.count", _I32(4))])
         # LLVM would copy all that a row's threads do for each row. Straight code gains a little
-        # by that; code with branches or with loops of the kernel only takes long to compile.
-        plain = {
-            loop.header
-            for hint, loops in hinted.items()
-            for loop in loops
-            if hint is Hint.ROWS or (hint is Hint.THREADS and len(loop.body) <= _STRAIGHT)
-        }
-        long = [loop for loop in self._loops() if loop.header not in plain]
+        # by that; code with branches, or with a loop of the kernel around its threads, only takes
+        # long to compile.
+        threads = hinted[Hint.THREADS]
+        known = {loop.header for loops in hinted.values() for loop in loops}
+        others = [loop for loop in self._loops() if loop.header not in known]
+        long = [loop for loop in threads if len(loop.body) > _STRAIGHT]
+        long += [loop for loop in others if any(inner.body < loop.body for inner in threads)]
         for loop in hinted[Hint.ROWS]:
             if any(inner.body < loop.body for inner in long):
                 self._describe(loop, [_property(self.module, "llvm.loop.unroll.disable")])
