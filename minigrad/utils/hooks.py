@@ -37,14 +37,15 @@ class RemovableHandle:
 
     def __getstate__(self) -> tuple[int, list]:
         """With the tables themselves, so that the handle of a copied module belongs to the copy."""
-        return self.id, [ref() for ref in self._tables]
+        return self.id, [(ref(), number) for ref, number in self._entries]
 
     def __setstate__(self, state: tuple[int, list]) -> None:
-        self.id, tables = state
-        _taken.add(self.id)
-        self._tables = tuple(
-            weakref.ref(OrderedDict() if table is None else table) for table in tables
-        )
+        self.id, entries = state
+        _taken.update(number for _, number in entries)
+        self._entries = [
+            (weakref.ref(OrderedDict() if table is None else table), number)
+            for table, number in entries
+        ]
 
     def __enter__(self) -> RemovableHandle:
         return self

@@ -8,6 +8,8 @@ from typing import Any
 from numba.core import compiler, errors, sigutils, types
 from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
 from numba.core.registry import cpu_target
+from numba.core.typeconv import Conversion
+from numba.core.typeconv.rules import default_type_manager
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import (
     DeadBranchPrune,
@@ -102,3 +104,11 @@ def parsed(signature: Any) -> Any:
     from kernels.simt.devlib import half
 
     return eval(signature, {}, {**vars(types), "bfloat16": half.bfloat16})
+
+
+def conversions(kinds: tuple, option: tuple) -> list[int]:
+    """How many arguments of these types a signature converts unsafely, safely, and to a wider type:
+    Numba's order of what fits best."""
+    found = [default_type_manager.check_compatible(*pair) for pair in zip(kinds, option)]
+    order = Conversion.unsafe, Conversion.safe, Conversion.promote
+    return [found.count(conversion) for conversion in order]

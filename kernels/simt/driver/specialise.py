@@ -118,6 +118,8 @@ def _storage(kind: types.Type) -> types.Type:
 
 def matching_signature(kernel: Any, kinds: tuple) -> tuple:
     """The explicit signature that the arguments fit best, with their actual layouts."""
+    from kernels.simt.backend import inference
+
     fitting = []
     for option in signatures(kernel):
         if len(option) == len(kinds):
@@ -125,22 +127,12 @@ def matching_signature(kernel: Any, kinds: tuple) -> tuple:
             if None not in merged:
                 fitting.append(tuple(merged))
     if fitting:
-        return min(fitting, key=lambda option: _conversions(kinds, option))
+        return min(fitting, key=lambda option: inference.conversions(kinds, option))
     raise ArgumentError(
         f"{kernel.__name__}: no signature fits the arguments ({', '.join(map(str, kinds))});"
         f" declared: {'; '.join(', '.join(map(str, s)) for s in signatures(kernel))}. Convert the"
         " arrays, as in x.astype(numpy.int32): a GPU would take their bytes for other numbers"
     )
-
-
-def _conversions(kinds: tuple, option: tuple) -> list[int]:
-    """How many arguments are converted unsafely, safely, and to a wider type: Numba's order."""
-    from numba.core.typeconv import Conversion
-    from numba.core.typeconv.rules import default_type_manager
-
-    found = [default_type_manager.check_compatible(*pair) for pair in zip(kinds, option)]
-    order = Conversion.unsafe, Conversion.safe, Conversion.promote
-    return [found.count(conversion) for conversion in order]
 
 
 def _fit(wanted: types.Type, kind: types.Type) -> types.Type | None:
