@@ -76,7 +76,7 @@ def philox_kernel() -> Callable:
             if i + 3 < out.size:
                 out[i + 3] = d
 
-    return _jit(np.uint32, philox_words)
+    return _jit(np.dtype(np.uint32), philox_words)
 
 
 @functools.cache

@@ -65,19 +65,19 @@ def _start() -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads run, if not here
         child = os.fork()
         if not child:
-            _work()
+            _work(rehearse)
         _children.add(child)
 
 
-def _work() -> None:
+def _work(rehearse: Callable[[], None]) -> None:
     """What a child does. It ends here, and leaves what the program has open alone."""
     global rehearsing
     rehearsing = True
     try:
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
-            signal.signal(number, signal.SIG_DFL)
+        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+            signal.signal(one, signal.SIG_DFL)
         signal.alarm(_SECONDS)
         nothing = os.open(os.devnull, os.O_RDWR)
         for standard in range(3):

@@ -86,7 +86,8 @@ def others() -> set[int]:
     me, importing = threading.get_ident(), _importing()
     if me in importing:  # others may wait for what this thread imports
         importing = set()
-    return (set(_whole) | importing | {_forking}) - {me, None}
+    forking = set() if _forking is None else {_forking}
+    return (set(_whole) | importing | forking) - {me}
 
 
 def _before() -> None:

@@ -56,7 +56,7 @@ def _paths() -> dict[Any, str]:
     import torch
 
     found: dict[Any, str] = {}
-    for prefix in ("", "nn.functional.", "Tensor."):
+    for prefix in ("", "nn.functional.", "signal.windows.", "Tensor."):
         space = functools.reduce(getattr, prefix.split(".")[:-1], torch)
         for name in dir(space):
             value = getattr(space, name, None)
