@@ -41,10 +41,11 @@ class _Collects(dispatch.Trace):
 
 
 def _has_more() -> bool:
-    """Whether operations have been recorded since the last call, on the CPU."""
+    """Whether operations have been recorded since the last call, on arrays of the CPU."""
     global _rehearsed
     last, _rehearsed = _rehearsed, next_number()
-    return _rehearsed - last > 1 and dispatch.tracer is None and Found.cupy is None
+    recorder = dispatch.tracer is not None and type(dispatch.tracer) is not dispatch.Trace
+    return _rehearsed - last > 1 and not recorder and Found.cupy is None
 
 
 def _rehearse() -> None:

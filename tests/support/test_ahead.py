@@ -84,6 +84,13 @@ def test_a_backward_pass_finds_its_kernels_compiled(tmp_path):
     assert right == "True"
 
 
+def test_a_traced_program_has_children_too(tmp_path):
+    traced = BACKWARD.replace("loss.backward()", "with kernels.trace():\n    loss.backward()")
+    program = "import kernels\nwith kernels.trace():\n" + textwrap.indent(traced, "    ")
+    children, compiled, right = run(tmp_path, program)
+    assert (children, compiled, right) == ("1", "", "True")
+
+
 def test_one_thread_makes_no_children(tmp_path):
     children, compiled, _ = run(tmp_path, BACKWARD, threads="1")
     assert children == "0" and "matmul" in compiled
