@@ -38,15 +38,26 @@ def _window(name: str, formula: Callable[[np.ndarray], Any]) -> Callable[..., Te
     return function
 
 
-def _cosines(*terms: float) -> Callable[[np.ndarray], Any]:
+def cosines(*terms: float) -> Callable[[np.ndarray], Any]:
+    """A sum of cosines with these weights, of alternating sign, at places from 0 to 1."""
     return lambda at: sum((-1) ** k * a * np.cos(2 * np.pi * k * at) for k, a in enumerate(terms))
 
 
+def triangle(at: np.ndarray) -> Any:
+    """From 0 to 1 and back."""
+    return 1 - np.abs(2 * at - 1)
+
+
+def bessel(beta: float) -> Callable[[np.ndarray], Any]:
+    """Kaiser's window at places from 0 to 1."""
+    return lambda at: np.i0(beta * np.sqrt(np.maximum(1 - (2 * at - 1) ** 2, 0))) / np.i0(beta)
+
+
 for _name, _formula in {
-    "hann_window": _cosines(0.5, 0.5),
-    "hamming_window": _cosines(0.54, 0.46),
-    "blackman_window": _cosines(0.42, 0.5, 0.08),
-    "bartlett_window": lambda at: 1 - np.abs(2 * at - 1),
+    "hann_window": cosines(0.5, 0.5),
+    "hamming_window": cosines(0.54, 0.46),
+    "blackman_window": cosines(0.42, 0.5, 0.08),
+    "bartlett_window": triangle,
 }.items():
     export(method=False)(_window(_name, _formula))
 
@@ -56,11 +67,7 @@ def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any
 ) -> Tensor:
     """Kaiser's window, of the Bessel function of order 0: a larger `beta` makes it narrower."""
-
-    def formula(at: np.ndarray) -> Any:
-        return np.i0(beta * np.sqrt(np.maximum(1 - (2 * at - 1) ** 2, 0))) / np.i0(beta)
-
-    return _window("kaiser_window", formula)(window_length, periodic, **options)
+    return _window("kaiser_window", bessel(beta))(window_length, periodic, **options)
 
 
 @export()

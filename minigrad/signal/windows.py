@@ -13,6 +13,7 @@ import numpy as np
 
 import minigrad
 from minigrad._names import namespace
+from minigrad.ops.spectral import bessel, cosines, triangle
 from minigrad.tensor import Tensor
 
 __all__ = [
@@ -53,11 +54,9 @@ def _window(
     return minigrad.tensor(values, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def _cosines(terms: list[float]) -> Callable[[np.ndarray, float], Any]:
-    def formula(k: np.ndarray, last: float) -> Any:
-        return sum((-1) ** i * a * np.cos(2 * np.pi * i * k / last) for i, a in enumerate(terms))
-
-    return formula
+def _relative(formula: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray, float], Any]:
+    """A formula of places from 0 to 1 as one of numbers of elements."""
+    return lambda k, last: formula(k / last)
 
 
 def exponential(
@@ -94,11 +93,7 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> T
     """Kaiser's window, of the Bessel function of order 0: a larger `beta` makes it narrower."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
-
-    def formula(k: np.ndarray, last: float) -> Any:
-        return np.i0(beta * np.sqrt(np.maximum(1 - (2 * k / last - 1) ** 2, 0))) / np.i0(beta)
-
-    return _window("kaiser", formula, M, sym, **options)
+    return _window("kaiser", _relative(bessel(beta)), M, sym, **options)
 
 
 def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: Any) -> Tensor:
@@ -108,7 +103,7 @@ def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: A
     terms = list(a)
     if not terms:
         raise ValueError("Coefficients cannot be empty")
-    return _window("general_cosine", _cosines(terms), M, sym, **options)
+    return _window("general_cosine", _relative(cosines(*terms)), M, sym, **options)
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:
@@ -118,28 +113,28 @@ def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options:
 
 def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Hamming's window: 0.54 - 0.46 times a cosine."""
-    return _window("hamming", _cosines([0.54, 0.46]), M, sym, **options)
+    return _window("hamming", _relative(cosines(0.54, 0.46)), M, sym, **options)
 
 
 def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Hann's window: a half, less half a cosine."""
-    return _window("hann", _cosines([0.5, 0.5]), M, sym, **options)
+    return _window("hann", _relative(cosines(0.5, 0.5)), M, sym, **options)
 
 
 def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Blackman's window, of three cosines."""
-    return _window("blackman", _cosines([0.42, 0.5, 0.08]), M, sym, **options)
+    return _window("blackman", _relative(cosines(0.42, 0.5, 0.08)), M, sym, **options)
 
 
 def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Nuttall's window, of four cosines."""
-    terms = [0.3635819, 0.4891775, 0.1365995, 0.0106411]
-    return _window("nuttall", _cosines(terms), M, sym, **options)
+    terms = 0.3635819, 0.4891775, 0.1365995, 0.0106411
+    return _window("nuttall", _relative(cosines(*terms)), M, sym, **options)
 
 
 def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Bartlett's window: a triangle from 0 to 0."""
-    return _window("bartlett", lambda k, last: 1 - np.abs(2 * k / last - 1), M, sym, **options)
+    return _window("bartlett", _relative(triangle), M, sym, **options)
 
 
 __getattr__, __dir__ = namespace(__name__)
