@@ -495,6 +495,6 @@ print("numba" in sys.modules)
 
 
 def test_a_step_from_a_full_cache_does_not_import_numba():
-    """It would take longer than the step, and than the import of everything else."""
+    """That alone takes longer than the step."""
     run_python(STEP)
     assert run_python(STEP).split() == ["False"]
