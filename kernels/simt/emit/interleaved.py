@@ -74,12 +74,16 @@ class TileLoopPrinter:
     def write(self) -> None:
         loop, line, block = self.loop, self.line, self.block
         line(f"_iterations = len({self.values})")
-        with block(f"for _chunk in range(0, _max(_iterations, 1), {loop.count}):"):
-            line(f"_tiles = _min({loop.count}, _iterations - _chunk)")
+        # Where few blocks go through them, most tiles are read from the nearest cache.
+        few = self.printer.interleaving.together // 2
+        line(f"_count = {loop.count} if _joined > {few} else {max(1, loop.count // 2)}")
+        with block("for _part in range(_max((_iterations + _count - 1) // _count, 1)):"):
+            line("_chunk = _part * _count")
+            line("_tiles = _min(_count, _iterations - _chunk)")
             with block("for _w in range(_tiles):"):
                 self._begin_iteration()
                 self.printer.write(loop.fills)
-            at_last = f"if _chunk + {loop.count} >= _iterations:"
+            at_last = "if _chunk + _count >= _iterations:"
             with self.printer.each_block():
                 if loop.prefetch:
                     with block(at_last):

@@ -40,19 +40,21 @@ class Printer:
 
     # -- loops over threads ----------------------------------------------------------------
 
-    def open_rows(self, together: int = 1, first: str = "_y0") -> None:
+    def open_rows(self, together: int = 1, first: str = "_y0", start: int = 0) -> None:
         """Enter the loops over the blocks (under grid barriers) and over y and z.
 
-        Of rows that go `together`, the variable `first` is the first."""
+        Of rows that go `together`, from row `start` on, the variable `first` is the first."""
         _, y, z = self.program.block
         if self.program.cooperative:
             self.open_grid()
-        for name, size, step in (("_tz", z, 1), ("_ty" if together == 1 else first, y, together)):
-            if size == step:
-                self.writer.line(f"{name} = 0")
+        row, end = "_ty" if together == 1 else first, y - (y - start) % together
+        for name, begin, end, step in (("_tz", 0, z, 1), (row, start, end, together)):
+            if end - begin == step:
+                self.writer.line(f"{name} = {begin}")
+            elif begin == 0 and step == 1:
+                self.writer.open_loop(name, f"range({end})")
             else:
-                ends = str(size) if step == 1 else f"0, {size}, {step}"
-                self.writer.open_loop(name, f"range({ends})")
+                self.writer.open_loop(name, f"range({begin}, {end}, {step})")
 
     def open_grid(self) -> None:
         """Under grid barriers: loop over the blocks, each with its part of the shared memory."""

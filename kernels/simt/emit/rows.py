@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 
 from kernels.simt.emit.printer import Printer
 from kernels.simt.ir.hints import Hint, encode
@@ -23,9 +24,22 @@ def write_rows(
     """
     if not version.items:
         return
+    y = printer.program.block[1]
+    _write_groups(printer, version, enter_row, 0)
+    if left := y % version.rows:
+        _write_groups(printer, replace(version, rows=left), enter_row, y - left)
+
+
+def _write_groups(
+    printer: Printer,
+    version: RowVersion,
+    enter_row: Callable[[RowVersion], None] | None,
+    start: int,
+) -> None:
+    """Groups of `version.rows` rows, from row `start` on, as far as there are whole ones."""
     with printer.writer.closing():
         square = isinstance(version.items[0], SquareLoop)
-        printer.open_rows(version.rows, "_ty" if square else "_y0")
+        printer.open_rows(version.rows, "_ty" if square else "_y0", start)
         x = printer.program.block[0]
         if version.lanes < x and not square:
             printer.writer.open_loop("_x0", f"range(0, {x}, {version.lanes})")

@@ -42,10 +42,11 @@ from kernels.simt.transforms.fission import (
 from kernels.simt.transforms.short_loops import hint_short_loops
 from kernels.simt.transforms.tile_forwarding import Source, reads_of
 
-MOST = 8  # blocks that are interleaved
+MOST = 16  # blocks that are interleaved
+ENOUGH = 8  # of which each keeps more than what they have in common
 PANEL = 16  # blocks in a row of a panel
 MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
-FIRST_LEVEL = 1 << 14  # bytes of common arrays that a row goes through: half of a first-level cache
+FIRST_LEVEL = 1 << 15  # bytes of common arrays that a row goes through: a first-level cache
 
 
 @dataclass
@@ -139,9 +140,9 @@ class Interleaver:
         kept = threads * sum(itemsize(self.kinds[name]) for name in self.storage.spilled)
         kept += threads * sum(_size(arrays[name]) for name in self.layout.private)
         kept += sum(_size(arrays[name]) for name in self.apart)
-        most = max(1, min(MOST, MEMORY // max(kept, 1)))
-        worthwhile = kept <= self._common_size() or kept * most <= 2 * FIRST_LEVEL
-        return most if worthwhile else 1
+        gained = kept <= self._common_size()
+        most = min(MOST, (MEMORY if gained else FIRST_LEVEL) // max(kept, 1))
+        return max(1, most) if gained or most >= ENOUGH else 1
 
     def _common_size(self) -> int:
         return sum(_size(self.program.arrays[name]) for name in self.common)
@@ -219,6 +220,10 @@ class Interleaver:
             return False
         tiles.directly = Region(tiles.last.line, None, body)
         self.regions.versions[tiles.directly] = Versions(None, rows)
+        if tiles.checks:  # what is left is for the edges: less to compile
+            for at_edges in self.regions.versions[tiles.last].fast:
+                while self.program.block[1] % at_edges.rows:
+                    at_edges.rows -= 1
         if len(own) == 1:  # or another one's guard failed
             self.edges.update(own)
         return True

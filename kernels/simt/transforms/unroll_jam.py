@@ -96,7 +96,12 @@ class UnrollJamPlanner(RowPlanner):
             weight = max(weight, sum(map(unrolled_length, region.body)))
         if not carried:
             return 1
-        room = register_floats() * 4 // 2  # bytes in half of the vector registers
-        most = min(room // (carried * plan.lanes), UNROLL_LIMIT // weight)
+        each = carried * plan.lanes
+        registers = register_floats() * 4  # bytes in all vector registers
+        most = min(registers // 2 // each, UNROLL_LIMIT // weight)
         y = self.program.block[1]
-        return max((n for n in range(1, y + 1) if n <= most and y % n == 0), default=1)
+        rows = max((n for n in range(1, y + 1) if n <= most and y % n == 0), default=1)
+        three = 3 * each <= registers * 3 // 4 and 3 * weight <= UNROLL_LIMIT
+        # Two leave as many chains as the latency asks for. A third makes up for some that wait for
+        # the cache, where what it leaves over is a pair again.
+        return 3 if most == 2 < y and three and y % 3 != 1 else rows

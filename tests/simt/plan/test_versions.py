@@ -74,3 +74,40 @@ def test_rows_of_doubles_go_together_too(shape):
     kernel[(-(-n // 32), -(-m // 32)), (32, 32)](a, b, bias, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-12)
     assert "rows together (unroll-and-jam)" in plan(kernel)
+
+
+@pytest.mark.parametrize("y, left", [(32, 2), (8, 2), (5, 2), (3, 0), (16, 0)])
+def test_three_rows_go_together_where_what_is_left_is_a_pair(y, left, monkeypatch):
+    """As with AVX2, whatever the processor: 128 floats in registers."""
+    from kernels import cuda
+    from kernels.simt.transforms import unroll_jam
+
+    monkeypatch.setattr(unroll_jam, "register_floats", lambda: 128)
+
+    @cuda.jit
+    def product(a, b, c):
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        acc = a[ty, 0] * 0
+        for k in range(a.shape[1]):
+            acc += a[ty, k] * b[k, tx]
+        c[ty, tx] = acc
+
+    rng = np.random.default_rng(y)
+    a, b = rng.random((y, 40), np.float32), rng.random((40, 32), np.float32)
+    c = np.full((y, 32), np.nan, np.float32)
+    product[1, (32, y)](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+    text = product.inspect_cpu()
+    together = 3 if y != 16 else 2
+    assert f"for _k_row in range({together}):" in text
+    assert ("for _k_row in range(2):" in text) == (left == 2 or y == 16)
+
+
+def test_rows_at_the_edges_are_compiled_in_one_size(monkeypatch):
+    from kernels.simt.transforms import unroll_jam
+
+    monkeypatch.setattr(unroll_jam, "register_floats", lambda: 128)
+    text = compiled("tiled", (32, 32), (70, 33, 65), True)
+    at_edges = text[text.index("for _w in range(_inside, _tiles):") :]
+    assert "in range(2)" in at_edges and "in range(3)" not in at_edges
+    assert "in range(3)" in text

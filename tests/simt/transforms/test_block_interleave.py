@@ -62,7 +62,7 @@ def test_a_tiled_matmul_shares_the_tiles_of_b(shape, threads):
         thread_pool.set_num_threads(before)
     np.testing.assert_array_equal(c, a @ b)
     assert in_step(matmul)
-    assert "8 iterations at a time" in plan(matmul, (T, T))
+    assert "16 iterations at a time" in plan(matmul, (T, T))
 
 
 @cuda.jit
