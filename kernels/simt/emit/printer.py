@@ -47,8 +47,8 @@ class Printer:
         _, y, z = self.program.block
         if self.program.cooperative:
             self.open_grid()
-        row, end = "_ty" if together == 1 else first, y - (y - start) % together
-        for name, begin, end, step in (("_tz", 0, z, 1), (row, start, end, together)):
+        row, last = "_ty" if together == 1 else first, y - (y - start) % together
+        for name, begin, end, step in (("_tz", 0, z, 1), (row, start, last, together)):
             if end - begin == step:
                 self.writer.line(f"{name} = {begin}")
             elif begin == 0 and step == 1:
