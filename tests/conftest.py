@@ -167,16 +167,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A kernel's fault on the software GPU fails the test that launched it, and no other."""
-    software_gpu = sys.modules.get("tests.software_gpu")
-    if software_gpu is None or not software_gpu.installed():
-        return (yield)
+    """Notes the processor time of the test and of programs that it waited for (tests/times.py). A
+    kernel's fault on the software GPU fails the test that launched it, and no other."""
+    before = os.times()
     try:
         return (yield)
     finally:
-        software_gpu.finish()
-        if fault := software_gpu.take_fault():
-            pytest.fail(f"on the software GPU: {fault}")
+        spent = sum(os.times()[:4]) - sum(before[:4])
+        item.user_properties.append(("processor", f"{spent:.2f}"))
+        software_gpu = sys.modules.get("tests.software_gpu")
+        if software_gpu is not None and software_gpu.installed():
+            software_gpu.finish()
+            if fault := software_gpu.take_fault():
+                pytest.fail(f"on the software GPU: {fault}")
 
 
 @pytest.fixture
