@@ -231,7 +231,8 @@ def _compile(
     compiler: str, flags: list[str], sanitized: list[str], mode: str, prelude: bool, build: str
 ) -> str | None:
     """Make unit.so of unit.cpp in a folder; None, or what the compiler said against it."""
-    gnu, linking = is_gnu(compiler), []
+    gnu = is_gnu(compiler)
+    linking: list[str] = []
     unit = [compiler, "unit.cpp", *flags, *sanitized]
     if prelude and (mode == RECORDED or (mode == CHECKED and not gnu)):
         unit += ["-c", "-o", "unit.o"]
