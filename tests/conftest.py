@@ -46,21 +46,23 @@ def pytest_configure(config: pytest.Config) -> None:
         software_gpu.install(*config.getoption("--gpu-capability").split(","))
 
 
-# What stands in a file with tests marked `gpu`: the marker, or the devices of kernels/helpers.py.
-MARKED = re.compile(rb"mark\.gpu|DEVICES")
+# What stands in a file that has tests with a marker: the marker, or what brings it (the devices of
+# kernels/helpers.py, the fixtures below).
+MARKED = {"gpu": rb"mark\.gpu|DEVICES", "needs": rb"mark\.needs|torch|same_error"}
 
 
 @functools.cache
-def _may_need_gpu(path: Path) -> bool:
-    return MARKED.search(path.read_bytes()) is not None
+def _may_have(path: Path, marker: str) -> bool:
+    return re.search(MARKED[marker], path.read_bytes()) is not None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The software GPU is for tests marked `gpu`: reading the files without any would take each
-    worker longer than a hundred tests."""
-    if config.getoption("--gpu") is None or not collection_path.match("test_*.py"):
+    """The software GPU is for tests marked `gpu`, and `-m needs` selects others: reading the files
+    without any would take each worker longer than a hundred tests."""
+    wanted = re.match(r"(gpu|needs)( and |$)", config.option.markexpr)
+    if wanted is None or not collection_path.match("test_*.py"):
         return None
-    return None if _may_need_gpu(collection_path) else True
+    return None if _may_have(collection_path, wanted[1]) else True
 
 
 # A shell starts a background job with SIGINT ignored, and its children inherit that: then Ctrl-C,
@@ -141,9 +143,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for reason in (missing(p) for mark in item.iter_markers("needs") for p in mark.args):
             if reason:
                 item.add_marker(pytest.mark.skip(reason=reason))
+        for marker in MARKED:
+            if item.get_closest_marker(marker) and not _may_have(item.path, marker):
+                raise pytest.UsageError(f"-m {marker} would not read {item.path}: see MARKED")
         if item.get_closest_marker("gpu"):
-            if not _may_need_gpu(item.path):
-                raise pytest.UsageError(f"--gpu would not read {item.path}: see MARKED")
             for mark in item.iter_markers("few_on_gpu"):
                 name, *values = mark.args
                 if item.callspec.params[name] not in values:
@@ -164,16 +167,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A kernel's fault on the software GPU fails the test that launched it, and no other."""
-    software_gpu = sys.modules.get("tests.software_gpu")
-    if software_gpu is None or not software_gpu.installed():
-        return (yield)
+    """Notes the processor time of the test and of programs that it waited for (tests/times.py). A
+    kernel's fault on the software GPU fails the test that launched it, and no other."""
+    before = os.times()
     try:
         return (yield)
     finally:
-        software_gpu.finish()
-        if fault := software_gpu.take_fault():
-            pytest.fail(f"on the software GPU: {fault}")
+        spent = sum(os.times()[:4]) - sum(before[:4])
+        item.user_properties.append(("processor", f"{spent:.2f}"))
+        software_gpu = sys.modules.get("tests.software_gpu")
+        if software_gpu is not None and software_gpu.installed():
+            software_gpu.finish()
+            if fault := software_gpu.take_fault():
+                pytest.fail(f"on the software GPU: {fault}")
 
 
 @pytest.fixture

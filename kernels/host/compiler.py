@@ -61,6 +61,7 @@ _RECORDED = (
 ).split()
 _RECORDED_LINK = ["-Wl,--wrap=memcpy,--wrap=memset,--wrap=__cxa_thread_atexit"]
 _PRELUDE = ["-include", "minigrad/prelude.h"]
+_OF_THE_SOURCE = re.compile(r"^[^:\n]+:\d+:(\d+:)? (fatal )?error: ", re.MULTILINE)
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # another folder helps
 _verified: set[Path] = set()  # precompiled files, in this process
@@ -230,29 +231,25 @@ def _compile(
     compiler: str, flags: list[str], sanitized: list[str], mode: str, prelude: bool, build: str
 ) -> str | None:
     """Make unit.so of unit.cpp in a folder; None, or what the compiler said against it."""
-    unit_to = [compiler, "unit.cpp", *flags, *sanitized]
-    if not prelude:
-        commands = [[*unit_to, "-o", "unit.so"]]
-    elif mode == RECORDED or (mode == CHECKED and not is_gnu(compiler)):
-        link = _RECORDED_LINK if mode == RECORDED else []
-        commands = [  # linked without the sanitizers' options, which bring their libraries
-            [*unit_to, "-c", *_PRELUDE, "-o", "unit.o"],
-            [compiler, "unit.o", *flags, *link, "-o", "unit.so"],
-        ]
-    elif is_gnu(compiler):
-        linked = [*_GNU_LINKED, "-o", "unit.so"]
-        header = _precompiled(compiler, [*flags, *sanitized])
-        # Again where g++ refuses the precompiled file: its messages count.
-        if not _call([*unit_to, "-include", str(header), *linked], build)[0]:
-            return None
-        commands = [[*unit_to, *_PRELUDE, *linked]]
+    gnu = is_gnu(compiler)
+    linking: list[str] = []
+    unit = [compiler, "unit.cpp", *flags, *sanitized]
+    if prelude and (mode == RECORDED or (mode == CHECKED and not gnu)):
+        unit += ["-c", "-o", "unit.o"]
+        wrapped = _RECORDED_LINK if mode == RECORDED else []
+        # without the sanitizers' options, which bring their libraries
+        linking = [compiler, "unit.o", *flags, *wrapped, "-o", "unit.so"]
     else:
-        commands = [[*unit_to, *_PRELUDE, "-o", "unit.so"]]
-    for command in commands:
-        failed, messages = _call(command, build)
-        if failed:
-            return _readable(messages, build)
-    return None
+        unit += [*(_GNU_LINKED if prelude and gnu else []), "-o", "unit.so"]
+    included = _PRELUDE if prelude else []
+    if prelude and gnu:
+        included = ["-include", str(_precompiled(compiler, [*flags, *sanitized]))]
+    failed, messages = _call([*unit, *included], build)
+    if failed and prelude and gnu and not _OF_THE_SOURCE.search(messages):
+        failed, messages = _call([*unit, *_PRELUDE], build)  # the precompiled file may be bad
+    if linking and not failed:
+        failed, messages = _call(linking, build)
+    return _readable(messages, build) if failed else None
 
 
 def _call(command: list[str], folder: str) -> tuple[int, str]:

