@@ -297,6 +297,15 @@ def test_numbers_that_an_integer_dtype_does_not_have(dtype, value):
     assert mg.tensor(-1, dtype=mg.uint8).item() == 255
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_a_floating_dtype_does_not_have():
+    assert mg.tensor([1e300, 70000], dtype=mg.float16).tolist() == [math.inf, math.inf]
+    for dtype in (mg.float32, mg.int32):
+        with pytest.raises(TypeError, match="expected real numbers for .*32, got complex ones"):
+            mg.tensor([1 + 1j], dtype=dtype)
+    assert mg.tensor([1j], dtype=mg.bool).item() is True
+
+
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_arrays_of_numpy_that_compute_otherwise():
     matrix = np.matrix([[1.0, 2.0], [3.0, 4.0]])
