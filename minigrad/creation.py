@@ -87,8 +87,7 @@ def _fitting(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
         least, most = dtypes.integer_range(dtype, of_integers=True)  # some: [-1, 3.7]
         if not ((array >= least) & (array <= most)).all():
             raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
-    with np.errstate(over="ignore"):  # beyond the range of a floating dtype is infinity
-        return array.astype(dtype, copy=False)
+    return array.astype(dtype, copy=False)
 
 
 def _integers(data: Any, array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:

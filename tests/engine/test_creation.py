@@ -297,9 +297,7 @@ def test_numbers_that_an_integer_dtype_does_not_have(dtype, value):
     assert mg.tensor(-1, dtype=mg.uint8).item() == 255
 
 
-@pytest.mark.filterwarnings("error")
-def test_numbers_that_a_floating_dtype_does_not_have():
-    assert mg.tensor([1e300, 70000], dtype=mg.float16).tolist() == [math.inf, math.inf]
+def test_complex_numbers_are_no_real_ones():
     for dtype in (mg.float32, mg.int32):
         with pytest.raises(TypeError, match="expected real numbers for .*32, got complex ones"):
             mg.tensor([1 + 1j], dtype=dtype)
