@@ -17,7 +17,7 @@ one per thread), that of the sums on the 3080 a launch's and the share of the ba
 reaches (it adds two arrays). So those tables are no test of these constants; the others are.
 
 A table counts as in order where no two versions that differ by more than 5 % in both columns are
-told the wrong way round: closer ones measure the same. Figures whose kernel is not published are
+in the wrong order: closer ones measure the same. Figures whose kernel is not published are
 left out, and two sums on the 3080 that measure as the last one does (634.8 and 624.9). So are the
 transposes of GPGPUTasks2025: the same machine prints 5.9 or 42 GB/s for its students' direct
 kernels, by the shape of a block that the pages do not tell.
@@ -310,7 +310,7 @@ def measured(name: str) -> list[dict[str, Any]]:
 
 
 def verdict(rows: list[dict[str, Any]]) -> str:
-    """How many versions of a table are within 1.5, and which are told in the wrong order."""
+    """How many versions of a table are within 1.5, and which are in the wrong order."""
     within = sum(1 / 1.5 <= row["ratio"] <= 1.5 for row in rows)
     wrong = [
         f"{a['kernel']} was faster than {b['kernel']}" for a, b in itertools.permutations(rows, 2)

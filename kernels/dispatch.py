@@ -63,7 +63,7 @@ _names: dict[tuple, tuple] = {}
 
 
 def named(*parts: Any) -> Any:
-    """What `relaunch` is told an operation by: one object for equal parts."""
+    """The name of an operation for `relaunch`: one object for equal parts."""
     return _names.setdefault(parts, parts)
 
 

@@ -119,6 +119,11 @@ def ones(*shape: int) -> np.ndarray:
     return np.ones(shape, np.float32)
 
 
+def as_for(version: str | None, *arrays: np.ndarray) -> list[np.ndarray]:
+    """The arrays in the dtype that a version takes."""
+    return [a.astype(np.float16) if version == "mma_sync" else a for a in arrays]
+
+
 def normal(rng: np.random.Generator, shape: int | Shape, dtype: Any = np.float32) -> np.ndarray:
     """Standard normal numbers, or integers of -9 .. 9 for an integer dtype."""
     if np.dtype(dtype).kind in "iu":

@@ -15,7 +15,10 @@ shuffles, a grid-stride loop). Arithmetic follows the rules of `kernels.pointwis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,3 +68,17 @@ TABLE: dict[str, Reduction] = {
     )
 }
 # fmt: on
+
+
+def normalize_axes(name: str, axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """The axes as sorted, non-negative, distinct integers; all of them for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    for a in axes:
+        if not -max(ndim, 1) <= a < max(ndim, 1):
+            raise IndexError(f"{name}: axis {a} is out of range for {ndim} dimensions")
+    found = tuple(sorted(a % ndim for a in axes)) if ndim else ()
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name}: axis {axis} names one dimension twice")
+    return found

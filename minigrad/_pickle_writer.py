@@ -14,6 +14,7 @@ import numpy as np
 
 import minigrad
 from minigrad import dtypes
+from minigrad.devices import address
 from minigrad.nn import functional
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter, is_lazy
@@ -78,7 +79,7 @@ class Writer:
             typed = len({a.dtype for a in arrays}) == 1 and arrays[0].dtype.name in STORAGES
             count = (last - first) // item
             for key, array in zip(group, arrays):
-                offset = (_address(array) - first) // item if array.size else 0
+                offset = (address(array) - first) // item if array.size else 0
                 self._places[key] = _Place(len(self.arrays), count, offset, typed)
             flat = _memory(arrays[0], count)
             self.arrays.append(flat.astype(flat.dtype.newbyteorder("<"), copy=False))
@@ -232,7 +233,7 @@ class Writer:
             self._put(tensor)
             return
         array, name = tensor._array, tensor.dtype.name
-        key = (str(tensor.device), _address(array), array.shape, array.strides, name)
+        key = (str(tensor.device), address(array), array.shape, array.strides, name)
         # torch has no negative strides; the key, which needs the array, is that of the view.
         stored = array.copy() if any(step < 0 for step in array.strides) else array
         array = self._views.setdefault(key, stored)
@@ -289,26 +290,19 @@ class Writer:
         self._out += b"tb"
 
 
-def _address(array: Any) -> int:
-    """The address of the first element."""
-    if isinstance(array, np.ndarray):
-        return array.__array_interface__["data"][0]
-    return array.data.ptr
-
-
 def _end(array: Any) -> int:
     """The address behind the last element."""
     if not array.size:
-        return _address(array)
+        return address(array)
     reach = sum((n - 1) * step for n, step in zip(array.shape, array.strides))
-    return _address(array) + reach + array.itemsize
+    return address(array) + reach + array.itemsize
 
 
 def _overlapping(views: dict[tuple, Any]) -> list[tuple[int, int, list[tuple]]]:
     """(first address, last address, keys of views) of memory that views share, elements of one size
     together. The first view of a group begins where its memory does."""
     groups: list[tuple[int, int, list[tuple]]] = []
-    spans = [(key[0], _address(a), _end(a), a.itemsize, key) for key, a in views.items()]
+    spans = [(key[0], address(a), _end(a), a.itemsize, key) for key, a in views.items()]
     last_kind = None
     for device, first, last, item, key in sorted(spans, key=lambda span: span[:4]):
         start, end, group = groups[-1] if groups else (0, 0, [])

@@ -79,12 +79,13 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
 
 
 def _fitting(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Numbers in another dtype; RuntimeError where an integer dtype has no such numbers, as in
-    torch, where negative ones become large unsigned ones."""
+    """Numbers in another dtype. RuntimeError where an integer dtype has no such numbers, TypeError
+    for complex ones in a real dtype."""
+    if array.dtype.kind == "c" and dtype.kind not in "bc":
+        raise TypeError(f"tensor(): expected real numbers for {dtype.name}, got complex ones")
     if dtype.kind in "iu" and array.dtype.kind in "iuf" and array.dtype != dtype:
-        limits = np.iinfo(dtype)
-        least = limits.min if dtype.kind == "i" else -limits.max
-        if not ((array >= least) & (array <= limits.max)).all():
+        least, most = dtypes.integer_range(dtype, of_integers=True)  # some: [-1, 3.7]
+        if not ((array >= least) & (array <= most)).all():
             raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
     return array.astype(dtype, copy=False)
 

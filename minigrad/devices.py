@@ -93,6 +93,13 @@ def get_default_device() -> device:
     return _Default.stack[-1] if _Default.stack else _Default.chosen
 
 
+def address(array: Any) -> int:
+    """Where the first element of an array lies."""
+    if isinstance(array, np.ndarray):
+        return array.__array_interface__["data"][0]
+    return array.data.ptr
+
+
 def read(array: Any, method: str) -> Any:
     """`array.item()`, `.tolist()` or `.get()`: what the host waits for a GPU for. Raises the error
     of a wrong index that the GPU has found until then."""

@@ -222,6 +222,14 @@ def _largest(numpy_dtype: np.dtype) -> float:
     return finfo(from_numpy_dtype(numpy_dtype)).max
 
 
+def integer_range(numpy_dtype: np.dtype, of_integers: bool) -> tuple[int, int]:
+    """The least and the largest number that torch converts to an integer dtype: unsigned ones also
+    take negative integers (but no negative floats), which wrap around."""
+    limits = np.iinfo(numpy_dtype)
+    wraps = numpy_dtype.kind == "u" and of_integers
+    return (-limits.max if wraps else limits.min), limits.max
+
+
 def fitting(value: Any, numpy_dtype: np.dtype) -> Any:
     """A number as one within the range of a dtype: negative integers wrap around in unsigned ones,
     as in torch. RuntimeError for others out of the range; an infinite float is within it."""
@@ -232,10 +240,10 @@ def fitting(value: Any, numpy_dtype: np.dtype) -> Any:
     if isinstance(value, complex):
         fits, value = not value.imag, value.real
     if kind in "iu":
-        limits = np.iinfo(numpy_dtype)
-        if kind == "u" and isinstance(value, int) and -limits.max <= value < 0:
-            return value + limits.max + 1
-        fits = fits and limits.min <= value <= limits.max
+        least, most = integer_range(numpy_dtype, isinstance(value, int))
+        fits = fits and least <= value <= most
+        if fits and value < 0 and kind == "u":
+            return value + most + 1
     elif not -65504 <= value <= 65504:  # the smallest range, of float16
         fits = fits and not _largest(numpy_dtype) < abs(value) < np.inf
     if not fits:

@@ -9,12 +9,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from minigrad import dtypes
+from minigrad import creation, dtypes
 from minigrad._foreign import tensors_only
 from minigrad._names import namespace
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops import combine, complexes
+from minigrad.ops.fold import Col2Im
 from minigrad.tensor import Tensor, normalize_dim
 
 __all__ = [
@@ -212,16 +213,12 @@ def irfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """The frequency of each element of a transform, in cycles per unit of d, the spacing."""
-    from minigrad import creation
-
     k = creation.arange(n, dtype=dtype or dtypes.get_default_dtype(), device=device)
     return (k - (k > (n - 1) // 2).to(k.dtype) * n) / (n * d)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """The frequencies of the elements of `rfft`."""
-    from minigrad import creation
-
     dtype = dtype or dtypes.get_default_dtype()
     return creation.arange(n // 2 + 1, dtype=dtype, device=device) / (n * d)
 
@@ -246,8 +243,6 @@ def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
 
 def _overlapped(frames: Tensor, hop: int) -> Tensor:
     """Frames (..., count, n) added up where they overlap: (..., (count - 1) hop + n)."""
-    from minigrad.ops.fold import Col2Im
-
     *lead, count, n = frames._array.shape
     columns = frames.transpose(-1, -2).reshape(math.prod(lead), n, count)
     length = (count - 1) * hop + n

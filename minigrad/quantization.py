@@ -17,7 +17,6 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad._names import namespace
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import needs_grad
 from minigrad.nn.modules.conv import Conv2d
 from minigrad.nn.modules.linear import Linear
 from minigrad.nn.modules.module import Module
@@ -55,7 +54,7 @@ class _Quantized(Module):
         return self.weight.float() * self.scale.reshape(shape)
 
     def _check(self, input: Tensor) -> None:
-        if self.training and mode.enabled and needs_grad(input):
+        if self.training and mode.enabled and input.requires_grad:
             raise RuntimeError(
                 f"{type(self).__name__}: layers in 8 bits have no gradient; call `eval()` on the "
                 "model, or call it in a block `with minigrad.no_grad():`"

@@ -19,7 +19,7 @@ from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
 from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter
 from minigrad.backends import current
-from minigrad.devices import CPU, META, device, move_array, read
+from minigrad.devices import CPU, META, address, device, move_array, read
 from minigrad.dtypes import dtype
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -231,9 +231,7 @@ class Tensor(Methods):
 
     def data_ptr(self) -> int:
         """The address of the first element."""
-        if isinstance(self._array, np.ndarray):
-            return self._array.__array_interface__["data"][0]
-        return self._array.data.ptr
+        return address(self._array)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether elements lie in memory in row-major order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.cuda_c.attention import KINDS
+from kernels.cuda_c.attention import KINDS, backward_with_sizes, with_sizes
 from kernels.cuda_c.common import Kernel, family
 
 _kernel = family("attention_mma.cu")
@@ -23,22 +23,11 @@ def other_rows(width: int, backward: bool = False) -> int:
 
 def attention_mma(width: int, mask_kind: str) -> Kernel:
     """kernel(q, k, v, mask, out, lse, scale, causal, div, mod, step, span)."""
-
-    def arguments(q, k, v, *others):
-        sizes = q.shape[1], *k.shape[1:], v.shape[2]
-        return q, k, v, *others, q.shape[0] // k.shape[0], *sizes
-
     constants = (KINDS[mask_kind], other_rows(width), padded(width))
-    return _kernel("attention_mma", (0, 3, 4), constants, arguments)
+    return _kernel("attention_mma", (0, 3, 4), constants, with_sizes)
 
 
 def attention_mma_backward(width: int, mask_kind: str, of_keys: bool, split: bool) -> Kernel:
     """kernel(own_a, own_b, other_a, other_b, mask, lse, delta, da, db, scale, ..., step, span)."""
-
-    def arguments(own_a, own_b, other_a, *others):
-        heads = sorted((own_a.shape[0], other_a.shape[0]))
-        sizes = own_a.shape[1], other_a.shape[1], own_a.shape[2], own_b.shape[2]
-        return own_a, own_b, other_a, *others, heads[1] // heads[0], *sizes
-
     constants = (KINDS[mask_kind], of_keys, split, other_rows(width, True), padded(width))
-    return _kernel("attention_mma_backward", (0, 4, 7), constants, arguments)
+    return _kernel("attention_mma_backward", (0, 4, 7), constants, backward_with_sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,6 @@ from ._quiet import quietly
 
 #: parameters that must be device arrays
 _ARRAYS = frozenset("a a1 a2 arr arr1 arr2 ar ar1 ar2 ary array x m z val filt input".split())
-#: parameters that are sequences of device arrays, or one
-_SEQUENCES = frozenset("tup arys arrays condlist choicelist".split())
 #: functions whose first argument may be a number, or anything
 _ANY = frozenset(
     "arange linspace logspace tri bartlett blackman hamming hanning kaiser indices fftfreq rfftfreq"
@@ -104,9 +102,6 @@ def call(name: str, function: Callable, args: tuple, options: dict[str, Any]) ->
     return wrap(result, *_sources(args), *options.values())
 
 
-numpy_call = call
-
-
 def _sources(args: tuple) -> list[Any]:
     found: list[Any] = []
     for value in args:
@@ -119,58 +114,39 @@ def function(
     signature: str,
     numpy_function: Callable,
     module: str = "cupy",
-    call: Callable = call,
+    through: Callable = call,
 ) -> Callable:
-    """A function with CuPy's `signature` that calls `numpy_function`, through `call`.
+    """A function with CuPy's `signature` that calls `numpy_function`, by `through`.
 
     Parameters that NumPy's does not have are taken only with their defaults.
     """
-    head = f"def {name}{signature}: pass"
-    scope: dict[str, Any] = {"nan": np.nan, "inf": np.inf}
-    exec(compile(head, "<signature>", "exec"), scope)
-    parameters = inspect.signature(scope[name]).parameters
+    parameters = _declared(name, signature)
     theirs = _parameters(numpy_function)
-    code = [f"def {name}{signature}:"]
-    args, options, seen = [], [], False
+    own = module == "cupy.ndarray"
+    code, args, options = [], [], []
     defaults: dict[str, Any] = {}
+    rest = "{}"
     for index, (key, p) in enumerate(parameters.items()):
+        required = p.default is p.empty
         if p.kind is p.VAR_KEYWORD:
-            code.append(f"    _options = dict({key})")
-            seen = True
+            rest = f"dict({key})"
         elif p.kind is p.VAR_POSITIONAL:
             args.append(f"*{key}")
-        elif theirs is not None and key not in theirs and p.default is not p.empty:
-            default = p.default
-            test = "is not None" if default is None else f"!= {default!r}"
-            code.append(f"    if {key} {test}:")
-            code.append(f"        _refuse({name!r}, {key!r}, {key})")
-        elif p.default is p.empty and (index == len(args)):
+        elif theirs is not None and key not in theirs and not required:
+            given = f"{key} is not None" if p.default is None else f"{key} != {p.default!r}"
+            code.append(f"if {given}: _refuse({name!r}, {key!r}, {key})")
+        elif required and index == len(args):
             args.append(key)
         else:
-            options.append(key)
-        if call is numpy_call and name not in _ANY and p.default is p.empty and key in _ARRAYS:
-            code.append(f"    if type({key}) is not _ndarray: _require({name!r}, {key})")
-    if not seen:
-        code.append("    _options = {}")
-    for key in options:
-        default = parameters[key].default
-        if default is None or default is inspect.Parameter.empty:
-            test = f"{key} is not None"
-        elif isinstance(default, bool):
-            test = f"{key} is not {default!r}"
-        elif type(default) in (int, str) and (
-            module == "cupy.ndarray" or (theirs is not None and theirs[key] is default)
-        ):
-            test = f"{key} is not _default_{key}"  # NumPy's too: it need not be passed
-            defaults[f"_default_{key}"] = default
-        else:
-            test = "True"
-        code.append(f"    if {test}: _options[{key!r}] = {key}")
-    code.append(
-        f"    return _call({name!r}, _function, ({''.join(a + ', ' for a in args)}), _options)"
-    )
+            same = own or (theirs or {}).get(key) is p.default
+            options.append(f"if {_given(key, p.default, same)}: _options[{key!r}] = {key}")
+            defaults[f"_default_{key}"] = p.default
+        if through is call and name not in _ANY and required and key in _ARRAYS:
+            code.append(f"if type({key}) is not _ndarray: _require({name!r}, {key})")
+    code += [f"_options = {rest}", *options]
+    code.append(f"return _call({name!r}, _function, ({''.join(a + ', ' for a in args)}), _options)")
     scope = {
-        "_call": call,
+        "_call": through,
         "_function": numpy_function,
         "_ndarray": ndarray,
         "_refuse": refuse,
@@ -179,11 +155,30 @@ def function(
         "nan": np.nan,
         "inf": np.inf,
     }
-    exec(compile("\n".join(code), f"<{module}.{name}>", "exec"), scope)
+    text = "\n    ".join([f"def {name}{signature}:", *code])
+    exec(compile(text, f"<{module}.{name}>", "exec"), scope)
     made = scope[name]
     made.__module__ = module
     made.__doc__ = f"{module}.{name}{signature}: {numpy_function.__name__} on device arrays."
     return made
+
+
+def _declared(name: str, signature: str) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a signature given as text."""
+    scope: dict[str, Any] = {"nan": np.nan, "inf": np.inf}
+    exec(compile(f"def {name}{signature}: pass", "<signature>", "exec"), scope)
+    return inspect.signature(scope[name]).parameters
+
+
+def _given(key: str, default: Any, same: bool) -> str:
+    """The condition under which an argument is passed on. same: NumPy has the same default."""
+    if default is None or default is inspect.Parameter.empty:
+        return f"{key} is not None"
+    if isinstance(default, bool):
+        return f"{key} is not {default!r}"
+    if type(default) in (int, str) and same:
+        return f"{key} is not _default_{key}"
+    return "True"
 
 
 def refuse(function: str, parameter: str, value: Any) -> None:

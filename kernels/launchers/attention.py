@@ -10,7 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 import kernels
-from kernels.families import Family, Operation, floats, normal, ones
+from kernels.families import Family, Operation, as_for, floats, normal, ones
 from kernels.launchers import attention_tiles
 from kernels.launchers.attention_tiles import BX
 from kernels.launchers.common import (
@@ -395,13 +395,8 @@ def _cost_backward(g, q, k, v, out, lse, mask=None, causal=False, *_, **__):
     return [(a.shape, a.dtype) for a in (q, k, v)], flops
 
 
-def _as_for(version: str, *arrays):
-    """The arrays in the dtype that a version takes."""
-    return [a.astype(np.float16) if version == "mma_sync" else a for a in arrays]
-
-
 def _problem_backward(version: str):
-    q, k, v, g = _as_for(version, *floats(4, 1, 2, 35, 16))
+    q, k, v, g = as_for(version, *floats(4, 1, 2, 35, 16))
     how = {"causal": version == "triangular"}
     return (g, q, k, v, *kernels.attention(q, k, v, **how, backend="numpy")), how
 
@@ -413,7 +408,7 @@ def _cases(rng, versions):
     mask = mask.astype(np.float32)
     mask[0, 0, 3] = -np.inf  # a query that sees nothing
     for version in versions("attention"):
-        q, k, v, g = _as_for(version, *arrays)
+        q, k, v, g = as_for(version, *arrays)
         if version == "triangular":
             k, v = (np.repeat(a, 2, 1) for a in (k, v))  # it skips nothing where heads share keys
         for how in ((mask, False), (mask[1, 0], True, 0.3)):
@@ -430,13 +425,13 @@ def _compiled(versions):
     ]:  # fmt: skip
         mask = masks[kind]
         for version in versions("attention"):
-            q, k = _as_for(version, ones(1, 2, 33, width), ones(1, 2, 65, width))
+            q, k = as_for(version, ones(1, 2, 33, width), ones(1, 2, 65, width))
             causal = version == "triangular"
             yield "attention", (q, k, k, mask, causal), {"version": version}
             given = (q, q, k, k, q, ones(1, 2, 33), mask, causal)
             yield "attention_backward", given, {"version": version}
     if "mma_sync" in versions("attention"):  # whose keys are split
-        q, k = _as_for("mma_sync", ones(1, 1, 1, 64), ones(1, 1, 512, 64))
+        q, k = as_for("mma_sync", ones(1, 1, 1, 64), ones(1, 1, 512, 64))
         yield "attention", (q, k, k), {"version": "mma_sync"}
 
 
@@ -447,7 +442,7 @@ FAMILY = Family(
             attention,
             _cost,
             lambda version: (
-                tuple(_as_for(version, *floats(3, 1, 2, 35, 16))),
+                tuple(as_for(version, *floats(3, 1, 2, 35, 16))),
                 {"causal": version == "triangular"},
             ),
             dialects=_BY_DIALECT,

@@ -11,8 +11,9 @@
 5. mma_sync        CUDA C, 16-bit elements: such a product on tensor cores (conv_mma); channels lie
                    last, so that tables count packs of 8
 
-Backward-data is a convolution of the padded gradient with the weights turned round; backward-weight
-is a product of the gradient with the same offset-table operand. All sums have a fixed order.
+Backward-data is a convolution of the padded gradient with the weights rotated by 180 degrees;
+backward-weight is a product of the gradient with the same offset-table operand. All sums have a
+fixed order.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ from __future__ import annotations
 import math
 import sys
 
-import numpy as np
 from numpy import ndarray
 
-from kernels.families import Family, Operation, Shape, floats, normal, ones
+from kernels.families import Family, Operation, Shape, as_for, floats, normal, ones
 from kernels.launchers import conv_batch, conv_gemm, conv_mma
 from kernels.launchers.common import (
     Dialect,
@@ -34,10 +34,10 @@ from kernels.launchers.common import (
     contiguous,
     empty,
     launcher,
-    namespace,
     on_gpu,
     refusal_of_mma,
     wide_enough,
+    zeros,
 )
 from kernels.launchers.conv_planes import Geometry
 from kernels.launchers.plans import Plans, place
@@ -51,7 +51,7 @@ FORWARD = {
 }
 BACKWARD_DATA = {
     "direct": "one thread an element gathers what read it",
-    "implicit_gemm": "a convolution with the weights turned round",
+    "implicit_gemm": "a convolution with the weights rotated by 180 degrees",
     "batch_gemm": "one product over all images for each phase of the stride",
 }
 BACKWARD_WEIGHT = {
@@ -60,6 +60,7 @@ BACKWARD_WEIGHT = {
     "batch_gemm": "one product whose terms are the positions of all images",
 }
 MMA = {"mma_sync": "16-bit: channels last, so that packs of 8 go to tensor cores (mma.sync)"}
+GEMMS = {"implicit_gemm": conv_gemm, "batch_gemm": conv_batch, "mma_sync": conv_mma}
 MIN_MMA = 16  # fewer rows of results, or terms: most of a tile is empty
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins,
 LONG_SUM = 32  # on a CPU unless a sum has so many terms
@@ -93,12 +94,12 @@ def _by_dialect(simple: dict[str, str]) -> dict[str, dict[str, str]]:
 
 def _version(
     dialect: Dialect, name: str, version: str | None, simple: dict, geo: Geometry, like, rows: int,
-    terms: int, zeros: bool = False,
+    terms: int, sparse: bool = False,
 ) -> str:  # fmt: skip
     """The version for so many rows of results a group, each of so many terms, or the one that was
     asked for. ValueError where that does not take the operands.
 
-    zeros: implicit_gemm would read zeros between the elements.
+    sparse: implicit_gemm would read zeros between the elements.
     """
     own = _by_dialect(simple)[dialect.name]
     check_version(name, version, own)
@@ -112,7 +113,7 @@ def _version(
     gpu = on_gpu(like)
     if gpu and "mma_sync" in own and not refusal and min(rows, terms) >= MIN_MMA:
         return "mma_sync"
-    if dialect.conv_batch.pays(terms, sys.maxsize if zeros else rows, gpu):
+    if dialect.conv_batch.pays(terms, sys.maxsize if sparse else rows, gpu):
         return "batch_gemm"
     long_sums = not gpu and terms >= LONG_SUM
     return "implicit_gemm" if rows >= MIN_GEMM_CHANNELS or long_sums else "direct"
@@ -137,19 +138,13 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     n, o = geo.x_shape[0], geo.w_shape[0]
     shape = (n, o, *out)
     no_bias, sizes = empty((1,), dtype, x), (geo.groups, *geo.padding)
-    if version == "implicit_gemm":
-        product = conv_gemm.forward(dialect, "conv2d", geo, x, bias is not None)
-    elif version == "batch_gemm":
-        product = conv_batch.forward(dialect, "conv2d", geo, x, bias is not None)
-    elif version == "mma_sync":
-        product = conv_mma.forward(dialect, "conv2d", geo, x, bias is not None)
+    if version in GEMMS:
+        product = GEMMS[version].forward(dialect, "conv2d", geo, x, bias is not None)
     else:
         constants = (acc_t, geo.w_shape[2:], geo.stride, geo.dilation, bias is not None)
         if version == "direct":
-            kernel, (grid, block) = (
-                dialect.conv_direct.direct_forward(*constants),
-                _tile_grid(n * o, *out),
-            )
+            kernel = dialect.conv_direct.direct_forward(*constants)
+            grid, block = _tile_grid(n * o, *out)
         else:
             kernel = dialect.conv_direct.tiled_forward(*constants)
             tiles = n * geo.groups * ceil_div(geo.channels[1], dialect.conv_direct.TILE_CHANNELS)
@@ -162,7 +157,7 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
             return empty(shape, dtype, x)
         x, w = contiguous(x), contiguous(w)
         bias = no_bias if bias is None else contiguous(bias)
-        if version not in ("direct", "tiled"):
+        if version in GEMMS:
             return product(w, x, bias)
         y = empty(shape, dtype, x)
         run(x, w, bias, y, *sizes)
@@ -177,21 +172,14 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
     check_floating(name, g, w)
     _check_backward(name, g, geo)
     terms = geo.channels[1] * math.prod(geo.w_shape[2:])
-    zeros = geo.stride != (1, 1)
-    version = _version(dialect, name, version, BACKWARD_DATA, geo, g, geo.channels[0], terms, zeros)
-    dtype, acc_t, groups, x_shape = (
-        g.dtype,
-        dialect.common.scalar_type(g.dtype),
-        geo.groups,
-        geo.x_shape,
-    )
-    if version == "implicit_gemm":
-        product = conv_gemm.backward_data(dialect, name, geo, g)
-    elif version == "batch_gemm":
-        product = conv_batch.backward_data(dialect, name, geo, g)
-    elif version == "mma_sync":
-        product = conv_mma.backward_data(dialect, name, geo, g)
+    sparse = geo.stride != (1, 1)
+    rows = geo.channels[0]
+    version = _version(dialect, name, version, BACKWARD_DATA, geo, g, rows, terms, sparse)
+    dtype, x_shape, sizes = g.dtype, geo.x_shape, (geo.groups, *geo.padding)
+    if version in GEMMS:
+        product = GEMMS[version].backward_data(dialect, name, geo, g)
     else:
+        acc_t = dialect.common.scalar_type(dtype)
         kernel = dialect.conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
         tiling = _tile_grid(x_shape[0] * x_shape[1], *x_shape[2:])
         run = launcher(name, version, kernel, *tiling)
@@ -200,10 +188,10 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
         if 0 in x_shape:
             return empty(x_shape, dtype, g)
         g, w = contiguous(g), contiguous(w)
-        if version != "direct":
+        if version in GEMMS:
             return product(g, w)
         dx = empty(x_shape, dtype, g)
-        run(g, w, dx, groups, *geo.padding)
+        run(g, w, dx, *sizes)
         return dx
 
     return data
@@ -214,28 +202,25 @@ def _plan_weight(dialect: Dialect, g, x, geo: Geometry, version: str | None):
     name, w_shape = "conv2d_backward_weight", geo.w_shape
     check_floating(name, g, x)
     _check_backward(name, g, geo)
-    sizes = geo.channels[1], math.prod(w_shape[1:])
-    version = _version(dialect, name, version, BACKWARD_WEIGHT, geo, x, *sizes)
-    dtype, acc_t = x.dtype, dialect.common.scalar_type(x.dtype)
-    if version == "implicit_gemm":
-        product = conv_gemm.backward_weight(dialect, name, geo, x)
-    elif version == "batch_gemm":
-        product = conv_batch.backward_weight(dialect, name, geo, x)
-    elif version == "mma_sync":
-        product = conv_mma.backward_weight(dialect, name, geo, x)
+    rows, terms = geo.channels[1], math.prod(w_shape[1:])
+    version = _version(dialect, name, version, BACKWARD_WEIGHT, geo, x, rows, terms)
+    dtype, sizes = x.dtype, (geo.groups, *geo.padding)
+    if version in GEMMS:
+        product = GEMMS[version].backward_weight(dialect, name, geo, x)
     else:
+        acc_t = dialect.common.scalar_type(dtype)
         kernel = dialect.conv_direct.direct_weight(acc_t, geo.stride, geo.dilation)
         grid = (w_shape[0], w_shape[1], w_shape[2] * w_shape[3])
         run = launcher(name, version, kernel, grid, 32)
 
     def weight(g, x):
         if g.size == 0:
-            return namespace(x).zeros(w_shape, dtype)
+            return zeros(w_shape, dtype, x)
         g, x = contiguous(g), contiguous(x)
-        dw = empty(w_shape, dtype, x)
-        if version != "direct":
+        if version in GEMMS:
             return product(g, x)
-        run(g, x, dw, geo.groups, *geo.padding)
+        dw = empty(w_shape, dtype, x)
+        run(g, x, dw, *sizes)
         return dw
 
     return weight
@@ -343,16 +328,11 @@ _IMAGE, _FILTERS, _RESULT = (2, 3, 12, 11), (5, 3, 3, 3), (2, 5, 12, 11)
 _PADDED = dict(padding=(1, 1))
 
 
-def _as_for(version: str | None, *arrays):
-    """The arrays in the dtype that a version takes."""
-    return [a.astype(np.float16) if version == "mma_sync" else a for a in arrays]
-
-
 def _problem(first: Shape, second: Shape, *more):
     """The function from a version to a small call."""
 
     def problem(version: str):
-        return (*_as_for(version, floats(*first), floats(*second)), *more), _PADDED
+        return (*as_for(version, floats(*first), floats(*second)), *more), _PADDED
 
     return problem
 
@@ -370,7 +350,7 @@ def _cases(rng, versions):
             if version and version not in versions("conv2d"):
                 continue
             how = {"version": version}
-            x, w, bias, g = _as_for(version, *arrays, normal(rng, g_shape))
+            x, w, bias, g = as_for(version, *arrays, normal(rng, g_shape))
             yield "conv2d", (x, w, bias, *options), how, 60
             if version != "tiled":
                 yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
@@ -382,14 +362,14 @@ def _compiled(versions):
     for stride, n in ((1, 15), (2, 8)):
         options = ((stride, stride), (0, 0), (1, 1), 1)
         for version in versions("conv2d"):
-            x, w, bias, g = _as_for(version, *arrays, ones(2, 6, n, n))
+            x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
             yield "conv2d", (x, w, bias, *options), {"version": version}
         for version in versions("conv2d_backward_data"):
-            x, w, bias, g = _as_for(version, *arrays, ones(2, 6, n, n))
+            x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
             yield "conv2d_backward_data", (g, w, x.shape, *options), {"version": version}
             yield "conv2d_backward_weight", (g, x, w.shape, *options), {"version": version}
     if "mma_sync" in versions("conv2d"):  # its large tiles, and without a bias
-        x, w, g = _as_for("mma_sync", ones(8, 72, 48, 48), ones(72, 72, 1, 1), ones(8, 72, 48, 48))
+        x, w, g = as_for("mma_sync", ones(8, 72, 48, 48), ones(72, 72, 1, 1), ones(8, 72, 48, 48))
         yield "conv2d", (x, w), {}
         yield "conv2d_backward_data", (g, w, x.shape), {}
         yield "conv2d_backward_weight", (g, x, w.shape), {}

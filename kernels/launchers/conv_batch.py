@@ -19,7 +19,7 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
-from kernels.launchers.conv_planes import Geometry, Planes
+from kernels.launchers.conv_planes import Geometry, Planes, padded
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast, transpose, transpose_into
 
@@ -45,12 +45,6 @@ class Groups(NamedTuple):
     left: int
     right: int
     out: int
-
-
-def _plain(geo: Geometry) -> Planes:
-    """x with its padding."""
-    rows, width = (geo.x_shape[2 + i] + 2 * geo.padding[i] for i in range(2))
-    return Planes(rows, width, geo.padding)
 
 
 def _positions(geo: Geometry, planes: Planes) -> Side:
@@ -136,7 +130,7 @@ def _parts(geo: Geometry, floats: int, gpu: bool, make: Callable[[Geometry], Any
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y of a convolution."""
-    (per_in, per_out), planes, outs = geo.channels, _plain(geo), geo.w_shape[0]
+    (per_in, per_out), planes, outs = geo.channels, padded(geo), geo.w_shape[0]
     terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
 
     def convolution(geo: Geometry):
@@ -174,7 +168,7 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
 
 def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, x) -> dw."""
-    (per_in, per_out), planes, dtype = geo.channels, _plain(geo), like.dtype
+    (per_in, per_out), planes, dtype = geo.channels, padded(geo), like.dtype
     outs, terms, pixels = geo.w_shape[0], math.prod(geo.w_shape[1:]), math.prod(geo.out)
     size, no_bias = math.prod(geo.w_shape), empty((1,), dtype, like)
 

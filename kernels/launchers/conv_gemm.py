@@ -66,13 +66,13 @@ def _gradient_planes(geo: Geometry) -> Planes:
     return Planes(rows, width, lead, insert=geo.stride)
 
 
-def _offsets(geo: Geometry, planes: Planes, channels: int, turned: bool, multiple: int):
-    """uint32 offset of (channel, kh, kw) from an output position; taps turned round if `turned`.
+def _offsets(geo: Geometry, planes: Planes, channels: int, rotated: bool, multiple: int):
+    """uint32 offset of (channel, kh, kw) from an output position; taps reversed if `rotated`.
 
     Zeros fill the table up to a multiple of `multiple`.
     """
     c, i, j = np.ogrid[:channels, : geo.w_shape[2], : geo.w_shape[3]]
-    if turned:
+    if rotated:
         i, j = geo.w_shape[2] - 1 - i, geo.w_shape[3] - 1 - j
     t, a = np.divmod(i * geo.dilation[0], planes.sub[0])
     u, b = np.divmod(j * geo.dilation[1], planes.sub[1])
@@ -97,7 +97,7 @@ def _convolution(
     """The function (w (G * channels, K), x, bias) -> y (N * G * channels, OH * OW) of an
     implicit-GEMM convolution. On a GPU blocks share the terms of few results.
 
-    `data`: backward-data, where the gradient takes the place of x and the taps are turned round.
+    `data`: backward-data, where the gradient takes the place of x and the taps are reversed.
     """
     dtype = like.dtype
     from_channels, to_channels = geo.channels[::-1] if data else geo.channels

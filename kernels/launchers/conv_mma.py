@@ -16,7 +16,7 @@ from kernels.launchers.common import (
     namespace,
 )
 from kernels.launchers.conv_batch import gradient_planes
-from kernels.launchers.conv_planes import Geometry, Planes
+from kernels.launchers.conv_planes import Geometry, Planes, padded
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast
 
@@ -138,12 +138,6 @@ def _images(dialect: Dialect, name: str, geo: Geometry, like, planes: Planes, ch
     return _laid_out(dialect, name, like, planes, shape)
 
 
-def _padded(geo: Geometry) -> Planes:
-    """x with its padding."""
-    rows, width = (geo.x_shape[2 + i] + 2 * geo.padding[i] for i in range(2))
-    return Planes(rows, width, geo.padding)
-
-
 def _positions(geo: Geometry, planes: Planes) -> tuple[np.ndarray, np.ndarray]:
     """The output positions of all images: in padded planes of x, and in an output's pixels."""
     n, (height, width) = geo.x_shape[0], geo.out
@@ -173,7 +167,7 @@ def _parts(splits: int, shape: tuple, dtype: np.dtype, like):
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y."""
-    (per_in, per_out), planes, pixels = geo.channels, _padded(geo), math.prod(geo.out)
+    (per_in, per_out), planes, pixels = geo.channels, padded(geo), math.prod(geo.out)
     terms = math.prod(geo.w_shape[2:]) * packed(per_in)
     shape = (geo.x_shape[0], geo.w_shape[0], *geo.out)
     positions, places = _positions(geo, planes)
@@ -198,7 +192,7 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
 
 def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, x) -> dw."""
-    (per_in, per_out), planes, pixels = geo.channels, _padded(geo), math.prod(geo.out)
+    (per_in, per_out), planes, pixels = geo.channels, padded(geo), math.prod(geo.out)
     taps, dtype = math.prod(geo.w_shape[2:]), like.dtype
     positions, _ = _positions(geo, planes)
     image, pixel = np.ogrid[: geo.x_shape[0], :pixels]

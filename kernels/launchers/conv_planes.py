@@ -75,3 +75,9 @@ class Planes(NamedTuple):
             return planes
 
         return pad
+
+
+def padded(geo: Geometry) -> Planes:
+    """x with its padding."""
+    rows, width = (geo.x_shape[2 + i] + 2 * geo.padding[i] for i in range(2))
+    return Planes(rows, width, geo.padding)

@@ -35,12 +35,12 @@ def get_deterministic_debug_mode() -> int:
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What `use_deterministic_algorithms` was told."""
+    """Whether `use_deterministic_algorithms` has turned them on."""
     return _mode != "default"
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether it was told to warn only."""
+    """Whether it has been set to warn only."""
     return _mode == "warn"
 
 

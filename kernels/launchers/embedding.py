@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 
 import numpy as np
-from numpy import ndarray
 
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.families import index as indices
@@ -19,14 +17,13 @@ from kernels.launchers.common import (
     compute_dtype,
     contiguous,
     empty,
-    launcher,
     namespace,
     on_gpu,
     parts_of,
     zeros,
 )
 from kernels.launchers.determinism import are_deterministic_algorithms_enabled
-from kernels.launchers.plans import Plans, place
+from kernels.launchers.plans import Plans
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.relaunch import remembered
 from kernels.launchers.transpose import cast, copy
@@ -65,7 +62,9 @@ def checked_index(
     out = empty(index.shape, index.dtype, index)
     if out.size:
         factory, grid = dialect.embedding.checked_index_kernel, ceil_div(out.size, THREADS)
-        launch = _launch("checked_index", "elements", factory, (index.dtype,), grid, THREADS, out)
+        launch = _plans.launch(
+            "checked_index", "elements", factory, (index.dtype,), grid, THREADS, out
+        )
         launch(contiguous(index).ravel(), out.ravel(), record, low, high, ignore, number)
     return out
 
@@ -99,16 +98,6 @@ def _tiles(rows: int, width: int) -> tuple[int, int]:
 _plans = Plans()
 
 
-def _launch(
-    name: str, version: str, factory: Callable, constants: tuple, grid, block, like
-) -> Callable:
-    """A launch of the kernel `factory(*constants)` where `like` lies."""
-    key = (name, factory, constants, grid, block, type(like) is ndarray or place(like))
-    return _plans.get(key) or _plans.keep(
-        key, launcher(name, version, factory(*constants), grid, block)
-    )
-
-
 def _chosen(name: str, version: str | None, like, blocks: int) -> str:
     """blocks: that "lines" would have."""
     check_version(name, version, VERSIONS)
@@ -131,7 +120,7 @@ def _rows(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray
     if out.size:
         dtypes, (tiles, grid) = (weight.dtype, index.dtype), _tiles(rows, width)
         factory = dialect.embedding.embedding_kernel
-        launch = _launch("embedding", "rows", factory, dtypes, grid, ROW_BLOCK, out)
+        launch = _plans.launch("embedding", "rows", factory, dtypes, grid, ROW_BLOCK, out)
         launch(contiguous(weight).ravel(), contiguous(index).ravel(), out.ravel(), width, tiles)
     return out
 
@@ -159,7 +148,7 @@ def embedding_backward(
             grid, block, numbers = tiles * parts, ROW_BLOCK[0], (width, tiles, span)
         constants = (version, g.dtype, index.dtype)
         factory = dialect.embedding.embedding_backward_kernel
-        launch = _launch("embedding_backward", version, factory, constants, grid, block, dw)
+        launch = _plans.launch("embedding_backward", version, factory, constants, grid, block, dw)
         launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), *numbers)
     return dw if dw.dtype == g.dtype else cast(dialect, dw, g.dtype)
 
@@ -199,7 +188,7 @@ def _gather(dialect: Dialect, x, index, size: int, length: int, inner: int):
     if out.size:
         dtypes, grid = (x.dtype, index.dtype), ceil_div(index.size, THREADS)
         factory = dialect.embedding.gather_kernel
-        launch = _launch("gather", "elements", factory, dtypes, grid, THREADS, out)
+        launch = _plans.launch("gather", "elements", factory, dtypes, grid, THREADS, out)
         launch(x.ravel(), contiguous(index).ravel(), out.ravel(), size, length, inner)
     return out
 
@@ -287,7 +276,7 @@ def _scatter(
     grid = ceil_div(count, THREADS)
     kernels = dialect.embedding
     factory = kernels.put_kernel if name == "scatter" else kernels.scatter_kernel
-    launch = _launch(name, version, factory, constants, grid, THREADS, out)
+    launch = _plans.launch(name, version, factory, constants, grid, THREADS, out)
     launch(src.ravel(), contiguous(index).ravel(), out.ravel(), *numbers)
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from numpy import ndarray
 
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
@@ -16,10 +13,9 @@ from kernels.launchers.common import (
     check_version,
     contiguous,
     empty,
-    launcher,
     namespace,
 )
-from kernels.launchers.plans import Plans, place
+from kernels.launchers.plans import Plans
 
 VERSIONS = {
     "bytes": "a thread per result, byte by byte",
@@ -33,16 +29,6 @@ MOST = (2**31 - 1) // 127**2  # elements of a row whose sum fits into 32 bits
 _plans = Plans()
 
 
-def _launch(
-    name: str, version: str, factory: Callable, constants: tuple, grid, block, like
-) -> Callable:
-    """A launch of the kernel `factory(*constants)` where `like` lies."""
-    key = (name, factory, constants, grid, block, type(like) is ndarray or place(like))
-    return _plans.get(key) or _plans.keep(
-        key, launcher(name, version, factory(*constants), grid, block)
-    )
-
-
 def quantize_rows(dialect: Dialect, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(int8 q (m, k), float32 scale (m,)) with x (m, k) about q * scale: the largest element of a
     row, by its size, is at 127. TypeError unless x is floating, ValueError unless a matrix."""
@@ -54,7 +40,7 @@ def quantize_rows(dialect: Dialect, x: np.ndarray) -> tuple[np.ndarray, np.ndarr
     if m:
         grid, block = ceil_div(m, ROWS), (32, ROWS)
         factory = dialect.int8.quantize_kernel
-        launch = _launch("quantize_rows", "warp", factory, (x.dtype,), grid, block, q)
+        launch = _plans.launch("quantize_rows", "warp", factory, (x.dtype,), grid, block, q)
         launch(contiguous(x).ravel(), q.ravel(), scale, m, k)
     return q, scale
 
@@ -118,7 +104,7 @@ def int8_matmul(
         rows = slice(first, min(first + MAX_GRID_YZ * TILE, m))
         count = rows.stop - first
         grid = (ceil_div(n, TILE), ceil_div(count, TILE))
-        launch = _launch("int8_matmul", version, factory, constants, grid, (TILE, TILE), out)
+        launch = _plans.launch("int8_matmul", version, factory, constants, grid, (TILE, TILE), out)
         part = a[rows].ravel(), b.ravel(), scale_a[rows], scale_b, other, out[rows].ravel()
         launch(*part, count, n, k)
     return out

@@ -1,4 +1,4 @@
-"""How arrays of any strides lie in memory: what the strided kernels are told about them."""
+"""How arrays of any strides lie in memory: the arguments of strided kernels."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """What `set_float32_matmul_precision` was told."""
+    """The precision that `set_float32_matmul_precision` has set."""
     return _precision
 
 
@@ -150,84 +150,101 @@ def _check(dialect: Dialect, a, b, bias, version: str | None) -> None:
         raise ValueError(f"matmul: version {version!r} needs n == 1, got n == {b.shape[-1]}")
 
 
-def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
-    """The function of (a, b, bias) that returns c, for operands like these; c of dtype `result`."""
-    operation = None if version else dispatch.named("matmul")
-    _check(dialect, a, b, bias, version)
-    m, n = a.shape[-2], b.shape[-1]
+class Layout(NamedTuple):
+    """How the operands of a product lie, and its result."""
+
+    batch: tuple[int, ...]
+    shape: tuple[int, ...]  # of the result
+    rows: tuple[int, ...]  # of a: (m, k), or with a batch in front
+    trans_a: bool
+    trans_b: bool
+
+
+def _layout(a, b) -> Layout:
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
         raise ValueError(f"matmul: batches do not broadcast: {a.shape} @ {b.shape}") from None
-    trans_a, trans_b = _is_transposed(a), _is_transposed(b)
-    shape, rows = (*batch, m, n), a.shape
+    trans_a, rows = _is_transposed(a), a.shape
+    shape = (*batch, a.shape[-2], b.shape[-1])
     if math.prod(b.shape[:-2]) == 1 and not trans_a:
-        batch, m = (), math.prod(a.shape[:-1])  # all of the batch shares b: one product
-        rows = (m, a.shape[-1])
-    z, dtype = math.prod(batch), a.dtype
-    cc, tf32 = compute_capability(a), _precision != "highest"
-    product = Product(dtype, m, n, a.shape[-1], trans_a, trans_b, cc, tf32)
+        batch, rows = (), (math.prod(a.shape[:-1]), a.shape[-1])  # all share b: one product
+    return Layout(batch, shape, rows, trans_a, _is_transposed(b))
+
+
+def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
+    """The function of (a, b, bias) that returns c, for operands like these; c of dtype `result`."""
+    operation = None if version else dispatch.named("matmul")
+    _check(dialect, a, b, bias, version)
+    layout = _layout(a, b)
+    product = Product(
+        *(a.dtype, layout.rows[-2], b.shape[-1], a.shape[-1], layout.trans_a, layout.trans_b),
+        *(compute_capability(a), _precision != "highest"),
+    )
     chosen = version or dialect.matmul.pick(product)
-    if version is None and batch == () and on_gpu(a):
-        if m == 1 and trans_b and n > 1 and product.k >= 64:
+    if version is None and layout.batch == () and on_gpu(a):
+        if product.m == 1 and product.trans_b and product.n > 1 and product.k >= 64:
             return functools.partial(_rows_of_columns, dialect)
-        if chosen == "matvec" and splits(ceil_div(m, 4), product.k, LEAST_TERMS) > 1:
+        if chosen == "matvec" and splits(ceil_div(product.m, 4), product.k, LEAST_TERMS) > 1:
             chosen = "matvec_split"
         count, part = _splits(dialect, chosen, product, bias is not None)
         if count > 1:
             return _split(dialect, part, count)
     if chosen == "matvec_split":
-        if batch != ():
+        if layout.batch != ():
             raise ValueError("matmul: version 'matvec_split' takes no batch of vectors")
         return _split_matvec(dialect, product, bias is not None, version is not None)
-    version = chosen
-    dialect.matmul.check(version, product)
-    flags = (trans_a, trans_b, bias is not None)
-    no_bias = empty(0, dtype, a)
+    dialect.matmul.check(chosen, product)
+    return _whole(dialect, chosen, product, layout, a, bias is not None, result, operation)
+
+
+def _whole(
+    dialect: Dialect, version: str, product: Product, layout: Layout, a, biased: bool, result,
+    operation,
+):  # fmt: skip
+    """The function of (a, b, bias) that returns c, where no sum is split: one launch, or as many as
+    the limits of a grid need, for `height` rows of c or for a part of the batch each."""
+    dtype, m, n, shape = product.dtype, product.m, product.n, layout.shape
+    z, flags = math.prod(layout.batch), (product.trans_a, product.trans_b, biased)
+    no_bias, acc_t = empty(0, dtype, a), dialect.matmul.accumulator(dtype)
+    allocate = functools.partial(namespace(a).empty, shape, result or dtype)
 
     def tiling(chunk: int, rows: int):
-        acc_t = dialect.matmul.accumulator(dtype)
         return dialect.matmul.configure(version, acc_t, flags, chunk, rows, n, on_gpu(a))
 
     def prepare(chunk: int, rows: int):
         return launcher("matmul", version, *tiling(chunk, rows))
 
-    height = _height(version, m, lambda rows: tiling(1, rows)[1][1])
-    if height < m:
-        launch, last = prepare(1, height), prepare(1, m % height or height)
-    else:
-        launch = prepare(min(z, MAX_GRID_YZ), m)
-        last = prepare(z % MAX_GRID_YZ or MAX_GRID_YZ, m) if z > MAX_GRID_YZ else launch
-    xp = namespace(a)
-
     def stacked(operands, c):
         a, b, bias = operands
-        a3, b3 = _stack(a.reshape(rows), batch, trans_a), _stack(b, batch, trans_b)
+        a3 = _stack(a.reshape(layout.rows), layout.batch, product.trans_a)
+        b3 = _stack(b, layout.batch, product.trans_b)
         return a3, b3, no_bias if bias is None else bias, c.reshape(z, m, n)
 
+    height = _height(version, m, lambda rows: tiling(1, rows)[1][1])
     if height >= m and 0 < z <= MAX_GRID_YZ and 0 not in shape:
-        allocate = functools.partial(xp.empty, shape, result or dtype)
-        return Single(launch, allocate, stacked, dialect, operation)
+        return Single(prepare(z, m), allocate, stacked, dialect, operation)
+    first = (1, height) if height < m else (min(z, MAX_GRID_YZ), m)
+    rest = (1, m % height or height) if height < m else (z % MAX_GRID_YZ or MAX_GRID_YZ, m)
+    launch, last = prepare(*first), prepare(*rest)
 
     def by_rows(a3, b3, bias, c3):
         for i, r in itertools.product(range(z), range(0, m, height)):
             own, rows = a3[i % len(a3)], slice(r, r + height)
-            part = contiguous(own[:, rows] if trans_a else own[rows])
+            part = contiguous(own[:, rows] if product.trans_a else own[rows])
             step = launch if r + height < m else last
             step(part[None], b3[i % len(b3)][None], bias, c3[i, rows][None])
 
-    def run(operands):
-        c = empty(shape, result or dtype, operands[0])
-        if c.size == 0:
-            return c
-        a3, b3, bias, c3 = stacked(operands, c)
-        if height < m:
-            by_rows(a3, b3, bias, c3)
-            return c
+    def by_batch(a3, b3, bias, c3):
         for z0 in range(0, z, MAX_GRID_YZ):
             part = slice(z0, z0 + MAX_GRID_YZ)
             step = launch if z0 + MAX_GRID_YZ < z else last
             step(a3 if len(a3) == 1 else a3[part], b3 if len(b3) == 1 else b3[part], bias, c3[part])
+
+    def run(operands):
+        c = empty(shape, result or dtype, operands[0])
+        if c.size:
+            (by_rows if height < m else by_batch)(*stacked(operands, c))
         return c
 
     return run

@@ -4,16 +4,19 @@
     plan = _plans.get(key) or _plans.keep(key, _plan(dialect, x, version))
 
 A key holds all that the plan depends on. Where the arrays lie is part of it: the first launch of a
-plan binds its kernel to the CPU or to one GPU. NumPy's arrays are told by their type alone, which
+plan binds its kernel to the CPU or to one GPU. NumPy's arrays are known by their type alone, which
 costs less than a call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from kernels.launchers.common import on_gpu
+from numpy import ndarray
+
+from kernels.launchers.common import launcher, on_gpu
 from kernels.support import forks
 
 MAX_PLANS = 4096
@@ -23,7 +26,7 @@ class Plans(dict):
     """Plans by key, at most `limit` of them: a full cache drops the older half.
 
     Looking up needs no lock: `get` of a dictionary is one step, and a plan that was dropped stays
-    usable by whoever found it before.
+    usable by a thread that found it before.
     """
 
     def __init__(self, limit: int = MAX_PLANS) -> None:
@@ -38,6 +41,15 @@ class Plans(dict):
                 for old in list(islice(self, max(self.limit // 2, 1))):
                     del self[old]
             return self.setdefault(key, plan)
+
+    def launch(
+        self, name: str, version: str, factory: Callable, constants: tuple, grid, block, like
+    ) -> Callable[..., None]:
+        """A launch of the kernel `factory(*constants)` where `like` lies."""
+        key = (name, factory, constants, grid, block, type(like) is ndarray or place(like))
+        return self.get(key) or self.keep(
+            key, launcher(name, version, factory(*constants), grid, block)
+        )
 
 
 def check_places(name: str, *arrays) -> None:

@@ -282,7 +282,7 @@ def _inner(strides: list[int]) -> str:
 
 
 def _passed(strides: list[int], inner: str) -> list[int]:
-    """The strides that a kernel is told: the innermost only where it is neither 0 nor 1."""
+    """The strides that a kernel gets: the innermost only where it is neither 0 nor 1."""
     return strides if inner == "s" else strides[:-1]
 
 

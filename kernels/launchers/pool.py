@@ -186,20 +186,17 @@ def _plan_max_backward(
     version = version or _best_backward(window, owned, not on_gpu(g))
     if (version == "owner" and not owned) or (version == "gather" and window is None):
         raise ValueError(f"{name}: version {version!r} needs other windows than {window}")
-    planes = x_shape[0] * x_shape[1]
+    planes, acc_t = x_shape[0] * x_shape[1], dialect.common.scalar_type(g.dtype)
     if version == "owner":
-        kernel = dialect.pool.max_owner(dialect.common.scalar_type(g.dtype), window, *padding)
         steps = (ceil_div(x_shape[2 + i] + padding[i], window.stride[i]) for i in range(2))
-        run = launcher(name, version, kernel, *_tiling(planes, *steps))
+        kernel, tiling = dialect.pool.max_owner(acc_t, window, *padding), _tiling(planes, *steps)
     elif version == "gather":
-        kernel = dialect.pool.max_gather(dialect.common.scalar_type(g.dtype), window)
-        run = launcher(name, version, kernel, *_tiling(planes, *x_shape[2:]))
+        kernel, tiling = dialect.pool.max_gather(acc_t, window), _tiling(planes, *x_shape[2:])
     elif version == "plane":
-        kernel = dialect.pool.max_plane(dialect.common.scalar_type(g.dtype))
-        run = launcher(name, version, kernel, planes, 1)
+        kernel, tiling = dialect.pool.max_plane(acc_t), (planes, 1)
     else:
-        kernel = dialect.pool.max_scatter(dialect.common.scalar_type(g.dtype))
-        run = launcher(name, version, kernel, planes, SCATTER_BLOCK)
+        kernel, tiling = dialect.pool.max_scatter(acc_t), (planes, SCATTER_BLOCK)
+    run = launcher(name, version, kernel, *tiling)
     adds = version in ("plane", "scatter")
 
     def backward(g, index):

@@ -51,7 +51,7 @@ from kernels.launchers.plans import Plans, place
 from kernels.launchers.relaunch import Single
 from kernels.launchers.transpose import copy
 from kernels.pointwise import flops
-from kernels.reduction import TABLE
+from kernels.reduction import TABLE, normalize_axes
 
 VERSIONS = {
     "interleaved": "a tree of neighbours in shared memory; warps diverge",
@@ -129,20 +129,6 @@ def reduce(
     return plan((a,))
 
 
-def _axes(name: str, axis, ndim: int) -> tuple[int, ...]:
-    """The axes as sorted, non-negative, distinct integers; all of them for None."""
-    if axis is None:
-        return tuple(range(ndim))
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    for k in axes:
-        if not -max(ndim, 1) <= k < max(ndim, 1):
-            raise IndexError(f"{name}: axis {k} is out of range for {ndim} dimensions")
-    found = tuple(sorted(k % ndim for k in axes)) if ndim else ()
-    if len(set(found)) != len(found):
-        raise ValueError(f"{name}: axis {axis} names one dimension twice")
-    return found
-
-
 def _plan(
     dialect: Dialect, name: str, a, axis, keepdims: bool, dtype, version: str | None
 ) -> Callable:
@@ -151,7 +137,7 @@ def _plan(
     if name not in TABLE:
         raise ValueError(f"reduce: no reduction named {name!r}; there are {sorted(TABLE)}")
     check_version("reduce", version, VERSIONS)
-    axes, line = _axes(name, axis, a.ndim), TABLE[name]
+    axes, line = normalize_axes(name, axis, a.ndim), TABLE[name]
     dtype = np.dtype(dtype or a.dtype)
     kept = [i for i in range(a.ndim) if i not in axes]
     length = math.prod(a.shape[i] for i in axes)
@@ -415,7 +401,7 @@ def _arg_passes(dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: l
 
 
 def _cost(name, a, axis=None, keepdims=False, dtype=None, version=None):
-    line, axes = TABLE[name], _axes(name, axis, a.ndim)
+    line, axes = TABLE[name], normalize_axes(name, axis, a.ndim)
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape) if keepdims or i not in axes)
     each = flops(line.map) + flops(line.combine)
     return [(shape, result_dtype(name, np.dtype(dtype or a.dtype)))], each * a.size

@@ -25,6 +25,7 @@ from kernels.launchers.plans import Plans
 from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.support import forks
 from kernels.support.interrupts import deferred
+from kernels.support.memory import owner_of
 
 MAX_BYTES = 1 << 24  # of operands and new arrays: beyond that, Python takes under a hundredth
 LOCKED_BYTES = 1 << 12  # launches up to this size keep the GIL: they take less time than the switch
@@ -426,7 +427,7 @@ def _arrays_of(
     from kernels.simt.backend import relaunch
 
     def is_scratch(a: np.ndarray) -> bool:
-        return a.flags.c_contiguous and any(_root(a) is memory for memory in watch.memory)
+        return a.flags.c_contiguous and any(owner_of(a) is memory for memory in watch.memory)
 
     made, launches = list(results), watch.launches
     given = [a for a in shown if isinstance(a, np.ndarray)]
@@ -442,18 +443,11 @@ def _arrays_of(
                 continue
             if any(np.may_share_memory(new, a) for a in (*given, *made)):
                 continue
-            root = _root(new)
-            if root is _root(old):
+            root = owner_of(new)
+            if root is owner_of(old):
                 lasting.append(root)
             elif is_scratch(root):
                 made.append(root)
             else:
                 return None
     return (made, tuple(lasting)) if len(made) <= relaunch.MAX_MADE else None
-
-
-def _root(a: np.ndarray) -> np.ndarray:
-    """The array whose memory `a` is a view of."""
-    while isinstance(a.base, np.ndarray):
-        a = a.base
-    return a

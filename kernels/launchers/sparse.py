@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
 
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
@@ -17,11 +15,10 @@ from kernels.launchers.common import (
     compute_dtype,
     contiguous,
     empty,
-    launcher,
     namespace,
     on_gpu,
 )
-from kernels.launchers.plans import Plans, place
+from kernels.launchers.plans import Plans
 from kernels.launchers.transpose import cast
 
 VERSIONS = {
@@ -38,16 +35,6 @@ WARPS = 8  # rows, or elements, of a block
 ITEMS = 32  # row ends and elements of a part of the merge path
 
 _plans = Plans()
-
-
-def _launch(
-    name: str, version: str, factory: Callable, constants: tuple, grid, block, like
-) -> Callable:
-    """A launch of the kernel `factory(*constants)` where `like` lies."""
-    key = (name, factory, constants, grid, block, type(like) is ndarray or place(like))
-    return _plans.get(key) or _plans.keep(
-        key, launcher(name, version, factory(*constants), grid, block)
-    )
 
 
 def _check_indices(name: str, what: str, index, size: int) -> None:
@@ -124,22 +111,23 @@ def _multiply(dialect: Dialect, version: str, arrays: list, out, rows: int, widt
     found, columns = dialect.sparse, columns_of(width)
     if version == "thread":
         grid = ceil_div(rows, THREADS)
-        factory = found.thread_kernel
-        _launch("spmm", version, factory, constants, grid, THREADS, out)(*arrays, out, rows, width)
+        launch = _plans.launch("spmm", version, found.thread_kernel, constants, grid, THREADS, out)
+        launch(*arrays, out, rows, width)
     elif version == "warp":
         grid, block = ceil_div(rows, WARPS), (32, WARPS)
         constants = (*constants, columns)
-        launch = _launch("spmm", version, found.warp_kernel, constants, grid, block, out)
+        launch = _plans.launch("spmm", version, found.warp_kernel, constants, grid, block, out)
         launch(*arrays, out, rows, width)
     else:
         parts, tiles = ceil_div(rows + values.size, ITEMS), ceil_div(width, columns)
         block = (columns, THREADS // columns)
         grid = tiles * ceil_div(parts, block[1])
         carry_row, carry = empty((parts,), crow.dtype, out), empty((parts * width,), out.dtype, out)
-        launch = _launch("spmm", version, found.merge_kernel, (*constants, ITEMS), grid, block, out)
+        merge = (*constants, ITEMS)
+        launch = _plans.launch("spmm", version, found.merge_kernel, merge, grid, block, out)
         launch(*arrays, out, carry_row, carry, width, parts, tiles)
         grid, constants = ceil_div(parts * width, THREADS), constants[1:]
-        launch = _launch("spmm", version, found.carry_kernel, constants, grid, THREADS, out)
+        launch = _plans.launch("spmm", version, found.carry_kernel, constants, grid, THREADS, out)
         launch(carry_row, carry, out, width, parts, rows)
 
 
@@ -178,7 +166,7 @@ def sddmm(
             grid, block = ceil_div(row.size, WARPS), (32, WARPS)
         constants = (version, a.dtype, row.dtype)
         factory = dialect.sparse.sddmm_kernel
-        launch = _launch("sddmm", version, factory, constants, grid, block, out)
+        launch = _plans.launch("sddmm", version, factory, constants, grid, block, out)
         launch(*[contiguous(x).ravel() for x in (row, col, a, b)], out, width)
     return out
 

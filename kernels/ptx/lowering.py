@@ -42,7 +42,6 @@ _SPECIAL_NAMES = (
     " %dynamic_smem_size %total_smem_size activemask"
 ).split()
 SPECIAL = {name: number for number, name in enumerate(_SPECIAL_NAMES)}
-_WIDE_SPECIAL = {"%gridid", "%clock64", "%globaltimer"}
 
 
 class Unknown(Exception):

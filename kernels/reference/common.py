@@ -1,9 +1,9 @@
-"""What the reference families share: tracing, compute dtypes, axes."""
+"""What the reference families share: tracing, compute dtypes, windows."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -48,20 +48,6 @@ def check_index(name: str, index: np.ndarray, size: int) -> None:
     if index.size and (index.min() < 0 or index.max() >= size):
         bad = index[(index < 0) | (index >= size)].flat[0]
         raise IndexError(f"{name}: index {bad} is out of bounds for size {size}")
-
-
-def normalize_axes(name: str, axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """The axes as sorted, non-negative, distinct integers; all of them for None."""
-    if axis is None:
-        return tuple(range(ndim))
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    for a in axes:
-        if not -max(ndim, 1) <= a < max(ndim, 1):
-            raise IndexError(f"{name}: axis {a} is out of range for {ndim} dimensions")
-    found = tuple(sorted(a % ndim for a in axes)) if ndim else ()
-    if len(set(found)) != len(found):
-        raise ValueError(f"{name}: axis {axis} names one dimension twice")
-    return found
 
 
 def windows(x, kernel: Pair, stride: Pair, dilation: Pair, out: Pair) -> np.ndarray:

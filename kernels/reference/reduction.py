@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kernels.reduction import TABLE as REDUCTIONS
-from kernels.reference.common import compute_dtype, normalize_axes, traced
+from kernels.reduction import normalize_axes
+from kernels.reference.common import compute_dtype, traced
 
 _REDUCERS = {
     "sum": lambda x, axis: np.sum(x, axis=axis, dtype=x.dtype),

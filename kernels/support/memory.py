@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+import numpy as np
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _LARGEST_IN_HEAP = 32 << 20  # what glibc takes at most; larger blocks always go back
 _KEPT = 1 << 30
@@ -30,3 +32,10 @@ def keep_freed() -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_IN_HEAP) and mallopt(_M_TRIM_THRESHOLD, _KEPT))
+
+
+def owner_of(array: np.ndarray) -> np.ndarray:
+    """The array whose memory this one is a view of: what an allocator gave."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minigrad.autograd.mode import mode, no_grad
-from minigrad.autograd.node import Node, alias, attach, edge, needs_grad
+from minigrad.autograd.node import Node, alias, attach, edge
 from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
 
@@ -151,7 +151,7 @@ class Function:
         """Run forward, and record it if an argument requires a gradient."""
         ctx = FunctionCtx()
         recording = mode.enabled
-        needs = tuple([isinstance(a, Tensor) and needs_grad(a) for a in args])
+        needs = tuple([isinstance(a, Tensor) and a.requires_grad for a in args])
         ctx.needs_input_grad = needs
         edges = tuple([edge(a) if need else None for a, need in zip(args, needs, strict=True)])
         with no_grad():
@@ -215,7 +215,7 @@ def once_differentiable(function: Callable) -> Callable:
     @functools.wraps(function)
     def wrapper(ctx: Any, *grads: Any) -> Any:
         recording = mode.enabled and any(
-            isinstance(g, Tensor) and needs_grad(g) for g in (*grads, *ctx.saved_tensors)
+            isinstance(g, Tensor) and g.requires_grad for g in (*grads, *ctx.saved_tensors)
         )
         with no_grad():
             results = function(ctx, *grads)

@@ -243,13 +243,6 @@ def _changed_in_place(tensor: Tensor, version: int) -> str:
     )
 
 
-def needs_grad(tensor: Tensor) -> bool:
-    """Whether a tensor requires a gradient; a view first checks for changes of its base."""
-    if tensor._view is not None:
-        tensor._view.refresh(tensor)
-    return tensor._requires_grad
-
-
 def edge(tensor: Tensor) -> tuple | None:
     """Where the gradient of a tensor goes."""
     if not tensor._requires_grad:
@@ -264,7 +257,7 @@ def edges_of(inputs: Sequence) -> tuple | None:
     edges: list[tuple | None] = []
     found = False
     for t in inputs:
-        if isinstance(t, Tensor) and (t._requires_grad if t._view is None else needs_grad(t)):
+        if isinstance(t, Tensor) and (t._requires_grad if t._view is None else t.requires_grad):
             node = t._node
             edges.append((t, 0) if node is None else (node, t._index))
             found = True

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.launchers.common import on_gpu as on_gpu
 from minigrad import _meta
 from minigrad._names import namespace
 from minigrad.backends import current
@@ -59,11 +60,6 @@ def array_module(array: Any) -> ModuleType:
     if isinstance(array, _meta.MetaArray):
         return _meta
     return getattr(array, "module", None) or current.cupy()
-
-
-def on_gpu(array: Any) -> bool:
-    """Whether the array lives in a GPU's memory."""
-    return not isinstance(array, np.ndarray) and hasattr(array, "__cuda_array_interface__")
 
 
 def scipy_module(array: Any, name: str) -> ModuleType:

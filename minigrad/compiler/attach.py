@@ -65,11 +65,8 @@ class Attachment:
         self._bytes: Counter[Any] = Counter()  # of the intermediate arrays, by the new kernel
         self._users: dict[Buffer, list[Call]] = {}
         for call in (call for part in parts for call in part):
-            for buffer in self._buffers(call):
+            for buffer in self._memory.of_call(call):
                 self._users.setdefault(buffer, []).append(call)
-
-    def _buffers(self, call: Call) -> set[Buffer]:
-        return {b for b in map(self._memory.find, call.arrays()) if b is not None}
 
     def run(self) -> None:
         """Fuse what can be and pays, in all parts."""
@@ -101,9 +98,9 @@ class Attachment:
                 continue
             calls[last] = made
             del calls[first]
-            for buffer in self._buffers(call) | self._buffers(pair.other):
+            for buffer in self._memory.of_call(call) | self._memory.of_call(pair.other):
                 old = [u for u in self._users[buffer] if u is not call and u is not pair.other]
-                self._users[buffer] = [*old, made] if buffer in self._buffers(made) else old
+                self._users[buffer] = [*old, made] if buffer in self._memory.of_call(made) else old
             self.fused += 1
             return
 
@@ -175,7 +172,7 @@ class Attachment:
         for call in calls[first + 1 : last]:
             if reads & {self._memory.find(a) for a in call.writes}:
                 return False
-            if makes & self._buffers(call):
+            if makes & self._memory.of_call(call):
                 return False
         in_place = {self._memory.find(a) for a in there.writes}
         return not in_place & reads

@@ -65,21 +65,7 @@ def _captured(
     entry = Entry(recorder, Watch(watched))
     if entry.watch.unknown is not None:
         recorder.stop(f"it uses {entry.watch.unknown}")
-    grads = {}
-    stand_ins: dict[int, Tensor] = {}
-    plain = [t for t in arguments if is_plain(t._array)]
-    shared = recorder.shared_memory(plain)
-    for place, tensor in enumerate(arguments):
-        if not is_plain(tensor._array):
-            recorder.stop("an argument that is no array of NumPy or CuPy")
-            continue
-        grads[id(tensor)] = (tensor, tensor._grad)
-        entry.inputs.append((place, recorder.lift_argument(tensor, shared.get(id(tensor))), False))
-        if tensor._view is not None or tensor._node is not None:
-            stand_ins[id(tensor)] = _stand_in(tensor)
-    for tensor in arguments:
-        if tensor._view is not None and id(tensor) in stand_ins:
-            stand_ins[id(tensor)]._view = _same_view(tensor, stand_ins)
+    grads, stand_ins = _lift_arguments(entry, arguments)
     recorder.lift(all_tensors())
     for tensor, _, _ in recorder.lifted.values():
         grads.setdefault(id(tensor), (tensor, tensor._grad))
@@ -95,7 +81,10 @@ def _captured(
                 leaf.requires_grad  # noqa: B018 - a view of what has changed gets its node
         split = len(recorder.calls)
         _backward_part(entry, result, inside)
-    _describe(entry, result, inside, grads, split)
+    numbers = {id(t): i for i, t in enumerate(inside)}
+    _describe_outputs(entry, result, numbers)
+    _describe_gradients(entry, numbers, grads)
+    _describe_changes(entry, inside)
     changed = entry.watch.changed()
     if changed is not None:
         recorder.stop_quietly(f"it changes the state of Python objects ({changed})")
@@ -107,6 +96,33 @@ def _captured(
     expected |= {id(view.base) for view in views if view is not None}
     _release(recorder, result, expected)
     _return_views(entry, result, arguments)
+    return entry, split, _hand_back(entry, result, arguments, inside)
+
+
+def _lift_arguments(
+    entry: Entry, arguments: list[Tensor]
+) -> tuple[dict[int, tuple[Tensor, Tensor | None]], dict[int, Tensor]]:
+    """The arguments become inputs of the entry. Returns, by id of an argument, it and its gradient,
+    and what the step gets in its place, where that is another tensor."""
+    recorder = entry.recorder
+    grads, stand_ins = {}, {}
+    shared = recorder.shared_memory([t for t in arguments if is_plain(t._array)])
+    for place, tensor in enumerate(arguments):
+        if not is_plain(tensor._array):
+            recorder.stop("an argument that is no array of NumPy or CuPy")
+            continue
+        grads[id(tensor)] = (tensor, tensor._grad)
+        entry.inputs.append((place, recorder.lift_argument(tensor, shared.get(id(tensor))), False))
+        if tensor._view is not None or tensor._node is not None:
+            stand_ins[id(tensor)] = _stand_in(tensor)
+    for tensor in arguments:
+        if tensor._view is not None and id(tensor) in stand_ins:
+            stand_ins[id(tensor)]._view = _same_view(tensor, stand_ins)
+    return grads, stand_ins
+
+
+def _hand_back(entry: Entry, result: Any, arguments: list[Tensor], inside: list[Tensor]) -> Any:
+    """The result with arguments for their stand-ins; what was written is copied into arguments."""
     for tensor, own in zip(arguments, inside, strict=True):
         if tensor._view is not None or own is tensor:  # the graph of a view is that of its base
             continue
@@ -117,12 +133,11 @@ def _captured(
     for leaf in tree_leaves(result):
         if isinstance(leaf, Tensor) and leaf._view is not None:
             leaf._view.base = back.get(id(leaf._view.base), leaf._view.base)
-    result = tree_map(lambda leaf: back.get(id(leaf), leaf), result)
     for place, array, written in entry.inputs:
-        if written and recorder.lifted[id(arguments[place])][2].value is array:
+        if written and entry.recorder.lifted[id(arguments[place])][2].value is array:
             with current.of((array,)):
                 arguments[place]._array[...] = array
-    return entry, split, result
+    return tree_map(lambda leaf: back.get(id(leaf), leaf), result)
 
 
 def _prepared(
@@ -135,7 +150,7 @@ def _prepared(
         return result, None, recorder.reason
     _keep_calls(entry, split)
     if any(kind == "slope" for kind, _ in entry.outputs):
-        result = _first_result(entry, result, arguments)
+        result = _first_result(entry, arguments)
     entry.describe()
     if entry.layout.device is not None:
         try:
@@ -259,10 +274,8 @@ def _leaves_below(roots: list[Node], ends: dict[Node, Tensor]) -> list[Tensor]:
     return list(found.values())
 
 
-def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) -> None:
-    """What the step returned, and what it did to tensors."""
-    recorder, memory = entry.recorder, entry.recorder.memory
-    numbers = {id(t): i for i, t in enumerate(inside)}
+def _describe_outputs(entry: Entry, result: Any, numbers: dict[int, int]) -> None:
+    """What the step returned. numbers: of the arguments, by id."""
     heads: dict[int, int] = {}
     returned: dict[Any, list[Any]] = {}
     entry.tree = tree_map(lambda leaf: None, result)
@@ -271,23 +284,36 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
             entry.outputs.append(("value", leaf))
         elif id(leaf) in numbers:
             entry.outputs.append(("argument", numbers[id(leaf)]))
-        elif id(leaf) in recorder.lifted:
+        elif id(leaf) in entry.recorder.lifted:
             entry.outputs.append(("value", leaf))
         else:
             array = leaf._array.value if type(leaf._array) is TracedArray else leaf._array
-            buffer = memory.find(array)
-            if buffer is not None and buffer.kind == INPUT:
-                recorder.stop_quietly("it returns a view of an argument")
-            elif buffer is not None and buffer.kind != GIVEN:
-                if any(overlap(array, other) for other in returned.setdefault(buffer, [])):
-                    recorder.stop_quietly("it returns tensors that share memory")
-                returned[buffer].append(array)
+            given = _is_given(entry.recorder, array, returned)
             if leaf._node is not None:
                 head = heads.setdefault(id(leaf), len(heads))
                 entry.outputs.append(("slope", (head, array)))
             else:
-                shared = buffer is not None and buffer.kind == GIVEN
-                entry.outputs.append(("alias" if shared else "array", array))
+                entry.outputs.append(("alias" if given else "array", array))
+
+
+def _is_given(recorder: Recorder, array: Any, returned: dict[Any, list[Any]]) -> bool:
+    """Whether a returned array is in memory that there was before the step. returned: by buffer of
+    the step, the arrays so far, of which none may overlap."""
+    buffer = recorder.memory.find(array)
+    if buffer is None or buffer.kind == GIVEN:
+        return buffer is not None
+    if buffer.kind == INPUT:
+        recorder.stop_quietly("it returns a view of an argument")
+        return False
+    if any(overlap(array, other) for other in returned.setdefault(buffer, [])):
+        recorder.stop_quietly("it returns tensors that share memory")
+    returned[buffer].append(array)
+    return False
+
+
+def _describe_gradients(entry: Entry, numbers: dict[int, int], grads: dict) -> None:
+    """What the step did to `.grad`. grads: by id of a tensor, it and its gradient before."""
+    recorder = entry.recorder
     for tensor, before in grads.values():
         after = tensor._grad
         place = numbers.get(id(tensor), tensor)
@@ -307,12 +333,18 @@ def _describe(entry: Entry, result: Any, inside: list, grads: dict, split: int) 
         entry.gradients.append((place, array.value if type(array) is TracedArray else array))
         if before is None and place is tensor:
             entry.wanted.append((tensor, None))
+
+
+def _describe_changes(entry: Entry, inside: list[Tensor]) -> None:
+    """Which inputs the step wrote, which other tensors it used, whose versions it incremented."""
+    recorder, memory = entry.recorder, entry.recorder.memory
+    arguments = {id(t) for t in inside}
     changed = {id(memory.find(array)) for call in recorder.calls for array in call.writes}
     entry.inputs = [
         (place, array, id(memory.find(array)) in changed) for place, array, _ in entry.inputs
     ]
     for tensor, array, traced in recorder.lifted.values():
-        if id(traced) in recorder.used and id(tensor) not in numbers:
+        if id(traced) in recorder.used and id(tensor) not in arguments:
             hooks = tensor._hooks, tensor._accumulate_hooks
             entry.guarded.append((tensor, array, tensor._requires_grad, hooks))
     counted = {id(t._counter): place for place, t in enumerate(inside)}
@@ -372,7 +404,7 @@ def _keep_calls(entry: Entry, split: int) -> None:
     recorder.forget()
 
 
-def _first_result(entry: Entry, result: Any, arguments: list[Tensor]) -> Any:
+def _first_result(entry: Entry, arguments: list[Tensor]) -> Any:
     """The result of the recorded call, with the node of a replay."""
     found: Any = entry.instance()
     found.program.load()

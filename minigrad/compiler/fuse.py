@@ -59,7 +59,7 @@ class Fusion:
         first: dict[Buffer, Call] = {}
         for calls in self.parts:
             for call in calls:
-                for buffer in self._buffers(call):
+                for buffer in self._memory.of_call(call):
                     first.setdefault(buffer, call)
                     last[buffer] = call
         for calls in self.parts:
@@ -90,9 +90,6 @@ class Fusion:
         self.copies += 1
         return True
 
-    def _buffers(self, call: Call) -> set[Buffer]:
-        return {b for b in map(self._memory.find, call.arrays()) if b is not None}
-
     # -- chains ----------------------------------------------------------------------------
 
     def _fuse(self, number: int) -> None:
@@ -101,7 +98,7 @@ class Fusion:
         users: dict[Buffer, list[Call]] = {}
         for part in self.parts:
             for call in part:
-                for buffer in self._buffers(call):
+                for buffer in self._memory.of_call(call):
                     users.setdefault(buffer, []).append(call)
         places = {id(call): i for i, call in enumerate(calls)}
         changed: dict[int, list[Call]] = {}  # by the place of the last of a chain: its producers
@@ -123,7 +120,7 @@ class Fusion:
             lines[found] = joined
             changed.setdefault(found, []).append(call)
             gone.add(place)
-            for buffer in self._buffers(call):
+            for buffer in self._memory.of_call(call):
                 users[buffer] = [calls[found] if u is call else u for u in users[buffer]]
         for place, producers in changed.items():
             new = lines[place].call(calls[place])

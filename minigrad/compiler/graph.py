@@ -97,6 +97,10 @@ class Memory:
             found = self._merged[found]
         return found
 
+    def of_call(self, call: Call) -> set[Buffer]:
+        """The buffers that a call reads or writes."""
+        return {buffer for buffer in map(self.find, call.arrays()) if buffer is not None}
+
     def devices(self) -> set[Any]:
         """Where the buffers lie."""
         return {device_of(buffer.owner) for buffer in self._buffers}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernels.launchers.common import namespace, on_gpu
+from minigrad.devices import address
 
 ALIGNMENT, WORD = 64, 16  # bytes: a cache line, what any allocation starts at a multiple of
 
@@ -27,13 +28,6 @@ def arrays_in(value: Any) -> Iterator[Any]:
             yield from arrays_in(item)
     elif is_array(value):
         yield value
-
-
-def address(array: Any) -> int:
-    """Where the first element lies."""
-    if isinstance(array, np.ndarray):
-        return array.__array_interface__["data"][0]
-    return array.data.ptr
 
 
 def place_of(array: Any) -> tuple:

@@ -10,9 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from minigrad.backends import array_module
+from minigrad.backends import array_module, on_gpu
 
 # A variable that says that MPI takes arrays on a GPU: minigrad's, MPICH's, MVAPICH's.
 AWARE = ("MINIGRAD_CUDA_AWARE_MPI", "MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA")
@@ -28,16 +26,16 @@ def staged(method: Callable) -> Callable:
     @functools.wraps(method)
     def call(group: Any, first: Any, *rest: Any) -> Any:
         given = (first, *rest)
-        if not any(map(_is_on_gpu, given)):
+        if not any(map(on_gpu, given)):
             return method(group, first, *rest)
         if is_cuda_aware():
             import cupy
 
             cupy.cuda.get_current_stream().synchronize()  # MPI knows nothing of streams
             return method(group, first, *rest)
-        host = [x.get() if _is_on_gpu(x) else x for x in given]
+        host = [x.get() if on_gpu(x) else x for x in given]
         made = method(group, *host)
-        if _is_on_gpu(first) and method.__name__ != "send":
+        if on_gpu(first) and method.__name__ != "send":
             work = made[0] if isinstance(made, tuple) else made
             work.then(lambda: _write(first, host[0]))
         return made
@@ -45,9 +43,5 @@ def staged(method: Callable) -> Callable:
     return call
 
 
-def _is_on_gpu(value: Any) -> bool:
-    return not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__")
-
-
-def _write(array: Any, host: np.ndarray) -> None:
+def _write(array: Any, host: Any) -> None:
     array[...] = array_module(array).asarray(host.reshape(array.shape))

@@ -7,24 +7,15 @@ from typing import Any
 
 import minigrad
 from minigrad._names import namespace
-from minigrad.distributions import constraints
-from minigrad.distributions.distribution import Distribution
-from minigrad.distributions.utils import broadcast_all, open_uniform
+from minigrad.distributions.distribution import LocationScale
+from minigrad.distributions.utils import open_uniform
 from minigrad.tensor import Tensor
 
 __all__ = ["Cauchy"]
 
 
-class Cauchy(Distribution):
+class Cauchy(LocationScale):
     """The ratio of two normal numbers, times `scale`, plus `loc`: it has no mean."""
-
-    has_rsample = True
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

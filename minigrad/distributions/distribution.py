@@ -8,7 +8,7 @@ from typing import Any
 import minigrad
 from minigrad._names import namespace
 from minigrad.distributions import constraints
-from minigrad.distributions.utils import lazy_property
+from minigrad.distributions.utils import broadcast_all, lazy_property
 from minigrad.tensor import Size, Tensor
 
 __all__ = ["Distribution"]
@@ -218,6 +218,18 @@ class Distribution:
         given = {n: vars(self)[n] for n in self.arg_constraints if n in vars(self)}
         parts = (f"{n}: {v if v.numel() == 1 else v.size()}" for n, v in given.items())
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class LocationScale(Distribution):
+    """A family of which each member is another one times `scale`, plus `loc`."""
+
+    has_rsample = True
+    arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
+    support: Any = constraints.real
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, validate_args=validate_args)
 
 
 __getattr__, __dir__ = namespace(__name__)

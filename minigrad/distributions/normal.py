@@ -6,25 +6,18 @@ import math
 from typing import Any
 
 from minigrad._names import namespace
-from minigrad.distributions import constraints
+from minigrad.distributions.distribution import LocationScale
 from minigrad.distributions.exp_family import ExponentialFamily
-from minigrad.distributions.utils import _standard_normal, broadcast_all
+from minigrad.distributions.utils import _standard_normal
 from minigrad.tensor import Tensor
 
 __all__ = ["Normal"]
 
 
-class Normal(ExponentialFamily):
+class Normal(LocationScale, ExponentialFamily):
     """Mean `loc`, standard deviation `scale`."""
 
-    has_rsample = True
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
     _mean_carrier_measure = 0
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

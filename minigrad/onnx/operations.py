@@ -88,7 +88,7 @@ def _whole(call: Call) -> tuple:
     """The index of a slice, without the bounds that are the whole of a dynamic dimension."""
     same_attributes(call, ("index",))
     found, axis = [], 0
-    for a, b in zip(call.attrs["index"], call.twin.attrs["index"], strict=True):
+    for a, b in zip(call.attrs["index"], call.counterpart.attrs["index"], strict=True):
         if isinstance(a, slice) and isinstance(b, slice) and a.stop != b.stop:
             m, n = call.inputs[0].sizes()[axis]
             if None not in (a.stop, b.stop) and a.stop >= m and b.stop >= n:
@@ -281,7 +281,7 @@ def _avg_pool(writer: Writer, call: Call) -> str:
     x, attrs = call.inputs[0], call.attrs
     plain = not any(attrs["padding"]) and attrs["divisor_override"] is None
     if plain and all(
-        tuple(c.attrs["kernel"]) == c.inputs[0].array.shape[2:] for c in (call, call.twin)
+        tuple(c.attrs["kernel"]) == c.inputs[0].array.shape[2:] for c in (call, call.counterpart)
     ):
         return writer.node("GlobalAveragePool", writer.name(x))
     same_attributes(call, ())

@@ -31,7 +31,7 @@ class Value:
     kind: "input", "parameter" (its name is that of the state dict), "constant" or "result".
     call, place: the call that returned it, and its number among the results.
     counter, version: the version counter of its memory, and what it was: others are stale.
-    twin: the same value in the second run.
+    counterpart: the same value in the second run.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Value:
     name: str = ""
     call: Call | None = None
     place: int = 0
-    twin: Any = None
+    counterpart: Any = None
 
     @property
     def stale(self) -> bool:
@@ -56,7 +56,7 @@ class Value:
 
     def sizes(self) -> list[tuple[int, int]]:
         """The length of each dimension in both runs."""
-        return list(zip(self.array.shape, self.twin.array.shape, strict=True))
+        return list(zip(self.array.shape, self.counterpart.array.shape, strict=True))
 
 
 @dataclass(eq=False)
@@ -68,7 +68,7 @@ class Call:
     attrs: dict[str, Any]
     where: str
     outputs: list[Value] = field(default_factory=list)
-    twin: Any = None
+    counterpart: Any = None
 
     def __post_init__(self) -> None:
         self.fixed = all(v.fixed for v in self.inputs if isinstance(v, Value))
@@ -177,7 +177,7 @@ def _left(trace: Trace) -> None:
 
 
 def matched(first: Trace, second: Trace, outputs: tuple[list[Value], list[Value]]) -> None:
-    """Give each value of the first run its twin in the second.
+    """Give each value of the first run its counterpart in the second.
 
     OnnxExporterError where the runs differ in more than the sizes of tensors.
     """
@@ -189,13 +189,13 @@ def matched(first: Trace, second: Trace, outputs: tuple[list[Value], list[Value]
             "(as a loop over time steps does); a file holds one list of operations"
         )
     for a, b in zip(first.inputs, second.inputs, strict=True):
-        a.twin = b
-    for call, twin in zip(first.calls, second.calls, strict=True):
-        call.twin = twin
-        for x, y in zip(call.inputs, twin.inputs, strict=True):
+        a.counterpart = b
+    for call, counterpart in zip(first.calls, second.calls, strict=True):
+        call.counterpart = counterpart
+        for x, y in zip(call.inputs, counterpart.inputs, strict=True):
             _match(x, y, str(call))
-        for x, y in zip(call.outputs, twin.outputs, strict=True):
-            x.twin = y
+        for x, y in zip(call.outputs, counterpart.outputs, strict=True):
+            x.counterpart = y
     for x, y in zip(*outputs, strict=True):
         _match(x, y, "the result of the model")
 
@@ -210,7 +210,7 @@ def _match(x: Any, y: Any, reader: str) -> None:
                 ".shape or a mean over a dynamic dimension); use operations on tensors"
             )
         return
-    x.twin = y
+    x.counterpart = y
     if x.kind == "constant" and not _equal(x.array, y.array) and not is_uniform(x):
         raise OnnxExporterError(
             f"onnx.export: {reader} reads a tensor of shape {list(x.array.shape)} that was computed"
@@ -222,7 +222,7 @@ def _match(x: Any, y: Any, reader: str) -> None:
 
 def is_uniform(value: Value) -> bool:
     """Whether a constant has one value for all elements, the same one in both runs."""
-    a, b = value.array, value.twin.array
+    a, b = value.array, value.counterpart.array
     return bool(a.size and b.size and a.ndim == b.ndim and (a == b.flat[0]).all()
                 and (b == b.flat[0]).all())  # fmt: skip
 
@@ -236,7 +236,7 @@ def _equal(a: Any, b: Any) -> bool:
 def same_attributes(call: Call, but: tuple[str, ...]) -> None:
     """OnnxExporterError for an attribute that differs between the runs, except those named."""
     for name, value in call.attrs.items():
-        other = call.twin.attrs[name]
+        other = call.counterpart.attrs[name]
         if name not in but and not _equal_trees(value, other):
             raise OnnxExporterError(
                 f"onnx.export: {name} of {call} is {_short(value)} in one run and {_short(other)} "

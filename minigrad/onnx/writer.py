@@ -83,7 +83,7 @@ class Writer:
             self.parameters[value.name] = value
             self.initializers[value.name] = numpy_helper.from_array(host(value.array), value.name)
             return value.name
-        if self.folded(value) and value.array.shape == value.twin.array.shape:
+        if self.folded(value) and value.array.shape == value.counterpart.array.shape:
             return self.constant(host(value.array))
         if is_uniform(value):  # zeros or ones of a dynamic size
             fill = self.constant(host(value.array).flat[0])
@@ -96,7 +96,7 @@ class Writer:
     def folded(self, value: Value) -> bool:
         """Whether a value is stored as a constant."""
         if value.kind == "result":
-            same = value.array.shape == value.twin.array.shape
+            same = value.array.shape == value.counterpart.array.shape
             return self.fold and value.fixed and same and not value.stale
         return value.kind == "constant"
 

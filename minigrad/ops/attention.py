@@ -9,7 +9,7 @@ from typing import Any
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op, needs_grad
+from minigrad.autograd.node import Op
 from minigrad.ops import random
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.tensor import Tensor, wrap
@@ -180,7 +180,7 @@ def scaled_dot_product_attention(
     mask = None if attn_mask is None else _mask_as_4d(attn_mask, lead, scores)
     if scale is None:
         scale = 1 / math.sqrt(max(q._array.shape[-1], 1))
-    stored = dropout_p > 0 or (mask is not None and mode.enabled and needs_grad(mask))
+    stored = dropout_p > 0 or (mask is not None and mode.enabled and mask.requires_grad)
     if stored and "math" not in mode.attention:
         raise RuntimeError(
             "No available kernel. Aborting execution. scaled_dot_product_attention: the fused "

@@ -28,8 +28,8 @@ class Conv2d(Op):
 
     @staticmethod
     def rule(x: Tensor, w: Tensor, bias: Tensor | None, **geometry: Any) -> None:
-        _check_dtypes(x, w, bias, geometry["dilation"] != (1, 1))
-        _check_sizes(x._array.shape, w._array.shape, bias, **geometry)
+        check_dtypes(x, w, bias, geometry["dilation"] != (1, 1))
+        check_sizes(x._array.shape, w._array.shape, bias, **geometry)
 
     @staticmethod
     def forward(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
@@ -55,11 +55,11 @@ class Conv1d(Conv2d):
     def rule(x: Tensor, w: Tensor, bias: Tensor | None, **geometry: Any) -> None:
         n, c, _, length = x._array.shape
         o, group, _, k = w._array.shape
-        _check_dtypes(x, w, bias, geometry["dilation"] != (1, 1))
-        _check_sizes((n, c, length), (o, group, k), bias, **geometry)
+        check_dtypes(x, w, bias, geometry["dilation"] != (1, 1))
+        check_sizes((n, c, length), (o, group, k), bias, **geometry)
 
 
-def _check_dtypes(x: Tensor, w: Tensor, bias: Tensor | None, rare: bool = False) -> None:
+def check_dtypes(x: Tensor, w: Tensor, bias: Tensor | None, rare: bool = False) -> None:
     """Errors of dtypes; rare: a form that torch has for floats and int64 only."""
     dtype = x._array.dtype
     for other in (w, bias):
@@ -71,7 +71,7 @@ def _check_dtypes(x: Tensor, w: Tensor, bias: Tensor | None, rare: bool = False)
         raise dtypes.refused("convolution", dtype)
 
 
-def _check_sizes(
+def check_sizes(
     shape: tuple,
     kernel: tuple,
     bias: Tensor | None,
@@ -206,7 +206,7 @@ def _row(value: Any, name: str, fill: int) -> Pair:
     return (fill, int(value if isinstance(value, int | np.integer) else value[0]))
 
 
-def _with_batch(dims: int, x: Tensor, w: Tensor) -> Tensor:
+def with_batch(dims: int, x: Tensor, w: Tensor) -> Tensor:
     """x with a batch dimension; RuntimeError for a wrong number of dimensions."""
     shape, kernel = x._array.shape, w._array.shape
     if len(shape) not in (dims + 1, dims + 2):
@@ -252,7 +252,7 @@ def conv2d(
 
     padding is a number, a pair, "valid" or "same".
     """
-    x = _with_batch(2, input, weight)
+    x = with_batch(2, input, weight)
     stride, dilation = pair(stride, "stride"), pair(dilation, "dilation")
     x, pads = _padded(x, padding, weight._array.shape[2:], stride, dilation)
     y = Conv2d.apply(x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups)
@@ -270,7 +270,7 @@ def conv1d(
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of input (N, C, L) or (C, L) with weight (O, C / groups, K)."""
-    x = _with_batch(1, input, weight)
+    x = with_batch(1, input, weight)
     stride, dilation = _row(stride, "stride", 1), _row(dilation, "dilation", 1)
     padding = padding if isinstance(padding, str) else _row(padding, "padding", 0)
     x, pads = _padded(x, padding, weight._array.shape[2:], stride, dilation)
@@ -284,7 +284,7 @@ def conv1d(
 def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: Pair) -> Tensor:
     """Transposed convolution of x (N, C, H, W) with w (C, O / groups, KH, KW)."""
     stride, padding, dilation, groups = setting.values()
-    _check_dtypes(x, w, bias, rare=True)
+    check_dtypes(x, w, bias, rare=True)
     for extra, s, d in zip(output_padding, stride, dilation, strict=True):
         if extra >= max(s, d):
             raise RuntimeError("output padding must be smaller than either stride or dilation")

@@ -10,6 +10,7 @@ from minigrad import _pinned, dlpack, dtypes
 from minigrad.autograd.mode import Unversioned
 from minigrad.backends import current, device_module
 from minigrad.devices import device
+from minigrad.ops.pointwise import POINTWISE
 from minigrad.ops.views import Cast, Clone, Move, Pin
 from minigrad.tensor import FUNCTIONS, Tensor, export, type_name, wrap
 
@@ -107,8 +108,6 @@ for _name, _target in {
 @export(function=False)
 def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The legacy type name, or this tensor as another type ("torch.FloatTensor" or a dtype)."""
-    from minigrad.tensor import type_name
-
     if dtype is None:
         return type_name(self)
     if isinstance(dtype, dtypes.dtype):
@@ -162,8 +161,6 @@ def detach(input: Tensor) -> Tensor:
 @export(method=False)
 def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
     """The dtype that arithmetic between two tensors or numbers gives."""
-    from minigrad.ops.pointwise import POINTWISE
-
     return dtypes.from_numpy_dtype(POINTWISE["add"]._promoted((tensor1, tensor2)))
 
 
@@ -172,8 +169,6 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor that shares memory with any object that has `__dlpack__`."""
     place = ext_tensor.__dlpack_device__()[0]
     if place != 1:  # kDLCPU
-        from minigrad.backends import device_module
-
         return wrap(device_module("cuda").from_dlpack(ext_tensor))
     array = dlpack.array_of(ext_tensor)
     dtypes.from_numpy_dtype(array.dtype)

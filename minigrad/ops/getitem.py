@@ -14,7 +14,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op, needs_grad
+from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.inplace import assign, check_writable, copy_
@@ -157,7 +157,7 @@ def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> No
                 f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be "
                 f"broadcast to indexing result of shape {list(flat.shape)}"
             ) from None
-    recorded = mode.enabled and (needs_grad(values) or needs_grad(target))
+    recorded = mode.enabled and (values.requires_grad or target.requires_grad)
     if recorded or accumulate:
         assign(target, Put.apply(target, values, index=flat, accumulate=accumulate))
         return

@@ -13,7 +13,7 @@ from typing import Any
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import Unversioned, inferred, mode
-from minigrad.autograd.node import Node, attach, edge, identity, needs_grad
+from minigrad.autograd.node import Node, attach, edge, identity
 from minigrad.ops.pointwise import number
 from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
 
@@ -34,7 +34,7 @@ def overwriting(name: str, function: Callable, composed: bool = False) -> Callab
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self)
         check_apart(self, (*args, *kwargs.values()) if kwargs else args)
-        copied = (composed or mode.saved_hooks) and mode.enabled and needs_grad(self)
+        copied = (composed or mode.saved_hooks) and mode.enabled and self.requires_grad
         return assign(self, function(self.clone() if copied else self, *args, **kwargs))
 
     method.__name__ = method.__qualname__ = f"{name}_"
@@ -139,7 +139,7 @@ def rebase(target: Tensor, value: Tensor) -> None:
         return
     base = view.base
     shape = ((base._array.shape, base._array.dtype),)
-    node = CopySlices((edge(base) if needs_grad(base) else None, edge(value)), shape)
+    node = CopySlices((edge(base) if base.requires_grad else None, edge(value)), shape)
     node.view = view
     attach(base, node, 0)
     view.version = -1  # stale: refresh goes through CopySlices
@@ -203,7 +203,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         src = src.expand(array.shape)
     if src.device != self.device:
         src = src.to(self.device)
-    if mode.enabled and (needs_grad(src) or needs_grad(self)):
+    if mode.enabled and (src.requires_grad or self.requires_grad):
         return assign(self, src if src._array.dtype == array.dtype else src.to(self.dtype))
     write(self, src._array)
     return self
@@ -220,7 +220,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
             )
         return copy_(self, value)
     write(self, dtypes.fitting(number("fill_", value), self._array.dtype))
-    if mode.enabled and needs_grad(self):
+    if mode.enabled and self.requires_grad:
         rebase(self, self.detach().clone())
     return self
 

@@ -105,7 +105,7 @@ def _windows(kernel: Any, stride: Any, padding: Any) -> tuple[Pair, Pair, Pair]:
     return kernel, stride, padding
 
 
-def _batched(name: str, x: Tensor, dims: int) -> Tensor:
+def batched(name: str, x: Tensor, dims: int) -> Tensor:
     if x._array.ndim not in (dims + 1, dims + 2):
         raise RuntimeError(
             f"{name}: Expected {dims + 1}D or {dims + 2}D input, but got {list(x.shape)}"
@@ -136,7 +136,7 @@ def max_pool2d(
     """Maximum over windows of (N, C, H, W) or (C, H, W); stride defaults to the window."""
     if input._array.dtype.kind == "b":
         raise dtypes.refused("max_pool2d", input._array.dtype)
-    x = _batched("max_pool2d", input, 2)
+    x = batched("max_pool2d", input, 2)
     kernel, step, pads = _windows(kernel_size, stride, padding)
     dilation = pair(dilation, "dilation")
     check_positive("dilation", dilation)
@@ -176,7 +176,7 @@ def max_pool1d(
     kernel = _first(kernel_size)
     step = kernel if stride is None else _first(stride)
     found = max_pool2d(
-        _batched("max_pool1d", input, 1).unsqueeze(2),
+        batched("max_pool1d", input, 1).unsqueeze(2),
         (1, kernel),
         (1, step),
         (0, _first(padding)),
@@ -201,7 +201,7 @@ def avg_pool2d(
     divisor_override: int | None = None,
 ) -> Tensor:
     """Mean over windows of (N, C, H, W) or (C, H, W); stride defaults to the window."""
-    x = _batched("avg_pool2d", input, 2)
+    x = batched("avg_pool2d", input, 2)
     kernel, step, pads = _windows(kernel_size, stride, padding)
     if input._array.dtype != np.int64:
         check_floating("avg_pool2d", input)
@@ -232,7 +232,7 @@ def avg_pool1d(
     """Mean over windows of (N, C, L) or (C, L)."""
     kernel = _first(kernel_size)
     step = kernel if stride is None else _first(stride)
-    x = _batched("avg_pool1d", input, 1).unsqueeze(2)
+    x = batched("avg_pool1d", input, 1).unsqueeze(2)
     y = avg_pool2d(x, (1, kernel), (1, step), (0, _first(padding)), ceil_mode, count_include_pad)
     return y.squeeze(2) if input._array.ndim == 3 else y.squeeze(2).squeeze(0)
 
@@ -248,16 +248,16 @@ def _adaptive(name: str, x: Tensor) -> Tensor:
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
             f"has sizes {list(x.shape)}"
         )
-    return _batched(name, x, 2)
+    return batched(name, x, 2)
 
 
 def _check_adaptive1d(name: str, x: Tensor, output_size: Any) -> None:
     if x._array.ndim not in (2, 3):
         raise RuntimeError(f"{name}(): Expected 2D or 3D tensor, but got {list(x.shape)}")
-    _target_size(name, output_size, x._array.shape[-1:])
+    target_size(name, output_size, x._array.shape[-1:])
 
 
-def _target_size(name: str, output_size: Any, size: tuple) -> tuple[int, ...]:
+def target_size(name: str, output_size: Any, size: tuple) -> tuple[int, ...]:
     """The output size; None keeps the length of the input."""
     if isinstance(output_size, int) or output_size is None:
         output_size = (output_size,) * len(size)
@@ -290,7 +290,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """
     x = _adaptive("adaptive_avg_pool2d", input)
     h, w = x._array.shape[2:]
-    oh, ow = _target_size("adaptive_avg_pool2d", output_size, (h, w))
+    oh, ow = target_size("adaptive_avg_pool2d", output_size, (h, w))
     if oh == ow == 1:
         y = mean(x, (2, 3), keepdim=True)
     elif h % oh == 0 and w % ow == 0:
@@ -312,7 +312,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     """Maximum of (..., H, W) over windows such that the result has `output_size`."""
     x = _adaptive("adaptive_max_pool2d", input)
     h, w = x._array.shape[2:]
-    oh, ow = _target_size("adaptive_max_pool2d", output_size, (h, w))
+    oh, ow = target_size("adaptive_max_pool2d", output_size, (h, w))
     if h % oh == 0 and w % ow == 0:
         y, indices = max_pool2d(x, (h // oh, w // ow), return_indices=True)
     else:

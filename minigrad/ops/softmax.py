@@ -8,6 +8,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
+from minigrad.backends import array_module
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.pointwise import POINTWISE
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
@@ -108,17 +109,12 @@ def _wanted(logits: Tensor, target: Tensor, weight: Any, ignore: int, smoothing:
     classes = logits._array.shape[1]
     used = POINTWISE["ne"](target, ignore)
     safe = target.masked_fill(~used, 0)
-    hot = POINTWISE["eq"](safe.unsqueeze(1), wrap(_arange(logits, classes))).to(logits.dtype)
+    numbers = wrap(array_module(logits._array).arange(classes))
+    hot = POINTWISE["eq"](safe.unsqueeze(1), numbers).to(logits.dtype)
     smooth = hot * (1 - smoothing) + smoothing / classes
     if weight is not None:
         smooth = smooth * weight
     return smooth.masked_fill(~used.unsqueeze(1), 0)
-
-
-def _arange(x: Tensor, n: int) -> Any:
-    from minigrad.backends import array_module
-
-    return array_module(x._array).arange(n)
 
 
 def _prepared(name: str, x: Tensor, dim: int | None, dtype: Any) -> tuple[Tensor, int]:

@@ -169,8 +169,6 @@ def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Any = None) -> An
 @export(function=False)
 def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Any:
     """The elements of a matrix that are not zero, in compressed rows."""
-    from minigrad import layouts
-
     return from_dense(self, None, layouts.sparse_csr)
 
 

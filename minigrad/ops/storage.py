@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import attach, needs_grad
+from minigrad.autograd.node import attach
 from minigrad.backends import array_module
 from minigrad.ops import shape as shapes
 from minigrad.ops.inplace import check_writable
@@ -98,7 +98,7 @@ def as_strided(
             f"requiring a storage size of {last + 1} elements, are out of bounds for storage of "
             f"size {storage_of(input._array).size}"
         )
-    if mode.enabled and needs_grad(input):
+    if mode.enabled and input.requires_grad:
         return _as_strided(input, shape, steps, offset)
     return AsStrided.apply(input, shape=shape, stride=steps, offset=offset)
 
@@ -114,7 +114,7 @@ def as_strided_(
 def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Make a tensor the view of itself that a shape function gives."""
     check_writable(tensor)
-    if not (mode.enabled and needs_grad(tensor)):
+    if not (mode.enabled and tensor.requires_grad):
         tensor._array = change(tensor.detach())._array
         return tensor
     old = wrap(tensor._array)

@@ -16,7 +16,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import _pinned
 from minigrad.autograd.mode import mode, unusual
-from minigrad.autograd.node import Node, Op, attach, edge, needs_grad
+from minigrad.autograd.node import Node, Op, attach, edge
 from minigrad.backends import array_module
 from minigrad.devices import device, move_array
 from minigrad.tensor import (
@@ -33,7 +33,7 @@ class ViewOp(Op):
 
     @classmethod
     def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
-        needs = needs_grad(x)
+        needs = x.requires_grad
         out = _view(x, cls.forward(x._array, **attrs), (cls, attrs), needs)
         if unusual and mode.observer is not None:
             mode.observer(cls, (x,), attrs, (out,))
@@ -160,7 +160,7 @@ def parts(x: Tensor, dim: int, lengths: Sequence[int], title: str) -> tuple[Tens
     indices, links = _places(dim, tuple(lengths))
     if unusual and mode.observer is not None:  # which is told of each operation
         return tuple([Slice.apply(x, index=index) for index in indices])
-    array, needs = x._array, needs_grad(x)
+    array, needs = x._array, x.requires_grad
     views, outs = [], []
     for index, link in zip(indices, links):
         part = array[index]

@@ -16,18 +16,18 @@ from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import check_devices
 from minigrad.ops.combine import pad_constant
-from minigrad.ops.conv import _check_dtypes, _check_sizes, _with_batch, conv2d, conv_transpose2d
+from minigrad.ops.conv import check_dtypes, check_sizes, conv2d, conv_transpose2d, with_batch
 from minigrad.ops.fold import Col2Im
 from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
 from minigrad.ops.pool import (
-    _batched,
-    _target_size,
     adaptive_avg_pool2d,
     adaptive_max_pool2d,
     averaging,
     avg_pool2d,
+    batched,
     max_pool2d,
+    target_size,
 )
 from minigrad.tensor import Tensor, export
 
@@ -76,12 +76,12 @@ def conv3d(
 
     padding is a number, three of them, "valid" or "same".
     """
-    x = _with_batch(3, input, weight)
+    x = with_batch(3, input, weight)
     stride, dilation = triple(stride, "stride"), triple(dilation, "dilation")
     kernel = tuple(weight._array.shape[2:])
     x, pads = _padded(x, padding, kernel, stride, dilation)
-    _check_dtypes(x, weight, bias, dilation != (1, 1, 1))
-    _check_sizes(x._array.shape, weight._array.shape, bias, stride, pads, dilation, groups)
+    check_dtypes(x, weight, bias, dilation != (1, 1, 1))
+    check_sizes(x._array.shape, weight._array.shape, bias, stride, pads, dilation, groups)
     check_devices([x, weight, bias])
     n, c = x._array.shape[:2]
     if pads[0]:
@@ -109,7 +109,7 @@ def conv_transpose3d(
 ) -> Tensor:
     """Transposed convolution of (N, C, D, H, W) or (C, D, H, W) with weight
     (C, O / groups, KD, KH, KW)."""
-    x = _with_batch(3, input, weight)
+    x = with_batch(3, input, weight)
     if x.dtype.itemsize == 2:  # frames are added up in float32
         bias = None if bias is None else bias.float()
         how: tuple[Any, ...] = (stride, padding, output_padding, groups, dilation)
@@ -145,6 +145,21 @@ def conv_transpose3d(
     return y if input._array.ndim == 5 else y.squeeze(0)
 
 
+def _joined(
+    y: Tensor, inner: Tensor, outer: Tensor, shape: tuple, size: tuple, has_batch: bool, both: bool
+) -> Any:
+    """The maxima of a volume of `shape` (N, C, D, H, W), whose place is `inner` in the planes, then
+    `outer` along the depth; with the places in the flattened D * H * W if `both`."""
+    n, c, depth, height, width = shape
+    plane = size[1] * size[2]
+    outer = outer.reshape(n, c, math.prod(size))
+    at = inner.reshape(n, c, depth * plane).gather(2, outer) + outer // plane * (height * width)
+    y, at = y.reshape(n, c, *size), at.reshape(n, c, *size)
+    if not has_batch:
+        y, at = y.squeeze(0), at.squeeze(0)
+    return (y, at) if both else y
+
+
 @export(method=False)
 def max_pool3d(
     input: Tensor,
@@ -157,7 +172,7 @@ def max_pool3d(
 ) -> Any:
     """Maximum over windows of (N, C, D, H, W) or (C, D, H, W); also its position in the flattened
     D * H * W if `return_indices`."""
-    x = _batched("max_pool3d", input, 3)
+    x = batched("max_pool3d", input, 3)
     kernel = triple(kernel_size, "kernel_size")
     step = kernel if stride is None or stride == () else triple(stride, "stride")
     pads, reach = triple(padding, "padding"), triple(dilation, "dilation")
@@ -165,18 +180,12 @@ def max_pool3d(
     frames = x.reshape(n, c * depth, height, width)
     y, inner = max_pool2d(frames, kernel[1:], step[1:], pads[1:], reach[1:], ceil_mode, True)
     size = y._array.shape[2:]
-    plane = size[0] * size[1]
     y, outer = max_pool2d(
-        y.reshape(n, c, depth, plane),
+        y.reshape(n, c, depth, size[0] * size[1]),
         *((kernel[0], 1), (step[0], 1), (pads[0], 0), (reach[0], 1), ceil_mode, True),
     )
-    shape = (n, c, outer._array.shape[2], *size)
-    outer = outer.reshape(n, c, math.prod(outer._array.shape[2:]))
-    at = inner.reshape(n, c, depth * plane).gather(2, outer) + outer // plane * (height * width)
-    y, at = y.reshape(shape), at.reshape(shape)
-    if input._array.ndim == 4:
-        y, at = y.squeeze(0), at.squeeze(0)
-    return (y, at) if return_indices else y
+    size = (outer._array.shape[2], *size)
+    return _joined(y, inner, outer, x._array.shape, size, input is x, return_indices)
 
 
 @export(method=False)
@@ -192,7 +201,7 @@ def avg_pool3d(
     """Mean over windows of (N, C, D, H, W) or (C, D, H, W)."""
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
-    x = _batched("avg_pool3d", input, 3)
+    x = batched("avg_pool3d", input, 3)
     if x._array.dtype.kind in "bu":
         raise dtypes.refused("avg_pool3d_out_frame", x._array.dtype)
     if x._array.dtype.kind == "i":  # in two steps: rounded once, towards zero
@@ -226,7 +235,7 @@ def _adaptive(name: str, x: Tensor) -> Tensor:
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
             f"has sizes {list(x.shape)}"
         )
-    return _batched(name, x, 3)
+    return batched(name, x, 3)
 
 
 @export(method=False)
@@ -235,7 +244,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean of (..., D, H, W) over windows such that the result has `output_size`."""
     x = _adaptive("adaptive_avg_pool3d", input)
     n, c, depth = x._array.shape[:3]
-    size = _target_size("adaptive_avg_pool3d", output_size, x._array.shape[2:])
+    size = target_size("adaptive_avg_pool3d", output_size, x._array.shape[2:])
     y = adaptive_avg_pool2d(x.reshape(n, c * depth, *x._array.shape[3:]), size[1:])
     y = matmul(averaging(depth, size[0], y), y.reshape(n, c, depth, size[1] * size[2])).reshape(
         n, c, *size
@@ -248,14 +257,9 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     """Maximum of (..., D, H, W) over windows such that the result has `output_size`."""
     x = _adaptive("adaptive_max_pool3d", input)
     n, c, depth, height, width = x._array.shape
-    size = _target_size("adaptive_max_pool3d", output_size, x._array.shape[2:])
+    size = target_size("adaptive_max_pool3d", output_size, x._array.shape[2:])
     frames = x.reshape(n, c * depth, height, width)
     y, inner = adaptive_max_pool2d(frames, size[1:], True)
     plane = size[1] * size[2]
     y, outer = adaptive_max_pool2d(y.reshape(n, c, depth, plane), (size[0], plane), True)
-    outer = outer.reshape(n, c, math.prod(outer._array.shape[2:]))
-    at = inner.reshape(n, c, depth * plane).gather(2, outer) + outer // plane * (height * width)
-    y, at = y.reshape(n, c, *size), at.reshape(n, c, *size)
-    if input._array.ndim == 4:
-        y, at = y.squeeze(0), at.squeeze(0)
-    return (y, at) if return_indices else y
+    return _joined(y, inner, outer, x._array.shape, size, input is x, return_indices)

@@ -209,7 +209,7 @@ def test_a_thread_that_computes_while_another_records():
     in_threads(records, computes)
 
 
-@pytest.mark.parametrize("moment", ["_backward_part", "_describe", "_release"])
+@pytest.mark.parametrize("moment", ["_backward_part", "_describe_outputs", "_release"])
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_thread_that_trains_while_another_records(monkeypatch, moment, fresh):
     """It gets right values, and nothing of what it does is taken for part of the step."""
@@ -266,7 +266,7 @@ def test_looking_for_all_tensors_leaves_tuples_of_other_threads_alone():
     assert len(found) == 20
 
 
-@pytest.mark.parametrize("where", [(capture, "_describe"), (fuse.Fusion, "run")])
+@pytest.mark.parametrize("where", [(capture, "_describe_outputs"), (fuse.Fusion, "run")])
 def test_an_interrupt_leaves_tensors_as_they_were(monkeypatch, where):
     model, x = nn.Linear(3, 3), minigrad.ones(2, 3)
     compiled = minigrad.compile(lambda x: model(x).relu())

@@ -297,6 +297,13 @@ def test_numbers_that_an_integer_dtype_does_not_have(dtype, value):
     assert mg.tensor(-1, dtype=mg.uint8).item() == 255
 
 
+def test_complex_numbers_are_no_real_ones():
+    for dtype in (mg.float32, mg.int32):
+        with pytest.raises(TypeError, match="expected real numbers for .*32, got complex ones"):
+            mg.tensor([1 + 1j], dtype=dtype)
+    assert mg.tensor([1j], dtype=mg.bool).item() is True
+
+
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_arrays_of_numpy_that_compute_otherwise():
     matrix = np.matrix([[1.0, 2.0], [3.0, 4.0]])

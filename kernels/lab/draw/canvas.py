@@ -196,6 +196,16 @@ class Picture:
         return bundle
 
 
+class Drawn:
+    """In a notebook: the `picture()`, and the text beside it."""
+
+    def picture(self) -> Picture:
+        raise NotImplementedError
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return self.picture()._repr_mimebundle_() | {"text/plain": str(self)}
+
+
 def _compressed(pixels: Any) -> bytes:
     """RGBA pixels as a PNG with a palette: a third of the bytes, and no colour is off by more than
     a few of 255 steps."""

@@ -8,7 +8,7 @@ known of it. The table of chips:
 - lanes of the load/store units, the first level's bytes per cycle and KiB: the whitepapers that
   `gpus.SOURCES` names;
 - latencies, 7.0: 19 (shared memory), 28 and 193 cycles are in Z. Jia et al., "Dissecting the NVIDIA
-  Volta GPU Architecture via Microbenchmarking" (2018); of memory 220 to 350 are told as well
+  Volta GPU Architecture via Microbenchmarking" (2018); for memory 220 to 350 are reported as well
   (Cornell's course on GPU architecture), so that 375 is at the upper end. 7.5: the same authors on
   the T4 (2019); an RTX 2070 has 23 and 32 (S. Feng, gpu-arch-microbenchmark);
 - latencies of 8.0, 8.9 and 9.0: W. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
@@ -16,7 +16,7 @@ known of it. The table of chips:
   again in November 2026: they stand from memory. A survey of an application rounds all three to 20,
   200 and 400 cycles (ultsonch 2023.106546, table 3). The L40's second level answers after 222 to
   339, depending on which SM asks (Alpay and Basaran, arXiv 2606.22588). Take 20 % either way;
-- 8.6, 10.0 and 12.0: an assumption, the nearest chip's. RTX 3090s are told to need 20 % longer.
+- 8.6, 10.0 and 12.0: an assumption, the nearest chip's. RTX 3090s are reported to need 20 % longer.
 """
 
 from __future__ import annotations

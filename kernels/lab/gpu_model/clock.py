@@ -24,11 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from kernels.lab.draw.canvas import Picture
+from kernels.lab.draw.canvas import Drawn, Picture
 from kernels.lab.gpu_model import chips
 from kernels.lab.gpu_model import instructions as code
 from kernels.lab.gpu_model.gpus import GPU
@@ -54,7 +53,7 @@ OVERLAP_LOSS = 0.25
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Drawn):
     """How long a launch would take.
 
     bounds: seconds by what sets them, largest first; occupancy: of an SM; waves: how often the GPU
@@ -118,9 +117,6 @@ class Estimate:
         ]
         rows += [f"{_time(seconds):>12}  {name}" for name, seconds in self.bounds.items()]
         return "\n".join(rows)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return self.picture()._repr_mimebundle_() | {"text/plain": str(self)}
 
 
 def _time(seconds: float) -> str:

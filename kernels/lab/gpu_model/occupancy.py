@@ -9,9 +9,9 @@ and shared memory to whole blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kernels.lab.draw.canvas import BLUE, GRID, INK, MUTED, ORANGE, Picture, plain
+from kernels.lab.draw.canvas import BLUE, GRID, INK, MUTED, ORANGE, Drawn, Picture, plain
 from kernels.lab.draw.explained import sm_picture
 from kernels.support.names import counted
 
@@ -55,7 +55,7 @@ ADVICE = {
 
 
 @dataclass(frozen=True)
-class Occupancy:
+class Occupancy(Drawn):
     """Blocks an SM holds of a kernel, and the limit that each resource sets.
 
     block is in threads, shared in bytes (static and dynamic together), registers per thread.
@@ -102,10 +102,6 @@ class Occupancy:
         elif self.share < 1:
             rows.append(f"({ADVICE[self.limited_by[0]]})")
         return "\n".join(rows)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """In a notebook: the picture, and the text beside it."""
-        return self.picture()._repr_mimebundle_() | {"text/plain": str(self)}
 
     def picture(self) -> Picture:
         """Occupancy over all block sizes, this one marked."""

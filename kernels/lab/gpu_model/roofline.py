@@ -21,6 +21,7 @@ from kernels.lab.draw.canvas import (
     ORANGE,
     PAPER,
     PURPLE,
+    Drawn,
     Picture,
     plain,
     width_of,
@@ -44,7 +45,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Roofline:
+class Roofline(Drawn):
     """Kernels under the roof of one GPU in one precision."""
 
     gpu: GPU
@@ -98,10 +99,6 @@ class Roofline:
                 reached = self.seconds(point) / point.seconds
                 rows.append(f"    took {_engineering(point.seconds)}s: {reached:.0%} of the roof")
         return "\n".join(rows)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """In a notebook: the picture, and the text beside it."""
-        return self.picture()._repr_mimebundle_() | {"text/plain": str(self)}
 
     def picture(self) -> Picture:
         """The roof and the kernels under it, both axes logarithmic."""

@@ -30,6 +30,7 @@ from kernels.simt.backend import entry
 from kernels.simt.ir import checks
 from kernels.support import limits
 from kernels.support.errors import LaunchError, SimtError
+from kernels.support.memory import owner_of
 
 MAX_RECORDS = 500_000_000  # of a run whose blocks were not chosen: some 20 seconds
 MAX_WATCHED = 1 << 26  # elements of an array: a shadow takes 64 bytes of those that are touched
@@ -581,13 +582,6 @@ def grain_of(dtype: np.dtype) -> int:
     for field, offset, *_ in (dtype.fields or {}).values():
         sizes += [offset, grain_of(field.base)]
     return int(np.gcd.reduce(sizes))
-
-
-def owner_of(array: np.ndarray) -> np.ndarray:
-    """The array whose memory this one is a view of: what an allocator gave."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
 
 
 def _spread(blocks: Sequence[int], count: int) -> list[int]:

@@ -15,11 +15,11 @@ from kernels.lab.gpu_model.gpus import GPU
 from kernels.lab.gpu_model.gpus import gpu as named
 from kernels.lab.gpu_model.occupancy import occupancy
 from kernels.lab.record import ptx
-from kernels.lab.record.run import owner_of
 from kernels.ptx.lowering import Lowered
 from kernels.ptx.study import Caches, Costs, Study
 from kernels.support.errors import KernelError, LaunchError
 from kernels.support.limits import launch_dimensions
+from kernels.support.memory import owner_of
 
 OLDEST = (7, 5)  # compute capability that today's compilers know; older chips get its code
 TURN = 32  # operations of a warp until the next one runs

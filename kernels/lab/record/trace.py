@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels.lab.record.run import owner_of
 from kernels.lab.report.steps import Event, Memory, Step, Touch
 from kernels.simt.interpreter import interpreter
 from kernels.simt.interpreter.functions import KERNEL_MARK
+from kernels.support.memory import owner_of
 
 MOST_VIEWS = 256  # arrays and views of them whose numbers are kept
 MOST_LOCAL = 32  # elements of a local array that is shown as a variable

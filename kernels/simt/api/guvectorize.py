@@ -15,7 +15,7 @@ from numba.core import types
 
 from kernels.simt.api import stagers
 from kernels.simt.api.launch import Kernel
-from kernels.simt.device.arrays import DeviceNDArray, as_cuda_array, is_cuda_array
+from kernels.simt.device.arrays import DeviceNDArray, is_cuda_array, memory_of
 
 _STAGER = """
 def applied({args}):
@@ -75,7 +75,7 @@ class GeneralizedUFunc:
         fit.
         """
         given, outputs = self._split(args, out)
-        arrays = [_memory(arg) for arg in given]
+        arrays = [memory_of(arg) for arg in given]
         schedule = self._schedule([array.shape for array in arrays])
         dtypes = self._match(arrays)
         result_dtypes, kernel = self.kernelmap[dtypes]
@@ -94,7 +94,7 @@ class GeneralizedUFunc:
         ]
         shapes = [schedule.loop + inner for inner in schedule.results]
         results = [
-            np.empty(shape, dtype) if output is None else _memory(output)
+            np.empty(shape, dtype) if output is None else memory_of(output)
             for output, shape, dtype in zip(outputs, shapes, result_dtypes)
         ]
         for result, shape in zip(results, shapes):
@@ -175,10 +175,6 @@ class GeneralizedUFunc:
         for target, result in zip(targets, results):
             if target is not result:
                 result[...] = target
-
-
-def _memory(arg: Any) -> np.ndarray:
-    return as_cuda_array(arg).memory if is_cuda_array(arg) else np.asarray(arg)
 
 
 def _arguments(count: int) -> str:

@@ -20,7 +20,6 @@ from kernels.support.interrupts import deferred
 from kernels.support.limits import launch_dimensions
 
 _LIMIT_SHARED = 48 * 1024  # bytes of dynamic shared memory
-_UNEXPECTED_SIGN = 3
 
 
 def jit(

@@ -17,7 +17,7 @@ import numpy as np
 from kernels.simt.api import stagers
 from kernels.simt.api.guvectorize import CUDAGUFuncVectorize, guvectorize
 from kernels.simt.api.launch import Kernel
-from kernels.simt.device.arrays import DeviceNDArray, as_cuda_array, is_cuda_array
+from kernels.simt.device.arrays import DeviceNDArray, is_cuda_array, memory_of
 
 __all__ = ["CUDAGUFuncVectorize", "CUDAVectorize", "guvectorize", "vectorize"]
 
@@ -44,7 +44,7 @@ class UFunc:
         """
         if unknown:
             warnings.warn(f"unrecognized keywords: {', '.join(unknown)}", stacklevel=2)
-        arrays = [None if _is_number(arg) else _memory(arg) for arg in args]
+        arrays = [None if _is_number(arg) else memory_of(arg) for arg in args]
         dtypes = self._match(args, arrays)
         result_dtype, kernel = self.functions[dtypes]
         given = [
@@ -89,7 +89,7 @@ class UFunc:
     def _result(self, out: Any, shape: tuple, dtype: np.dtype) -> np.ndarray:
         if out is None:
             return np.empty(shape, dtype)
-        memory = _memory(out)
+        memory = memory_of(out)
         if memory.shape != shape or memory.dtype != dtype:
             raise TypeError(
                 f"{self.__name__}: out is {memory.dtype} of shape {memory.shape}; the result is"
@@ -99,7 +99,7 @@ class UFunc:
 
     def reduce(self, arg: Any, stream: Any = 0) -> Any:
         """Combine all elements of a one-dimensional array; the function must be associative."""
-        memory = _memory(arg)
+        memory = memory_of(arg)
         if any(len(dtypes) != 2 for dtypes in self.functions):
             raise ValueError(f"{self.__name__}: must be a binary ufunc")
         if memory.ndim != 1:
@@ -115,10 +115,6 @@ class UFunc:
 
 def _is_number(arg: Any) -> bool:
     return isinstance(arg, int | float | complex | np.number)
-
-
-def _memory(arg: Any) -> np.ndarray:
-    return as_cuda_array(arg).memory if is_cuda_array(arg) else np.asarray(arg)
 
 
 def _broadcast_shape(shapes: list[tuple]) -> tuple:

@@ -472,6 +472,11 @@ def as_cuda_array(obj: Any, sync: bool = True) -> DeviceNDArray:
     raise TypeError(f"as_cuda_array: {type(obj).__name__} is no device array; use to_device")
 
 
+def memory_of(arg: Any) -> np.ndarray:
+    """The memory of a device array; what else there is as an array."""
+    return as_cuda_array(arg).memory if is_cuda_array(arg) else np.asarray(arg)
+
+
 def from_cuda_array_interface(desc: Any, owner: Any = None, sync: bool = True) -> DeviceNDArray:
     """A device array over the memory that an interface describes; `owner` keeps it alive.
 

@@ -1,4 +1,4 @@
-"""Loop hints: what the generator of machine code is told of a loop.
+"""Loop hints: what the code generator learns of a loop.
 
 A plan carries a hint as a field of its loop. The generated module is Python, in which a loop has
 no attributes, so there a hint is part of the name of the loop's counter:

@@ -24,7 +24,24 @@ def _shape(value: Any) -> tuple[int, ...]:
     return (int(value),) if isinstance(value, numbers.Integral) else tuple(value)
 
 
-class LayerNorm(Module):
+class _Affine(Module):
+    """A layer with a weight and a bias of one shape, or without."""
+
+    def _make(self, shape: Any, affine: bool, bias: bool, device: Any, dtype: Any) -> None:
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            value = minigrad.empty(shape, device=device, dtype=dtype) if wanted else None
+            self.register_parameter(name, None if value is None else Parameter(value))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class LayerNorm(_Affine):
     """Normalise over the trailing dimensions `normalized_shape` (Ba et al. 2016)."""
 
     def __init__(
@@ -40,21 +57,7 @@ class LayerNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        kind = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", None)
-        self.register_parameter("bias", None)
-        if elementwise_affine:
-            self.weight = Parameter(minigrad.empty(self.normalized_shape, **kind))
-            if bias:
-                self.bias = Parameter(minigrad.empty(self.normalized_shape, **kind))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._make(self.normalized_shape, elementwise_affine, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -66,7 +69,7 @@ class LayerNorm(Module):
         )
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Normalise each of `num_groups` groups of channels of (N, C, ...) (Wu & He 2018)."""
 
     def __init__(
@@ -89,21 +92,7 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        kind = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", None)
-        self.register_parameter("bias", None)
-        if affine:
-            self.weight = Parameter(minigrad.empty(num_channels, **kind))
-            if bias:
-                self.bias = Parameter(minigrad.empty(num_channels, **kind))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._make(num_channels, affine, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
