@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 from kernels.simt.emit.printer import Printer
 from kernels.simt.ir.hints import Hint, encode
-from kernels.simt.plan.parts import ClippedLoop, GuardedLoop, RowVersion, SquareLoop, ThreadLoop
+from kernels.simt.plan.parts import (
+    ClippedLoop,
+    FetchLoop,
+    GuardedLoop,
+    RowVersion,
+    SquareLoop,
+    ThreadLoop,
+)
 from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Scalars
 from kernels.simt.transforms.row_vectorise import GuardIf
 
@@ -92,6 +99,14 @@ class RowPrinter:
                     self.write_ThreadLoop(item.whole)
                 writer.open("else:")
             self.write_ThreadLoop(item.part)
+
+    def write_FetchLoop(self, item: FetchLoop) -> None:
+        threads = f"range({item.first}, {item.last}, {item.apart})"
+        with (
+            self.writer.block(f"if {self.text(item.far)}:"),
+            self.writer.block(f"for _tx in {threads}:"),
+        ):
+            self.printer.statements.write(item.body)
 
     def write_SquareLoop(self, item: SquareLoop) -> None:
         writer, x = self.writer, self.printer.program.block[0]

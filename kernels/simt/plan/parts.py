@@ -100,6 +100,17 @@ class GuardedLoop(Item):
 
 
 @dataclass(eq=False)
+class FetchLoop(Item):
+    """Prefetches by threads `first` to `last` - 1 of a row, `apart` from one another, if `far`."""
+
+    far: ast.expr
+    first: str
+    last: str
+    apart: int  # as many as have a cache line
+    body: list[ast.stmt]
+
+
+@dataclass(eq=False)
 class SquareLoop(Item):
     """A loop over squares of threads, several rows by as many columns, whose first is at hand."""
 
@@ -265,6 +276,7 @@ class BlockPlan:
     regions: dict[Region, RegionPlan]
     inputs: dict[MaskIf | MaskWhile, Inputs]
     collectives: dict[CollectivePoint, CollectivePlan]
+    spans: dict[str, tuple[int, int]]  # masks of neighbours: the first thread, and the last + 1
     thread_number: str  # of a thread among all that have spill arrays
     panel: int | None  # blocks in a row of a panel, where they are not interleaved; None: no panels
     interleaving: InterleavingPlan | None

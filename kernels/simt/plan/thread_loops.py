@@ -11,9 +11,11 @@ from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.uniformity import exposure
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import PartIf, defined
+from kernels.simt.plan.fetches import Fetches
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.parts import (
     ClippedLoop,
+    FetchLoop,
     GuardedLoop,
     Inputs,
     RowVersion,
@@ -32,13 +34,14 @@ def row_version(
     mask: str | None,
     may_strip: bool = True,
     at_edge: bool = False,
+    span: tuple[int, int] | None = None,
 ) -> RowVersion:
     """The version of a region in which rows run as `rows` says, for the threads of `mask`.
 
     `may_strip`: rows may have a guard-free version. `at_edge`: some guard fails in some thread of
-    the block.
+    the block. `span`: threads from the one number to below the other only, of whole rows.
     """
-    planner = _ThreadLoops(regions, layout, rows, mask, may_strip, at_edge)
+    planner = _ThreadLoops(regions, layout, rows, mask, may_strip, at_edge, span)
     plan = rows.plan
     items = planner.items(plan.items)
     return RowVersion(items, plan.lanes, plan.rows, mask, layout.needs_order(plan.body))
@@ -53,10 +56,11 @@ class _ThreadLoops:
         mask: str | None,
         may_strip: bool,
         at_edge: bool,
+        span: tuple[int, int] | None,
     ) -> None:
         self.program, self.planner, self.layout = regions.program, regions.rows, layout
         (self.plan, self.storage), self.of_block = rows, regions.storage
-        self.mask, self.may_strip, self.at_edge = mask, may_strip, at_edge
+        self.mask, self.may_strip, self.at_edge, self.span = mask, may_strip, at_edge, span
         self.spilled = self.storage.spilled | self.of_block.spilled
         variables = set(self.plan.facts.defs) - self.plan.facts.scalars
         self.known = variables | self.of_block.spilled
@@ -73,7 +77,7 @@ class _ThreadLoops:
                 hint = Hint.UNROLL_4 if self._is_innermost(item) else None
                 return replace(item, body=self.items(item.body), hint=hint)
             case BlockWhile():
-                return replace(item, body=self.items(item.body))
+                return replace(item, body=[*self._fetches(item), *self.items(item.body)])
             case BlockIf():
                 return replace(item, body=self.items(item.body), orelse=self.items(item.orelse))
             case GuardIf():
@@ -82,6 +86,16 @@ class _ThreadLoops:
             case Region():
                 return self.region(item)
         raise AssertionError(f"no {type(item).__name__} in a row")
+
+    def _fetches(self, loop: BlockWhile) -> list[FetchLoop]:
+        if self.mask is not None or self.program.checked or self.plan.rows > 1:
+            return []
+        facts, lanes = self.plan.facts, self.plan.lanes
+
+        def reasoning(stmt: ast.stmt) -> Affine:
+            return self.planner.affine(facts, lanes, at=stmt)
+
+        return Fetches(self.program, self.planner.kinds, reasoning, self._span()).of(loop)
 
     def _is_innermost(self, loop: BlockFor) -> bool:
         """Whether this is the loop around rows that run together: short, so that counting costs."""
@@ -144,6 +158,8 @@ class _ThreadLoops:
     def _span(self) -> tuple[str, str]:
         """Where the threads that go together begin and end in x."""
         lanes, x = self.plan.lanes, self.program.block[0]
+        if self.span is not None:
+            return str(self.span[0]), str(self.span[1])
         return ("0", str(x)) if lanes >= x else ("_x0", f"_x0 + {lanes}")
 
     def loop(self, region: Region, body: list[ast.stmt]) -> ThreadLoop:
