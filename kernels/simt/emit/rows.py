@@ -94,6 +94,9 @@ class RowPrinter:
             if clip.low or clip.high:
                 writer.line(f"_lo = {extreme('_max', item.first, clip.low)}")
                 writer.line(f"_hi = {extreme('_min', item.last, clip.high)}")
+                if item.common:
+                    writer.open("if _lo < _hi:")
+            self.printer.statements.write(item.common)
             if item.whole is not None:
                 with writer.block(f"if _lo == {item.first} and _hi == {item.last}:"):
                     self.write_ThreadLoop(item.whole)

@@ -80,10 +80,12 @@ class ThreadLoop(Item):
 class ClippedLoop(Item):
     """A guard as the bounds of a loop: `part` runs from `_lo` to `_hi`.
 
-    `whole`, if there is one, runs instead where these are the ends of the row.
+    `whole`, if there is one, runs instead where these are the ends of the row. What is `common` to
+    the threads that pass the guard is computed once, if there is one.
     """
 
     clip: Clip
+    common: list[ast.stmt]
     first: str
     last: str
     part: ThreadLoop

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from kernels.simt.analysis.affine import Affine
-from kernels.simt.analysis.uniformity import exposure
+from kernels.simt.analysis.uniformity import exposure, has_loads
 from kernels.simt.ir.hints import Hint
-from kernels.simt.ir.nodes import PartIf, defined
+from kernels.simt.ir.nodes import PartIf, defined, names
 from kernels.simt.plan.fetches import Fetches
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.parts import (
@@ -134,14 +134,37 @@ class _ThreadLoops:
         clip = affine.clip(last.test, "_tx")
         if clip is None:
             return None
-        inside = [*before, *last.body]
+        common, own = self._common(last.body)
+        inside = [*before, *own]
         first, end = self._span()
         part, whole = self.loop(region, inside), None
         if clip.low or clip.high:
             if not (at_edge or isinstance(last, PartIf)) and self._may_be_whole(last, inside):
                 whole = part
             part = replace(part, first="_lo", last="_hi")
-        return ClippedLoop(region.line, None, clip, first, end, part, whole)
+        return ClippedLoop(region.line, None, clip, common, first, end, part, whole)
+
+    def _common(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """What comes first in `body` and is the same for all threads of a row, and the rest.
+
+        It is taken out of the loop if it reads memory: where the loop stores, LLVM cannot know that
+        this memory stays as it is, and no vector code has such loads.
+        """
+        facts, known = self.plan.facts, set(self.plan.facts.scalars)
+        kept = self.spilled | set(self.storage.rematerialised) | set(self.of_block.rematerialised)
+        common: list[ast.stmt] = []
+        for stmt in body:
+            name = defined(stmt)
+            if not isinstance(stmt, ast.Assign) or name is None or name in kept:
+                break
+            others = (names(stmt.value) & set(facts.defs)) - known
+            if len(facts.defs[name]) > 1 or others or facts.is_varying(stmt.value):
+                break
+            common.append(stmt)
+            known.add(name)
+        if not any(has_loads(stmt.value) for stmt in common if isinstance(stmt, ast.Assign)):
+            return [], body
+        return common, body[len(common) :]
 
     def _may_be_whole(self, guard: ast.If, body: list[ast.stmt]) -> bool:
         """Whether all threads of a row may pass the guard of `body`, as far as is known."""
