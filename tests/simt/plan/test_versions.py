@@ -74,25 +74,3 @@ def test_rows_of_doubles_go_together_too(shape):
     kernel[(-(-n // 32), -(-m // 32)), (32, 32)](a, b, bias, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-12)
     assert "rows together (unroll-and-jam)" in plan(kernel)
-
-
-@pytest.mark.parametrize(("rows", "width"), [(9, 40), (8, 64), (3, 1), (1, 200), (0, 5), (5, 0)])
-def test_what_threads_that_pass_a_guard_have_in_common_is_loaded_once_per_row(rows, width):
-    """In the loop over threads that load would keep it from being vector code."""
-    embedding = importlib.import_module("kernels.numba_cuda.embedding")
-    kernel = embedding.embedding_kernel(np.dtype(np.float32), np.dtype(np.int64))
-    rng = np.random.default_rng(0)
-    table, index = rng.random((6, width), np.float32), rng.integers(0, 6, rows)
-    out = np.zeros((rows, width), np.float32)
-    tiles = max(1, -(-width // 64))
-    args = table.ravel(), index, out.ravel(), width, tiles
-    kernel[3 * tiles, (64, 4)](*args)
-    np.testing.assert_array_equal(out, table[index])
-    lines = kernel.specialise((64, 4, 1), args).text.splitlines()
-    (before,) = [line for line in lines if "start = " in line]
-    stores = [line for line in lines if "] = weight[" in line]
-    assert stores and all(_depth(line) > _depth(before) for line in stores)
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
