@@ -120,6 +120,7 @@ def _region_plan(
     """
     rows, mask = versions.rows, region.mask
     if span is not None:
+        assert versions.each_thread is not None
         return RegionPlan(row_version(regions, layout, versions.each_thread, None, span=span), None)
     if rows is None or (mask is not None and not (region.in_loop or rows.plan.interchanged)):
         plain = row_version(regions, layout, versions.each_thread, mask)

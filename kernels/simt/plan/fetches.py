@@ -62,15 +62,17 @@ class Fetches:
             if not isinstance(stmt, ast.Assign):
                 continue
             for node in ast.walk(stmt.value):
-                if isinstance(node, ast.Subscript) and self._is_element(node):
-                    yield stmt, node.value.id, node.slice
+                match node:
+                    case ast.Subscript(value=ast.Name(id=name), slice=index):
+                        if self._dtype(name) is not None and not isinstance(index, ast.Tuple):
+                            yield stmt, name, index
 
-    def _is_element(self, node: ast.Subscript) -> bool:
-        name = node.value.id if isinstance(node.value, ast.Name) else ""
+    def _dtype(self, name: str) -> types.Type | None:
+        """The type of the numbers in an argument that is a contiguous array of one dimension."""
         kind = self.kinds.get(name) if name in self.program.params else None
-        if not isinstance(kind, types.Array) or isinstance(node.slice, ast.Tuple):
-            return False
-        return kind.ndim == 1 and kind.layout == "C" and isinstance(kind.dtype, types.Number)
+        if not isinstance(kind, types.Array) or kind.ndim != 1 or kind.layout != "C":
+            return None
+        return kind.dtype if isinstance(kind.dtype, types.Number) else None
 
     def _affine(self, region: Region, at: ast.stmt) -> Affine:
         """The analysis at a statement of a region, which may look through what is assigned once
@@ -78,9 +80,9 @@ class Fetches:
         known = self.reasoning(at)
         defs = Counter(defined(stmt) for stmt in statements(region.body))
         local = {
-            defined(stmt): stmt.value
+            name: stmt.value
             for stmt in takewhile(lambda stmt: stmt is not at, region.body)
-            if isinstance(stmt, ast.Assign) and defined(stmt) is not None
+            if isinstance(stmt, ast.Assign) and (name := defined(stmt)) is not None
         }
         once = {name: value for name, value in local.items() if defs[name] == 1}
         return Affine(known.box, {**known.definitions, **once}, known.kinds, known.fixed)
@@ -88,10 +90,10 @@ class Fetches:
     def _fetch(
         self, line: int, affine: Affine, array: str, index: ast.expr, counter: str, step: ast.expr
     ) -> FetchLoop | None:
-        if affine.slope(index, "_tx") != 1:
+        place, dtype = affine.expanded(index), self._dtype(array)
+        if place is None or dtype is None or counter not in names(place):
             return None
-        place = affine.expanded(index)
-        if counter not in names(place):
+        if affine.slope(place, "_tx") != 1:
             return None
         first, last = self.span
         here = affine.at(index, {"_tx": ast.parse(first, mode="eval").body})
@@ -102,7 +104,7 @@ class Fetches:
 
         far = self.program.extern(memory.far, "far")
         fetch = self.program.extern(memory.fetch_read, "fetch_read")
-        apart = memory.ALIGNMENT // memory.itemsize(self.kinds[array].dtype)
+        apart = memory.ALIGNMENT // memory.itemsize(dtype)
         body = ast.Expr(call(fetch, load(array), later(place, AHEAD)))
         check = call(far, load(array), here, later(here, 1))
         return FetchLoop(line, None, check, first, last, apart, [body])

@@ -278,7 +278,9 @@ class BlockPlan:
     regions: dict[Region, RegionPlan]
     inputs: dict[MaskIf | MaskWhile, Inputs]
     collectives: dict[CollectivePoint, CollectivePlan]
-    spans: dict[str, tuple[int, int]]  # masks of neighbours: the first thread, and the last + 1
+    spans: dict[
+        str | None, tuple[int, int]
+    ]  # masks of neighbours: the first thread, and the last + 1
     thread_number: str  # of a thread among all that have spill arrays
     panel: int | None  # blocks in a row of a panel, where they are not interleaved; None: no panels
     interleaving: InterleavingPlan | None

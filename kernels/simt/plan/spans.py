@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from types import CodeType
 
 from kernels.simt.frontend import calls
 from kernels.simt.ir.nodes import clone
@@ -28,13 +29,13 @@ def known_spans(
     items: list[Item],
     definitions: Mapping[str, ast.expr],
     collectives: dict[CollectivePoint, CollectivePlan],
-) -> dict[str, Span]:
+) -> dict[str | None, Span]:
     """By mask: its threads, if they are the same in every launch and neighbours, and nothing that
     depends on the mask needs more than these numbers. `definitions` are assigned once."""
     x, y, z = program.block
     if program.checked or program.cooperative or program.interleaving or y * z > 1:
         return {}
-    found = {}
+    found: dict[str | None, Span] = {}
     for item in walk(items):
         if isinstance(item, MaskIf) and item.mask is None and item.other is None:
             span = _span(item.test, x, definitions)
@@ -70,7 +71,7 @@ def _span(test: ast.expr, threads: int, definitions: Mapping[str, ast.expr]) -> 
     return taken[0], taken[-1] + 1
 
 
-def _code(test: ast.expr, definitions: Mapping[str, ast.expr]) -> object | None:
+def _code(test: ast.expr, definitions: Mapping[str, ast.expr]) -> CodeType | None:
     """`test` as a Python expression of `_tx` alone, compiled; None where it depends on more."""
     expanded = _Expand(definitions).visit(clone(test))
     for node in ast.walk(expanded):
