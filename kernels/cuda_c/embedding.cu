@@ -92,6 +92,20 @@ __global__ void gather(const T* x, const I* index, T* out, long long size, long 
     if (i < n) out[i] = x[(i / (length * inner) * size + index[i]) * inner + i % inner];
 }
 
+// The same by tiles of rows and columns, so that no element needs a division. index and out (rows,
+// width), n elements. Where x begins for a row, `per` rows share, `jump` apart; there the indexed
+// axis has the stride `step`, and columns have the stride `across` (0 or 1).
+template <class T, class I>
+__global__ void gather_rows(const T* x, const I* index, T* out, long long width, long long per,
+                            long long jump, long long step, long long across, long long tiles,
+                            long long n) {
+    const long long row = blockIdx.x / tiles * blockDim.y + threadIdx.y;
+    const long long j = blockIdx.x % tiles * blockDim.x + threadIdx.x;
+    if (row * width >= n || j >= width) return;
+    const long long at = index[row * width + j];
+    out[row * width + j] = x[row / per * jump + at * step + j * across];
+}
+
 // out (outer, size, inner); src and index (outer, length, inner), n elements.
 template <class T, class I, class A>
 __global__ void scatter_add_atomic(const T* src, const I* index, A* out, long long size,

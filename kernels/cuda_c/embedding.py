@@ -47,6 +47,11 @@ def gather_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
     return _kernel("gather", (), _types(dtype, index), _sized_by_index)
 
 
+def gather_rows_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
+    """kernel(x, index, out, width, per, jump, step, across, tiles)."""
+    return _kernel("gather_rows", (), _types(dtype, index), _sized_by_index)
+
+
 def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
     """kernel(src, index, out, size, length, inner), or (..., span) for "split"."""
     types = (*_types(dtype, index), _sum(version, dtype))

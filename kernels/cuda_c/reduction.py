@@ -68,8 +68,11 @@ def ladder(version: str, *key) -> Kernel:
     return Kernel(_text(*key), version, (), (), as_passed)
 
 
-def rows_by_block(*key) -> Kernel:
-    """kernel(x, out, length, segment, segments, count): a block for each segment of a row."""
+def rows_by_block(threads: int, *key) -> Kernel:
+    """kernel(x, out, length, segment, segments, count): a block for each segment of a row.
+
+    The kernel takes blocks of any number of warps.
+    """
     return Kernel(_text(*key), "rows_by_block", (), (), as_passed)
 
 

@@ -25,10 +25,12 @@ def offsets_kernel(dtype: np.dtype) -> Kernel:
     return _kernel("add_offsets", (), _types(dtype), as_passed)
 
 
-def columns_kernel(dtype: np.dtype) -> Kernel:
-    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column."""
+def columns_kernel(dtype: np.dtype, total: np.dtype) -> Kernel:
+    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column, which adds in
+    the dtype `total`."""
 
     def arguments(x, out, length, inner):
         return x, out, x.size // length, length, inner
 
-    return _kernel("scan_columns", (), _types(dtype), arguments)
+    types = storage_type(dtype), storage_type(total)
+    return _kernel("scan_columns", (), types, arguments)

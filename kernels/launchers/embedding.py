@@ -184,12 +184,23 @@ def gather(dialect: Dialect, x: np.ndarray, axis: int, index: np.ndarray) -> np.
 
 
 def _gather(dialect: Dialect, x, index, size: int, length: int, inner: int):
-    out = empty(index.shape, x.dtype, x)
-    if out.size:
-        dtypes, grid = (x.dtype, index.dtype), ceil_div(index.size, THREADS)
-        factory = dialect.embedding.gather_kernel
+    """x (outer, size, inner), index (outer, length, inner)."""
+    out, dtypes = empty(index.shape, x.dtype, x), (x.dtype, index.dtype)
+    arrays = x.ravel(), contiguous(index).ravel(), out.ravel()
+    width = length if inner == 1 else inner
+    if not out.size:
+        return out
+    if width < ROW_BLOCK[0] // 2:  # most threads of a tile would have nothing to do
+        grid, factory = ceil_div(index.size, THREADS), dialect.embedding.gather_kernel
         launch = _plans.launch("gather", "elements", factory, dtypes, grid, THREADS, out)
-        launch(x.ravel(), contiguous(index).ravel(), out.ravel(), size, length, inner)
+        launch(*arrays, size, length, inner)
+        return out
+    (tiles, grid), factory = _tiles(out.size // width, width), dialect.embedding.gather_rows_kernel
+    launch = _plans.launch("gather", "rows", factory, dtypes, grid, ROW_BLOCK, out)
+    if inner == 1:
+        launch(*arrays, width, 1, size, 1, 0, tiles)
+    else:
+        launch(*arrays, width, length, size * inner, inner, 1, tiles)
     return out
 
 
@@ -363,6 +374,7 @@ def _compiled(versions):
     index = np.zeros((29, 7), np.int64)
     yield "embedding", (ones(3, 43), index), {}
     yield "gather", (ones(3, 7), 0, index), {}
+    yield "gather", (ones(3, 43), 0, np.zeros((29, 43), np.int64)), {}
     yield "checked_index", (index, 0, 7, 0, 1, np.zeros(2, np.int64)), {}
     for version in versions("scatter_add"):
         how = {"version": version}
@@ -385,7 +397,8 @@ FAMILY = Family(
             gather,
             _cost_of_gather,
             lambda version: ((floats(20, 40), 0, indices(40, 20).reshape(1, 40)), {}),
-            {"elements": "a thread per element of the result"},
+            {"rows": "a thread per element of the result, by tiles of rows and columns"},
+            by_shape={"elements": "short rows: a thread per element"},
         ),
         Operation(
             embedding_backward,

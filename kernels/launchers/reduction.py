@@ -35,6 +35,7 @@ from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
     BLOCKS,
+    CPU_BLOCK,
     Dialect,
     ceil_div,
     check_version,
@@ -69,10 +70,10 @@ BY_SHAPE = {
 
 THREADS = 256
 WARPS = THREADS // 32
-SEGMENT = 32768  # elements of a row that one block reduces: 128 terms per thread
+SEGMENT, CPU_SEGMENT = 32768, 16384  # elements of a row that one block reduces
 CHAIN = 256  # terms that a thread of the column kernel adds one after the other
-SHORT = 16  # rows up to this length take one thread each; on the CPU, where threads that read
-SHORT_ON_CPU = 128  # far apart cost little and shuffles are not free, longer ones do too
+SHORT = 16  # rows up to this length take one thread each
+SHORT_IN_C = 128  # ... in CUDA C on a CPU, where shuffles are not free
 WARP_ROW = 1024  # rows up to this length take one warp each
 LEAST_SEGMENT, LEAST_CHAIN = 2048, 8  # instead of SEGMENT and CHAIN, for more blocks on a GPU
 LONG_COLUMN = 256  # columns whose few winners are found along rows, copied so
@@ -243,7 +244,8 @@ def _passes(
             return lambda x: empty((0,), result, x)
     else:
         runs = _runs([list(g) for g in groups], on_gpu(a))
-    short = 0 if by_block else SHORT if on_gpu(a) else SHORT_ON_CPU
+    in_c_on_cpu = dialect.name != "numba" and not on_gpu(a)
+    short = 0 if by_block else SHORT_IN_C if in_c_on_cpu else SHORT
     steps, source = [], a.dtype
     for i, (outer, length, inner) in enumerate(runs):
         key = pass_key(name, source, dtype, i == 0, i == len(runs) - 1)
@@ -283,12 +285,20 @@ def _tile(outer: int, inner: int, gpu: bool) -> tuple[int, int]:
     return (32, 16) if inner <= 64 or few else (128, 4)
 
 
+def _threads(gpu: bool) -> int:
+    """Threads of a block that walks along a row: on a CPU as many as have their accumulators in
+    registers."""
+    return THREADS if gpu else CPU_BLOCK
+
+
 def _segment(outer: int, length: int, inner: int, gpu: bool) -> int:
     """How many elements of a run one block (or thread) reduces in one pass."""
     if length <= SHORT:
         return length
     width, height = _tile(outer, inner, gpu)
-    most = SEGMENT if inner == 1 else CHAIN * height
+    most = CHAIN * height
+    if inner == 1:
+        most = SEGMENT if gpu else CPU_SEGMENT
     least = LEAST_SEGMENT if inner == 1 else LEAST_CHAIN * height
     results = outer * ceil_div(inner, width) if inner > 1 else outer
     if not gpu or length <= BLOCKS or results * ceil_div(length, most) >= BLOCKS // 2:
@@ -315,7 +325,7 @@ def _step(
     segments = max(1, ceil_div(length, segment))
     size = outer * segments * inner
     # on a CPU neighbouring columns are read together in a tile; each thread alone would divide
-    tiles_pay = short == SHORT_ON_CPU and inner >= 32 and dialect.name == "numba"
+    tiles_pay = short and not gpu and inner >= 32 and dialect.name == "numba"
     if length <= (short if inner == 1 else min(short, SHORT)) and not tiles_pay:
         numbers, kernel = (length, inner, count), dialect.reduction.by_thread(inner == 1, *key)
         call = launcher(family, "thread", kernel, ceil_div(size, THREADS), THREADS)
@@ -324,8 +334,9 @@ def _step(
         warps = warps_a_block(outer, WARPS, gpu)
         call = launcher(family, "warp", kernel, ceil_div(outer, warps), (32, warps))
     elif inner == 1:
-        numbers, kernel = (length, segment, segments, count), dialect.reduction.rows_by_block(*key)
-        call = launcher(family, "block", kernel, outer * segments, THREADS)
+        numbers, threads = (length, segment, segments, count), _threads(gpu)
+        kernel = dialect.reduction.rows_by_block(threads, *key)
+        call = launcher(family, "block", kernel, outer * segments, threads)
     else:
         width, height = _tile(outer, inner, gpu)
         tiles = ceil_div(inner, width)
@@ -382,7 +393,7 @@ def _arg_passes(dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: l
         return _Step(call, size, np.dtype(np.int64), (length, inner))
     steps, accumulator, n = [], accumulator_dtype(name, a.dtype), length
     while n > 1 or not steps:
-        segment = min(_segment(outer, n, 1, on_gpu(a)), SEGMENT)
+        segment = _segment(outer, n, 1, on_gpu(a))
         segments = ceil_div(n, segment)
         kernel = dialect.reduction.arg_by_block(name, accumulator if steps else a.dtype, not steps)
         call = launcher(family, "block", kernel, outer * segments, THREADS)

@@ -29,6 +29,7 @@ VERSIONS = {
     "shuffle": "warps scan in registers, one warp scans the warps' sums",
 }
 THREADS = 256
+CPU_ROWS = 4  # that a block on a CPU takes, a thread each
 SEGMENT, LEAST_SEGMENT = 16384, 1024  # of a row, for a block; the latter for more blocks on a GPU
 LONG_COLUMN = 256  # elements of columns that are copied to rows where a GPU has few of them
 
@@ -41,11 +42,13 @@ def accumulator(dtype: np.dtype) -> np.dtype:
 _plans = Plans()
 
 
-def _launch(version: str, factory: Callable, constants: tuple, grid: int, x) -> Callable:
+def _launch(
+    version: str, factory: Callable, constants: tuple, grid: int, x, threads: int = THREADS
+) -> Callable:
     """A launch of the kernel `factory(*constants)` where x lies."""
-    key = (version, factory, constants, grid, type(x) is ndarray or place(x))
+    key = (version, factory, constants, grid, threads, type(x) is ndarray or place(x))
     return _plans.get(key) or _plans.keep(
-        key, launcher("cumsum", version, factory(*constants), grid, THREADS)
+        key, launcher("cumsum", version, factory(*constants), grid, threads)
     )
 
 
@@ -54,8 +57,9 @@ def cumsum(
 ) -> np.ndarray:
     """Inclusive running sum along `axis`, in x's dtype; 16-bit floats are added in float32.
 
-    version: a version of the ladder for the last axis (default "shuffle"). Raises IndexError for an
-    axis that is not there, ValueError for a version that does not fit.
+    version: a version of the ladder for the last axis (default "shuffle"; on a CPU, where threads
+    of a block take turns anyway, a thread per row). Raises IndexError for an axis that is not
+    there, ValueError for a version that does not fit.
     """
     check_version("cumsum", version, VERSIONS)
     if not -max(x.ndim, 1) <= axis < max(x.ndim, 1):
@@ -70,18 +74,25 @@ def cumsum(
     if x.size == 0:
         return out
     flat = contiguous(x).ravel()
-    if inner == 1:
+    if inner == 1 and (version is not None or on_gpu(x)):
         _scan_rows(dialect, flat, out.ravel(), length, version or "shuffle")
     elif version is not None:
         raise ValueError(f"cumsum: version {version!r} scans along the last axis, not {axis}")
     else:
-        grid = ceil_div(x.size // length, THREADS)
+        threads = CPU_ROWS if inner == 1 else THREADS
+        grid = ceil_div(x.size // length, threads)
         if on_gpu(x) and length >= LONG_COLUMN and splits(grid, length, LONG_COLUMN // 2) > 1:
             rows = cumsum(dialect, copy(dialect, x.swapaxes(axis, -1)))
             return copy(dialect, rows.swapaxes(axis, -1))
-        launch = _launch("columns", dialect.scan.columns_kernel, (x.dtype,), grid, x)
+        dtypes = x.dtype, _total(x)
+        launch = _launch("columns", dialect.scan.columns_kernel, dtypes, grid, x, threads)
         launch(flat, out.ravel(), length, inner)
     return out
+
+
+def _total(x) -> np.dtype:
+    """What a thread adds all of a column in: float64 where that costs nothing."""
+    return np.dtype(np.float64) if x.dtype == np.float32 and not on_gpu(x) else accumulator(x.dtype)
 
 
 def _scan_rows(dialect: Dialect, x, out, length: int, version: str) -> None:
@@ -110,6 +121,7 @@ def _cases(rng, versions):
     for version in VERSIONS:
         yield "cumsum", (normal(rng, (2, 17_001)),), {"version": version}, 1000
     yield "cumsum", (normal(rng, (5, 33, 2)), 1), {}, 33
+    yield "cumsum", (normal(rng, (7, 1025)),), {}, 1000
 
 
 def _compiled(versions):
@@ -126,7 +138,10 @@ FAMILY = Family(
             like_first(1),
             _problem,
             VERSIONS,
-            by_shape={"columns": "a thread per column, for an axis that is not the last"},
+            by_shape={
+                "columns": "a thread per column, for an axis that is not the last; on a CPU also"
+                " a thread per row"
+            },
         ),
     ),
     _cases,

@@ -33,7 +33,8 @@ VERSIONS = {
 TILE = 32
 ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
 
-PART = (128, 2)  # the block that copies a part of a concatenation
+PART = (128, 2)  # the block that copies a part of a concatenation; on a CPU one as wide as rows are
+CPU_PARTS = (16, 64), (64, 16), (128, 8), (256, 4)
 _COPY = TABLE["copy"]
 _plans = Plans()
 
@@ -142,6 +143,10 @@ def _concat(dialect: Dialect, *arrays: np.ndarray, axis: int) -> np.ndarray:
     return plan(arrays)
 
 
+def _cpu_part(width: int) -> tuple[int, int]:
+    return next((part for part in CPU_PARTS if width <= part[0]), CPU_PARTS[-1])
+
+
 def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
     """Check the arguments and prepare a function of the arrays."""
     first = arrays[0]
@@ -160,9 +165,10 @@ def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
     parts, total, start = [], shape[axis] * inner, 0
     for i, width in enumerate(size * inner for size in sizes):
         if rows and width:
-            grid = ceil_div(width, PART[0]) * ceil_div(rows, PART[1])
+            block = PART if on_gpu(first) else _cpu_part(width)
+            grid = ceil_div(width, block[0]) * ceil_div(rows, block[1])
             kernel = dialect.transpose.concat_kernel(dtype)
-            call = launcher("concat", "rows", kernel, grid, PART)
+            call = launcher("concat", "rows", kernel, grid, block)
             parts.append((call, i, width, start))
         start += width
 

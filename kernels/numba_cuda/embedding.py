@@ -116,6 +116,28 @@ def gather_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
 
 
 @functools.cache
+def gather_rows_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
+    """kernel(x, index, out, width, per, jump, step, across, tiles): as gather_kernel, a block per
+    tile of rows and columns, so that no element needs a division.
+
+    index and out (rows, width). Where x begins for a row, `per` rows share, `jump` apart; there the
+    indexed axis has the stride `step`, and columns have the stride `across` (0 or 1).
+    """
+
+    def gather_rows(x, index, out, width, per, jump, step, across, tiles):
+        row = cuda.blockIdx.x // tiles * cuda.blockDim.y + cuda.threadIdx.y
+        j = (cuda.blockIdx.x % tiles) * cuda.blockDim.x + cuda.threadIdx.x
+        if row * width < index.size and j < width:
+            first = row // per * jump + j * across
+            at = max(index[row * width + j], 0)  # checked before: max only shows the compiler
+            out[row * width + j] = x[first + at * step]
+
+    flat = array(dtype)
+    numbers = ["int64"] * 6
+    return cuda.jit(signature(flat, array(index), flat, *numbers))(gather_rows)
+
+
+@functools.cache
 def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
     """kernel(src, index, out, size, length, inner) or (..., span): out (outer, size, inner) of
     the sums' dtype, the others (outer, length, inner)."""

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from kernels.launchers.common import compute_dtype
-from kernels.launchers.reduction import THREADS, WARPS, accumulator_dtype, result_dtype
+from kernels.launchers.reduction import THREADS, accumulator_dtype, result_dtype
 from kernels.numba_cuda.common import array, scalar_type, signature
 from kernels.numba_cuda.pointwise import translate
 from kernels.reduction import TABLE
@@ -203,14 +203,15 @@ def _warp_reduce(combine: Callable) -> Callable:
 
 
 @functools.cache
-def rows_by_block(*key) -> Callable:
-    """kernel(x, out, length, segment, segments, count): a block per segment of a row.
+def rows_by_block(threads: int, *key) -> Callable:
+    """kernel(x, out, length, segment, segments, count): a block of `threads` per segment of a row.
 
     Rows of `length` elements are cut into `segments` of `segment`; out has (rows, segments).
     """
     f = functions(*key)
     load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
     warp_reduce = _warp_reduce(combine)
+    BLOCK, WARPS = threads, threads // 32
 
     def reduce_rows_by_block(x, out, length, segment, segments, count):
         shared = cuda.shared.array(WARPS, A)
@@ -220,7 +221,7 @@ def rows_by_block(*key) -> Callable:
         last = min(first + segment, length)
         start = row * length
         value = A(START)
-        for i in range(start + first + tid, start + last, THREADS):
+        for i in range(start + first + tid, start + last, BLOCK):
             value = combine(value, load(x[i]))
         value = warp_reduce(value)
         if tid % 32 == 0:

@@ -153,9 +153,10 @@ def offsets_kernel(dtype: np.dtype) -> Callable:
 
 
 @functools.cache
-def columns_kernel(dtype: np.dtype) -> Callable:
-    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column."""
-    A = accumulator(dtype).type
+def columns_kernel(dtype: np.dtype, total: np.dtype) -> Callable:
+    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column, which adds in
+    the dtype `total`."""
+    A = total.type
 
     def scan_columns(x, out, length, inner):
         column = cuda.grid(1)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.launchers.transpose import PART, ROWS, TILE
+from kernels.launchers.transpose import ROWS, TILE
 from kernels.numba_cuda.common import array, signature, storage_type
 from kernels.simt import cuda
 
@@ -83,9 +83,9 @@ def concat_kernel(dtype: np.dtype) -> Callable:
     """
 
     def concat_rows(x, out, rows, width, total, start):
-        tiles = (width + PART[0] - 1) // PART[0]
-        row = cuda.blockIdx.x // tiles * PART[1] + cuda.threadIdx.y
-        j = cuda.blockIdx.x % tiles * PART[0] + cuda.threadIdx.x
+        tiles = (width + cuda.blockDim.x - 1) // cuda.blockDim.x
+        row = cuda.blockIdx.x // tiles * cuda.blockDim.y + cuda.threadIdx.y
+        j = cuda.blockIdx.x % tiles * cuda.blockDim.x + cuda.threadIdx.x
         if row < rows and j < width:
             out[row * total + start + j] = x[row * width + j]
 

@@ -188,7 +188,8 @@ def _gather(writer: Writer, call: Call) -> str:
 
 @mapping("Take")
 def _take(writer: Writer, call: Call) -> str:
-    flat = writer.node("Reshape", writer.name(call.inputs[0]), writer.integers(-1))
+    parts = writer.integers(-1, *call.attrs.get("tail", ()))
+    flat = writer.node("Reshape", writer.name(call.inputs[0]), parts)
     return writer.node("Gather", flat, writer.constant(call.attrs["index"], np.int64), axis=0)
 
 

@@ -6,6 +6,7 @@ and boolean masks (converted to positions) select elements by their flat positio
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,41 +24,47 @@ from minigrad.tensor import Tensor, type_name, wrap
 
 
 class Take(Op):
-    """Elements of the flattened x at flat positions (an array)."""
+    """Elements of the flattened x at flat positions (an array), or with `tail` parts of this shape,
+    into which x is cut."""
 
     saves = ()
     grad_name = "IndexBackward0"
 
     @staticmethod
-    def forward(x: Any, index: Any) -> Any:
+    def forward(x: Any, index: Any, tail: tuple = ()) -> Any:
         if x.dtype.kind == "c":
-            return x.reshape(-1)[index]
-        return dispatch.active.take(x, index)
+            return x.reshape(-1, *tail)[index]
+        if not tail:
+            return dispatch.active.take(x, index)
+        rows = dispatch.active.embedding(x.reshape(-1, math.prod(tail)), index)
+        return rows.reshape(*index.shape, *tail)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: Any) -> tuple:
-        return (PutInZeros.apply(g, index=index, shape=ctx.shapes[0]),)
+    def vjp(ctx: Any, g: Tensor, index: Any, tail: tuple = ()) -> tuple:
+        return (PutInZeros.apply(g, index=index, shape=ctx.shapes[0], tail=tail),)
 
 
 class PutInZeros(Op):
-    """Zeros of `shape` with g added at flat positions: the gradient of `Take`."""
+    """Zeros of `shape` with g added at flat positions, or parts of it: the gradient of `Take`."""
 
     saves = ()
 
     @staticmethod
-    def forward(g: Any, index: Any, shape: tuple) -> Any:
-        size = 1
-        for n in shape:
-            size *= n
+    def forward(g: Any, index: Any, shape: tuple, tail: tuple = ()) -> Any:
+        width = math.prod(tail)
+        size = math.prod(shape) // width
         if g.dtype.kind == "c":
-            total = array_module(g).zeros(size, g.dtype)
-            array_module(g).add.at(total, index.reshape(-1), g.reshape(-1))
+            total = array_module(g).zeros((size, width), g.dtype)
+            array_module(g).add.at(total, index.reshape(-1), g.reshape(-1, width))
             return total.reshape(shape)
-        return dispatch.active.take_backward(g, index, size).reshape(shape)
+        if not tail:
+            return dispatch.active.take_backward(g, index, size).reshape(shape)
+        rows = g.reshape(*index.shape, width)
+        return dispatch.active.embedding_backward(rows, index, size).reshape(shape)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: Any, shape: tuple) -> tuple:
-        return (Take.apply(g, index=index),)
+    def vjp(ctx: Any, g: Tensor, index: Any, shape: tuple, tail: tuple = ()) -> tuple:
+        return (Take.apply(g, index=index, tail=tail),)
 
 
 class Put(Op):
@@ -99,8 +106,12 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     view = Slice.apply(self, index=basic) if basic or not tensors else self
     if not tensors:
         return view
-    flat = flat_positions(view._array.shape, tensors)
-    return Take.apply(view, index=flat)
+    shape = view._array.shape
+    ndim = 1 + max(d for d, t in enumerate(tensors) if t is not None)
+    if math.prod(shape[ndim:]) < 2:  # no rows that could be copied as a whole
+        ndim = len(shape)
+    flat = flat_positions(shape[:ndim], tensors[:ndim])
+    return Take.apply(view, index=flat, tail=shape[ndim:])
 
 
 def _is_plain(shape: tuple, index: Any) -> bool:

@@ -377,9 +377,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if not on_gpu(index._array):  # there the launcher checks
         _check_positions("index_select", index, n)
     others = (*shape[:place], *shape[place + 1 :])
-    rows = input.movedim(place, 0).reshape(n, math.prod(others))
-    chosen = Embedding.apply(rows, index, padding_idx=None)
-    return chosen.reshape(index._array.size, *others).movedim(0, place).contiguous()
+    first = input.movedim(place, 0) if place else input
+    chosen = Embedding.apply(first.reshape(n, math.prod(others)), index, padding_idx=None)
+    chosen = chosen.reshape(index._array.size, *others)
+    return chosen.movedim(0, place).contiguous() if place else chosen
 
 
 def _check_index_dtype(name: str, index: Tensor) -> None:

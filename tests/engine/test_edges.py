@@ -154,6 +154,26 @@ def test_random_indexing_matches_torch(seed, torch):
     np.testing.assert_array_equal(a, b)
 
 
+def test_an_index_of_leading_dimensions_copies_rows(torch):
+    """Not element by element; with derivatives of any order, and of complex numbers."""
+    import kernels
+
+    values, places = np.random.default_rng(0).standard_normal((7, 5, 40)), np.array([3, -1, 3])
+    with kernels.trace() as trace:
+        mg.tensor(values)[:, places]
+    assert ("embedding", "rows") in trace.rows and ("gather", "rows") not in trace.rows
+    for dtype in ("float64", "complex128"):
+        found = []
+        for m in (mg, torch):
+            x = m.tensor(values).to(getattr(m, dtype)).requires_grad_()
+            chosen = x[m.tensor(places)]
+            (first,) = m.autograd.grad((chosen**3).abs().sum(), x, create_graph=True)
+            (second,) = m.autograd.grad((first.abs() ** 2).sum(), x)
+            found.append([np.asarray(t.detach()) for t in (chosen, first, second)])
+        for ours, theirs in zip(*found):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
 MISCELLANEOUS = {
     "unique": lambda m: m.unique(m.tensor([3, 1, 3, 2]), return_inverse=True, return_counts=True),
     "unique_rows": lambda m: m.unique(m.tensor([[1, 2], [1, 2], [0, 1]]), dim=0),

@@ -106,6 +106,16 @@ def test_cumsum_axes_and_dtypes(dtype, device, rng):
     check_cumsum(x[:, :0], 1, device)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_on_a_cpu_do_not_lose_what_is_small(axis, device):
+    """A thread adds a million numbers one by one: in float32 that is off by a thousandth."""
+    if device != "cpu":
+        pytest.skip("sums of segments are added there")
+    x = np.full((1, 1 << 20) if axis else (1 << 20, 1), 0.1, np.float32)
+    found = kernels.cumsum(x, axis, backend="numba")
+    np.testing.assert_allclose(found.ravel()[-1], 0.1 * (1 << 20), rtol=1e-6)
+
+
 def test_cumsum_errors(device, rng):
     x = put(normal(rng, (3, 4)), device)
     with pytest.raises(IndexError, match="axis 2 is out of range"):

@@ -49,6 +49,21 @@ def test_gather(axis, device, rng):
         check("gather", x[::-1], axis, index[..., ::-1], device=device)
 
 
+@pytest.mark.parametrize(
+    ("axis", "version"), [(0, "rows"), (1, "rows"), (2, "rows"), (1, "elements"), (2, "elements")]
+)
+def test_gather_by_tiles_or_elements(axis, version, device, rng):
+    """Tiles of 4 rows and 64 columns, unless columns are few."""
+    columns = {"rows": (100, 70), "elements": (5, 31)}[version]
+    x = normal(rng, (3, 7, columns[0]))
+    shape = [3, 7, columns[axis == 2]]
+    shape[axis] = columns[1] if axis == 2 else 10
+    index = rng.integers(0, x.shape[axis], shape)
+    with kernels.trace() as trace:
+        check("gather", x, axis, index, device=device)
+    assert ("gather", version) in trace.rows
+
+
 @pytest.mark.parametrize("version", VERSIONS_AND_DEFAULT)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_scatter_add(version, axis, device, rng):

@@ -10,6 +10,7 @@ from kernels import numba_cuda, reference
 from kernels.launchers.reduction import VERSIONS
 from kernels.reduction import TABLE
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, check, get, normal, put, wide
+from tests.simt.plans import plan
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 SIZES = [1, 31, 32, 33, 255, 257, 1023, 1025, 100_003]
@@ -133,6 +134,31 @@ def test_accuracy_is_that_of_pairwise_sums(device):
     for shape, axis in [((1_000_000,), 0), ((500_000, 2), 0), ((2, 500_000), 1)]:
         got = get(numba_cuda.reduce("sum", put(x.reshape(shape), device), axis))
         np.testing.assert_allclose(got, 1e5 / got.size, rtol=4e-6)
+
+
+def test_rows_on_a_cpu(device, rng):
+    """Threads that have a row each read far apart there, so only very short rows take one."""
+    if device != "cpu":
+        pytest.skip("other limits hold there")
+    for length, version in ((16, "thread"), (17, "warp"), (1024, "warp"), (1025, "block")):
+        x = normal(rng, (20, length))
+        with kernels.trace() as trace:
+            out = kernels.reduce("sum", x, 1, backend="numba")
+        assert list(trace.rows) == [("reduce.sum", version)]
+        np.testing.assert_allclose(out, wide(x).sum(1), rtol=1e-5, atol=1e-4)
+
+
+def test_accumulators_of_a_block_on_a_cpu_stay_in_registers(device):
+    """With 256 threads they would be in memory: 64 are as many as AVX2's registers hold."""
+    from kernels.launchers.reduction import pass_key
+
+    if device != "cpu":
+        pytest.skip("other limits hold there")
+    x = np.ones((2, 100_000), np.float32)
+    kernels.reduce("sum", x, 1, backend="numba")
+    float32 = np.dtype(np.float32)
+    kernel = numba_cuda.reduction.rows_by_block(64, *pass_key("sum", float32, float32, True, False))
+    assert "64 threads in a row" in plan(kernel)
 
 
 def test_repeats_bit_by_bit(device, rng):

@@ -15,6 +15,7 @@ from kernels.simt.plan.parts import (
     BlockPlan,
     ClippedLoop,
     EachBlock,
+    FetchLoop,
     FirstBlock,
     GuardedLoop,
     RegionPlan,
@@ -342,9 +343,14 @@ def _row_item(item: Item) -> Lines:
             bounds = [f"threadIdx.x >= {text(low)}" for low in clip.low]
             bounds += [f"threadIdx.x < {text(high)}" for high in clip.high]
             yield f"the threads with {' and '.join([*map(text, clip.conditions), *bounds])}:"
+            yield from _statements(item.common, _INDENT)
             yield from _indented(_thread_loop(item.part))
         case SquareLoop():
             yield from _statements(item.body)
+        case FetchLoop():
+            yield f"if {text(item.far)}:"
+            yield f"{_INDENT}for threadIdx.x in range({item.first}, {item.last}, {item.apart}):"
+            yield from _statements(item.body, _INDENT * 2)
         case GuardedLoop():
             yield f"where {_checks(item.checks)}:"
             yield from _indented(_thread_loop(item.guard_free))

@@ -163,6 +163,9 @@ class BlockPrinter(Printer):
             self.write(item.body)
 
     def write_MaskIf(self, item: MaskIf) -> None:
+        if item.taken in self.plan.spans:
+            self.write(item.body)
+            return
         line = self.writer.line
         for mask in filter(None, (item.taken, item.other)):
             line(f"_any_{mask} = False")

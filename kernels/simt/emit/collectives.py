@@ -191,17 +191,19 @@ def _shuffle_down(printer: Printer, item: CollectivePoint) -> None:
     writer, stmt = printer.writer, item.stmt
     value = stmt.args[1].id
     writer.line(f"_delta = _min(_max({printer.expressions.text(stmt.args[2])}, 0), {WARP_SIZE})")
-    with writer.block(f"for _warp in range(0, {printer.program.threads}, {WARP_SIZE}):"):
+    first, last = printer.plan.spans.get(item.mask, (0, printer.program.threads))
+    masked = item.mask and item.mask not in printer.plan.spans
+    with writer.block(f"for _warp in range({first}, {last}, {WARP_SIZE}):"):
         for lanes, source in (
             (f"{WARP_SIZE} - _delta", "_warp + _tx + _delta"),
             (f"{WARP_SIZE} - _delta, {WARP_SIZE}", "_warp + _tx"),
         ):
             with writer.block(f"for _tx in range({lanes}):"):
-                if item.mask:
+                if masked:
                     writer.line(f"if _s_{item.mask}[_u(_warp + _tx)]:")
                     writer.depth += 1
                 writer.line(f"_s_{stmt.result}[_u(_warp + _tx)] = _s_{value}[_u({source})]")
-                writer.depth -= bool(item.mask)
+                writer.depth -= bool(masked)
 
 
 @contextmanager

@@ -84,9 +84,11 @@ class Printer:
         """A loop over the threads of `mask` with their `inputs` at hand."""
         with self.writer.closing():
             self.open_rows()
-            self.writer.open_loop("_tx", f"range({self.program.block[0]})", Hint.THREADS)
+            first, last = self.plan.spans.get(mask, (0, self.program.block[0]))
+            values = f"range({last})" if first == 0 else f"range({first}, {last})"
+            self.writer.open_loop("_tx", values, Hint.THREADS)
             self.writer.line(f"_t = {self.plan.thread_number}")
-            self.open_mask(mask)
+            self.open_mask(None if mask in self.plan.spans else mask)
             for name in inputs.loaded:
                 self.writer.line(f"{name} = _s_{name}[_u(_t)]")
             self.statements.write(inputs.rematerialised)

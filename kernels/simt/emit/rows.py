@@ -8,7 +8,14 @@ from dataclasses import replace
 
 from kernels.simt.emit.printer import Printer
 from kernels.simt.ir.hints import Hint, encode
-from kernels.simt.plan.parts import ClippedLoop, GuardedLoop, RowVersion, SquareLoop, ThreadLoop
+from kernels.simt.plan.parts import (
+    ClippedLoop,
+    FetchLoop,
+    GuardedLoop,
+    RowVersion,
+    SquareLoop,
+    ThreadLoop,
+)
 from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Scalars
 from kernels.simt.transforms.row_vectorise import GuardIf
 
@@ -101,11 +108,22 @@ class RowPrinter:
             if clip.low or clip.high:
                 writer.line(f"_lo = {extreme('_max', item.first, clip.low)}")
                 writer.line(f"_hi = {extreme('_min', item.last, clip.high)}")
+                if item.common:
+                    writer.open("if _lo < _hi:")
+            self.printer.statements.write(item.common)
             if item.whole is not None:
                 with writer.block(f"if _lo == {item.first} and _hi == {item.last}:"):
                     self.write_ThreadLoop(item.whole)
                 writer.open("else:")
             self.write_ThreadLoop(item.part)
+
+    def write_FetchLoop(self, item: FetchLoop) -> None:
+        threads = f"range({item.first}, {item.last}, {item.apart})"
+        with (
+            self.writer.block(f"if {self.text(item.far)}:"),
+            self.writer.block(f"for _tx in {threads}:"),
+        ):
+            self.printer.statements.write(item.body)
 
     def write_SquareLoop(self, item: SquareLoop) -> None:
         writer, x = self.writer, self.printer.program.block[0]

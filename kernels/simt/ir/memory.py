@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from functools import reduce
+from functools import partial, reduce
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -11,6 +11,8 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import as_dtype
 
 ALIGNMENT = 64  # a cache line, and the widest vector
+PAGE = 4096  # bytes that a processor prefetches within
+LARGE = 1 << 20  # bytes of an array that a second-level cache does not hold
 SQUARE = 8  # rows and columns that `copy_square` copies
 
 
@@ -72,18 +74,49 @@ def view_bytes(typingctx, buffer, dtype):
 @intrinsic
 def fetch(typingctx, array, index):
     """Prefetch the cache line of an element that will be stored soon."""
+    return types.void(array, index), partial(_prefetch, 1)
+
+
+@intrinsic
+def fetch_read(typingctx, array, index):
+    """Prefetch the cache line of an element of a 1-D array that will be read soon, if there is one
+    at that index."""
+    return types.void(array, index), partial(_prefetch, 0)
+
+
+def _prefetch(to_write: int, context, builder, sig, args):
+    view = context.make_array(sig.args[0])(context, builder, args[0])
+    kinds, index = sig.args[1], args[1]
+    if not isinstance(kinds, types.BaseTuple):
+        kinds, index = (kinds,), cgutils.pack_array(builder, [index])
+    place, _ = _element_address(context, builder, view, kinds, index)
+    number = ir.IntType(32)
+    signature = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+    prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+    near, data = number(3), number(1)
+    builder.call(prefetch, [place, number(to_write), near, data])
+    return context.get_dummy_value()
+
+
+@intrinsic
+def far(typingctx, array, here, there):
+    """Whether two elements of a 1-D array are so far apart, and the array is so large, that the
+    processor does not prefetch one after the other."""
 
     def codegen(context, builder, sig, args):
         view = context.make_array(sig.args[0])(context, builder, args[0])
-        place, _ = _element_address(context, builder, view, sig.args[1], args[1])
-        number = ir.IntType(32)
-        signature = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
-        to_write, near, data = number(1), number(3), number(1)
-        builder.call(prefetch, [place, to_write, near, data])
-        return context.get_dummy_value()
+        here, there = (
+            context.cast(builder, arg, kind, types.intp)
+            for arg, kind in zip(args[1:], sig.args[1:])
+        )
+        distance = builder.mul(builder.sub(there, here), view.itemsize)
+        apart = builder.icmp_signed(">=", distance, distance.type(PAGE))
+        large = builder.icmp_signed(
+            ">=", builder.mul(view.nitems, view.itemsize), distance.type(LARGE)
+        )
+        return builder.and_(apart, large)
 
-    return types.void(array, index), codegen
+    return types.boolean(array, here, there), codegen
 
 
 @intrinsic(prefer_literal=True)

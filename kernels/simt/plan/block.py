@@ -25,6 +25,7 @@ from kernels.simt.plan.parts import (
     ThreadLoop,
 )
 from kernels.simt.plan.regions import RegionPlanner, Versions
+from kernels.simt.plan.spans import known_spans
 from kernels.simt.plan.squares import square_version
 from kernels.simt.plan.thread_loops import row_version
 from kernels.simt.transforms.fission import (
@@ -65,6 +66,9 @@ def plan_block(
         return None
     points = [item for item in walk(items) if isinstance(item, CollectivePoint)]
     met = {point: collectives.plan(program, facts, storage, point) for point in points}
+    spans = known_spans(
+        program, items, regions.rows.affine(facts, program.block[0]).definitions, met
+    )
     ahead = {point.stmt.args[1].id for point, plan in met.items() if plan.reads_ahead}
     copies = interleaver.copies() if interleaver else {}
     edges = interleaver.edges if interleaver else set()
@@ -81,7 +85,9 @@ def plan_block(
         marked=sorted(layout.marked),
         declarations=layout.declarations(copies, together, ahead),
         regions={
-            region: _region_plan(regions, layout, region, versions, region in edges)
+            region: _region_plan(
+                regions, layout, region, versions, region in edges, spans.get(region.mask)
+            )
             for region, versions in regions.versions.items()
         },
         inputs={
@@ -90,6 +96,7 @@ def plan_block(
             if isinstance(item, MaskIf | MaskWhile)
         },
         collectives=met,
+        spans=spans,
         thread_number=_thread_number(program),
         panel=_panel(program, items) if interleaver is None else None,
         interleaving=interleaver.plan() if interleaver else None,
@@ -100,10 +107,21 @@ def plan_block(
 
 
 def _region_plan(
-    regions: RegionPlanner, layout: Layout, region: Region, versions: Versions, at_edge: bool
+    regions: RegionPlanner,
+    layout: Layout,
+    region: Region,
+    versions: Versions,
+    at_edge: bool,
+    span: tuple[int, int] | None,
 ) -> RegionPlan:
-    """The versions of a region that are used. `at_edge`: some guard always fails in some thread."""
+    """The versions of a region that are used. `at_edge`: some guard always fails in some thread.
+
+    `span`: where its threads begin and end, of a mask of which nothing else need be known.
+    """
     rows, mask = versions.rows, region.mask
+    if span is not None:
+        assert versions.each_thread is not None
+        return RegionPlan(row_version(regions, layout, versions.each_thread, None, span=span), None)
     if rows is None or (mask is not None and not (region.in_loop or rows.plan.interchanged)):
         plain = row_version(regions, layout, versions.each_thread, mask)
         return RegionPlan(None, plain) if mask else RegionPlan(plain, None)

@@ -80,10 +80,12 @@ class ThreadLoop(Item):
 class ClippedLoop(Item):
     """A guard as the bounds of a loop: `part` runs from `_lo` to `_hi`.
 
-    `whole`, if there is one, runs instead where these are the ends of the row.
+    `whole`, if there is one, runs instead where these are the ends of the row. What is `common` to
+    the threads that pass the guard is computed once, if there is one.
     """
 
     clip: Clip
+    common: list[ast.stmt]
     first: str
     last: str
     part: ThreadLoop
@@ -97,6 +99,17 @@ class GuardedLoop(Item):
     checks: list[str]
     guard_free: ThreadLoop
     otherwise: ThreadLoop
+
+
+@dataclass(eq=False)
+class FetchLoop(Item):
+    """Prefetches by threads `first` to `last` - 1 of a row, `apart` from one another, if `far`."""
+
+    far: ast.expr
+    first: str
+    last: str
+    apart: int  # as many as have a cache line
+    body: list[ast.stmt]
 
 
 @dataclass(eq=False)
@@ -265,6 +278,9 @@ class BlockPlan:
     regions: dict[Region, RegionPlan]
     inputs: dict[MaskIf | MaskWhile, Inputs]
     collectives: dict[CollectivePoint, CollectivePlan]
+    spans: dict[
+        str | None, tuple[int, int]
+    ]  # masks of neighbours: the first thread, and the last + 1
     thread_number: str  # of a thread among all that have spill arrays
     panel: int | None  # blocks in a row of a panel, where they are not interleaved; None: no panels
     interleaving: InterleavingPlan | None

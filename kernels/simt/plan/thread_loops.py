@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import partial
 
 from kernels.simt.analysis.affine import Affine
-from kernels.simt.analysis.uniformity import exposure
+from kernels.simt.analysis.uniformity import exposure, has_loads
 from kernels.simt.ir.hints import Hint
-from kernels.simt.ir.nodes import PartIf, defined
+from kernels.simt.ir.nodes import PartIf, defined, names
+from kernels.simt.plan.fetches import Fetches
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.parts import (
     ClippedLoop,
+    FetchLoop,
     GuardedLoop,
     Inputs,
     RowVersion,
@@ -32,13 +34,14 @@ def row_version(
     mask: str | None,
     may_strip: bool = True,
     at_edge: bool = False,
+    span: tuple[int, int] | None = None,
 ) -> RowVersion:
     """The version of a region in which rows run as `rows` says, for the threads of `mask`.
 
     `may_strip`: rows may have a guard-free version. `at_edge`: some guard fails in some thread of
-    the block.
+    the block. `span`: threads from the one number to below the other only, of whole rows.
     """
-    planner = _ThreadLoops(regions, layout, rows, mask, may_strip, at_edge)
+    planner = _ThreadLoops(regions, layout, rows, mask, may_strip, at_edge, span)
     plan = rows.plan
     items = planner.items(plan.items)
     return RowVersion(items, plan.lanes, plan.rows, mask, layout.needs_order(plan.body))
@@ -53,10 +56,11 @@ class _ThreadLoops:
         mask: str | None,
         may_strip: bool,
         at_edge: bool,
+        span: tuple[int, int] | None,
     ) -> None:
         self.program, self.planner, self.layout = regions.program, regions.rows, layout
         (self.plan, self.storage), self.of_block = rows, regions.storage
-        self.mask, self.may_strip, self.at_edge = mask, may_strip, at_edge
+        self.mask, self.may_strip, self.at_edge, self.span = mask, may_strip, at_edge, span
         self.spilled = self.storage.spilled | self.of_block.spilled
         variables = set(self.plan.facts.defs) - self.plan.facts.scalars
         self.known = variables | self.of_block.spilled
@@ -73,7 +77,7 @@ class _ThreadLoops:
                 hint = Hint.UNROLL_4 if self._is_innermost(item) else None
                 return replace(item, body=self.items(item.body), hint=hint)
             case BlockWhile():
-                return replace(item, body=self.items(item.body))
+                return replace(item, body=[*self._fetches(item), *self.items(item.body)])
             case BlockIf():
                 return replace(item, body=self.items(item.body), orelse=self.items(item.orelse))
             case GuardIf():
@@ -82,6 +86,16 @@ class _ThreadLoops:
             case Region():
                 return self.region(item)
         raise AssertionError(f"no {type(item).__name__} in a row")
+
+    def _fetches(self, loop: BlockWhile) -> list[FetchLoop]:
+        if self.mask is not None or self.program.checked or self.plan.rows > 1:
+            return []
+        facts, lanes = self.plan.facts, self.plan.lanes
+
+        def reasoning(stmt: ast.stmt) -> Affine:
+            return self.planner.affine(facts, lanes, at=stmt)
+
+        return Fetches(self.program, self.planner.kinds, reasoning, self._span()).of(loop)
 
     def _is_innermost(self, loop: BlockFor) -> bool:
         """Whether this is the loop around rows that run together: short, so that counting costs."""
@@ -120,14 +134,37 @@ class _ThreadLoops:
         clip = affine.clip(last.test, "_tx")
         if clip is None:
             return None
-        inside = [*before, *last.body]
+        common, own = self._common(last.body)
+        inside = [*before, *own]
         first, end = self._span()
         part, whole = self.loop(region, inside), None
         if clip.low or clip.high:
             if not (at_edge or isinstance(last, PartIf)) and self._may_be_whole(last, inside):
                 whole = part
             part = replace(part, first="_lo", last="_hi")
-        return ClippedLoop(region.line, None, clip, first, end, part, whole)
+        return ClippedLoop(region.line, None, clip, common, first, end, part, whole)
+
+    def _common(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """What comes first in `body` and is the same for all threads of a row, and the rest.
+
+        It is taken out of the loop if it reads memory: where the loop stores, LLVM cannot know that
+        this memory stays as it is, and no vector code has such loads.
+        """
+        facts, known = self.plan.facts, set(self.plan.facts.scalars)
+        kept = self.spilled | set(self.storage.rematerialised) | set(self.of_block.rematerialised)
+        common: list[ast.stmt] = []
+        for stmt in body:
+            name = defined(stmt)
+            if not isinstance(stmt, ast.Assign) or name is None or name in kept:
+                break
+            others = (names(stmt.value) & set(facts.defs)) - known
+            if len(facts.defs[name]) > 1 or others or facts.is_varying(stmt.value):
+                break
+            common.append(stmt)
+            known.add(name)
+        if not any(has_loads(stmt.value) for stmt in common if isinstance(stmt, ast.Assign)):
+            return [], body
+        return common, body[len(common) :]
 
     def _may_be_whole(self, guard: ast.If, body: list[ast.stmt]) -> bool:
         """Whether all threads of a row may pass the guard of `body`, as far as is known."""
@@ -144,6 +181,8 @@ class _ThreadLoops:
     def _span(self) -> tuple[str, str]:
         """Where the threads that go together begin and end in x."""
         lanes, x = self.plan.lanes, self.program.block[0]
+        if self.span is not None:
+            return str(self.span[0]), str(self.span[1])
         return ("0", str(x)) if lanes >= x else ("_x0", f"_x0 + {lanes}")
 
     def loop(self, region: Region, body: list[ast.stmt]) -> ThreadLoop:
