@@ -332,6 +332,38 @@ def test_post_accumulate_grad_hook():
         (x * 2).register_post_accumulate_grad_hook(print)
 
 
+def test_hooks_of_several_tensors_as_torch(torch):
+    def calls(m):
+        a, b = (m.full((2,), value, requires_grad=True) for value in (1.0, 2.0))
+        c, d = a * b, a * b
+        seen = []
+
+        def hook(grads):
+            seen.append([None if grad is None else grad.tolist() for grad in grads])
+
+        every = m.autograd.graph.register_multi_grad_hook((a, b, c, d), hook)
+        c.sum().backward(retain_graph=True)
+        c.sum().backward(inputs=(a,), retain_graph=True)
+        (c * d).sum().backward(retain_graph=True)
+        a.sum().backward()
+        (b * 1).sum().backward()
+        every.remove()
+        first = m.autograd.graph.register_multi_grad_hook(
+            (m.ones(1), a, c), lambda grad: seen.append(grad.tolist()), mode="any"
+        )
+        c.sum().backward(retain_graph=True)
+        a.sum().backward()
+        first.remove()
+        m.autograd.graph.register_multi_grad_hook((), hook).remove()
+        (c * d).sum().backward()
+        with pytest.raises(ValueError, match="Expects mode to be one of"):
+            m.autograd.graph.register_multi_grad_hook((a,), hook, mode="some")
+        return seen
+
+    mine = calls(mg)
+    assert len(mine) == 7 and mine == calls(torch)
+
+
 def test_node_hooks_and_graph_inspection():
     x = leaf(1.0)
     y = x * x
