@@ -54,6 +54,24 @@ PROGRAMS = {
         m.stft(m.ones(16), 4)
         m.func.linearize(lambda v: v**2, x.detach())[1](m.ones(3, 4))
     """,
+    "segments": """
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([1, 0, 2]))
+        m.segment_reduce(x.detach(), "mean", offsets=m.tensor([0, 1, 1, 3]))
+        m.segment_reduce(x.detach(), "mean", lengths=m.tensor([1, 0, 2]), initial=2)
+        m.segment_reduce(x.detach(), "max", lengths=m.tensor([1, 0, 2]))
+        m.segment_reduce(x.detach(), "min", lengths=m.tensor([[1, 3]] * 3), axis=1)
+        m.segment_reduce(x.detach(), "prod", lengths=m.tensor([1, 1]), unsafe=True)
+        grad(lambda x: m.segment_reduce(x * 0 + 1, "max", lengths=m.tensor([3]), initial=1))
+        m.segment_reduce(m.tensor([1.0, nan, 3.0]), "max", lengths=m.tensor([3]))
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([1, 1]))
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([4, -1]))
+        m.segment_reduce(x.detach(), "sum")
+        m.segment_reduce(x.detach(), "some", lengths=m.tensor([3]))
+        m.segment_reduce(x.detach(), "sum", indices=m.tensor([0, 0, 1]))
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([3]), axis=1)
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([3]), axis=2)
+        m.segment_reduce(x.int(), "sum", lengths=m.tensor([3]))
+    """,
     "ranges": """
         m.tensor([300], dtype=m.uint8)
         m.tensor([-1, 255], dtype=m.uint8)
