@@ -410,7 +410,8 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, target: np.dtype) -> np
             )
     first, last = float(start), float(end)
     if target.kind in "iu":
-        first, last = float(int(first)), float(int(last))
+        first, last = int(first), int(last)
+    first, last = (float(dtypes.fitting(value, target)) for value in (first, last))
     if target.kind == "b" and steps > 1:
         raise dtypes.refused(name, target)
     if steps == 1:

@@ -325,6 +325,8 @@ def pad_constant(self: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor
                 f"The input size {self._array.shape[ndim - 1 - i]}, plus negative padding "
                 f"{pad[2 * i]} and {pad[2 * i + 1]}, resulted in a negative output size"
             )
+    if type(value) is int or type(value) is float:
+        dtypes.fitting(float(value), self._array.dtype)
     return PadConstant.apply(self, pads=tuple(pairs), value=value)
 
 

@@ -136,7 +136,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise RuntimeError("dimensions must larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    self[_diagonal(self._array, wrap)] = fill_value
+    self[_diagonal(self._array, wrap)] = dtypes.fitting(fill_value, self._array.dtype)
     return self
 
 

@@ -94,6 +94,14 @@ def make_csr(
     return CsrTensor(Pattern(crow, col, shape), elements)
 
 
+def rebuilt(layout: Any, parts: tuple, requires_grad: bool = False) -> SparseTensor:
+    """A sparse tensor of its `_parts`, which may come from a file."""
+    if layout is layouts.sparse_csr:
+        return make_csr(*parts, None, None, requires_grad)
+    found = make_coo(*parts[:3], None, None, requires_grad, False)
+    return found.coalesce() if parts[3:] == (True,) else found
+
+
 def from_dense(dense: Tensor, sparse_dim: Any, layout: Any) -> SparseTensor:
     """`Tensor.to_sparse`."""
     if isinstance(sparse_dim, layouts.layout):
