@@ -356,6 +356,20 @@ def test_hooks_of_all_modules_as_torch(rng, torch):
                 np.testing.assert_allclose(ours, others)
 
 
+def test_helpers_of_modules_as_torch(torch):
+    def answers(t):
+        utils = t.nn.modules.utils
+        net = t.nn.Sequential(t.nn.Linear(1, 1), t.nn.BatchNorm1d(1))
+        net = t.nn.ModuleDict({"module": net})
+        state = net.state_dict()
+        utils.consume_prefix_in_state_dict_if_present(state, "module.")
+        pairs = utils._pair(3), utils._pair([1, 2]), utils._single(2), utils._triple("abc")
+        more = utils._quadruple(1), utils._ntuple(5)(2), utils._reverse_repeat_tuple((1, 2), 2)
+        return list(state), list(state._metadata), pairs, more, utils._pair.__name__
+
+    assert answers(minigrad) == answers(torch)
+
+
 def test_hooks_of_registration_as_torch(torch):
     def registered(t):
         seen, every = [], t.nn.modules.module
