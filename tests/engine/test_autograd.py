@@ -332,6 +332,28 @@ def test_post_accumulate_grad_hook():
         (x * 2).register_post_accumulate_grad_hook(print)
 
 
+def test_types_of_nodes_are_named_as_torch(torch):
+    """`type(grad_fn).__name__`, which programs that draw a graph print."""
+
+    def names(m):
+        class Twice(m.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 2
+
+        x = m.ones(2, 2, requires_grad=True)
+        z = m.view_as_complex(x)
+        results = x * 2, x.exp(), x @ x, x.sum(), x.view(4), x.softmax(0), z * z, Twice.apply(x)
+        found = [type(y.grad_fn).__name__ for y in results]
+        return [*found, type(results[1].grad_fn.next_functions[0][0]).__name__]
+
+    assert names(mg) == names(torch)
+
+
 def test_hooks_of_several_tensors_as_torch(torch):
     def calls(m):
         a, b = (m.full((2,), value, requires_grad=True) for value in (1.0, 2.0))
