@@ -72,6 +72,19 @@ PROGRAMS = {
         m.segment_reduce(x.detach(), "sum", lengths=m.tensor([3]), axis=2)
         m.segment_reduce(x.int(), "sum", lengths=m.tensor([3]))
     """,
+    "complex": """
+        grad(lambda x: m.complex(x, x * 2 - 1).prod().abs())
+        grad(lambda x: m.complex(x * m.tensor([0.0, 1, 1, 0]), x * 0).prod(1).real)
+        m.view_as_real(m.complex(x, -x).detach().prod(0, keepdim=True))
+        m.view_as_real(m.zeros(2, 0, dtype=m.complex64).prod(1))
+        m.view_as_real(m.ones(3).prod(dtype=m.complex64))
+        grad(lambda x: m.complex(x, x * 2).cumprod(1).abs())
+        grad(lambda x: m.complex(x, x * 2).cumsum(0).abs())
+        m.view_as_real(m.complex(x, x).detach().cumsum(-1, dtype=m.complex128))
+        m.complex(x, x * 2).detach().var(1)
+        grad(lambda x: m.complex(x, x * 2).std(0, correction=0))
+        m.complex(x, x).detach().var(2)
+    """,
     "limits": """
         m.arange(3).clamp(max=2**63)
         m.arange(3).clamp_(min=-2**63, max=2**63 - 1)
