@@ -73,17 +73,18 @@ PROGRAMS = {
         m.segment_reduce(x.int(), "sum", lengths=m.tensor([3]))
     """,
     "complex": """
-        grad(lambda x: m.complex(x, x * 2 - 1).prod().abs())
+        grad(lambda x: m.complex(x * 0 + 2, x * 0 - 1).prod(1).real)
         grad(lambda x: m.complex(x * m.tensor([0.0, 1, 1, 0]), x * 0).prod(1).real)
-        m.view_as_real(m.complex(x, -x).detach().prod(0, keepdim=True))
+        grad(lambda x: m.complex(x * 0 + 2, x * 0 - 1).cumprod(0).imag)
+        grad(lambda x: m.complex(x * 2, -x).cumsum(0).real)
+        m.view_as_real(m.tensor([[1 + 2j, 3], [2, 1j], [0.5, 2 - 1j]]).prod(0, keepdim=True))
+        m.view_as_real(m.tensor([[1 + 2j, 3], [2, 1j], [0.5, 2 - 1j]]).prod())
         m.view_as_real(m.zeros(2, 0, dtype=m.complex64).prod(1))
         m.view_as_real(m.ones(3).prod(dtype=m.complex64))
-        grad(lambda x: m.complex(x, x * 2).cumprod(1).abs())
-        grad(lambda x: m.complex(x, x * 2).cumsum(0).abs())
-        m.view_as_real(m.complex(x, x).detach().cumsum(-1, dtype=m.complex128))
-        m.complex(x, x * 2).detach().var(1)
-        grad(lambda x: m.complex(x, x * 2).std(0, correction=0))
-        m.complex(x, x).detach().var(2)
+        m.view_as_real(m.tensor([1 + 2j, 3, 2]).cumsum(-1, dtype=m.complex128))
+        m.tensor([[1 + 1j, 3 + 1j], [2j, 2 + 4j]]).var(1)
+        m.tensor([[1 + 1j, 3 + 1j], [2j, 2j]]).std(1, correction=0)
+        m.tensor([1 + 1j, 3 + 1j]).var(2)
     """,
     "limits": """
         m.arange(3).clamp(max=2**63)
