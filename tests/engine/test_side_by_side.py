@@ -28,6 +28,15 @@ PROGRAMS = {
         m.tensor({'a': 1})
         m.tensor('a')
         m.tensor(['a'])
+        m.tensor([1, [2]])
+        m.tensor([[1], 2])
+        m.tensor([1.5, 'a'])
+        m.meshgrid(x, x)
+        m.meshgrid()
+        m.meshgrid(m.ones(2), m.ones(2).double())
+        m.finfo(m.half).resolution
+        m.finfo(m.bfloat16).resolution
+        m.finfo(m.float32).resolution
         m.float_power(2, m.tensor([1, 2]))
     """,
     "bool": """
