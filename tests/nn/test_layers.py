@@ -202,6 +202,33 @@ def test_multihead_attention_as_torch(options, masks, how, rng, torch):
             close(a, b)
 
 
+def test_tables_from_weights_as_torch(rng, torch):
+    table, words = rng.normal(size=(5, 3)), [[1, 1, 2], [3, 1, 4]]
+
+    def made(t):
+        weights = t.tensor(table)
+        layers = [
+            t.nn.Embedding.from_pretrained(weights.clone(), False, 1, 1.0, 1.0, True),
+            t.nn.Embedding.from_pretrained(weights.clone(), max_norm=0.5),
+            t.nn.EmbeddingBag.from_pretrained(weights.clone(), False, mode="max", padding_idx=1),
+            t.nn.EmbeddingBag.from_pretrained(weights.clone(), max_norm=0.5),
+        ]
+        results = [repr(layer) + str(layer.weight.requires_grad) for layer in layers]
+        for layer in layers:
+            out = layer(t.tensor(words))
+            if out.requires_grad:
+                (out * out).sum().backward()
+            results += [out.tolist(), layer.weight.tolist()]
+            results.append(None if layer.weight.grad is None else layer.weight.grad.tolist())
+        tree = t.nn.ModuleList([layers[0], layers[0]])
+        return results, [len(list(tree.modules(remove_duplicate=flag))) for flag in (True, False)]
+
+    (mine, counts), (theirs, their_counts) = made(minigrad), made(torch)
+    assert counts == their_counts == [2, 3]
+    for a, b in zip(mine, theirs, strict=True):
+        assert a == b if isinstance(b, str | None) else np.allclose(a, b, atol=1e-12)
+
+
 def test_attention_from_given_weights_as_torch(rng, torch):
     """As CLIP pools: three projections, one bias; and with keys and values that are projected."""
     x = rng.normal(size=(5, 3, 8))

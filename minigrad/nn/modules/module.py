@@ -368,9 +368,9 @@ class Module(StateDictMixin):
                 path = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, path, remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """This module and all below it, each once."""
-        for _, module in self.named_modules():
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
