@@ -102,6 +102,16 @@ def rebuilt(layout: Any, parts: tuple, requires_grad: bool = False) -> SparseTen
     return found.coalesce() if parts[3:] == (True,) else found
 
 
+def _reduced(self: SparseTensor, protocol: Any) -> tuple:
+    """How a sparse tensor is pickled."""
+    if self.grad_fn is not None:
+        raise RuntimeError("pickle: only leaves can be pickled; use x.detach() first")
+    return rebuilt, (self.layout, self._parts(), self.requires_grad)
+
+
+SparseTensor.__reduce_ex__ = _reduced  # type: ignore[assignment]
+
+
 def from_dense(dense: Tensor, sparse_dim: Any, layout: Any) -> SparseTensor:
     """`Tensor.to_sparse`."""
     if isinstance(sparse_dim, layouts.layout):

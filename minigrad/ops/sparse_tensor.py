@@ -79,13 +79,6 @@ class SparseTensor(Tensor):
         """What torch saves of such a tensor."""
         raise NotImplementedError
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
-        from minigrad.ops.sparse_make import rebuilt
-
-        if self.grad_fn is not None:
-            raise RuntimeError("pickle: only leaves can be pickled; use x.detach() first")
-        return rebuilt, (self.layout, self._parts(), self.requires_grad)
-
     def __deepcopy__(self, memo: dict) -> Any:
         return self._with(deepcopy(self._elements, memo))
 
