@@ -298,7 +298,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
             "where expected condition to be a boolean tensor, "
             f"but got a tensor with dtype {condition.dtype}"
         )
-    args = (condition, operand(input), operand(other))
+    args: tuple = (condition, operand(input), operand(other))
     if int in map(type, args):
         dtype = POINTWISE["where"].compute_dtype(args)
         args = tuple([dtypes.fitting(arg, dtype) if type(arg) is int else arg for arg in args])

@@ -94,12 +94,14 @@ def make_csr(
     return CsrTensor(Pattern(crow, col, shape), elements)
 
 
-def rebuilt(layout: Any, parts: tuple, requires_grad: bool = False) -> SparseTensor:
+def rebuilt(layout: Any, parts: Any, requires_grad: bool = False) -> SparseTensor:
     """A sparse tensor of its `_parts`, which may come from a file."""
     if layout is layouts.sparse_csr:
-        return make_csr(*parts, None, None, requires_grad)
-    found = make_coo(*parts[:3], None, None, requires_grad, False)
-    return found.coalesce() if parts[3:] == (True,) else found
+        crow, col, values, size = parts
+        return make_csr(crow, col, values, size, None, None, requires_grad)
+    indices, values, size, *coalesced = parts
+    found = make_coo(indices, values, size, None, None, requires_grad, False)
+    return found.coalesce() if coalesced == [True] else found
 
 
 def _reduced(self: SparseTensor, protocol: Any) -> tuple:

@@ -103,8 +103,18 @@ class Embedding(Module):
         """An Embedding over an existing (num_embeddings, embedding_dim) table."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-        return cls(*embeddings.shape, *options, _weight=embeddings, _freeze=freeze)
+        rows, columns = embeddings.shape
+        return cls(
+            rows,
+            columns,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            _weight=embeddings,
+            _freeze=freeze,
+        )
 
 
 class EmbeddingBag(Module):
@@ -189,8 +199,19 @@ class EmbeddingBag(Module):
         """An EmbeddingBag over an existing (num_embeddings, embedding_dim) table."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse)
-        bag = cls(*embeddings.shape, *options, embeddings, include_last_offset, padding_idx)
+        rows, columns = embeddings.shape
+        bag = cls(
+            rows,
+            columns,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            embeddings,
+            include_last_offset,
+            padding_idx,
+        )
         bag.weight.requires_grad = not freeze
         return bag
 
