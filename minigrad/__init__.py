@@ -101,11 +101,14 @@ _LAZY = (
     "sparse", "special", "testing", "training", "utils", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
+    "GradScaler": "minigrad.amp",
     "OutOfMemoryError": "minigrad.backends.current",
     "as_torch": "minigrad._torch_names",
     "autocast": "minigrad.amp.autocast_mode",
     "is_anomaly_check_nan_enabled": "minigrad.autograd.anomaly_mode",
     "is_anomaly_enabled": "minigrad.autograd.anomaly_mode",
+    "pca_lowrank": "minigrad.lowrank",
+    "svd_lowrank": "minigrad.lowrank",
     "vmap": "minigrad.func",
     "compile": "minigrad.compiler",
     "fit": "minigrad.training",

@@ -22,6 +22,7 @@ from minigrad._pickle_writer import STORAGES, dtype_named, is_plain_key
 from minigrad.nn import functional, modules
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
+from minigrad.ops.sparse_make import rebuilt
 from minigrad.tensor import Size, Tensor, wrap
 
 
@@ -58,6 +59,7 @@ class Reader:
 
     def __init__(self, storage: Callable[..., Any], allowed: dict[str, type]) -> None:
         self._storage, self._allowed = storage, allowed
+        self.functions = _FUNCTIONS
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
@@ -204,8 +206,8 @@ class Reader:
         full = f"{module}.{name}"
         if full in self._allowed:
             return self._allowed[full]
-        if full in _FUNCTIONS:
-            return _Name(full, _FUNCTIONS[full])
+        if full in self.functions:
+            return _Name(full, self.functions[full])
         if module == "torch":
             dtype = dtype_named(name)
             if dtype is not None:
@@ -323,6 +325,14 @@ def _tensor_v1(storage: Any, offset: Any, size: Any, stride: Any) -> Tensor:
     return _tensor(storage, offset, size, stride, False, None)
 
 
+def _sparse(kind: Any, parts: tuple) -> Tensor:
+    return rebuilt(_only(kind, minigrad.layout), _only(parts, tuple))
+
+
+def _layout(name: str) -> minigrad.layout:
+    return getattr(minigrad, _only(name, str).removeprefix("torch."))
+
+
 def _parameter(data: Tensor, requires_grad: bool, hooks: Any) -> Parameter:
     return Parameter(_only(data, Tensor), requires_grad=_only(requires_grad, bool))
 
@@ -331,12 +341,21 @@ def _reconstruct(kind: Any, shape: Any, code: Any) -> _Array:
     return _Array()
 
 
+def without_sparse(reader: Reader) -> Reader:
+    """The reader, for a file whose storages have no elements so far, which sparse tensors check."""
+    reader.functions = _FUNCTIONS | {_REBUILD_SPARSE: lambda *parts: None}
+    return reader
+
+
+_REBUILD_SPARSE = "torch._utils._rebuild_sparse_tensor"
 _TYPED = {f"torch.{storage}": dtype_named(name) for name, storage in STORAGES.items()}
 _FUNCTIONS: dict[str, Callable | None] = {
     "torch._utils._rebuild_tensor": _tensor_v1,
     "torch._utils._rebuild_tensor_v2": _tensor_v2,
     "torch._utils._rebuild_tensor_v3": _tensor,
     "torch._utils._rebuild_parameter": _parameter,
+    _REBUILD_SPARSE: _sparse,
+    "torch.serialization._get_layout": _layout,
     "torch.Size": lambda sizes: Size(_only(n, int) for n in _only(sizes, tuple)),
     "torch.device": lambda kind, index=None: minigrad.device(_only(kind, str), index),
     "torch.storage.UntypedStorage": None,

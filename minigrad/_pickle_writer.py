@@ -18,6 +18,7 @@ from minigrad.devices import address
 from minigrad.nn import functional
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter, is_lazy
+from minigrad.ops.sparse_tensor import SparseTensor
 from minigrad.optim.optimizer import Optimizer
 from minigrad.tensor import Size, Tensor
 
@@ -145,6 +146,8 @@ class Writer:
             self._global("torch", obj.name)
         elif isinstance(obj, minigrad.device):
             self._call("torch", "device", *filter(lambda x: x is not None, (obj.type, obj.index)))
+        elif isinstance(obj, minigrad.layout):
+            self._call("torch.serialization", "_get_layout", f"torch.{obj.name}")
         elif kind is tuple and not obj:
             self._out += b")"
         elif id(obj) in self._memo and id(obj) not in self._open:
@@ -230,6 +233,10 @@ class Writer:
         if isinstance(tensor, Parameter):
             args = tensor.detach(), tensor.requires_grad, OrderedDict()
             self._call("torch._utils", "_rebuild_parameter", *args)
+            self._put(tensor)
+            return
+        if isinstance(tensor, SparseTensor):
+            self._call("torch._utils", "_rebuild_sparse_tensor", tensor.layout, tensor._parts())
             self._put(tensor)
             return
         array, name = tensor._array, tensor.dtype.name

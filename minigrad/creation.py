@@ -62,10 +62,12 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
     try:
         array = np.array(data)
     except ValueError as error:
-        raise ValueError(_ragged(data, 0) or str(error)) from None
+        raise _ragged(data, 0) or ValueError(str(error)) from None
     if type(first) is int and array.dtype.kind in "uOf":
         array = _integers(data, array, dtype)
     if array.dtype == object or array.dtype.kind in "US":
+        if type(first) in (bool, int, float):
+            raise TypeError("new(): invalid data type 'str'")
         raise RuntimeError(f"Could not infer dtype of {type(first).__name__}")
     if dtype is None and not isinstance(first, np.ndarray | np.generic | Tensor):
         dtype = {
@@ -109,14 +111,17 @@ def _tensors_to_arrays(data: Any) -> Any:
     return [_tensors_to_arrays(d) for d in data] if isinstance(data, list | tuple) else data
 
 
-def _ragged(data: Any, dim: int) -> str | None:
-    """torch's message for nested sequences of unequal length."""
+def _ragged(data: Any, dim: int) -> Exception | None:
+    """torch's error for nested sequences of unequal length, or of numbers and sequences."""
     if not isinstance(data, list | tuple) or not data:
         return None
     lengths = [len(d) if isinstance(d, list | tuple) else None for d in data]
     for n in lengths[1:]:
         if n != lengths[0]:
-            return f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
+            if n is None or lengths[0] is None:
+                return TypeError("not a sequence")
+            text = f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
+            return ValueError(text)
     return next((m for d in data if (m := _ragged(d, dim + 1))), None)
 
 
@@ -411,7 +416,8 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, target: np.dtype) -> np
             )
     first, last = float(start), float(end)
     if target.kind in "iu":
-        first, last = float(int(first)), float(int(last))
+        first, last = int(first), int(last)
+    first, last = (float(dtypes.fitting(value, target)) for value in (first, last))
     if target.kind == "b" and steps > 1:
         raise dtypes.refused(name, target)
     if steps == 1:

@@ -284,8 +284,9 @@ class finfo:
             info = np.finfo(type.numpy)
         self.bits = info.bits
         self.dtype = type.name
-        for name in ("eps", "max", "min", "tiny", "smallest_normal", "resolution"):
+        for name in ("eps", "max", "min", "tiny", "smallest_normal"):
             setattr(self, name, float(getattr(info, name)))
+        self.resolution = float(f"1e-{info.precision}")
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")

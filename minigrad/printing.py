@@ -125,13 +125,22 @@ def _nested(array: np.ndarray, indent: int, form: _Formatter, shorten: bool) -> 
     return "[" + separator.join(parts) + "]"
 
 
-def _values(tensor: Tensor, indent: int) -> str:
+def values_text(tensor: Tensor, indent: int) -> str:
+    """The elements, without notes; `indent` columns are before the first line."""
     array = tensor.detach().cpu()._array
+    if not array.size:
+        return "[]"
     if dtypes.category(array.dtype) == dtypes.FLOATING and array.itemsize == 2:
         array = array.astype(np.float32)
     shorten = array.size > OPTIONS.threshold
     form = _Formatter(_shortened(array) if shorten else array)
     return _nested(array, indent, form, shorten)
+
+
+def unsaid() -> tuple:
+    """The dtypes that a text does not say."""
+    own_complex = dtypes.from_numpy_dtype(dtypes.scalar_dtype(1j))
+    return (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_, own_complex)
 
 
 def format_tensor(tensor: Tensor) -> str:
@@ -145,29 +154,27 @@ def format_tensor(tensor: Tensor) -> str:
     notes = []
     if not isinstance(array, np.ndarray):
         notes.append(f"device='{tensor.device}'")
-    own_complex = dtypes.from_numpy_dtype(dtypes.scalar_dtype(1j))
-    default = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_, own_complex)
     if array.size == 0:
         body = "[]"
         if array.ndim != 1:
             notes.append(f"size={tuple(array.shape)}")
-        if tensor.dtype is not default[0]:
+        if tensor.dtype is not dtypes.get_default_dtype():
             notes.append(f"dtype={tensor.dtype}")
     else:
-        body = _values(tensor, len(prefix))
-        if tensor.dtype not in default:
+        body = values_text(tensor, len(prefix))
+        if tensor.dtype not in unsaid():
             notes.append(f"dtype={tensor.dtype}")
     node = tensor.grad_fn
     if node is not None:
         notes.append(f"grad_fn=<{node.name()}>")
     elif tensor.requires_grad:
         notes.append("requires_grad=True")
-    return _with_notes(name.removesuffix("tensor") + prefix + body, notes, len(prefix)) + ")"
+    return with_notes(name.removesuffix("tensor") + prefix + body, notes, len(prefix)) + ")"
 
 
-def _with_notes(text: str, notes: list[str], indent: int) -> str:
+def with_notes(text: str, notes: list[str], indent: int) -> str:
     """Adds notes after the values, on a new line if they don't fit."""
-    length = len(text) - text.rfind("\n")
+    length = len(text) - text.rfind("\n") + 1
     for note in notes:
         if length + len(note) + 2 > OPTIONS.linewidth:
             text += ",\n" + " " * indent + note

@@ -28,7 +28,7 @@ import numpy as np
 
 import minigrad
 from minigrad._names import namespace
-from minigrad._pickle_reader import Reader, RefusedError
+from minigrad._pickle_reader import Reader, RefusedError, without_sparse
 from minigrad._pickle_writer import Writer
 from minigrad.devices import device
 from minigrad.tensor import Tensor, wrap
@@ -263,7 +263,9 @@ def _read_pickles(file: IO[bytes], name: str, total: int, map_location: Any) -> 
         sizes[key] = count, count * kind.itemsize
         return np.empty(count, kind)
 
-    Reader(measure, dict(_safe)).read(file)  # to learn how many bytes an element has
+    without_sparse(Reader(measure, dict(_safe))).read(
+        file
+    )  # to learn how many bytes an element has
     content = {}
     for key in one():
         count, size = sizes[key]

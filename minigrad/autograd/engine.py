@@ -77,9 +77,12 @@ class Pass:
         self.uses: dict[int, int] = {}  # of an observed leaf: nodes to run that may add to it
         self.observers: dict[int, Observer] = {}  # by the id of the leaf
         self.delivered: list[Tensor] = []
+        self.outputs: tuple = ()
+        self._reached: set[int] | None = None  # ids of nodes and leaves; see `reaches`
 
     def run(self, tensors: tuple, gradients: list[Tensor]) -> None:
         """Run every node that has a gradient, from those of the outputs `tensors`."""
+        self.outputs, mode.running = tensors, self
         arrived: list[tuple] = []
         for tensor, grad in zip(tensors, gradients):
             self.handed_out.add(id(grad._array))
@@ -206,6 +209,23 @@ class Pass:
                 grads = tuple(replaced) if isinstance(replaced, tuple | list) else (replaced,)
         self.handed_out.update([id(g._array) for g in (*grads, *given) if g is not None])
         return grads
+
+    def reaches(self, tensor: Tensor) -> bool:
+        """Whether the pass computes the gradient of a tensor."""
+        key = tensor if tensor._node is None else tensor._node
+        if self.wanted is not None:
+            return (key in (self.needed or ())) if isinstance(key, Node) else id(key) in self.wanted
+        if self._reached is None:
+            self._reached = {id(t) for t in self.outputs if t._node is None}
+            stack = [t._node for t in self.outputs if t._node is not None]
+            while stack:
+                node = stack.pop()
+                if id(node) not in self._reached:
+                    self._reached.add(id(node))
+                    targets = [edge[0] for edge in node.edges if edge is not None]
+                    self._reached.update(id(t) for t in targets if isinstance(t, Tensor))
+                    stack += [t for t in targets if isinstance(t, Node)]
+        return id(key) in self._reached
 
     def _capture(self, node: Node, grads: list) -> bool:
         """Store requested gradients of non-leaf tensors; whether the node itself must run."""
@@ -424,7 +444,8 @@ def backward(
         if not chosen:
             raise RuntimeError("'inputs' argument to backward() cannot be empty.")
         run.restrict([t._node for t in tensors if t._node is not None], _keys(chosen))
-    outer, mode.enabled = mode.enabled, create_graph
+    outer = mode.enabled, mode.running
+    mode.enabled = create_graph
     try:
         if observers and chosen is None and not create_graph:
             run.observe([t._node for t in tensors if t._node is not None])
@@ -438,7 +459,7 @@ def backward(
             observer.fail()
         raise
     finally:
-        mode.enabled = outer
+        mode.enabled, mode.running = outer
 
 
 def _keys(inputs: tuple) -> set:
@@ -480,12 +501,13 @@ def grad(
     gradients = _root_gradients(outputs, grad_outputs)
     run = Pass(create_graph if retain_graph is None else retain_graph, create_graph)
     run.restrict([t._node for t in outputs if t._node is not None], _keys(inputs))
-    outer, mode.enabled = mode.enabled, create_graph
+    outer = mode.enabled, mode.running
+    mode.enabled = create_graph
     try:
         run.run(outputs, gradients)
         found = [_collected(run, t) for t in inputs]
     finally:
-        mode.enabled = outer
+        mode.enabled, mode.running = outer
     return tuple(
         _unused(t, i, allow_unused, materialize_grads) if g is None else g
         for i, (t, g) in enumerate(zip(inputs, found, strict=True))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minigrad.autograd.mode import mode, no_grad
-from minigrad.autograd.node import Node, alias, attach, edge
+from minigrad.autograd.node import Node, alias, attach, edge, named
 from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
 
@@ -58,7 +58,7 @@ class FunctionNode(Node):
     own: dict[int, int]
 
     def name(self) -> str:
-        return f"{self.function.__name__}Backward"
+        return type(self).__name__
 
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         """The saved tensors; if gradients are recorded, saved outputs are part of the graph."""
@@ -178,7 +178,9 @@ def _record(
 ) -> tuple:
     """Make the outputs those of a new node; an input that is returned unchanged becomes an
     alias."""
-    node = FunctionNode(edges, tuple([_description(o) for o in outputs]))
+    node = named(FunctionNode, f"{function.__name__}Backward")(
+        edges, tuple([_description(o) for o in outputs])
+    )
     node.function, node.ctx = function, ctx
     numbers: dict[int, int] = {}
     linked = []

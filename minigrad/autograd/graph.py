@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial, reduce
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from minigrad._names import namespace
+from minigrad.autograd import mode as modes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import AccumulateGrad, Node, edge
 from minigrad.tensor import Tensor
+from minigrad.utils.hooks import Hooks, RemovableHandle
 
 __all__ = [
     "GradientEdge",
@@ -18,6 +22,7 @@ __all__ = [
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
+    "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
@@ -45,6 +50,35 @@ def increment_version(tensor: Tensor | tuple[Tensor, ...]) -> None:
     a backward pass that needs the old values then raises instead of using the new ones."""
     for one in (tensor,) if isinstance(tensor, Tensor) else tensor:
         one._counter[0] += 1
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all"
+) -> RemovableHandle:
+    """Call `fn(gradients)` in each backward pass that computes gradients of some of the tensors,
+    once it has all that it will compute; the others are None.
+
+    mode: "any" calls `fn(gradient)` with the first of them instead.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    tensors = tuple(tensors)
+    found: WeakKeyDictionary[Any, list] = WeakKeyDictionary()  # per pass
+    missing: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    def arrives(i: int, grad: Tensor) -> None:
+        now = modes.mode.running
+        if now not in found:
+            found[now] = [None] * len(tensors)
+            missing[now] = sum(map(now.reaches, tensors)) if mode == "all" else 1
+        found[now][i] = grad
+        missing[now] -= 1
+        if missing[now] == 0:
+            fn(found[now] if mode == "all" else grad)
+
+    chosen = [t for t in tensors if mode == "all" or t.requires_grad]
+    handles = [t.register_hook(partial(arrives, i)) for i, t in enumerate(chosen)]
+    return reduce(RemovableHandle.join, handles, RemovableHandle(Hooks()))
 
 
 class saved_tensors_hooks:

@@ -17,6 +17,7 @@ class _Mode(threading.local):
     saved_hooks: tuple = ()  # of `autograd.graph.saved_tensors_hooks`, the innermost last
     hooks_refused: str | None = None  # why there must be none
     autocast: Any = None  # what the blocks of `amp.autocast` in force cast, or None
+    running: Any = None  # the backward pass, an `engine.Pass`
     recorder: Any = None  # of a step that `compile` records
     # (operation, inputs, attributes, outputs) of each call are reported to it: `onnx.export`
     observer: Any = None

@@ -8,6 +8,7 @@ enters the graph: for subclasses of `Op` and for the lines of the pointwise tabl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, ClassVar
@@ -338,6 +339,12 @@ class OpNode(Node):
         return self.op.vjp(self, grads[0], **attrs) if attrs else self.op.vjp(self, grads[0])
 
 
+@functools.cache
+def named(kind: type[Node], name: str) -> type:
+    """A class of nodes by torch's name, which programs ask the type of a `grad_fn` for."""
+    return type(name, (kind,), {"__slots__": (), "__module__": __name__})
+
+
 def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
     """Make a tensor an output of a node."""
     tensor._requires_grad = True
@@ -406,11 +413,13 @@ class Op:
     saves_outputs: ClassVar[tuple[int, ...]] = ()  # outputs saved for vjp
     name: ClassVar[str] = ""  # default: the name of the class
     grad_name: ClassVar[str] = ""  # torch's name of the node; default: from the class's name
+    node: ClassVar[type[OpNode] | None] = None  # the class of that name, from the first call
 
     def __init_subclass__(cls) -> None:
         own = cls.__dict__
         cls.name = own.get("name") or cls.__name__
         cls.grad_name = own.get("grad_name") or f"{cls.name}Backward0"
+        cls.node = None
 
     rule: ClassVar[Callable | None] = None
     """`rule(*inputs, **attrs)` raises if the inputs don't fit; it runs before any kernel."""
@@ -484,4 +493,6 @@ class Op:
         shapes = []
         for t in inputs:
             shapes.append(None if t is None else t._array.shape)
-        record(OpNode, cls, edges, attrs, outputs, saved, cls.saves_outputs, tuple(shapes))
+        if cls.node is None:
+            cls.node = named(OpNode, cls.grad_name)
+        record(cls.node, cls, edges, attrs, outputs, saved, cls.saves_outputs, tuple(shapes))

@@ -19,6 +19,7 @@ from minigrad.compiler.places import WORD, address, bounds, sharing
 from minigrad.nn import Module
 from minigrad.tensor import Tensor
 from minigrad.utils._pytree import tree_leaves
+from minigrad.utils.hooks import every_call
 
 _MAX_ENTRIES = 8  # recordings for one signature
 _MAX_SIGNATURES = 128
@@ -87,7 +88,8 @@ class Compiled:
         _all.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if mode.recorder is not None or mode.anomaly or mode.saved_hooks:  # part of an outer step
+        outer = mode.recorder is not None  # it is part of an outer step
+        if outer or mode.anomaly or mode.saved_hooks or every_call:
             return self._function(*args, **kwargs)
         with self._lock:
             return self._call(args, kwargs)

@@ -156,7 +156,8 @@ class MultivariateNormal(OfCovariance, Gaussian):
 
     @property
     def variance(self) -> Tensor:
-        return (self.scale_tril**2).sum(-1)
+        variance = (self._unbroadcasted_scale_tril**2).sum(-1)
+        return variance.expand(self._batch_shape + self._event_shape)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

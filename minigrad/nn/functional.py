@@ -16,6 +16,7 @@ from typing import Any
 import minigrad
 from minigrad._foreign import tensors_only
 from minigrad._names import namespace
+from minigrad.nn._attention import multi_head_attention_forward
 from minigrad.nn._losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -181,6 +182,7 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",

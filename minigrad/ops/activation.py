@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.ops.combine import broadcast_tensors
 from minigrad.ops.elementwise import clamp, where
@@ -82,7 +83,8 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if input._array.dtype.kind == "u" and int(min_val) < 0:
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
-    return POINTWISE["hardtanh"](input, params=(min_val, max_val))
+    limits = tuple([dtypes.fitting(limit, input._array.dtype) for limit in (min_val, max_val)])
+    return POINTWISE["hardtanh"](input, params=limits)
 
 
 def relu6(input: Tensor) -> Tensor:
@@ -93,7 +95,8 @@ def relu6(input: Tensor) -> Tensor:
 @export(method=False)
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """x where above the threshold, else value."""
-    return POINTWISE["threshold"](input, params=(threshold, value))
+    limits = tuple([dtypes.fitting(limit, input._array.dtype) for limit in (threshold, value)])
+    return POINTWISE["threshold"](input, params=limits)
 
 
 def tanhshrink(input: Tensor) -> Tensor:

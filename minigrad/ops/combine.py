@@ -274,7 +274,17 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 @export(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinate grids of vectors; indexing "ij" (matrix) or "xy" (first two exchanged)."""
-    given = list(tensors[0] if isinstance(tensors[0], list | tuple) else tensors)
+    given = list(tensors[0] if tensors and isinstance(tensors[0], list | tuple) else tensors)
+    if not given:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for x in given:
+        if x._array.ndim > 1:
+            raise RuntimeError(
+                "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: "
+                f"{list(x.shape)}"
+            )
+        if x._array.dtype != given[0]._array.dtype:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing not in ("ij", "xy"):
         raise RuntimeError(
             f"meshgrid: indexing must be one of 'xy' or 'ij', but received: {indexing}"
@@ -325,6 +335,8 @@ def pad_constant(self: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor
                 f"The input size {self._array.shape[ndim - 1 - i]}, plus negative padding "
                 f"{pad[2 * i]} and {pad[2 * i + 1]}, resulted in a negative output size"
             )
+    if type(value) is int or type(value) is float:
+        dtypes.fitting(float(value), self._array.dtype)
     return PadConstant.apply(self, pads=tuple(pairs), value=value)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op, edges_of
+from minigrad.autograd.node import Op, edges_of, named
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise, PointwiseNode
 from minigrad.ops.views import ViewOp
@@ -60,7 +60,7 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
     if mode.enabled and op.expr.grads:
         edges = edges_of(args)
         if edges is not None:
-            op.record(args, params, dtype, edges, tensor, ComplexNode)
+            op.record(args, params, dtype, edges, tensor, named(ComplexNode, op.grad_name))
     return tensor
 
 

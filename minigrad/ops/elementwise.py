@@ -269,11 +269,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         raise dtypes.refused("clamp_scalar_cpu", dtype)
     if input._array.dtype != dtype:
         input = input.to(dtype)
-    if min is None:
-        return POINTWISE["clamp_max"](input, params=(max,))
-    if max is None:
-        return POINTWISE["clamp_min"](input, params=(min,))
-    return POINTWISE["clamp"](input, params=(min, max))
+    limits = tuple([dtypes.fitting(b, dtype) if type(b) in (int, float) else b for b in bounds])
+    line = "clamp_max" if min is None else "clamp_min" if max is None else "clamp"
+    return POINTWISE[line](input, params=limits)
 
 
 @export()
@@ -300,7 +298,11 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
             "where expected condition to be a boolean tensor, "
             f"but got a tensor with dtype {condition.dtype}"
         )
-    return POINTWISE["where"](condition, operand(input), operand(other))
+    args: tuple = (condition, operand(input), operand(other))
+    if int in map(type, args):
+        dtype = POINTWISE["where"].compute_dtype(args)
+        args = tuple([dtypes.fitting(arg, dtype) if type(arg) is int else arg for arg in args])
+    return POINTWISE["where"](*args)
 
 
 def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:

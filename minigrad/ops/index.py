@@ -277,7 +277,8 @@ class ScatterReduce(Op):
             out.set(host)
             return out
         ufunc = {"prod": xp.multiply, "amax": xp.maximum, "amin": xp.minimum}[reduce]
-        ufunc.at(out, tuple(places), used)
+        with np.errstate(invalid="ignore"):  # NaN wins quietly
+            ufunc.at(out, tuple(places), used)
         return out
 
     @staticmethod

@@ -14,9 +14,9 @@ from minigrad.ops.getitem import Put
 from minigrad.ops.index import scatter_reduce
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
-from minigrad.ops.sort import sort
+from minigrad.ops.sort import searchsorted, sort
 from minigrad.ops.storage import elements_at
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 _Mode = values_and_indices("mode")
 
@@ -136,7 +136,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise RuntimeError("dimensions must larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    self[_diagonal(self._array, wrap)] = fill_value
+    self[_diagonal(self._array, wrap)] = dtypes.fitting(fill_value, self._array.dtype)
     return self
 
 
@@ -174,3 +174,82 @@ def as_strided_scatter(
     kept = array_module(array).asarray(at >= 0)
     at, src = array_module(array).asarray(at)[kept], src.reshape(-1)[wrap(kept)]
     return Put.apply(input, src, index=at, accumulate=False)
+
+
+@export(method=False)
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Tensor:
+    """Sums, means, products or extrema of consecutive parts of a dimension, with gradients.
+
+    Args:
+        reduce: "sum", "mean", "prod", "max" or "min".
+        lengths: how long each part is: (parts,) for axis 0, or (rows, parts) for axis 1, and so on.
+        offsets: where each part begins, and where the last one ends, instead.
+        unsafe: do not check the lengths.
+        initial: what each reduction begins with.
+    """
+    check_floating("segment_reduce", data)
+    axis = normalize_dim(axis, data.ndim)
+    name = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+    starts = {"sum": 0, "mean": 0, "prod": 1, "amax": -np.inf, "amin": np.inf}
+    if name not in starts:
+        raise RuntimeError(
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
+        )
+    if indices is not None:
+        raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
+    places, count = _parts(data.shape[axis], axis, lengths, offsets, unsafe)
+    outer = data.shape[:axis]
+    trailing = [1] * (data.ndim - axis - 1)
+    index = places.reshape([*places.shape, *trailing]).expand(data.shape)
+    first = starts[name] if initial is None else initial
+    found = data.new_full((*outer, count.shape[-1] + 1, *data.shape[axis + 1 :]), first)
+    extreme = name in ("amax", "amin")
+    how = "sum" if name == "mean" else name
+    found = found.scatter_reduce(axis, index, data, how, include_self=not extreme)
+    found = found.narrow(axis, 0, count.shape[-1])
+    if extreme and initial is not None:
+        better = found < initial if name == "amax" else found > initial
+        return found.masked_fill(better, initial)
+    if name != "mean":
+        return found
+    count = count.reshape([*count.shape, *trailing])
+    return found / (count if initial is None else count.clamp(min=1))
+
+
+def _parts(
+    n: int, axis: int, lengths: Tensor | None, offsets: Tensor | None, unsafe: bool
+) -> tuple[Tensor, Tensor]:
+    """Which part each of n positions belongs to (one more than there are: to none), and the
+    lengths of the parts."""
+    if offsets is None:
+        if lengths is None:
+            raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+        first = lengths.new_zeros((*lengths.shape[:-1], 1))
+        offsets = functions.cat([first, lengths.cumsum(-1)], -1)
+    else:
+        lengths = offsets.diff()
+    if axis != lengths.ndim - 1:
+        raise RuntimeError(
+            f"segment_reduce(): Expected axis to be the last dimension of lengths but got {axis}."
+        )
+    if not unsafe:
+        if bool((lengths < 0).any()):
+            raise RuntimeError("lengths contains negative value!")
+        if bool((offsets[..., -1] != n).any()):
+            raise RuntimeError(
+                "segment_reduce(): Expected all rows of lengths along axis to sum to "
+                "data.size(lengths.dim()-1) when !unsafe."
+            )
+    positions = functions.arange(n, device=lengths.device).expand(*lengths.shape[:-1], n)
+    found = searchsorted(offsets.contiguous(), positions.contiguous(), right=True)
+    return (found - 1) % offsets.shape[-1], lengths

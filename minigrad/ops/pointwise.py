@@ -22,7 +22,14 @@ from minigrad import dtypes
 from minigrad._foreign import reject_foreign
 from minigrad._names import kind
 from minigrad.autograd.mode import mode, unusual
-from minigrad.autograd.node import OpNode, check_devices, edges_of, record, refuse_unsupported
+from minigrad.autograd.node import (
+    OpNode,
+    check_devices,
+    edges_of,
+    named,
+    record,
+    refuse_unsupported,
+)
 from minigrad.backends import array_module
 from minigrad.devices import CPU
 from minigrad.tensor import Tensor, wrap
@@ -148,12 +155,15 @@ class PointwiseNode(OpNode):
 class Pointwise:
     """A line of the table as an operation on tensors and Python numbers."""
 
-    __slots__ = ("_plans", "domain", "expr", "grad_name", "keeps_dtype", "masks", "name", "plain")
+    __slots__ = (
+        *("_plans", "domain", "expr", "grad_name", "keeps_dtype", "masks", "name", "node", "plain"),
+    )
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
         self.name = expr.name
         self.grad_name = "".join(w.capitalize() for w in expr.name.split("_")) + "Backward0"
+        self.node: Any = None  # the class of its nodes, from the first
         self.masks = frozenset(i for i, a in enumerate(expr.args) if a in expr.masks)
         self.domain = expr.domain
         self.plain = expr.domain != "int" and not expr.masks
@@ -235,7 +245,7 @@ class Pointwise:
         dtype: np.dtype,
         edges: tuple,
         tensor: Tensor,
-        kind: type[PointwiseNode] = PointwiseNode,
+        kind: type[PointwiseNode] | None = None,
     ) -> None:
         """Add a call to the graph as a node of a kind, if an input requires a gradient that the
         line has."""
@@ -249,6 +259,9 @@ class Pointwise:
             kept = plan.kept
             saved = args if len(kept) == len(args) else tuple([args[i] for i in kept])
             attrs = {"params": params, "dtype": dtype}
+            if kind is None:
+                kind = self.node or named(PointwiseNode, self.grad_name)
+                self.node = kind
             node = record(kind, self, edges, attrs, (tensor,), saved, plan.kept_outputs)
             node.plan = plan
 

@@ -19,7 +19,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, on_tensors
 from minigrad.ops.views import expand_array
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 Dims = int | Sequence[int] | None
 
@@ -247,7 +247,26 @@ def prod(
     dtype: Any = None,
 ) -> Tensor:
     """Product over one dimension, or all."""
+    input = input if dtype is None else input.to(dtype)
+    if input.is_complex():
+        return _complex_prod(input, dim, keepdim)
     return reduce("prod", input, dim, keepdim, sum_dtype(input, dtype))
+
+
+def _complex_prod(x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    """The product, of halves until one element is left."""
+    if dim is None:
+        return _complex_prod(x.reshape(-1), 0, False)
+    place = normalize_dim(dim, x._array.ndim)
+    if not x._array.ndim:
+        return x.clone()
+    x = x.movedim(place, 0)
+    if not len(x):
+        x = x.new_ones((1, *x.shape[1:]))
+    while len(x) > 1:
+        half = len(x) // 2
+        x = functions.cat([x[:half] * x[half : 2 * half], x[2 * half :]])
+    return x.movedim(0, place) if keepdim else x[0]
 
 
 def _define_test(name: str) -> None:
@@ -390,10 +409,15 @@ def var(
     """Variance over `dim`, divided by N - correction (1 unless `unbiased=False`)."""
     if isinstance(dim, bool):  # torch's var(input, unbiased)
         dim, unbiased = None, dim
-    if not input.is_floating_point():
-        raise RuntimeError("std and var only support floating point and complex dtypes")
     dim = one_dim(dim, axis)
     correction = int(unbiased) if correction is None else correction
+    if input.is_complex():
+        parts = [
+            var(x, dim, keepdim=keepdim, correction=correction) for x in (input.real, input.imag)
+        ]
+        return parts[0] + parts[1]
+    if not input.is_floating_point():
+        raise RuntimeError("std and var only support floating point and complex dtypes")
     centre = mean(input, dim, keepdim=True)
     count = input._array.size // (centre._array.size or 1)
     total = sum(POINTWISE["square"](input - centre), dim, keepdim)

@@ -13,7 +13,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import one_dim, prod, sum_dtype, values_and_indices
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 _CumMax, _CumMin = map(values_and_indices, ("cummax", "cummin"))
 
@@ -83,6 +83,8 @@ def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: An
     """Running sum along `dim`; integers give int64."""
     place = normalize_dim(one_dim(dim, axis), input._array.ndim)
     x = _summand("cumsum_out_cpu", input, dtype)
+    if x.is_complex() and x._array.ndim:
+        return functions.view_as_complex(cumsum(functions.view_as_real(x), place))
     return CumSum.apply(x, dim=place) if x._array.ndim else x.clone()
 
 

@@ -94,6 +94,26 @@ def make_csr(
     return CsrTensor(Pattern(crow, col, shape), elements)
 
 
+def rebuilt(layout: Any, parts: Any, requires_grad: bool = False) -> SparseTensor:
+    """A sparse tensor of its `_parts`, which may come from a file."""
+    if layout is layouts.sparse_csr:
+        crow, col, values, size = parts
+        return make_csr(crow, col, values, size, None, None, requires_grad)
+    indices, values, size, *coalesced = parts
+    found = make_coo(indices, values, size, None, None, requires_grad, False)
+    return found.coalesce() if coalesced == [True] else found
+
+
+def _reduced(self: SparseTensor, protocol: Any) -> tuple:
+    """How a sparse tensor is pickled."""
+    if self.grad_fn is not None:
+        raise RuntimeError("pickle: only leaves can be pickled; use x.detach() first")
+    return rebuilt, (self.layout, self._parts(), self.requires_grad)
+
+
+SparseTensor.__reduce_ex__ = _reduced  # type: ignore[assignment]
+
+
 def from_dense(dense: Tensor, sparse_dim: Any, layout: Any) -> SparseTensor:
     """`Tensor.to_sparse`."""
     if isinstance(sparse_dim, layouts.layout):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from copy import copy, deepcopy
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -22,6 +23,7 @@ from minigrad.autograd.mode import mode
 from minigrad.backends import array_module, current
 from minigrad.layouts import NoDenseArray
 from minigrad.ops.sparse import Pattern, SparseMM, ends, transposed_mm
+from minigrad.printing import unsaid, values_text, with_notes
 from minigrad.tensor import Size, Tensor, functions, normalize_dim, wrap
 
 
@@ -72,6 +74,16 @@ class SparseTensor(Tensor):
     def _pattern(self) -> Pattern:
         """The positions of a matrix in compressed rows, in the order of the elements."""
         raise NotImplementedError
+
+    def _parts(self) -> tuple:
+        """What torch saves of such a tensor."""
+        raise NotImplementedError
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        return self._with(deepcopy(self._elements, memo))
+
+    def __copy__(self) -> Any:
+        return self._with(copy(self._elements))
 
     @property
     def _array(self) -> Any:
@@ -152,14 +164,21 @@ class SparseTensor(Tensor):
         names = {"indices": "_indices"} if self.layout is layouts.sparse_coo else {
             "crow_indices": "crow_indices", "col_indices": "col_indices"}  # fmt: skip
         parts = [_labelled(name, getattr(self, method)()) for name, method in names.items()]
-        parts.append(_labelled("values", self._elements.detach()))
-        text = ",\n       ".join(parts)
-        notes = f"size={tuple(self._shape)}, nnz={self._nnz()}, layout={self.layout}"
+        parts.append(_labelled("values", self._elements))
+        text = "tensor(" + ",\n       ".join(parts)
+        notes = [f"size={tuple(self._shape)}", f"nnz={self._nnz()}"]
+        if self.is_cuda:
+            notes.insert(0, f"device='{self.device}'")
+        if self.dtype not in unsaid():
+            notes.append(f"dtype={self.dtype}")
+        notes.append(f"layout={self.layout}")
         if self.grad_fn is not None:
-            notes += f", grad_fn=<{self.grad_fn.name()}>"
+            notes.append(f"grad_fn=<{self.grad_fn.name()}>")
         elif self.requires_grad:
-            notes += ", requires_grad=True"
-        return f"tensor({text},\n       {notes})"
+            notes.append("requires_grad=True")
+        if self.is_sparse:
+            text, notes = f"{text},\n       {notes[0]}", notes[1:]
+        return with_notes(text, notes, len("tensor(")) + ")"
 
     # --- autograd: that of the elements ---
 
@@ -336,7 +355,8 @@ class SparseTensor(Tensor):
 
 def _labelled(name: str, tensor: Tensor) -> str:
     """name=tensor(...), its further lines below the first bracket."""
-    return f"{name}={tensor!r}".replace("\n", "\n" + " " * len(f"tensor({name}="))
+    size = "" if tensor.numel() else f", size={tuple(tensor.shape)}"
+    return f"{name}=tensor({values_text(tensor, len(f'tensor({name}=tensor('))}{size})"
 
 
 def _refused(name: str, tensor: SparseTensor, what: str) -> NoReturn:
@@ -374,6 +394,9 @@ class CooTensor(SparseTensor):
     def _moved(self, elements: Tensor) -> CooTensor:
         places = wrap(self._places).to(elements.device)._array
         return CooTensor(places, elements, self._shape, self._coalesced)
+
+    def _parts(self) -> tuple:
+        return self._indices(), self._elements.detach(), self._shape, self._coalesced
 
     def is_coalesced(self) -> bool:
         """Whether positions are sorted and none occurs twice."""
@@ -497,6 +520,10 @@ class CsrTensor(SparseTensor):
 
     def _pattern(self) -> Pattern:
         return self._compressed
+
+    def _parts(self) -> tuple:
+        places = self.crow_indices(), self.col_indices()
+        return *places, self._elements.detach(), self._shape
 
     def crow_indices(self) -> Tensor:
         """Where each row begins, and where the last ends (rows + 1,)."""

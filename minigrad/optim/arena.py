@@ -47,6 +47,24 @@ _SOLE_OWNER = _owners(wrap(np.empty(1)))
 _SOLE_BASE_OWNER = _base_owners(wrap(np.empty((1, 1)).reshape(1)))
 
 
+def start_value(initial: float, complex_: bool) -> complex:
+    """What state begins with: both parts of complex numbers begin with `initial`."""
+    return complex(initial, initial) if complex_ else initial
+
+
+def _real(flat: Any) -> Any:
+    """`real_parts` of an array."""
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+def _flat(tensor: Tensor) -> Any:
+    """All numbers of a tensor, a view where that is possible."""
+    array = tensor._array.reshape(-1)
+    if array.dtype.kind == "c":
+        array = array_module(array).ascontiguousarray(array)
+    return _real(array)
+
+
 def is_sole_owner(tensor: Tensor) -> bool:
     """Whether only `tensor` refers to its memory (a view of a NumPy array refers to its owner)."""
     array = tensor._array
@@ -112,7 +130,9 @@ class Slot:
             if given is mine and mine is not None:
                 continue
             fresh = fresh or given is None
-            value = initial if given is None else given.to(self.param.device)._array
+            value = start_value(initial, self.home.dtype.kind == "c")
+            if given is not None:
+                value = given.to(self.param.device)._array
             with current.of((self.home,)):
                 view = self.arena.state(name)[self.start : self.stop].reshape(self.home.shape)
                 view[...] = value
@@ -178,7 +198,7 @@ class Run:
     """Neighbouring parameters that one launch updates.
 
     Attributes:
-        param, grad: flat arrays (n,).
+        param, grad: flat arrays (n,); of complex parameters, the real and imaginary parts (2 n,).
         step: how many updates these parameters have had, this one included.
         fresh: whether their state is new.
     """
@@ -214,7 +234,9 @@ class Run:
     def gradient_views(self) -> list[Any]:
         """Where `grad` has the gradient of each parameter."""
         if len(self._slots) == 1:
-            return [self.grad.reshape(self._slots[0].home.shape)]
+            home = self._slots[0].home
+            grad = self.grad.view(home.dtype) if home.dtype.kind == "c" else self.grad
+            return [grad.reshape(home.shape)]
         grads = self._slots[0].arena.grads
         return [grads[s.start : s.stop].reshape(s.home.shape) for s in self._slots]
 
@@ -237,20 +259,21 @@ class Run:
 
     def state(self, name: str) -> Any:
         """The flat state array (n,) of this run."""
-        return self._slots[0].arena.state(name)[self._slots[0].start : self._slots[-1].stop]
+        first, last = self._slots[0], self._slots[-1]
+        return _real(first.arena.state(name)[first.start : last.stop])
 
     def __enter__(self) -> Run:
         first = self._slots[0]
         self._gpu = current.of((first.param._array,))
         self._gpu.__enter__()
         if self.at_home:
-            self.param = first.arena.values[first.start : self._slots[-1].stop]
+            self.param = _real(first.arena.values[first.start : self._slots[-1].stop])
         else:
-            self.param = first.param._array.reshape(-1)  # a copy if it is not contiguous
+            self.param = _flat(first.param)  # a copy if it is not contiguous
         if len(self._slots) == 1:
-            self.grad = first.param.grad._array.reshape(-1)
+            self.grad = _flat(first.param.grad)
         else:
-            self.grad = first.arena.gather(self._slots)
+            self.grad = _real(first.arena.gather(self._slots))
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *rest: Any) -> None:
@@ -260,7 +283,7 @@ class Run:
         if not self.at_home:
             array = self._slots[0].param._array
             if not array.flags.c_contiguous:
-                array[...] = self.param.reshape(array.shape)
+                array[...] = self.param.view(array.dtype).reshape(array.shape)
         for slot in self._slots:
             slot.param._counter[0] += 1  # autograd must see the in-place change
 

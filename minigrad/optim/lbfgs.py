@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import minigrad
-from minigrad.optim.optimizer import Optimizer, check_not_negative
+from minigrad.optim.optimizer import Optimizer, check_not_negative, real_parts
 from minigrad.tensor import Tensor
 
 _SUFFICIENT, _CURVATURE = 1e-4, 0.9  # constants of the strong Wolfe conditions
@@ -58,11 +58,11 @@ class LBFGS(Optimizer):
     def _gradient(self) -> Tensor:
         """The gradients of all parameters as one vector."""
         parts = [p * 0 if p.grad is None else p.grad for p in self._params]
-        return minigrad.cat([part.detach().reshape(-1) for part in parts])
+        return minigrad.cat([real_parts(part.detach()).reshape(-1) for part in parts])
 
     def _move(self, direction: Tensor, length: float) -> None:
         start = 0
-        for param in self._params:
+        for param in map(real_parts, self._params):
             part = direction[start : start + param.numel()]
             param.add_(part.reshape(param.shape), alpha=length)
             start += param.numel()

@@ -62,6 +62,7 @@ class Adafactor(PerParameter):
         )
 
     def _start(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
+        _check_real("Adafactor", param)
         if param.ndim < 2:
             return {"variance": minigrad.zeros_like(param.detach())}
         *outer, rows, columns = param.shape
@@ -147,6 +148,7 @@ class Muon(PerParameter):
                 )
 
     def _start(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
+        _check_real("Muon", param)
         return {"momentum_buffer": minigrad.zeros_like(param.detach())}
 
     def _decayed(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> Tensor:
@@ -180,6 +182,11 @@ def _orthogonalised(
         gram = x @ x.T
         x = minigrad.addmm(x, minigrad.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.T if tall else x
+
+
+def _check_real(name: str, param: Tensor) -> None:
+    if param.is_complex():
+        raise RuntimeError(f"{name} does not support complex parameters")
 
 
 def _check_not_below(name: str, value: Any, least: int = 0) -> None:

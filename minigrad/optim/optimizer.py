@@ -12,7 +12,7 @@ from typing import Any
 import minigrad
 from minigrad._names import kind
 from minigrad.autograd.mode import mode
-from minigrad.optim.arena import Arenas, Run
+from minigrad.optim.arena import Arenas, Run, start_value
 from minigrad.tensor import Tensor, type_name
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -200,7 +200,7 @@ class Optimizer:
 
     def _first_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
         """The state of a parameter before its first step, which a checkpoint is loaded into."""
-        initial = self._initial(group)
+        initial = start_value(self._initial(group), param.is_complex())
         state = {name: minigrad.full_like(param, initial) for name in self._state_names(group)}
         return {**state, "step": minigrad.tensor(0.0)} if self._counts_steps else state
 
@@ -350,6 +350,11 @@ def _cast_state(param: Tensor, value: Any, key: str | None = None) -> Any:
 def number(value: Any) -> Any:
     """An option that may be a tensor, such as `lr`, as a number."""
     return value.item() if isinstance(value, Tensor) else value
+
+
+def real_parts(tensor: Tensor) -> Tensor:
+    """Complex numbers as pairs of real ones, each of which optimisers update by itself."""
+    return minigrad.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def check_not_negative(**values: Any) -> None:

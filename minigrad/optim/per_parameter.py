@@ -7,7 +7,8 @@ from typing import Any
 
 import minigrad
 from minigrad.optim.adam import check_betas
-from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative
+from minigrad.optim.arena import start_value
+from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative, real_parts
 from minigrad.tensor import Tensor
 
 NUMBERS = frozenset(("step", "mu_product", "eta", "mu"))  # state that Python computes with
@@ -53,6 +54,12 @@ class PerParameter(Optimizer):
         if self._counts_steps:
             state["step"] += 1
         grad: Any = param.grad
+        if param.is_complex():  # real and imaginary parts, each by itself
+            param, grad = real_parts(param), real_parts(grad)
+            state = {
+                name: value if name in NUMBERS else real_parts(value)
+                for name, value in state.items()
+            }
         grad = -grad if group.get("maximize") else grad
         self._one(group, param, self._decayed(group, param, grad), state)
 
@@ -210,8 +217,8 @@ class Rprop(PerParameter):
 
     def _start(self, group: dict[str, Any], param: Tensor) -> dict[str, Tensor]:
         value = param.detach()
-        rate = float(group["lr"])
-        return {"prev": minigrad.zeros_like(value), "step_size": value * 0 + rate}
+        rate = start_value(float(group["lr"]), param.is_complex())
+        return {"prev": minigrad.zeros_like(value), "step_size": minigrad.full_like(value, rate)}
 
     def _one(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: Any) -> None:
         (shrink, grow), (least, most) = group["etas"], group["step_sizes"]

@@ -13,6 +13,7 @@ from minigrad._names import namespace
 _ids = itertools.count()
 _taken: set[int] = set()  # by handles that were unpickled, and not given out here so far
 Hooks = OrderedDict[int, Callable[..., Any]]  # by the number of their handle, in order
+every_call: Hooks = OrderedDict()  # hooks of every module (nn/modules/_global_hooks.py)
 
 
 class RemovableHandle:

@@ -463,6 +463,16 @@ for _how in ("sum", "mean", "prod", "amax", "amin"):
         domain=(0.5, 2),
         gradgrad=_how not in ("amax", "amin"),
     )
+for _how in ("sum", "mean", "prod", "max", "min"):
+    case(
+        f"segment_reduce_{_how}",
+        lambda m, x, how=_how: m.segment_reduce(
+            x, how, lengths=m.tensor([[2, 0, 1], [1, 1, 1]]), axis=1, initial=1.2
+        ),
+        (2, 3, 2),
+        domain=(0.5, 2),
+        gradgrad=_how not in ("max", "min"),
+    )
 case("diff", lambda m, x: m.diff(x, 2, 0), (5, 3), ref=lambda x: np.diff(x, 2, 0))
 case("cross", lambda m, a, b: m.cross(a, b, dim=1), (2, 3), (2, 3), ref=np.cross)
 case("quantile", lambda m, x: m.quantile(x, 0.3, 1), (3, 5), ref=lambda x: np.quantile(x, 0.3, 1))

@@ -332,6 +332,60 @@ def test_post_accumulate_grad_hook():
         (x * 2).register_post_accumulate_grad_hook(print)
 
 
+def test_types_of_nodes_are_named_as_torch(torch):
+    """`type(grad_fn).__name__`, which programs that draw a graph print."""
+
+    def names(m):
+        class Twice(m.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 2
+
+        x = m.ones(2, 2, requires_grad=True)
+        z = m.view_as_complex(x)
+        results = x * 2, x.exp(), x @ x, x.sum(), x.view(4), x.softmax(0), z * z, Twice.apply(x)
+        found = [type(y.grad_fn).__name__ for y in results]
+        return [*found, type(results[1].grad_fn.next_functions[0][0]).__name__]
+
+    assert names(mg) == names(torch)
+
+
+def test_hooks_of_several_tensors_as_torch(torch):
+    def calls(m):
+        a, b = (m.full((2,), value, requires_grad=True) for value in (1.0, 2.0))
+        c, d = a * b, a * b
+        seen = []
+
+        def hook(grads):
+            seen.append([None if grad is None else grad.tolist() for grad in grads])
+
+        every = m.autograd.graph.register_multi_grad_hook((a, b, c, d), hook)
+        c.sum().backward(retain_graph=True)
+        c.sum().backward(inputs=(a,), retain_graph=True)
+        (c * d).sum().backward(retain_graph=True)
+        a.sum().backward()
+        (b * 1).sum().backward()
+        every.remove()
+        first = m.autograd.graph.register_multi_grad_hook(
+            (m.ones(1), a, c), lambda grad: seen.append(grad.tolist()), mode="any"
+        )
+        c.sum().backward(retain_graph=True)
+        a.sum().backward()
+        first.remove()
+        m.autograd.graph.register_multi_grad_hook((), hook).remove()
+        (c * d).sum().backward()
+        with pytest.raises(ValueError, match="Expects mode to be one of"):
+            m.autograd.graph.register_multi_grad_hook((a,), hook, mode="some")
+        return seen
+
+    mine = calls(mg)
+    assert len(mine) == 7 and mine == calls(torch)
+
+
 def test_node_hooks_and_graph_inspection():
     x = leaf(1.0)
     y = x * x

@@ -54,6 +54,21 @@ def test_repr_matches_torch(name, torch):
         assert repr(CASES[name](mg)) == expected
 
 
+def test_notes_begin_a_line_where_torch_does(torch, rng):
+    """A note that ends at the last columns of a line, and one that would exceed it."""
+    for width in range(40, 90):
+        try:
+            for m in (mg, torch):
+                m.set_printoptions(linewidth=width)
+            for shape in ((5,), (2, 4), (3, 5)):
+                x = rng.normal(size=shape).astype(np.float32)
+                texts = [repr(m.tensor(x, requires_grad=True)) for m in (mg, torch)]
+                assert texts[0] == texts[1]
+        finally:
+            for m in (mg, torch):
+                m.set_printoptions(profile="default")
+
+
 def test_options(torch):
     x = np.linspace(-1, 1, 30).astype(np.float32)
     try:

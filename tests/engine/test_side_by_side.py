@@ -28,6 +28,15 @@ PROGRAMS = {
         m.tensor({'a': 1})
         m.tensor('a')
         m.tensor(['a'])
+        m.tensor([1, [2]])
+        m.tensor([[1], 2])
+        m.tensor([1.5, 'a'])
+        m.meshgrid(x, x)
+        m.meshgrid()
+        m.meshgrid(m.ones(2), m.ones(2).double())
+        m.finfo(m.half).resolution
+        m.finfo(m.bfloat16).resolution
+        m.finfo(m.float32).resolution
         m.float_power(2, m.tensor([1, 2]))
     """,
     "bool": """
@@ -53,6 +62,61 @@ PROGRAMS = {
         m.kaiser_window(-1)
         m.stft(m.ones(16), 4)
         m.func.linearize(lambda v: v**2, x.detach())[1](m.ones(3, 4))
+    """,
+    "segments": """
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([1, 0, 2]))
+        m.segment_reduce(x.detach(), "mean", offsets=m.tensor([0, 1, 1, 3]))
+        m.segment_reduce(x.detach(), "mean", lengths=m.tensor([1, 0, 2]), initial=2)
+        m.segment_reduce(x.detach(), "max", lengths=m.tensor([1, 0, 2]))
+        m.segment_reduce(x.detach(), "min", lengths=m.tensor([[1, 3]] * 3), axis=1)
+        m.segment_reduce(x.detach(), "prod", lengths=m.tensor([1, 1]), unsafe=True)
+        grad(lambda x: m.segment_reduce(x * 0 + 1, "max", lengths=m.tensor([3]), initial=1))
+        m.segment_reduce(m.tensor([1.0, nan, 3.0]), "max", lengths=m.tensor([3]))
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([1, 1]))
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([4, -1]))
+        m.segment_reduce(x.detach(), "sum")
+        m.segment_reduce(x.detach(), "some", lengths=m.tensor([3]))
+        m.segment_reduce(x.detach(), "sum", indices=m.tensor([0, 0, 1]))
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([3]), axis=1)
+        m.segment_reduce(x.detach(), "sum", lengths=m.tensor([3]), axis=2)
+        m.segment_reduce(x.int(), "sum", lengths=m.tensor([3]))
+    """,
+    "complex": """
+        grad(lambda x: m.complex(x * 0 + 2, x * 0 - 1).prod(1).real)
+        grad(lambda x: m.complex(x * m.tensor([0.0, 1, 1, 0]), x * 0).prod(1).real)
+        grad(lambda x: m.complex(x * 0 + 2, x * 0 - 1).cumprod(0).imag)
+        grad(lambda x: m.complex(x * 2, -x).cumsum(0).real)
+        m.view_as_real(m.tensor([[1 + 2j, 3], [2, 1j], [0.5, 2 - 1j]]).prod(0, keepdim=True))
+        m.view_as_real(m.tensor([[1 + 2j, 3], [2, 1j], [0.5, 2 - 1j]]).prod())
+        m.view_as_real(m.zeros(2, 0, dtype=m.complex64).prod(1))
+        m.view_as_real(m.ones(3).prod(dtype=m.complex64))
+        m.view_as_real(m.tensor([1 + 2j, 3, 2]).cumsum(-1, dtype=m.complex128))
+        m.tensor([[1 + 1j, 3 + 1j], [2j, 2 + 4j]]).var(1)
+        m.tensor([[1 + 1j, 3 + 1j], [2j, 2j]]).std(1, correction=0)
+        m.tensor([1 + 1j, 3 + 1j]).var(2)
+    """,
+    "limits": """
+        m.arange(3).clamp(max=2**63)
+        m.arange(3).clamp_(min=-2**63, max=2**63 - 1)
+        m.arange(3, dtype=m.int32).clamp(max=2**40)
+        m.arange(3, dtype=m.int8).clip(0, 300)
+        m.arange(3, dtype=m.int8).clamp(max=300.0)
+        m.arange(3, dtype=m.uint8).clamp(min=-5)
+        m.ones(2).half().clamp(max=1e6)
+        m.ones(2).half().clamp(max=inf)
+        m.where(m.tensor([True, False]), m.arange(2), 2**63)
+        m.where(m.tensor([True, False]), 2**40, m.arange(2, dtype=m.int32))
+        m.where(m.tensor([True, False]), m.arange(2, dtype=m.uint8), -5)
+        m.arange(2, dtype=m.int8).where(m.tensor([True, False]), 300)
+        m.where(m.tensor([True, False]), m.arange(2, dtype=m.int8), 300.0)
+        m.nn.functional.hardtanh(m.ones(2).half(), -1e6, 1e6)
+        m.nn.functional.threshold(m.arange(2, dtype=m.int8), 5, 300)
+        m.nn.functional.threshold(m.ones(2).half(), 5, 1e6)
+        m.nn.functional.pad(m.arange(2, dtype=m.int8), (1, 1), value=300)
+        m.nn.functional.pad(m.arange(2, dtype=m.uint8), (1, 1), value=-1)
+        m.nn.functional.pad(m.ones(2).half(), (1, 1), value=1e6)
+        m.zeros(2, 2).half().fill_diagonal_(1e6)
+        m.zeros(2, 2, dtype=m.int8).fill_diagonal_(300)
     """,
     "ranges": """
         m.tensor([300], dtype=m.uint8)

@@ -197,3 +197,49 @@ def test_short_time_transforms_have_an_inverse(rng):
     np.testing.assert_allclose(spectrum[0, :, 4], expected, atol=1e-12)
     back = minigrad.istft(spectrum, 16, 4, window=window, length=64)
     np.testing.assert_allclose(back, signal, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(9, 5), (5, 9), (2, 7, 6)])
+def test_decompositions_of_low_rank(rng, shape, torch):
+    """Of a matrix whose rank is below q: exact, and the same singular values as torch's."""
+    left, right = rng.normal(size=(*shape[:-1], 3)), rng.normal(size=(3, shape[-1]))
+    data, mean = left @ right, rng.normal(size=shape[-1])
+    a = minigrad.tensor(data, requires_grad=True)
+    for kwargs in ({}, {"M": mean}, {"q": 5, "niter": 0}, {"q": None, "niter": None}):
+        shift = kwargs.get("M", 0.0)
+        given = {k: v if k != "M" else minigrad.tensor(v).expand(shape) for k, v in kwargs.items()}
+        theirs = {k: v if k != "M" else torch.tensor(v).expand(shape) for k, v in kwargs.items()}
+        if "q" not in kwargs or kwargs["q"] is None:
+            given["q"] = theirs["q"] = 5
+        u, s, v = (x.detach() for x in minigrad.svd_lowrank(a, **given))
+        np.testing.assert_allclose((u * s[..., None, :]) @ v.mT, data - shift, atol=1e-9)
+        np.testing.assert_allclose(s, torch.svd_lowrank(torch.tensor(data), **theirs)[1], atol=1e-9)
+        np.testing.assert_allclose(u.mT @ u, np.broadcast_to(np.eye(5), (*shape[:-2], 5, 5)),
+                                   atol=1e-9)  # fmt: skip
+    for q in (None, 3):
+        s = minigrad.pca_lowrank(a, q)[1].detach()
+        wanted = np.linalg.svd(data - data.mean(-2, keepdims=True))[1][..., : s.shape[-1]]
+        np.testing.assert_allclose(s, wanted, atol=1e-9)
+    (grad,) = minigrad.autograd.grad(minigrad.pca_lowrank(a, 3, center=False)[1].sum(), a)
+    x = torch.tensor(data, requires_grad=True)
+    torch.linalg.svdvals(x)[..., :3].sum().backward()
+    np.testing.assert_allclose(grad, x.grad, atol=1e-8)
+
+
+def test_principal_components_of_sparse_matrices(rng):
+    data = rng.normal(size=(8, 5)) * (rng.random((8, 5)) < 0.5)
+    sparse = minigrad.tensor(data).to_sparse()
+    _, s, v = minigrad.pca_lowrank(sparse, 4, niter=20)
+    centred = data - data.mean(0)
+    np.testing.assert_allclose(s, np.linalg.svd(centred)[1][:4], rtol=1e-6)
+    np.testing.assert_allclose((v.mT @ centred.T @ centred @ v).diagonal(), s**2, rtol=1e-6)
+    _, s, _ = minigrad.svd_lowrank(sparse.t(), 4, niter=20)
+    np.testing.assert_allclose(s, np.linalg.svd(data)[1][:4], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [lambda m: m.pca_lowrank(m.ones(3, 4), 5), lambda m: m.pca_lowrank(m.ones(3, 4), niter=-1)],
+)
+def test_errors_of_low_rank_as_torch(program, same_error):
+    same_error(program)

@@ -166,6 +166,9 @@ def test_bilinear_and_embedding_as_torch(rng, torch):
         ({"batch_first": True, "bias": False}, ("padding",), {"average_attn_weights": False}),
         ({"kdim": 4, "vdim": 6}, ("causal",), {"need_weights": False}),
         ({"batch_first": True}, ("padding", "heads"), {"need_weights": False}),
+        ({"add_bias_kv": True, "add_zero_attn": True}, ("padding", "causal"), {}),
+        ({"add_bias_kv": True, "batch_first": True}, (), {"average_attn_weights": False}),
+        ({"add_zero_attn": True, "kdim": 4}, ("padding",), {"need_weights": False}),
     ],
 )
 def test_multihead_attention_as_torch(options, masks, how, rng, torch):
@@ -199,14 +202,64 @@ def test_multihead_attention_as_torch(options, masks, how, rng, torch):
             close(a, b)
 
 
+def test_tables_from_weights_as_torch(rng, torch):
+    table, words = rng.normal(size=(5, 3)), [[1, 1, 2], [3, 1, 4]]
+
+    def made(t):
+        weights = t.tensor(table)
+        layers = [
+            t.nn.Embedding.from_pretrained(weights.clone(), False, 1, 1.0, 1.0, True),
+            t.nn.Embedding.from_pretrained(weights.clone(), max_norm=0.5),
+            t.nn.EmbeddingBag.from_pretrained(weights.clone(), False, mode="max", padding_idx=1),
+            t.nn.EmbeddingBag.from_pretrained(weights.clone(), max_norm=0.5),
+        ]
+        results = [repr(layer) + str(layer.weight.requires_grad) for layer in layers]
+        for layer in layers:
+            out = layer(t.tensor(words))
+            if out.requires_grad:
+                (out * out).sum().backward()
+            results += [out.tolist(), layer.weight.tolist()]
+            results.append(None if layer.weight.grad is None else layer.weight.grad.tolist())
+        tree = t.nn.ModuleList([layers[0], layers[0]])
+        return results, [len(list(tree.modules(remove_duplicate=flag))) for flag in (True, False)]
+
+    (mine, counts), (theirs, their_counts) = made(minigrad), made(torch)
+    assert counts == their_counts == [2, 3]
+    for a, b in zip(mine, theirs, strict=True):
+        assert a == b if isinstance(b, str | None) else np.allclose(a, b, atol=1e-12)
+
+
+def test_attention_from_given_weights_as_torch(rng, torch):
+    """As CLIP pools: three projections, one bias; and with keys and values that are projected."""
+    x = rng.normal(size=(5, 3, 8))
+    w = {name: rng.normal(size=(8, 8)) for name in ("q", "k", "v", "out")}
+    bias, own = rng.normal(size=(24,)), rng.normal(size=(6, 4, 4))
+    results = []
+    for m in (minigrad, torch):
+        given = {k: m.tensor(v) for k, v in w.items()}
+        fixed = (None, m.tensor(bias), None, None, False, 0.0, given["out"], m.zeros(8).double())
+        for more in ({}, {"static_k": m.tensor(own), "static_v": m.tensor(own) * 2}):
+            results += m.nn.functional.multi_head_attention_forward(
+                *(m.tensor(x[:1]), m.tensor(x), m.tensor(x), 8, 2, *fixed),
+                use_separate_proj_weight=True,
+                q_proj_weight=given["q"],
+                k_proj_weight=given["k"],
+                v_proj_weight=given["v"],
+                need_weights=bool(more),
+                **more,
+            )
+    for mine, theirs in zip(results[:4], results[4:], strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            close(mine, theirs, 1e-9)
+
+
 def test_multihead_attention_errors_and_unbatched(rng):
     layer = nn.MultiheadAttention(8, 2)
     x = minigrad.tensor(rng.normal(size=(4, 1, 8)).astype(np.float32))
     close(layer(x[:, 0], x[:, 0], x[:, 0])[0], layer(x, x, x)[0][:, 0].detach().numpy(), 1e-5)
     with pytest.raises(AssertionError, match="divisible by num_heads"):
         nn.MultiheadAttention(7, 2)
-    with pytest.raises(NotImplementedError, match="add_bias_kv"):
-        nn.MultiheadAttention(8, 2, add_bias_kv=True)
     with pytest.raises(AssertionError, match="embedding dimension of 8, but got 5"):
         layer(x, x[..., :5], x)
     with pytest.raises(RuntimeError, match="is_causal hint"):

@@ -304,6 +304,110 @@ def test_backward_hooks_as_torch(rng, torch):
         np.testing.assert_allclose(a, b)
 
 
+def test_hooks_of_all_modules_as_torch(rng, torch):
+    weight, data = rng.normal(size=(2, 2)), rng.normal(size=(4, 2))
+
+    def calls(t):
+        seen, every = [], t.nn.modules.module
+
+        def note(kind, module, *values):
+            seen.append((kind, type(module).__name__))
+            seen.append([[v.tolist() if hasattr(v, "tolist") else v for v in vs] for vs in values])
+
+        net = t.nn.Sequential(t.nn.Linear(2, 2), t.nn.ReLU(), t.nn.Linear(2, 2)).double()
+        for i in (0, 2):
+            net[i].weight.data, net[i].bias.data = t.tensor(weight), t.tensor(weight[0])
+        net[0].register_forward_hook(lambda m, args, out: note("own", m, args, [out]))
+        net[0].register_forward_pre_hook(lambda m, args: note("own before", m, args))
+        handles = [
+            every.register_module_forward_pre_hook(lambda m, args: (args[0] * 2,)),
+            every.register_module_forward_pre_hook(lambda m, args: note("before", m, args)),
+            every.register_module_forward_hook(
+                lambda m, args, kwargs, out: note("after", m, args, [out], kwargs),
+                with_kwargs=True,
+            ),
+            every.register_module_full_backward_pre_hook(lambda m, g: note("backward", m, g)),
+            every.register_module_full_backward_hook(lambda m, gi, go: note("grads", m, gi, go)),
+        ]
+        x = t.tensor(data, requires_grad=True)
+        net(x).pow(2).sum().backward()
+        with pytest.raises(RuntimeError, match="both regular backward hooks and full"):
+            every.register_module_backward_hook(lambda *args: None)
+        failing = every.register_module_forward_hook(
+            lambda m, args, out: seen.append(out), always_call=True
+        )
+        with pytest.raises(RuntimeError):
+            net[0](t.ones(3))
+        for handle in (*handles, failing):
+            handle.remove()
+        length = len(seen)
+        net[2](x)
+        assert len(seen) == length
+        return seen, x.grad
+
+    (mine, grad), (theirs, their_grad) = calls(minigrad), calls(torch)
+    close(grad, their_grad)
+    assert [entry for entry in mine if isinstance(entry, tuple)] == [
+        entry for entry in theirs if isinstance(entry, tuple)
+    ]
+    for a, b in zip(mine, theirs, strict=True):
+        if isinstance(a, list):
+            for ours, others in zip(a, b, strict=True):
+                np.testing.assert_allclose(ours, others)
+
+
+def test_helpers_of_modules_as_torch(torch):
+    def answers(t):
+        utils = t.nn.modules.utils
+        net = t.nn.Sequential(t.nn.Linear(1, 1), t.nn.BatchNorm1d(1))
+        net = t.nn.ModuleDict({"module": net})
+        state = net.state_dict()
+        utils.consume_prefix_in_state_dict_if_present(state, "module.")
+        pairs = utils._pair(3), utils._pair([1, 2]), utils._single(2), utils._triple("abc")
+        more = utils._quadruple(1), utils._ntuple(5)(2), utils._reverse_repeat_tuple((1, 2), 2)
+        return list(state), list(state._metadata), pairs, more, utils._pair.__name__
+
+    assert answers(minigrad) == answers(torch)
+
+
+def test_hooks_of_registration_as_torch(torch):
+    def registered(t):
+        seen, every = [], t.nn.modules.module
+        handles = [
+            every.register_module_parameter_registration_hook(
+                lambda m, name, p: seen.append((type(m).__name__, name, p is None))
+            ),
+            every.register_module_module_registration_hook(
+                lambda m, name, child: t.nn.ReLU() if isinstance(child, t.nn.Tanh) else None
+            ),
+            every.register_module_buffer_registration_hook(lambda m, name, b: b + 1),
+        ]
+        net = t.nn.Module()
+        net.linear = t.nn.Linear(2, 2, bias=False)
+        net.act = t.nn.Tanh()
+        net.add_module("other", t.nn.Tanh())
+        net.weight = t.nn.Parameter(t.ones(1))
+        net.register_buffer("count", t.zeros(1))
+        net.more = t.nn.Buffer(t.zeros(1))
+        for handle in handles:
+            handle.remove()
+        net.last = t.nn.Tanh()
+        return seen, repr(net), net.count.item(), net.more.item()
+
+    assert registered(minigrad) == registered(torch)
+
+
+def test_compiled_modules_run_hooks_of_all_modules():
+    net, seen = nn.Linear(2, 2), []
+    compiled, x = minigrad.compile(lambda x: net(x)), minigrad.ones(1, 2)
+    wanted = [compiled(x).tolist() for _ in range(3)]
+    every = nn.modules.module.register_module_forward_hook
+    with every(lambda m, args, out: seen.append(m) or out * 2):
+        assert compiled(x).tolist() == [[2 * value for value in wanted[0][0]]]
+    assert seen == [net]
+    assert compiled(x).tolist() == wanted[0]
+
+
 def test_backward_hook_without_a_gradient_for_the_input():
     layer = nn.Linear(2, 3)
     events = []

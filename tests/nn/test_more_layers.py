@@ -159,3 +159,49 @@ def test_lazy_layers_for_volumes():
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call(minigrad.rand(1, 2, 5, 6, 7))
+
+
+@pytest.mark.parametrize("options", [{}, {"div_value": 2.0, "head_bias": True}])
+def test_adaptive_softmax_as_torch(options, rng, torch):
+    data, targets = rng.normal(size=(9, 16)), np.array([0, 3, 4, 11, 12, 19, 2, 13, 0])
+    results = []
+    for t in (torch, minigrad):
+        layer = t.nn.AdaptiveLogSoftmaxWithLoss(16, 20, [4, 12], **options).double()
+        if t is torch:
+            weights = {k: v.numpy() for k, v in layer.state_dict().items()}
+            text = repr(layer)
+        else:
+            layer.load_state_dict({k: t.tensor(v) for k, v in weights.items()})
+            assert repr(layer) == text
+        x = t.tensor(data, requires_grad=True)
+        found = layer(x, t.tensor(targets))
+        found.loss.backward()
+        grads = [p.grad for p in layer.parameters()]
+        one = layer(x[0], t.tensor(targets[3]))
+        head_only = layer(x[:2], t.tensor(targets[:2]))
+        results.append([*found, x.grad, *grads, layer.log_prob(x), *one, *head_only])
+        results[-1].append(layer.predict(x))
+        assert type(found).__name__ == "_ASMoutput" and found._fields == ("output", "loss")
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a.detach(), b.detach(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, []),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2, 1]),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2, 2]),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [0, 2]),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2, 5]),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2.5]),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2])(m.ones(3, 4), m.tensor([1, 2])),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2])(m.ones(1, 4), m.tensor([[1]])),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2])(m.ones(4), m.tensor([1, 2, 3, 4])),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2])(m.ones(1, 4), m.tensor(1)),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2])(m.ones(2, 4), m.tensor([1, 5])),
+        lambda m: m.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2])(m.ones(2, 4), m.tensor([-1, 4])),
+    ],
+)
+def test_errors_of_adaptive_softmax_as_torch(program, same_error):
+    same_error(program)

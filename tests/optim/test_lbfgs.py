@@ -40,6 +40,28 @@ def test_trajectory_as_torch(torch, options):
     assert evaluations[0]["func_evals"] == evaluations[1]["func_evals"]
 
 
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_complex_parameters_as_torch(torch, rng, search):
+    start, wanted = rng.normal(size=(2, 3, 2, 2))
+
+    def fit(t):
+        def loss(x):
+            return (x - t.view_as_complex(t.tensor(wanted))).abs().pow(4).sum() + (x * x).real.sum()
+
+        x = t.nn.Parameter(t.view_as_complex(t.tensor(start)))
+        o = t.optim.LBFGS([x], lr=0.3, line_search_fn=search)
+
+        def closure():
+            o.zero_grad()
+            loss(x).backward()
+            return loss(x)
+
+        o.step(closure)
+        return x
+
+    close(fit(minigrad), fit(torch), 1e-7)
+
+
 def evaluations(t, function, start, options):
     """The losses of all evaluations of the closure in six steps, and the parameter."""
     x = t.nn.Parameter(t.tensor(start, dtype=t.float64))

@@ -74,6 +74,36 @@ def test_float64_trajectory_as_torch(name, options, seed, torch):
     assert_equal(mine, theirs, 1e-11)
 
 
+@pytest.mark.parametrize(("name", "options"), CONFIGS, ids=IDS)
+def test_complex_parameters_as_torch(name, options, rng, torch):
+    shapes, every = [(3, 4), (5,), ()], {"mine": minigrad, "theirs": torch}
+    start = [rng.normal(size=(*shape, 2)) for shape in shapes]
+    grads = [[rng.normal(size=(*shape, 2)) for shape in shapes] for _ in range(20)]
+    found = {}
+    for who, t in every.items():
+        leaves = [t.nn.Parameter(t.view_as_complex(t.tensor(x))) for x in start]
+        leaves.append(t.nn.Parameter(t.view_as_complex(t.tensor(start[0])).T))  # not contiguous
+        o = getattr(t.optim, name)(leaves, **options)
+        for step in grads:
+            for p, g in zip(leaves, [*step, step[0]], strict=True):
+                grad = t.view_as_complex(t.tensor(g))
+                p.grad = grad if p.shape == grad.shape else grad.T
+            if name == "Adafactor":
+                with pytest.raises(RuntimeError, match="does not support complex parameters"):
+                    o.step()
+                break
+            o.step()
+        found[who] = values(leaves), o.state_dict()["state"]
+    for a, b in zip(found["mine"][0], found["theirs"][0], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+    for i, entry in found["theirs"][1].items():
+        for key, wanted in entry.items():
+            if wanted is not None:
+                got = found["mine"][1][i][key]
+                assert str(got.dtype) == str(wanted.dtype).replace("torch", "minigrad")
+                np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
 def test_options_and_state_dict_keys_as_torch(seed, torch):
     for name, options in CONFIGS:
         a = getattr(optim, name)(parameters(minigrad, seed), **options)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -200,6 +203,23 @@ def test_errors(make, message):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies(how):
+    for x in (
+        minigrad.sparse_coo_tensor([[0, 0, 1]], [1.0, 2.0, 3.0], (3,), requires_grad=True),
+        minigrad.eye(3).to_sparse(),
+        minigrad.eye(3).to_sparse_csr(),
+    ):
+        again = how(x)
+        assert repr(again) == repr(x) and type(again) is type(x)
+        shared = again._values().data_ptr() == x._values().data_ptr()
+        assert shared == (how is copy.copy)
+    computed = minigrad.sparse_coo_tensor([[0]], minigrad.ones(1, requires_grad=True) * 2, (3,))
+    if how is not copy.copy:
+        with pytest.raises(RuntimeError, match="leaves"):
+            how(computed)
+
+
 def test_like_torch(torch, rng):
     places, values, expected = matrix(rng, dtype=np.float32)
     for lib in (minigrad, torch):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from minigrad._names import namespace
 from minigrad.nn.modules.activation import *
+from minigrad.nn.modules.adaptive import *
 from minigrad.nn.modules.attention import *
 from minigrad.nn.modules.batchnorm import *
 from minigrad.nn.modules.container import *

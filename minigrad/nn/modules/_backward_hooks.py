@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minigrad.autograd import Function
+from minigrad.nn.modules import _global_hooks
 from minigrad.tensor import Tensor
 
 _NO_INPUTS = (
@@ -71,8 +72,9 @@ def call_with_backward_hooks(
     module: Any, call: Callable[[tuple, dict], Any], args: tuple, kwargs: dict
 ) -> Any:
     """Run ``call(args, kwargs)`` with the module's full backward (pre-)hooks attached."""
-    pre_hooks = list(module._backward_pre_hooks.values())
-    hooks = list(module._backward_hooks.values())
+    every = _global_hooks
+    pre_hooks = [*every.backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+    hooks = [*every.backward_hooks.values(), *module._backward_hooks.values()]
     seen: dict[str, tuple] = {}
 
     def run_hooks(grad_input: tuple) -> tuple:

@@ -8,8 +8,8 @@ from typing import Any
 import minigrad
 from minigrad.nn import functional as F
 from minigrad.nn import init
-from minigrad.nn.modules._sizes import ntuple
 from minigrad.nn.modules.module import Module
+from minigrad.nn.modules.utils import ntuple
 from minigrad.nn.parameter import Parameter
 from minigrad.tensor import Tensor
 

@@ -15,11 +15,23 @@ from typing import Any
 import minigrad
 from minigrad._names import missing_attribute
 from minigrad._tracebacks import trim
+from minigrad.nn.modules import _global_hooks
 from minigrad.nn.modules._backward_hooks import call_with_backward_hooks
+from minigrad.nn.modules._global_hooks import (  # noqa: F401 - torch has them here
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+    registered,
+)
 from minigrad.nn.modules._state import StateDictMixin
 from minigrad.nn.parameter import Buffer, Parameter
 from minigrad.tensor import Tensor, type_name
-from minigrad.utils.hooks import RemovableHandle, add_hook
+from minigrad.utils.hooks import RemovableHandle, add_hook, every_call
 
 __all__ = ["Module"]
 
@@ -118,7 +130,7 @@ class Module(StateDictMixin):
                 f"cannot assign '{typename(tensor)}' object to buffer '{name}' "
                 "(minigrad Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = registered(_global_hooks.buffers, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -138,6 +150,8 @@ class Module(StateDictMixin):
                 f"created explicitly. To express '{name}' as a function of another Tensor, "
                 "compute the value in the forward() method."
             )
+        if param is not None:
+            param = registered(_global_hooks.parameters, self, name, param)
         self._parameters[name] = param
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -152,7 +166,7 @@ class Module(StateDictMixin):
             raise KeyError(f'module name can\'t contain ".", got: {name}')
         if name == "":
             raise KeyError('module name can\'t be empty string ""')
-        self._modules[name] = module
+        self._modules[name] = registered(_global_hooks.modules, self, name, module)
 
     register_module = add_module
 
@@ -187,7 +201,7 @@ class Module(StateDictMixin):
             parameters[name] = None
         elif isinstance(value, Module):
             self._forget(name, own, parameters, self._buffers)
-            self._modules[name] = value
+            self._modules[name] = registered(_global_hooks.modules, self, name, value)
         elif name in self._modules:
             self._check_kind(value, name, "child module", "minigrad.nn.Module or None")
             self._modules[name] = None
@@ -249,6 +263,7 @@ class Module(StateDictMixin):
                 or self._forward_pre_hooks
                 or self._backward_hooks
                 or self._backward_pre_hooks
+                or every_call
             ):
                 return self._call_with_hooks(args, kwargs)
             return self.forward(*args, **kwargs)
@@ -262,7 +277,8 @@ class Module(StateDictMixin):
         self.__dict__["forward"] = minigrad.compile(method, *args, **kwargs)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+        own = self._forward_pre_hooks
+        for hook, with_kwargs in [*_global_hooks.forward_pre_hooks.values(), *own.values()]:
             if with_kwargs:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
@@ -276,12 +292,14 @@ class Module(StateDictMixin):
                 changed = hook(self, args)
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
-        if self._backward_hooks or self._backward_pre_hooks:
+        every = _global_hooks.backward_hooks or _global_hooks.backward_pre_hooks
+        if self._backward_hooks or self._backward_pre_hooks or every:
             return call_with_backward_hooks(self, self._forward_and_hooks, args, kwargs)
         return self._forward_and_hooks(args, kwargs)
 
     def _forward_and_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result, waiting = None, list(self._forward_hooks.values())
+        own, result = self._forward_hooks, None
+        waiting = [*_global_hooks.forward_hooks.values(), *own.values()]
         try:
             result = self.forward(*args, **kwargs)
             while waiting:
@@ -331,16 +349,7 @@ class Module(StateDictMixin):
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Deprecated in torch: ``hook(module, grad_input, grad_output)`` of the last operation of
         `forward` alone; `register_full_backward_hook` has the gradients of the module's inputs."""
-
-        def watch(module: Module, args: tuple, output: Any) -> None:
-            tensor = output
-            while isinstance(tensor, (tuple, list, dict)) and tensor:
-                tensor = next(iter(tensor.values() if isinstance(tensor, dict) else tensor))
-            node = tensor.grad_fn if isinstance(tensor, Tensor) else None
-            if node is not None:
-                node.register_hook(lambda inputs, outputs: hook(module, inputs, outputs))
-
-        return self.register_forward_hook(watch)
+        return self.register_forward_hook(_global_hooks.last_operation(hook))
 
     # ---------------------------------------------------------------- walking the tree
 
@@ -359,9 +368,9 @@ class Module(StateDictMixin):
                 path = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, path, remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """This module and all below it, each once."""
-        for _, module in self.named_modules():
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:

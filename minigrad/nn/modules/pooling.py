@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from minigrad.nn import functional as F
-from minigrad.nn.modules._sizes import ntuple
 from minigrad.nn.modules.module import Module
+from minigrad.nn.modules.utils import ntuple
 from minigrad.tensor import Tensor
 
 __all__ = [
