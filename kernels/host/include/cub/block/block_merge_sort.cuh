@@ -7,6 +7,7 @@ namespace cub {
 
 template <class K, int X, int N, class V = NullType, int Y = 1, int Z = 1>
 class BlockMergeSort : details::Block<X, Y, Z> {
+    static_assert((X * Y * Z & (X * Y * Z - 1)) == 0, "a block of a power of two");
     using Sorter = details::Sort<K, V, X, N, Y, Z>;
 
    public:
