@@ -26,6 +26,8 @@ _DYNAMIC = re.compile(
     r"\s*(?P<type>.*?)(?P<name>\w+)\s*\[[^\]]*\](?P<inner>(?:\s*\[[^\]]*\])*)\s*", re.DOTALL
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
+_MACRO = re.compile(r"\s*#\s*define\s+(?P<name>\w+)\((?P<of>[^()]*)\)(?P<body>.*)", re.DOTALL)
+_NAMED_BY_MACRO = re.compile(r"__global__\b[^;{}()]*?([\w# ]*\w)\s*\(")
 _BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _DECLARED = re.compile(r"[\w>*&]\s*\Z")  # what stands before a name that is declared
 _NO_TYPE = re.compile(r"\b(?:return|case|else|do|sizeof|typename|goto|throw)\s*\Z")
@@ -101,18 +103,18 @@ def plain_kernels(code: str) -> list[str]:
 
 def _macros(text: str) -> Iterator[tuple[str, Callable[[list[str]], str]]]:
     """The macros that write a kernel, each with what makes the kernel's name of its arguments."""
-    for match in _DIRECTIVE.finditer(text):
-        macro = re.match(r"\s*#\s*define\s+(\w+)\(([^()]*)\)(.*)", match.group(), re.DOTALL)
-        kernel = macro and re.search(r"__global__\b[^;{}()]*?([\w# ]*\w)\s*\(", macro[3])
-        if not kernel or re.search(r"\btemplate\b", macro[3]):
+    for directive in _DIRECTIVE.finditer(text):
+        macro = _MACRO.match(directive.group())
+        kernel = _NAMED_BY_MACRO.search(macro["body"]) if macro else None
+        if macro is None or kernel is None or re.search(r"\btemplate\b", macro["body"]):
             continue
         name = re.split(r"(?<!#)\s+(?!\s*#)", kernel[1].strip())[-1]
 
-        def make(given: list[str], name: str = name, parameters: str = macro[2]) -> str:
+        def make(given: list[str], name: str = name, parameters: str = macro["of"]) -> str:
             of = dict(zip([p.strip() for p in parameters.split(",")], given))
             return "".join(of.get(word.strip(), word).strip() for word in name.split("##"))
 
-        yield macro[1], make
+        yield macro["name"], make
 
 
 def variables(code: str) -> list[str]:
