@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import platform
 import unittest
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.tests.support import TestCase, captured_stderr, captured_stdout
 
 from kernels.simt.device.context import get_current_device
 
 __all__ = ["CUDATestCase", "TestCase", "captured_stderr", "captured_stdout", "unittest"]
 
 Decorator = Callable[[Any], Any]
+
+
+_PRECISION = {"single": 2.0**-23, "double": 2.0**-52}
+
+
+def captured_stdout() -> contextlib.redirect_stdout:
+    """A context whose value holds what is printed meanwhile."""
+    return contextlib.redirect_stdout(io.StringIO())
+
+
+def captured_stderr() -> contextlib.redirect_stderr:
+    """The same for standard error."""
+    return contextlib.redirect_stderr(io.StringIO())
+
+
+class TestCase(unittest.TestCase):
+    """Tests with Numba's comparison."""
+
+    def assertPreciseEqual(
+        self, first: Any, second: Any, prec: str = "exact", ulps: int = 1, msg: str | None = None,
+        ignore_sign_on_zero: bool = False, abs_tol: Any = None,
+    ) -> None:  # fmt: skip
+        """Equal in kind and value, NaN to NaN; within `ulps` of "single" or "double" precision."""
+        if isinstance(first, list | tuple):
+            self.assertIs(type(first), type(second), msg)
+            self.assertEqual(len(first), len(second), msg)
+            for a, b in zip(first, second):
+                self.assertPreciseEqual(a, b, prec, ulps, msg, ignore_sign_on_zero, abs_tol)
+            return
+        one, other = np.asarray(first), np.asarray(second)
+        if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+            self.assertEqual((one.dtype, one.shape), (other.dtype, other.shape), msg)
+        self.assertEqual(one.dtype.kind, other.dtype.kind, msg)
+        if one.dtype.kind not in "fc":
+            np.testing.assert_array_equal(one, other, msg or "")
+            return
+        relative = 0.0 if prec == "exact" else ulps * _PRECISION[prec]
+        absolute = relative if abs_tol == "eps" else abs_tol or 0.0
+        np.testing.assert_allclose(one, other, relative, absolute, err_msg=msg or "")
+        if not ignore_sign_on_zero and one.dtype.kind == "f":
+            zeros = (one == 0) & (other == 0)
+            np.testing.assert_array_equal(np.signbit(one[zeros]), np.signbit(other[zeros]))
 
 
 class CUDATestCase(TestCase):

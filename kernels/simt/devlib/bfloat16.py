@@ -12,10 +12,10 @@ from llvmlite import ir
 from numba.core import types
 
 from kernels.simt.devlib import vecmath as vec
+from kernels.simt.devlib.bf16_names import second_name
 from kernels.simt.devlib.half import bfloat16
 from kernels.simt.devlib.llvm_ir import F32, I16, I32, I64, V
 from kernels.simt.devlib.rounding import MODES, Rounded, fixed, from_integer, to_integer
-from kernels.simt.ir.stubs import second_name
 
 _F = types.float32
 _HIGH = 0xFFFF0000 - (1 << 32)  # the bits of a bfloat16 in a float32, as a signed number

@@ -9,12 +9,13 @@ that `entered` puts in place for the operating-system thread that runs it.
 from __future__ import annotations
 
 import operator
-import re
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
+
+from kernels.simt.devlib.bf16_names import second_name
 
 WARP_SIZE = 32
 
@@ -271,23 +272,6 @@ _BF16_CONVERSIONS = [
     for name in (f"{kind}2bfloat16", f"bfloat162{kind}")
     for mode in ("rn", "rz", "rd", "ru")
 ]
-_KINDS = {
-    "float": "float32", "double": "float64", "char": "int8", "uchar": "uint8", "short": "int16",
-    "ushort": "uint16", "int": "int32", "uint": "uint32", "ll": "int64", "ull": "uint64",
-}  # fmt: skip
-
-
-def second_name(name: str) -> str | None:
-    """What newer versions of numba-cuda call a conversion of `bf16`: int16_to_bfloat16_rn is
-    short2bfloat16_rn."""
-    match = re.fullmatch(r"(bfloat16(2|_as_))?([a-z]+?)((2|_as_)bfloat16)?(_r[nzdu])?", name)
-    if not match or bool(match[1]) == bool(match[4]) or match[3] not in _KINDS:
-        return None
-    kind, verb = _KINDS[match[3]], "_as_" if "_as_" in name else "_to_"
-    whole = f"bfloat16{verb}{kind}" if match[1] else f"{kind}{verb}bfloat16"
-    return whole + (match[6] or "")
-
-
 _BF16 = (
     "habs hadd hsub hmul hadd_rn hsub_rn hmul_rn hdiv hadd_sat hsub_sat hmul_sat hfma hfma_sat hneg"
     " hfma_relu heq hne hge hgt hle hlt hmax hmin hmax_nan hmin_nan hisinf hisnan hequ hneu hgeu"

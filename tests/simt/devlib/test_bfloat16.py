@@ -13,6 +13,7 @@ import pytest
 
 from kernels.simt import cuda
 from kernels.simt.cuda import bf16
+from kernels.simt.devlib.bf16_names import second_name
 from kernels.simt.ir import stubs
 
 SEED = 20261122
@@ -210,7 +211,7 @@ def test_the_newer_names_of_conversions(values):
     whole = np.arange(-1000, 1000, 7, dtype=np.int32)
     up = computed(bf16.int32_to_bfloat16_ru, whole)
     assert up.tolist() == [rounded(int(number), "ru") for number in whole]
-    assert (stubs.second_name("habs"), stubs.second_name("hexp2")) == (None, None)
+    assert (second_name("habs"), second_name("hexp2")) == (None, None)
 
 
 @pytest.mark.needs("numba_cuda")
