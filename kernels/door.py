@@ -30,6 +30,7 @@ PACKAGES = {
 #: modules of numba.cuda that are elsewhere, or names of modules there
 _NUMBA = {
     "random": "kernels.simt.api.xoroshiro",
+    **dict.fromkeys(("testing", "tests", "tests.support"), "kernels.simt.api.testing"),
     **{
         f"cudadrv{part}": "kernels.simt.device.cudadrv"
         for part in ("", ".devicearray", ".devices", ".driver", ".drvapi", ".error")

@@ -137,10 +137,17 @@ class RawKernel:
         self._dynamic = max(self._dynamic, int(size))
 
     preferred_shared_memory_carveout = -1
-    max_threads_per_block = 1024
     const_size_bytes = local_size_bytes = 0
     binary_version = ptx_version = 80
     cache_mode_ca = 0
+
+    @property
+    def max_threads_per_block(self) -> int:
+        """1024, or what `__launch_bounds__` says."""
+        try:
+            return getattr(self.kernel, "most_threads", lambda: 1024)()
+        except CompileError as error:
+            raise self.module._explained(error) from None
 
     @property
     def attributes(self) -> dict[str, int]:

@@ -100,7 +100,9 @@ def _pointer(p: Parameter, where: str) -> Callable[[Any], int]:
         if kind == "p":
             return True
         if kind == "x":
-            return dtype.itemsize == p.bytes or dtype == np.uint8
+            return dtype.itemsize == p.bytes or (
+                dtype.names is None and not p.bytes % dtype.itemsize
+            )
         if dtype.kind == "c":  # complex64 as float2
             return kind == "v" and element == "f" and dtype.itemsize == p.bytes
         if element == "B":  # CuPy's programs keep bfloat16 in uint16

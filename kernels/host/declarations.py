@@ -9,7 +9,7 @@ from .source import closing, masked
 
 _DEVICE = re.compile(r"\b(__global__|__device__|__constant__|__shared__|__managed__)\b")
 _HOST_ONLY = re.compile(
-    r"<<<|\bmain\s*\(|\b(?:cuda[A-Z]|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl)\w*"
+    r"<<<|\bmain\s*\(|\b(?:cuda[A-Z]|cublas|cudnn|cufft|curand(?=[A-RT-Z]|S[^t])|cusparse|cusolver|nccl)\w*"
     r"|\bstd::(?:cout|cerr|vector|string|chrono|unique_ptr)\b"
 )
 _TYPE = re.compile(r"\s*(?:template\s*<[^;{}()]*>\s*)?(?:struct|class|union|enum|using|typedef)\b")
@@ -20,15 +20,17 @@ _FEATURES = (
     (r"\btex(?:1D|2D|3D|Cubemap)\w*|\bcudaTextureObject_t\b|\btexture\s*<", "textures"),
     (r"\bsurf(?:1D|2D|3D)\w*|\bcudaSurfaceObject_t\b", "surfaces"),
     (r"\bcluster_group\b|\bthis_cluster\b|__cluster_dims__", "thread block clusters"),
-    (r"\bcurand\w*", "cuRAND"),
-    (r"\bcub::", "CUB"),
+    (
+        r"\bcurandState(?:MRG32k3a|Mtgp32|(?:Scrambled)?Sobol)\w*|\bcurand_(?:poisson|discrete)\w*",
+        "cuRAND beyond XORWOW and Philox, uniform and normal numbers",
+    ),
+    (
+        r"\bcub::(?:Device|Dispatch|Agent|Warp(?:MergeSort|Exchange|Load|Store)|Block(?:RunLength|Topk"
+        r"|RadixRank|LoadToShared)|\w*Iterator)\w*",
+        "CUB beyond its collectives of a block and a warp",
+    ),
     (r"\bthrust::(?!complex\b)", "Thrust"),
     (r"\bcutlass::|\bcute::", "CUTLASS"),
-    (r"\bcuda::(?:atomic|atomic_ref)\b", "cuda::atomic"),
-    (
-        r"\bcuda::(?:latch|counting_semaphore|binary_semaphore)\b",
-        "libcu++'s latches and semaphores",
-    ),
     (r"\b__nv_fp8\w*", "8-bit floating point"),
     (r"<<<", "a kernel that launches kernels (dynamic parallelism)"),
 )

@@ -41,7 +41,7 @@ _MATHS = re.compile(rf"(?:std::)?(?:__)?(?:{_OF_FLOATS})[fd]?(?:@plt)?(?:\(|$)")
 _HALF = re.compile(r".*\boperator ?[-+*/]=?.*\((?:mgh::Small|__half|__nv_bfloat16)[^,]*,")
 _FMA = re.compile(r"(?:std::)?_*(?:h|f|hf|f)?ma[fd]?2?(?:_r[nzud]|_relu|_sat)*(?:@plt)?(?:\(|$)")
 _TENSOR = ("void nvcuda::wmma::mma_sync<", "void mgh::ptx::mma<")
-_SILENT = ("atomics.h", "ptx.h")  # they say themselves what they access
+_SILENT = ("atomics.h", "atomic", "ptx.h")  # they say themselves what they access
 
 
 @dataclass

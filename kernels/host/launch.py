@@ -223,6 +223,10 @@ class RawKernel:
         """(name, NumPy's name of the type) of each parameter that is a number, else None."""
         return self.module.on_cpu().kernel(self.name).pack.number_types()
 
+    def most_threads(self) -> int:
+        """How many threads a block may have, by `__launch_bounds__`."""
+        return self.module.on_cpu().kernel(self.name).most
+
     def on_cpu(self, grid: Any, block: Any, shared_mem: int = 0) -> Callable[[Sequence], None]:
         """What launches the kernel on NumPy arrays over these dimensions."""
         module = self.module

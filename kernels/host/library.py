@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels.support import thread_pool
 from kernels.support.errors import CompileError, KernelError, LaunchError
-from kernels.support.limits import launch_dimensions
+from kernels.support.limits import Dimensions, launch_dimensions
 
 from . import checked, compiler, source
 from .arguments import Packer, Parameter
@@ -158,6 +158,9 @@ class Compiled:
         self.run_threads = ctypes.cast(function, ctypes.c_void_p).value
         self.runtime = compiler.runtime()
         self.seconds_a_block = 0.0
+        bound = f"mgh_bound_{number}"
+        #: threads of a block, by __launch_bounds__
+        self.most = ctypes.c_uint.in_dll(loaded, bound).value if hasattr(loaded, bound) else 1024
 
     def configure(
         self, grid: Any, block: Any, shared_mem: int = 0, cooperative: bool = False
@@ -166,7 +169,7 @@ class Compiled:
 
         Raises LaunchError where the hardware would refuse them.
         """
-        blocks, sizes = launch_dimensions(self.name, grid, block)
+        blocks, sizes = self.dimensions(grid, block)
         total = blocks[0] * blocks[1] * blocks[2]
         self._check(shared_mem, cooperative, total * sizes[0] * sizes[1] * sizes[2])
         orders = {}
@@ -195,6 +198,17 @@ class Compiled:
                 self._launch(orders[order], self.pack(args), total, one_thread)
 
         return launch
+
+    def dimensions(self, grid: Any, block: Any) -> tuple[Dimensions, Dimensions]:
+        """Grid and block as three numbers each. Raises LaunchError where there is too much."""
+        blocks, sizes = launch_dimensions(self.name, grid, block)
+        threads = sizes[0] * sizes[1] * sizes[2]
+        if threads > self.most:
+            raise LaunchError(
+                f"{self.name}: {threads} threads per block, but its __launch_bounds__ allows"
+                f" {self.most}"
+            )
+        return blocks, sizes
 
     def _launch(
         self,

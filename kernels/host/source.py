@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
 from . import ptx
 
@@ -24,6 +25,9 @@ _SHARED = re.compile(r"\b__shared__\b")
 _DYNAMIC = re.compile(
     r"\s*(?P<type>.*?)(?P<name>\w+)\s*\[[^\]]*\](?P<inner>(?:\s*\[[^\]]*\])*)\s*", re.DOTALL
 )
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
+_MACRO = re.compile(r"\s*#\s*define\s+(?P<name>\w+)\((?P<of>[^()]*)\)(?P<body>.*)", re.DOTALL)
+_NAMED_BY_MACRO = re.compile(r"__global__\b[^;{}()]*?([\w# ]*\w)\s*\(")
 _BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _DECLARED = re.compile(r"[\w>*&]\s*\Z")  # what stands before a name that is declared
 _NO_TYPE = re.compile(r"\b(?:return|case|else|do|sizeof|typename|goto|throw)\s*\Z")
@@ -46,7 +50,7 @@ def kernels(code: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for match in _KERNEL.finditer(text):
         close = closing(text, match.end() - 1)
-        parameters = _split(text[match.end() : close])
+        parameters = split(text[match.end() : close])
         found.setdefault(match["name"], [" ".join(p.split()) for p in parameters])
     return found
 
@@ -54,17 +58,24 @@ def kernels(code: str) -> dict[str, list[str]]:
 def extent(code: str, name: str) -> tuple[int, int]:
     """The first and the last line of the kernel `name` (of its definition: where it has a body)."""
     text = masked(code)
-    text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), text)
     plain = re.sub(r"<.*", "", name).rpartition("::")[2].strip()
-    for match in _KERNEL.finditer(text):
-        body = re.compile(r"\s*\{").match(text, closing(text, match.end() - 1) + 1)
-        if match["name"] == plain and body:
-            before = text[: match.start()]
-            before = before[_end_of_directive(before, len(before)) :]
-            start = match.start() - len(_lead(before).lstrip())
+    for found, start, _, parameters in declared_kernels(text):
+        body = re.compile(r"\s*\{").match(text, closing(text, parameters) + 1)
+        if found == plain and body:
             last = closing(text, body.end() - 1)
             return text.count("\n", 0, start) + 1, text.count("\n", 0, last) + 1
     return 1, text.count("\n") + 1  # a macro writes it
+
+
+def declared_kernels(text: str) -> Iterator[tuple[str, int, int, int]]:
+    """Of each kernel that the masked text declares: its name, and where the declaration,
+    `__global__` and the list of parameters begin."""
+    text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), text)
+    for match in _KERNEL.finditer(text):
+        before = text[: match.start()]
+        before = before[_end_of_directive(before, len(before)) :]
+        start = match.start() - len(_lead(before).lstrip())
+        yield match["name"], start, match.start(), match.end() - 1
 
 
 def waits_for_grid(code: str, name: str) -> bool:
@@ -74,14 +85,36 @@ def waits_for_grid(code: str, name: str) -> bool:
 
 
 def plain_kernels(code: str) -> list[str]:
-    """The kernels that are no templates, with their namespaces."""
+    """The kernels that are no templates, with their namespaces; also those that macros write."""
     text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), masked(code))
     names = []
+    macros = dict(_macros(text))
+    text = _DIRECTIVE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+    for match in re.finditer(r"\b(\w+)\s*\(", text) if macros else ():
+        if match[1] in macros:
+            given = split(text[match.end() : closing(text, match.end() - 1)])
+            names.append("::".join([*(_scope(text, match.start()) or []), macros[match[1]](given)]))
     for match in _KERNEL.finditer(text):
         scope = _scope(text, match.start()) or []
         if not re.search(r"\btemplate\b", _lead(text[: match.start()])):
             names.append("::".join([*scope, match["name"]]))
     return list(dict.fromkeys(names))
+
+
+def _macros(text: str) -> Iterator[tuple[str, Callable[[list[str]], str]]]:
+    """The macros that write a kernel, each with what makes the kernel's name of its arguments."""
+    for directive in _DIRECTIVE.finditer(text):
+        macro = _MACRO.match(directive.group())
+        kernel = _NAMED_BY_MACRO.search(macro["body"]) if macro else None
+        if macro is None or kernel is None or re.search(r"\btemplate\b", macro["body"]):
+            continue
+        name = re.split(r"(?<!#)\s+(?!\s*#)", kernel[1].strip())[-1]
+
+        def make(given: list[str], name: str = name, parameters: str = macro["of"]) -> str:
+            of = dict(zip([p.strip() for p in parameters.split(",")], given))
+            return "".join(of.get(word.strip(), word).strip() for word in name.split("##"))
+
+        yield macro["name"], make
 
 
 def variables(code: str) -> list[str]:
@@ -96,7 +129,7 @@ def variables(code: str) -> list[str]:
             continue
         if re.search(r"\b(template|extern|__global__)\b", _lead(text[: match.start()])):
             continue
-        for piece in _split(re.sub(r"\b(__align__|const|volatile|static)\b", " ", declared)):
+        for piece in split(re.sub(r"\b(__align__|const|volatile|static)\b", " ", declared)):
             name = _declared(piece)
             if name:
                 names.append("::".join([*scope, name]))
@@ -234,7 +267,7 @@ def _shared(
         for start, part in ((first, before), (word[1], after))
         for found in _ALIGNAS.finditer(part)
     ]
-    names = [_declared(piece) for piece in _split(after)]
+    names = [_declared(piece) for piece in split(after)]
     macro = "MGH_SHARED" if local else "MGH_FILE_SHARED"
     edits.append((*word, "typedef"))  # what is declared becomes the type of the variable
     at = 0
@@ -263,7 +296,7 @@ def closing(text: str, opening: int) -> int:
     return len(text)
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     """The pieces between the commas that are in no bracket."""
     pieces, depth, start = [], 0, 0
     for i, c in enumerate(text):

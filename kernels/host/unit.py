@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from . import source
+from . import launch_bounds, source
 from .declarations import (
     Declaration,
     declarations,
@@ -38,6 +38,8 @@ class Unit:
         plain = [name.removeprefix("::") for name in kernels]
         self.exports = [f"MGH_KERNEL({i}, {name})" for i, name in enumerate(plain)]
         self.exports += [f"MGH_GLOBAL({i}, {name})" for i, name in enumerate(variables)]
+        bounded = launch_bounds.bounded(code)
+        self.exports += [launch_bounds.export(i, name, bounded) for i, name in enumerate(plain)]
         self.declarations = declarations(code)
         self.left_out = [one for one in self.declarations if is_for_the_host(one)]
         self.headers: dict[int, str] = {}  # those that were not found, by line
@@ -45,7 +47,7 @@ class Unit:
     def text(self) -> str:
         """What is compiled now."""
         kept = without_lines(without(self.code, self.left_out), set(self.headers))
-        text, declared = source.rewrite(kept, self.gnu)
+        text, declared = source.rewrite(launch_bounds.with_bounds(kept), self.gnu)
         return (
             "\n".join(declared) + "\n"
             f'#line 1 "{self.stem}.cu"\n{text}\n'

@@ -132,6 +132,7 @@ _LAZY = {
 # modules of the namespace
 _MODULES = {
     "random": "kernels.simt.api.xoroshiro",
+    "testing": "kernels.simt.api.testing",
     "bf16": "kernels.simt.api.bf16",
     "extending": "kernels.simt.api.extending",
     "vectorizers": "kernels.simt.api.vectorize",

@@ -207,3 +207,39 @@ def test_with_a_gpu_nothing_changes(monkeypatch):
     before = list(sys.meta_path)
     assert door.install() is False
     assert sys.meta_path == before
+
+
+SUITE = """
+import numpy as np
+from numba import cuda
+from numba.cuda import random
+from numba.cuda.testing import CUDATestCase, skip_on_cudasim, skip_unless_cc_90, unittest
+from numba.cuda.tests.support import captured_stdout
+
+
+class TestKernels(CUDATestCase):
+    @skip_on_cudasim("the simulator has none")
+    def test_output(self):
+        @cuda.jit
+        def speaks(x):
+            print(random.rotl(x[0], 4), random.uint64_to_unit_float64(x[1]))
+
+        with captured_stdout() as out:
+            speaks[1, 1](cuda.to_device(np.array([1 << 60, 1 << 63], np.uint64)))
+            cuda.synchronize()
+        self.assertPreciseEqual(out.getvalue(), "1 0.5\\n")
+
+    @skip_unless_cc_90
+    def test_of_hopper(self):
+        self.fail("the device is of compute capability 8.0")
+
+
+unittest.main()
+"""
+
+
+def test_a_suite_written_for_numba_cuda(tmp_path):
+    path = tmp_path / "suite.py"
+    path.write_text(SUITE)
+    done = run("-m", "minigrad", "run", str(path))
+    assert done.returncode == 0 and "OK (skipped=1)" in done.stderr, done.stderr

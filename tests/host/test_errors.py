@@ -151,7 +151,7 @@ def test_compile_errors_name_the_lines_of_the_source():
         raw_kernel("__global__ void k() {}", "k", ("--nonsense",)).compile()
 
 
-@pytest.mark.parametrize("header", ["cuda_fp8.h", "cub/cub.cuh"])
+@pytest.mark.parametrize("header", ["cuda_fp8.h", "cub/device/device_reduce.cuh"])
 def test_headers_that_are_not_available_are_named_where_they_are_missed(header):
     code = f"#include <{header}>\n__global__ void k(float* x) {{ unknown(x); }}\n"
     with pytest.raises(CompileError, match=f"line 1: <{header}> is not available on the CPU"):

@@ -171,3 +171,26 @@ def test_the_grid_waits_for_itself(rng):
         kernel((257,), (64,), (x, a, b, n, turns, 0), shared_mem=256)
     with pytest.raises(KernelError, match="enable_cooperative_groups=True"):
         raw_kernel(GRID, "steps")((1,), (64,), (x, a, b, n, turns, 0), shared_mem=256)
+
+
+def test_an_asynchronous_copy_by_numbers_of_elements(rng):
+    code = """
+    #include <cooperative_groups.h>
+    #include <cooperative_groups/memcpy_async.h>
+    namespace cg = cooperative_groups;
+    __global__ void k(const float* x, float* y, int n) {
+        __shared__ float s[64];
+        auto block = cg::this_thread_block();
+        for (int first = 0; first < n; first += 64) {
+            cg::memcpy_async(block, s, 64, x + first, n - first);
+            cg::wait(block);
+            int count = n - first < 64 ? n - first : 64;
+            if (threadIdx.x < count) y[first + threadIdx.x] = s[count - 1 - threadIdx.x];
+            block.sync();
+        }
+    }
+    """
+    x, y = rng.random(150, dtype=np.float32), np.zeros(150, np.float32)
+    raw_kernel(code, "k")((1,), (64,), (x, y, 150))
+    pieces = [x[:64], x[64:128], x[128:]]
+    np.testing.assert_array_equal(y, np.concatenate([piece[::-1] for piece in pieces]))

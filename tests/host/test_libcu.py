@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels import raw_kernel, raw_module
+from kernels import lab, raw_kernel, raw_module
 from kernels.support.errors import CompileError
 
 pytestmark = pytest.mark.usefixtures("order")
@@ -167,3 +167,137 @@ def test_a_tile_has_a_size_of_a_power_of_two():
     """
     with pytest.raises(CompileError, match="a power of two up to 1024"):
         raw_kernel(code, "k").compile()
+
+
+ATOMICS = raw_module(
+    r"""
+#include <cuda/atomic>
+#include <cuda/latch>
+#include <cuda/semaphore>
+extern "C" __global__ void counts(const int* x, int* bins, int* most, float* sum, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        cuda::atomic_ref<int, cuda::thread_scope_device> bin(bins[x[i] % 8]);
+        bin.fetch_add(1, cuda::memory_order_relaxed);
+        cuda::atomic_ref<int, cuda::thread_scope_device>(*most).fetch_max(
+            x[i], cuda::std::memory_order_relaxed);
+        cuda::std::atomic_ref<float> total{*sum};
+        total += 1.0f;
+    }
+}
+extern "C" __global__ void last_block(const float* x, float* partial, unsigned* done, float* out) {
+    __shared__ bool last;
+    __shared__ cuda::atomic<int, cuda::thread_scope_block> arrived;
+    if (threadIdx.x == 0) arrived.store(0, cuda::memory_order_relaxed);
+    __syncthreads();
+    arrived++;
+    if (threadIdx.x == 0) {
+        while (arrived.load(cuda::memory_order_acquire) != blockDim.x) {}
+        float sum = 0;
+        for (int i = 0; i < blockDim.x; ++i) sum += x[blockIdx.x * blockDim.x + i];
+        partial[blockIdx.x] = sum;
+        cuda::atomic_ref<unsigned, cuda::thread_scope_device> count(*done);
+        last = count.fetch_add(1, cuda::memory_order_acq_rel) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (last && threadIdx.x == 0) {
+        for (int i = 0; i < gridDim.x; ++i) *out += partial[i];
+    }
+}
+extern "C" __global__ void lock(int* locked, int* value) {
+    cuda::atomic_ref<int, cuda::thread_scope_device> l(*locked);
+    int expected = 0;
+    if (threadIdx.x % 32 == 0) {
+        while (!l.compare_exchange_weak(expected, 1, cuda::memory_order_acquire,
+                                        cuda::memory_order_relaxed)) expected = 0;
+        *value += 1;
+        l.store(0, cuda::memory_order_release);
+    }
+}
+extern "C" __global__ void meet(int* out) {
+    __shared__ alignas(16) char room[64];
+    __shared__ cuda::binary_semaphore<cuda::thread_scope_block> one;
+    __shared__ int count;
+    auto& all = *reinterpret_cast<cuda::latch<cuda::thread_scope_block>*>(room);
+    if (threadIdx.x == 0) {
+        new (&all) cuda::latch<cuda::thread_scope_block>(blockDim.x);
+        new (&one) cuda::binary_semaphore<cuda::thread_scope_block>(1);
+        count = 0;
+    }
+    __syncthreads();
+    if (threadIdx.x % 8 == 0) { one.acquire(); count += 1; one.release(); }
+    all.arrive_and_wait();
+    out[threadIdx.x] = count;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("name", ["counts", "last_block", "lock", "meet"])
+def test_atomic_objects(rng, name, recorded):
+    """Their values, and that they order what threads do: the lab finds no race."""
+    x = rng.integers(0, 100, 256).astype(np.int32)
+    bins, most, total = np.zeros(8, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32)
+    partial, done, met = np.zeros(4, np.float32), np.zeros(1, np.uint32), np.zeros(64, np.int32)
+    floats = x.astype(np.float32)
+    args = {
+        "counts": (x, bins, most, total, 256),
+        "last_block": (floats, partial, done, total),
+        "lock": (np.zeros(1, np.int32), most),
+        "meet": (met,),
+    }[name]
+    kernel, grid = ATOMICS.get_function(name), 1 if name == "meet" else 4
+    if recorded:
+        assert not lab.profile(kernel, grid, 64, *args).findings
+    else:
+        kernel((grid,), (64,), args)
+    if name == "counts":
+        assert (bins == np.bincount(x % 8, minlength=8)).all() and most == x.max() and total == 256
+    assert name != "last_block" or (total == floats.sum() and done == 4)
+    assert name != "lock" or most == 8
+    assert name != "meet" or (met == 8).all()
+
+
+def test_an_atomic_that_is_read_before_it_is_stored():
+    code = ATOMICS.code.replace("arrived.store(0, cuda::memory_order_relaxed)", "last = true")
+    code = code.replace("while (arrived.load(cuda::memory_order_acquire) != blockDim.x) {}", "")
+    kernel = raw_kernel(code, "last_block")
+    report = lab.profile(
+        kernel, 1, 32, np.ones(32, np.float32), np.ones(1, np.float32), np.ones(1, np.uint32),
+        np.ones(1, np.float32),
+    )  # fmt: skip
+    assert "uninitialised: shared arrived" in str(report.findings[0])
+
+
+def test_the_standard_library_of_devices(rng):
+    code = r"""
+    #include <cuda/std/array>
+    #include <cuda/std/bit>
+    #include <cuda/std/complex>
+    #include <cuda/std/limits>
+    #include <cuda/std/numbers>
+    #include <cuda/std/optional>
+    #include <cuda/std/span>
+    #include <cuda/std/tuple>
+    namespace s = cuda::std;
+    __global__ void k(float* out, s::complex<float>* z) {
+        s::array<int, 4> a = {3, 1, 2, 0};
+        s::span<int, 4> all(a.data(), 4);
+        int sum = 0;
+        for (int v : all.subspan(1)) sum += v;
+        s::optional<int> some;
+        some = sum;
+        out[0] = s::get<1>(s::make_tuple(1, 2.5f)) + some.value_or(7) + all.size();
+        out[1] = s::popcount(7u) + s::countl_zero((unsigned char)1) + s::bit_ceil(9u);
+        out[2] = s::rotl((unsigned char)0x81, 1) + s::bit_width(8u) + s::has_single_bit(6u);
+        out[3] = s::numbers::pi_v<float> + s::bit_cast<float>(0x3f800000);
+        out[4] = s::numeric_limits<float>::max();
+        z[0] = z[0] * s::conj(z[1]) / s::abs(z[1]);
+    }
+    """
+    out, z = np.zeros(5, np.float32), (rng.random(2) + 1j * rng.random(2)).astype(np.complex64)
+    expected = z[0] * z[1].conj() / abs(z[1])
+    raw_kernel(code, "k")((1,), (1,), (out, z))
+    wanted = [2.5 + 3 + 4, 3 + 7 + 16, 3 + 4 + 0, np.pi + 1, np.finfo(np.float32).max]
+    np.testing.assert_allclose(out, wanted, rtol=1e-6)
+    np.testing.assert_allclose(z[0], expected, rtol=1e-6)

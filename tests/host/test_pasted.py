@@ -34,7 +34,7 @@ __global__ void named(float* out, int dim3, int gridDim) { out[threadIdx.x] = di
 __global__ void sums(float* x) {
     typedef cub::BlockReduce<float, 128> R;
     __shared__ typename R::TempStorage t;
-    x[0] = R(t).Sum(x[threadIdx.x]);
+    cub::DeviceReduce::Sum(x, x[0], x, x, 1);
 }
 __device__ float helper(float x) { return tex1D<float>(0, x); }
 __global__ void textured(float* x) { x[0] = helper(x[1]); }
@@ -68,8 +68,8 @@ def test_a_whole_program():
 def test_one_kernel_that_cannot_be_compiled_keeps_no_other_from_running():
     module, x = raw_module(PASTED), np.zeros(8, np.float32)
     for name, message in (
-        ("sums", r"line 24: CUB: not available on the CPU.*line 13: <cub/cub.cuh> is not"),
-        ("textured", "line 28: textures: not available on the CPU"),
+        ("sums", r"line \d+: CUB beyond its collectives of a block and a warp: not"),
+        ("textured", r"line \d+: textures: not available on the CPU"),
     ):
         with pytest.raises(CompileError, match=f"(?s)^{name} does not compile:\n{message}"):
             module.get_function(name)((1,), (8,), (x,))

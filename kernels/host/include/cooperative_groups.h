@@ -366,6 +366,13 @@ void memcpy_async(const Group& g, To* to, const From* from, const Bytes& bytes, 
     }
     mgh_copy_commit();
 }
+// By the number of elements that there is room for, and that there are.
+template <class Group, class T, class Room, class Count>
+void memcpy_async(const Group& g, T* to, const Room& room, const T* from, const Count& count,
+                  MGH_LINE) {
+    const size_t elements = (size_t)room < (size_t)count ? (size_t)room : (size_t)count;
+    memcpy_async(g, to, from, elements * sizeof(T), line);
+}
 template <class Group>
 void wait(const Group& g, MGH_LINE) {
     mgh_copy_wait(0);

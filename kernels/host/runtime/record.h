@@ -51,6 +51,7 @@ struct Recorder {
 };
 // ... to here.
 
+constexpr int ATOMIC_STORE = 8;  // MGH_ATOMIC_STORE_OP
 constexpr uint64_t MIX = 0x1E3779B97F4A7C15;
 constexpr int VALUE = 32;  // of the head, as in lab/record/recorder.py
 constexpr int DIMENSION = -1, NOWHERE = -2;  // instead of the row of an access that is outside
@@ -228,6 +229,8 @@ void tell(Runner* w, uintptr_t a, size_t size, size_t piece, int op, Site& site)
     Spot spot;
     if (!locate(w, a, spot)) return;
     int64_t me = who(w, self());
+    bool blind = op == ATOMIC_STORE;  // reads nothing
+    if (blind) op = ATOMIC;
     // A copy is announced as a store and then a load, both before it is done.
     if (op != LOAD || store.who != me || spot.real - store.real < (int64_t)store.due) settle(r);
     site.op = op;
@@ -245,7 +248,7 @@ void tell(Runner* w, uintptr_t a, size_t size, size_t piece, int op, Site& site)
     }
     for (size_t done = 0; done < size; done += piece, path += MIX / 3) {
         tell_value(r, a + done, piece);
-        r->note(r->head, number, path, me, spot.real + done, piece, op, 0);
+        r->note(r->head, number, path, me, spot.real + done, piece, op, blind);
     }
 }
 

@@ -73,6 +73,7 @@ def profile(
         if type(arg).__module__.partition(".")[0] == "cupy":
             raise LabError(f"{name}: the lab runs kernels on NumPy arrays; pass cupy.asnumpy(...)")
     recorded = recording.Recorded(kernel)
+    recorded.compiled.dimensions(grid, block)  # its launch bounds are those of the compiled kernel
     with recorded.shared_variables():
         return _profile(recorded, grid, block, args, shared, blocks, records)
 

@@ -36,6 +36,7 @@ def trace(
     at = block_of(kernel.name, at, grid)
     number = at[0] + grid[0] * (at[1] + grid[1] * at[2])
     recorded = recording.Recorded(kernel)
+    recorded.compiled.dimensions(grid, block)
     before = {id(arg): arg.copy() for arg in args if isinstance(arg, np.ndarray)}
     with checked.placed(recorded.compiled.pack, args, recorded=True) as (packed, slots):
         run = _Run(recorded, grid, block, packed, slots, args, shared, 4 * events, {})

@@ -457,13 +457,13 @@ def _watch(head, site, who, op, same, memory, offset, place):
             shadow[WRITER] = 0
         if shadow[READER] and ((shadow[READER] & _THREAD) - 1) >> 10 != who >> 10:
             shadow[READER] = shadow[SECOND] = 0
-        if op != STORE and shadow[WRITER] == 0:
+        if op != STORE and not same and shadow[WRITER] == 0:
             _report(head, UNWRITTEN, site, who, site, who, memory, offset)
     earlier = shadow[READER + 1]
     own = (shadow[READER] & _THREAD) - 1 == who and earlier >> _WARP_SHIFT == when >> _WARP_SHIFT
     if own and op == ATOMIC:  # with no barrier since
         _at(head[STATS] + ((earlier >> _SITE_SHIFT) & _SITE_MASK) * (STAT * 8))[VERIFIED] = 1
-    what = READ_WRITE if op == LOAD else SAME_VALUE if same else WRITE_WRITE
+    what = READ_WRITE if op == LOAD else SAME_VALUE if same and op == STORE else WRITE_WRITE
     _against(head, what, shadow, WRITER, site, who, when, memory, offset)
     if op != LOAD:
         for column in (READER, SECOND, FOREIGN):
@@ -481,7 +481,7 @@ def _watch(head, site, who, op, same, memory, offset, place):
 def note(address, site, path, who, real, size, op, same):
     """Thread `who` (block << 10 | thread) accesses `size` bytes at the address `real`.
 
-    `same`: a store that changes nothing, so that a race with another store is harmless.
+    `same`: a store that changes nothing (a race with another is harmless), an atomic store.
     """
     head = _at(address)
     if head[WHO] != who:

@@ -130,7 +130,8 @@ def race_hint(space: str, a: Access, b: Access, barriers: list[int], same_warp: 
     if a.filename != b.filename:
         return f"{barrier} between the two accesses"
     first, second = sorted((a.lineno, b.lineno))
-    if any(first < line <= second for line in barriers):
+    collectives = first in barriers and second in barriers  # each with a barrier of its own
+    if any(first < line <= second and not (collectives and line == second) for line in barriers):
         return (
             f"the loop returns to line {first} before all threads have finished line {second}: one"
             f" more {barrier} after line {second}"

@@ -23,7 +23,8 @@ _TWO_PI_64 = np.float64(2 * math.pi)
 
 
 @njit
-def _rotate(x, k):
+def rotl(x, k):
+    """The bits of a uint64 rotated left by `k`."""
     return (x << uint64(k)) | (x >> uint64(64 - k))
 
 
@@ -45,8 +46,8 @@ def xoroshiro128p_next(states, index):
     s1 = states[index]["s1"]
     result = s0 + s1
     s1 ^= s0
-    states[index]["s0"] = _rotate(s0, 55) ^ s1 ^ (s1 << uint64(14))
-    states[index]["s1"] = _rotate(s1, 36)
+    states[index]["s0"] = rotl(s0, 55) ^ s1 ^ (s1 << uint64(14))
+    states[index]["s1"] = rotl(s1, 36)
     return result
 
 
@@ -66,9 +67,21 @@ def xoroshiro128p_jump(states, index):
 
 
 @njit
+def uint64_to_unit_float64(x):
+    """The upper 53 bits as a float64 in [0, 1)."""
+    return float64(uint64(x) >> uint64(11)) * 2.0**-53
+
+
+@njit
+def uint64_to_unit_float32(x):
+    """The same, rounded: a float32 in [0, 1]."""
+    return float32(uint64_to_unit_float64(x))
+
+
+@njit
 def xoroshiro128p_uniform_float64(states, index):
     """A float64 in [0, 1)."""
-    return float64(xoroshiro128p_next(states, index) >> uint64(11)) * 2.0**-53
+    return uint64_to_unit_float64(xoroshiro128p_next(states, index))
 
 
 @njit

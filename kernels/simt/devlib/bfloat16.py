@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba.core import types
 
 from kernels.simt.devlib import vecmath as vec
+from kernels.simt.devlib.bf16_names import second_name
 from kernels.simt.devlib.half import bfloat16
 from kernels.simt.devlib.llvm_ir import F32, I16, I32, I64, V
 from kernels.simt.devlib.rounding import MODES, Rounded, fixed, from_integer, to_integer
@@ -21,7 +22,8 @@ _HIGH = 0xFFFF0000 - (1 << 32)  # the bits of a bfloat16 in a float32, as a sign
 
 
 def _function(name: str, result: types.Type, args: tuple, body: Callable[..., V]) -> None:
-    fixed(f"bf16_{name}", result, args, body, f"bf16.{name}")
+    for known in filter(None, (name, second_name(name))):
+        fixed(f"bf16_{known}", result, args, body, f"bf16.{known}")
 
 
 def _nearest(x: V) -> V:

@@ -134,8 +134,8 @@ def needs_statement(norm: Translator, node: ast.AST) -> bool:
     function = norm.static(node.func)
     if function is DYNAMIC:
         return False
-    if isinstance(function, Closure):
-        return True
+    if isinstance(function, Closure | stubs.VectorType):
+        return True  # of a vector, a variable for each field
     name = canonical(function)
     if name is not None:
         return name in COLLECTIVES

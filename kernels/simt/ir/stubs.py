@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from kernels.simt.devlib.bf16_names import second_name
+
 WARP_SIZE = 32
 
 
@@ -270,16 +272,16 @@ _BF16_CONVERSIONS = [
     for name in (f"{kind}2bfloat16", f"bfloat162{kind}")
     for mode in ("rn", "rz", "rd", "ru")
 ]
-bf16 = Namespace(
-    "bf16",
+_BF16 = (
     "habs hadd hsub hmul hadd_rn hsub_rn hmul_rn hdiv hadd_sat hsub_sat hmul_sat hfma hfma_sat hneg"
     " hfma_relu heq hne hge hgt hle hlt hmax hmin hmax_nan hmin_nan hisinf hisnan hequ hneu hgeu"
     " hgtu hleu hltu bfloat162float float2bfloat16 double2bfloat16 float2bfloat16_rn"
     " float2bfloat16_rz float2bfloat16_rd float2bfloat16_ru bfloat162char_rz bfloat162uchar_rz"
     " bfloat16_as_short bfloat16_as_ushort short_as_bfloat16 ushort_as_bfloat16 htrunc hceil hfloor"
     " hrint hsqrt hrsqrt hrcp hlog hlog2 hlog10 hcos hsin hexp hexp2 hexp10 htanh htanh_approx "
-    + " ".join(_BF16_CONVERSIONS),
+    + " ".join(_BF16_CONVERSIONS)
 )
+bf16 = Namespace("bf16", " ".join([_BF16, *filter(None, map(second_name, _BF16.split()))]))
 
 # libdevice's functions
 _BOTH_WIDTHS = (

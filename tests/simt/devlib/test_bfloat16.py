@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import linecache
 import math
 from fractions import Fraction
@@ -12,6 +13,7 @@ import pytest
 
 from kernels.simt import cuda
 from kernels.simt.cuda import bf16
+from kernels.simt.devlib.bf16_names import second_name
 from kernels.simt.ir import stubs
 
 SEED = 20261122
@@ -195,3 +197,25 @@ def test_numba_cuda_compiles_them():
         x[1] = bf16.bfloat162float(hadd(a, bf16.hexp(a)))
 
     assert "bf16" in kernel.ptx("void(float32[::1])", (8, 0))
+
+
+def test_the_newer_names_of_conversions(values):
+    x = values[np.isfinite(values) & (np.abs(values.astype(np.float32)) < 30000)]
+    found = all_at_once(
+        ["bfloat16_to_int16_rz", "bfloat16_as_uint16", "bfloat16_to_float32"],
+        x, x, x, dtypes=[np.int16, np.uint16, np.float32],
+    )  # fmt: skip
+    np.testing.assert_array_equal(found[0], x.astype(np.float32).astype(np.int16))
+    np.testing.assert_array_equal(found[1], x.view(np.uint16))
+    np.testing.assert_array_equal(found[2], x.astype(np.float32))
+    whole = np.arange(-1000, 1000, 7, dtype=np.int32)
+    up = computed(bf16.int32_to_bfloat16_ru, whole)
+    assert up.tolist() == [rounded(int(number), "ru") for number in whole]
+    assert (second_name("habs"), second_name("hexp2")) == (None, None)
+
+
+@pytest.mark.needs("numba_cuda")
+def test_all_names_of_numba_cuda_are_there():
+    real = importlib.import_module("numba.cuda.bf16")
+    registries = {"typing_registry", "target_registry"}
+    assert not [name for name in real.__all__ if name not in registries and not hasattr(bf16, name)]

@@ -209,3 +209,19 @@ def test_a_vector_kernel_is_as_fast_as_one_of_numbers():
     x = np.arange(100_000, dtype=np.float32)
     kernel[400, 256](x)
     np.testing.assert_array_equal(x, 6 + np.arange(100_000, dtype=np.float32))
+
+
+def test_a_vector_that_is_not_wanted_is_not_loaded():
+    """Its fields are indices out of bounds where the condition is false."""
+
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        v = cuda.float2(x[i, 0], x[i, 1]) if i < x.shape[0] else cuda.float2(7, 8)
+        some = i < x.shape[0] and cuda.float2(x[i, 0], x[i, 1]).y > 2
+        other = cuda.float2(0, 0) if i >= x.shape[0] else cuda.float2(x[i, 1], 3)
+        out[i] = v.x + v.y + some + other.x
+
+    x, out = np.arange(6, dtype=np.float32).reshape(3, 2), np.zeros(5, np.float32)
+    kernel[1, 5](x, out)
+    assert out.tolist() == [1 + 1, 5 + 1 + 3, 9 + 1 + 5, 15, 15]

@@ -89,5 +89,6 @@ struct Global {  // mirrored by kernels/host/library.py
     MGH_VISIBLE void mgh_run_threads_##number(const char* a) {                           \
         mgh::Entry<&::__VA_ARGS__>::run(a);                                              \
     }
+#define MGH_BOUND(number, ...) MGH_VISIBLE const unsigned mgh_bound_##number = ::__VA_ARGS__;
 #define MGH_GLOBAL(number, ...) \
     MGH_VISIBLE const mgh::Global mgh_global_##number = {(void*)&__VA_ARGS__, sizeof(__VA_ARGS__)};

@@ -145,15 +145,18 @@ int mgh_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 }
 
 // Reports to the lab what a thread accesses by other means than loads and stores.
-enum { MGH_LOAD_OP, MGH_STORE_OP, MGH_ATOMIC_OP };
+enum { MGH_LOAD_OP, MGH_STORE_OP, MGH_ATOMIC_OP, MGH_ATOMIC_STORE_OP = 8 };
 #if defined(MGH_RECORDING)
 #define MGH_SILENT __attribute__((no_sanitize("thread")))
 #define MGH_RECORD_ATOMIC(address) mgh_record(address, sizeof(*(address)), MGH_ATOMIC_OP)
+#define MGH_RECORD_ATOMIC_STORE(address) \
+    mgh_record(address, sizeof(*(address)), MGH_ATOMIC_STORE_OP)
 #define MGH_RECORD_STORE(address) mgh_record(address, sizeof(*(address)), MGH_STORE_OP)
 #define MGH_RECORD_LINE(...) mgh_record_line(__VA_ARGS__)
 #else
 #define MGH_SILENT
 #define MGH_RECORD_ATOMIC(address) ((void)0)
+#define MGH_RECORD_ATOMIC_STORE(address) ((void)0)
 #define MGH_RECORD_STORE(address) ((void)0)
 #define MGH_RECORD_LINE(...) ((void)0)
 #endif

@@ -1,0 +1,1 @@
+#include "../../minigrad/cub.h"
