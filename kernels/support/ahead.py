@@ -19,10 +19,11 @@ import mmap
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kernels.support import cache, forks, processor, thread_pool
 
@@ -43,11 +44,15 @@ may_begin: Callable[[], bool] = bool
 #: Whether this process is such a child.
 rehearsing = False
 
+#: Launches whose kernels `postponing` has left to children, for when they have nothing else to do.
+postponed: dict[Any, Callable[[], object]] = {}
+
 _children: set[int] = set()
+_postponing: set[int] = set()  # threads
 
 
 class Busy(Exception):
-    """Another process compiles this kernel just now."""
+    """Another process compiles this kernel just now, or it is to be compiled later."""
 
 
 class LeftOut(Exception):
@@ -58,19 +63,40 @@ class LeftOut(Exception):
 def compiling(path: Path) -> Iterator[None]:
     """This process compiles the kernel that will be kept at `path`; Busy in a child that would have
     to wait for another that does."""
-    if not rehearsing and _start():
-        raise LeftOut
+    if not rehearsing:
+        if threading.get_ident() in _postponing and _room():
+            raise Busy
+        if _start():
+            raise LeftOut
     with cache.alone(path, waits=not rehearsing) as mine:
         if not mine:
             raise Busy
         yield
 
 
+@contextlib.contextmanager
+def postponing() -> Iterator[None]:
+    """Launches here that need a kernel which is not compiled raise Busy, where children can compile
+    it: the caller has another way, and puts the launch into `postponed`."""
+    me = threading.get_ident()
+    _postponing.add(me)
+    try:
+        yield
+    finally:
+        _postponing.discard(me)
+
+
+def _room() -> int:
+    """How many children there may be at a time."""
+    if begin is None or sys.platform != "linux":
+        return 0
+    return min(thread_pool.get_num_threads(), processor.cores(), _MOST + 1) - 1
+
+
 def _start() -> bool:
     """Fork a child, if there may be something for it to do and a core to do it on. True in it."""
     _reap()
-    room = min(thread_pool.get_num_threads(), processor.cores(), _MOST + 1) - 1
-    if begin is None or sys.platform != "linux" or len(_children) >= room:
+    if len(_children) >= _room():
         return False
     if "mpi4py.MPI" in sys.modules or forks.others() or not may_begin():
         return False  # MPI's network may use memory that a fork moves
@@ -78,13 +104,13 @@ def _start() -> bool:
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads run, if not here
         child = os.fork()
         if not child:
-            _become_child(begin)
+            _become_child()
             return True
         _children.add(child)
     return False
 
 
-def _become_child(begin: Callable[[], None]) -> None:
+def _become_child() -> None:
     """Leave alone what the program has open, and begin."""
     global rehearsing
     rehearsing = True
@@ -103,7 +129,8 @@ def _become_child(begin: Callable[[], None]) -> None:
             if number > 2:
                 with contextlib.suppress(OSError):  # what listed them
                     os.close(number)
-        begin()
+        if begin is not None:
+            begin()
     except BaseException:
         leave()
 
@@ -150,3 +177,4 @@ def _end() -> None:
 @forks.in_child
 def _forget() -> None:
     _children.clear()
+    _postponing.clear()

@@ -1,5 +1,4 @@
-"""The rest of a call, and the backward pass of what has been recorded so far, without launches: these
-only compile.
+"""The rest of a call, and the backward pass of what was recorded: their launches only compile.
 
 `kernels.support.ahead` forks a child for it where a kernel must be compiled. The child goes on in
 the place of the program, with arrays that nobody computes, up to where the program's own code would
@@ -74,6 +73,8 @@ def _begin() -> None:
     trace, outermost = _Collects(), _outermost(sys._getframe())
     launches.watch(trace.note)
     _entered.enter_context(dispatch.tracing(trace))
+    for launch in ahead.postponed.values():
+        launch()
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         if (event == "return" and frame is outermost) or (event == "call" and _leaves(frame)):
