@@ -110,6 +110,14 @@ def test_the_rest_of_a_call_is_compiled_too(tmp_path):
     assert compiled.split()[-1].startswith("matmul"), compiled
 
 
+def test_an_optimiser_s_step_is_compiled_too(tmp_path):
+    program = BACKWARD.replace("loss =", "adam = minigrad.optim.Adam([w]); loss =")
+    program = program.replace(
+        "loss.backward()", "loss.backward(); adam.step(); print(len(adam.state))"
+    )
+    assert run(tmp_path, program) == ["1", "1", "", "True"]
+
+
 def test_a_child_ends_where_the_program_s_code_begins(tmp_path):
     own = """
 class Own(minigrad.nn.Module):
