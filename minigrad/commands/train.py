@@ -15,7 +15,7 @@ HELP = "train a network on images"
 DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10")
 LEARNING_RATES = {"adam": 1e-3, "adamw": 1e-3, "sgd": 0.05}
 MOMENTUM = 0.9
-EVALUATION_BATCH = 256
+EVALUATION_BATCH = 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
