@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -37,7 +38,8 @@ _PACKAGES = {
 }
 _LIBRARIES = {*sys.stdlib_module_names, "ml_dtypes", "numpy"}
 
-_SMALL = 1 << 28  # bytes
+#: What a program does after a backward pass, by the class of what it does it with: optimisers.
+steps: dict[type, Callable[[Any], None]] = {}
 _last, _recorded = 0, False  # whether there are nodes that the last child did not see
 _entered = contextlib.ExitStack()  # what is never left
 
@@ -120,8 +122,6 @@ def _compile(trace: _Collects) -> None:
     """Compile what the rest of the call and a backward pass through all that is alive of the graph
     would launch, the last launches first: the program begins with the others."""
     try:
-        from minigrad import optim
-
         if not (trace.launches or _recorded):
             return
         living = gc.get_objects()
@@ -129,10 +129,10 @@ def _compile(trace: _Collects) -> None:
         mode.enabled, mode.saved_hooks = False, ()
         nodes = {one for one in living if issubclass(type(one), Node) and _is_ours(one)}
         _run_backward(nodes)
-        for one in living:
-            if nodes and issubclass(type(one), optim.Optimizer):
+        for kind, step in steps.items():
+            for one in [one for one in living if issubclass(type(one), kind)] if nodes else []:
                 with contextlib.suppress(Exception):
-                    _step(one)
+                    step(one)
         for kernel, grid, block, shared_bytes, args in reversed(trace.launches):
             with contextlib.suppress(Exception):  # `Busy`; errors come where the launch is wanted
                 kernel.bind(grid, block, *args, shared_bytes=shared_bytes)
@@ -155,19 +155,6 @@ def _run_backward(nodes: set) -> None:
         grads = work.pending.get(node) or [wrap(np.empty(*out)) for out in node.outs]
         with contextlib.suppress(Exception):
             work.add(zip(node.edges, node.backward(grads)))
-
-
-def _step(optimizer: Any) -> None:
-    """A step of one of this package's optimisers, where that calls none of the program's functions
-    and its copy of the parameters is small."""
-    parameters = [one for group in optimizer.param_groups for one in group["params"]]
-    hooks = optimizer._step_pre_hooks or optimizer._step_post_hooks
-    own = type(optimizer).__module__.startswith("minigrad.optim.")
-    if hooks or not own or sum(one._array.nbytes for one in parameters) > _SMALL:
-        return
-    for one in parameters:
-        one.grad = wrap(np.empty_like(one._array))
-    optimizer.step()
 
 
 ahead.begin, ahead.may_begin = _begin, _may_begin

@@ -118,6 +118,32 @@ def test_an_optimiser_s_step_is_compiled_too(tmp_path):
     assert run(tmp_path, program) == ["1", "1", "", "True"]
 
 
+RANDOM = """
+wait()
+compiled.clear()
+minigrad.manual_seed(3)
+first, few = minigrad.rand(1001), minigrad.randint(2**31, (7,))
+print(*compiled)
+compile_something()
+wait()
+minigrad.manual_seed(3)
+again = minigrad.rand(1001), minigrad.randint(2**31, (7,))
+print(*compiled, bool((first == again[0]).all()), bool((few == again[1]).all()))
+"""
+
+
+def test_random_numbers_do_not_wait_for_their_kernels(tmp_path):
+    first, second = run(tmp_path, RANDOM)
+    assert "uniform32" not in first and "philox_words" not in first
+    assert "uniform32" not in second and second.endswith("True True")
+    assert list(tmp_path.rglob("uniform32*.o")) and list(tmp_path.rglob("philox_words*.o"))
+
+
+def test_random_numbers_wait_for_their_kernels_where_no_child_can_make_them(tmp_path):
+    first, _ = run(tmp_path, RANDOM, threads="1")
+    assert "uniform32 philox_words" in first
+
+
 def test_a_child_ends_where_the_program_s_code_begins(tmp_path):
     own = """
 class Own(minigrad.nn.Module):
