@@ -118,6 +118,7 @@ def _become_child() -> None:
         libc = ctypes.CDLL(None)
         libc.prctl(_DIES_WITH_PARENT, signal.SIGKILL)
         _protect_shared(libc)
+        sys.settrace(None)  # a debugger is the program's
         with contextlib.suppress(OSError):  # where memory is short, rather this than the program
             Path("/proc/self/oom_score_adj").write_text("1000")
         signal.set_wakeup_fd(-1)
