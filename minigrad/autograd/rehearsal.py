@@ -106,8 +106,9 @@ def _module(frame: FrameType) -> list[str]:
 def _leaves(frame: FrameType) -> bool:
     """Whether a call is one of what is not known; imports are."""
     caller = frame.f_back
-    importing = caller is None or _module(caller)[0] in ("importlib", "_frozen_importlib")
-    return not (importing or _is_known(frame)) and _is_known(caller)
+    if caller is None or _module(caller)[0] in ("importlib", "_frozen_importlib"):
+        return False
+    return not _is_known(frame) and _is_known(caller)
 
 
 def _is_known(frame: FrameType) -> bool:
