@@ -6,6 +6,7 @@ A generator is a seed and a number of calls. Element i of call c depends only on
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
-from kernels.support import forks
+from kernels.support import ahead, forks, launches, philox
 from minigrad import dtypes
 from minigrad._names import namespace
 from minigrad._overlap import check_no_overlap
@@ -170,11 +171,45 @@ def _random(kernel: str, where: device, *args: Any) -> Any:
     """Random numbers from a kernel on that device; those of the reference come from the CPU."""
     function = getattr(dispatch.active, kernel)
     if where.type == "cpu":
-        return function(*args)
+        key = kernel, *args[3:]
+        return function(*args) if key in _drew else _first(key, function, args)
     module = device_module(where.type)
     if dispatch.backend() == "numpy":
         return module.asarray(function(*args))
     return function(*args, like=module.empty(0))
+
+
+_drew: set[tuple] = set()  # kernels that have run, with their dtypes
+_ALIKE = ("uniform", "philox_uint32")  # of which NumPy draws the same numbers, to the last bit
+_A_CALL = 1 << 16  # numbers that take NumPy as long as looking for the kernel
+_left = 1 << 22  # how many numbers NumPy may draw, in less time than compiling takes
+
+
+def _first(key: tuple, function: Callable, args: tuple) -> Any:
+    """Random numbers from a kernel that may have to be compiled: the program waits only where it
+    draws many."""
+    global _left
+    tracer, size = dispatch.tracer, math.prod(np.atleast_1d(args[0])) + _A_CALL
+    seen = launches.watcher is not None or type(tracer) not in (type(None), dispatch.Trace)
+    if key[0] not in _ALIKE or size > _left or seen or dispatch.backend() != "numba":
+        result = function(*args)
+    else:
+        try:
+            with ahead.postponing():
+                result = function(*args)
+        except ahead.Busy:
+            _left -= size
+            ahead.postponed[key] = lambda: function(1 if key[1:] == () else (1,), *args[1:])
+            with dispatch.timed(key[0], "numpy"):
+                return _by_numpy(*args)
+    _drew.add(key)
+    return result
+
+
+def _by_numpy(shape: Any, seed: int, offset: int, dtype: Any = None) -> Any:
+    if dtype is None:
+        return philox.words(shape, seed, offset)
+    return philox.uniform(math.prod(shape), seed, offset, dtype).reshape(shape)
 
 
 def words(count: int, generator: Generator | None, where: device = CPU) -> Any:

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from kernels import dispatch
+from kernels.support import ahead
 from kernels.support.memory import keep_freed
 
 Pair = tuple[int, int]
@@ -157,7 +158,10 @@ def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., No
                 if there
                 else (kernel.bind, dispatch.timed)
             )
-            run = bind(grid, block, *args)
+            try:
+                run = bind(grid, block, *args)
+            except ahead.LeftOut:
+                return
         if tracer is None:
             run(*args)
         else:

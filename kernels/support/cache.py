@@ -164,6 +164,14 @@ def alone(path: Path, waits: bool = True) -> Iterator[bool]:
         yield mine or waits
 
 
+def sweep() -> None:
+    """Remove the lock files of processes that were killed."""
+    for lock in cache_folder().glob("*.lock"):
+        with contextlib.suppress(OSError), lock.open("wb") as file:
+            if _locked(file, 0):
+                lock.unlink()
+
+
 def _locked(file: IO, seconds: float) -> bool:
     """Lock an open file, within so many seconds."""
     limit = time.monotonic() + seconds

@@ -1,12 +1,18 @@
-"""The backward pass of what has been recorded so far, without its launches: they only compile.
+"""The rest of a call, and the backward pass of what was recorded: their launches only compile.
 
-`kernels.support.ahead` runs it in a child process while this one compiles what comes first.
+`kernels.support.ahead` forks a child for it where a kernel must be compiled. The child goes on in
+the place of the program, with arrays that nobody computes, up to where the program's own code would
+run: a whole step in `minigrad.fit`, a whole network that has only modules of this package, or one
+operation. Then it compiles what would have been launched, and what the gradients would launch.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,7 +25,23 @@ from minigrad.autograd.node import Node, Packed, next_number
 from minigrad.backends.current import Found
 from minigrad.tensor import wrap
 
-_rehearsed = 0  # nodes with smaller numbers are no news
+#: Modules that compute: what they call is run in a child.
+_PACKAGES = {
+    "kernels": set(
+        "dispatch families launchers numba_cuda operations pointwise reduction simt support".split()
+    ),
+    "minigrad": set(
+        "_foreign _kernels _meta _names _out _overlap amp autograd backends creation devices dtypes"
+        " fft func linalg models nn ops optim random signal special tensor training.loop"
+        " utils.hooks variates".split()
+    ),
+}
+_LIBRARIES = {*sys.stdlib_module_names, "ml_dtypes", "numpy"}
+
+#: What a program does after a backward pass, by the class of what it does it with: optimisers.
+steps: dict[type, Callable[[Any], None]] = {}
+_last, _recorded = 0, False  # whether there are nodes that the last child did not see
+_entered = contextlib.ExitStack()  # what is never left
 
 
 class _Collects(dispatch.Trace):
@@ -40,27 +62,83 @@ class _Collects(dispatch.Trace):
         return np.empty(a.shape, a.dtype)
 
 
-def _has_more() -> bool:
-    """Whether operations have been recorded since the last call, on arrays of the CPU."""
-    global _rehearsed
-    last, _rehearsed = _rehearsed, next_number()
+def _may_begin() -> bool:
+    """Whether operations are on arrays of the CPU, and nobody records them."""
+    global _last, _recorded
+    _recorded, _last = next_number() - _last > 1, next_number()
     recorder = dispatch.tracer is not None and type(dispatch.tracer) is not dispatch.Trace
-    return _rehearsed - last > 1 and not recorder and Found.cupy is None
+    return not recorder and Found.cupy is None
 
 
-def _rehearse() -> None:
-    """Compile what a backward pass through all that is alive of the graph would launch, the last
-    launches first: the program begins with the others."""
-    nodes = {one for one in gc.get_objects() if issubclass(type(one), Node) and _is_ours(one)}
-    gc.freeze()  # the program's garbage, with what it does at its end, is the program's
-    mode.enabled, mode.saved_hooks = False, ()
-    trace = _Collects()
+def _begin() -> None:
+    """Let this child run the rest of the call that needs a kernel, such as a network's, as far as
+    this package's own code goes, without its launches."""
+    trace, outermost = _Collects(), _outermost(sys._getframe())
     launches.watch(trace.note)
-    with dispatch.tracing(trace):
+    _entered.enter_context(dispatch.tracing(trace))
+    for launch in ahead.postponed.values():
+        launch()
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        if (event == "return" and frame is outermost) or (event == "call" and _leaves(frame)):
+            sys.setprofile(None)
+            _compile(trace)
+
+    if outermost is None:
+        _compile(trace)
+    sys.setprofile(watch)
+
+
+def _outermost(frame: FrameType | None) -> FrameType | None:
+    """The last of this package's frames up to which none is the program's."""
+    found = None
+    while frame is not None and _is_known(frame):
+        if _module(frame)[0] in _PACKAGES:
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def _module(frame: FrameType) -> list[str]:
+    return frame.f_globals.get("__name__", "").split(".")
+
+
+def _leaves(frame: FrameType) -> bool:
+    """Whether a call is one of what is not known; imports are."""
+    caller = frame.f_back
+    if caller is None or _module(caller)[0] in ("importlib", "_frozen_importlib"):
+        return False
+    return not _is_known(frame) and _is_known(caller)
+
+
+def _is_known(frame: FrameType) -> bool:
+    """Whether a frame computes and does nothing else: no files, no network, no program."""
+    package, *rest = _module(frame)
+    if package in _PACKAGES:
+        return not rest or rest[0] in _PACKAGES[package] or ".".join(rest) in _PACKAGES[package]
+    return package in _LIBRARIES or package.startswith("namedtuple_")
+
+
+def _compile(trace: _Collects) -> None:
+    """Compile what the rest of the call and a backward pass through all that is alive of the graph
+    would launch, the last launches first: the program begins with the others."""
+    try:
+        if not (trace.launches or _recorded):
+            return
+        living = gc.get_objects()
+        gc.freeze()  # the program's garbage, with what it does at its end, is the program's
+        mode.enabled, mode.saved_hooks = False, ()
+        nodes = {one for one in living if issubclass(type(one), Node) and _is_ours(one)}
         _run_backward(nodes)
-    for kernel, grid, block, shared_bytes, args in reversed(trace.launches):
-        with contextlib.suppress(Exception):  # `Busy`; errors come where the launch is wanted
-            kernel.bind(grid, block, *args, shared_bytes=shared_bytes)
+        for kind, step in steps.items():
+            for one in [one for one in living if issubclass(type(one), kind)] if nodes else []:
+                with contextlib.suppress(Exception):
+                    step(one)
+        for kernel, grid, block, shared_bytes, args in reversed(trace.launches):
+            with contextlib.suppress(Exception):  # `Busy`; errors come where the launch is wanted
+                kernel.bind(grid, block, *args, shared_bytes=shared_bytes)
+    finally:
+        ahead.leave()
 
 
 def _is_ours(node: Node) -> bool:
@@ -80,4 +158,4 @@ def _run_backward(nodes: set) -> None:
             work.add(zip(node.edges, node.backward(grads)))
 
 
-ahead.rehearse, ahead.has_more = _rehearse, _has_more
+ahead.begin, ahead.may_begin = _begin, _may_begin

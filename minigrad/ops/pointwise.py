@@ -338,7 +338,7 @@ def on_tensors(text: str, names: tuple[str, ...]) -> Callable:
 def _tensor_namespace() -> dict[str, Any]:
     renamed = {"rint": "round"}
     space: dict[str, Any] = {n: POINTWISE[renamed.get(n, n)] for n in TEXT_FUNCTIONS}
-    return {**space, "__builtins__": {}}
+    return {**space, "__builtins__": {}, "__name__": __name__}
 
 
 POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE.items()}

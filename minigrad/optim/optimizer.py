@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
+
 import minigrad
 from minigrad._names import kind
+from minigrad.autograd import rehearsal
 from minigrad.autograd.mode import mode
 from minigrad.optim.arena import Arenas, Run, start_value
-from minigrad.tensor import Tensor, type_name
+from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 
@@ -23,6 +26,7 @@ class _Required:
 
 
 required = _Required()
+_SMALL = 1 << 28  # bytes
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -373,3 +377,18 @@ def check_flags(name: str, foreach: Any, fused: Any, differentiable: Any, captur
     for flag, value in (("differentiable", differentiable), ("capturable", capturable)):
         if value:
             raise NotImplementedError(f"{name}: {flag}=True is not available in minigrad")
+
+
+def _rehearse(optimizer: Optimizer) -> None:
+    """A step of one of this package's optimisers in a child that only compiles, where that calls
+    none of the program's functions and a copy of the parameters is small."""
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    own = type(optimizer).__module__.startswith("minigrad.optim.")
+    hooks = optimizer._step_pre_hooks or optimizer._step_post_hooks
+    if own and not hooks and sum(one._array.nbytes for one in parameters) < _SMALL:
+        for one in parameters:
+            one.grad = wrap(np.empty_like(one._array))
+        optimizer.step()
+
+
+rehearsal.steps[Optimizer] = _rehearse

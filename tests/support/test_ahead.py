@@ -1,4 +1,4 @@
-"""Kernels of the backward pass are compiled by another process meanwhile."""
+"""Kernels that are needed soon are compiled by another process meanwhile."""
 
 from __future__ import annotations
 
@@ -84,6 +84,93 @@ def test_a_backward_pass_finds_its_kernels_compiled(tmp_path):
     assert right == "True"
 
 
+REST_OF_A_CALL = """
+from minigrad import nn
+
+with minigrad.no_grad():
+    layers = nn.Linear(30, 30, bias=False), nn.Tanh(), Own(), nn.Softmax(1)
+    model = nn.Sequential(*layers)
+    wait()
+    counting = specialise.Specialisation._compile
+
+    def compile_and_wait(self, *args):
+        counting(self, *args)
+        wait()
+
+    specialise.Specialisation._compile = compile_and_wait
+    compiled.clear()
+    model(x.new_zeros(20, 30))
+print(*compiled)
+"""
+
+
+def test_the_rest_of_a_call_is_compiled_too(tmp_path):
+    own = "Own = minigrad.nn.Sigmoid\n"
+    (compiled,) = run(tmp_path, own + REST_OF_A_CALL)
+    assert compiled.split()[-1].startswith("matmul"), compiled
+
+
+def test_an_optimiser_s_step_is_compiled_too(tmp_path):
+    program = BACKWARD.replace("loss =", "adam = minigrad.optim.Adam([w]); loss =")
+    program = program.replace(
+        "loss.backward()", "loss.backward(); adam.step(); print(len(adam.state))"
+    )
+    assert run(tmp_path, program) == ["1", "1", "", "True"]
+
+
+RANDOM = """
+wait()
+compiled.clear()
+minigrad.manual_seed(3)
+first, few = minigrad.rand(1001), minigrad.randint(2**31, (7,))
+print(*compiled)
+compile_something()
+wait()
+minigrad.manual_seed(3)
+again = minigrad.rand(1001), minigrad.randint(2**31, (7,))
+print(*compiled, bool((first == again[0]).all()), bool((few == again[1]).all()))
+"""
+
+
+def test_random_numbers_do_not_wait_for_their_kernels(tmp_path):
+    first, second = run(tmp_path, RANDOM)
+    assert "uniform32" not in first and "philox_words" not in first
+    assert "uniform32" not in second and second.endswith("True True")
+    assert list(tmp_path.rglob("uniform32*.o")) and list(tmp_path.rglob("philox_words*.o"))
+
+
+def test_random_numbers_wait_for_their_kernels_where_no_child_can_make_them(tmp_path):
+    first, _ = run(tmp_path, RANDOM, threads="1")
+    assert "uniform32 philox_words" in first
+
+
+def test_a_child_ends_where_the_program_s_code_begins(tmp_path):
+    own = """
+class Own(minigrad.nn.Module):
+    def forward(self, x):
+        with open(os.path.join(os.environ["MINIGRAD_CACHE_DIR"], "called"), "a") as file:
+            file.write("forward ")
+        return x
+"""
+    (compiled,) = run(tmp_path, own + REST_OF_A_CALL)
+    first, second = compiled.split()[-2:]
+    assert first.startswith("matmul") and second.startswith("softmax"), compiled
+    assert (tmp_path / "called").read_text() == "forward "
+
+
+def test_a_child_does_not_write_to_memory_that_it_shares(tmp_path):
+    program = """
+    import mmap
+
+    shared = mmap.mmap(-1, 4096)
+    ahead.begin = lambda: shared.write(b"written")
+    compile_something()
+    wait()
+    print(bytes(shared[:7]) == bytes(7))
+    """
+    assert run(tmp_path, program) == ["True"]
+
+
 def test_a_traced_program_has_children_too(tmp_path):
     traced = BACKWARD.replace("loss.backward()", "with kernels.trace():\n    loss.backward()")
     program = "import kernels\nwith kernels.trace():\n" + textwrap.indent(traced, "    ")
@@ -127,8 +214,8 @@ def test_a_child_leaves_the_program_s_files_and_functions_alone(tmp_path):
     file = tempfile.TemporaryFile()
     file.write(b"written once")
     print("not flushed", end=" ")
-    rehearse = ahead.rehearse
-    ahead.rehearse = lambda: (rehearse(), gc.collect())
+    leave = ahead.leave
+    ahead.leave = lambda: (gc.collect(), leave())
     wait()
     gc.disable()
     Cycle()
@@ -163,10 +250,12 @@ def test_children_end_with_the_process(tmp_path):
     loss = (x @ w).tanh().sum()
     compile_something()
     print(*ahead._children)
+    time.sleep(0.5)  # it compiles
     """
     (child,) = run(tmp_path, program)
     with pytest.raises(ProcessLookupError):
         os.kill(int(child), 0)
+    assert not list(tmp_path.rglob("*.lock"))
 
 
 def test_a_lock_that_another_holds(tmp_path, monkeypatch):

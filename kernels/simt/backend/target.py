@@ -8,6 +8,7 @@ left alone.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from typing import Any, NamedTuple
@@ -17,10 +18,26 @@ from numba.core import target_extension, types
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.typing.templates import builtin_registry
+from numba.np import linalg
 
 from kernels.simt.store import fingerprint
 
 NAME = "minigrad simt"
+
+
+def _defer_blas() -> None:
+    """Import Numba's `arraymath` without SciPy's BLAS, a third of the time that all imports for a
+    first kernel take. Numba asks for it again where a function needs it."""
+    ensure = linalg.ensure_blas
+    if importlib.util.find_spec("scipy") is not None:
+        linalg.ensure_blas = lambda: None
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = ensure
+
+
+_defer_blas()
 
 
 class Simt(target_extension.CPU):
