@@ -73,7 +73,8 @@ WARPS = THREADS // 32
 SEGMENT, CPU_SEGMENT = 32768, 16384  # elements of a row that one block reduces
 CHAIN = 256  # terms that a thread of the column kernel adds one after the other
 SHORT = 16  # rows up to this length take one thread each
-SHORT_IN_C = 128  # ... in CUDA C on a CPU, where shuffles are not free
+LONGER = 128  # ... on a CPU where shuffles are not free (CUDA C), or there is one row: the kernel
+# of a thread is compiled in half the time
 WARP_ROW = 1024  # rows up to this length take one warp each
 LEAST_SEGMENT, LEAST_CHAIN = 2048, 8  # instead of SEGMENT and CHAIN, for more blocks on a GPU
 LONG_COLUMN = 256  # columns whose few winners are found along rows, copied so
@@ -245,11 +246,13 @@ def _passes(
     else:
         runs = _runs([list(g) for g in groups], on_gpu(a))
     in_c_on_cpu = dialect.name != "numba" and not on_gpu(a)
-    short = 0 if by_block else SHORT_IN_C if in_c_on_cpu else SHORT
+    short = 0 if by_block else LONGER if in_c_on_cpu else SHORT
     steps, source = [], a.dtype
     for i, (outer, length, inner) in enumerate(runs):
         key = pass_key(name, source, dtype, i == 0, i == len(runs) - 1)
-        steps.append(_step(dialect, key, outer, length, inner, count, short, on_gpu(a)))
+        one_row = short and outer == inner == 1 and not on_gpu(a)
+        by_thread = LONGER if one_row else short
+        steps.append(_step(dialect, key, outer, length, inner, count, by_thread, on_gpu(a)))
         source = accumulator_dtype(name, dtype)
     if len(steps) == 1:
         return steps[0]

@@ -103,5 +103,5 @@ class UnrollJamPlanner(RowPlanner):
         rows = max((n for n in range(1, y + 1) if n <= most and y % n == 0), default=1)
         three = 3 * each <= registers * 3 // 4 and 3 * weight <= UNROLL_LIMIT
         # Two leave as many chains as the latency asks for. A third makes up for some that wait for
-        # the cache, where what it leaves over is a pair again.
-        return 3 if most == 2 < y and three and y % 3 != 1 else rows
+        # the cache, where what it leaves over is a pair again, of many: a pair is compiled, too.
+        return 3 if most == 2 and three and y > 8 and y % 3 != 1 else rows

@@ -76,8 +76,10 @@ def test_rows_of_doubles_go_together_too(shape):
     assert "rows together (unroll-and-jam)" in plan(kernel)
 
 
-@pytest.mark.parametrize("y, left", [(32, 2), (8, 2), (5, 2), (3, 0), (16, 0)])
-def test_three_rows_go_together_where_what_is_left_is_a_pair(y, left, monkeypatch):
+@pytest.mark.parametrize(
+    "y, together, left", [(32, 3, 2), (11, 3, 2), (12, 3, 0), (16, 2, 0), (8, 2, 0)]
+)
+def test_three_rows_go_together_where_a_pair_is_left(y, together, left, monkeypatch):
     """As with AVX2, whatever the processor: 128 floats in registers."""
     from kernels import cuda
     from kernels.simt.transforms import unroll_jam
@@ -98,9 +100,8 @@ def test_three_rows_go_together_where_what_is_left_is_a_pair(y, left, monkeypatc
     product[1, (32, y)](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
     text = product.inspect_cpu()
-    together = 3 if y != 16 else 2
     assert f"for _k_row in range({together}):" in text
-    assert ("for _k_row in range(2):" in text) == (left == 2 or y == 16)
+    assert ("for _k_row in range(2):" in text) == (2 in (together, left))
 
 
 def test_rows_at_the_edges_are_compiled_in_one_size(monkeypatch):
