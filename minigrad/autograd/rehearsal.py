@@ -73,6 +73,7 @@ def _may_begin() -> bool:
 def _begin() -> None:
     """Let this child run the rest of the call that needs a kernel, such as a network's, as far as
     this package's own code goes, without its launches."""
+    gc.disable()  # the program's garbage, with what it does at its end, is the program's
     trace, outermost = _Collects(), _outermost(sys._getframe())
     launches.watch(trace.note)
     _entered.enter_context(dispatch.tracing(trace))
@@ -126,7 +127,8 @@ def _compile(trace: _Collects) -> None:
         if not (trace.launches or _recorded):
             return
         living = gc.get_objects()
-        gc.freeze()  # the program's garbage, with what it does at its end, is the program's
+        gc.freeze()
+        gc.enable()
         mode.enabled, mode.saved_hooks = False, ()
         nodes = {one for one in living if issubclass(type(one), Node) and _is_ours(one)}
         _run_backward(nodes)
