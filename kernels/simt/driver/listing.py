@@ -343,7 +343,8 @@ def _row_item(item: Item) -> Lines:
             bounds = [f"threadIdx.x >= {text(low)}" for low in clip.low]
             bounds += [f"threadIdx.x < {text(high)}" for high in clip.high]
             yield f"the threads with {' and '.join([*map(text, clip.conditions), *bounds])}:"
-            yield from _statements(item.common, _INDENT)
+            if item.common:
+                yield from _statements(item.common, _INDENT)
             yield from _indented(_thread_loop(item.part))
         case SquareLoop():
             yield from _statements(item.body)
