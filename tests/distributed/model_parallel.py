@@ -88,7 +88,7 @@ class Model(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(12, 16, padding_idx=3)
         self.blocks = nn.Sequential(Block(16, 4), Block(16, 4))
-        self.attention = nn.MultiheadAttention(16, 4, batch_first=True)
+        self.attention = nn.MultiheadAttention(16, 4, batch_first=True, add_bias_kv=True)
         self.last = nn.Linear(16, 12)
         self.last.weight = self.tokens.weight
 

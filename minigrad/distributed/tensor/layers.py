@@ -149,13 +149,15 @@ class HeadwiseAttention(_Part, MultiheadAttention):
         out, weights = super().forward(
             q, k, v, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
         )
+        out = from_partial(out, Replicate(), group)
+        out = out if self.out_proj.bias is None else out + self.out_proj.bias
         if weights is None or group.size == 1:
             return out, weights
         if average_attn_weights:
             return out, Sum.apply(weights, group=group) / group.size
         return out, Gather.apply(weights, group=group, dim=-3, partial=False)
 
-    def _joined(self, heads: Tensor) -> Tensor:
-        """The output projection of this rank's heads, added up over the ranks."""
-        summed = from_partial(F.linear(heads, self.out_proj.weight), Replicate(), self._group)
-        return summed if self.out_proj.bias is None else summed + self.out_proj.bias
+    @property
+    def _out_bias(self) -> None:
+        """None: it is added once, to the sum over the ranks."""
+        return None

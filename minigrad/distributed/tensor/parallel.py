@@ -160,6 +160,7 @@ class HeadwiseParallel(ParallelStyle):
         return {
             **dict.fromkeys(("in_proj_weight", "in_proj_bias"), Slicing(0, 3)),
             **dict.fromkeys(names, Slicing(0)),
+            **dict.fromkeys(("bias_k", "bias_v"), Slicing(2)),
             "out_proj.weight": Slicing(1),
         }
 

@@ -83,6 +83,11 @@ class MultiheadAttention(Module):
             else:
                 init.xavier_uniform_(parameter)
 
+    @property
+    def _out_bias(self) -> Tensor | None:
+        """What the output projection adds."""
+        return self.out_proj.bias
+
     def forward(
         self,
         query: Tensor,
@@ -101,7 +106,7 @@ class MultiheadAttention(Module):
         out, weights = F.multi_head_attention_forward(
             *(query, key, value, self.embed_dim, self.num_heads),
             *(self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v),
-            *(self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias),
+            *(self.add_zero_attn, self.dropout, self.out_proj.weight, self._out_bias),
             training=self.training,
             key_padding_mask=key_padding_mask,
             need_weights=need_weights,
