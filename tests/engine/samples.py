@@ -467,7 +467,10 @@ for _how in ("sum", "mean", "prod", "max", "min"):
     case(
         f"segment_reduce_{_how}",
         lambda m, x, how=_how: m.segment_reduce(
-            x, how, lengths=m.tensor([[2, 0, 1], [1, 1, 1]]), axis=1, initial=1.2
+            *(x, how),
+            lengths=m.tensor([[2, 0, 1], [1, 1, 1]], device=x.device),
+            axis=1,
+            initial=1.2,
         ),
         (2, 3, 2),
         domain=(0.5, 2),
