@@ -24,6 +24,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
+PAUSE = 0.01  # seconds before a turn: threads of the last one that look for work go to sleep
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "torch", "jax", "jaxlib")
 
 
@@ -93,6 +94,7 @@ def _take_turns(
         for turn in range(turns):
             gc.collect()
             for name in names if turn % 2 == 0 else reversed(names):
+                time.sleep(PAUSE)
                 seconds[name].append(_time(functions[name], counts[name], finish))
     finally:
         if collecting:
