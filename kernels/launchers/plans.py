@@ -46,7 +46,8 @@ class Plans(dict):
         self, name: str, version: str, factory: Callable, constants: tuple, grid, block, like
     ) -> Callable[..., None]:
         """A launch of the kernel `factory(*constants)` where `like` lies."""
-        key = (name, factory, constants, grid, block, type(like) is ndarray or place(like))
+        where = type(like) is ndarray or place(like)
+        key = (name, version, factory, constants, grid, block, where)
         return self.get(key) or self.keep(
             key, launcher(name, version, factory(*constants), grid, block)
         )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-from numpy import ndarray
 
 from kernels.families import Family, Operation, floats, like_first, normal, ones
 from kernels.launchers.common import (
@@ -16,11 +14,10 @@ from kernels.launchers.common import (
     compute_dtype,
     contiguous,
     empty,
-    launcher,
     on_gpu,
     splits,
 )
-from kernels.launchers.plans import Plans, place
+from kernels.launchers.plans import Plans
 from kernels.launchers.transpose import cast, copy
 
 VERSIONS = {
@@ -40,16 +37,6 @@ def accumulator(dtype: np.dtype) -> np.dtype:
 
 
 _plans = Plans()
-
-
-def _launch(
-    version: str, factory: Callable, constants: tuple, grid: int, x, threads: int = THREADS
-) -> Callable:
-    """A launch of the kernel `factory(*constants)` where x lies."""
-    key = (version, factory, constants, grid, threads, type(x) is ndarray or place(x))
-    return _plans.get(key) or _plans.keep(
-        key, launcher("cumsum", version, factory(*constants), grid, threads)
-    )
 
 
 def cumsum(
@@ -85,7 +72,8 @@ def cumsum(
             rows = cumsum(dialect, copy(dialect, x.swapaxes(axis, -1)))
             return copy(dialect, rows.swapaxes(axis, -1))
         dtypes = x.dtype, _total(x)
-        launch = _launch("columns", dialect.scan.columns_kernel, dtypes, grid, x, threads)
+        kernel = dialect.scan.columns_kernel
+        launch = _plans.launch("cumsum", "columns", kernel, dtypes, grid, threads, x)
         launch(flat, out.ravel(), length, inner)
     return out
 
@@ -104,12 +92,14 @@ def _scan_rows(dialect: Dialect, x, out, length: int, version: str) -> None:
     segments = ceil_div(length, segment)
     blocks = rows * segments
     totals = empty((blocks,), accumulator(x.dtype), x)
-    scan = _launch(version, dialect.scan.rows_kernel, (version, x.dtype), blocks, x)
+    kernel = dialect.scan.rows_kernel
+    scan = _plans.launch("cumsum", version, kernel, (version, x.dtype), blocks, THREADS, x)
     scan(x, out, totals, length, segment, segments)
     if segments > 1:
         sums = empty((blocks,), totals.dtype, x)
         _scan_rows(dialect, totals, sums, segments, version)
-        add = _launch(version, dialect.scan.offsets_kernel, (x.dtype,), blocks, x)
+        kernel = dialect.scan.offsets_kernel
+        add = _plans.launch("cumsum", version, kernel, (x.dtype,), blocks, THREADS, x)
         add(out, sums, length, segment, segments)
 
 
