@@ -25,7 +25,7 @@ import functools
 from kernels.launchers.common import Pair, ceil_div
 from kernels.launchers.conv_gemm import GemmTile, GradTile, gpu_tile
 from kernels.simt import cuda
-from kernels.support.processor import MANY_REGISTERS, register_floats
+from kernels.support import processor
 
 
 @functools.cache
@@ -262,14 +262,14 @@ def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[int, Pair
 def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:
     if gpu:
         return gpu_tile(channels, positions)
-    bx, rm, rn = (8, 4, 3) if register_floats() < MANY_REGISTERS else (16, 8, 2)
+    bx, rm, rn = (8, 4, 3) if processor.vector_registers().floats < 16 else (16, 8, 2)
     by = min(8, 1 << (ceil_div(channels, rm) - 1).bit_length())  # no rows of threads without one
     return GemmTile(bx, by, rm, rn, 16 if terms <= 16 else 32)
 
 
 def grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
     span = ceil_div(ceil_div(positions, ceil_div(positions, 256)), 32) * 32
-    if not gpu and register_floats() < MANY_REGISTERS:
+    if not gpu and processor.vector_registers().floats < 16:
         return GradTile(8, min(16, ceil_div(terms, 3)), 4, 3, span)
     bx = 32 if gpu else 16
     return GradTile(bx, min(8 if gpu else 16, ceil_div(terms, 3)), 8, 3, span)

@@ -5,13 +5,25 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-MANY_REGISTERS = 512
-_REGISTERS = {  # float32 numbers in all vector registers together, by the feature that brings them
-    "avx512f": 32 * 16,
-    "avx": 16 * 8,
-    "neon": 32 * 4,
-    "sse2": 16 * 4,
+
+class Registers(NamedTuple):
+    """How many vector registers there are, and how many float32 numbers one holds."""
+
+    count: int
+    floats: int
+
+    @property
+    def all_floats(self) -> int:
+        return self.count * self.floats
+
+
+_REGISTERS = {  # by the feature that brings them
+    "avx512f": Registers(32, 16),
+    "avx": Registers(16, 8),
+    "neon": Registers(32, 4),
+    "sse2": Registers(16, 4),
 }
 _CGROUPS = Path("/sys/fs/cgroup")  # as a container sees its own
 _LIMITS = ("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")  # versions 2 and 1
@@ -41,14 +53,13 @@ def _limit() -> int | None:
 
 
 @cache
-def register_floats() -> int:
-    """How many float32 numbers the vector registers hold: MANY_REGISTERS or, with AVX2, 128.
+def vector_registers() -> Registers:
+    """The vector registers. Where there are few, what a GPU keeps in registers spills to memory.
 
-    Where there are fewer, what a GPU keeps in registers spills to memory. The processor
-    is the one that Numba compiles for: NUMBA_CPU_NAME and NUMBA_CPU_FEATURES count.
+    The processor is the one that Numba compiles for: NUMBA_CPU_NAME and NUMBA_CPU_FEATURES count.
     """
     features = _features()
-    return next((count for name, count in _REGISTERS.items() if name in features), 64)
+    return next((found for name, found in _REGISTERS.items() if name in features), Registers(16, 4))
 
 
 def _features() -> set[str]:

@@ -10,6 +10,7 @@ import pytest
 import kernels
 from kernels import lab, reference
 from kernels.launchers.plans import Plans
+from kernels.support import processor
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -72,12 +73,11 @@ def test_forward(device, version, case, rng):
         assert_close(y, expected, scale, terms=w[0].size)
 
 
-@pytest.mark.few_on_gpu("floats")
-@pytest.mark.parametrize("floats", [128, 512], ids=["avx2", "avx512"])
+@pytest.mark.few_on_gpu("registers")
+@pytest.mark.parametrize("registers", [(16, 8), (32, 16)], ids=["avx2", "avx512"])
 @pytest.mark.parametrize("case", ["3x3", "many_channels", "groups"])
-def test_tiles_of_other_processors(device, floats, case, rng, monkeypatch):
-    module = importlib.import_module("kernels.numba_cuda.conv_gemm")
-    monkeypatch.setattr(module, "register_floats", lambda: floats)
+def test_tiles_of_other_processors(device, registers, case, rng, monkeypatch):
+    monkeypatch.setattr(processor, "vector_registers", lambda: processor.Registers(*registers))
     launchers = importlib.import_module("kernels.launchers.conv")
     monkeypatch.setattr(launchers, "_plans", Plans())
     test_forward(device, None, case, rng)

@@ -8,28 +8,28 @@ from kernels.support import processor
 
 
 @pytest.mark.parametrize(
-    ("name", "features", "floats"),
+    ("name", "features", "registers"),
     [
-        ("skylake-avx512", "+sse2,+avx,+avx2,+avx512f", 512),
-        ("haswell", "+sse2,+avx,+avx2,+fma", 128),
-        ("haswell", "+sse2,+avx,-avx512f", 128),
-        ("nehalem", "+sse2", 64),
-        ("generic", None, 64),
-        ("apple-m1", "+neon", 128),
+        ("skylake-avx512", "+sse2,+avx,+avx2,+avx512f", (32, 16)),
+        ("haswell", "+sse2,+avx,+avx2,+fma", (16, 8)),
+        ("haswell", "+sse2,+avx,-avx512f", (16, 8)),
+        ("nehalem", "+sse2", (16, 4)),
+        ("generic", None, (16, 4)),
+        ("apple-m1", "+neon", (32, 4)),
     ],
 )
-def test_register_floats(monkeypatch, name, features, floats):
+def test_vector_registers(monkeypatch, name, features, registers):
     monkeypatch.setenv("NUMBA_CPU_NAME", name)
     monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
     if features is not None:
         monkeypatch.setenv("NUMBA_CPU_FEATURES", features)
-    assert processor.register_floats.__wrapped__() == floats
+    assert processor.vector_registers.__wrapped__() == registers
 
 
-def test_register_floats_of_this_processor(monkeypatch):
+def test_vector_registers_of_this_processor(monkeypatch):
     monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
     monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
-    assert processor.register_floats.__wrapped__() in (64, 128, 512)
+    assert processor.vector_registers.__wrapped__().floats in (4, 8, 16)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ from kernels.simt.ir.hints import Hint, decode
 
 # LLVM's default for AVX-512 is 256 bits, which halves the speed of a matrix product.
 WIDEST_VECTORS = '"prefer-vector-width"="512"'
+# In names of variables: Numba stores each exception that the code may raise as a pickled constant,
+# and calls functions that are still being compiled, such as recursive ones, through pointers.
+_MAY_RAISE = ".pickle", ".numba.unresolved"
 _STRAIGHT = 2  # blocks of a loop without branches: its header and its body
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
@@ -212,8 +215,8 @@ class KernelLibrary(JITCodeLibrary):
     def _optimize_final_module(self) -> None:
         self._optimise(self._final_module)
         self.quick = self.kernel_done = True
-        # Numba stores each exception that the code may raise as a pickled constant
-        raises = any("pickle" in each.name for each in self._final_module.global_variables)
+        names = [each.name for each in self._final_module.global_variables]
+        raises = any(mark in name for name in names for mark in _MAY_RAISE)
         vars(self).pop("wrap")(raises)  # release it: it refers to ten megabytes of IR
 
     def link(self, module: llvm.ModuleRef) -> None:

@@ -18,7 +18,7 @@ from kernels.simt.backend import entry, helpers, interrupt, machine_code, sharin
 from kernels.simt.driver import arguments
 from kernels.simt.ir.safety import Safety
 from kernels.simt.store import fingerprint, modules
-from kernels.support import ahead, cache, limits, thread_pool
+from kernels.support import ahead, cache, limits, processor, thread_pool
 from kernels.support.errors import (
     ArgumentError,
     CompileError,
@@ -210,7 +210,7 @@ class Specialisation:
             modules.toolchain(),
             fingerprint.of(self.kernel.py_func),
             repr((self.block, described, sorted(positive), self.kernel.signature)),
-            repr((self.safety, self.kernel.fastmath)),
+            repr((self.safety, self.kernel.fastmath, *processor.vector_registers())),
             _extensions(self.kernel.py_func),
         ]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]

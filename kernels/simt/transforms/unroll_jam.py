@@ -18,7 +18,7 @@ from kernels.simt.ir.nodes import expressions, names, statements
 from kernels.simt.transforms.fission import Region, walk
 from kernels.simt.transforms.row_vectorise import STRIDE_LIMIT, RowPlan, RowPlanner
 from kernels.simt.transforms.short_loops import UNROLL_LIMIT, unrolled_length
-from kernels.support.processor import register_floats
+from kernels.support import processor
 
 MOST_LANES = STRIDE_LIMIT, 32, 16, 8  # fewer, where two rows would not fit in the registers
 
@@ -39,6 +39,8 @@ class UnrollJamPlanner(RowPlanner):
         self.outermost = {id(stmt) for stmt in body}
         plan = None
         for self.most in MOST_LANES:
+            if self.most < processor.vector_registers().floats:
+                return None  # half of each register would be empty
             if plan is not None and plan.lanes <= self.most:
                 continue  # as before
             plan = super().plan(body)
@@ -97,7 +99,7 @@ class UnrollJamPlanner(RowPlanner):
         if not carried:
             return 1
         each = carried * plan.lanes
-        registers = register_floats() * 4  # bytes in all vector registers
+        registers = processor.vector_registers().all_floats * 4  # their bytes
         most = min(registers // 2 // each, UNROLL_LIMIT // weight)
         y = self.program.block[1]
         rows = max((n for n in range(1, y + 1) if n <= most and y % n == 0), default=1)

@@ -7,6 +7,8 @@ import importlib
 import numpy as np
 import pytest
 
+from kernels.support import processor
+
 matmul = importlib.import_module("kernels.numba_cuda.matmul")
 
 
@@ -80,11 +82,10 @@ def test_rows_of_doubles_go_together_too(shape):
     "y, together, left", [(32, 3, 2), (11, 3, 2), (12, 3, 0), (16, 2, 0), (8, 2, 0)]
 )
 def test_three_rows_go_together_where_a_pair_is_left(y, together, left, monkeypatch):
-    """As with AVX2, whatever the processor: 128 floats in registers."""
+    """As with AVX2, whatever the processor."""
     from kernels import cuda
-    from kernels.simt.transforms import unroll_jam
 
-    monkeypatch.setattr(unroll_jam, "register_floats", lambda: 128)
+    monkeypatch.setattr(processor, "vector_registers", lambda: processor.Registers(16, 8))
 
     @cuda.jit
     def product(a, b, c):
@@ -105,9 +106,7 @@ def test_three_rows_go_together_where_a_pair_is_left(y, together, left, monkeypa
 
 
 def test_rows_at_the_edges_are_compiled_in_one_size(monkeypatch):
-    from kernels.simt.transforms import unroll_jam
-
-    monkeypatch.setattr(unroll_jam, "register_floats", lambda: 128)
+    monkeypatch.setattr(processor, "vector_registers", lambda: processor.Registers(16, 8))
     text = compiled("tiled", (32, 32), (70, 33, 65), True)
     at_edges = text[text.index("for _w in range(_inside, _tiles):") :]
     assert "in range(2)" in at_edges and "in range(3)" not in at_edges
