@@ -13,7 +13,7 @@ import minigrad
 from kernels.lab import Picture, counting, timeline
 from kernels.lab.draw.canvas import BLUE, GREEN, INK, MUTED, PASTELS, fitted
 from minigrad._names import namespace
-from minigrad.autograd.engine import fit
+from minigrad.autograd.engine import described, fit
 from minigrad.autograd.function import FunctionNode
 from minigrad.autograd.node import Node, OpNode
 from minigrad.tensor import Tensor, wrap
@@ -178,17 +178,9 @@ def families(node: Node) -> tuple[list[str], list[str]]:
             gradients = node.backward([wrap(count.empty(*spec)) for spec in node.outs])
             for edge, gradient in zip(node.edges, gradients):
                 if edge is not None and gradient is not None:
-                    fit(gradient, *_spec(edge))  # sums over broadcast dimensions
+                    fit(gradient, *described(edge))  # sums over broadcast dimensions
     named = [launch.family for launch in count.launches]
     return list(dict.fromkeys(named[:split])), list(dict.fromkeys(named[split:]))
-
-
-def _spec(edge: tuple) -> tuple[tuple[int, ...], Any]:
-    """The shape and dtype of an input: of a leaf, or of a node's output."""
-    source, index = edge
-    if isinstance(source, Node):
-        return source.outs[index]
-    return source._array.shape, source._array.dtype
 
 
 def _forward(node: OpNode, count: Any) -> None:

@@ -30,6 +30,7 @@ from kernels.launchers.common import (
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import remembered
+from kernels.support.bounds import all_below
 
 VERSIONS = {
     "warp": "a warp per row, no softmax stored",
@@ -58,9 +59,7 @@ def _check(name: str, logits, target, weight) -> None:
 
 def _check_targets(name: str, target, classes: int, ignore_index: int) -> None:
     """Raise IndexError for a class outside 0 .. C-1 (on the CPU: a GPU would have to wait)."""
-    if target.size == 0 or on_gpu(target):
-        return
-    if target.min() >= 0 and target.max() < classes:
+    if target.size == 0 or on_gpu(target) or all_below(target, classes):
         return
     bad = target[(target != ignore_index) & ((target < 0) | (target >= classes))]
     if bad.size:

@@ -183,6 +183,7 @@ def gather(dialect: Dialect, x: np.ndarray, axis: int, index: np.ndarray) -> np.
     )
 
 
+@remembered(2)
 def _gather(dialect: Dialect, x, index, size: int, length: int, inner: int):
     """x (outer, size, inner), index (outer, length, inner)."""
     out, dtypes = empty(index.shape, x.dtype, x), (x.dtype, index.dtype)

@@ -18,6 +18,7 @@ from kernels.launchers.common import (
     splits,
 )
 from kernels.launchers.plans import Plans
+from kernels.launchers.relaunch import remembered
 from kernels.launchers.transpose import cast, copy
 
 VERSIONS = {
@@ -39,6 +40,7 @@ def accumulator(dtype: np.dtype) -> np.dtype:
 _plans = Plans()
 
 
+@remembered(1)
 def cumsum(
     dialect: Dialect, x: np.ndarray, axis: int = -1, version: str | None = None
 ) -> np.ndarray:

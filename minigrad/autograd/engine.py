@@ -200,7 +200,7 @@ class Pass:
     def _after(self, node: Node, results: Any, given: tuple) -> tuple:
         """Run the hooks that get the gradients of a node's inputs, too; what they become."""
         grads = tuple(
-            grad if edge is None or grad is None else fit(grad, *_described(edge))
+            grad if edge is None or grad is None else fit(grad, *described(edge))
             for edge, grad in zip(node.edges, results, strict=True)
         )
         for hook in list((node.hooks or {})[AFTER].values()):
@@ -297,7 +297,7 @@ def fit(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
     return grad
 
 
-def _described(edge: tuple) -> tuple:
+def described(edge: tuple) -> tuple:
     """The shape and NumPy dtype of the tensor where a gradient goes."""
     target, index = edge
     if isinstance(target, Node):

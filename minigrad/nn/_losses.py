@@ -134,8 +134,10 @@ def huber_loss(
 
 
 def _class_weights_checked(input: Tensor, weight: Tensor | None) -> None:
+    if weight is None:
+        return
     classes = input.shape[1] if input.dim() > 1 else input.shape[0]
-    if weight is not None and (weight.dim() != 1 or weight.numel() != classes):
+    if weight.dim() != 1 or weight.numel() != classes:
         raise RuntimeError(
             f"weight tensor should be defined either for all {classes} classes or no classes but "
             f"got weight tensor of shape: {list(weight.shape)}"
@@ -183,8 +185,10 @@ def _finish_classes(
         return loss.sum() / (target != ignore_index).sum()
     if weight is None:
         # Counted without recording; then the mean is usually a single reduction.
-        count = int((target._array != ignore_index).sum())
-        return loss.mean() if count == target.numel() else loss.sum() / count
+        classes = target._array
+        all_count = ignore_index < 0 and classes.size and classes.min() >= 0
+        count = classes.size if all_count else int((classes != ignore_index).sum())
+        return loss.mean() if count == classes.size else loss.sum() / count
     kept = target != ignore_index
     total = (weight[target.masked_fill(kept.logical_not(), 0)] * kept).sum()
     return loss.sum() / total

@@ -150,6 +150,13 @@ def _cat(writer: Writer, call: Call) -> str:
     return writer.node("Concat", *[writer.name(x) for x in used], axis=int(call.attrs["dim"]))
 
 
+@mapping("Stack")
+def _stack(writer: Writer, call: Call) -> str:
+    dim = int(call.attrs["dim"])
+    rows = [writer.node("Unsqueeze", writer.name(x), writer.integers(dim)) for x in call.inputs]
+    return writer.node("Concat", *rows, axis=dim)
+
+
 @mapping("PadConstant")
 def _pad(writer: Writer, call: Call) -> str:
     x = call.inputs[0]

@@ -16,7 +16,7 @@ from minigrad.backends import array_module
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.ops.shape import expand, sizes
-from minigrad.ops.views import Cat
+from minigrad.ops.views import Cat, Stack
 from minigrad.tensor import Tensor, as_int, export, normalize_dim, wrap
 
 
@@ -92,11 +92,14 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     used = [x for x in tensors if x._array.shape != (0,)] or tensors[:1]
     place = normalize_dim(dim, used[0]._array.ndim)
     _check_cat(used, place)
+    return Cat.apply(*_of_one_dtype(tensors), dim=place)
+
+
+def _of_one_dtype(tensors: list[Tensor]) -> list[Tensor]:
     common = tensors[0]._array.dtype
     for x in tensors[1:]:
         common = dtypes.promote(common, x._array.dtype)
-    same = [x if x._array.dtype == common else x.to(common) for x in tensors]
-    return Cat.apply(*same, dim=place)
+    return [x if x._array.dtype == common else x.to(common) for x in tensors]
 
 
 def _check_cat(tensors: list[Tensor], dim: int) -> None:
@@ -130,7 +133,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 f"entry 0 and {list(x.shape)} at entry {i}"
             )
     place = normalize_dim(dim, tensors[0]._array.ndim + 1)
-    return cat([x.unsqueeze(place) for x in tensors], place)
+    return Stack.apply(*_of_one_dtype(tensors), dim=place)
 
 
 @export(method=False)

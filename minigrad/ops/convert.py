@@ -23,6 +23,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     runs beside the program and other kernels; later ones wait for it) and memory_format (no effect:
     tensors are row-major).
     """
+    if len(args) == 1 and not kwargs and isinstance(args[0], dtypes.dtype):  # the usual call
+        return _as(self, args[0].numpy)
     target, where, flags = _destination(args, kwargs)
     non_blocking, copy = flags["non_blocking"], flags["copy"]
     result = self
@@ -32,10 +34,16 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         result = Move.apply(result, where=where, origin=self.device, non_blocking=non_blocking)
     with current.of((result._array,)):
         if target is not None and target != self._array.dtype:
-            if target.kind in "bui":  # integers have no gradient
-                result = result.detach()
-            return Cast.apply(result, dtype=target)
+            return _as(result, target)
         return Clone.apply(result) if copy and result is self else result
+
+
+def _as(x: Tensor, dtype: np.dtype) -> Tensor:
+    if dtype == x._array.dtype:
+        return x
+    if dtype.kind in "bui":  # integers have no gradient
+        x = x.detach()
+    return Cast.apply(x, dtype=dtype)
 
 
 def _destination(args: tuple, kwargs: dict) -> tuple[Any, device | None, dict[str, bool]]:

@@ -42,6 +42,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     if gone:
         value = value.sum(gone)
         labels = [c for c in labels if c in output]
+    if labels == output and len(tensors) > 1:
+        return value
     return value.permute([labels.index(c) for c in output])
 
 
@@ -127,9 +129,8 @@ def _contract(
     cols = [c for c in b_labels if c not in shared]
     left = _arranged(a_labels, a, batch, rows, inner, lengths)
     right = _arranged(b_labels, b, batch, inner, cols, lengths)
-    shape = [lengths[c] for c in batch + rows + cols]
     product = MatMul.apply(left, right) if inner else POINTWISE["mul"](left, right)
-    return batch + rows + cols, product.reshape(shape)
+    return batch + rows + cols, _of_shape(product, [lengths[c] for c in batch + rows + cols])
 
 
 def _sum_private(labels: list[str], x: Tensor, used: set) -> tuple[list[str], Tensor]:
@@ -138,7 +139,16 @@ def _sum_private(labels: list[str], x: Tensor, used: set) -> tuple[list[str], Te
 
 
 def _arranged(labels: list, x: Tensor, batch: list, m: list, n: list, lengths: dict) -> Tensor:
-    """x as (batch, m, n), each group of labels flattened to one dimension."""
+    """x as (batch, m, n), or without a batch (m, n): groups of labels, each as one dimension."""
     order = batch + m + n
-    x = x.permute([labels.index(c) for c in order]).expand([lengths[c] for c in order])
-    return x.reshape([math.prod(lengths[c] for c in group) for group in (batch, m, n)])
+    if labels != order:
+        x = x.permute([labels.index(c) for c in order])
+    whole = tuple([lengths[c] for c in order])
+    if x._array.shape != whole:
+        x = x.expand(whole)
+    groups = (batch, m, n) if batch else (m, n)
+    return _of_shape(x, [math.prod([lengths[c] for c in group]) for group in groups])
+
+
+def _of_shape(x: Tensor, shape: list[int]) -> Tensor:
+    return x if x._array.shape == tuple(shape) else x.reshape(shape)

@@ -102,6 +102,16 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         return Slice.apply(self, index=(index,))
     if _is_plain(self._array.shape, index):
         return Slice.apply(self, index=index)
+    if type(index) is Tensor and type(self._array) is np.ndarray and mode.recorder is None:
+        found = _rows(self._array.shape, index._array)
+        try:
+            if found is not None:
+                positions, tail = found
+                if self._requires_grad and positions is index._array:
+                    positions = positions.copy()  # the program may change its own
+                return Take.apply(self, index=positions, tail=tail)
+        except IndexError:  # a negative position, or a wrong one
+            pass
     basic, tensors = parse(self, index)
     view = Slice.apply(self, index=basic) if basic or not tensors else self
     if not tensors:
@@ -112,6 +122,18 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         ndim = len(shape)
     flat = flat_positions(shape[:ndim], tensors[:ndim])
     return Take.apply(view, index=flat, tail=shape[ndim:])
+
+
+def _rows(shape: tuple, index: Any) -> tuple[Any, tuple] | None:
+    """What one tensor selects: positions of parts, and the shape of a part. None for what is not
+    so simple, and for parts of one element."""
+    if type(index) is not np.ndarray or not index.ndim:
+        return None
+    mask = index.dtype == bool and index.shape == shape[: index.ndim]
+    tail = shape[index.ndim if mask else 1 :]
+    if not (mask or (index.dtype == np.int64 and shape)) or (tail and math.prod(tail) < 2):
+        return None
+    return (index.ravel().nonzero()[0] if mask else index), tail
 
 
 def _is_plain(shape: tuple, index: Any) -> bool:

@@ -8,7 +8,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.pointwise import POINTWISE
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
@@ -179,13 +179,20 @@ def cross_entropy(
     weight (C,) scales classes. `nn.functional.cross_entropy` adds reductions, more dimensions and
     probability targets.
     """
-    check_class_target(logits, target, ignore_index)
+    launch_checks = mode.recorder is None and not on_gpu(target._array)
+    if not launch_checks:
+        check_class_target(logits, target, ignore_index)
     if weight is not None and weight._array.shape != logits._array.shape[1:]:
         raise RuntimeError(
             "cross_entropy: weight tensor should be defined either for all "
             f"{logits._array.shape[1]} classes or no classes but got weight tensor of shape: "
             f"{list(weight.shape)}"
         )
-    return CrossEntropy.apply(
-        logits, target, weight, ignore_index=ignore_index, smoothing=label_smoothing
-    )[0]
+    try:
+        return CrossEntropy.apply(
+            logits, target, weight, ignore_index=ignore_index, smoothing=label_smoothing
+        )[0]
+    except (IndexError, TypeError, ValueError):
+        if launch_checks:
+            check_class_target(logits, target, ignore_index)  # torch's words for it
+        raise

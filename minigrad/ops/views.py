@@ -333,3 +333,21 @@ class Cat(Op):
             grads.append(g.narrow(dim, start, shape[dim]) if need else None)
             start += shape[dim]
         return grads
+
+
+class Stack(Op):
+    """Arrays of one dtype and shape along a new dimension."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(*arrays: Any, dim: int) -> Any:
+        shape = arrays[0].shape
+        rows = [a.reshape(*shape[:dim], 1, *shape[dim:]) for a in arrays]
+        if rows[0].dtype.kind == "c":
+            return array_module(rows[0]).concatenate(rows, dim)
+        return dispatch.active.concat(rows, dim)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> list:
+        return [g.select(dim, i) if need else None for i, need in enumerate(ctx.needs)]

@@ -174,6 +174,55 @@ def test_an_index_of_leading_dimensions_copies_rows(torch):
             np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
+LONE = {
+    "positions": np.array([2, 0, 2]),
+    "negative": np.array([-1, 1]),
+    "grid": np.array([[0, 1], [2, 2]]),
+    "none": np.array([], np.int64),
+    "int32": np.array([1, 1], np.int32),
+    "mask": np.array([True, False, True]),
+    "no mask": np.array([False, False, False]),
+}
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 4), (3, 4, 2), (3, 0)])
+@pytest.mark.parametrize("index", LONE)
+def test_one_tensor_as_the_whole_index(shape, index, torch):
+    """Also where the program changes it before the backward pass."""
+    values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    found = []
+    for m in (mg, torch):
+        x, places = m.tensor(values, requires_grad=True), m.tensor(LONE[index])
+        chosen = x[places]
+        if m is mg and places.numel():
+            places[0] = places[-1].clone()
+        (chosen**3).sum().backward()
+        found.append((np.asarray(chosen.detach()), np.asarray(x.grad)))
+    for ours, theirs in zip(*found):
+        assert ours.shape == theirs.shape
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_a_mask_of_all_dimensions_and_a_wrong_position(torch):
+    values = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    found = [m.tensor(values)[m.tensor(values > 0)] for m in (mg, torch)]
+    np.testing.assert_array_equal(*found)
+    with pytest.raises(IndexError, match="index 3 is out of bounds for dimension 0 with size 3"):
+        mg.tensor(values)[mg.tensor([0, 3])]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,), (2, 0)])
+def test_stacks_are_differentiated_twice(shape, rng):
+    xs = [mg.tensor(rng.standard_normal(shape), requires_grad=True) for _ in range(3)]
+    for dim in range(-len(shape) - 1, len(shape) + 1):
+        y = mg.stack(xs, dim)
+        np.testing.assert_array_equal(y.detach(), np.stack([x.detach() for x in xs], dim))
+        assert y.grad_fn.name() == "StackBackward0" and not y._is_view()
+        with mg.backends.use("numpy"):
+            assert mg.autograd.gradcheck(lambda *t, dim=dim: mg.stack(t, dim) ** 2, xs)
+            assert mg.autograd.gradgradcheck(lambda *t, dim=dim: mg.stack(t, dim) ** 3, xs)
+
+
 MISCELLANEOUS = {
     "unique": lambda m: m.unique(m.tensor([3, 1, 3, 2]), return_inverse=True, return_counts=True),
     "unique_rows": lambda m: m.unique(m.tensor([[1, 2], [1, 2], [0, 1]]), dim=0),
