@@ -13,6 +13,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -150,7 +151,7 @@ def _flags(compiler: str) -> list[str]:
         flags += ["-undefined", "dynamic_lookup"]
     else:
         flags += ["-fstack-clash-protection"]
-    return flags
+    return flags + shlex.split(os.environ.get("MINIGRAD_CXXFLAGS", ""))
 
 
 def _sanitized(mode: str, gnu: bool) -> list[str]:
@@ -318,7 +319,7 @@ def source_lines(library: str, addresses: list[int]) -> list[tuple[str, int]]:
 @lru_cache(maxsize=1)
 def runtime() -> ctypes.CDLL:
     """The runtime that all kernels share, loaded so that their libraries find it."""
-    options = [f"-I{_HERE / 'runtime'}", *RUNTIME_FLAGS]
+    options = [f"-I{_HERE / 'runtime'}", *_FLAGS, *RUNTIME_FLAGS]  # whatever MINIGRAD_CXXFLAGS says
     if platform.system() == "Linux":
         options.append("-Wl,--no-as-needed")  # the C++ library, for the kernels'
     loaded = ctypes.CDLL(
