@@ -151,7 +151,7 @@ def _flags(compiler: str) -> list[str]:
         flags += ["-undefined", "dynamic_lookup"]
     else:
         flags += ["-fstack-clash-protection"]
-    return flags + shlex.split(os.environ.get("MINIGRAD_CXXFLAGS", ""))
+    return flags
 
 
 def _sanitized(mode: str, gnu: bool) -> list[str]:
@@ -203,7 +203,8 @@ def _library(
     smaller: Callable[[str], str | None],
 ) -> Path:
     compiler = find_compiler()
-    flags = [*_flags(compiler), *options]
+    more = shlex.split(os.environ.get("MINIGRAD_CXXFLAGS", "")) if prelude else []
+    flags = [*_flags(compiler), *more, *options]
     sanitized = _sanitized(mode, is_gnu(compiler))
     digest = hashlib.sha256(_headers())
     for part in (unit, *flags, *sanitized, _identity(compiler), _cpu()):
@@ -319,7 +320,7 @@ def source_lines(library: str, addresses: list[int]) -> list[tuple[str, int]]:
 @lru_cache(maxsize=1)
 def runtime() -> ctypes.CDLL:
     """The runtime that all kernels share, loaded so that their libraries find it."""
-    options = [f"-I{_HERE / 'runtime'}", *_FLAGS, *RUNTIME_FLAGS]  # whatever MINIGRAD_CXXFLAGS says
+    options = [f"-I{_HERE / 'runtime'}", *RUNTIME_FLAGS]
     if platform.system() == "Linux":
         options.append("-Wl,--no-as-needed")  # the C++ library, for the kernels'
     loaded = ctypes.CDLL(
