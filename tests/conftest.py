@@ -201,6 +201,16 @@ def same_error(torch: ModuleType) -> Callable[[Callable], None]:
 
 
 @pytest.fixture
+def reference_backend() -> Iterator[None]:
+    """The test runs on NumPy: for what lies above the operations, and compiles nothing of its own.
+    tests/kernels has the kernels, tests/engine/test_operations each operation on all backends."""
+    from minigrad import backends
+
+    with backends.use("numpy"):
+        yield
+
+
+@pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """The test's seed, printed: MINIGRAD_TEST_SEED, else made from the test's name."""
     value = int(os.environ.get("MINIGRAD_TEST_SEED", zlib.crc32(request.node.nodeid.encode())))
