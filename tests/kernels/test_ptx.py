@@ -28,7 +28,7 @@ pytestmark = pytest.mark.needs("numba_cuda")
 GENERATIONS = [(8, 0), (7, 5), (9, 0)]
 PARTS = 6  # of the kernels, for parallel workers; all generations of a kernel in one part
 # How many kernels there are for each one that is compiled for all generations.
-EACH = pytest.mark.parametrize("each", [4, pytest.param(1, marks=pytest.mark.slow)])
+EACH = pytest.mark.parametrize("each", [12, pytest.param(1, marks=pytest.mark.slow)])
 # libdevice reduces large arguments of these with doubles and a table in local memory, as nvcc's
 # own sinf does; the float32 path that ordinary arguments take has neither.
 WITH_DOUBLES = {
