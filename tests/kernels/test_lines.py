@@ -78,6 +78,7 @@ def run_all(rows, values: dict[str, float], dtype: np.dtype, device: str) -> np.
     label = f"<lines from {rows[0][0].name}, {dtype}>"
     linecache.cache[label] = (len(text), None, text.splitlines(keepends=True), label)
     space = {"cuda": cuda, "libdevice": cuda.libdevice, "math": math, "T": scalar_type(dtype)}
+    space["__name__"] = "kernels.numba_cuda.pointwise"  # compiled for a GPU as those there
     exec(compile(text, label, "exec"), space)
     taken = np.array([array for _, arrays in rows for array in arrays]).astype(dtype)
     out = put(np.zeros((len(rows), taken.shape[1]), dtype), device)
