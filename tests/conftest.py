@@ -159,12 +159,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """The modules and tests loaded by now stay: garbage collections need not look at them again,
-    nor as often at the rest."""
+def _freeze() -> None:
+    """What there is now stays: neither garbage collections nor minigrad's search for the tensors of
+    a recorded step look at it again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The modules and tests loaded by now stay. Collections come less often."""
+    _freeze()
     gc.set_threshold(1_000_000, 20, 20)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[object]:
+    """So do Numba, and what the tests of a file have compiled."""
+    result = yield
+    if nextitem is not None and nextitem.path != item.path:
+        _freeze()
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
