@@ -73,6 +73,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # Programs that tests start import this tree, wherever pytest was started.
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
+# Kernels in CUDA C compile in half the time so; those of tests/host compile as users get them.
+os.environ.setdefault("MINIGRAD_CXXFLAGS", "-O1")
 # What tests solve is not what the person who runs them has solved.
 os.environ["MINIGRAD_DATA_DIR"] = tempfile.mkdtemp(prefix="minigrad-tests-")
 
@@ -157,12 +159,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """The modules and tests loaded by now stay: garbage collections need not look at them again,
-    nor as often at the rest."""
+def _freeze() -> None:
+    """What there is now stays: neither garbage collections nor minigrad's search for the tensors of
+    a recorded step look at it again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The modules and tests loaded by now stay. Collections come less often."""
+    _freeze()
     gc.set_threshold(1_000_000, 20, 20)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[object]:
+    """So do Numba, and what the tests of a file have compiled."""
+    result = yield
+    if nextitem is not None and nextitem.path != item.path:
+        _freeze()
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
@@ -196,6 +212,16 @@ def same_error(torch: ModuleType) -> Callable[[Callable], None]:
     from tests.nn import helpers
 
     return functools.partial(helpers.same_error, torch)
+
+
+@pytest.fixture
+def reference_backend() -> Iterator[None]:
+    """The test runs on NumPy: for what lies above the operations, and compiles nothing of its own.
+    tests/kernels has the kernels, tests/engine/test_operations each operation on all backends."""
+    from minigrad import backends
+
+    with backends.use("numpy"):
+        yield
 
 
 @pytest.fixture

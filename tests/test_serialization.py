@@ -19,14 +19,9 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends, nn, optim, serialization
+from minigrad import nn, optim, serialization
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    """A file does not depend on the kernels; kernels have tests of their own."""
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 def round_trip(obj, **kwargs):

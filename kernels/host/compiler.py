@@ -13,6 +13,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -202,7 +203,8 @@ def _library(
     smaller: Callable[[str], str | None],
 ) -> Path:
     compiler = find_compiler()
-    flags = [*_flags(compiler), *options]
+    more = shlex.split(os.environ.get("MINIGRAD_CXXFLAGS", "")) if prelude else []
+    flags = [*_flags(compiler), *more, *options]
     sanitized = _sanitized(mode, is_gnu(compiler))
     digest = hashlib.sha256(_headers())
     for part in (unit, *flags, *sanitized, _identity(compiler), _cpu()):

@@ -9,6 +9,8 @@ import minigrad
 from minigrad import distributions
 from tests.nn.helpers import close
 
+pytestmark = pytest.mark.usefixtures("reference_backend")
+
 
 def makers(rng):
     """Per distribution, functions of a namespace that make it, each with other parameters."""

@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends
 from minigrad.distributions import kl, kl_divergence
 from tests.distributions.cases import NAMES, arguments, make
 
-
-@pytest.fixture(autouse=True)
-def reference():
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends
 
-
-@pytest.fixture(autouse=True)
-def reference():
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 SETS = {

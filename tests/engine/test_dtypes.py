@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import backends
 
 NAMES = [
     "bool",
@@ -30,11 +29,7 @@ OPERATIONS = {
     "pow": lambda a, b: a**b,
 }
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 def name(dtype) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pytest
 
 import minigrad
-from kernels.reduction import TABLE
+from kernels.pointwise import TABLE
+from kernels.reduction import TABLE as REDUCTIONS
 from minigrad import backends
 from minigrad.autograd import gradcheck, gradgradcheck
 from minigrad.ops.reduce import reduce
 from tests.engine.samples import Sample
 from tests.engine.samples_more import ALL as SAMPLES
 
+# A sample named as a line of the pointwise table is that line: tests/kernels/test_lines.py compiles
+# all of them and their derivatives. The kernels are compiled here for all other samples, and these.
+LINES = set(TABLE) - set("exp where pow bce gt logical_and".split())
 # The only ones whose kernels are compiled in float64 too; tests/kernels has each family's. All
 # others are float64 on the reference backend, and float32 on all.
 IN_FLOAT64 = (
@@ -20,20 +26,23 @@ IN_FLOAT64 = (
     " contiguous_copy cat pad gather scatter_add getitem_tensor embedding softmax batch_norm"
     " layer_norm"
 ).split()
+GRADIENT_IN_FLOAT64 = ("where", "softmax", "layer_norm")
 BACKENDS = ("numpy", "numba", "cupy")
+KERNELS = BACKENDS[1:]
 BY_NAME = [pytest.param(s, id=s.name) for s in SAMPLES]
 WITH_GRAD = [pytest.param(s, id=s.name) for s in SAMPLES if s.grad]
 WITH_GRADGRAD = [pytest.param(s, id=s.name) for s in SAMPLES if s.grad and s.gradgrad]
 
 
-def on_backends(samples: list[Sample], *dtypes: str) -> list:
-    """(sample, dtype, backend), each sample on each backend."""
+def on_backends(samples: list[Sample], dtypes: list[str], in_float64: Collection[str]) -> list:
+    """(sample, dtype, backend); on kernels float64 only of the samples named."""
     return [
         pytest.param(s, np.dtype(dtype), backend, id=f"{s.name}-{dtype}-{backend}")
         for backend in BACKENDS
         for s in samples
         for dtype in dtypes
-        if backend == "numpy" or dtype == "float32" or s.name in IN_FLOAT64
+        if backend == "numpy"
+        or (s.name in in_float64 if dtype == "float64" else s.name not in LINES)
     ]
 
 
@@ -53,7 +62,7 @@ def tolerance(dtype: np.dtype) -> dict[str, float]:
 
 @pytest.mark.parametrize(
     ("sample", "dtype", "backend"),
-    on_backends([s for s in SAMPLES if s.reference], "float32", "float64"),
+    on_backends([s for s in SAMPLES if s.reference], ["float32", "float64"], IN_FLOAT64),
 )
 def test_forward_matches_numpy(sample, dtype, backend):
     arrays = sample.arrays(dtype)
@@ -94,15 +103,16 @@ def test_values_and_gradients_match_torch(sample, torch):
 
 
 @pytest.mark.parametrize(
-    ("sample", "dtype", "backend"), on_backends([s for s in SAMPLES if s.grad], "float64")
+    ("sample", "dtype", "backend"),
+    on_backends([s for s in SAMPLES if s.grad], ["float64"], GRADIENT_IN_FLOAT64),
 )
 def test_gradient_matches_finite_differences(sample, dtype, backend):
     with backends.use(backend):
         assert gradcheck(lambda *xs: sample.call(minigrad, *xs), leaves(sample, dtype))
 
 
-@pytest.mark.parametrize("backend", ["numba", "cupy"])
-@pytest.mark.parametrize("sample", WITH_GRAD)
+@pytest.mark.parametrize("backend", KERNELS)
+@pytest.mark.parametrize("sample", [p for p in WITH_GRAD if p.id not in LINES])
 def test_gradient_of_the_kernels_matches_the_reference(sample, backend):
     """In float32, which the kernels are for, beside the reference backend in float64."""
     gradients = []
@@ -165,7 +175,7 @@ def test_create_graph_gives_the_same_gradient(sample):
 
 
 @pytest.mark.parametrize("dim", [None, 1, (0, 2)])
-@pytest.mark.parametrize("line", [line for line in TABLE.values() if line.gradient])
+@pytest.mark.parametrize("line", [line for line in REDUCTIONS.values() if line.gradient])
 def test_gradient_of_a_reduction_line_matches_finite_differences(line, dim, rng):
     x = minigrad.tensor(rng.uniform(-2, 2, (2, 3, 2)), requires_grad=True)
     with backends.use("numpy"):

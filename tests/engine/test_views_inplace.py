@@ -384,7 +384,8 @@ def test_parts_are_differentiated_twice(name, rng):
         first, _, last = PARTS[name](x)
         return (first**3).sum() * last.sum()
 
-    assert gradcheck(some, x) and gradgradcheck(some, x)
+    with mg.backends.use("numpy"):
+        assert gradcheck(some, x) and gradgradcheck(some, x)
 
 
 def test_parts_that_change_in_place(rng):

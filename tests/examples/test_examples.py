@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import minigrad.examples
-from minigrad import backends, models
+from minigrad import models
 from minigrad.examples import (
     cnn,
     distributed,
@@ -29,11 +29,7 @@ from minigrad.examples import (
     vgg16_transfer,
 )
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 def test_every_example_is_here():

@@ -9,6 +9,8 @@ import minigrad
 from minigrad import func, nn
 from minigrad.autograd import functional
 
+pytestmark = pytest.mark.usefixtures("reference_backend")
+
 
 def cube(x):
     return (x**3).sum()

@@ -17,6 +17,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=str(error)))
 
 
+@pytest.fixture(autouse=True)
+def _as_users_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without tests/conftest.py's fewer optimisations."""
+    monkeypatch.delenv("MINIGRAD_CXXFLAGS", raising=False)
+
+
 @pytest.fixture(params=["forward", "reversed", "unchecked"])
 def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The order in which the threads of a block start: a missing barrier shows in one of them.

@@ -18,7 +18,7 @@ from kernels.support.errors import CompileError
 numbers = itertools.count(os.getpid())
 
 
-def unit(number: int) -> str:
+def unit(number: int | str) -> str:
     return f'extern "C" int answer() {{ return {number}; }}\n'
 
 
@@ -54,9 +54,18 @@ def test_an_intact_library_is_not_made_again(monkeypatch):
     assert compiler.library(unit(number), prelude=False) == path
 
 
+def test_more_options_make_another_library(monkeypatch):
+    text = f"#ifndef MORE\n#define MORE {next(numbers)}\n#endif\n{unit('MORE')}"
+    first = compiler.library(text)
+    monkeypatch.setenv("MINIGRAD_CXXFLAGS", "-O1 '-DMORE=(6 * 7)'")
+    assert answer(compiler.library(text)) == 42
+    assert answer(first) != 42
+
+
 @pytest.fixture
 def compilations(monkeypatch):
     """What the compiler is called with for units, from now on."""
+    compiler.runtime()  # checked mode asks it, and it is compiled as well
     call, commands = compiler._call, []
 
     def noting(command, place):

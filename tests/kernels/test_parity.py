@@ -12,14 +12,12 @@ import functools
 import numpy as np
 import pytest
 
-from kernels import dispatch, host, launchers, reference
+from kernels import dispatch, launchers, reference
 from kernels.families import Family
-from kernels.pointwise import TABLE
 from tests.kernels.helpers import (
     DEVICES,
     as_wide,
     assert_close,
-    normal,
     of_each_capability,
     put,
     wide,
@@ -81,44 +79,3 @@ def test_family(family, backend, device, rng, monkeypatch):
             monkeypatch.setenv("MINIGRAD_THREAD_ORDER", order)
             for _ in of_each_capability(device):
                 agree(getattr(dialect, name), name, args, kwargs, expected, scale, device)
-
-
-def params_of(expr, values: dict[str, float]) -> list[float]:
-    return [values[p] for p in expr.params]
-
-
-SOME_DERIVATIVES = "tanh pow gelu_tanh smooth_l1 where bce sqrt relu maximum".split()
-
-
-def test_every_line_in_cuda_c(rng):
-    """As one translation unit: a compiler started for each would take minutes."""
-    from kernels.cuda_c.common import source
-    from kernels.cuda_c.pointwise import text
-    from kernels.launchers.pointwise import Form, Operand
-    from tests.kernels.test_tables import PARAMS, sample
-
-    f32, code, rows = np.dtype(np.float32), [source("pointwise.cuh")], []
-    for expr in TABLE.values():
-        if expr.domain == "int":
-            continue
-        arrays = [a if a.dtype == bool else a.astype(np.float32) for a in sample(expr, rng)]
-        values = dict(zip(expr.args, arrays))
-        values["y"] = reference.pointwise(expr, *arrays, params=params_of(expr, PARAMS))
-        values["g"] = normal(rng, arrays[0].shape)
-        derivatives = range(len(expr.args)) if expr.name in SOME_DERIVATIVES else ()
-        for line in (expr, *filter(None, map(expr.vjp, derivatives))):
-            given = [np.ascontiguousarray(values[a]) for a in line.args]
-            result = np.dtype(bool) if line.result == "bool" else f32
-            form = Form(tuple(Operand(a.dtype) for a in given), f32, result)
-            name = f"n{len(rows)}"
-            code.append(f"namespace {name} {{\n{text(line, form)}}}\n")
-            rows.append((line, given, result, f"{name}::pointwise_{line.name.replace('.', '_')}"))
-    module = host.raw_module("".join(code), (), tuple(row[3] for row in rows))
-    for line, given, result, name in rows:
-        params = params_of(line, PARAMS)
-        out = np.empty(given[0].shape, result)
-        module.get_function(name)((1,), (32,), (*given, *params, out, out.size))
-        with np.errstate(all="ignore"):
-            exact = reference.pointwise(line, *map(as_wide, given), params=params)
-            scale = sum(np.abs(wide(a)) for a in given) + 10
-        assert_close(out, wide(np.asarray(exact)), scale, terms=9)

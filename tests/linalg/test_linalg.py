@@ -9,6 +9,8 @@ import scipy.fft
 import minigrad
 from minigrad import fft, linalg
 
+pytestmark = pytest.mark.usefixtures("reference_backend")
+
 
 @pytest.fixture
 def a(rng):

@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends, hub, models, nn
+from minigrad import hub, models, nn
 
 SMALL = dict(vocab_size=11, n_positions=7, n_embd=8, n_layer=1, n_head=2)
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 def published_names():

@@ -8,16 +8,11 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends, nn
+from minigrad import nn
 from minigrad.nn import init
 from tests.nn.helpers import close
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    """Formulas over Tensor operations; kernels have tests of their own."""
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 @pytest.fixture(autouse=True)

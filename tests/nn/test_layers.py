@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends, nn
+from minigrad import nn
 from tests.nn.helpers import as_torch, close, plain
 
 # name, arguments, keyword arguments, input shape
@@ -102,12 +102,7 @@ LAYERS = [
 ROUNDED = {"CELU": 1e-6, "Hardsigmoid": 1e-6}
 IDS = [f"{i}-{row[0]}" for i, row in enumerate(LAYERS)]
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    """These compare the layers; the kernels behind them have tests of their own."""
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs", "shape"), LAYERS, ids=IDS)

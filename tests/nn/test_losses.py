@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends, nn
+from minigrad import nn
 from minigrad.nn import functional as F
 from tests.nn.helpers import close
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    """These compare the losses; the kernels behind them have tests of their own."""
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 def real(rng, *shape):

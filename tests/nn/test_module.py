@@ -11,15 +11,10 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends, nn
+from minigrad import nn
 from tests.nn.helpers import close
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    """A module does not depend on the kernels; kernels have tests of their own."""
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 class Net(nn.Module):

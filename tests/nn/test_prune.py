@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends, nn
+from minigrad import nn
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    """Pruning does not depend on the kernels."""
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 def _net(t, rng):

@@ -10,16 +10,11 @@ import pytest
 
 import minigrad
 from kernels import dispatch
-from minigrad import backends, nn, optim
+from minigrad import nn, optim
 from minigrad.optim.arena import is_sole_owner
 from tests.optim.helpers import assert_equal, parameters, set_gradients, values
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    """The arena is the same whatever kernel runs on it."""
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from minigrad import optim
 from minigrad.optim import matrix
 from tests.optim.helpers import assert_equal
 
+pytestmark = pytest.mark.usefixtures("reference_backend")
+
 SHAPES = [(3, 4), (9, 2), (1, 31)]
 
 

@@ -9,15 +9,10 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import backends
 from minigrad.optim import swa_utils
 from tests.nn.helpers import close
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 @pytest.fixture

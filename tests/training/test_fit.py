@@ -28,11 +28,7 @@ from minigrad.training import (
 from minigrad.utils.data import DataLoader, IterableDataset, TensorDataset
 from tests.training import program
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 def points(rng, count=50):

@@ -11,16 +11,11 @@ import pytest
 from PIL import Image, ImageOps
 
 import minigrad
-from minigrad import backends
 from minigrad.utils.data import DataLoader, Dataset
 from minigrad.vision import transforms as T
 from minigrad.vision.transforms import functional as F
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 @pytest.fixture

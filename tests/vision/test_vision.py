@@ -14,15 +14,10 @@ import pytest
 from PIL import Image
 
 import minigrad
-from minigrad import backends
 from minigrad.utils.data import DataLoader
 from minigrad.vision import datasets, io, transforms, utils
 
-
-@pytest.fixture(autouse=True)
-def reference_backend():
-    with backends.use("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference_backend")
 
 
 def test_image_folder(rng, tmp_path):

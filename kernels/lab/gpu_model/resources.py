@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from kernels import dispatch, launchers
 from kernels.lab.gpu_model import nvrtc, sass
-from kernels.support.cache import cache_folder, is_intact, seal
+from kernels.support.cache import alone, cache_folder, is_intact, seal
 from kernels.support.errors import CompileError
 
 Row = tuple[str, str]  # family, version
@@ -155,21 +155,27 @@ def table(target: str = MAIN_TARGET, only: str | None = None) -> list[Line] | No
         return None
     path = _kept(target, only)
     if not is_intact(path):
-        command = [sys.executable, "-m", "kernels.lab.gpu_model.resources", target, str(path)]
-        command += [] if only is None else [only]
-        folders = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
-        shown = sys.stderr.isatty()  # then the progress bar goes there, and so does an error
-        errors = None if shown else subprocess.PIPE
-        done = subprocess.run(command, stderr=errors, text=True, env=environment)
-        if done.returncode:
-            raise CompileError((done.stderr or "the CUDA C kernels do not compile").strip())
-        seal(path, [path])
+        with alone(path):
+            if not is_intact(path):  # no other process has made it meanwhile
+                _make(path, target, only)
     rows = json.loads(path.read_text())
     for row in rows:
         row[4]["opcodes"] = tuple(row[4]["opcodes"])
     lines = [Line(*row[:4], nvrtc.Facts(**row[4])) for row in rows]
     return [line for line in lines if only in (None, line.family)]
+
+
+def _make(path: Path, target: str, only: str | None) -> None:
+    command = [sys.executable, "-m", "kernels.lab.gpu_model.resources", target, str(path)]
+    command += [] if only is None else [only]
+    folders = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+    shown = sys.stderr.isatty()  # then the progress bar goes there, and so does an error
+    errors = None if shown else subprocess.PIPE
+    done = subprocess.run(command, stderr=errors, text=True, env=environment)
+    if done.returncode:
+        raise CompileError((done.stderr or "the CUDA C kernels do not compile").strip())
+    seal(path, [path])
 
 
 def will_compile(target: str = MAIN_TARGET, only: str | None = None) -> bool:
