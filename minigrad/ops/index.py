@@ -15,7 +15,7 @@ from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
 from minigrad.ops.getitem import Put, Take, flat_positions, getitem, parse
 from minigrad.ops.inplace import inplace
-from minigrad.ops.pointwise import POINTWISE, broadcast_shape
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 
@@ -458,11 +458,9 @@ def index_add(
         vectors = _vectors(input, index, source)
         return index_add(vectors[0], dim, *vectors[1:], alpha=alpha).reshape(())
     flat, source = _slices("index_add", input, dim, index, source)
-    if isinstance(alpha, float) and not input.is_floating_point():
-        raise RuntimeError(
-            "For integral input tensors, argument alpha must not be a floating point number."
-        )
-    return Put.apply(input, source if alpha == 1 else source * alpha, index=flat, accumulate=True)
+    if alpha != 1:
+        source = source * factor("alpha", alpha, input._array.dtype)
+    return Put.apply(input, source, index=flat, accumulate=True)
 
 
 @export()
