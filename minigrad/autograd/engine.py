@@ -7,6 +7,7 @@ popped, all gradients that flow into it have been added. It needs no recursion a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
-from minigrad.tensor import Tensor, wrap
+from minigrad.tensor import Tensor, functions, wrap
 from minigrad.utils.hooks import Hooks
 
 Tensors = Tensor | Sequence[Tensor]
@@ -183,9 +184,9 @@ class Pass:
     def _observe(self, node: Node, grads: list) -> None:
         """Run hooks, and keep the gradients that `retain_grad` asked for."""
         hooks = node.hooks or {}
-        for index, functions in hooks.items():
+        for index, own in hooks.items():
             if index >= 0 and grads[index] is not None:
-                grads[index] = run_hooks(functions, grads[index])
+                grads[index] = run_hooks(own, grads[index])
         for hook in list(hooks.get(BEFORE, {}).values()):
             replaced = hook(tuple(grads))
             if replaced is not None:
@@ -489,13 +490,20 @@ def grad(
     retain_graph, create_graph: as in `Tensor.backward`.
     allow_unused: give None for an input that the outputs don't depend on, instead of an error.
     materialize_grads: give zeros instead of None.
+    is_grads_batched: grad_outputs have a first dimension more, and so have the results: one
+        backward pass for each element of it.
     """
-    if is_grads_batched or not only_inputs:
-        raise NotImplementedError(
-            "grad: minigrad has neither is_grads_batched=True nor only_inputs=False; "
-            "call grad once per row of grad_outputs"
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To "
+            "accumulate gradient for other parts of the graph, please use backward.",
+            FutureWarning,
+            stacklevel=2,
         )
     outputs, inputs = as_tuple(outputs), as_tuple(inputs)
+    if is_grads_batched:
+        settings = (create_graph, True, allow_unused, False, materialize_grads)
+        return _of_a_batch(outputs, inputs, grad_outputs, retain_graph, settings)
     if not inputs:
         raise RuntimeError("grad: expected at least one input, got none")
     gradients = _root_gradients(outputs, grad_outputs)
@@ -512,6 +520,22 @@ def grad(
         _unused(t, i, allow_unused, materialize_grads) if g is None else g
         for i, (t, g) in enumerate(zip(inputs, found, strict=True))
     )
+
+
+def _of_a_batch(
+    outputs: tuple, inputs: tuple, batch: Any, retain_graph: bool | None, settings: tuple
+) -> tuple[Tensor | None, ...]:
+    """`grad` for each element along the first dimension of gradients, stacked."""
+    gradients = [None if g is None else g.unbind(0) for g in as_tuple(batch)]
+    count = max([0 if g is None else len(g) for g in gradients])
+    if not count:
+        raise RuntimeError("grad: is_grads_batched=True needs grad_outputs with a first dimension")
+    rows = []
+    for k in range(count):
+        own = [None if g is None else g[k] for g in gradients]
+        keep = True if k < count - 1 else retain_graph
+        rows.append(grad(outputs, inputs, own, keep, *settings))
+    return tuple(None if row[0] is None else functions.stack(row) for row in zip(*rows))
 
 
 def _collected(run: Pass, tensor: Tensor) -> Tensor | None:
