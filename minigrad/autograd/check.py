@@ -55,7 +55,8 @@ def gradcheck(
     small and float64. Returns True, or raises GradcheckError (returns False without
     `raise_exception`). A gradient scaled by 1.01 fails: the tolerance is atol + rtol * |numerical|.
 
-    nondet_tol: how far two backward passes may differ. check_batched_grad: `grad` of a batch gives the same. check_forward_ad: so does
+    nondet_tol: how far two backward passes may differ. check_batched_grad: `grad` of a batch gives
+    the same. check_forward_ad: so does
     `func.jvp`, with check_batched_forward_grad also of a batch. fast_mode: along one direction of
     each input and output only. Each output is differentiated alone, so the others' gradients are
     undefined as check_undefined_grad wants them, and gradients always have the dtype of their
