@@ -19,10 +19,11 @@ from kernels.pointwise import TABLE
 from kernels.support import forks
 from minigrad.autograd import anomaly_mode
 from minigrad.autograd.graph import GradientEdge
-from minigrad.autograd.mode import mode, unusual
+from minigrad.autograd.mode import mode, sparse_gradients, unusual
 from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
+from minigrad.layouts import NoDenseArray
 from minigrad.tensor import Tensor, functions, wrap
 from minigrad.utils.hooks import Hooks
 
@@ -57,7 +58,7 @@ class Pass:
     """One backward pass.
 
     pending: node -> list of gradients per output, popped when the node runs.
-    leaves: id -> (leaf tensor, gradient), accumulated at the end.
+    leaves: id -> (leaf tensor, gradient), accumulated at the end; `sparse` likewise.
     wanted: keys of the requested tensors ((node, output index), or the id of a leaf); None for all
         leaves. `needed` are the nodes on a path to them.
     captures: (node, output index) -> gradient, for requested tensors that are not leaves.
@@ -70,6 +71,7 @@ class Pass:
         self.pending: dict[Node, list] = {}
         self.heap: list[tuple[int, Node]] = []
         self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
+        self.sparse: dict[int, tuple[Tensor, Tensor]] = {}
         self.wanted: set | None = None
         self.needed: set[Node] | None = None
         self.needed_below: set[Node] = set()
@@ -124,7 +126,13 @@ class Pass:
             if edge is None or grad is None:
                 continue
             target, index = edge
-            array = grad._array
+            try:
+                array = grad._array
+            except NoDenseArray:
+                grad = self._of_sparse(target, grad)
+                if grad is None:
+                    continue
+                array = grad._array
             if isinstance(target, Node):
                 if self.needed is not None and target not in self.needed:
                     continue
@@ -146,6 +154,17 @@ class Pass:
                 if entry is not None:
                     grad = self._sum(entry[1], grad)
                 self.leaves[id(target)] = (target, grad)
+
+    def _of_sparse(self, target: Any, grad: Tensor) -> Tensor | None:
+        """A sparse gradient of a leaf is kept, and None returned; what else needs it gets the dense
+        one."""
+        if isinstance(target, Node) or self.observers:
+            return grad.to_dense()
+        if self.wanted is None or id(target) in self.wanted:
+            sparse_gradients[:] = [True]
+            _, other = self.sparse.get(id(target), (None, None))
+            self.sparse[id(target)] = (target, grad if other is None else other + grad)
+        return None
 
     def _sum(self, a: Tensor, b: Tensor) -> Tensor:
         """a + b, by a remembered launch where it is not recorded."""
@@ -245,10 +264,30 @@ class Pass:
         with _adding:
             if tensor._grad is None:
                 tensor._grad = self.own(grad)
+            elif tensor._grad.is_sparse:
+                tensor._grad = tensor._grad.to_dense() + grad
             elif self.create_graph:
                 tensor._grad = tensor._grad + grad
             else:
                 tensor._grad.add_(grad)
+
+    def _store_sparse(self) -> None:
+        """Add the sparse gradients to the leaves: a sum with a dense one is dense."""
+        for key, (leaf, grad) in self.sparse.items():
+            if key in self.leaves:
+                self.leaves[key] = (leaf, self.leaves[key][1] + grad.to_dense())
+                continue
+            if leaf._hooks:
+                grad = run_hooks(leaf._hooks, grad)
+            with _adding:
+                if leaf._grad is None:
+                    leaf._grad = grad.clone()
+                elif leaf._grad.is_sparse:
+                    leaf._grad = leaf._grad + grad
+                else:
+                    leaf._grad.add_(grad.to_dense())
+            if leaf._accumulate_hooks:
+                _run_accumulate_hooks(leaf)
 
     def own(self, grad: Tensor) -> Tensor:
         """The gradient in memory of its own (not that of the caller's `gradient` or of another
@@ -266,6 +305,8 @@ class Pass:
         """Add the gradients to the leaves."""
         if self.observers:
             self._finish_observed()
+        if self.sparse:
+            self._store_sparse()
         for leaf, grad in self.leaves.values():
             if leaf._hooks:
                 grad = run_hooks(leaf._hooks, grad)
@@ -315,6 +356,9 @@ def run_hooks(hooks: Hooks, grad: Tensor) -> Tensor:
         name = getattr(hook, "__name__", hook)
         if not isinstance(replaced, Tensor):
             raise TypeError(f"hook '{name}': expected a tensor or None, got {replaced!r}")
+        if replaced.is_sparse:
+            grad = replaced
+            continue
         if replaced._array.shape != grad._array.shape:
             raise RuntimeError(
                 f"hook '{name}' has changed the size of value: expected "
@@ -543,6 +587,11 @@ def _collected(run: Pass, tensor: Tensor) -> Tensor | None:
         found = run.captures.get((tensor._node, tensor._index))
     else:
         found = run.leaves.get(id(tensor), (None, None))[1]
+        _, sparse = run.sparse.get(id(tensor), (None, None))
+        if sparse is not None:
+            if found is None:
+                return run_hooks(tensor._hooks, sparse) if tensor._hooks else sparse
+            found = found + sparse.to_dense()
         if found is not None and tensor._hooks:
             found = run_hooks(tensor._hooks, found)
     return None if found is None else run.own(found)
