@@ -12,6 +12,7 @@ from typing import Any
 from minigrad import creation, dtypes
 from minigrad._foreign import tensors_only
 from minigrad._names import namespace
+from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops import combine, complexes
@@ -250,6 +251,7 @@ def _overlapped(frames: Tensor, hop: int) -> Tensor:
     return Col2Im.apply(columns, **one, stride=(1, hop)).reshape(*lead, length)
 
 
-globals().update({name: tensors_only(globals()[name], True) for name in __all__ if name.islower()})
+_FUNCTIONS = {name: autocasts(globals()[name]) for name in __all__ if name.islower()}
+globals().update({name: tensors_only(function, True) for name, function in _FUNCTIONS.items()})
 
 __getattr__, __dir__ = namespace(__name__)

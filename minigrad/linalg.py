@@ -452,6 +452,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
     return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
 
 
-globals().update({name: tensors_only(globals()[name], True) for name in __all__ if name.islower()})
+_FUNCTIONS = {name: autocasts(globals()[name]) for name in __all__ if name.islower()}
+globals().update({name: tensors_only(function, True) for name, function in _FUNCTIONS.items()})
 
 __getattr__, __dir__ = namespace(__name__)

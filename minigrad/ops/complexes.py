@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op, edges_of, named
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise, PointwiseNode
@@ -266,6 +266,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
 
 
 @export(method=False)
+@autocasts
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs * exp(i angle)."""
     for name, x in (("abs", abs), ("angle", angle)):
@@ -288,6 +289,7 @@ def view_as_real(input: Tensor) -> Tensor:
 
 
 @export(method=False)
+@autocasts
 def view_as_complex(input: Tensor) -> Tensor:
     """The complex tensor whose parts are the last dimension of input (..., 2); a copy."""
     if input._array.dtype.kind != "f" or not input._array.ndim or input._array.shape[-1] != 2:

@@ -331,6 +331,7 @@ def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
 
 
 @export()
+@autocasts
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     if input._array.ndim != 2:

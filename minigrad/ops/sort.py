@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
+from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import check_devices
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, check_floating
@@ -214,6 +215,7 @@ def _interpolated(name: str, ordered: Tensor, q: Tensor, interpolation: str) -> 
 
 
 @export()
+@autocasts
 def quantile(
     input: Tensor,
     q: Any,
@@ -228,6 +230,7 @@ def quantile(
 
 
 @export()
+@autocasts
 def nanquantile(
     input: Tensor,
     q: Any,

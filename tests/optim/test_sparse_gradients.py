@@ -28,7 +28,9 @@ def both(torch, program):
         if isinstance(a, str | bool | type):
             assert a == b
         else:
-            np.testing.assert_allclose(a.detach().to_dense(), b.detach().to_dense(), rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(
+                a.detach().to_dense(), b.detach().to_dense(), rtol=1e-12, atol=1e-15
+            )
 
 
 OPTIMIZERS = {
