@@ -25,7 +25,7 @@ from minigrad.tensor import Tensor, export, wrap
 LINES = frozenset(
     "add sub mul div neg exp log log2 log10 log1p expm1 sqrt rsqrt sin cos tan sinh cosh tanh asin"
     " acos atan asinh acosh atanh pow square reciprocal sigmoid axpy addcmul addcdiv lerp copy"
-    " where masked_fill eq ne".split()
+    " where masked_fill eq ne logical_not logical_and logical_or logical_xor".split()
 )
 _NAMES = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",

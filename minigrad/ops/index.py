@@ -552,6 +552,17 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return wrap(rows)
 
 
+@export()
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first `size` rows of `nonzero`; rows of `fill_value` where there are fewer."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    rows = nonzero(input)._array[:size]
+    found = array_module(rows).full((size, rows.shape[1]), fill_value, np.int64)
+    found[: len(rows)] = rows
+    return wrap(found)
+
+
 @export(method=False)
 def embedding(
     weight: Tensor,

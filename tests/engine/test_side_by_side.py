@@ -99,6 +99,27 @@ PROGRAMS = {
         grad(lambda x: x[0] * 2)
         grad(lambda x: x[:, 1, None] ** 2)
     """,
+    "element_by_element": """
+        m.tensor([1.0, 2]).apply_(lambda v: v * 2)
+        m.tensor([[1, 2], [3, 4]]).t().apply_(lambda v: v + 0.5)
+        m.tensor([1.0, 2]).apply_(lambda v: "a")
+        m.tensor([1.0, 2]).map_(m.tensor([3.0, 4]), lambda a, b: a * b)
+        m.tensor([[1.0, 2]]).map_(m.tensor([3.0]), lambda a, b: a - b)
+        m.tensor([1.0, 2]).map_(m.tensor([3, 4]), lambda a, b: a * b)
+        m.tensor([1.0, 2]).map_(m.tensor([3.0, 4, 5]), lambda a, b: a * b)
+        x.apply_(abs)
+        x.detach().map_(x, lambda a, b: a)
+        m.nonzero_static(m.tensor([[1, 0], [2, 3]]), size=2)
+        m.tensor([1, 0]).nonzero_static(size=3, fill_value=7)
+        m.nonzero_static(m.tensor(3.0), size=2)
+        m.nonzero_static(m.ones(2), size=-1)
+        m.nonzero_static(m.zeros(2, 3), size=0)
+        m.logical_not(m.tensor([1j, 0, 2]))
+        m.logical_and(m.tensor([1j, 0, 2]), m.tensor([1j, 1, 0]))
+        m.tensor([1j, 0, 2]).logical_or(m.tensor([0.0, 0, 1]))
+        m.logical_xor(m.tensor([1j, 0, 2]), m.tensor(1))
+        m.tensor([1j, 0, 2]).logical_not_()
+    """,
     "second_derivatives_of_lines": """
         slope2(lambda v: m.relu(v))
         slope2(lambda v: m.nn.functional.leaky_relu(v))
