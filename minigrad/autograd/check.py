@@ -56,11 +56,11 @@ def gradcheck(
     `raise_exception`). A gradient scaled by 1.01 fails: the tolerance is atol + rtol * |numerical|.
 
     nondet_tol: how far two backward passes may differ. check_batched_grad: `grad` of a batch gives
-    the same. check_forward_ad: so does
-    `func.jvp`, with check_batched_forward_grad also of a batch. fast_mode: along one direction of
-    each input and output only. Each output is differentiated alone, so the others' gradients are
-    undefined as check_undefined_grad wants them, and gradients always have the dtype of their
-    input, as check_grad_dtypes wants it; `masked` is for sparse tensors and changes nothing.
+    the same. check_forward_ad: so does forward mode (as of `func.jvp`). fast_mode: along one
+    direction of each input and output only. Each output is differentiated alone, so the others'
+    gradients are undefined as check_undefined_grad wants them, and gradients always have the dtype
+    of their input, as check_grad_dtypes wants it; `masked` is for sparse tensors and changes
+    nothing.
     """
     if check_batched_forward_grad and not check_forward_ad:
         raise ValueError("Setting check_batched_forward_grad=True requires check_forward_ad=True")
@@ -105,9 +105,8 @@ def _check(func: Callable, inputs: tuple, checks: _Checks) -> None:
                 batched = _batched(output, sources)
                 _compare(f"output {o}, with a batch,", batched, numerical[o], chosen, checks)
     if checks.check_forward_ad:
-        forward = _forward(func, inputs, chosen, outputs)
-        for o, jacobians in enumerate(forward):
-            _compare(f"output {o}, by func.jvp,", jacobians, numerical[o], chosen, checks)
+        for o, jacobians in enumerate(_forward(sources, outputs)):
+            _compare(f"output {o}, forward,", jacobians, numerical[o], chosen, checks)
 
 
 def _compare(
@@ -170,30 +169,24 @@ def _batched(output: Tensor, inputs: list[Tensor]) -> list[np.ndarray]:
     ]
 
 
-def _forward(
-    func: Callable, inputs: tuple, chosen: list[int], outputs: list[Tensor]
-) -> list[list[np.ndarray]]:
-    """The same Jacobians, per output, one row per call of `func.jvp`."""
-    from minigrad.func import jvp
-
-    def of(*values: Any) -> tuple:
-        given = list(inputs)
-        for i, value in zip(chosen, values, strict=True):
-            given[i] = value
-        results = as_tuple(func(*given))
-        return tuple(results[i] for i in places)
-
-    results = as_tuple(func(*inputs))
-    places = [i for i, t in enumerate(results) if isinstance(t, Tensor) and t.requires_grad]
-    sources = tuple(inputs[i].detach() for i in chosen)
-    jacobians = [[np.zeros((x._array.size, o._array.size)) for x in sources] for o in outputs]
-    for i, x in enumerate(sources):
-        for row in range(x._array.size):
-            tangents = [np.zeros(s._array.shape, s._array.dtype) for s in sources]
-            tangents[i].reshape(-1)[row] = 1
-            _, slopes = jvp(of, sources, tuple(map(wrap, tangents)))
-            for o, slope in enumerate(slopes):
-                jacobians[o][i][row] = slope.detach().numpy().reshape(-1)
+def _forward(inputs: list[Tensor], outputs: list[Tensor]) -> list[list[np.ndarray]]:
+    """The same Jacobians, per output, one row per direction of an input; as `func.jvp`, by
+    differentiating the gradients with respect to what they are linear in."""
+    dummies = [wrap(np.zeros(o._array.shape, o._array.dtype)) for o in outputs]
+    for dummy in dummies:
+        dummy.requires_grad = True
+    slopes = grad(outputs, inputs, dummies, create_graph=True, allow_unused=True)
+    jacobians = [[np.zeros((x._array.size, o._array.size)) for x in inputs] for o in outputs]
+    for i, slope in enumerate(slopes):
+        if slope is None or not slope.requires_grad:
+            continue
+        for row in range(slope._array.size):
+            tangent = np.zeros(slope._array.shape, slope._array.dtype)
+            tangent.reshape(-1)[row] = 1
+            found = grad(slope, dummies, wrap(tangent), retain_graph=True, allow_unused=True)
+            for jacobian, g in zip(jacobians, found, strict=True):
+                if g is not None:
+                    jacobian[i][row] = g.detach().numpy().reshape(-1)
     return jacobians
 
 
@@ -277,7 +270,7 @@ def gradgradcheck(
 ) -> bool:
     """`gradcheck` of the gradient: second derivatives against differences of first derivatives.
 
-    check_fwd_over_rev and check_rev_over_rev: by `func.jvp` and by a second backward pass. With
+    check_fwd_over_rev and check_rev_over_rev: by forward mode and by a second backward pass. With
     gen_non_contig_grad_outputs the gradients that are made are not contiguous.
     """
     inputs = as_tuple(inputs)
