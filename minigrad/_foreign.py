@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from minigrad._names import kind
+from minigrad._names import in_torchs_words, kind
 from minigrad._out import into
 from minigrad.backends.current import Found, on_their_gpu
 from minigrad.layouts import NoDenseArray
@@ -57,6 +57,7 @@ def tensors_only(fn: F, out: bool = False) -> F:
         try:
             if not kwargs:
                 return call(*args)
+            kwargs = in_torchs_words(fn, kwargs)
             if not (out and "out" in kwargs):
                 return call(*args, **kwargs)
             target = kwargs.pop("out")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import inspect
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 # Where a name that is missing in one namespace may be: `minigrad.Adam` is `minigrad.optim.Adam`.
 _ELSEWHERE = (
@@ -50,6 +51,43 @@ def return_type(name: str, *fields: str) -> type:
 
 def _returned(name: str, fields: tuple[str, ...], values: tuple) -> Any:
     return return_type(name, *fields)(*values)
+
+
+# The names of NumPy that torch takes for the keywords of any function.
+_NUMPYS = {"axis": "dim", "axis0": "dim0", "axis1": "dim1", "keepdims": "keepdim"}
+_NUMPYS |= {"x": "input", "x1": "input", "x2": "other"}
+_RENAMED = _NUMPYS.keys()
+F = TypeVar("F", bound=Callable)
+
+
+def in_torchs_words(function: Callable, given: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments with NumPy's names replaced where the function only has torch's."""
+    if _RENAMED.isdisjoint(given):
+        return given
+    own = _parameters(function)
+    free = [n for n in _RENAMED if n not in own and _NUMPYS[n] in own and _NUMPYS[n] not in given]
+    return {_NUMPYS[n] if n in free else n: value for n, value in given.items()}
+
+
+def numpys_words(method: F) -> F:
+    """A method that takes `axis=` and `keepdims=` for its `dim=` and `keepdim=`."""
+    own = _parameters(method)
+    if not ("dim" in own and "axis" not in own) and not (
+        "keepdim" in own and "keepdims" not in own
+    ):
+        return method
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **in_torchs_words(method, kwargs) if kwargs else kwargs)
+
+    return cast(F, call)
+
+
+def _parameters(function: Callable) -> tuple[str, ...]:
+    """The names of a function's parameters."""
+    code = inspect.unwrap(function).__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def suggestion(name: str, names: Iterable[str]) -> str | None:

@@ -77,17 +77,21 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
         }.get(array.dtype.kind)
         if array.size == 0:
             dtype = dtypes.default_numpy()
-    return array if dtype is None else _fitting(array, dtype)
+    return array if dtype is None else _fitting(array, dtype, data)
 
 
-def _fitting(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Numbers in another dtype. RuntimeError where an integer dtype has no such numbers, TypeError
-    for complex ones in a real dtype."""
+def _fitting(array: np.ndarray, dtype: np.dtype, data: Any) -> np.ndarray:
+    """The numbers of `data` in another dtype. RuntimeError where an integer dtype has no such
+    numbers, TypeError for complex ones in a real dtype."""
     if array.dtype.kind == "c" and dtype.kind not in "bc":
         raise TypeError(f"tensor(): expected real numbers for {dtype.name}, got complex ones")
     if dtype.kind in "iu" and array.dtype.kind in "iuf" and array.dtype != dtype:
-        least, most = dtypes.integer_range(dtype, of_integers=True)  # some: [-1, 3.7]
-        if not ((array >= least) & (array <= most)).all():
+        least, most = dtypes.integer_range(dtype, of_integers=True)
+        fits = (array >= least) & (array <= most)
+        if dtype.kind == "u" and array.dtype.kind == "f" and (array < 0).any():
+            whole = [type(n) is int for n in np.array(data, object).ravel()]  # some: [-1, 3.7]
+            fits &= (array >= 0) | np.reshape(whole, array.shape)
+        if not fits.all():
             raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
     return array.astype(dtype, copy=False)
 

@@ -12,6 +12,7 @@ from typing import Any
 from minigrad import creation, dtypes
 from minigrad._foreign import tensors_only
 from minigrad._names import namespace
+from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops import combine, complexes
@@ -19,8 +20,9 @@ from minigrad.ops.fold import Col2Im
 from minigrad.tensor import Tensor, normalize_dim
 
 __all__ = [
-    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",
-    "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2",
+    "ifftn", "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft",
+    "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
 _NORMS = ("backward", "ortho", "forward")
@@ -184,6 +186,24 @@ def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     return irfft(input, n, last, norm)
 
 
+def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The transform, which is real, of a Hermitian input along several dimensions, of which half of
+    the last one is given."""
+    *others, (n, last) = _some("hfftn", input, s, dim)
+    for m, d in others:
+        input = fft(input, m, d, norm)
+    return hfft(input, n, last, norm)
+
+
+def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of `hfftn`, for a real input."""
+    *others, (n, last) = _some("ihfftn", _real("ihfftn", input), s, dim)
+    found = ihfft(input, n, last, norm)
+    for m, d in others:
+        found = ifft(found, m, d, norm)
+    return found
+
+
 def _some(name: str, x: Tensor, s: Any, dim: Any) -> list:
     found = _sizes(name, x, s, dim)
     if not found:
@@ -209,6 +229,16 @@ def rfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
 def irfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `rfft2`."""
     return irfftn(input, s, dim, norm)
+
+
+def hfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`hfftn` along the last two dimensions."""
+    return hfftn(input, s, dim, norm)
+
+
+def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of `hfft2`."""
+    return ihfftn(input, s, dim, norm)
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
@@ -250,6 +280,7 @@ def _overlapped(frames: Tensor, hop: int) -> Tensor:
     return Col2Im.apply(columns, **one, stride=(1, hop)).reshape(*lead, length)
 
 
-globals().update({name: tensors_only(globals()[name], True) for name in __all__ if name.islower()})
+_FUNCTIONS = {name: autocasts(globals()[name]) for name in __all__ if name.islower()}
+globals().update({name: tensors_only(function, True) for name, function in _FUNCTIONS.items()})
 
 __getattr__, __dir__ = namespace(__name__)

@@ -44,10 +44,11 @@ from minigrad.tensor import Tensor, normalize_dim, wrap
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh",
-    "eigvals", "eigvalsh", "householder_product", "inv", "inv_ex", "lstsq", "lu",
-    "lu_factor", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank",
-    "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals",
-    "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
+    "eigvals", "eigvalsh", "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex",
+    "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
+    "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet",
+    "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve",
+    "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 CHOLESKY_EX = return_type("linalg_cholesky_ex", "L", "info")
@@ -57,6 +58,10 @@ EIG = return_type("linalg_eig", "eigenvalues", "eigenvectors")
 LSTSQ = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 LU = return_type("linalg_lu", "P", "L", "U")
 LU_FACTOR = return_type("linalg_lu_factor", "LU", "pivots")
+LU_FACTOR_EX = return_type("linalg_lu_factor_ex", "LU", "pivots", "info")
+SOLVE_EX = return_type("linalg_solve_ex", "result", "info")
+LDL_FACTOR = return_type("linalg_ldl_factor", "LD", "pivots")
+LDL_FACTOR_EX = return_type("linalg_ldl_factor_ex", "LD", "pivots", "info")
 
 matmul = products.matmul
 
@@ -261,8 +266,95 @@ def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
-    """(L and U in one matrix, pivots from 1); first derivatives only."""
-    return LU_FACTOR(*_packed("linalg.lu_factor", A, pivot))
+    """(L and U in one matrix, pivots from 1); first derivatives only. RuntimeError for a singular
+    matrix."""
+    return LU_FACTOR(*lu_factor_ex(A, pivot=pivot, check_errors=True)[:2])
+
+
+def _first_zero(diagonal: Tensor) -> Tensor:
+    """The place of the first zero of each vector, from 1, as int32; 0 if it has none."""
+    zero = diagonal.detach() == 0
+    first = zero.int().argmax(-1) + 1 if diagonal.shape[-1] else zero.sum(-1)
+    return minigrad.where(zero.any(-1), first, 0).int()
+
+
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """(L and U in one matrix, pivots from 1, info): info is the place of the first zero on the
+    diagonal of U, from 1, or 0. With check_errors that is a RuntimeError."""
+    packed, pivots = _packed("linalg.lu_factor_ex", A, pivot)
+    info = _first_zero(packed.diagonal(0, -2, -1))
+    if check_errors and bool(info.any()):
+        raise RuntimeError(
+            f"linalg.lu_factor: U[{int(info.max())},{int(info.max())}] is zero and using it on "
+            "lu_solve would result in a division by zero."
+        )
+    return LU_FACTOR_EX(packed, pivots, info)
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+    """(X of A X = B, info): info as of `lu_factor_ex`; X is NaN for a matrix that is singular."""
+    info = _first_zero(_packed("linalg.solve_ex", A.detach(), True)[0].diagonal(0, -2, -1))
+    if not bool(info.any()) or check_errors:
+        return SOLVE_EX(solve(A, B, left=left), info)
+    one = minigrad.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    singular = (info != 0)[..., None, None]
+    found = solve(minigrad.where(singular, one, A), B, left=left)
+    nothing = (info != 0).reshape(*info.shape, *[1] * (found.ndim - info.ndim))
+    return SOLVE_EX(minigrad.where(nothing, math.nan, found), info)
+
+
+def _lapack(name: str, A: Tensor) -> Any:
+    """A LAPACK routine for matrices of this dtype."""
+    if A.is_cuda:
+        raise NotImplementedError(f"linalg.ldl: minigrad has {name} on a CPU only; use A.cpu()")
+    from scipy.linalg import get_lapack_funcs
+
+    return get_lapack_funcs((name,), (A._array,))[0]
+
+
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+    """(L and D of A = L D L^T in one matrix, LAPACK's pivots, info) of symmetric matrices, of which
+    the lower triangle is read; D has blocks of 1 or 2 rows. info is the place of the first zero of
+    D, from 1, or 0. No gradient."""
+    matrices("linalg.ldl_factor_ex", A, square=True)
+    if A.requires_grad and minigrad.is_grad_enabled():
+        raise NotImplementedError("linalg.ldl_factor_ex: there is no gradient of it; use detach()")
+    factor, n = _lapack("sytrf", A), A.shape[-1]
+    found = [factor(m, lower=1) for m in A._array.reshape(-1, n, n)] if A.numel() else []
+    packed = np.reshape([np.tril(f[0]) for f in found], A.shape).astype(A._array.dtype)
+    pivots = np.reshape([f[1] for f in found], A.shape[:-1]).astype(np.int32)
+    info = wrap(np.reshape([f[2] for f in found] or 0, A.shape[:-2]).astype(np.int32))
+    if check_errors and bool(info.any()):
+        raise RuntimeError(
+            f"linalg.ldl_factor: The factorization could not be completed because the input is "
+            f"singular: D[{int(info.max())},{int(info.max())}] is zero"
+        )
+    return LDL_FACTOR_EX(wrap(packed), wrap(pivots), info)
+
+
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+    """(LD, pivots) of `ldl_factor_ex`; RuntimeError for a singular matrix."""
+    return LDL_FACTOR(*ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
+
+
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """X of A X = B, for matrices B, from what `ldl_factor` gives of A; no gradient."""
+    matrices("linalg.ldl_solve", LD, square=True)
+    matrices("linalg.ldl_solve", B)
+    if B.shape[-2] != LD.shape[-1]:
+        raise RuntimeError(
+            f"linalg.ldl_solve: Incompatible matrix sizes: B has {B.shape[-2]} rows, but LD is "
+            f"{LD.shape[-1]} by {LD.shape[-1]}"
+        )
+    if (LD.requires_grad or B.requires_grad) and minigrad.is_grad_enabled():
+        raise NotImplementedError("linalg.ldl_solve: there is no gradient of it; use detach()")
+    finish, (n, k) = _lapack("sytrs", LD), B.shape[-2:]
+    lead = np.broadcast_shapes(LD.shape[:-2], B.shape[:-2])
+    factors, right = LD.expand(*lead, n, n)._array, B.expand(*lead, n, k)._array
+    places = pivots.expand(*lead, n)._array.reshape(-1, n)
+    each = zip(factors.reshape(-1, n, n), places, right.reshape(-1, n, k), strict=True)
+    found = [finish(f, p, b, lower=1)[0] for f, p, b in each]
+    return wrap(np.reshape(found, (*lead, n, k)).astype(B._array.dtype))
 
 
 def _packed(name: str, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
@@ -452,6 +544,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
     return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
 
 
-globals().update({name: tensors_only(globals()[name], True) for name in __all__ if name.islower()})
+_FUNCTIONS = {name: autocasts(globals()[name]) for name in __all__ if name.islower()}
+globals().update({name: tensors_only(function, True) for name, function in _FUNCTIONS.items()})
 
 __getattr__, __dir__ = namespace(__name__)

@@ -17,6 +17,7 @@ import numpy as np
 
 from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
+from minigrad._names import numpys_words
 from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter
 from minigrad.backends import current
 from minigrad.devices import CPU, META, address, device, move_array, read
@@ -692,7 +693,7 @@ def export(*names: str, method: bool = True, function: bool = True) -> Callable[
             if function:
                 FUNCTIONS[name] = fn
             if method:
-                setattr(Tensor, name, fn)
+                setattr(Tensor, name, numpys_words(fn))
         return fn
 
     return register

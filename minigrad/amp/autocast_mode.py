@@ -28,10 +28,19 @@ _LOSSES = (
     " triplet_margin_loss"
 ).split()
 LOW = {"cpu": frozenset(_LOW), "cuda": frozenset([*_LOW, "addmv", "addr", "Recurrent"])}
-_CPU = "CrossEntropy adaptive_avg_pool3d binary_cross_entropy cdist ctc_loss grid_sample prod"
+_LINALG = (
+    "cholesky cholesky_ex cholesky_inverse cholesky_solve cond eig eigh eigvals eigvalsh"
+    " householder_product inv_ex inverse linalg_qr linalg_svd lstsq matrix_rank orgqr pinverse qr"
+    " solve svd svdvals tensorinv tensorsolve triangular_solve"
+).split()
+_FFT = [f"{i}{kind}fft{of}" for i in ("", "i") for kind in ("", "r", "h") for of in ("", "2", "n")]
+_CPU = (
+    "CrossEntropy adaptive_avg_pool3d avg_pool3d binary_cross_entropy cdist ctc_loss grid_sample"
+    " nanquantile polar prod quantile stft trace view_as_complex"
+).split()
 _GPU = "CrossEntropy CumSum LayerNorm LogSoftmax Softmax cdist group_norm interpolate prod"
 FLOAT32 = {
-    "cpu": frozenset([*_LOSSES, *_CPU.split()]),
+    "cpu": frozenset([*_LOSSES, *_CPU, *_LINALG, *_FFT]),
     "cuda": frozenset([*_LOSSES, *_GPU.split()]),
 }
 _SIXTEEN = (minigrad.float16, minigrad.bfloat16)

@@ -7,6 +7,7 @@ popped, all gradients that flow into it have been added. It needs no recursion a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
@@ -18,11 +19,12 @@ from kernels.pointwise import TABLE
 from kernels.support import forks
 from minigrad.autograd import anomaly_mode
 from minigrad.autograd.graph import GradientEdge
-from minigrad.autograd.mode import mode, unusual
+from minigrad.autograd.mode import mode, sparse_gradients, unusual
 from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
-from minigrad.tensor import Tensor, wrap
+from minigrad.layouts import NoDenseArray
+from minigrad.tensor import Tensor, functions, wrap
 from minigrad.utils.hooks import Hooks
 
 Tensors = Tensor | Sequence[Tensor]
@@ -56,7 +58,7 @@ class Pass:
     """One backward pass.
 
     pending: node -> list of gradients per output, popped when the node runs.
-    leaves: id -> (leaf tensor, gradient), accumulated at the end.
+    leaves: id -> (leaf tensor, gradient), accumulated at the end; `sparse` likewise.
     wanted: keys of the requested tensors ((node, output index), or the id of a leaf); None for all
         leaves. `needed` are the nodes on a path to them.
     captures: (node, output index) -> gradient, for requested tensors that are not leaves.
@@ -69,6 +71,7 @@ class Pass:
         self.pending: dict[Node, list] = {}
         self.heap: list[tuple[int, Node]] = []
         self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
+        self.sparse: dict[int, tuple[Tensor, Tensor]] = {}
         self.wanted: set | None = None
         self.needed: set[Node] | None = None
         self.needed_below: set[Node] = set()
@@ -123,7 +126,13 @@ class Pass:
             if edge is None or grad is None:
                 continue
             target, index = edge
-            array = grad._array
+            try:
+                array = grad._array
+            except NoDenseArray:
+                grad = self._of_sparse(target, grad)
+                if grad is None:
+                    continue
+                array = grad._array
             if isinstance(target, Node):
                 if self.needed is not None and target not in self.needed:
                     continue
@@ -145,6 +154,17 @@ class Pass:
                 if entry is not None:
                     grad = self._sum(entry[1], grad)
                 self.leaves[id(target)] = (target, grad)
+
+    def _of_sparse(self, target: Any, grad: Tensor) -> Tensor | None:
+        """A sparse gradient of a leaf is kept, and None returned; what else needs it gets the dense
+        one."""
+        if isinstance(target, Node) or self.observers:
+            return grad.to_dense()
+        if self.wanted is None or id(target) in self.wanted:
+            sparse_gradients[:] = [True]
+            _, other = self.sparse.get(id(target), (None, None))
+            self.sparse[id(target)] = (target, grad if other is None else other + grad)
+        return None
 
     def _sum(self, a: Tensor, b: Tensor) -> Tensor:
         """a + b, by a remembered launch where it is not recorded."""
@@ -183,9 +203,9 @@ class Pass:
     def _observe(self, node: Node, grads: list) -> None:
         """Run hooks, and keep the gradients that `retain_grad` asked for."""
         hooks = node.hooks or {}
-        for index, functions in hooks.items():
+        for index, own in hooks.items():
             if index >= 0 and grads[index] is not None:
-                grads[index] = run_hooks(functions, grads[index])
+                grads[index] = run_hooks(own, grads[index])
         for hook in list(hooks.get(BEFORE, {}).values()):
             replaced = hook(tuple(grads))
             if replaced is not None:
@@ -244,10 +264,30 @@ class Pass:
         with _adding:
             if tensor._grad is None:
                 tensor._grad = self.own(grad)
+            elif tensor._grad.is_sparse:
+                tensor._grad = tensor._grad.to_dense() + grad
             elif self.create_graph:
                 tensor._grad = tensor._grad + grad
             else:
                 tensor._grad.add_(grad)
+
+    def _store_sparse(self) -> None:
+        """Add the sparse gradients to the leaves: a sum with a dense one is dense."""
+        for key, (leaf, grad) in self.sparse.items():
+            if key in self.leaves:
+                self.leaves[key] = (leaf, self.leaves[key][1] + grad.to_dense())
+                continue
+            if leaf._hooks:
+                grad = run_hooks(leaf._hooks, grad)
+            with _adding:
+                if leaf._grad is None:
+                    leaf._grad = grad.clone()
+                elif leaf._grad.is_sparse:
+                    leaf._grad = leaf._grad + grad
+                else:
+                    leaf._grad.add_(grad.to_dense())
+            if leaf._accumulate_hooks:
+                _run_accumulate_hooks(leaf)
 
     def own(self, grad: Tensor) -> Tensor:
         """The gradient in memory of its own (not that of the caller's `gradient` or of another
@@ -265,6 +305,8 @@ class Pass:
         """Add the gradients to the leaves."""
         if self.observers:
             self._finish_observed()
+        if self.sparse:
+            self._store_sparse()
         for leaf, grad in self.leaves.values():
             if leaf._hooks:
                 grad = run_hooks(leaf._hooks, grad)
@@ -314,6 +356,9 @@ def run_hooks(hooks: Hooks, grad: Tensor) -> Tensor:
         name = getattr(hook, "__name__", hook)
         if not isinstance(replaced, Tensor):
             raise TypeError(f"hook '{name}': expected a tensor or None, got {replaced!r}")
+        if replaced.is_sparse:
+            grad = replaced
+            continue
         if replaced._array.shape != grad._array.shape:
             raise RuntimeError(
                 f"hook '{name}' has changed the size of value: expected "
@@ -489,13 +534,20 @@ def grad(
     retain_graph, create_graph: as in `Tensor.backward`.
     allow_unused: give None for an input that the outputs don't depend on, instead of an error.
     materialize_grads: give zeros instead of None.
+    is_grads_batched: grad_outputs have a first dimension more, and so have the results: one
+        backward pass for each element of it.
     """
-    if is_grads_batched or not only_inputs:
-        raise NotImplementedError(
-            "grad: minigrad has neither is_grads_batched=True nor only_inputs=False; "
-            "call grad once per row of grad_outputs"
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To "
+            "accumulate gradient for other parts of the graph, please use backward.",
+            FutureWarning,
+            stacklevel=2,
         )
     outputs, inputs = as_tuple(outputs), as_tuple(inputs)
+    if is_grads_batched:
+        settings = (create_graph, True, allow_unused, False, materialize_grads)
+        return _of_a_batch(outputs, inputs, grad_outputs, retain_graph, settings)
     if not inputs:
         raise RuntimeError("grad: expected at least one input, got none")
     gradients = _root_gradients(outputs, grad_outputs)
@@ -514,11 +566,32 @@ def grad(
     )
 
 
+def _of_a_batch(
+    outputs: tuple, inputs: tuple, batch: Any, retain_graph: bool | None, settings: tuple
+) -> tuple[Tensor | None, ...]:
+    """`grad` for each element along the first dimension of gradients, stacked."""
+    gradients = [None if g is None else g.unbind(0) for g in as_tuple(batch)]
+    count = max([0 if g is None else len(g) for g in gradients])
+    if not count:
+        raise RuntimeError("grad: is_grads_batched=True needs grad_outputs with a first dimension")
+    rows = []
+    for k in range(count):
+        own = [None if g is None else g[k] for g in gradients]
+        keep = True if k < count - 1 else retain_graph
+        rows.append(grad(outputs, inputs, own, keep, *settings))
+    return tuple(None if row[0] is None else functions.stack(row) for row in zip(*rows))
+
+
 def _collected(run: Pass, tensor: Tensor) -> Tensor | None:
     if tensor._node is not None:
         found = run.captures.get((tensor._node, tensor._index))
     else:
         found = run.leaves.get(id(tensor), (None, None))[1]
+        _, sparse = run.sparse.get(id(tensor), (None, None))
+        if sparse is not None:
+            if found is None:
+                return run_hooks(tensor._hooks, sparse) if tensor._hooks else sparse
+            found = found + sparse.to_dense()
         if found is not None and tensor._hooks:
             found = run_hooks(tensor._hooks, found)
     return None if found is None else run.own(found)

@@ -38,6 +38,7 @@ mode = _Mode()
 
 inferring: list[bool] = []  # one entry for each block of `inference_mode` that a thread is in
 inferred: list[bool] = []  # not empty once there may be inference tensors
+sparse_gradients: list[bool] = []  # not empty once a leaf has had one
 
 INFERENCE_SAVED = (
     "Inference tensors cannot be saved for backward. Please do not use Tensors created in "

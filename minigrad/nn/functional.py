@@ -400,11 +400,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return y.reshape(*lead, out_features)
 
 
-def _check_dense(sparse: bool) -> None:
-    if sparse:
-        raise NotImplementedError("embedding: the option sparse is not available in minigrad")
-
-
 def _limit_rows(weight: Tensor, rows: Tensor, limit: float, p: float) -> None:
     """Scale the rows of weight whose p-norm is above the limit, in place."""
     with minigrad.no_grad():
@@ -427,8 +422,8 @@ def embedding(
 
     max_norm: rows with a larger `norm_type`-norm are first scaled to it, in place.
     scale_grad_by_freq: the gradient of a row is divided by how often `input` has it.
+    sparse: the gradient of weight is a sparse tensor, for `optim.SparseAdam`, SGD or Adagrad.
     """
-    _check_dense(sparse)
     if padding_idx is not None:
         rows = weight.shape[0]
         if not -rows <= padding_idx < rows:
@@ -437,7 +432,7 @@ def embedding(
     if max_norm is not None:
         index.embedding(weight.detach(), input)  # checks the input
         _limit_rows(weight, input, max_norm, norm_type)
-    return index.embedding(weight, input, padding_idx, scale_grad_by_freq)
+    return index.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
 def pairwise_distance(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op, edges_of, named
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise, PointwiseNode
@@ -25,7 +25,7 @@ from minigrad.tensor import Tensor, export, wrap
 LINES = frozenset(
     "add sub mul div neg exp log log2 log10 log1p expm1 sqrt rsqrt sin cos tan sinh cosh tanh asin"
     " acos atan asinh acosh atanh pow square reciprocal sigmoid axpy addcmul addcdiv lerp copy"
-    " where masked_fill eq ne".split()
+    " where masked_fill eq ne logical_not logical_and logical_or logical_xor".split()
 )
 _NAMES = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
@@ -266,6 +266,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
 
 
 @export(method=False)
+@autocasts
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs * exp(i angle)."""
     for name, x in (("abs", abs), ("angle", angle)):
@@ -288,6 +289,7 @@ def view_as_real(input: Tensor) -> Tensor:
 
 
 @export(method=False)
+@autocasts
 def view_as_complex(input: Tensor) -> Tensor:
     """The complex tensor whose parts are the last dimension of input (..., 2); a copy."""
     if input._array.dtype.kind != "f" or not input._array.ndim or input._array.shape[-1] != 2:

@@ -13,7 +13,15 @@ from minigrad._foreign import conversion
 from minigrad._names import kind
 from minigrad.ops._meanings import described
 from minigrad.ops.inplace import inplace
-from minigrad.ops.pointwise import POINTWISE, Number, Pointwise, check_floating, operand
+from minigrad.ops.pointwise import (
+    POINTWISE,
+    Number,
+    Pointwise,
+    check_floating,
+    factor,
+    number,
+    operand,
+)
 from minigrad.tensor import Tensor, export
 
 # lines of the table that are functions and methods under their own name
@@ -140,7 +148,16 @@ def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     other = other if isinstance(other, Tensor) else _number_or_tensor("add", other)
     if alpha == 1:
         return POINTWISE["add"](input, other)
-    return POINTWISE["axpy"](input, other, params=(alpha,))
+    return _plus_multiple(input, other, alpha)
+
+
+def _plus_multiple(a: Any, b: Any, alpha: Any, sign: int = 1) -> Tensor:
+    """a + sign * alpha * b. RuntimeError where alpha doesn't fit the dtype."""
+    likely = isinstance(a, Tensor) and a._array.dtype.kind == "f" and type(alpha) is float
+    if not likely or not -65504 <= alpha <= 65504:
+        alpha = number("add", alpha)
+        alpha = factor("alpha", alpha, POINTWISE["axpy"].compute_dtype((a, b)))
+    return POINTWISE["axpy"](a, b, params=(sign * alpha,))
 
 
 @export("subtract")
@@ -150,7 +167,7 @@ def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     _without_bool(input, other)
     if alpha == 1:
         return POINTWISE["sub"](input, other)
-    return POINTWISE["axpy"](input, other, params=(-alpha,))
+    return _plus_multiple(input, other, alpha, -1)
 
 
 @export()
@@ -159,11 +176,9 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     _check_operands("rsub", input, other)
     other = _number_or_tensor("rsub", other)
     _without_bool(input, other)
-    return (
-        POINTWISE["axpy"](other, input, params=(-alpha,))
-        if alpha != 1
-        else (POINTWISE["sub"](other, input))
-    )
+    if alpha == 1:
+        return POINTWISE["sub"](other, input)
+    return _plus_multiple(other, input, alpha, -1)
 
 
 @export("divide", "true_divide")
@@ -346,6 +361,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 @export()
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
+    if input._array.dtype.kind in "iu":
+        value = dtypes.fitting(value, input._array.dtype)
     return POINTWISE["addcmul"](input, tensor1, tensor2, params=(value,))
 
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
+from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
 from minigrad.ops.getitem import Put, Take, flat_positions, getitem, parse
 from minigrad.ops.inplace import inplace
-from minigrad.ops.pointwise import POINTWISE, broadcast_shape
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 
@@ -115,6 +116,25 @@ class Embedding(Op):
             counts = wrap(array_module(places).bincount(places)[index._array])
             g = g / counts.to(g.dtype).unsqueeze(-1)
         return (AddRows.apply(g, index, rows=ctx.shapes[0][0]), None)
+
+
+class SparseEmbedding(Embedding):
+    """`Embedding` whose gradient, unless it is recorded, is a sparse tensor of the rows in use."""
+
+    name, grad_name = "Embedding", "EmbeddingBackward0"
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, padding_idx: int | None, by_frequency: bool = False) -> tuple:
+        if mode.enabled:
+            return Embedding.vjp(ctx, g, padding_idx)
+        from minigrad.ops.sparse_tensor import CooTensor
+
+        (index,) = ctx.tensors()
+        places, rows = index._array.reshape(-1).astype(np.int64), g.reshape(-1, g._array.shape[-1])
+        if padding_idx is not None:
+            kept = places != padding_idx
+            places, rows = places[kept], wrap(rows._array[kept])
+        return CooTensor(places[None], rows, ctx.shapes[0], False), None
 
 
 class AddRows(Op):
@@ -458,11 +478,9 @@ def index_add(
         vectors = _vectors(input, index, source)
         return index_add(vectors[0], dim, *vectors[1:], alpha=alpha).reshape(())
     flat, source = _slices("index_add", input, dim, index, source)
-    if isinstance(alpha, float) and not input.is_floating_point():
-        raise RuntimeError(
-            "For integral input tensors, argument alpha must not be a floating point number."
-        )
-    return Put.apply(input, source if alpha == 1 else source * alpha, index=flat, accumulate=True)
+    if alpha != 1:
+        source = source * factor("alpha", alpha, input._array.dtype)
+    return Put.apply(input, source, index=flat, accumulate=True)
 
 
 @export()
@@ -534,17 +552,30 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return wrap(rows)
 
 
+@export()
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first `size` rows of `nonzero`; rows of `fill_value` where there are fewer."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    rows = nonzero(input)._array[:size]
+    found = array_module(rows).full((size, rows.shape[1]), fill_value, np.int64)
+    found[: len(rows)] = rows
+    return wrap(found)
+
+
 @export(method=False)
 def embedding(
     weight: Tensor,
     index: Tensor,
     padding_idx: int | None = None,
     scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Tensor:
     """Rows of weight (V, D) at an integer index of any shape: (*index.shape, D).
 
     The row `padding_idx` gets no gradient. scale_grad_by_freq: the gradient of a row is divided by
-    the number of times that the index has it. (`nn.functional.embedding` takes the index first.)
+    the number of times that the index has it. sparse: the gradient of weight is a sparse tensor.
+    (`nn.functional.embedding` takes the index first.)
     """
     if weight._array.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
@@ -559,9 +590,12 @@ def embedding(
         text = f"index out of range in self: embedding has {rows} rows, got an index of"
         check_bounds(i, 0, rows, lambda wrong: IndexError(f"{text} {wrong}"))
     padding = padding_idx + rows if padding_idx is not None and padding_idx < 0 else padding_idx
-    return Embedding.apply(
-        weight, index, padding_idx=padding, by_frequency=bool(scale_grad_by_freq)
-    )
+    if sparse and scale_grad_by_freq:
+        raise RuntimeError(
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients"
+        )
+    op = SparseEmbedding if sparse else Embedding
+    return op.apply(weight, index, padding_idx=padding, by_frequency=bool(scale_grad_by_freq))
 
 
 @export(method=False)

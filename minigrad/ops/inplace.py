@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import Unversioned, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
 from minigrad.ops.pointwise import number
-from minigrad.tensor import FUNCTIONS, Tensor, View, type_name, wrap
+from minigrad.tensor import FUNCTIONS, Tensor, View, export, type_name, wrap
 
 
 def inplace(name: str, composed: bool = False) -> None:
@@ -239,3 +241,36 @@ def set_(self: Tensor, source: Tensor) -> Tensor:
 for _function in (copy_, fill_, zero_, set_):
     setattr(Tensor, _function.__name__, _function)
 FUNCTIONS |= {"fill_": fill_, "zero_": zero_}
+
+
+@export(function=False)
+def apply_(self: Tensor, callable: Callable) -> Tensor:
+    """Each element becomes callable(element), a Python call for each; on a CPU, and slow."""
+    return _each("apply_", self, callable)
+
+
+@export(function=False)
+def map_(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
+    """Each element becomes callable(element, that of `tensor`), which broadcasts to this one; on a
+    CPU, and slow."""
+    if tensor._array.dtype != self._array.dtype:
+        raise TypeError(f"map_: expected {type_name(self)} for 'other' (got {type_name(tensor)})")
+    return _each("map_", self, callable, tensor.expand(self.shape))
+
+
+def _each(name: str, self: Tensor, callable: Callable, *others: Tensor) -> Tensor:
+    if self.requires_grad or any(other.requires_grad for other in others):
+        raise RuntimeError(
+            f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() "
+            "instead."
+        )
+    if self.is_cuda:
+        raise TypeError(f"{name} is only implemented on CPU tensors")
+    check_writable(self)
+    columns = [x._array.ravel().tolist() for x in (self, *others)]
+    found = [callable(*values) for values in zip(*columns, strict=True)]
+    if any(isinstance(value, str) or not hasattr(value, "__float__") for value in found):
+        bad = next(v for v in found if isinstance(v, str) or not hasattr(v, "__float__"))
+        raise TypeError(f"must be real number, not {type(bad).__name__}")
+    write(self, np.reshape(found, self._array.shape).astype(self._array.dtype))
+    return self

@@ -313,6 +313,7 @@ def batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @export()
+@autocasts
 def inverse(input: Tensor) -> Tensor:
     """The inverse of square matrices; RuntimeError for a singular one."""
     matrices("linalg.inv", input, square=True)
@@ -347,6 +348,7 @@ def logdet(input: Tensor) -> Tensor:
 
 
 @export()
+@autocasts
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The lower (or upper) triangle whose product with its transpose is `input`."""
     matrices("linalg.cholesky", input, square=True)
@@ -374,12 +376,14 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
 
 
 @export()
+@autocasts
 def qr(input: Tensor, some: bool = True) -> Any:
     """(Q, R) with `input` = Q R; see `minigrad.linalg.qr`."""
     return linalg_qr(input, "reduced" if some else "complete")
 
 
 @export()
+@autocasts
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """(U, S, V) with `input` = U diag(S) V^T; `minigrad.linalg.svd` gives V^T."""
     u, s, vh = linalg_svd(input, full_matrices=not some)
@@ -428,6 +432,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
 
 
 @export()
+@autocasts
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular=False
 ) -> Any:
@@ -541,6 +546,7 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
 
 
 @export()
+@autocasts
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """`linalg.householder_product`: Q of the vectors and factors that `geqrf` gives."""
     return householder_product(input, input2)

@@ -323,6 +323,7 @@ def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     if not product.is_floating_point():  # as torch does
         kind = bool if product._array.dtype.kind == "b" else int
         beta, alpha = kind(beta), kind(alpha)
+    beta, alpha = (dtypes.fitting(factor, product._array.dtype) for factor in (beta, alpha))
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
@@ -330,6 +331,7 @@ def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
 
 
 @export()
+@autocasts
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     if input._array.ndim != 2:

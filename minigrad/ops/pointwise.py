@@ -23,6 +23,7 @@ from minigrad._foreign import reject_foreign
 from minigrad._names import kind
 from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import (
+    Op,
     OpNode,
     check_devices,
     edges_of,
@@ -148,8 +149,31 @@ class PointwiseNode(OpNode):
             inputs = [g if s < 0 else operands[s] for s in derivative.sources]
             own = [params[i] for i in derivative.params]
             expr = derivative.expr
-            results.append(on_tensors(expr.text, expr.args + expr.params)(*inputs, *own))
+            result = on_tensors(expr.text, expr.args + expr.params)(*inputs, *own)
+            if self.op.name in _PIECEWISE:
+                result = Constant.apply(result, operands[0])
+            results.append(result)
         return results
+
+
+# Lines whose derivative is constant between kinks. Its own derivative is zeros, as in torch; the
+# operations in whose text the input is only compared would give none.
+_PIECEWISE = frozenset(("relu", "leaky_relu", "hardtanh", "threshold", "prelu"))
+
+
+class Constant(Op):
+    """`value`, recorded as computed from `x` too, with zeros as the gradient of that."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(value: Any, x: Any) -> Any:
+        return value
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        zeros = array_module(g._array).zeros(ctx.shapes[1], g._array.dtype)
+        return g, wrap(zeros) if ctx.needs[1] else None
 
 
 class Pointwise:
@@ -351,6 +375,16 @@ def number(name: str, value: Any) -> Number:
     if isinstance(value, np.generic) or (isinstance(value, Tensor) and not value._array.ndim):
         return value.item()
     raise TypeError(f"{name}(): expected a number, not {kind(value)}")
+
+
+def factor(name: str, value: Number, dtype: np.dtype) -> Number:
+    """A number that tensors of a dtype are multiplied with. RuntimeError where the dtype has no
+    such number: a fraction for integers, a number over its range."""
+    kind = "a floating point" if dtype.kind in "biu" else "a complex"
+    if isinstance(value, complex if dtype.kind == "f" else float | complex) and dtype.kind != "c":
+        of = "non-complex" if dtype.kind == "f" else "integral"
+        raise RuntimeError(f"For {of} input tensors, argument {name} must not be {kind} number.")
+    return dtypes.fitting(value, dtype)
 
 
 def in_integers(value: Number, dtype: np.dtype) -> int:

@@ -14,6 +14,7 @@ from minigrad.ops.views import (
     Expand,
     Permute,
     Reshape,
+    Select,
     Slice,
     Transpose,
     Unfold,
@@ -320,7 +321,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
             f"select(): index {index} out of range for tensor of size {list(input.shape)} at "
             f"dimension {place}"
         )
-    return Slice.apply(input, index=(slice(None),) * place + (int(index),))
+    return Select.apply(input, index=(slice(None),) * place + (int(index),))
 
 
 @export()

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
+from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import check_devices
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
-_Sort, _TopK, _KthValue, _NanMedian = map(
-    values_and_indices, ("sort", "topk", "kthvalue", "nanmedian")
+_Sort, _TopK, _KthValue, _Median, _NanMedian = map(
+    values_and_indices, ("sort", "topk", "kthvalue", "median", "nanmedian")
 )
 
 
@@ -107,9 +108,9 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         return _median_of_all(input.reshape(-1))
     place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
-        return input.kthvalue(1, 0, keepdim)
+        return _Median(*input.kthvalue(1, 0, keepdim))
     count = input._array.shape[place]
-    middle = input.kthvalue((count + 1) // 2, place, keepdim)
+    middle = _Median(*input.kthvalue((count + 1) // 2, place, keepdim))
     absent = POINTWISE["isnan"](input.detach())
     if not bool(absent.any()):
         return middle
@@ -118,8 +119,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     indices = POINTWISE["where"](absent.any(place, keepdim=True), first, indices)
     values = input.gather(place, indices)
     if keepdim:
-        return type(middle)(values, indices)
-    return type(middle)(values.squeeze(place), indices.squeeze(place))
+        return _Median(values, indices)
+    return _Median(values.squeeze(place), indices.squeeze(place))
 
 
 def _median_of_all(x: Tensor) -> Tensor:
@@ -214,6 +215,7 @@ def _interpolated(name: str, ordered: Tensor, q: Tensor, interpolation: str) -> 
 
 
 @export()
+@autocasts
 def quantile(
     input: Tensor,
     q: Any,
@@ -228,6 +230,7 @@ def quantile(
 
 
 @export()
+@autocasts
 def nanquantile(
     input: Tensor,
     q: Any,

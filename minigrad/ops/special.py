@@ -35,6 +35,8 @@ class Special(Op):
     def forward(x: Any, which: str) -> Any:
         with np.errstate(all="ignore"):
             found = getattr(routines(x), which)(x)
+        if which == "airy":  # Ai, its derivative, Bi and its derivative
+            found = found[0]
         return array_module(x).asarray(found).astype(x.dtype, copy=False)
 
     @staticmethod

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes, fft
+from minigrad.autograd.mode import autocasts
 from minigrad.ops.combine import pad
 from minigrad.tensor import Tensor, export, functions
 
@@ -71,6 +72,7 @@ def kaiser_window(
 
 
 @export()
+@autocasts
 def stft(
     input: Tensor,
     n_fft: int,

@@ -130,6 +130,33 @@ class Slice(ViewOp):
         return (ZerosExceptView.apply(g, view=Slice, attrs={"index": index}, shape=ctx.shapes[0]),)
 
 
+class Select(Slice):
+    """`Slice` whose last part is an integer; it only has another name as a node."""
+
+    name, grad_name = "Slice", "SelectBackward0"
+
+
+class Insert(Slice):
+    """`Slice` whose last part is None; it only has another name as a node."""
+
+    name, grad_name = "Slice", "UnsqueezeBackward0"
+
+
+def of_parts(index: tuple) -> type[Slice]:
+    """The operation for an index, whose name torch gives by the last part that is no full slice."""
+    for part in reversed(index):
+        if part is None:
+            return Insert
+        if not isinstance(part, slice):
+            return Select
+        if part != _FULL:
+            break
+    return Slice
+
+
+_FULL = slice(None)
+
+
 class Parts(Node):
     """Views of a tensor that lie side by side along a dimension: so do their gradients."""
 

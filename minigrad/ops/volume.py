@@ -189,6 +189,7 @@ def max_pool3d(
 
 
 @export(method=False)
+@autocasts
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,

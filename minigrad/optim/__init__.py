@@ -11,6 +11,7 @@ from minigrad.optim.matrix import Adafactor, Muon
 from minigrad.optim.optimizer import Optimizer
 from minigrad.optim.per_parameter import ASGD, NAdam, RAdam, Rprop
 from minigrad.optim.sgd import SGD
+from minigrad.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD",
@@ -28,6 +29,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SparseAdam",
     "lr_scheduler",
     "swa_utils",
 ]

@@ -105,6 +105,8 @@ class Adagrad(Optimizer):
         initial_accumulator_value: initial value of the sum.
     """
 
+    _takes_sparse = True
+
     def __init__(
         self,
         params: Iterable[Any],

@@ -6,6 +6,7 @@ import functools
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import minigrad
 from minigrad._names import kind
 from minigrad.autograd import rehearsal
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import mode, sparse_gradients
 from minigrad.optim.arena import Arenas, Run, start_value
 from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
@@ -27,6 +28,7 @@ class _Required:
 
 required = _Required()
 _SMALL = 1 << 28  # bytes
+NOTHING = nullcontext()
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -222,12 +224,34 @@ class Optimizer:
         if closure is not None:
             with minigrad.enable_grad():
                 loss = closure()
-        with minigrad.no_grad():
+        with minigrad.no_grad(), self._dense_gradients() if sparse_gradients else NOTHING:
             for group, run in self._runs():
                 with run:
                     if run.param.size:
                         self._update(group, run)
         return loss
+
+    _takes_sparse = False  # whether a step with a sparse gradient is that with the dense one
+
+    @contextmanager
+    def _dense_gradients(self) -> Iterator[None]:
+        """A block in which no parameter has a sparse gradient. RuntimeError where the step would
+        not be torch's."""
+        params = [p for g in self.param_groups for p in g["params"]]
+        sparse = [(p, p._grad) for p in params if p._grad is not None and p._grad.is_sparse]
+        if sparse and not self._takes_sparse:
+            name = type(self).__name__
+            other = ", please consider SparseAdam instead" if "Adam" in name else ""
+            raise RuntimeError(f"{name} does not support sparse gradients{other}")
+        if sparse and any(group.get("weight_decay") for group in self.param_groups):
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        for param, grad in sparse:
+            param._grad = grad.to_dense()
+        try:
+            yield
+        finally:
+            for param, grad in sparse:
+                param._grad = grad
 
     def _runs(self) -> Iterator[tuple[dict[str, Any], Run]]:
         """The runs that a step updates, each with its group."""

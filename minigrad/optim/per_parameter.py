@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import minigrad
+from minigrad.autograd.mode import sparse_gradients
 from minigrad.optim.adam import check_betas
 from minigrad.optim.arena import start_value
-from minigrad.optim.optimizer import Optimizer, check_flags, check_not_negative, real_parts
+from minigrad.optim.optimizer import NOTHING, Optimizer, check_flags, check_not_negative, real_parts
 from minigrad.tensor import Tensor
 
 NUMBERS = frozenset(("step", "mu_product", "eta", "mu"))  # state that Python computes with
@@ -40,7 +41,7 @@ class PerParameter(Optimizer):
         if closure is not None:
             with minigrad.enable_grad():
                 loss = closure()
-        with minigrad.no_grad():
+        with minigrad.no_grad(), self._dense_gradients() if sparse_gradients else NOTHING:
             for group in self.param_groups:
                 for param in group["params"]:
                     if param.grad is not None:

@@ -24,6 +24,7 @@ class SGD(Optimizer):
     """
 
     _counts_steps = False
+    _takes_sparse = True
 
     def __init__(
         self,

@@ -92,6 +92,76 @@ def test_gradcheck_rejects_a_wrong_gradient(scale):
     assert not autograd.gradcheck(Square.apply, x, raise_exception=False)
 
 
+def test_options_of_gradcheck():
+    """Each finds the fault that it is for, and no other passes for it."""
+
+    class Wrong(autograd.Function):
+        calls = 0
+
+        @staticmethod
+        def forward(ctx, x, fault):
+            ctx.fault = fault
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, g):
+            Wrong.calls += 1
+            return g * (3 + (Wrong.calls % 2) * 1e-7 * (ctx.fault == "random")), None
+
+    x = leaf(1.0, -2.0)
+
+    def check(fault, **options):
+        return autograd.gradcheck(
+            lambda v: Wrong.apply(v, fault), x, raise_exception=False, **options
+        )
+
+    every = {"check_batched_grad": True, "check_grad_dtypes": True, "nondet_tol": 1e-9}
+    assert check("", **every)
+    assert not check("random") and check("random", nondet_tol=1e-5)
+    for fast in (False, True):
+        assert autograd.gradcheck(mg.sin, x, fast_mode=fast, check_forward_ad=True)
+        assert autograd.gradgradcheck(mg.sin, x, fast_mode=fast, check_fwd_over_rev=True)
+    with pytest.raises(AssertionError, match="at least one of"):
+        autograd.gradcheck(mg.sin, x, check_backward_ad=False)
+    for options in (
+        {"check_batched_forward_grad": True},
+        {"check_batched_grad": True, "check_backward_ad": False, "check_forward_ad": True},
+    ):
+        with pytest.raises(ValueError, match="requires check_"):
+            autograd.gradcheck(mg.sin, x, **options)
+    assert autograd.gradcheck(mg.sin, x, check_backward_ad=False, check_forward_ad=True)
+
+
+@pytest.mark.parametrize("options", [{"fast_mode": True}, {"check_grad_dtypes": True}])
+def test_options_reject_a_wrong_gradient(options):
+    class Scaled(autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2.02
+
+    with pytest.raises(autograd.GradcheckError, match="Jacobian mismatch"):
+        autograd.gradcheck(Scaled.apply, leaf(1.0, -2.0), **options)
+
+
+def test_grad_of_a_batch_of_gradients():
+    x, w = leaf(1.0, -2.0, 3.0), leaf(2.0, 0.0, 1.0)
+    y, z = x * x * w, x.sum()
+    seeds = mg.eye(3, dtype=mg.float64), mg.tensor([1.0, 0.0, 2.0], dtype=mg.float64)
+    options = {"retain_graph": True, "allow_unused": True}
+    found = mg.autograd.grad((y, z), (x, w, leaf(1.0)), seeds, is_grads_batched=True, **options)
+    rows = [mg.autograd.grad((y, z), (x, w), (a, b), retain_graph=True) for a, b in zip(*seeds)]
+    for k in range(2):
+        np.testing.assert_array_equal(found[k], [row[k] for row in rows])
+    assert found[2] is None
+    mg.autograd.grad(y, x, seeds[0], is_grads_batched=True)  # without retain_graph: the last time
+    with pytest.raises(RuntimeError, match="second time"):
+        mg.autograd.grad(y, x, seeds[0], is_grads_batched=True)
+
+
 def test_gradgradcheck_rejects_a_wrong_second_derivative():
     class Cube(autograd.Function):
         @staticmethod

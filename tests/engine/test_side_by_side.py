@@ -11,10 +11,126 @@ import pytest
 import minigrad
 from minigrad import backends
 
-# Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `grad(f)`
-# is that of f(x).sum(), `hooked(hook)` the same with a hook on the way, `written(f)` a
-# tensor of one element after f has changed it.
+# Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `r` has
+# integers, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that of its sum,
+# `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element after f has
+# changed it.
 PROGRAMS = {
+    "numbers_out_of_range": """
+        m.tensor([-1.5], dtype=m.uint8)
+        m.tensor([-0.5], dtype=m.uint8)
+        m.tensor(-1.0, dtype=m.uint16)
+        m.tensor([-1, 3.7], dtype=m.uint8)
+        m.tensor([3.7, [-1, 2.0]][1], dtype=m.uint8)
+        m.ByteTensor([-1.5])
+        m.zeros(1, dtype=m.uint8).new_tensor([[-1.5]])
+        m.tensor([-1], dtype=m.uint8)
+        m.ones(2, dtype=m.int8).add(m.ones(2, dtype=m.int8), alpha=300)
+        m.ones(2, dtype=m.int8).add(m.ones(2, dtype=m.int8), alpha=-128)
+        m.ones(2, dtype=m.int8).add(1, alpha=300)
+        m.ones(2, dtype=m.int8).sub(m.ones(2, dtype=m.int32), alpha=300)
+        m.ones(2, dtype=m.uint8).sub(m.ones(2, dtype=m.uint8), alpha=255)
+        m.ones(2, dtype=m.int8).add_(m.ones(2, dtype=m.int8), alpha=300)
+        m.ones(2, dtype=m.int8).add(m.ones(2, dtype=m.int8), alpha=1.5)
+        m.ones(2, dtype=m.int8).add(m.ones(2), alpha=300.5)
+        m.ones(2).add(m.ones(2), alpha=1e39)
+        m.ones(2).add(m.ones(2), alpha=2j)
+        m.ones(2).add(m.ones(2), alpha=inf)
+        m.ones(2, dtype=m.half).add(1, alpha=1e6)
+        m.ones(2).add(m.ones(2), alpha=m.tensor(3))
+        m.rsub(m.ones(2, dtype=m.int8), 2, alpha=300)
+        m.ones(2, dtype=m.int8).addcmul(m.ones(2).char(), m.ones(2).char(), value=300)
+        m.ones(2, dtype=m.half).addcmul(m.ones(2).half(), m.ones(2).half(), value=7e4)
+        m.ones(2, 2).char().addmm(m.ones(2, 2).char(), m.ones(2, 2).char(), beta=300)
+        m.ones(2, 2).char().addmm(m.ones(2, 2).char(), m.ones(2, 2).char(), alpha=300)
+        m.ones(2).char().index_add(0, m.tensor([0]), m.ones(1).char(), alpha=300)
+        m.ones(2).half().index_add(0, m.tensor([0]), m.ones(1).half(), alpha=7e4)
+    """,
+    "numpys_words": """
+        r.prod(axis=0)
+        m.cumprod(r, axis=1)
+        r.cumprod(axis=1)
+        m.softmax(r, axis=0).shape
+        r.log_softmax(axis=1).shape
+        m.stack([r, r], axis=2)
+        m.unsqueeze(r, axis=1)
+        r[:1].squeeze(axis=0)
+        r.sort(axis=0)
+        m.sort(r, axis=0, descending=True)
+        r.argsort(axis=1)
+        m.argmax(r, axis=1, keepdims=True)
+        m.var(r, axis=0, keepdims=True).shape
+        r.amax(axis=(0, 1), keepdims=True)
+        r.all(axis=0)
+        r.median(axis=0)
+        type(r.median(axis=0)).__name__
+        r.topk(2, axis=1)
+        m.gather(r, axis=0, index=m.tensor([[0, 0]]))
+        r.index_select(axis=1, index=m.tensor([1]))
+        r.chunk(2, axis=1)
+        r.unbind(axis=0)
+        r.logsumexp(axis=1, keepdims=True).shape
+        m.linalg.norm(r, axis=0).shape
+        m.fft.fft(r, axis=0).shape
+        m.add(x=r, x2=r)
+        m.swapaxes(r, axis0=0, axis1=1)
+        m.cumprod(r, axis=0, dim=0)
+        m.cumprod(r, 0, axis=0)
+        r.cumprod(0, axis=0)
+        m.flip(r, axis=0)
+        m.roll(r, 1, axis=0)
+        m.cumprod(r, axes=0)
+    """,
+    "nodes_of_indexing": """
+        x[0].grad_fn.name()
+        x[-1, 2].grad_fn.name()
+        x[0, :2].grad_fn.name()
+        x[:2, 0].grad_fn.name()
+        x[:, 0].grad_fn.name()
+        x[..., 0].grad_fn.name()
+        x[0, ...].grad_fn.name()
+        x[1:].grad_fn.name()
+        x[None].grad_fn.name()
+        x[0, None].grad_fn.name()
+        x[[0, 1]].grad_fn.name()
+        x.select(0, 1).grad_fn.name()
+        x.narrow(0, 1, 2).grad_fn.name()
+        type(x[0].grad_fn).__name__
+        grad(lambda x: x[0] * 2)
+        grad(lambda x: x[:, 1, None] ** 2)
+    """,
+    "element_by_element": """
+        m.tensor([1.0, 2]).apply_(lambda v: v * 2)
+        m.tensor([[1, 2], [3, 4]]).t().apply_(lambda v: v + 0.5)
+        m.tensor([1.0, 2]).apply_(lambda v: "a")
+        m.tensor([1.0, 2]).map_(m.tensor([3.0, 4]), lambda a, b: a * b)
+        m.tensor([[1.0, 2]]).map_(m.tensor([3.0]), lambda a, b: a - b)
+        m.tensor([1.0, 2]).map_(m.tensor([3, 4]), lambda a, b: a * b)
+        m.tensor([1.0, 2]).map_(m.tensor([3.0, 4, 5]), lambda a, b: a * b)
+        x.apply_(abs)
+        x.detach().map_(x, lambda a, b: a)
+        m.nonzero_static(m.tensor([[1, 0], [2, 3]]), size=2)
+        m.tensor([1, 0]).nonzero_static(size=3, fill_value=7)
+        m.nonzero_static(m.tensor(3.0), size=2)
+        m.nonzero_static(m.ones(2), size=-1)
+        m.nonzero_static(m.zeros(2, 3), size=0)
+        m.logical_not(m.tensor([1j, 0, 2]))
+        m.logical_and(m.tensor([1j, 0, 2]), m.tensor([1j, 1, 0]))
+        m.tensor([1j, 0, 2]).logical_or(m.tensor([0.0, 0, 1]))
+        m.logical_xor(m.tensor([1j, 0, 2]), m.tensor(1))
+        m.tensor([1j, 0, 2]).logical_not_()
+    """,
+    "second_derivatives_of_lines": """
+        slope2(lambda v: m.relu(v))
+        slope2(lambda v: m.nn.functional.leaky_relu(v))
+        slope2(lambda v: m.nn.functional.hardtanh(v))
+        slope2(lambda v: m.nn.functional.relu6(v))
+        slope2(lambda v: m.nn.functional.threshold(v, 0.1, 0.2))
+        slope2(lambda v: m.prelu(v, m.tensor([0.2])))
+        slope2(lambda v: m.relu(v) ** 3)
+        slope2(lambda v: m.relu(v * v))
+        slope2(lambda v: v * 2)
+    """,
     "casts": """
         x.int()
         x.bool().float()
@@ -334,6 +450,10 @@ def evaluate(m: Any, line: str) -> Any:
     def grad(f: Any) -> Any:
         return m.autograd.grad(f(x).sum(), x)
 
+    def slope2(f: Any) -> Any:
+        (first,) = m.autograd.grad(f(x).sum(), x, create_graph=True)
+        return first, first.requires_grad and m.autograd.grad(first.sum(), x)
+
     def hooked(hook: Any) -> Any:
         y = x * 1
         y.register_hook(hook)
@@ -353,7 +473,9 @@ def evaluate(m: Any, line: str) -> Any:
         written=written,
         changed=changed,
         x=x,
+        r=(x.detach() * 4).round(),
         grad=grad,
+        slope2=slope2,
         hooked=hooked,
         np=np,
         nan=np.nan,

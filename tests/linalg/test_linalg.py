@@ -244,3 +244,96 @@ def test_principal_components_of_sparse_matrices(rng):
 )
 def test_errors_of_low_rank_as_torch(program, same_error):
     same_error(program)
+
+
+def test_factors_as_torch(torch):
+    """Names around LU, LDL and Householder factors, each with torch and with minigrad."""
+    same(
+        torch,
+        """
+        m.lu_unpack(*m.linalg.lu_factor(a))
+        m.lu_unpack(*m.linalg.lu_factor(a[:, :2]))
+        m.lu_unpack(*m.linalg.lu_factor(a[:, :, :2]))
+        m.lu_unpack(*m.linalg.lu_factor(a), unpack_pivots=False)
+        m.lu_unpack(*m.linalg.lu_factor(a), unpack_data=False)
+        m.lu_unpack(a, m.ones(2, 4))
+        m.lu_solve(b, *m.linalg.lu_factor(a))
+        m.linalg.lu_factor_ex(a)
+        m.linalg.lu_factor_ex(z)
+        m.linalg.lu_factor_ex(z, check_errors=True)
+        m.linalg.lu_factor_ex(a[0, :, :0])[2]
+        m.linalg.lu_factor(z)
+        m.linalg.solve_ex(a, b)
+        m.linalg.solve_ex(a, b.mT, left=False)
+        m.linalg.solve_ex(z, b)[1]
+        m.linalg.solve_ex(z, b)[0][0]
+        m.linalg.solve_ex(z, b, check_errors=True)
+        m.linalg.ldl_factor(c)
+        m.linalg.ldl_factor_ex(c)
+        m.linalg.ldl_factor(c.float())[0].dtype
+        m.linalg.ldl_factor_ex(z * 0)[2]
+        m.linalg.ldl_factor(z * 0)
+        m.linalg.ldl_factor(a[:, :2])
+        m.linalg.ldl_solve(*m.linalg.ldl_factor(c), b)
+        m.linalg.ldl_solve(*m.linalg.ldl_factor(c[0]), b)
+        m.linalg.ldl_solve(*m.linalg.ldl_factor(c), b[:, :3])
+        m.ormqr(*m.geqrf(a), b)
+        m.ormqr(*m.geqrf(a[:, :, :2]), b)
+        m.ormqr(*m.geqrf(a[:, :, :2]), b, True, True)
+        m.ormqr(*m.geqrf(a), b.mT, left=False, transpose=True)
+        m.ormqr(*m.geqrf(a), b[:, :3])
+        m.fft.hfftn(h)
+        m.fft.hfftn(h, (3, 5))
+        m.fft.hfftn(h, norm="ortho", dim=(0, 2))
+        m.fft.hfft2(h, norm="forward")
+        m.fft.ihfftn(a)
+        m.fft.ihfftn(a, (3, 5), norm="ortho")
+        m.fft.ihfft2(a, norm="forward")
+        m.fft.ihfft2(h)
+        m.fft.hfftn(h, ())
+        grad(lambda a: m.lu_unpack(*m.linalg.lu_factor(a)).L.sin() @ b)
+        grad(lambda a: m.lu_solve(b, *m.linalg.lu_factor(a)) ** 2)
+        grad(lambda a: m.linalg.solve_ex(a, b).result ** 2)
+        grad(lambda a: m.ormqr(a[:, :, :2].contiguous(), a[:, 0, :2], b) ** 2)
+        grad(lambda a: m.fft.ihfft2(a).abs() ** 2)
+        grad(lambda a: m.fft.hfftn(m.complex(a, a * a)) ** 2)
+        """,
+    )
+
+
+def same(torch, lines):
+    """Each line with torch and with minigrad: `a` (2, 4, 4), `b` (2, 4, 2), `c` symmetric, `z` with
+    a singular matrix, `h` complex, of float64; grad(f) is the gradient of f(a).sum()."""
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((2, 4, 4)), rng.standard_normal((2, 4, 2))
+    z = a.copy()
+    z[1, 2:] = z[1, :2] = 0
+    z[1, 0, 0] = 1
+    data = {"a": a, "b": b, "c": a + a.swapaxes(1, 2), "z": z, "h": a + 1j * a[:, ::-1]}
+
+    def outcome(m, line):
+        names = {name: m.tensor(value) for name, value in data.items()}
+
+        def grad(f):
+            x = m.tensor(a, requires_grad=True)
+            return m.autograd.grad(f(x).sum(), x)
+
+        try:
+            found = eval(line, {"m": m, "grad": grad, **names})
+        except Exception as error:
+            return type(error).__name__.strip("_")
+        if not hasattr(found, "dtype") and not isinstance(found, tuple):
+            return str(found).rpartition(".")[2]
+        parts = found if isinstance(found, tuple) else (found,)
+        kind = [str(part.dtype).rpartition(".")[2] for part in parts]
+        return [*kind, *[part.detach().numpy() for part in parts]]
+
+    for line in filter(None, map(str.strip, lines.splitlines())):
+        ours, theirs = outcome(minigrad, line), outcome(torch, line)
+        if isinstance(theirs, str) or isinstance(ours, str):
+            assert ours == theirs, line
+            continue
+        count = len(theirs) // 2
+        assert ours[:count] == theirs[:count], line
+        for x, y in zip(ours[count:], theirs[count:], strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11, err_msg=line)

@@ -397,11 +397,6 @@ def test_softshrink_needs_a_width():
         nn.functional.softshrink(minigrad.zeros(2), -1.0)
 
 
-def test_what_is_missing_says_so():
-    with pytest.raises(NotImplementedError, match="sparse"):
-        nn.Embedding(3, 2, sparse=True)
-
-
 def test_repr_of_a_network(torch):
 
     def build(n):

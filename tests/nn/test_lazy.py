@@ -21,6 +21,10 @@ LAYERS = [
     (lambda t: t.nn.LazyConvTranspose1d(3, 2, stride=2), (2, 4, 5)),
     (lambda t: t.nn.LazyConvTranspose2d(3, 2, 2, bias=False), (2, 4, 5, 5)),
     (lambda t: t.nn.LazyBatchNorm1d(), (4, 3)),
+    (lambda t: t.nn.LazyInstanceNorm1d(), (2, 3, 4)),
+    (lambda t: t.nn.LazyInstanceNorm1d(affine=False), (2, 3, 4)),
+    (lambda t: t.nn.LazyInstanceNorm2d(track_running_stats=False), (2, 3, 4, 4)),
+    (lambda t: t.nn.LazyInstanceNorm3d(1e-3, 0.2), (2, 3, 4, 4, 2)),
     (lambda t: t.nn.LazyBatchNorm2d(momentum=0.2, affine=False), (4, 3, 2, 2)),
 ]
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import minigrad
-from minigrad.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from minigrad.nn.modules.batchnorm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
 from minigrad.nn.modules.conv import (
     Conv1d,
     Conv2d,
@@ -29,6 +36,9 @@ __all__ = [
     "LazyConvTranspose1d",
     "LazyConvTranspose2d",
     "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
     "LazyLinear",
 ]
 
@@ -219,7 +229,7 @@ class LazyConvTranspose2d(_LazyConvTransposeNd, ConvTranspose2d):
 
 
 class _LazyBatchNorm(LazyModuleMixin):
-    """What the lazy batch norms share: `num_features` is that of the first input."""
+    """What the lazy norms share: `num_features` is that of the first input."""
 
     def __init__(
         self,
@@ -280,3 +290,36 @@ class LazyBatchNorm3d(_LazyBatchNorm, BatchNorm3d):
     """`BatchNorm3d` whose `num_features` is that of the first input."""
 
     cls_to_become = BatchNorm3d
+
+
+class _LazyInstanceNorm(_LazyBatchNorm):
+    """What the lazy instance norms share; the first input has a batch dimension."""
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(eps, momentum, affine, track_running_stats, device, dtype)
+
+
+class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
+    """`InstanceNorm1d` whose `num_features` is that of the first input."""
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
+    """`InstanceNorm2d` whose `num_features` is that of the first input."""
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
+    """`InstanceNorm3d` whose `num_features` is that of the first input."""
+
+    cls_to_become = InstanceNorm3d

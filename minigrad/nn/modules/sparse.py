@@ -39,8 +39,8 @@ class Embedding(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        F._check_dense(sparse)
         self.max_norm = max_norm
+        self.sparse = sparse
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.num_embeddings = num_embeddings
@@ -77,13 +77,14 @@ class Embedding(Module):
             self.max_norm,
             self.norm_type,
             self.scale_grad_by_freq,
+            self.sparse,
         )
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         for name, default in (
             ("padding_idx", None), ("max_norm", None), ("norm_type", 2.0),
-            ("scale_grad_by_freq", False),
+            ("scale_grad_by_freq", False), ("sparse", False),
         ):  # fmt: skip
             if getattr(self, name) != default:
                 text += f", {name}={getattr(self, name)}"
@@ -139,7 +140,7 @@ class EmbeddingBag(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        F._check_dense(sparse)
+        self.sparse = sparse
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.mode = scale_grad_by_freq, mode
@@ -177,7 +178,7 @@ class EmbeddingBag(Module):
             self.norm_type,
             self.scale_grad_by_freq,
             self.mode,
-            False,
+            self.sparse,
             per_sample_weights,
             self.include_last_offset,
             self.padding_idx,
