@@ -13,6 +13,7 @@ from kernels.simt.emit.expressions import Expressions, Statements
 from kernels.simt.emit.polls import Polls
 from kernels.simt.emit.writer import Writer
 from kernels.simt.ir.hints import Hint
+from kernels.simt.plan.layout import is_tuple, spilled
 from kernels.simt.plan.parts import BlockPlan, DynamicShared, Inputs
 
 
@@ -34,7 +35,11 @@ class Printer:
         return self.program.extern(dtype, str(dtype))
 
     def zero(self, name: str) -> str:
-        kind = self.plan.kinds.get(name, types.intp)
+        return self._zero(self.plan.kinds.get(name, types.intp))
+
+    def _zero(self, kind: types.Type) -> str:
+        if is_tuple(kind):
+            return f"({', '.join(map(self._zero, kind))},)"
         is_number = isinstance(kind, types.Number | types.Boolean)
         return f"{self.dtype_name(kind)}(0)" if is_number else "0"
 
@@ -75,6 +80,10 @@ class Printer:
         ):
             self.writer.line(line)
 
+    def spilled(self, name: str) -> str:
+        """A thread's element of the spill array of `name`."""
+        return spilled(name, self.plan.kinds.get(name, types.boolean))
+
     def open_mask(self, mask: str | None) -> None:
         if mask:
             self.writer.open(f"if _s_{mask}[_u(_t)]:")
@@ -90,6 +99,6 @@ class Printer:
             self.writer.line(f"_t = {self.plan.thread_number}")
             self.open_mask(None if mask in self.plan.spans else mask)
             for name in inputs.loaded:
-                self.writer.line(f"{name} = _s_{name}[_u(_t)]")
+                self.writer.line(f"{name} = {self.spilled(name)}")
             self.statements.write(inputs.rematerialised)
             yield

@@ -162,7 +162,7 @@ class RowPrinter:
     def spilled(self, name: str) -> str:
         """A thread's element of the spill array of `name`, of the block or of the row."""
         if name in self.printer.plan.spilled:
-            return f"_s_{name}[_u(_t)]"
+            return self.printer.spilled(name)
         if self.version.rows > 1:
             return f"_r_{name}[_u(_tx + {ROW} * {self.printer.program.block[0]})]"
         return f"_r_{name}[_u(_tx)]"

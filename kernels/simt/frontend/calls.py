@@ -56,6 +56,23 @@ def is_compile_time(value: Any) -> bool:
     return value is not None and not isinstance(value, np.ndarray)
 
 
+def without_aliases(
+    norm: Translator, target: ast.Tuple | ast.List, value: ast.Tuple
+) -> tuple[ast.Tuple | ast.List, ast.Tuple]:
+    """`a, b = x, y` without the names of compile-time objects, which are remembered."""
+    if len(target.elts) != len(value.elts):
+        return target, value
+    targets, values = ast.Tuple([], ast.Store()), ast.Tuple([], ast.Load())
+    for element, item in zip(target.elts, value.elts):
+        known = norm.static(item) if norm.once(element) else DYNAMIC
+        if is_compile_time(known):
+            norm.statics[element.id] = known  # type: ignore[attr-defined]
+            continue
+        targets.elts.append(element)
+        values.elts.append(item)
+    return targets, values
+
+
 def constant_special(program, name: str | None) -> Any:
     """The number that a CUDA name is in this specialisation, or DYNAMIC."""
     if name == "warpsize":
