@@ -64,9 +64,10 @@ def without_aliases(
         return target, value
     targets, values = ast.Tuple([], ast.Store()), ast.Tuple([], ast.Load())
     for element, item in zip(target.elts, value.elts):
-        known = norm.static(item) if norm.once(element) else DYNAMIC
+        name = element.id if isinstance(element, ast.Name) and norm.once(element) else ""
+        known = norm.static(item) if name else DYNAMIC
         if is_compile_time(known):
-            norm.statics[element.id] = known  # type: ignore[attr-defined]
+            norm.statics[name] = known
             continue
         targets.elts.append(element)
         values.elts.append(item)
