@@ -286,6 +286,8 @@ def expression(norm: Translator, node: ast.Call) -> ast.expr:
         return call(
             norm.program.extern(lookup.function("round.to"), "round_to"), *norm.sequence(digits)
         )
+    if function is print:
+        return _print(norm, node)
     if function is len and len(node.args) == 1:
         length = iteration.length(norm, node.args[0])
         if length is not None:
@@ -295,6 +297,19 @@ def expression(norm: Translator, node: ast.Call) -> ast.expr:
     ):  # `np.sin(x, out)`: Numba's
         return _plain(norm, node, load(norm.program.extern(function, function.__name__)))
     return _plain(norm, node, norm.materialise(function, node.func))
+
+
+def _print(norm: Translator, node: ast.Call) -> ast.expr:
+    """`print(x)`, with floats written as on a GPU."""
+    result = _plain(norm, node, load("print"))
+    printed = norm.program.extern(lookup.function("printed"), "printed")
+    result.args = [
+        a
+        if isinstance(a, ast.Tuple) or isinstance(getattr(a, "value", None), str)
+        else call(printed, a)
+        for a in result.args
+    ]
+    return result
 
 
 def _unpacked(norm: Translator, node: ast.Call) -> ast.Call:
