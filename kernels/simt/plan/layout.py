@@ -202,8 +202,8 @@ class Layout:
 
 
 def is_tuple(kind: types.Type) -> bool:
-    """Whether it is a plain tuple with elements, which can be taken apart and put together."""
-    return isinstance(kind, types.Tuple | types.UniTuple) and len(kind) > 0
+    """Whether it is a tuple with elements, which can be taken apart and put together."""
+    return isinstance(kind, types.BaseTuple) and len(kind) > 0
 
 
 def spill_arrays(name: str, kind: types.Type) -> Iterator[tuple[str, types.Type]]:
@@ -212,15 +212,7 @@ def spill_arrays(name: str, kind: types.Type) -> Iterator[tuple[str, types.Type]
         yield f"_s_{name}", kind
         return
     for position, part in enumerate(kind):
-        yield from spill_arrays(f"{name}_{position}", part)
-
-
-def spilled(name: str, kind: types.Type, thread: str = "_t") -> str:
-    """A thread's element of a variable's spill arrays, to load or to store."""
-    if not is_tuple(kind):
-        return f"_s_{name}[_u({thread})]"
-    parts = [spilled(f"{name}_{i}", part, thread) for i, part in enumerate(kind)]
-    return f"({', '.join(parts)},)"
+        yield from spill_arrays(f"{position}_{name}", part)
 
 
 _PER_THREAD = PrivateLayout((), "_t")

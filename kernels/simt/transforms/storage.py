@@ -140,16 +140,16 @@ def _rematerialisable(
 
 
 def _fits(kind: types.Type | None) -> bool:
-    """Whether spill arrays can hold values of a type: numbers and plain tuples of them."""
-    if isinstance(kind, types.Tuple | types.UniTuple):
+    """Whether spill arrays can hold values of a type: numbers and tuples of them."""
+    if isinstance(kind, types.BaseTuple):
         return all(map(_fits, kind))
-    return not isinstance(kind, types.Array | types.BaseTuple)
+    return not isinstance(kind, types.Array | types.Record)
 
 
 def _reads_changed(value: ast.expr, kind: types.Type | None, changed: set[str]) -> bool:
-    """Whether `value` takes numbers out of memory that the kernel may change. Of a view, these are
-    its indices."""
-    if isinstance(kind, types.Array):
+    """Whether `value` takes numbers out of memory that the kernel may change. Of a view, or a
+    record in an array, these are its indices."""
+    if isinstance(kind, types.Array | types.Record):
         indices = [n.slice for n in ast.walk(value) if isinstance(n, ast.Subscript)]
         return any(names(n) & changed for index in indices for n in _reads(index))
     if isinstance(kind, types.BaseTuple) and isinstance(value, ast.Tuple):

@@ -78,6 +78,16 @@ def of_the_grid(x, y):
     y[i, 0], y[i, 1] = best
 
 
+def like_an_element(x, y):
+    t = cuda.threadIdx.x
+    p = (x[t], t)
+    p_1 = x[63 - t]
+    cuda.syncthreads()
+    x[t] = 0
+    cuda.syncthreads()
+    y[t, 0], y[t, 1] = p[0], p[1] + 100 * p_1
+
+
 def launched(kernel, grid, block, debug, *shape):
     x = np.random.default_rng(5).normal(size=64).astype(np.float32)
     y = np.zeros(shape)
@@ -107,6 +117,13 @@ def test_a_tuple_that_some_threads_have(debug):
     x, y = launched(perhaps, 1, 64, debug, 64, 2)
     has = x[:, None] > 0
     np.testing.assert_array_equal(y, has * np.stack([x, np.arange(64)], 1))
+
+
+def test_a_variable_called_like_an_element(debug):
+    x = np.random.default_rng(5).normal(size=64)
+    given, y = x.copy(), np.zeros((64, 2))
+    cuda.jit(like_an_element, debug=debug, opt=not debug)[1, 64](given, y)
+    np.testing.assert_allclose(y, np.stack([x, np.arange(64) + 100 * x[::-1]], 1))
 
 
 def test_interleaved_blocks(debug):

@@ -90,7 +90,28 @@ def test_values_from_before_a_barrier(kernel, debug):
     np.testing.assert_allclose(y, expected)
 
 
-@pytest.mark.parametrize("kernel", [pair, not_changed], ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_record_that_is_kept_is_that_of_the_array(debug):
+    def kernel(records, y):
+        i = cuda.grid(1)
+        p = records[i]
+        before = p.value
+        cuda.syncthreads()
+        records[i].value = -1
+        p.place += 1
+        cuda.syncthreads()
+        y[i] = p.value + 10 * before
+
+    dtype = [("value", np.float64), ("place", np.int32)]
+    records, y = np.array([(i + 0.5, i) for i in range(64)], dtype), np.zeros(64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InterpretedKernelWarning)
+        cuda.jit(kernel, debug=debug, opt=not debug)[2, 32](records, y)
+    np.testing.assert_array_equal(y, 10 * (np.arange(64) + 0.5) - 1)
+    assert (records["value"] == -1).all() and (records["place"] == np.arange(1, 65)).all()
+
+
+@pytest.mark.parametrize("kernel", [pair, named, not_changed], ids=lambda kernel: kernel.__name__)
 def test_what_can_be_kept_or_read_again_is_compiled(kernel):
     with warnings.catch_warnings():
         warnings.simplefilter("error", InterpretedKernelWarning)
