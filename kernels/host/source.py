@@ -12,7 +12,9 @@ _SKIPPED = re.compile(
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'",
     re.DOTALL,
 )
-_LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
+_LAUNCH_BOUNDS = re.compile(
+    r"__(?:launch_bounds|cluster_dims|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
+)
 _ALIGNMENT = re.compile(r"(?:__align__|alignas|__attribute__)\s*(\((?:[^()]|\([^()]*\))*\))+")
 _ALIGNAS = re.compile(r"\balignas\s*(\((?:[^()]|\([^()]*\))*\))")
 _KERNEL = re.compile(r"__global__\b(?P<between>[^;{}()]*?)\b(?P<name>[A-Za-z_]\w*)\s*\(")
