@@ -66,7 +66,8 @@ def without_aliases(
     for element, item in zip(target.elts, value.elts):
         name = element.id if isinstance(element, ast.Name) and norm.once(element) else ""
         known = norm.static(item) if name else DYNAMIC
-        if is_compile_time(known):
+        _, _, axis = (canonical(known) or "").partition(".")
+        if is_compile_time(known) and axis not in _AXES:  # threadIdx.x is a number
             norm.statics[name] = known
             continue
         targets.elts.append(element)
