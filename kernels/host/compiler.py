@@ -60,6 +60,8 @@ _CLANG_CHECKED = (
 _RECORDED = (
     "-O0 -g1 -fno-omit-frame-pointer -fsanitize=thread -fsanitize-coverage=trace-pc -DMGH_RECORDING"
 ).split()
+_GNU_VOLATILE = "--param tsan-distinguish-volatile=1".split()
+_CLANG_VOLATILE = "-mllvm -tsan-distinguish-volatile".split()
 _RECORDED_LINK = ["-Wl,--wrap=memcpy,--wrap=memset,--wrap=__cxa_thread_atexit"]
 _PRELUDE = ["-include", "minigrad/prelude.h"]
 _OF_THE_SOURCE = re.compile(r"^[^:\n]+:\d+:(\d+:)? (fatal )?error: ", re.MULTILINE)
@@ -159,7 +161,8 @@ def _sanitized(mode: str, gnu: bool) -> list[str]:
     bounds = _GNU_BOUNDS if gnu else _CLANG_BOUNDS
     if mode == CHECKED:
         return [*_CHECKED, *bounds, *_checks(gnu)]
-    return [*_RECORDED, *bounds] if mode == RECORDED else []
+    told_apart = _GNU_VOLATILE if gnu else _CLANG_VOLATILE
+    return [*_RECORDED, *told_apart, *bounds] if mode == RECORDED else []
 
 
 def _checks(gnu: bool) -> list[str]:

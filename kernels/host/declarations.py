@@ -15,7 +15,9 @@ _HOST_ONLY = re.compile(
 _TYPE = re.compile(r"\s*(?:template\s*<[^;{}()]*>\s*)?(?:struct|class|union|enum|using|typedef)\b")
 _NAMESPACE = re.compile(r"(?:inline\s+)?namespace\b[\w:\s]*\Z|extern\s*\Z")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_ATTRIBUTE = re.compile(r"\b(?:__launch_bounds__|__attribute__|alignas|__align__)\s*\(")
+_ATTRIBUTE = re.compile(
+    r"\b(?:__launch_bounds__|__cluster_dims__|__maxnreg__|__attribute__|alignas|__align__)\s*\("
+)
 _FEATURES = (
     (r"\btex(?:1D|2D|3D|Cubemap)\w*|\bcudaTextureObject_t\b|\btexture\s*<", "textures"),
     (r"\bsurf(?:1D|2D|3D)\w*|\bcudaSurfaceObject_t\b", "surfaces"),

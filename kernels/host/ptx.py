@@ -34,6 +34,12 @@ _SPECIAL = {
     "%lanemask_le": "((2u << mgh::self()->linear % 32) - 1)",
     "%lanemask_gt": "(-2u << mgh::self()->linear % 32)",
     "%lanemask_ge": "(-1u << mgh::self()->linear % 32)",
+    "%nsmid": "1u",
+    "%nwarpid": "((mgh::self()->worker->threads + 31) / 32)",
+    "%gridid": "0ull",
+    "%dynamic_smem_size": "mgh::self()->worker->dynamic_shared",
+    "WARP_SZ": "32",
+    "%globaltimer": "mgh::globaltimer()",
     "%clock64": "clock64()",
     "%clock": "clock()",
     **{f"%{n}.{a}": f"{c}.{a}" for n, c in (("tid", "threadIdx"), ("ntid", "blockDim"),
@@ -47,7 +53,11 @@ _FUNCTIONS = set(
     " shf.r.clamp mul.lo mul.hi mul.wide mul mad.lo mad.hi mad.wide div rem fma add.cc addc.cc addc"
     " sub.cc subc.cc subc mad.lo.cc mad.hi.cc madc.lo.cc madc.hi.cc madc.lo madc.hi".split()
 )
-_NO_EFFECT = re.compile(r"prefetchu?\b.*|nanosleep\.u32|pmevent|griddepcontrol\..*")
+_NO_EFFECT = re.compile(r"prefetchu?\b.*|pmevent|griddepcontrol\..*")
+_STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}  # loads and stores
+_FENCE = re.compile(
+    r"membar\.(cta|gl|sys)|fence\.(acq_rel|sc|acquire|release)\.(cta|cluster|gpu|sys)"
+)
 _ATOMICS = {
     "add": "Add", "min": "Min", "max": "Max", "and": "And", "or": "Or", "xor": "Xor",
     "exch": "Exch", "cas": "CAS", "inc": "Inc", "dec": "Dec",
@@ -301,13 +311,19 @@ def _memory(opcode: str, arguments: list[str], block: _Block) -> str | None:
     spaces = [w for w in words if w in ("global", "shared", "shared::cta", "const")]
     shared = bool(spaces) and spaces[0].startswith("shared")
     kind = _TYPES[words[-1]]
+    strong = "" if _STRONG.isdisjoint(words) else "volatile "
     registers, at = (arguments[0], arguments[1]) if words[0] == "ld" else arguments[::-1]
     values = block.values(registers)
-    pointer = f"{kind}* mgh_p = ({kind}*){block.address(at, shared)};"
+    pointer = f"{strong}{kind}* mgh_p = ({kind}*){block.address(at, shared)};"
     if words[0] == "ld":
-        moves = " ".join(f"mgh::ptx::set({v}, mgh_p[{i}]);" for i, v in enumerate(values))
+        if strong:  # perhaps it waits for what another thread stores
+            pointer += " mgh::poll();"
+        moves = " ".join(f"mgh::ptx::set({v}, ({kind})mgh_p[{i}]);" for i, v in enumerate(values))
     else:
-        moves = " ".join(f"mgh::ptx::set(mgh_p[{i}], {v});" for i, v in enumerate(values))
+        moves = " ".join(
+            f"{{ {kind} mgh_v; mgh::ptx::set(mgh_v, {v}); mgh_p[{i}] = mgh_v; }}"
+            for i, v in enumerate(values)
+        )
     return f"{{ {pointer} {moves} }}"
 
 
@@ -363,8 +379,10 @@ def _scalars(opcode: str, arguments: list[str], block: _Block) -> str | None:
         return f"{values[0]} = (unsigned)(uint64_t){values[1]};"
     if opcode == "cvt.rna.tf32.f32":
         return f"mgh::ptx::set({values[0]}, mgh::ptx::round_to_tf32({values[1]}));"
-    if opcode in ("membar.gl", "fence.acq_rel.gpu", "membar.cta", "fence.sc.gpu"):
+    if _FENCE.fullmatch(opcode):
         return "__threadfence();"
+    if opcode == "nanosleep.u32":
+        return f"__nanosleep({values[0]});"
     if opcode in ("bar.sync", "barrier.sync") and values == ["0"]:
         return "mgh_barrier(__LINE__);"
     if opcode == "bar.warp.sync":

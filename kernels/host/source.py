@@ -12,7 +12,9 @@ _SKIPPED = re.compile(
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'",
     re.DOTALL,
 )
-_LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
+_LAUNCH_BOUNDS = re.compile(
+    r"__(?:launch_bounds|cluster_dims|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
+)
 _ALIGNMENT = re.compile(r"(?:__align__|alignas|__attribute__)\s*(\((?:[^()]|\([^()]*\))*\))+")
 _ALIGNAS = re.compile(r"\balignas\s*(\((?:[^()]|\([^()]*\))*\))")
 _KERNEL = re.compile(r"__global__\b(?P<between>[^;{}()]*?)\b(?P<name>[A-Za-z_]\w*)\s*\(")
@@ -31,6 +33,11 @@ _NAMED_BY_MACRO = re.compile(r"__global__\b[^;{}()]*?([\w# ]*\w)\s*\(")
 _BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _DECLARED = re.compile(r"[\w>*&]\s*\Z")  # what stands before a name that is declared
 _NO_TYPE = re.compile(r"\b(?:return|case|else|do|sizeof|typename|goto|throw)\s*\Z")
+_LOOP = re.compile(r"\b(?:(?P<do>do)\b|(?P<kind>while|for)\s*(?=\())")
+_ASM = re.compile(r"\b(?:asm|__asm__|__asm)\s+(?:volatile|__volatile__)\b")
+_VOLATILE = re.compile(r"\bvolatile\b[^;(){}=,]*?\b(\w+)\s*(?=[,;)=\[{])")
+_VOLATILE_MACRO = re.compile(r"^[ \t]*#\s*define\s+(\w+)(?:\\\n|[^\n])*\bvolatile\b", re.MULTILINE)
+_FUNCTION = re.compile(r"\b(?!(?:if|for|while|switch)\b)(?P<name>\w+)\s*(?=\()")
 _UNROLL_COUNT = 32  # for `#pragma unroll` without a number: g++ wants one
 
 
@@ -146,7 +153,8 @@ def rewrite(code: str, gnu: bool) -> tuple[str, list[str]]:
     """`code` as the host's compiler takes it, on the same lines, and declarations to go before it.
 
     Shared variables are announced to the runtime, which poisons them; `extern __shared__` arrays
-    become pointers; `#pragma unroll` is spelt as g++ spells it (`gnu`); inline PTX becomes calls.
+    become pointers; `#pragma unroll` is spelt as g++ spells it (`gnu`); inline PTX becomes calls;
+    loops that may wait for another thread let it run.
     """
     text = masked(code)
     edits, declarations = ptx.edits(code, text)
@@ -159,6 +167,7 @@ def rewrite(code: str, gnu: bool) -> tuple[str, list[str]]:
         local = _scope(text, match.start()) is None
         edits += _shared(text, first, match.span(), last, local)
     edits += _renamed(text)
+    edits += _polls(text)
     # No macro: the C++ library's headers have the word in attributes of theirs.
     edits += [(*match.span(), "__attribute__((noinline))") for match in _NOINLINE.finditer(text)]
     if gnu:
@@ -200,6 +209,43 @@ def _block_of(text: str, at: int) -> tuple[int, int]:
             body = re.compile(r"[^;{}]*\{").match(text, i + 1)
             return at, closing(text, body.end() - 1) if body else i
     return at, len(text)
+
+
+def _polls(text: str) -> list[tuple[int, int, str]]:
+    """The edits for loops that may wait for what another thread stores in a volatile variable:
+    those of an empty body, and those without a count that read such a variable."""
+    names = _volatile_names(text)
+    text = _DIRECTIVE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+    edits, ends_of_do = [], set()
+    for loop in _LOOP.finditer(text):
+        if loop.start() in ends_of_do:
+            continue
+        close = loop.end() if loop["do"] else closing(text, loop.end()) + 1
+        body = re.compile(r"\s*").match(text, close).end()
+        end = _end_of_statement(text, body)
+        if loop["do"]:
+            end = text.find("while", end)
+            ends_of_do.add(end)
+            end = closing(text, text.find("(", end))
+        empty = re.compile(r";|\{\s*;?\s*\}").match(text, body)
+        counts = loop["kind"] == "for" and not re.search(r";\s*\)\Z", text[loop.end() : close])
+        reads = names.intersection(re.findall(r"\w+", text[loop.start() : end]))
+        if (empty or reads) and not counts:
+            edits.append((body, body, "if (mgh::poll()) {} else "))
+    return edits
+
+
+def _volatile_names(text: str) -> set[str]:
+    """`volatile`, and the names of variables, functions and macros by which one is accessed."""
+    plain = _ASM.sub(lambda match: " " * len(match.group()), text)
+    if not re.search(r"\bvolatile\b", plain):
+        return set()
+    names = {"volatile", *_VOLATILE.findall(plain), *_VOLATILE_MACRO.findall(plain)}
+    for match in _FUNCTION.finditer(plain):
+        body = re.compile(r"\s*(?:const\s*)?\{").match(plain, closing(plain, match.end()) + 1)
+        if body and re.search(r"\bvolatile\b", plain[match.end() : closing(plain, body.end() - 1)]):
+            names.add(match["name"])
+    return names
 
 
 def _unroll(text: str) -> list[tuple[int, int, str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kernels.ptx.lowering import FunctionLowering, Modifiers, Unknown, handles
+from typing import Any
+
+from kernels.ptx.lowering import HANDLERS, FunctionLowering, Modifiers, Unknown, handles
 from kernels.ptx.nodes import TYPES, Group, Immediate, Instruction, Register
 from kernels.support.errors import CompileError
 
@@ -73,8 +75,10 @@ def _call(x: FunctionLowering, i: Instruction) -> None:
     results = operands.pop(0).items if isinstance(operands[0], Group) else ()
     name = operands.pop(0)
     arguments = operands[0].items if operands and isinstance(operands[0], Group) else ()
-    if not isinstance(name, Register) or x.register(name.name):
-        raise Unknown("a call through a register")
+    if not isinstance(name, Register):
+        raise Unknown(f"a call of {name}")
+    if x.register(name.name):
+        return _call_through(x, i, name, results, arguments)
     function = x.whole.program.functions.get(name.name)
     places = [_place(x, one) for one in (*arguments, *results)]
     given, taken = places[: len(arguments)], places[len(arguments) :]
@@ -94,6 +98,32 @@ def _call(x: FunctionLowering, i: Instruction) -> None:
     number = x.whole.list(numbers)
     x.emit("call", list=number)
     x.calls.append((number, name.name))
+
+
+def _call_through(
+    x: FunctionLowering, i: Instruction, address: Register, results: tuple, arguments: tuple
+) -> None:
+    """A call of the function whose address a register holds: a guarded call of each that fits."""
+    sizes = [[_place(x, one)[1] for one in several] for several in (arguments, results)]
+    x.body.registers |= dict.fromkeys(("%its", "%others"), TYPES["pred"])
+    its, others = Register("%its"), Register("%others")
+
+    def add(opcode: str, modifiers: tuple, operands: tuple, guard: Any) -> None:
+        x.instruction = Instruction(opcode, modifiers, operands, guard, i.line, i.where)
+        HANDLERS[opcode](x, x.instruction)
+
+    zero = Immediate(0)
+    add("setp", ("eq", "and", "u64"), (others, zero, zero, i.guard or Immediate(1)), None)
+    for function in x.whole.reachable:
+        formal = [[p.bytes for p in several] for several in (function.parameters, function.results)]
+        if function.is_kernel or formal != sizes:
+            continue
+        place = Immediate(x.whole.program.address(function.name))
+        add("setp", ("eq", "and", "u64"), (its, address, place, others), None)
+        add("setp", ("ne", "and", "u64"), (others, address, place, others), None)
+        add("call", (), (Group(results), Register(function.name), Group(arguments)), its)
+    add("trap", (), (), others)
+    x.instruction = i
 
 
 def _place(x: FunctionLowering, operand: object) -> tuple[int, int]:

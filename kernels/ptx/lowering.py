@@ -160,7 +160,7 @@ class _Lowering:
         found, todo = {kernel.name: kernel}, [kernel]
         others = {name for name, f in self.program.functions.items() if not f.is_kernel}
         while todo:
-            for name in set(_NAMES.findall(todo.pop().text or "")) & others - set(found):
+            for name in self.program.named(todo.pop().text or "") & others - set(found):
                 function = self.program.functions[name]
                 if function.text is not None:
                     found[name] = function
@@ -374,6 +374,8 @@ class FunctionLowering:
             return self.parameters[name][0]
         if name in self.whole.globals:
             return self.whole.globals[name][0]
+        if name in self.whole.program.functions:
+            return self.whole.program.address(name)
         if name.startswith("%"):
             raise Unknown(f"register {name}, which is not declared")
         raise Unknown(f"name {name}, which is no variable")

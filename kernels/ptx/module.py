@@ -45,7 +45,7 @@ class Module:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.kernels = [name for name, f in program.functions.items() if f.is_kernel]
-        self._memory, self.globals = _place_variables(program.variables.values())
+        self._memory, self.globals = _place_variables(program)
         self._lowered: dict[str, Lowered] = {}
         self._lock = forks.lock()
 
@@ -205,9 +205,11 @@ def _check(kernel: Lowered, block: Sequence[int], shared_bytes: int) -> None:
         )
 
 
-def _place_variables(variables: Iterable[Variable]) -> tuple[Any, dict[str, tuple[int, int]]]:
+def _place_variables(program: Program) -> tuple[Any, dict[str, tuple[int, int]]]:
     """Memory for the variables in .global and .const, with their initial values."""
-    placed = [v for v in variables if v.space in ("global", "const") and not v.external]
+    placed = [
+        v for v in program.variables.values() if v.space in ("global", "const") and not v.external
+    ]
     offsets, at = {}, 0
     for variable in placed:
         align = max(variable.align, 16)
@@ -217,19 +219,21 @@ def _place_variables(variables: Iterable[Variable]) -> tuple[Any, dict[str, tupl
     room = ctypes.create_string_buffer(at + 256)
     base = (ctypes.addressof(room) + 255) // 256 * 256
     found = {v.name: (base + offsets[v.name], v.bytes) for v in placed}
+    addresses = {name: program.address(name) for name in program.functions}
+    addresses |= {name: place for name, (place, _) in found.items()}
     for variable in placed:
-        values = b"".join(_initial(value, variable, found) for value in variable.values)
+        values = b"".join(_initial(value, variable, addresses) for value in variable.values)
         ctypes.memset(found[variable.name][0], 0, variable.bytes)
         ctypes.memmove(found[variable.name][0], values, min(len(values), variable.bytes))
     return room, found
 
 
-def _initial(value: Any, variable: Variable, found: dict[str, tuple[int, int]]) -> bytes:
+def _initial(value: Any, variable: Variable, addresses: dict[str, int]) -> bytes:
     size = variable.type.bytes
     if isinstance(value, Immediate):
         bits = bits_of(value, variable.type) & ((1 << 8 * size) - 1)
         return bits.to_bytes(size, "little")
-    if value.name not in found:
+    if value.name not in addresses:
         raise CompileError(f"PTX line {variable.line}: the address of {value.name} is not known")
     offset = getattr(value, "offset", 0)
-    return struct.pack("<Q", found[value.name][0] + offset)[:size]
+    return struct.pack("<Q", addresses[value.name] + offset)[:size]

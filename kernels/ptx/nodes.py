@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+_NAMES = re.compile(r"[%$_a-zA-Z][\w$]*")
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,20 @@ class Program:
     variables: dict[str, Variable]
     files: dict[int, str]
     text: str = field(repr=False)
+
+    def address(self, function: str) -> int:
+        """The number that stands for a function in tables and registers: not 0."""
+        return 16 * (1 + list(self.functions).index(function))
+
+    def named(self, text: str) -> set[str]:
+        """The functions that a text names, itself or through the tables that it names."""
+        found, todo = set(), set(_NAMES.findall(text))
+        while todo:
+            found |= todo
+            tables = [self.variables[name] for name in todo if name in self.variables]
+            values = {getattr(v, "name", "") for table in tables for v in table.values}
+            todo = values - found
+        return found & self.functions.keys()
 
 
 @lru_cache(maxsize=256)

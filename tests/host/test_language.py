@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -354,6 +355,10 @@ def test_scalar_instructions_of_inline_ptx(rng):
         "{.reg .b64 w; mov.b64 w, {%1, %2}; mov.b64 {_, %0}, w;}".replace("_", "%0"): (
             lambda a, b: b
         ),
+        "mov.u32 %0, %%nwarpid;": lambda a, b: np.full(64, 2),
+        "mov.u32 %0, WARP_SZ;": lambda a, b: np.full(64, 32),
+        "{st.release.gpu.global.u32 [%3], %1; fence.acq_rel.sys; ld.acquire.gpu.global.u32 %0,"
+        " [%3]; st.volatile.global.u32 [%3], 0;}": lambda a, b: a,
         "mov.u32 %0, %%lanemask_le;": lambda a, b: (2 << np.arange(64) % 32) - 1,
         "activemask.b32 %0;": lambda a, b: np.full(64, -1),
         "{.reg .pred p; setp.gt.u32 p, %1, %2; vote.sync.ballot.b32 %0, p, -1;}": lambda a, b: (
@@ -501,9 +506,15 @@ try:
     k((1,), (64,), (x,))
 except Exception as error:
     print(error)
+k = raw_kernel("__global__ void wait(volatile int* x) { while (*x == 0) {} }", "wait")
+try:
+    k((1,), (64,), (np.zeros(1, np.int32),))
+except Exception as error:
+    print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "spins on an atomic that nothing changes" in done.stdout, done.stderr
+    message = r"(\w+): thread .* spins on a value that nothing changes .*enable_cooperative_groups"
+    assert re.findall(message, done.stdout) == ["spin", "wait"], done.stderr
 
 
 def test_rewriting_keeps_lines_and_finds_names():

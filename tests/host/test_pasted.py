@@ -79,6 +79,22 @@ def test_one_kernel_that_cannot_be_compiled_keeps_no_other_from_running():
     np.testing.assert_array_equal(x, 10)
 
 
+def test_attributes_of_kernels():
+    code = """
+    #include <cooperative_groups.h>
+    __global__ void __maxnreg__(64) registers(float* x) { x[threadIdx.x] += 1; }
+    extern "C" __global__ void __cluster_dims__(2, 1, (1)) __launch_bounds__(32)
+    clusters(float* x) { x[0] = 2; }"""
+    x = np.zeros(8, np.float32)
+    module = raw_module(code)
+    module.get_function("registers")((1,), (8,), (x,))
+    assert (x == 1).all()
+    with pytest.raises(
+        CompileError, match=r"line \d+: thread block clusters: not available on the"
+    ):
+        module.get_function("clusters")((2,), (8,), (x,))
+
+
 def test_what_a_kernel_needs_is_not_left_out():
     """Another overload would be called in silence."""
     code = """

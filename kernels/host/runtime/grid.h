@@ -1,7 +1,8 @@
 // Cooperative launches: all blocks at once on one OS thread, a grid's barrier between them.
 //
-// A block runs until all of its threads wait at the grid's barrier; then what the OS thread has one
-// copy of (pointers to shared memory, file-scope variables) is put aside and the next block runs.
+// A block runs until all of its threads wait at the grid's barrier, or for long for other blocks;
+// then what the OS thread has one copy of (pointers to shared memory, file-scope variables) is put
+// aside and the next block runs.
 #pragma once
 
 #include "shared.h"
@@ -48,32 +49,37 @@ void run_first(Runner* w) {
     say(w->report, "no memory for the stacks of threads");
 }
 
+// Runs a block until its threads have ended, wait at the grid's barrier or for other blocks.
+void run_on(Runner* w, bool first) {
+    current = w;
+    w->running = true;
+    if (first) {
+        run_first(w);
+    } else {
+        take_back(w);
+        mgh_switch(&w->main_sp, pop(w->ready)->sp);
+    }
+    w->running = false;
+    if (w->report->status == FINE && w->live) put_aside(w);
+}
+
 // Runs the blocks, whose runners are ready, to their ends.
 void run_together(Runner** runners, uint64_t blocks, bool reversed) {
     Report* report = runners[0]->report;
     for (bool first = true;; first = false) {
-        uint64_t waiting = 0;
+        uint64_t waiting = 0, live = 0;
         Runner* last = nullptr;
         for (uint64_t i = 0; i < blocks; ++i) {
-            Runner* w = current = runners[reversed ? blocks - 1 - i : i];
-            if (!w->live) continue;
-            w->running = true;
-            if (first) {
-                run_first(w);
-            } else {
-                take_back(w);
-                pass_grid_barrier(w);
-                mgh_switch(&w->main_sp, pop(w->ready)->sp);
-            }
-            w->running = false;
+            Runner* w = runners[reversed ? blocks - 1 - i : i];
+            if (w->live && w->at_grid < w->live) run_on(w, first);
             if (report->status != FINE) return;
-            if (!w->live) continue;
-            put_aside(w);
-            ++waiting;
-            last = w;
+            if (w->live) ++live;
+            if (w->live && w->at_grid == w->live) ++waiting, last = w;
         }
-        if (!waiting) return;
+        if (!live) return;
+        if (waiting < live) continue;
         if (waiting < blocks) return blocks_ended(last, waiting, blocks);
+        for (uint64_t i = 0; i < blocks; ++i) pass_grid_barrier(runners[i]);
     }
 }
 

@@ -52,8 +52,9 @@ struct Recorder {
 // ... to here.
 
 constexpr int ATOMIC_STORE = 8;  // MGH_ATOMIC_STORE_OP
+constexpr int VOLATILE = 16;     // added to LOAD and STORE
 constexpr uint64_t MIX = 0x1E3779B97F4A7C15;
-constexpr int VALUE = 32;  // of the head, as in lab/record/recorder.py
+constexpr int VALUE = 32, STRONG = 35;  // of the head, as in lab/record/recorder.py
 constexpr int DIMENSION = -1, NOWHERE = -2;  // instead of the row of an access that is outside
 constexpr unsigned KEYS = 1 << 16, NESTED = 24;
 // Shared variables are reported at synthetic addresses, those of a grid's blocks one after the
@@ -74,6 +75,7 @@ struct Store {  // one that is about to be done: what it changes shows afterward
     size_t due, piece;  // bytes, in how large pieces
     uintptr_t address;
     int64_t site, path, who, real;
+    bool strong;
     unsigned char before[256];
 };
 
@@ -132,9 +134,13 @@ void tell_value(Recorder* r, uintptr_t a, size_t size) {
     ((int64_t*)r->head)[VALUE] = bits;
 }
 
+// Whether the next access is volatile.
+void tell_strong(Recorder* r, bool strong) { ((int64_t*)r->head)[STRONG] = strong; }
+
 void settle(Recorder* r) {
     size_t due = store.due, piece = store.piece;
     store.due = 0;
+    if (due) tell_strong(r, store.strong);
     for (size_t done = 0; done < due; done += piece, store.path += MIX / 3) {
         bool known = done + piece <= sizeof store.before;
         bool same = known && !memcmp(store.before + done, (char*)store.address + done, piece);
@@ -229,6 +235,8 @@ void tell(Runner* w, uintptr_t a, size_t size, size_t piece, int op, Site& site)
     Spot spot;
     if (!locate(w, a, spot)) return;
     int64_t me = who(w, self());
+    bool strong = op & VOLATILE;
+    op &= ~VOLATILE;
     bool blind = op == ATOMIC_STORE;  // reads nothing
     if (blind) op = ATOMIC;
     // A copy is announced as a store and then a load, both before it is done.
@@ -242,10 +250,11 @@ void tell(Runner* w, uintptr_t a, size_t size, size_t piece, int op, Site& site)
     if (((a - spot.span.begin) | piece) & fine) r->misfit = spot.row;
     uint64_t path = walk_of(w, self()).path;
     if (op == STORE) {
-        store = {size, piece, a, number, (int64_t)path, me, spot.real, {}};
+        store = {size, piece, a, number, (int64_t)path, me, spot.real, strong, {}};
         memcpy(store.before, (void*)a, size < sizeof store.before ? size : sizeof store.before);
         return;
     }
+    tell_strong(r, strong);
     for (size_t done = 0; done < size; done += piece, path += MIX / 3) {
         tell_value(r, a + done, piece);
         r->note(r->head, number, path, me, spot.real + done, piece, op, blind);
@@ -385,18 +394,19 @@ extern "C" void mgh_record_line(const void* p, size_t size, int op, int line) {
 }
 
 // What compilers call for the thread sanitizer.
-#define MGH_ACCESS(n)                                                    \
-    extern "C" void __tsan_read##n(uintptr_t a) {                        \
-        record(a, n, LOAD, true, __builtin_frame_address(0));            \
-    }                                                                    \
-    extern "C" void __tsan_write##n(uintptr_t a) {                       \
-        record(a, n, STORE, true, __builtin_frame_address(0));           \
-    }                                                                    \
-    extern "C" void __tsan_unaligned_read##n(uintptr_t a) {              \
-        record(a, n, LOAD, false, __builtin_frame_address(0));           \
-    }                                                                    \
-    extern "C" void __tsan_unaligned_write##n(uintptr_t a) {             \
-        record(a, n, STORE, false, __builtin_frame_address(0));          \
+#define MGH_ACCESS(n) MGH_ACCESS_OF(n, , 0) MGH_ACCESS_OF(n, volatile_, VOLATILE)
+#define MGH_ACCESS_OF(n, how, op)                                                      \
+    extern "C" void __tsan_##how##read##n(uintptr_t a) {                               \
+        record(a, n, LOAD | op, true, __builtin_frame_address(0));                     \
+    }                                                                                  \
+    extern "C" void __tsan_##how##write##n(uintptr_t a) {                              \
+        record(a, n, STORE | op, true, __builtin_frame_address(0));                    \
+    }                                                                                  \
+    extern "C" void __tsan_unaligned_##how##read##n(uintptr_t a) {                     \
+        record(a, n, LOAD | op, false, __builtin_frame_address(0));                    \
+    }                                                                                  \
+    extern "C" void __tsan_unaligned_##how##write##n(uintptr_t a) {                    \
+        record(a, n, STORE | op, false, __builtin_frame_address(0));                   \
     }
 MGH_ACCESS(1)
 MGH_ACCESS(2)
@@ -404,6 +414,7 @@ MGH_ACCESS(4)
 MGH_ACCESS(8)
 MGH_ACCESS(16)
 #undef MGH_ACCESS
+#undef MGH_ACCESS_OF
 extern "C" void __tsan_read_range(uintptr_t a, size_t size) {
     record(a, size, LOAD, false, __builtin_frame_address(0));
 }

@@ -31,8 +31,16 @@ extern "C" void mgh_yield(bool fruitless) {
     if (fruitless && ++w->vain > (w->recorder ? MGH_SPIN_LIMIT >> 12 : MGH_SPIN_LIMIT)) {
         w->report->status = FAILED;
         say_thread(w->report, fiber);
-        say(w->report, " spins on an atomic that nothing changes");
+        say(w->report, " spins on a value that nothing changes");
+        if (!w->cooperative) {
+            say(w->report, " (blocks run one after another: what waits for a later one needs"
+                " enable_cooperative_groups=True)");
+        }
         give_up(w);
+    }
+    if (w->cooperative && ++w->yields > w->live) {  // the other blocks' turn
+        w->yields = 0;
+        return mgh_switch(&append(w->ready, fiber).sp, w->main_sp);
     }
     if (w->ready.first != w->ready.last || w->started < w->threads) {
         Place& mine = append(w->ready, fiber);
@@ -105,7 +113,7 @@ void begin(Runner* w) {
     w->static_end = 0;
     w->placed = 0;
     w->at_grid = 0;
-    w->vain = 0;
+    w->vain = w->yields = 0;
     for (unsigned i = 0; i * LANES < w->threads; ++i) {
         unsigned lanes = w->threads - i * LANES;
         w->warp[i].live = lanes >= LANES ? ~0u : (1u << lanes) - 1;

@@ -73,7 +73,7 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     bool starts_reversed;
     unsigned char* dynamic_end;  // a page that cannot be touched follows
     size_t page;
-    uint64_t vain;
+    uint64_t vain, yields;
     bool running;
     Running* launch;
     Variable variables[MAX_VARIABLES], kept[MAX_VARIABLES];

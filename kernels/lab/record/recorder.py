@@ -23,6 +23,7 @@ from numba import cfunc, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kernels.lab.record.addresses import _at, _trap
 from kernels.simt.backend.linked import Linked, Part
 
 WARP = 32
@@ -48,6 +49,8 @@ INTERRUPTED, ENDLESS = 1, 2
 TRACE_LINES, VALUE = 31, 32
 # atomic operations in their order: address of the list, and how many it has
 ATOMICS, DONE = 33, 34
+# whether the access is of a volatile variable, as CUDA C tells it
+STRONG = 35
 HEAD_SIZE = 40
 
 # columns of a slot: one request of a warp; then the address of each lane
@@ -96,30 +99,6 @@ _MIX = 0x1E3779B97F4A7C15
 _I64 = types.int64
 _WORD = ir.IntType(64)
 _part = njit(pipeline_class=Part, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
-
-
-@intrinsic
-def _at(typingctx, address):
-    """The memory at an address as int64 numbers."""
-
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(_I64)(_I64), codegen
-
-
-@intrinsic
-def _trap(typingctx, function, text):
-    """End the threads of a CUDA C kernel: the runtime's `mgh_trap(text, text, 0)`."""
-
-    def codegen(context, builder, signature, args):
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [_WORD, _WORD, number])
-        called = builder.inttoptr(args[0], kind.as_pointer())
-        builder.call(called, [args[1], args[1], number(0)])
-        return context.get_dummy_value()
-
-    return types.void(_I64, _I64), codegen
 
 
 @intrinsic
@@ -408,7 +387,12 @@ def _synchronised(head, other, other_when, before, who, when):
 
 
 @_part
-def _remember_atomic(head, who, when, real):
+def _remember_atomic(head, who, when, real, op):
+    if op == LOAD and head[DONE]:  # of a thread that waits, the last one
+        last = _at(head[ATOMICS] + (head[DONE] - 1) * (ATOMIC_COLUMNS * 8))
+        if last[BY] == who and last[ON] == real:
+            last[THEN] = when
+            return
     if head[DONE] < MAX_ATOMICS:
         row = _at(head[ATOMICS] + head[DONE] * (ATOMIC_COLUMNS * 8))
         row[BY], row[ON], row[THEN] = who, real, when
@@ -445,11 +429,14 @@ def _remember_reader(shadow, who, now, when):
 
 
 @_part
-def _watch(head, site, who, op, same, memory, offset, place):
-    """Compare an access with the earlier ones to the same memory, and remember it."""
+def _watch(head, site, who, op, same, strong, memory, offset, place):
+    """Compare an access with the earlier ones to the same memory, and remember it.
+
+    strong: it is atomic, or what PTX treats as a relaxed one, and races with none of these.
+    """
     row = _at(head[MEMORY] + memory * (MEMORY_COLUMNS * 8))
     shadow = _at(row[SHADOW] + place * (SHADOW_COLUMNS * 8))
-    when = head[WHEN] | site << _SITE_SHIFT | (op == ATOMIC)
+    when = head[WHEN] | site << _SITE_SHIFT | strong
     now = (who + 1) | head[DONE] << _THREAD_BITS
     if row[KIND] == SHARED:
         # what is of an earlier block
@@ -501,10 +488,12 @@ def note(address, site, path, who, real, size, op, same):
     _join(head, site, path, op, size, row[KIND], row[VIRTUAL] + inside)
     if row[SHADOW]:
         granule = row[GRANULE]
+        # Volatile variables in shared memory are what warps without __syncwarp() are written with.
+        strong = int(op == ATOMIC or (head[STRONG] != 0 and row[KIND] == GLOBAL))
         for place in range(offset >> granule, ((offset + size - 1) >> granule) + 1):
-            _watch(head, site, who, op, same, memory, inside, place)
-        if op == ATOMIC:
-            _remember_atomic(head, who, head[WHEN], real)
+            _watch(head, site, who, op, same, strong, memory, inside, place)
+        if strong:
+            _remember_atomic(head, who, head[WHEN], real, op)
     if head[TRACED] < head[TRACE_CAPACITY]:
         trace = _at(head[TRACE] + head[TRACED] * (TRACE_COLUMNS * 8))
         trace[0], trace[1], trace[2], trace[3] = site, who, memory, inside

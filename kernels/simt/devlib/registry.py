@@ -18,6 +18,7 @@ from kernels.simt.devlib import (  # noqa: F401 - they fill the tables
     decimals,
     half,
     maths,
+    printing,
 )
 
 _RARE = ["bfloat16", "rounding", "special"]  # loaded by the first kernel that asks

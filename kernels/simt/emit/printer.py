@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from kernels.simt.emit.expressions import Expressions, Statements
 from kernels.simt.emit.polls import Polls
 from kernels.simt.emit.writer import Writer
 from kernels.simt.ir.hints import Hint
+from kernels.simt.plan.layout import is_tuple
 from kernels.simt.plan.parts import BlockPlan, DynamicShared, Inputs
 
 
@@ -34,9 +35,40 @@ class Printer:
         return self.program.extern(dtype, str(dtype))
 
     def zero(self, name: str) -> str:
-        kind = self.plan.kinds.get(name, types.intp)
+        return self._zero(self.plan.kinds.get(name, types.intp))
+
+    def _zero(self, kind: types.Type) -> str:
+        if is_tuple(kind):
+            return self._tuple(kind, map(self._zero, kind))
         is_number = isinstance(kind, types.Number | types.Boolean)
         return f"{self.dtype_name(kind)}(0)" if is_number else "0"
+
+    def _tuple(self, kind: types.BaseTuple, parts: Iterable[str]) -> str:
+        name = ""
+        if isinstance(kind, types.BaseNamedTuple):
+            name = self.program.extern(kind.instance_class, kind.instance_class.__name__)
+        return f"{name}({', '.join(parts)},)"
+
+    def spilled(self, name: str) -> str:
+        """What is loaded for a thread of the spill array of `name`: of a tuple, of several."""
+        return self._spilled(name, self.plan.kinds.get(name, types.boolean))
+
+    def _spilled(self, name: str, kind: types.Type) -> str:
+        if not is_tuple(kind):
+            return f"_s_{name}[_u(_t)]"
+        parts = enumerate(kind)
+        return self._tuple(kind, (self._spilled(f"{i}_{name}", part) for i, part in parts))
+
+    def spill(self, name: str) -> None:
+        """Store a thread's value of `name` in its spill arrays."""
+        self._spill(name, name, self.plan.kinds.get(name, types.boolean))
+
+    def _spill(self, name: str, value: str, kind: types.Type) -> None:
+        if not is_tuple(kind):
+            self.writer.line(f"_s_{name}[_u(_t)] = {value}")
+            return
+        for i, part in enumerate(kind):
+            self._spill(f"{i}_{name}", f"{value}[{i}]", part)
 
     # -- loops over threads ----------------------------------------------------------------
 
@@ -90,6 +122,6 @@ class Printer:
             self.writer.line(f"_t = {self.plan.thread_number}")
             self.open_mask(None if mask in self.plan.spans else mask)
             for name in inputs.loaded:
-                self.writer.line(f"{name} = _s_{name}[_u(_t)]")
+                self.writer.line(f"{name} = {self.spilled(name)}")
             self.statements.write(inputs.rematerialised)
             yield

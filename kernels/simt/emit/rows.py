@@ -143,14 +143,14 @@ class RowPrinter:
             writer.line(f"_t = {self.printer.plan.thread_number}")
             self.printer.open_mask(item.mask)
             for name in item.inputs.loaded:
-                writer.line(f"{name} = {self.spilled(name)}")
+                writer.line(f"{name} = {self.loaded(name)}")
             self.write_views(item.views)
             self.printer.statements.write(item.inputs.rematerialised)
             for name in item.zeroed:
                 writer.line(f"{name} = {self.printer.zero(name)}")
             self.printer.statements.write(item.body)
             for name in item.stored:
-                writer.line(f"{self.spilled(name)} = {name}")
+                self.store(name)
 
     def write_views(self, arrays: list[str]) -> None:
         """Views of a thread's own elements of private arrays."""
@@ -159,10 +159,19 @@ class RowPrinter:
             index = ast.Tuple(self.printer.plan.private[name].around(whole), ast.Load())
             self.writer.line(f"_view_{name} = {name}[{ast.unparse(index)[1:-1]}]")
 
-    def spilled(self, name: str) -> str:
+    def loaded(self, name: str) -> str:
         """A thread's element of the spill array of `name`, of the block or of the row."""
+        block = name in self.printer.plan.spilled
+        return self.printer.spilled(name) if block else self._of_row(name)
+
+    def store(self, name: str) -> None:
+        """Store a variable in that element."""
         if name in self.printer.plan.spilled:
-            return f"_s_{name}[_u(_t)]"
+            self.printer.spill(name)
+        else:
+            self.writer.line(f"{self._of_row(name)} = {name}")
+
+    def _of_row(self, name: str) -> str:
         if self.version.rows > 1:
             return f"_r_{name}[_u(_tx + {ROW} * {self.printer.program.block[0]})]"
         return f"_r_{name}[_u(_tx)]"

@@ -56,6 +56,25 @@ def is_compile_time(value: Any) -> bool:
     return value is not None and not isinstance(value, np.ndarray)
 
 
+def without_aliases(
+    norm: Translator, target: ast.Tuple | ast.List, value: ast.Tuple
+) -> tuple[ast.Tuple | ast.List, ast.Tuple]:
+    """`a, b = x, y` without the names of compile-time objects, which are remembered."""
+    if len(target.elts) != len(value.elts):
+        return target, value
+    targets, values = ast.Tuple([], ast.Store()), ast.Tuple([], ast.Load())
+    for element, item in zip(target.elts, value.elts):
+        name = element.id if isinstance(element, ast.Name) and norm.once(element) else ""
+        known = norm.static(item) if name else DYNAMIC
+        _, _, axis = (canonical(known) or "").partition(".")
+        if is_compile_time(known) and axis not in _AXES:  # threadIdx.x is a number
+            norm.statics[name] = known
+            continue
+        targets.elts.append(element)
+        values.elts.append(item)
+    return targets, values
+
+
 def constant_special(program, name: str | None) -> Any:
     """The number that a CUDA name is in this specialisation, or DYNAMIC."""
     if name == "warpsize":
@@ -268,6 +287,8 @@ def expression(norm: Translator, node: ast.Call) -> ast.expr:
         return call(
             norm.program.extern(lookup.function("round.to"), "round_to"), *norm.sequence(digits)
         )
+    if function is print:
+        return _print(norm, node)
     if function is len and len(node.args) == 1:
         length = iteration.length(norm, node.args[0])
         if length is not None:
@@ -277,6 +298,19 @@ def expression(norm: Translator, node: ast.Call) -> ast.expr:
     ):  # `np.sin(x, out)`: Numba's
         return _plain(norm, node, load(norm.program.extern(function, function.__name__)))
     return _plain(norm, node, norm.materialise(function, node.func))
+
+
+def _print(norm: Translator, node: ast.Call) -> ast.expr:
+    """`print(x)`, with floats written as on a GPU."""
+    result = _plain(norm, node, load("print"))
+    printed = norm.program.extern(lookup.function("printed"), "printed")
+    result.args = [
+        a
+        if isinstance(a, ast.Tuple) or isinstance(getattr(a, "value", None), str)
+        else call(printed, a)
+        for a in result.args
+    ]
+    return result
 
 
 def _unpacked(norm: Translator, node: ast.Call) -> ast.Call:

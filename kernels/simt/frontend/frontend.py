@@ -312,6 +312,7 @@ class Normaliser(Translator):
             self.bind(target.id, bound, stmt)
             return
         if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple):
+            target, value = calls.without_aliases(self, target, value)
             items = self.sequence(value.elts)
             self.unpack(target, items, stmt)
             return

@@ -198,6 +198,10 @@ class Translator(Scope, ABC):
         """Syntax for an object known at compile time."""
 
     @abstractmethod
+    def once(self, target: ast.expr) -> bool:
+        """Whether `target` is a local name that is assigned here only."""
+
+    @abstractmethod
     def save(self, value: ast.expr, at: ast.AST) -> ast.expr:
         """`value` in a variable of its own."""
 

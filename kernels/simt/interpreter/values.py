@@ -367,7 +367,14 @@ def _length(value: Any) -> Int:
     return Int(len(value))
 
 
+def _print(*values: Any, **options: Any) -> None:
+    """`print`, with floats written as on a GPU."""
+    floats = (float, np.floating)
+    print(*(f"{v:.6f}" if isinstance(v, floats) else v for v in values), **options)
+
+
 BUILTINS: dict[str, Any] = {
+    "print": _print,
     "range": Range,
     "len": _length,
     "enumerate": _enumerate,

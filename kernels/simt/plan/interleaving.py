@@ -18,7 +18,7 @@ from kernels.simt.ir import memory
 from kernels.simt.ir.memory import ALIGNMENT, itemsize
 from kernels.simt.ir.nodes import call, clone, expressions, load, located, names, statements
 from kernels.simt.ir.program import ArrayDecl, Interleaving
-from kernels.simt.plan.layout import Layout
+from kernels.simt.plan.layout import Layout, spill_arrays
 from kernels.simt.plan.parts import EachBlock, FirstBlock, InterleavingPlan, TileLoop
 from kernels.simt.plan.regions import RegionPlanner, Versions
 from kernels.simt.plan.thread_loops import row_version
@@ -137,7 +137,8 @@ class Interleaver:
         all: interleaving would evict it for little reuse.
         """
         arrays, threads = self.program.arrays, self.program.threads
-        kept = threads * sum(itemsize(self.kinds[name]) for name in self.storage.spilled)
+        spilled = {name: spill_arrays(name, self.kinds[name]) for name in self.storage.spilled}
+        kept = threads * sum(itemsize(kind) for parts in spilled.values() for _, kind in parts)
         kept += threads * sum(_size(arrays[name]) for name in self.layout.private)
         kept += sum(_size(arrays[name]) for name in self.apart)
         gained = kept <= self._common_size()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from numba.core import types
 
@@ -174,13 +175,15 @@ class Layout:
         threads = self.program.threads * together
         for name in sorted(self.regions.storage.spilled):
             kind = self.kinds.get(name, types.boolean)
-            if not isinstance(kind, types.Number | types.Boolean):
-                raise Unstructured(
-                    f"{self.program.filename}:{self.program.line}: variable {name!r} of type"
-                    f" {kind} is carried across a barrier; only numbers and views can be"
-                )
             extra = WARP_SIZE if name in ahead else 0
-            found.append(self._array(f"_s_{name}", (), kind, threads + extra))
+            for array, part in spill_arrays(name, kind):
+                if not isinstance(part, types.Number | types.Boolean):
+                    raise Unstructured(
+                        f"{self.program.filename}:{self.program.line}: variable {name!r} of type"
+                        f" {kind} is carried across a barrier; only numbers, tuples of them and"
+                        " views can be"
+                    )
+                found.append(self._array(array, (), part, threads + extra))
         return found
 
     def _row_spill_arrays(self) -> list[Declaration]:
@@ -196,6 +199,20 @@ class Layout:
             StackArray(f"_r_{name}", (count * x,), self.kinds[name])
             for name, count in sorted(rows.items())
         ]
+
+
+def is_tuple(kind: types.Type) -> bool:
+    """Whether it is a tuple with elements, which can be taken apart and put together."""
+    return isinstance(kind, types.BaseTuple) and len(kind) > 0
+
+
+def spill_arrays(name: str, kind: types.Type) -> Iterator[tuple[str, types.Type]]:
+    """The spill arrays of a variable with their types: of a tuple one for each of its elements."""
+    if not is_tuple(kind):
+        yield f"_s_{name}", kind
+        return
+    for position, part in enumerate(kind):
+        yield from spill_arrays(f"{position}_{name}", part)
 
 
 _PER_THREAD = PrivateLayout((), "_t")

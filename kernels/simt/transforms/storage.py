@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from numba.core import types
 
 from kernels.simt.analysis.uniformity import Facts, Site, exposure, is_pure_call
-from kernels.simt.ir.nodes import names
+from kernels.simt.ir.nodes import expressions, names
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.fission import (
     BlockFor,
@@ -48,8 +48,9 @@ def assign_storage(
     """Decide for every variable of a thread."""
     storage = Storage(spilled=set(masks))
     variables = set(facts.defs) - facts.scalars
+    changed = _changed(facts, kinds)
     for name in variables:
-        stmt = _rematerialisable(program, facts, name, kinds)
+        stmt = _rematerialisable(program, facts, name, kinds, changed)
         if stmt is not None:
             storage.rematerialised[name] = stmt
     _drop_unrooted(storage, facts, variables)
@@ -114,27 +115,74 @@ def _read_from_outside(item: Item, variables: set[str]) -> set[str]:
     return set()
 
 
-def _rematerialisable(program: Program, facts: Facts, name: str, kinds) -> ast.Assign | None:
+def _rematerialisable(
+    program: Program, facts: Facts, name: str, kinds: dict[str, types.Type], changed: set[str]
+) -> ast.Assign | None:
     """The one assignment to `name` if computing it again gives the same wherever it is read."""
     sites = facts.defs[name]
     if len(sites) != 1 or not isinstance(sites[0].stmt, ast.Assign):
         return None
     stmt = sites[0].stmt
-    is_view = isinstance(kinds.get(name), types.Array | types.BaseTuple)
-    if not is_view and sum(1 for _ in ast.walk(stmt.value)) > _REMATERIALISE_LIMIT * 3:
+    kind = kinds.get(name)
+    if _fits(kind) and sum(1 for _ in ast.walk(stmt.value)) > _REMATERIALISE_LIMIT * 3:
         return None
     for node in ast.walk(stmt.value):
         if isinstance(node, ast.Call) and not is_pure_call(program, node):
             return None
-        reads = isinstance(node, ast.Subscript | ast.Attribute) and not _is_shape(node)
-        if reads and not is_view:
-            return None
+    if _reads(stmt.value) if _fits(kind) else _reads_changed(stmt.value, kind, changed):
+        return None
     if not all(dominates(sites[0], use) for use in facts.uses.get(name, [])):
         return None
     for other in names(stmt.value) & set(facts.defs):
         if len(facts.defs[other]) != 1 or not stays(facts, other, sites[0]):
             return None
     return stmt
+
+
+def _fits(kind: types.Type | None) -> bool:
+    """Whether spill arrays can hold values of a type: numbers and tuples of them."""
+    if isinstance(kind, types.BaseTuple):
+        return all(map(_fits, kind))
+    return not isinstance(kind, types.Array | types.Record)
+
+
+def _reads_changed(value: ast.expr, kind: types.Type | None, changed: set[str]) -> bool:
+    """Whether `value` takes numbers out of memory that the kernel may change. Of a view, or a
+    record in an array, these are its indices."""
+    if isinstance(kind, types.Array | types.Record):
+        indices = [n.slice for n in ast.walk(value) if isinstance(n, ast.Subscript)]
+        return any(names(n) & changed for index in indices for n in _reads(index))
+    if isinstance(kind, types.BaseTuple) and isinstance(value, ast.Tuple):
+        return any(_reads_changed(v, k, changed) for v, k in zip(value.elts, kind))
+    return any(names(n) & changed for n in _reads(value))
+
+
+def _reads(value: ast.expr) -> list[ast.expr]:
+    found = [n for n in ast.walk(value) if isinstance(n, ast.Subscript | ast.Attribute)]
+    return [node for node in found if not _is_shape(node)]
+
+
+def _changed(facts: Facts, kinds: dict[str, types.Type]) -> set[str]:
+    """The arrays to which the kernel may store, and the views by which it does."""
+    todo = set()
+    for site in facts.sites:
+        for target in getattr(site.stmt, "targets", ()):
+            while isinstance(target, ast.Subscript | ast.Attribute):
+                target = target.value
+                todo |= names(target) if isinstance(target, ast.Name) else set()
+        for expr in expressions(site.stmt):
+            for node in ast.walk(expr):
+                if isinstance(node, ast.Call) and not is_pure_call(facts.program, node):
+                    atomic = getattr(node.func, "id", "").startswith("_atomic")
+                    todo |= names(node.args[0] if atomic else node)
+    found: set[str] = set()
+    while todo:  # a view changes what it is a view of
+        name = todo.pop()
+        if not isinstance(kinds.get(name), types.Number | types.Boolean):
+            found.add(name)
+            for site in facts.defs.get(name, ()):
+                todo |= names(getattr(site.stmt, "value", site.stmt)) - found
+    return found
 
 
 def _is_shape(node: ast.expr) -> bool:

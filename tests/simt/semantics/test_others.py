@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import runpy
 
 import numpy as np
@@ -425,6 +426,28 @@ def test_an_index_is_printed_as_three_numbers(capfd):
         "thread (0, 0, 0) (2, 1, 1)",
         "thread (1, 0, 0) (2, 1, 1)",
     ]
+
+
+@pytest.mark.parametrize("mode", ["compiled", "checked", "interpreted"])
+def test_floats_are_printed_as_by_printf(mode, capfd):
+    @cuda.jit(device=True)
+    def shown(x):
+        print("x", x)
+        return x
+
+    def kernel(x, h):
+        a = shown(x[0]) + 0.5
+        print(a, x[1], h[0], h[0] > 1, -7, 1e20, math.inf, math.nan, cuda.float32(1) / 3)
+        print()
+
+    arguments = np.array([1, 1e-7]), np.array([2.5], np.float16)
+    if mode == "interpreted":
+        interpreter.run(kernel, 1, 1, arguments)
+    else:
+        checked = mode == "checked"
+        cuda.jit(kernel, debug=checked, opt=not checked)[1, 1](*arguments)
+    floats = "1.500000 0.000000 2.500000 True -7 100000000000000000000.000000 inf nan 0.333333"
+    assert capfd.readouterr().out == f"x 1.000000\n{floats}\n\n"
 
 
 def test_recursion_that_does_not_end_is_an_error():

@@ -185,3 +185,18 @@ def test_messages_for_typing_mistakes():
     fixed.flags.writeable = False
     with pytest.raises(CompileError, match="read-only"):
         store[1, 1](fixed)
+
+
+def test_compile_time_objects_in_tuples_are_unpacked():
+    @cuda.jit
+    def kernel(x):
+        t, b, d = cuda.threadIdx, cuda.blockIdx, cuda.blockDim
+        (tile, n), add = (cuda.shared.array(32, cuda.float32), 3), cuda.atomic.add
+        g, i = cuda.cg.this_grid(), cuda.grid(1)
+        tile[t.x] = i
+        g.sync()
+        add(x, t.x + d.x * b.x, tile[31 - t.x] + n)
+
+    x = np.zeros(64, np.float32)
+    kernel[2, 32](x)
+    assert x.tolist() == [3 + 31 - i % 32 + i // 32 * 32 for i in range(64)]

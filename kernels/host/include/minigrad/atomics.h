@@ -11,6 +11,12 @@ inline void fruitless() {
     if (++calls % 64 == 0) mgh_yield(true);
 }
 
+// In loops that may wait for what another thread stores in a volatile variable (source.py).
+inline bool poll() {
+    fruitless();
+    return false;
+}
+
 // Replaces *address by what `change` makes of it; the old value.
 template <class T, class Change>
 MGH_SILENT inline T atomic_update(T* address, Change change) {

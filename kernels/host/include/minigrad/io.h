@@ -27,3 +27,11 @@ inline long long clock64() {
 }
 
 #define clock() ((int)clock64())
+
+namespace mgh {
+inline unsigned long long globaltimer() {  // nanoseconds
+    timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+}  // namespace mgh

@@ -12,6 +12,7 @@
 #define __builtin_assume(condition) ((void)0)
 #endif
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
 // For the lab: a structure with a destructor that is passed by value straight from memory is copied
