@@ -30,18 +30,22 @@ from minigrad.tensor import wrap
 #: Modules that compute: what they call is run in a child.
 _PACKAGES = {
     "kernels": set(
-        "dispatch families launchers numba_cuda operations pointwise reduction simt support".split()
+        "dispatch families launchers numba_cuda operations pointwise reduction sequence simt"
+        " support".split()
     ),
     "minigrad": set(
-        "_foreign _kernels _meta _names _out _overlap amp autograd backends creation devices dtypes"
-        " fft func linalg models nn ops optim random signal special tensor training.loop"
-        " utils.hooks variates".split()
+        "_foreign _kernels _meta _names _out _overlap amp autograd backends compiler.arrays"
+        " compiler.late compiler.lower compiler.places compiler.record creation devices dtypes fft"
+        " func linalg models nn ops optim random signal special tensor training.loop utils.hooks"
+        " variates".split()
     ),
 }
 _LIBRARIES = {*sys.stdlib_module_names, "ml_dtypes", "numpy"}
 
 #: What a program does after a backward pass, by the class of what it does it with: optimisers.
 steps: dict[type, Callable[[Any], None]] = {}
+#: Traces under which launches run, so that a child goes on with its own.
+traces: set[type] = {type(None), dispatch.Trace}
 _last, _recorded = 0, False  # whether there are nodes that the last child did not see
 _entered = contextlib.ExitStack()  # what is never left
 
@@ -65,11 +69,10 @@ class _Collects(dispatch.Trace):
 
 
 def _may_begin() -> bool:
-    """Whether operations are on arrays of the CPU, and nobody records them."""
+    """Whether operations are on arrays of the CPU, and launches run under the trace that is on."""
     global _last, _recorded
     _recorded, _last = next_number() - _last > 1, next_number()
-    recorder = dispatch.tracer is not None and type(dispatch.tracer) is not dispatch.Trace
-    return not recorder and Found.cupy is None
+    return type(dispatch.tracer) in traces and Found.cupy is None
 
 
 def _begin() -> None:
@@ -77,6 +80,7 @@ def _begin() -> None:
     this package's own code goes, without its launches."""
     gc.disable()  # the program's garbage, with what it does at its end, is the program's
     trace, outermost = _Collects(), _outermost(sys._getframe())
+    mode.recorder = None  # of a step that is compiled: this is no part of it
     launches.watch(trace.note)
     _entered.enter_context(dispatch.tracing(trace))
     for launch in ahead.postponed.values():
