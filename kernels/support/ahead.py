@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
-import mmap
 import os
 import signal
 import sys
@@ -25,16 +23,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kernels.support import cache, forks, processor, thread_pool
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
+from kernels.support import cache, forks, isolation, processor, thread_pool
 
 _MOST = 3  # children at a time
+_LIBRARIES = (__name__, "multiprocessing.popen_fork", "subprocess")  # wait for their own children
 _SECONDS = 300  # after which a child ends: it compiles on a slow machine, or waits in vain
-_DIES_WITH_PARENT = 1  # of prctl: PR_SET_PDEATHSIG
 
 #: What a child begins with: it sees to it that launches from now on compile only, and that `leave`
 #: is called in the end. None: nobody knows what comes next.
@@ -48,6 +41,7 @@ rehearsing = False
 postponed: dict[Any, Callable[[], object]] = {}
 
 _children: set[int] = set()
+_forks_itself = False  # the program, without a library that waits for its own children only
 _postponing: set[int] = set()  # threads
 
 
@@ -96,57 +90,63 @@ def _room() -> int:
 def _start() -> bool:
     """Fork a child, if there may be something for it to do and a core to do it on. True in it."""
     _reap()
-    if len(_children) >= _room():
+    if len(_children) >= _room() or _would_be_noticed():
         return False
     if "mpi4py.MPI" in sys.modules or forks.others() or not may_begin():
         return False  # MPI's network may use memory that a fork moves
-    with warnings.catch_warnings(), contextlib.suppress(OSError):  # too many processes
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads run, if not here
-        child = os.fork()
-        if not child:
-            _become_child()
-            return True
-        _children.add(child)
+    with _numba_is_idle() as idle, contextlib.suppress(Exception):  # what forbids or hinders a fork
+        return idle and _fork()
     return False
 
 
-def _become_child() -> None:
-    """Leave alone what the program has open, and begin."""
+def _fork() -> bool:
+    """Fork a child. True in it."""
+    parent = os.getpid()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # other threads run, if not here
+            child = os.fork()
+        if not child:
+            _become_child(parent)
+            return True
+        _children.add(child)
+    finally:
+        if not rehearsing:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return False
+
+
+def _become_child(parent: int) -> None:
+    """Leave alone what the program has, and begin."""
     global rehearsing
     rehearsing = True
     try:
-        libc = ctypes.CDLL(None)
-        libc.prctl(_DIES_WITH_PARENT, signal.SIGKILL)
-        _protect_shared(libc)
-        sys.settrace(None)  # a debugger is the program's
-        with contextlib.suppress(OSError):  # where memory is short, rather this than the program
-            Path("/proc/self/oom_score_adj").write_text("1000")
-        signal.set_wakeup_fd(-1)
-        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
-            signal.signal(one, signal.SIG_DFL)
-        signal.alarm(_SECONDS)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for standard in range(3):
-            os.dup2(nothing, standard)
-        for number in map(int, os.listdir("/proc/self/fd")):
-            if number > 2:
-                with contextlib.suppress(OSError):  # what listed them
-                    os.close(number)
+        isolation.isolate(parent, cache.cache_folder(), _SECONDS)
         if begin is not None:
             begin()
     except BaseException:
         leave()
 
 
-def _protect_shared(libc: ctypes.CDLL) -> None:
-    """Memory that is shared with other processes, the program's among them, cannot be written: a
-    child that tries ends."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        places, rights = line.split()[:2]
-        if rights.startswith("rw") and rights.endswith("s"):
-            first, last = (int(place, 16) for place in places.split("-"))
-            libc.mprotect(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.PROT_READ)
+def _would_be_noticed() -> bool:
+    """Whether the program hears of each child that ends, or may wait for any."""
+    return _forks_itself or callable(signal.getsignal(signal.SIGCHLD))
+
+
+@contextlib.contextmanager
+def _numba_is_idle() -> Iterator[bool]:
+    """Whether no other thread compiles with Numba, whose lock nobody would release in a child."""
+    module = sys.modules.get("numba.core.compiler_lock")
+    lock = getattr(getattr(module, "global_compiler_lock", None), "_lock", None)
+    if lock is None:
+        yield True
+    elif lock.acquire(blocking=False):
+        with contextlib.ExitStack() as stack:
+            stack.callback(lock.release)
+            yield True
+    else:
+        yield False
 
 
 def leave() -> NoReturn:
@@ -165,19 +165,39 @@ def _reap() -> None:
             _children.discard(child)
 
 
-@atexit.register
-def _end() -> None:
-    """Children do not outlive the process: nobody needs what they would compile."""
+def _end_children() -> None:
     _reap()
     for child in _children:
         with contextlib.suppress(OSError):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+
+
+@atexit.register
+def _end() -> None:
+    """Children do not outlive the process: nobody needs what they would compile."""
+    _end_children()
     if _children:
         cache.sweep()
 
 
+def _before_fork() -> None:
+    """A program that forks may wait for any child, `os.wait`: it finds none that is not its own."""
+    global _forks_itself
+    forks_ = sys._getframe(1).f_globals.get("__name__", "")
+    if forks_ not in _LIBRARIES:
+        _forks_itself = True
+        _end_children()
+        _children.clear()
+
+
 @forks.in_child
 def _forget() -> None:
+    global _forks_itself
+    _forks_itself = False
     _children.clear()
     _postponing.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_before_fork)

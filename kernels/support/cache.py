@@ -40,7 +40,7 @@ _substitutes: dict[Path, Path] = {}  # by the folder that could not be used
 def cache_folder() -> Path:
     """Where compiled kernels are kept."""
     root = os.environ.get("MINIGRAD_CACHE_DIR")
-    base = Path(root).expanduser() if root else Path.home() / ".cache" / "minigrad"
+    base = Path(root).expanduser().absolute() if root else Path.home() / ".cache" / "minigrad"
     return _usable(base / "kernels")
 
 

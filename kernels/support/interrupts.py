@@ -8,6 +8,7 @@ raises waits for the end, or for the next `check`.
 
 from __future__ import annotations
 
+import builtins
 import importlib.abc
 import importlib.machinery
 import os
@@ -20,6 +21,7 @@ from typing import Any
 
 from kernels.support import forks
 
+_print = builtins.print
 _outermost: deferred | None = None  # of the main thread
 
 
@@ -140,6 +142,8 @@ class _WholeImports(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
+            if name == "numba":
+                execute = _with_python_s_print(execute)
             spec.loader.exec_module = _whole(execute)  # type: ignore[method-assign, assignment]
         return spec
 
@@ -148,6 +152,19 @@ def _whole(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None
     def exec_module(module: ModuleType) -> None:
         with deferred(again=True):  # Python would take an import that raises for one that failed
             execute(module)
+
+    return exec_module
+
+
+def _with_python_s_print(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    """Numba registers `print`, and fails where that is another: a step that is recorded has one."""
+
+    def exec_module(module: ModuleType) -> None:
+        replaced, builtins.print = builtins.print, _print
+        try:
+            execute(module)
+        finally:
+            builtins.print = replaced
 
     return exec_module
 

@@ -9,9 +9,11 @@ operation. Then it compiles what would have been launched, and what the gradient
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -28,18 +30,22 @@ from minigrad.tensor import wrap
 #: Modules that compute: what they call is run in a child.
 _PACKAGES = {
     "kernels": set(
-        "dispatch families launchers numba_cuda operations pointwise reduction simt support".split()
+        "dispatch families launchers numba_cuda operations pointwise reduction sequence simt"
+        " support".split()
     ),
     "minigrad": set(
-        "_foreign _kernels _meta _names _out _overlap amp autograd backends creation devices dtypes"
-        " fft func linalg models nn ops optim random signal special tensor training.loop"
-        " utils.hooks variates".split()
+        "_foreign _kernels _meta _names _out _overlap amp autograd backends compiler.arrays"
+        " compiler.late compiler.lower compiler.places compiler.record creation devices dtypes fft"
+        " func linalg models nn ops optim random signal special tensor training.loop utils.hooks"
+        " variates".split()
     ),
 }
 _LIBRARIES = {*sys.stdlib_module_names, "ml_dtypes", "numpy"}
 
 #: What a program does after a backward pass, by the class of what it does it with: optimisers.
 steps: dict[type, Callable[[Any], None]] = {}
+#: Traces under which launches run, so that a child goes on with its own.
+traces: set[type] = {type(None), dispatch.Trace}
 _last, _recorded = 0, False  # whether there are nodes that the last child did not see
 _entered = contextlib.ExitStack()  # what is never left
 
@@ -63,11 +69,10 @@ class _Collects(dispatch.Trace):
 
 
 def _may_begin() -> bool:
-    """Whether operations are on arrays of the CPU, and nobody records them."""
+    """Whether operations are on arrays of the CPU, and launches run under the trace that is on."""
     global _last, _recorded
     _recorded, _last = next_number() - _last > 1, next_number()
-    recorder = dispatch.tracer is not None and type(dispatch.tracer) is not dispatch.Trace
-    return not recorder and Found.cupy is None
+    return type(dispatch.tracer) in traces and Found.cupy is None
 
 
 def _begin() -> None:
@@ -75,15 +80,19 @@ def _begin() -> None:
     this package's own code goes, without its launches."""
     gc.disable()  # the program's garbage, with what it does at its end, is the program's
     trace, outermost = _Collects(), _outermost(sys._getframe())
+    mode.recorder = None  # of a step that is compiled: this is no part of it
     launches.watch(trace.note)
     _entered.enter_context(dispatch.tracing(trace))
     for launch in ahead.postponed.values():
         launch()
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
-        if (event == "return" and frame is outermost) or (event == "call" and _leaves(frame)):
-            sys.setprofile(None)
-            _compile(trace)
+        try:
+            if (event == "return" and frame is outermost) or (event == "call" and _leaves(frame)):
+                sys.setprofile(None)
+                _compile(trace)
+        except BaseException:  # or the child would go on as the program
+            ahead.leave()
 
     if outermost is None:
         _compile(trace)
@@ -101,7 +110,7 @@ def _outermost(frame: FrameType | None) -> FrameType | None:
 
 
 def _module(frame: FrameType) -> list[str]:
-    return frame.f_globals.get("__name__", "").split(".")
+    return str(frame.f_globals.get("__name__")).split(".")
 
 
 def _leaves(frame: FrameType) -> bool:
@@ -114,10 +123,29 @@ def _leaves(frame: FrameType) -> bool:
 
 def _is_known(frame: FrameType) -> bool:
     """Whether a frame computes and does nothing else: no files, no network, no program."""
-    package, *rest = _module(frame)
+    return _are_known(".".join(_module(frame)), frame.f_code.co_filename)
+
+
+@functools.cache
+def _are_known(module: str, file: str) -> bool:
+    """Whether the functions in a file compute and do nothing else. A file of the program's may have
+    the name of a module of Python's."""
+    package, *rest = module.split(".")
+    if package.startswith("namedtuple_"):
+        return True
+    folder = _folder(package)
+    if not file.startswith(("<", folder)) or "site-packages" in file.removeprefix(folder):
+        return False
     if package in _PACKAGES:
         return not rest or rest[0] in _PACKAGES[package] or ".".join(rest) in _PACKAGES[package]
-    return package in _LIBRARIES or package.startswith("namedtuple_")
+    return package in _LIBRARIES
+
+
+def _folder(package: str) -> str:
+    """Where a package is, or Python's library."""
+    if package in _PACKAGES or package in _LIBRARIES - sys.stdlib_module_names:
+        return os.path.dirname(str(sys.modules[package].__file__)) + os.sep
+    return os.path.dirname(os.__file__) + os.sep
 
 
 def _compile(trace: _Collects) -> None:
@@ -134,13 +162,27 @@ def _compile(trace: _Collects) -> None:
         _run_backward(nodes)
         for kind, step in steps.items():
             for one in [one for one in living if issubclass(type(one), kind)] if nodes else []:
-                with contextlib.suppress(Exception):
+                with _only_known():
                     step(one)
         for kernel, grid, block, shared_bytes, args in reversed(trace.launches):
             with contextlib.suppress(Exception):  # `Busy`; errors come where the launch is wanted
                 kernel.bind(grid, block, *args, shared_bytes=shared_bytes)
     finally:
         ahead.leave()
+
+
+@contextlib.contextmanager
+def _only_known() -> Iterator[None]:
+    """End what runs here where it fails, or calls the program's code."""
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and _leaves(frame):
+            raise InterruptedError
+
+    sys.setprofile(watch)
+    with contextlib.suppress(Exception):
+        yield
+    sys.setprofile(None)
 
 
 def _is_ours(node: Node) -> bool:
@@ -156,7 +198,7 @@ def _run_backward(nodes: set) -> None:
     work.needed = nodes
     for node in sorted(nodes, key=lambda node: -node.number):
         grads = work.pending.get(node) or [wrap(np.empty(*out)) for out in node.outs]
-        with contextlib.suppress(Exception):
+        with _only_known():
             work.add(zip(node.edges, node.backward(grads)))
 
 

@@ -118,6 +118,8 @@ class Recorder(Lifted):
             )
         else:
             result, log = logged(function, args, kwargs, self.numbers)
+        if mode.recorder is not self:  # a child that compiles what comes next: it records nothing
+            return result
         args, kwargs, passed = self.numbers.named(args, kwargs)
         call = Call(name, function, args, kwargs, writes=written)
         fresh = self._name_outputs(call, result)

@@ -110,6 +110,15 @@ def test_the_rest_of_a_call_is_compiled_too(tmp_path):
     assert compiled.split()[-1].startswith("matmul"), compiled
 
 
+def test_the_rest_of_a_call_that_is_recorded_is_compiled_too(tmp_path):
+    """By a process whose first kernel is one of a compiled step: it imports Numba then."""
+    program = "Own = minigrad.nn.Sigmoid\n" + REST_OF_A_CALL.replace("    model(x", "    step(x")
+    program = program.replace("    wait()\n", "    step = minigrad.compile(model)\n", 1)
+    (compiled,) = run(tmp_path, program)
+    names = compiled.split()
+    assert names[0].startswith("matmul") and not any("softmax" in name for name in names), names
+
+
 def test_an_optimiser_s_step_is_compiled_too(tmp_path):
     program = BACKWARD.replace("loss =", "adam = minigrad.optim.Adam([w]); loss =")
     program = program.replace(
@@ -269,3 +278,170 @@ def test_a_lock_that_another_holds(tmp_path, monkeypatch):
     with cache.alone(path, waits=False) as again:
         assert again
     assert not list(tmp_path.iterdir())
+
+
+# A child leaves no trace in the program
+
+LEAVES = """
+from minigrad import nn
+
+def called(what):
+    with open(os.path.join(os.environ["MINIGRAD_CACHE_DIR"], "called"), "a") as file:
+        file.write(f"{what} {os.getpid() == program}\\n")
+
+program = os.getpid()
+"""
+
+
+def calls(folder):
+    """What the program's code wrote about its calls, each with whether it ran in the program."""
+    file = folder / "called"
+    return file.read_text().split("\n")[:-1] if file.exists() else []
+
+
+def test_signals_call_the_program_s_handlers_in_the_program_only(tmp_path):
+    program = """
+    import signal
+    signal.signal(signal.SIGUSR1, lambda number, frame: called("handler"))
+    loss = (x @ w).tanh().sum()
+    compile_something()
+    (child,) = ahead._children
+    os.kill(child, signal.SIGUSR1)
+    wait()
+    print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    """
+    assert run(tmp_path, LEAVES + textwrap.dedent(program)) == ["set()"]
+    assert calls(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["profile", None])
+def test_a_module_of_the_program_with_a_name_of_python_s(tmp_path, name):
+    program = f"""
+    source = '''
+    class Own(nn.Module):
+        def forward(self, x):
+            file = open(os.path.join(os.environ["MINIGRAD_CACHE_DIR"], "called"), "a")
+            file.write("forward " + str(os.getpid() == program) + chr(10))
+            file.close()
+            return x
+    '''
+    module = {{"__name__": {name!r}, "nn": nn, "os": os, "program": program}}
+    exec(compile(textwrap.dedent(source), "/home/someone/profile.py", "exec"), module)
+    wait()
+    try:
+        nn.Sequential(nn.Linear(40, 30), module["Own"](), nn.Tanh())(x)
+    except BaseException:
+        called("a handler")
+    wait()
+    """
+    run(tmp_path, LEAVES + "import textwrap\n" + textwrap.dedent(program))
+    assert calls(tmp_path) == ["forward True"]
+
+
+def test_finalizers_of_python_s_library_change_nothing(tmp_path):
+    program = """
+    import shutil, tempfile, weakref
+
+    class Resource:
+        pass
+
+    resource, folder = Resource(), tempfile.mkdtemp()
+    weakref.finalize(resource, shutil.rmtree, folder, ignore_errors=True)
+    temporary = tempfile.NamedTemporaryFile()
+    begin, kept = ahead.begin, [resource, temporary]
+    name = temporary.name
+    del resource, temporary
+
+    def drop_and_begin():
+        kept.clear()
+        begin()
+
+    ahead.begin = drop_and_begin
+    loss = (x @ w).tanh().sum()
+    wait()
+    print(os.path.exists(folder), os.path.exists(name), bool(kept))
+    """
+    assert run(tmp_path, program) == ["True True True"]
+
+
+def test_a_step_of_the_program_s_is_not_rehearsed(tmp_path):
+    program = """
+    sgd = minigrad.optim.SGD([w], 0.1)
+    step = sgd.step
+    sgd.step = lambda: called("step")
+    loss = (x @ w).tanh().sum()
+    compile_something()
+    wait()
+    """
+    run(tmp_path, LEAVES + textwrap.dedent(program))
+    assert calls(tmp_path) == []
+
+
+WAITS = """
+loss = (x @ w).tanh().sum()
+compile_something()
+before = len(ahead._children)
+own = os.fork()
+if not own:
+    time.sleep(0.5)
+    os._exit(7)
+wait = lambda: None
+loss.backward()
+print(before, os.wait() == (own, 7 << 8), ahead._children)
+"""
+
+
+def test_a_program_that_waits_for_any_child_gets_its_own(tmp_path):
+    assert run(tmp_path, WAITS) == ["1 True set()"]
+
+
+def test_a_program_that_hears_of_children_hears_of_its_own(tmp_path):
+    program = """
+    import signal, subprocess
+    heard = []
+    signal.signal(signal.SIGCHLD, lambda number, frame: heard.append(1))
+    (x @ w).tanh().sum().backward()
+    print(len(heard), subprocess.run(["false"]).returncode, len(heard))
+    """
+    assert run(tmp_path, program) == ["0 1 1"]
+
+
+def test_no_child_is_made_while_another_thread_compiles_with_numba(tmp_path):
+    program = """
+    import threading
+    from numba.core.compiler_lock import global_compiler_lock
+
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with global_compiler_lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    print(ahead._start(), len(ahead._children))
+    done.set()
+    thread.join()
+    print(ahead._start(), len(ahead._children))
+    """
+    assert run(tmp_path, "wait()\nloss = (x @ w).sum()\nwait()\n" + textwrap.dedent(program)) == [
+        "False 0",
+        "False 1",
+    ]
+
+
+def test_a_fork_that_is_refused_is_no_error(tmp_path):
+    program = """
+    import sys
+
+    def refuse(event, args):
+        if event == "os.fork":
+            raise RuntimeError("no forks here")
+
+    sys.addaudithook(refuse)
+    (x @ w).tanh().sum().backward()
+    print(w.grad.shape, ahead._children)
+    """
+    assert run(tmp_path, program) == ["minigrad.Size([40, 30]) set()"]

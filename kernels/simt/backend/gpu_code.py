@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import os
-from importlib.metadata import version
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -111,6 +110,8 @@ def _name(kernel: Any, capability: str, described: tuple) -> str:
 @functools.cache
 def _compilers() -> str:
     """numba-cuda, NVIDIA's compilers and the driver, and what they were told to do."""
+    from importlib.metadata import version  # with the modules for mails, so only where it is needed
+
     from cuda.bindings import driver
 
     versions = nvidia.libraries(*_COMPILERS)

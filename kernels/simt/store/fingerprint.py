@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import enum
+import functools
 import hashlib
 import re
 from collections.abc import Iterator
@@ -88,22 +89,39 @@ def _code(code: CodeType) -> str:
 
 def _values(func: FunctionType, code: CodeType) -> Iterator[tuple[str, Any]]:
     """(name, object) for all globals and closure variables named, and attributes taken of them."""
-    value = resolve.DYNAMIC
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
-            value = resolve.lookup(func, step.argval)
-        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and value is not resolve.DYNAMIC:
+    for first, *attributes in _named(code):
+        value = resolve.lookup(func, first)
+        if value is resolve.DYNAMIC:
+            continue
+        yield first, value
+        for attribute in attributes:
             try:
-                value = resolve.attribute(value, step.argval, "")
+                value = resolve.attribute(value, attribute, "")
             except CompileError:
                 value = resolve.DYNAMIC
-        elif step.opname != "PUSH_NULL":
-            value = resolve.DYNAMIC
-        if value is not resolve.DYNAMIC and step.opname != "PUSH_NULL":
-            yield step.argval, value
+            if value is resolve.DYNAMIC:
+                break
+            yield attribute, value
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _values(func, constant)
+
+
+@functools.lru_cache(maxsize=1024)
+def _named(code: CodeType) -> tuple[list[str], ...]:
+    """Per use of a global or a closure variable its name, and the attributes taken one of another.
+    Kernels share the code of device functions, and factories make many of one code."""
+    found: list[list[str]] = []
+    follows = False
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            found.append([step.argval])
+            follows = True
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and follows:
+            found[-1].append(step.argval)
+        elif step.opname != "PUSH_NULL":
+            follows = False
+    return tuple(found)
 
 
 def _value(value: Any, parts: list[str], seen: set[int]) -> str:
