@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy import ndarray
 
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
 from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
@@ -159,7 +160,8 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
         else:
             launch, arguments = _strided(dialect, expr, arrays, compute, result, shape, out)
         known = out_dtype is None and _computes_in_own_dtype(expr, arrays, compute)
-        run = Single(launch, allocate, arguments, dialect, expr if known else None)
+        names = (expr, dispatch.named("into", expr)) if known else (None, None)
+        run = Single(launch, allocate, arguments, dialect, *names)
     if out is None:
         return run
     return _into_given(run, functools.partial(pointwise, dialect, expr, dtype=dtype), len(arrays))
