@@ -37,8 +37,9 @@ class Operand:
     """How a kernel reads one input.
 
     dtype: of the array, or None for a scalar passed by value in the compute dtype.
-    inner: along the innermost dimension "1" (neighbours), "0" (one element for the whole row) or
-        "s" (a stride passed at run time). Contiguous kernels have "1" everywhere.
+    inner: along the innermost dimension "1" (neighbours), "r" (neighbours in reverse order), "0"
+        (one element for the whole row) or "s" (a stride passed at run time). Contiguous kernels
+        have "1" everywhere.
     """
 
     dtype: np.dtype | None
@@ -280,7 +281,7 @@ def _scalar(a):
 
 
 def _inner(strides: list[int]) -> str:
-    return {0: "0", 1: "1"}.get(strides[-1], "s")
+    return {0: "0", 1: "1", -1: "r"}.get(strides[-1], "s")
 
 
 def _passed(strides: list[int], inner: str) -> list[int]:
