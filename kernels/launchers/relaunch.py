@@ -220,7 +220,8 @@ def _store(
     """Remember launches that were seen with the operands `shown` and the new arrays `made`, of
     which the first `returned` are results (0: the first alone). Whether it could be done.
 
-    `lasting`: arrays that are the same in all such launches.
+    `lasting`: arrays that are the same in all such launches. Without new arrays the first operand
+    is the result.
     """
     size = sum(a.nbytes for a in (*made, *shown) if isinstance(a, np.ndarray))
     if size > MAX_BYTES or not all(map(can_be_packed, launches)):
@@ -371,6 +372,19 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
         return call
 
     return decorate
+
+
+def several(dialect: Any, operation: Any, run: Callable[[tuple], Any]) -> Callable[[tuple], Any]:
+    """A plan of several launches, a function of the operands, that is remembered as `Single` is."""
+    module = dispatch.dialect(dialect.name)
+
+    def call(operands: tuple) -> Any:
+        result = run(operands)
+        if dispatch.tracer is None:
+            _learn(module, operation, operands, lambda shown: run(tuple(shown)), result)
+        return result
+
+    return call
 
 
 def _learn_together(function: Callable, operands: tuple, result: Any) -> None:
