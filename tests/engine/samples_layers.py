@@ -131,6 +131,7 @@ case("scatter", lambda m, x, i, s: m.scatter(x, 1, i[:, 1:], s), (2, 3), INDEX, 
 case("scatter_add", lambda m, x, i, s: x.scatter_add(1, i, s), (2, 3), INDEX, (2, 3))
 case("index_select", lambda m, x, i: x.index_select(1, i), (2, 3), ROWS, ref=lambda x, i: x[:, i])
 case("index_add", lambda m, x, i, s: x.index_add(0, i, s), (3, 2), ROWS, (3, 2))
+case("index_add_columns", lambda m, x, i, s: x.index_add(1, i, s), (2, 3), ROWS, (2, 3))
 case("masked_select", lambda m, x, k: x.masked_select(k), (3, 4), MASK, ref=lambda x, k: x[k])
 case("take", lambda m, x, i: m.take(x, i), (3, 4), INDEX, ref=lambda x, i: x.ravel()[i])
 case(
