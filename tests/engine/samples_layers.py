@@ -151,6 +151,12 @@ case(
 case("sort", lambda m, x: x.sort(1, descending=True).values, (3, 4), ref=lambda x: -np.sort(-x, 1))
 case("argsort", lambda m, x: m.argsort(x, dim=0), (3, 4), ref=lambda x: x.argsort(0), grad=False)
 case("topk", lambda m, x: x.topk(2, dim=1)[0], (3, 4), ref=lambda x: -np.sort(-x, 1)[:, :2])
+case(
+    "topk_few",
+    lambda m, x: x.topk(2, 0, largest=False)[0],
+    (12, 3),
+    ref=lambda x: np.sort(x, 0)[:2],
+)
 case("kthvalue", lambda m, x: x.kthvalue(2, 1)[0], (3, 4), ref=lambda x: np.sort(x, 1)[:, 1])
 case("nonzero", lambda m, x: m.nonzero(x), EDGE, ref=lambda x: np.stack(x.nonzero(), 1), grad=False)
 
