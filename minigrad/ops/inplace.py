@@ -40,7 +40,8 @@ def overwriting(
         check_apart(self, (*args, *kwargs.values()) if kwargs else args)
         copied = (composed or mode.saved_hooks) and mode.enabled and self.requires_grad
         if line and not copied:
-            return assign(self, onto(self, function, args, kwargs))
+            value = onto(self, function, args, kwargs)
+            return self if value is self else assign(self, value)
         return assign(self, function(self.clone() if copied else self, *args, **kwargs))
 
     method.__name__ = method.__qualname__ = f"{name}_"

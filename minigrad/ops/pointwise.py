@@ -22,6 +22,7 @@ from kernels.pointwise import TABLE, Expr
 from minigrad import dtypes
 from minigrad._foreign import reject_foreign
 from minigrad._names import kind
+from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import (
     OpNode,
@@ -52,8 +53,8 @@ _target = _Target()
 
 def onto(target: Tensor, function: Callable, args: tuple, kwargs: dict) -> Tensor:
     """function(target, *args, **kwargs), which ends in one line of the table: it is written into
-    the memory of `target` where that is possible. Then the result has the array of `target`, whose
-    version is the next one."""
+    the memory of `target` where that is possible. Then the result is `target`, or another tensor of
+    its array where it is recorded, and the version of `target` is the next one."""
     _targets.append(None)
     before, _target.tensor = _target.tensor, target
     try:
@@ -175,6 +176,12 @@ class PointwiseNode(OpNode):
         return results
 
 
+def _may_share(a: Any, b: Any) -> bool:
+    """Whether two arrays, not the same one, may have memory in common."""
+    owned = a.base is None and b.base is None  # by two arrays
+    return not owned and array_module(b).may_share_memory(a, b)
+
+
 class Pointwise:
     """A line of the table as an operation on tensors and Python numbers."""
 
@@ -229,7 +236,7 @@ class Pointwise:
         for a in args:
             if a is target:
                 given = True
-            elif isinstance(a, Tensor) and array_module(array).may_share_memory(a._array, array):
+            elif isinstance(a, Tensor) and _may_share(a._array, array):
                 return False
         if not given or not getattr(array.flags, "writeable", True):
             return False
@@ -248,10 +255,11 @@ class Pointwise:
         found = dispatch.relaunch(dispatch.tracer, active, self.into, array, *arrays, *params)
         if found is None:
             return self._first(args, arrays, params, target)
+        target._counter[0] += 1
+        if edges is None:
+            return target
         tensor = alias(target)
-        tensor._counter[0] += 1
-        if edges is not None:
-            self.record(args, params, found.dtype, edges, tensor)
+        self.record(args, params, found.dtype, edges, tensor)
         return tensor
 
     def _first(
@@ -276,6 +284,8 @@ class Pointwise:
                 arrays = [a if hasattr(a, "dtype") else in_integers(a, dtype) for a in arrays]
                 params = tuple([in_integers(p, dtype) for p in params])
         out = None
+        if target is not None:
+            check_no_overlap(target._array)
         if target is not None and dtype == target._array.dtype:
             out = target._array if check_broadcast(arrays) == target._array.shape else None
         try:
