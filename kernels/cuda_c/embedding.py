@@ -52,12 +52,12 @@ def gather_rows_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
     return _kernel("gather_rows", (), _types(dtype, index), _sized_by_index)
 
 
-def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
+def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -> Kernel:
     """kernel(src, index, out, size, length, inner), or (..., span) for "split"."""
     types = (*_types(dtype, index), _sum(version, dtype))
     return _kernel(f"scatter_add_{version}", (), types, _sized_by_index)
 
 
-def put_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Kernel:
+def put_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -> Kernel:
     """kernel(src, index, out, size, length, inner)."""
     return _kernel(f"put_{version}", (), _types(dtype, index), _sized_by_index)

@@ -155,7 +155,7 @@ def _strided_body(expr: Expr, form: Form) -> list[str]:
     ndim, row, last = form.ndim, form.ndim - 2, form.ndim - 1
     inner = {name: o.inner for name, o in zip(expr.args, form.operands)} | {"out": form.out_inner}
     names = [name for name, _ in _arrays(expr, form)]
-    offsets = {"0": "", "1": " + j", "c": " + j"}
+    offsets = {"0": "", "1": " + j", "c": " + j", "r": " - j"}
     at = {
         name: f"{name}_row" + offsets.get(inner[name], f" + j * {name}_{last}")
         for name in (*names, "out")

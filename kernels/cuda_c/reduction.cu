@@ -211,20 +211,44 @@ __global__ void arg_by_thread(const S* x, long long* out, long long results, lon
     out[k] = at;
 }
 
+// Block (32, warps): a warp per row. A lane begins with the identity at the place of its first
+// element, which no element equal to the identity need replace; lanes without elements are at later
+// places, which lose every tie.
+__global__ void arg_by_warp(const S* x, long long* out, long long rows, long long length) {
+    const long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    const S* start = x + row * length;
+    A value = A(START);
+    int place = threadIdx.x;
+    for (int i = threadIdx.x; i < length; i += 32) {
+        const A candidate = load(start[i]);
+        if (wins(value, candidate)) value = candidate, place = i;
+    }
+    #pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        const A other = __shfl_down_sync(FULL_WARP, value, step);
+        const int there = __shfl_down_sync(FULL_WARP, place, step);
+        if (wins(value, other) || (there < place && !wins(other, value))) {
+            value = other, place = there;
+        }
+    }
+    if (threadIdx.x == 0) out[row] = place;
+}
+
 // The winners of segments and where they are: best and out (rows, segments). FIRST: x holds
 // elements, whose position counts; else partial winners, with `positions`.
-template <bool FIRST>
+template <int BLOCK, bool FIRST>
 __global__ void arg_by_block(const S* x, const long long* positions, A* best, long long* out,
                              long long length, long long segment, long long segments) {
-    __shared__ A values[THREADS];
-    __shared__ long long places[THREADS];
+    __shared__ A values[BLOCK];
+    __shared__ long long places[BLOCK];
     const int tid = threadIdx.x;
     const long long row = blockIdx.x / (unsigned)segments;
     const long long begin = blockIdx.x % (unsigned)segments * segment;
     const long long end = begin + segment < length ? begin + segment : length;
     A value = A(START);
     long long place = -1;
-    for (long long i = begin + tid; i < end; i += THREADS) {
+    for (long long i = begin + tid; i < end; i += BLOCK) {
         const A candidate = load(x[row * length + i]);
         if (place < 0 || wins(value, candidate)) {
             value = candidate;
@@ -234,7 +258,7 @@ __global__ void arg_by_block(const S* x, const long long* positions, A* best, lo
     values[tid] = value;
     places[tid] = place;
     __syncthreads();
-    for (int stride = THREADS / 2; stride > 0; stride /= 2) {
+    for (int stride = BLOCK / 2; stride > 0; stride /= 2) {
         if (tid < stride) {
             const long long mine = places[tid], other = places[tid + stride];
             const A a = values[tid], b = values[tid + stride];

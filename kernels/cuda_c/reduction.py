@@ -96,7 +96,12 @@ def arg_by_thread(rows: bool, name: str, read: np.dtype) -> Kernel:
     return Kernel(_text(name, read, read, True, False), "arg_by_thread", (), (), _with_results)
 
 
-def arg_by_block(name: str, read: np.dtype, first: bool) -> Kernel:
+def arg_by_warp(name: str, read: np.dtype) -> Kernel:
+    """kernel(x, out, rows, length): a warp for each row."""
+    return Kernel(_text(name, read, read, True, False), "arg_by_warp", (), (), as_passed)
+
+
+def arg_by_block(threads: int, name: str, read: np.dtype, first: bool) -> Kernel:
     """kernel(x, positions, best, out, length, segment, segments)."""
     text = _text(name, read, read, True, False)
-    return Kernel(text, "arg_by_block", (), (first,), as_passed)
+    return Kernel(text, "arg_by_block", (), (threads, first), as_passed)

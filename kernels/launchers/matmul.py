@@ -169,7 +169,8 @@ def _layout(a, b) -> Layout:
     shape = (*batch, a.shape[-2], b.shape[-1])
     if math.prod(b.shape[:-2]) == 1 and not trans_a:
         batch, rows = (), (math.prod(a.shape[:-1]), a.shape[-1])  # all share b: one product
-    return Layout(batch, shape, rows, trans_a, _is_transposed(b))
+    # a column lies as a row does, which needs no stride between its elements
+    return Layout(batch, shape, rows, trans_a, b.shape[-1] == 1 or _is_transposed(b))
 
 
 def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):

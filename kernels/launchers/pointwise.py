@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy import ndarray
 
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
 from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
@@ -36,8 +37,9 @@ class Operand:
     """How a kernel reads one input.
 
     dtype: of the array, or None for a scalar passed by value in the compute dtype.
-    inner: along the innermost dimension "1" (neighbours), "0" (one element for the whole row) or
-        "s" (a stride passed at run time). Contiguous kernels have "1" everywhere.
+    inner: along the innermost dimension "1" (neighbours), "r" (neighbours in reverse order), "0"
+        (one element for the whole row) or "s" (a stride passed at run time). Contiguous kernels
+        have "1" everywhere.
     """
 
     dtype: np.dtype | None
@@ -159,7 +161,8 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
         else:
             launch, arguments = _strided(dialect, expr, arrays, compute, result, shape, out)
         known = out_dtype is None and _computes_in_own_dtype(expr, arrays, compute)
-        run = Single(launch, allocate, arguments, dialect, expr if known else None)
+        names = (expr, dispatch.named("into", expr)) if known else (None, None)
+        run = Single(launch, allocate, arguments, dialect, *names)
     if out is None:
         return run
     return _into_given(run, functools.partial(pointwise, dialect, expr, dtype=dtype), len(arrays))
@@ -278,7 +281,7 @@ def _scalar(a):
 
 
 def _inner(strides: list[int]) -> str:
-    return {0: "0", 1: "1"}.get(strides[-1], "s")
+    return {0: "0", 1: "1", -1: "r"}.get(strides[-1], "s")
 
 
 def _passed(strides: list[int], inner: str) -> list[int]:

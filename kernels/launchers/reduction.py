@@ -49,7 +49,7 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.layout import is_dense
 from kernels.launchers.plans import Plans, place
-from kernels.launchers.relaunch import Single
+from kernels.launchers.relaunch import Single, several
 from kernels.launchers.transpose import copy
 from kernels.pointwise import flops
 from kernels.reduction import TABLE, normalize_axes
@@ -175,7 +175,7 @@ def _plan(
     def run(operands):
         return passes(_flat(prepare(operands[0]))).reshape(shape)
 
-    return run
+    return run if operation is None or on_gpu(a) else several(dialect, operation, run)
 
 
 def _flat(x):
@@ -394,12 +394,18 @@ def _arg_passes(dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: l
         kernel = dialect.reduction.arg_by_thread(inner == 1, name, a.dtype)
         call = launcher(family, "thread", kernel, ceil_div(size, THREADS), THREADS)
         return _Step(call, size, np.dtype(np.int64), (length, inner))
+    if length <= WARP_ROW:
+        warps, kernel = warps_a_block(outer, WARPS, on_gpu(a)), dialect.reduction.arg_by_warp
+        call = launcher(family, "warp", kernel(name, a.dtype), ceil_div(outer, warps), (32, warps))
+        return _Step(call, size, np.dtype(np.int64), (outer, length))
+    threads = _threads(on_gpu(a))
     steps, accumulator, n = [], accumulator_dtype(name, a.dtype), length
     while n > 1 or not steps:
         segment = _segment(outer, n, 1, on_gpu(a))
         segments = ceil_div(n, segment)
-        kernel = dialect.reduction.arg_by_block(name, accumulator if steps else a.dtype, not steps)
-        call = launcher(family, "block", kernel, outer * segments, THREADS)
+        source = accumulator if steps else a.dtype
+        kernel = dialect.reduction.arg_by_block(threads, name, source, not steps)
+        call = launcher(family, "block", kernel, outer * segments, threads)
         steps.append((call, outer * segments, n, min(n, segment), segments))
         n = segments
 

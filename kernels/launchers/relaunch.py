@@ -1,6 +1,6 @@
 """Launches are remembered: the next ones like them run without Python around them.
 
-A plan that is one launch into a new result (`Single`) is remembered when it has run. From then on
+A plan that is one launch (`Single`) is remembered when it has run. From then on
 `dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *operands)` finds it by the dtypes,
 shapes and strides of the operands, allocates and launches, in machine code
 (`kernels.simt.backend.relaunch`). It returns None for all that it does not know: arrays on a GPU,
@@ -36,14 +36,16 @@ _MASK = 2**64 - 1
 
 
 class Single:
-    """A plan that is one launch into a new result.
+    """A plan that is one launch, into a new result or into one that is given.
 
     launch: of `launcher`. allocate: makes the result. arguments: the kernel's arguments from the
     operands (arrays, numbers, None) and the result, of which they are views. operation: how callers
-    of `dispatch.relaunch` name it; None where it cannot be remembered.
+    of `dispatch.relaunch` name it; None where it cannot be remembered. into: its name for a result
+    that is given, which they put before the operands; none of these may overlap it, but for the
+    same elements in the same order.
     """
 
-    __slots__ = ("allocate", "arguments", "dialect", "generation", "launch", "operation")
+    __slots__ = ("allocate", "arguments", "dialect", "generation", "into", "launch", "operation")
 
     def __init__(
         self,
@@ -52,9 +54,10 @@ class Single:
         arguments: Callable[[tuple, Any], tuple],
         dialect: Any,
         operation: Any = None,
+        into: Any = None,
     ) -> None:
         self.launch, self.allocate, self.arguments = launch, allocate, arguments
-        self.dialect, self.operation = dialect, operation
+        self.dialect, self.operation, self.into = dialect, operation, into
         self.generation = -1
 
     def __call__(self, operands: tuple, out: Any = None) -> Any:
@@ -66,11 +69,10 @@ class Single:
                 tracer.scratch(out)
         self.launch(*self.arguments(operands, out))
         if (
-            fresh
-            and self.operation is not None
+            (self.operation if fresh else self.into) is not None
             and self.generation != _table.generation
             and dispatch.tracer is None
-            and _remember(self, operands, out)
+            and (_remember(self, operands, out) if fresh else _remember_into(self, operands, out))
         ):
             self.generation = _table.generation
         return out
@@ -153,6 +155,21 @@ def _remember(plan: Single, operands: tuple, out: Any) -> bool:
     return True
 
 
+def _remember_into(plan: Single, operands: tuple, out: Any) -> bool:
+    """As `_remember`, for a launch that has written into a result that was given."""
+    of = getattr(plan.launch, "of", None)
+    given = (out, *operands)
+    if of is None or not _is_small(given, ()):
+        return True
+    module = dispatch.dialect(plan.dialect.name)
+    shown = [_stand_in(operand) for operand in given]
+    args = plan.arguments(tuple(shown[1:]), shown[0])
+    kernel, grid, block = of
+    launch = Launch(kernel, grid, block, args)
+    _store(module, plan.into, given, shown, [launch], [], 0)  # not where an argument is a copy
+    return True
+
+
 def _of_list(plan: Single, operands: list) -> Any:
     return plan(tuple(operands))
 
@@ -203,7 +220,8 @@ def _store(
     """Remember launches that were seen with the operands `shown` and the new arrays `made`, of
     which the first `returned` are results (0: the first alone). Whether it could be done.
 
-    `lasting`: arrays that are the same in all such launches.
+    `lasting`: arrays that are the same in all such launches. Without new arrays the first operand
+    is the result.
     """
     size = sum(a.nbytes for a in (*made, *shown) if isinstance(a, np.ndarray))
     if size > MAX_BYTES or not all(map(can_be_packed, launches)):
@@ -354,6 +372,19 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
         return call
 
     return decorate
+
+
+def several(dialect: Any, operation: Any, run: Callable[[tuple], Any]) -> Callable[[tuple], Any]:
+    """A plan of several launches, a function of the operands, that is remembered as `Single` is."""
+    module = dispatch.dialect(dialect.name)
+
+    def call(operands: tuple) -> Any:
+        result = run(operands)
+        if dispatch.tracer is None:
+            _learn(module, operation, operands, lambda shown: run(tuple(shown)), result)
+        return result
+
+    return call
 
 
 def _learn_together(function: Callable, operands: tuple, result: Any) -> None:

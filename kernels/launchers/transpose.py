@@ -169,14 +169,18 @@ def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
             grid = ceil_div(width, block[0]) * ceil_div(rows, block[1])
             kernel = dialect.transpose.concat_kernel(dtype)
             call = launcher("concat", "rows", kernel, grid, block)
-            parts.append((call, i, width, start))
+            columns = (slice(None),) * axis + (slice(start // inner, (start + width) // inner),)
+            parts.append((call, i, width, start, columns))
         start += width
 
     def run(arrays):
         out = empty(shape, dtype, arrays[0])
         flat = out.ravel()
-        for call, i, width, start in parts:
+        for call, i, width, start, columns in parts:
             x = arrays[i]
+            if not (x.flags.c_contiguous or is_dense(x)):  # a part of another array
+                pointwise(dialect, _COPY, x, dtype=dtype, out=out[columns])
+                continue
             x = x if x.flags.c_contiguous else copy(dialect, x)
             call(x.ravel(), flat, rows, width, total, start)
         return out

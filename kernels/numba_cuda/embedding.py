@@ -81,7 +81,8 @@ def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) ->
         column = cuda.grid(1)
         for row in range(index.size):
             if column < width:
-                dw[index[row] * width + column] += T(g[row * width + column])
+                start = max(index[row], 0) * width  # as in `embedding_rows`
+                dw[start + column] += T(g[row * width + column])
 
     def embedding_backward_split(g, index, dw, width, tiles, span):
         column = (cuda.blockIdx.x % tiles) * cuda.blockDim.x + cuda.threadIdx.x
@@ -138,10 +139,14 @@ def gather_rows_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
 
 
 @functools.cache
-def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
+def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -> Callable:
     """kernel(src, index, out, size, length, inner) or (..., span): out (outer, size, inner) of
-    the sums' dtype, the others (outer, length, inner)."""
+    the sums' dtype, the others (outer, length, inner).
+
+    rows: inner is 1, and need not be divided by: a line is a row.
+    """
     T = scalar_type(sum_dtype(version, dtype))
+    ROWS = rows
 
     def scatter_add_atomic(src, index, out, size, length, inner):
         i = cuda.grid(1)
@@ -152,12 +157,16 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
     def scatter_add_lines(src, index, out, size, length, inner):
         line = cuda.grid(1)
         if line < index.size // length:
-            outer = line // inner
-            column = line % inner
-            first = outer * length * inner + column
-            for k in range(length):
-                i = first + k * inner
-                out[(outer * size + index[i]) * inner + column] += T(src[i])
+            if ROWS:
+                for i in range(line * length, (line + 1) * length):
+                    out[line * size + index[i]] += T(src[i])
+            else:
+                outer = line // inner
+                column = line % inner
+                first = outer * length * inner + column
+                for k in range(length):
+                    i = first + k * inner
+                    out[(outer * size + index[i]) * inner + column] += T(src[i])
 
     def scatter_add_split(src, index, out, size, length, inner, span):
         k = cuda.grid(1)
@@ -183,7 +192,7 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
 
 
 @functools.cache
-def put_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
+def put_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -> Callable:
     """kernel(src, index, out, size, length, inner): as `scatter_kernel`, out of src's dtype."""
 
     def put_elements(src, index, out, size, length, inner):
@@ -195,12 +204,17 @@ def put_kernel(version: str, dtype: np.dtype, index: np.dtype) -> Callable:
     def put_lines(src, index, out, size, length, inner):
         line = cuda.grid(1)
         if line < index.size // length:
-            outer = line // inner
-            column = line % inner
-            first = outer * length * inner + column
-            for k in range(length):
-                i = first + k * inner
-                out[(outer * size + index[i]) * inner + column] = src[i]
+            if ROWS:
+                for i in range(line * length, (line + 1) * length):
+                    out[line * size + index[i]] = src[i]
+            else:
+                outer = line // inner
+                column = line % inner
+                first = outer * length * inner + column
+                for k in range(length):
+                    i = first + k * inner
+                    out[(outer * size + index[i]) * inner + column] = src[i]
 
+    ROWS = rows
     kernel, flat = put_elements if version == "elements" else put_lines, array(dtype)
     return cuda.jit(signature(flat, array(index), flat, *["int64"] * 3))(kernel)

@@ -373,18 +373,20 @@ def matvec(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
     def matmul_matvec(a, b, bias, c):
         lane, z = cuda.threadIdx.x, cuda.blockIdx.z
         row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-        if row >= c.shape[1]:
-            return
         za = z if a.shape[0] > 1 else 0
         zb = z if b.shape[0] > 1 else 0
         k = a.shape[1] if trans_a else a.shape[2]
+        last = k if row < c.shape[1] else 0  # no elements beyond the last row, and no branch
         acc = acc_t(0)
-        for i in range(lane, k, 32):
+        for i in range(lane, last, 32):
             av = acc_t(a[za, i, row] if trans_a else a[za, row, i])
             acc += av * acc_t(b[zb, 0, i] if trans_b else b[zb, i, 0])
-        for step in (16, 8, 4, 2, 1):
-            acc += cuda.shfl_down_sync(FULL_WARP, acc, step)
-        if lane == 0:
+        acc += cuda.shfl_down_sync(FULL_WARP, acc, 16)
+        acc += cuda.shfl_down_sync(FULL_WARP, acc, 8)
+        acc += cuda.shfl_down_sync(FULL_WARP, acc, 4)
+        acc += cuda.shfl_down_sync(FULL_WARP, acc, 2)
+        acc += cuda.shfl_down_sync(FULL_WARP, acc, 1)
+        if lane == 0 and row < c.shape[1]:
             c[z, row, 0] = acc + acc_t(bias[0]) if has_bias else acc
 
     return matmul_matvec

@@ -138,9 +138,11 @@ def _row_start(name: str, ndim: int, contiguous: bool) -> str:
 
 
 def _at(name: str, inner: str, ndim: int) -> str:
-    """The index of element j of the current row."""
-    offset = {"0": "", "1": " + j", "c": " + j", "s": f" + j * {name}_{ndim - 1}"}[inner]
-    return f"{name}_row{offset}"
+    """The index of element j of the current row; unsigned, which no analysis could tell, where
+    strides may be negative."""
+    offsets = {"0": "", "1": " + j", "c": " + j", "r": " - j", "s": f" + j * {name}_{ndim - 1}"}
+    index = f"{name}_row{offsets[inner]}"
+    return index if inner == "c" else f"U({index})"
 
 
 def _strided_body(expr: Expr, form: Form) -> list[str]:
@@ -220,6 +222,7 @@ def kernel(expr: Expr, form: Form) -> Callable:
         "math": math,
         "T": scalar_type(form.compute),
         "R": scalar_type(form.out),
+        "U": np.uint64,
     }
     exec(compile(text, label, "exec"), space)
     function = space[_function_name(expr)]

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
+from numpy import int32
 
 from kernels.launchers.common import compute_dtype
 from kernels.launchers.reduction import THREADS, accumulator_dtype, result_dtype
@@ -363,7 +364,48 @@ def arg_by_thread(rows: bool, name: str, source: np.dtype) -> Callable:
 
 
 @functools.cache
-def arg_by_block(name: str, source: np.dtype, first: bool) -> Callable:
+def arg_by_warp(name: str, source: np.dtype) -> Callable:
+    """kernel(x, out, rows, length): a warp per row, WARPS rows per block.
+
+    A lane begins with the identity at the place of its first element, which no element equal to the
+    identity need replace; lanes without elements are at later places, which lose every tie.
+    """
+    f = functions(name, source, source, True, False)
+    load, wins, A, START = f.load, _wins(f.combine), f.accumulator, f.start
+
+    @cuda.jit(device=True)
+    def fold(value, place, distance):
+        other = cuda.shfl_down_sync(FULL, value, distance)
+        there = cuda.shfl_down_sync(FULL, place, distance)
+        better = wins(value, other) | ((there < place) & (not wins(other, value)))
+        return other if better else value, there if better else place
+
+    def arg_reduce_by_warp(x, out, rows, length):
+        lane = cuda.threadIdx.x
+        row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        start = row * length
+        last = min(row + 1, rows) * length  # no elements beyond the last row, and no branch
+        value = A(START)
+        place = int32(lane)
+        for i in range(start + lane, last, 32):
+            candidate = load(x[i])
+            better = wins(value, candidate)
+            value = candidate if better else value
+            place = int32(i - start) if better else place
+        value, place = fold(value, place, 16)
+        value, place = fold(value, place, 8)
+        value, place = fold(value, place, 4)
+        value, place = fold(value, place, 2)
+        value, place = fold(value, place, 1)
+        if lane == 0 and row < rows:
+            out[row] = place
+
+    numbers = ["int64"] * 2
+    return cuda.jit(signature(f.source, array(np.int64), *numbers))(arg_reduce_by_warp)
+
+
+@functools.cache
+def arg_by_block(threads: int, name: str, source: np.dtype, first: bool) -> Callable:
     """kernel(x, positions, best, out, length, segment, segments): a block per segment of a row.
 
     first: x holds elements, whose position counts; else partial winners, with `positions`.
@@ -371,10 +413,11 @@ def arg_by_block(name: str, source: np.dtype, first: bool) -> Callable:
     """
     f = functions(name, source, source, True, False)
     load, wins, A, START, FIRST = f.load, _wins(f.combine), f.accumulator, f.start, first
+    BLOCK = threads
 
     def arg_reduce_by_block(x, positions, best, out, length, segment, segments):
-        values = cuda.shared.array(THREADS, A)
-        places = cuda.shared.array(THREADS, np.int64)
+        values = cuda.shared.array(BLOCK, A)
+        places = cuda.shared.array(BLOCK, np.int64)
         tid = cuda.threadIdx.x
         row = cuda.blockIdx.x // segments
         begin = (cuda.blockIdx.x % segments) * segment
@@ -382,15 +425,18 @@ def arg_by_block(name: str, source: np.dtype, first: bool) -> Callable:
         start = row * length
         value = A(START)
         place = np.int64(-1)
-        for i in range(begin + tid, end, THREADS):
+        for i in range(begin + tid, end, BLOCK):
             candidate = load(x[start + i])
-            if place < 0 or wins(value, candidate):
-                value = candidate
-                place = i if FIRST else positions[start + i]
+            better = (place < 0) | wins(value, candidate)
+            value = candidate if better else value
+            if FIRST:
+                place = i if better else place
+            elif better:
+                place = positions[start + i]
         values[tid] = value
         places[tid] = place
         cuda.syncthreads()
-        stride = THREADS // 2
+        stride = BLOCK // 2
         while stride > 0:
             if tid < stride:
                 other = places[tid + stride]

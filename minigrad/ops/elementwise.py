@@ -115,11 +115,11 @@ for _name in UNARY:
     _op = POINTWISE[_name]
     export(*UNARY_ALIASES.get(_name, ()))(_unary(_op))
     if _op.keeps_dtype:
-        inplace(_name)
+        inplace(_name, line=True)
 for _name in BINARY:
     export(*BINARY_ALIASES.get(_name, ()))(_binary(POINTWISE[_name]))
     if _name not in ("maximum", "minimum", "logaddexp"):  # torch has no in-place form of these
-        inplace(_name)
+        inplace(_name, line=True)
 
 
 @export("negative")
@@ -468,7 +468,8 @@ for _name in (
     "neg add sub div round square clamp clip clamp_min clamp_max masked_fill lerp addcmul addcdiv"
     " nan_to_num logit logical_not multiply divide subtract true_divide"
 ).split():
-    inplace(_name, composed=_name in ("logit", "nan_to_num", "round"))
+    _composed = _name in ("logit", "nan_to_num", "round")
+    inplace(_name, _composed, line=not _composed)
 
 
 def _operator(op: Callable, swapped: bool = False) -> Callable:

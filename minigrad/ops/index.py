@@ -477,9 +477,14 @@ def index_add(
     if not input._array.ndim:
         vectors = _vectors(input, index, source)
         return index_add(vectors[0], dim, *vectors[1:], alpha=alpha).reshape(())
-    flat, source = _slices("index_add", input, dim, index, source)
+    place, positions, source = _slices("index_add", input, dim, index, source)
     if alpha != 1:
         source = source * factor("alpha", alpha, input._array.dtype)
+    shape = input._array.shape
+    if place == 0 and math.prod(shape[1:]) > 1 and input._array.dtype.kind != "c":
+        rows = AddRows.apply(source.flatten(1), wrap(positions), rows=shape[0])
+        return input + rows.reshape(shape)
+    flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
     return Put.apply(input, source, index=flat, accumulate=True)
 
 
@@ -489,7 +494,9 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     if not input._array.ndim:
         vectors = _vectors(input, index, source)
         return index_copy(vectors[0], dim, *vectors[1:]).reshape(())
-    flat, source = _slices("index_copy", input, dim, index, source)
+    place, positions, source = _slices("index_copy", input, dim, index, source)
+    shape = input._array.shape
+    flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
     return Put.apply(input, source, index=flat, accumulate=False)
 
 
@@ -516,9 +523,11 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return masked_fill(input, wrap(rows).expand(input._array.shape), value)
 
 
-def _slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[Any, Tensor]:
-    """The flat positions of index_add and index_copy, and their source: slices like those of x, one
-    per position."""
+def _slices(
+    name: str, x: Tensor, dim: int, index: Tensor, source: Tensor
+) -> tuple[int, Any, Tensor]:
+    """The dimension of index_add and index_copy, the positions along it, and their source: slices
+    like those of x, one per position."""
     place = normalize_dim(dim, x._array.ndim)
     if index._array.ndim > 1:
         raise IndexError(f"{name}_(): Index should have dimension 1 or 0 (got {index.ndim})")
@@ -528,17 +537,15 @@ def _slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> tu
             f"{name}_(): self and source expected to have the same dtype, but got (self) "
             f"{x.dtype} and (source) {source.dtype}"
         )
-    tensors: list[Any] = [None] * x._array.ndim
-    tensors[place] = _check_positions(name, index.reshape(-1), x._array.shape[place])
-    flat = flat_positions(x._array.shape, tensors)
+    positions = _check_positions(name, index.reshape(-1), x._array.shape[place])
     shape = (*x._array.shape[:place], index._array.size, *x._array.shape[place + 1 :])
     if source._array.shape == shape:
-        return flat, source
+        return place, positions, source
     if source._array.ndim or index._array.size != 1:
         raise RuntimeError(
             f"{name}_(): expected a source of shape {list(shape)}, got {list(source.shape)}"
         )
-    return flat, source.reshape([1] * len(shape)).expand(shape)
+    return place, positions, source.reshape([1] * len(shape)).expand(shape)
 
 
 @export()

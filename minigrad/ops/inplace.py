@@ -1,6 +1,7 @@
 """In-place operations: the result is written into the tensor's own memory.
 
-The value is computed out of place and then copied, so the gradient is that of the ordinary
+A line of the pointwise table writes there at once, unless the gradient needs the old value. Other
+values are computed out of place and then copied. Either way the gradient is that of the ordinary
 operation. This file adds the checks, the version counter, and for a view a new node of its base
 (`CopySlices`).
 """
@@ -16,27 +17,33 @@ from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import Unversioned, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
-from minigrad.ops.pointwise import number
+from minigrad.ops.pointwise import number, onto
 from minigrad.tensor import FUNCTIONS, Tensor, View, export, type_name, wrap
 
 
-def inplace(name: str, composed: bool = False) -> None:
+def inplace(name: str, composed: bool = False, line: bool = False) -> None:
     """Define `Tensor.name_` for an operation whose result has the shape of its first argument."""
     function = getattr(Tensor, name, None) or FUNCTIONS[name]
-    setattr(Tensor, f"{name}_", overwriting(name, function, composed))
+    setattr(Tensor, f"{name}_", overwriting(name, function, composed, line))
 
 
-def overwriting(name: str, function: Callable, composed: bool = False) -> Callable:
+def overwriting(
+    name: str, function: Callable, composed: bool = False, line: bool = False
+) -> Callable:
     """The form `name_` of an operation, which writes its result into its first argument.
 
     composed: of several operations, of which the first may save the argument that the last one
-    overwrites; they get a copy, as do the hooks of `saved_tensors_hooks`.
+    overwrites; they get a copy, as do the hooks of `saved_tensors_hooks`. line: it ends in one line
+    of the pointwise table, and reads no element of its first argument before.
     """
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self)
         check_apart(self, (*args, *kwargs.values()) if kwargs else args)
         copied = (composed or mode.saved_hooks) and mode.enabled and self.requires_grad
+        if line and not copied:
+            value = onto(self, function, args, kwargs)
+            return self if value is self else assign(self, value)
         return assign(self, function(self.clone() if copied else self, *args, **kwargs))
 
     method.__name__ = method.__qualname__ = f"{name}_"
@@ -87,6 +94,10 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
     """Write a computed value into a tensor's memory, and make its node that of the tensor."""
     array, new = target._array, value._array
     check_no_overlap(array)
+    if new is array:  # a line of the table has written there
+        if mode.enabled and (value._requires_grad or target._requires_grad):
+            rebase(target, value)
+        return target
     if new.shape != array.shape:
         raise RuntimeError(
             f"output with shape {list(array.shape)} doesn't match the broadcast shape "

@@ -8,6 +8,7 @@ derivatives of every order exist.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from operator import itemgetter
@@ -21,10 +22,12 @@ from kernels.pointwise import TABLE, Expr
 from minigrad import dtypes
 from minigrad._foreign import reject_foreign
 from minigrad._names import kind
+from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import (
     Op,
     OpNode,
+    alias,
     check_devices,
     edges_of,
     named,
@@ -39,6 +42,27 @@ Number = bool | int | float | complex
 _NUMBERS = (float, int, bool)
 _SCALARS = (*_NUMBERS, complex)
 COMPLEX: list[Callable] = []  # what computes a line on complex numbers: `minigrad.ops.complexes`
+
+
+class _Target(threading.local):
+    tensor: Tensor | None = None
+
+
+_targets: list[None] = []  # one for each call of `onto` that a thread is in
+_target = _Target()
+
+
+def onto(target: Tensor, function: Callable, args: tuple, kwargs: dict) -> Tensor:
+    """function(target, *args, **kwargs), which ends in one line of the table: it is written into
+    the memory of `target` where that is possible. Then the result is `target`, or another tensor of
+    its array where it is recorded, and the version of `target` is the next one."""
+    _targets.append(None)
+    before, _target.tensor = _target.tensor, target
+    try:
+        return function(target, *args, **kwargs)
+    finally:
+        _target.tensor = before
+        _targets.pop()
 
 
 def _numbers_moved(args: tuple) -> list | None:
@@ -176,15 +200,23 @@ class Constant(Op):
         return g, wrap(zeros) if ctx.needs[1] else None
 
 
+def _may_share(a: Any, b: Any) -> bool:
+    """Whether two arrays, not the same one, may have memory in common."""
+    owned = a.base is None and b.base is None  # by two arrays
+    return not owned and array_module(b).may_share_memory(a, b)
+
+
 class Pointwise:
     """A line of the table as an operation on tensors and Python numbers."""
 
     __slots__ = (
-        *("_plans", "domain", "expr", "grad_name", "keeps_dtype", "masks", "name", "node", "plain"),
+        *("_plans", "domain", "expr", "grad_name", "into", "keeps_dtype", "masks", "name", "node"),
+        "plain",
     )
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
+        self.into = dispatch.named("into", expr)  # as `kernels.launchers.relaunch` knows it
         self.name = expr.name
         self.grad_name = "".join(w.capitalize() for w in expr.name.split("_")) + "Backward0"
         self.node: Any = None  # the class of its nodes, from the first
@@ -202,6 +234,10 @@ class Pointwise:
         arrays: list[Any] = []
         for a in args:
             arrays.append(a._array if isinstance(a, Tensor) else a)
+        if _targets and (target := _target.tensor) is not None:
+            edges = edges_of(args) if mode.enabled else None
+            if self._may_write(target, args, edges):
+                return self._onto(target, args, arrays, params, edges)
         found = None
         if not unusual or mode.observer is None:  # which is told the dtype to compute in
             active = dispatch.active
@@ -215,8 +251,46 @@ class Pointwise:
                 self.record(args, params, found.dtype, edges, tensor)
         return tensor
 
-    def _first(self, args: tuple, arrays: list, params: tuple) -> Tensor:
-        """As a call, with all checks: for operands like which none were seen, or that are large."""
+    def _may_write(self, target: Tensor, args: tuple, edges: tuple | None) -> bool:
+        """Whether the result may take the memory of an argument, `target`: its old value isn't
+        needed any more, and no other argument shares that memory."""
+        array, given = target._array, False
+        if mode.recorder is not None or mode.observer is not None or not self.keeps_dtype:
+            return False
+        for a in args:
+            if a is target:
+                given = True
+            elif isinstance(a, Tensor) and _may_share(a._array, array):
+                return False
+        if not given or not getattr(array.flags, "writeable", True):
+            return False
+        plan = None if edges is None else self.plan(edges)
+        if plan is None:
+            return True
+        kept = any(args[i] is target for i in plan.kept)
+        return not kept and not (plan.kept_outputs and target._view is not None)
+
+    def _onto(
+        self, target: Tensor, args: tuple, arrays: list, params: tuple, edges: tuple | None
+    ) -> Tensor:
+        """As a call, into the memory of `target`."""
+        _target.tensor = None
+        array, active = target._array, dispatch.active
+        found = dispatch.relaunch(dispatch.tracer, active, self.into, array, *arrays, *params)
+        if found is None:
+            return self._first(args, arrays, params, target)
+        target._counter[0] += 1
+        if edges is None:
+            return target
+        tensor = alias(target)
+        self.record(args, params, found.dtype, edges, tensor)
+        return tensor
+
+    def _first(
+        self, args: tuple, arrays: list, params: tuple, target: Tensor | None = None
+    ) -> Tensor:
+        """As a call, with all checks: for operands like which none were seen, or that are large.
+        target: whose memory the result takes if it has its shape and dtype."""
         if mode.recorder is not None:
             args = tuple(map(mode.recorder.number, args))
             arrays = [a._array if isinstance(a, Tensor) else a for a in args]
@@ -233,14 +307,25 @@ class Pointwise:
             if dtype.kind in "iu":
                 arrays = [a if hasattr(a, "dtype") else in_integers(a, dtype) for a in arrays]
                 params = tuple([in_integers(p, dtype) for p in params])
+        out = None
+        if target is not None:
+            check_no_overlap(target._array)
+        if target is not None and dtype == target._array.dtype:
+            out = target._array if check_broadcast(arrays) == target._array.shape else None
         try:
-            tensor = wrap(dispatch.active.pointwise(self.expr, *arrays, params=params, dtype=dtype))
+            made = dispatch.active.pointwise(
+                self.expr, *arrays, params=params, dtype=dtype, out=out
+            )
         except Exception:
             refuse_unsupported(self.name, args)
             moved = _numbers_moved(args)
             if moved is None:
                 raise
             return self(*moved, params=params)
+        tensor = wrap(made)
+        if out is not None:
+            tensor._counter = target._counter
+            tensor._counter[0] += 1
         if mode.observer is not None:
             mode.observer(self, args, {"params": params, "dtype": dtype}, (tensor,))
         if mode.enabled:
@@ -273,12 +358,7 @@ class Pointwise:
     ) -> None:
         """Add a call to the graph as a node of a kind, if an input requires a gradient that the
         line has."""
-        needs, bit = 0, 1
-        for edge in edges:
-            if edge is not None:
-                needs += bit
-            bit += bit
-        plan = self._plans[needs] if needs in self._plans else self._plan(needs)
+        plan = self.plan(edges)
         if plan is not None and tensor._array.dtype.kind not in "bui":
             kept = plan.kept
             saved = args if len(kept) == len(args) else tuple([args[i] for i in kept])
@@ -288,6 +368,15 @@ class Pointwise:
                 self.node = kind
             node = record(kind, self, edges, attrs, (tensor,), saved, plan.kept_outputs)
             node.plan = plan
+
+    def plan(self, edges: tuple) -> Plan | None:
+        """What the gradients of the inputs that have edges take; None if none of them has one."""
+        needs, bit = 0, 1
+        for edge in edges:
+            if edge is not None:
+                needs += bit
+            bit += bit
+        return self._plans[needs] if needs in self._plans else self._plan(needs)
 
     def forward(self, *arrays: Any, params: tuple, dtype: np.dtype) -> Any:
         """The result from arrays and numbers, in the compute dtype."""

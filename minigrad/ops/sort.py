@@ -74,11 +74,24 @@ def topk(
         raise RuntimeError("selected index k out of range")
     if input._array.dtype.kind == "b":
         raise RuntimeError("topk does not support bool dtypes on CPU")
-    values, indices = sort(input, place, largest)
     if not input._array.ndim:
-        return _TopK(values, indices)
-    indices = indices.narrow(place, 0, k).contiguous()
+        return _TopK(*sort(input, place, largest))
+    if 0 < k < n // 4:
+        indices = _extreme(input, k, place, largest)
+    else:
+        indices = _order(input, place, largest).narrow(place, 0, k).contiguous()
     return _TopK(input.gather(place, indices), indices)
+
+
+def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
+    """Positions of the first k that `_order` has, without those of the others; which of the values
+    equal to the last one count is open."""
+    array, xp = x._array, array_module(x._array)
+    n = array.shape[dim]
+    part = xp.argpartition(array, n - k if largest else k - 1, axis=dim)
+    found = wrap(part).narrow(dim, n - k if largest else 0, k)
+    found = wrap(xp.sort(found._array, axis=dim))  # equal values keep their order
+    return found.gather(dim, _order(x.detach().gather(dim, found), dim, largest))
 
 
 @export()

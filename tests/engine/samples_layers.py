@@ -131,6 +131,7 @@ case("scatter", lambda m, x, i, s: m.scatter(x, 1, i[:, 1:], s), (2, 3), INDEX, 
 case("scatter_add", lambda m, x, i, s: x.scatter_add(1, i, s), (2, 3), INDEX, (2, 3))
 case("index_select", lambda m, x, i: x.index_select(1, i), (2, 3), ROWS, ref=lambda x, i: x[:, i])
 case("index_add", lambda m, x, i, s: x.index_add(0, i, s), (3, 2), ROWS, (3, 2))
+case("index_add_columns", lambda m, x, i, s: x.index_add(1, i, s), (2, 3), ROWS, (2, 3))
 case("masked_select", lambda m, x, k: x.masked_select(k), (3, 4), MASK, ref=lambda x, k: x[k])
 case("take", lambda m, x, i: m.take(x, i), (3, 4), INDEX, ref=lambda x, i: x.ravel()[i])
 case(
@@ -150,6 +151,12 @@ case(
 case("sort", lambda m, x: x.sort(1, descending=True).values, (3, 4), ref=lambda x: -np.sort(-x, 1))
 case("argsort", lambda m, x: m.argsort(x, dim=0), (3, 4), ref=lambda x: x.argsort(0), grad=False)
 case("topk", lambda m, x: x.topk(2, dim=1)[0], (3, 4), ref=lambda x: -np.sort(-x, 1)[:, :2])
+case(
+    "topk_few",
+    lambda m, x: x.topk(2, 0, largest=False)[0],
+    (12, 3),
+    ref=lambda x: np.sort(x, 0)[:2],
+)
 case("kthvalue", lambda m, x: x.kthvalue(2, 1)[0], (3, 4), ref=lambda x: np.sort(x, 1)[:, 1])
 case("nonzero", lambda m, x: m.nonzero(x), EDGE, ref=lambda x: np.stack(x.nonzero(), 1), grad=False)
 

@@ -236,6 +236,8 @@ MISCELLANEOUS = {
     "median": lambda m: m.median(m.tensor([3.0, 1, 2, 4])),
     "sort_bool_stable": lambda m: m.sort(m.tensor([2, 1, 2, 1]), descending=True, stable=True),
     "topk_smallest": lambda m: m.topk(m.tensor([3.0, 1, 2]), 2, largest=False),
+    "topk_few_nan": lambda m: m.topk(m.tensor([1, 7.0, np.nan, 2, 7, 2, 0, np.nan, 7]), 2)[0],
+    "topk_few_smallest": lambda m: m.topk(m.tensor([1, np.nan, 3, -np.inf, 5]), 1, largest=False),
     "nonzero_tuple": lambda m: m.nonzero(m.tensor([[0, 1], [1, 0]]), as_tuple=True),
     "where_one": lambda m: m.where(m.tensor([False, True])),
     "broadcast_tensors": lambda m: m.broadcast_tensors(m.ones(2, 1), m.ones(3)),

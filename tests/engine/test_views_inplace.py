@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -189,6 +191,66 @@ def test_in_place_gradients_match_finite_differences(name):
     inputs = [mg.tensor(rng.standard_normal((3, 4)), requires_grad=True) for _ in range(2)]
     with backends.use("numpy"):
         assert gradcheck(lambda x, y: PROGRAMS[name](mg, x, y), inputs)
+
+
+LINES = {
+    "add_": lambda x, y: x.add_(y, alpha=2),
+    "number": lambda x, y: x.mul_(3),
+    "itself": lambda x, y: x.mul_(x),
+    "clamp_": lambda x, y: x.clamp_(-0.5, 0.5),
+    "relu_": lambda x, y: x.relu_(),
+    "masked_fill_": lambda x, y: x.masked_fill_(y > 0, 1.0),
+    "lerp_": lambda x, y: x.lerp_(y, 0.25),
+    "row": lambda x, y: x.sub_(y[0]),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_of_the_table_is_written_where_its_tensor_lies(name, monkeypatch):
+    rng = np.random.default_rng(3)
+    old, y = rng.standard_normal((2, 6, 40)).astype(np.float32)
+    compute = LINES[name]
+    wanted = compute(mg.tensor(old), mg.tensor(y)).numpy()
+    inplace = importlib.import_module("minigrad.ops.inplace")
+    monkeypatch.setattr(inplace, "write", None)  # which copies a value
+    with backends.use("numba"):
+        for _ in range(3):  # the second is remembered
+            whole = mg.zeros(6, 42)
+            for x, start in ((mg.tensor(old), None), (whole[:, 1:41], whole)):
+                if start is not None:
+                    start.numpy()[:, 1:41] = old
+                at, version = x.data_ptr(), x._version
+                assert compute(x, mg.tensor(y)) is x
+                assert (x.data_ptr(), x._version) == (at, version + 1)
+                np.testing.assert_array_equal(x.numpy(), wanted)
+        assert not whole[:, 0].any() and not whole[:, 41].any()
+
+
+def test_a_line_reads_old_values_that_overlap():
+    x = mg.arange(12.0).reshape(3, 4)
+    old = x.numpy().copy()
+    with backends.use("numba"):
+        for other in (mg.ones(3, 4), mg.ones(3, 4), x):  # others first: their launch is remembered
+            x.copy_(mg.tensor(old))
+            x[:, 1:].add_(other[:, :-1])
+            if other is not x:
+                x[:, :3].mul_(other[:, :3].t())
+                continue
+            np.testing.assert_array_equal(x.numpy()[:, 1:], old[:, 1:] + old[:, :-1])
+            x.copy_(mg.tensor(old))
+            x[:, :3].mul_(x[:, :3].t())
+            np.testing.assert_array_equal(x.numpy()[:, :3], old[:, :3] * old[:, :3].T)
+
+
+def test_a_saved_result_that_lies_in_the_tensor_may_not_change():
+    x = mg.tensor([1.0, -2.0], requires_grad=True)
+    y = (x * 1).relu_()
+    y.sum().backward()
+    assert x.grad.tolist() == [1, 0]
+    y = (x * 1).relu_()
+    y.add_(1)  # as in torch
+    with pytest.raises(RuntimeError, match="modified by an inplace operation.*version 2"):
+        y.sum().backward()
 
 
 def test_saved_value_changed_in_place():

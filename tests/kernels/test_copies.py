@@ -66,6 +66,13 @@ def test_concat(axis, device, rng):
     check("concat", views, axis, device=device)
 
 
+def test_concat_of_parts_of_arrays(device, rng):
+    x = normal(rng, (5, 40, 6))
+    check("concat", [x[:, 3:], x[:, 37:0:-1]], 0, device=device)
+    check("concat", [x[:, 30:], x[:, :30], x[:, ::2]], 1, device=device)
+    check("concat", [x[..., 2:], x, x[..., ::-2]], 2, device=device)
+
+
 def test_concat_dtypes_and_errors(device, rng):
     x = rng.integers(0, 9, (3, 4))
     check("concat", [x, x], 0, device=device)

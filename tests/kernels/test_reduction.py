@@ -91,6 +91,19 @@ def test_arg_reductions_of_long_rows_and_nan(device, rng):
     check("reduce", "argmax", lowest, device=device)
 
 
+@pytest.mark.parametrize("length", [17, 33, 64, 1000])
+def test_arg_reductions_of_rows(length, device, rng):
+    x = np.round(normal(rng, (13, length)) * 3)
+    x[1] = -np.inf
+    x[2, 5:9] = np.inf
+    x[3, [3, 16]] = np.nan
+    x[4, 16] = np.nan
+    for name in ("argmax", "argmin"):
+        check("reduce", name, x, axis=1, device=device)
+        lowest = np.full((3, length), -128, np.int8)
+        check("reduce", name, lowest, axis=1, device=device)
+
+
 def test_views(device, rng):
     x = normal(rng, (12, 40, 33))
     views = [x.transpose(2, 0, 1), x[..., ::-1], x[:, :, 4], x[3:, 1:, :7]]

@@ -594,3 +594,23 @@ def test_what_needs_much_memory_is_not_remembered(rng, monkeypatch):
     for _ in range(3):
         dispatch.active.attention(q, q, q)
     assert calls() == 0
+
+
+def test_a_launch_into_a_given_result_is_remembered(rng):
+    a, b, c = (rng.normal(size=(3, 5)).astype(np.float32) for _ in range(3))
+    into = dispatch.named("into", MUL)
+    assert again(into, a, a, b) is None
+    wanted = a * b
+    dispatch.active.pointwise(MUL, a, b, out=a)
+    assert again(MUL, a, b) is None  # a new result is another launch
+    np.testing.assert_array_equal(a, wanted)
+    wanted, references = c * b, sys.getrefcount(c)
+    assert again(into, c, c, b) is c
+    np.testing.assert_array_equal(c, wanted)
+    assert sys.getrefcount(c) == references
+    part = np.zeros((3, 9), np.float32)[:, 2:7]
+    assert again(into, part, c, b) is None  # lies in another way
+    dispatch.active.pointwise(MUL, c, b, out=part)
+    assert again(into, part, b, b) is part
+    np.testing.assert_array_equal(part, b * b)
+    assert not part.base[:, :2].any() and not part.base[:, 7:].any()

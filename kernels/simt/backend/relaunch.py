@@ -3,8 +3,9 @@
 `relaunch(tracer, dialect, operation, *operands)` looks for launches that were remembered for this
 operation of this dialect and for operands of these dtypes, shapes, strides and types of numbers.
 It allocates the results and what the launches need besides, launches them one after the other, and
-returns the results; None where nothing is remembered, where a launch fails, or with a tracer: then
-the caller takes the long way, which explains the failure.
+returns the results, or the first operand where nothing is allocated, which it has written; None
+where nothing is remembered, where a launch fails, or with a tracer: then the caller takes the long
+way, which explains the failure.
 `kernels.launchers.relaunch` says what is remembered, and writes the table that is read here.
 """
 
@@ -24,7 +25,7 @@ SLOTS, MASK, NDARRAY, NEW, NONE = range(5)
 STATE_WORDS = 5
 # The words before the key of what is remembered: hash, words of the key; whether it runs without
 # the GIL; how many arrays are made, and how many of these are returned in a tuple (0: the first, as
-# it is); the number of fixes, of launches, and of arguments
+# it is, or the first operand); the number of fixes, of launches, and of arguments
 HASH, KEY, UNLOCKED, MADE, RETURNED, FIXES, LAUNCHES, WORDS = range(8)
 HEADER, LAUNCH = 8, 4
 # Then the key; dtype, dimensions and shape of each array that is made; the fixes; of each launch
@@ -331,7 +332,13 @@ return:
   %is.bare = icmp eq i64 %returned, 0
   br i1 %is.bare, label %bare, label %several
 bare:
-  %result = load ptr, ptr %made
+  %is.given = icmp eq i64 %made.count, 0
+  %given.at = getelementptr ptr, ptr %objects, i64 3
+  %result.at = select i1 %is.given, ptr %given.at, ptr %made
+  %result = load ptr, ptr %result.at
+  br i1 %is.given, label %share, label %free
+share:
+  call void @Py_IncRef(ptr %result)
   br label %free
 several:
   %tuple = call ptr @PyTuple_New(i64 %returned)
@@ -354,11 +361,12 @@ drop:
   call void @Py_IncRef(ptr %none)
   br label %free
 free:
-  %kept = phi i64 [0, %make.one], [1, %bare], [0, %several], [%returned, %fill], [0, %drop]
-  %end = phi i64 [%m, %make.one], [%made.count, %bare], [%made.count, %several],
-                 [%made.count, %fill], [%made.count, %drop]
-  %outcome = phi ptr [null, %make.one], [%result, %bare], [null, %several], [%tuple, %fill],
-                     [%none, %drop]
+  %kept = phi i64 [0, %make.one], [1, %bare], [1, %share], [0, %several], [%returned, %fill],
+                  [0, %drop]
+  %end = phi i64 [%m, %make.one], [%made.count, %bare], [%made.count, %share],
+                 [%made.count, %several], [%made.count, %fill], [%made.count, %drop]
+  %outcome = phi ptr [null, %make.one], [%result, %bare], [%result, %share], [null, %several],
+                     [%tuple, %fill], [%none, %drop]
   br label %freeing
 freeing:
   %d = phi i64 [%kept, %free], [%d.next, %free.one]
