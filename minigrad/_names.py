@@ -78,10 +78,10 @@ def numpys_words(method: F) -> F:
         return method
 
     @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def _renaming(*args: Any, **kwargs: Any) -> Any:  # private: errors don't name it
         return method(*args, **in_torchs_words(method, kwargs) if kwargs else kwargs)
 
-    return cast(F, call)
+    return cast(F, _renaming)
 
 
 def _parameters(function: Callable) -> tuple[str, ...]:

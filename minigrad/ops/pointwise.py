@@ -323,7 +323,7 @@ class Pointwise:
                 raise
             return self(*moved, params=params)
         tensor = wrap(made)
-        if out is not None:
+        if target is not None and out is not None:
             tensor._counter = target._counter
             tensor._counter[0] += 1
         if mode.observer is not None:
