@@ -28,7 +28,8 @@ NAMES = frozenset(
     log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not
     logical_or logical_xor logit logspace logsumexp lt masked_select matmul matrix_power max maximum
     mean median min minimum mm mode msort mul multinomial multiply mv mvlgamma nan_to_num nanmean
-    nanmedian nanquantile nansum narrow_copy ne neg negative nextafter nonzero norm normal not_equal
+    nanmedian nanquantile nansum narrow_copy ne neg negative nextafter nonzero nonzero_static norm
+    normal not_equal
     orgqr outer polar polygamma pow prod qr quantile rad2deg rand randint randn
     randperm range reciprocal remainder renorm round row_stack rsqrt scatter scatter_add
     scatter_reduce searchsorted sgn sigmoid sign signbit sin sinc sinh slice_scatter slogdet softmax

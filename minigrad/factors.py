@@ -6,6 +6,7 @@ from typing import Any
 
 import minigrad
 from minigrad import linalg
+from minigrad._foreign import tensors_only
 from minigrad._names import return_type
 from minigrad.ops.linalg import matrices
 from minigrad.tensor import Tensor
@@ -60,3 +61,6 @@ def ormqr(
     q = linalg.householder_product(vectors, minigrad.nn.functional.pad(tau, (0, m - tau.shape[-1])))
     q = q.mT if transpose else q
     return q @ other if left else other @ q
+
+
+lu_unpack, lu_solve, ormqr = (tensors_only(f, True) for f in (lu_unpack, lu_solve, ormqr))
