@@ -38,10 +38,7 @@ def of(func: FunctionType) -> Source:
     try:
         lines, first = inspect.getsourcelines(func)
     except (OSError, TypeError) as error:
-        raise Unstructured(
-            f"the source of kernel {name!r} cannot be found ({error}); define it with `def` in a"
-            " file, a notebook cell or a doctest, or register its text in `linecache`"
-        ) from error
+        raise _not_found(name, str(error)) from error
     text = "".join(lines)
     first = max(first, 1)
     module = _parse(text, name)
@@ -52,7 +49,15 @@ def of(func: FunctionType) -> Source:
             return Source(text, func.__code__.co_filename, first, node)
     if func.__name__ == "<lambda>":
         return Source(text, func.__code__.co_filename, first, _lambda(module, func, first))
-    raise CompileError(f"{name!r} is not a function defined by `def` or `lambda`")
+    # Python 3.13 takes what `exec` made for a part of the text of `python -c`
+    raise _not_found(name, f"{func.__code__.co_filename} holds no `def` of it")
+
+
+def _not_found(name: str, why: str) -> Unstructured:
+    return Unstructured(
+        f"the source of kernel {name!r} cannot be found ({why}); define it with `def` in a file, a"
+        " notebook cell or a doctest, or register its text in `linecache`"
+    )
 
 
 def _lambda(module: ast.Module, func: FunctionType, first: int) -> ast.FunctionDef:
