@@ -11,6 +11,7 @@ import numpy as np
 from minigrad import dtypes
 from minigrad._foreign import conversion
 from minigrad._names import kind
+from minigrad.autograd.mode import mode
 from minigrad.ops._meanings import described
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import (
@@ -154,7 +155,8 @@ def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
 def _plus_multiple(a: Any, b: Any, alpha: Any, sign: int = 1) -> Tensor:
     """a + sign * alpha * b. RuntimeError where alpha doesn't fit the dtype."""
     likely = isinstance(a, Tensor) and a._array.dtype.kind == "f" and type(alpha) is float
-    if not likely or not -65504 <= alpha <= 65504:
+    # A number of a recorded step is another one in each replay: it stays what it is
+    if mode.recorder is None and (not likely or not -65504 <= alpha <= 65504):
         alpha = number("add", alpha)
         alpha = factor("alpha", alpha, POINTWISE["axpy"].compute_dtype((a, b)))
     return POINTWISE["axpy"](a, b, params=(sign * alpha,))

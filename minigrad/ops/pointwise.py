@@ -307,15 +307,15 @@ class Pointwise:
             if dtype.kind in "iu":
                 arrays = [a if hasattr(a, "dtype") else in_integers(a, dtype) for a in arrays]
                 params = tuple([in_integers(p, dtype) for p in params])
-        out = None
+        into = {}  # not for what records launches, which gets no target
         if target is not None:
-            check_no_overlap(target._array)
-        if target is not None and dtype == target._array.dtype:
-            out = target._array if check_broadcast(arrays) == target._array.shape else None
+            array = target._array
+            check_no_overlap(array)
+            if dtype == array.dtype and check_broadcast(arrays) == array.shape:
+                into = {"out": array}
         try:
-            made = dispatch.active.pointwise(
-                self.expr, *arrays, params=params, dtype=dtype, out=out
-            )
+            pointwise = dispatch.active.pointwise
+            made = pointwise(self.expr, *arrays, params=params, dtype=dtype, **into)
         except Exception:
             refuse_unsupported(self.name, args)
             moved = _numbers_moved(args)
@@ -323,7 +323,7 @@ class Pointwise:
                 raise
             return self(*moved, params=params)
         tensor = wrap(made)
-        if target is not None and out is not None:
+        if target is not None and into:
             tensor._counter = target._counter
             tensor._counter[0] += 1
         if mode.observer is not None:

@@ -227,7 +227,7 @@ class TestKernels(CUDATestCase):
         with captured_stdout() as out:
             speaks[1, 1](cuda.to_device(np.array([1 << 60, 1 << 63], np.uint64)))
             cuda.synchronize()
-        self.assertPreciseEqual(out.getvalue(), "1 0.5\\n")
+        self.assertPreciseEqual(out.getvalue(), "1 0.500000\\n")
 
     @skip_unless_cc_90
     def test_of_hopper(self):
