@@ -63,4 +63,6 @@ def ormqr(
     return q @ other if left else other @ q
 
 
-lu_unpack, lu_solve, ormqr = (tensors_only(f, True) for f in (lu_unpack, lu_solve, ormqr))
+lu_unpack = tensors_only(lu_unpack, True)
+lu_solve = tensors_only(lu_solve, True)
+ormqr = tensors_only(ormqr, True)

@@ -221,7 +221,7 @@ def _polls(text: str) -> list[tuple[int, int, str]]:
         if loop.start() in ends_of_do:
             continue
         close = loop.end() if loop["do"] else closing(text, loop.end()) + 1
-        body = re.compile(r"\s*").match(text, close).end()
+        body = len(text) - len(text[close:].lstrip())
         end = _end_of_statement(text, body)
         if loop["do"]:
             end = text.find("while", end)

@@ -141,7 +141,7 @@ class _WholeImports(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+            execute: Callable[[ModuleType], None] = spec.loader.exec_module
             if name == "numba":
                 execute = _with_python_s_print(execute)
             spec.loader.exec_module = _whole(execute)  # type: ignore[method-assign, assignment]

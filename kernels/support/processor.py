@@ -11,12 +11,12 @@ from typing import NamedTuple
 class Registers(NamedTuple):
     """How many vector registers there are, and how many float32 numbers one holds."""
 
-    count: int
+    number: int
     floats: int
 
     @property
     def all_floats(self) -> int:
-        return self.count * self.floats
+        return self.number * self.floats
 
 
 _REGISTERS = {  # by the feature that brings them

@@ -6,7 +6,9 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable)
 
 
 class _Mode(threading.local):
@@ -74,7 +76,7 @@ def new_counter() -> list[int]:
     return Unversioned() if mode.inference else [0]
 
 
-def autocasts(function: Any) -> Any:
+def autocasts(function: F) -> F:
     """Decorator of a function of several operations that `autocast` treats as one, by its name:
     its arguments are cast, and what it calls runs in their dtypes."""
 
@@ -84,7 +86,7 @@ def autocasts(function: Any) -> Any:
             return function(*args, **kwargs)
         return mode.autocast.call(function, args, kwargs)
 
-    return wrapper
+    return cast(F, wrapper)
 
 
 class _ModeSwitch:

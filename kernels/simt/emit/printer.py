@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numba.core import types
@@ -37,23 +38,24 @@ class Printer:
     def zero(self, name: str) -> str:
         return self._zero(self.plan.kinds.get(name, types.intp))
 
-    def _zero(self, kind: types.Type) -> str:
+    def _zero(self, kind: Any) -> str:
         if is_tuple(kind):
             return self._tuple(kind, map(self._zero, kind))
         is_number = isinstance(kind, types.Number | types.Boolean)
         return f"{self.dtype_name(kind)}(0)" if is_number else "0"
 
-    def _tuple(self, kind: types.BaseTuple, parts: Iterable[str]) -> str:
+    def _tuple(self, kind: Any, parts: Iterable[str]) -> str:
         name = ""
         if isinstance(kind, types.BaseNamedTuple):
-            name = self.program.extern(kind.instance_class, kind.instance_class.__name__)
+            made = getattr(kind, "instance_class")  # noqa: B009 - Numba's types do not tell
+            name = self.program.extern(made, made.__name__)
         return f"{name}({', '.join(parts)},)"
 
     def spilled(self, name: str) -> str:
         """What is loaded for a thread of the spill array of `name`: of a tuple, of several."""
         return self._spilled(name, self.plan.kinds.get(name, types.boolean))
 
-    def _spilled(self, name: str, kind: types.Type) -> str:
+    def _spilled(self, name: str, kind: Any) -> str:
         if not is_tuple(kind):
             return f"_s_{name}[_u(_t)]"
         parts = enumerate(kind)
@@ -63,7 +65,7 @@ class Printer:
         """Store a thread's value of `name` in its spill arrays."""
         self._spill(name, name, self.plan.kinds.get(name, types.boolean))
 
-    def _spill(self, name: str, value: str, kind: types.Type) -> None:
+    def _spill(self, name: str, value: str, kind: Any) -> None:
         if not is_tuple(kind):
             self.writer.line(f"_s_{name}[_u(_t)] = {value}")
             return

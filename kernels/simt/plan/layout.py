@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from numba.core import types
 
@@ -206,7 +207,7 @@ def is_tuple(kind: types.Type) -> bool:
     return isinstance(kind, types.BaseTuple) and len(kind) > 0
 
 
-def spill_arrays(name: str, kind: types.Type) -> Iterator[tuple[str, types.Type]]:
+def spill_arrays(name: str, kind: Any) -> Iterator[tuple[str, types.Type]]:
     """The spill arrays of a variable with their types: of a tuple one for each of its elements."""
     if not is_tuple(kind):
         yield f"_s_{name}", kind

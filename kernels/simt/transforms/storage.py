@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import Any
 
 from numba.core import types
 
@@ -142,7 +143,8 @@ def _rematerialisable(
 def _fits(kind: types.Type | None) -> bool:
     """Whether spill arrays can hold values of a type: numbers and tuples of them."""
     if isinstance(kind, types.BaseTuple):
-        return all(map(_fits, kind))
+        parts: Any = kind
+        return all(map(_fits, parts))
     return not isinstance(kind, types.Array | types.Record)
 
 
@@ -153,7 +155,8 @@ def _reads_changed(value: ast.expr, kind: types.Type | None, changed: set[str]) 
         indices = [n.slice for n in ast.walk(value) if isinstance(n, ast.Subscript)]
         return any(names(n) & changed for index in indices for n in _reads(index))
     if isinstance(kind, types.BaseTuple) and isinstance(value, ast.Tuple):
-        return any(_reads_changed(v, k, changed) for v, k in zip(value.elts, kind))
+        parts: Any = kind
+        return any(_reads_changed(v, k, changed) for v, k in zip(value.elts, parts))
     return any(names(n) & changed for n in _reads(value))
 
 
