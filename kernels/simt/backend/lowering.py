@@ -240,7 +240,10 @@ class KernelLower(Lower):
 
     def _step(self, given: numba_ir.Var) -> int | None:
         """A step that is a number of the program, and not 0."""
-        value = self.func_ir.get_definition(given)
+        try:
+            value = self.func_ir.get_definition(given)
+        except KeyError:  # of several: a conditional expression
+            return None
         if isinstance(value, numba_ir.Const) and type(value.value) is int:
             return value.value or None
         return None

@@ -150,6 +150,19 @@ def test_ranges_whose_steps_an_argument_gives(ends):
     assert out[20] == 3829201102
 
 
+@pytest.mark.parametrize("n, wanted", [(5, [0, 1, 2, 3, 4]), (2, [0, 2, 4])])
+def test_a_range_whose_step_a_condition_chooses(n, wanted):
+    @cuda.jit
+    def numbers(out, n):
+        step = 1 if n > 3 else 2
+        for i in range(0, out.size, step):
+            out[i] = 1
+
+    out = np.zeros(5, np.int64)
+    numbers[1, 1](out, n)
+    assert out.nonzero()[0].tolist() == wanted
+
+
 def test_second_process_loads_without_numba(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
