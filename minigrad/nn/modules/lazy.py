@@ -228,7 +228,7 @@ class LazyConvTranspose2d(_LazyConvTransposeNd, ConvTranspose2d):
     cls_to_become = ConvTranspose2d
 
 
-class _LazyBatchNorm(LazyModuleMixin):
+class _LazyNorm(LazyModuleMixin):
     """What the lazy norms share: `num_features` is that of the first input."""
 
     def __init__(
@@ -262,13 +262,13 @@ class _LazyBatchNorm(LazyModuleMixin):
             super().reset_parameters()
 
 
-class LazyBatchNorm1d(_LazyBatchNorm, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """`BatchNorm1d` whose `num_features` is that of the first input."""
 
     cls_to_become = BatchNorm1d
 
 
-class LazyBatchNorm2d(_LazyBatchNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """`BatchNorm2d` whose `num_features` is that of the first input."""
 
     cls_to_become = BatchNorm2d
@@ -286,40 +286,25 @@ class LazyConvTranspose3d(_LazyConvTransposeNd, ConvTranspose3d):
     cls_to_become = ConvTranspose3d
 
 
-class LazyBatchNorm3d(_LazyBatchNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """`BatchNorm3d` whose `num_features` is that of the first input."""
 
     cls_to_become = BatchNorm3d
 
 
-class _LazyInstanceNorm(_LazyBatchNorm):
-    """What the lazy instance norms share; the first input has a batch dimension."""
-
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(eps, momentum, affine, track_running_stats, device, dtype)
-
-
-class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
     """`InstanceNorm1d` whose `num_features` is that of the first input."""
 
     cls_to_become = InstanceNorm1d
 
 
-class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
     """`InstanceNorm2d` whose `num_features` is that of the first input."""
 
     cls_to_become = InstanceNorm2d
 
 
-class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     """`InstanceNorm3d` whose `num_features` is that of the first input."""
 
     cls_to_become = InstanceNorm3d
