@@ -61,7 +61,7 @@ class RegionPlanner:
         seed = {"_tx"} | storage.spilled
         seed |= {a.name for a in program.arrays.values() if a.space == "local"}
         given = program, kinds, ranges, seed, set(storage.spilled)
-        self.rows, self.jammed_rows = RowPlanner(*given), UnrollJamPlanner(*given)
+        self.rows, self.several_rows = RowPlanner(*given), UnrollJamPlanner(*given)
         self.versions: dict[Region, Versions] = {}
 
     def plan(self) -> dict[Region, Versions]:
@@ -85,7 +85,7 @@ class RegionPlanner:
     def best(self, body: list[ast.stmt]) -> StoredRows | None:
         """How rows run `body` fastest, where there is more to do than run each thread by itself."""
         body = hint_short_loops(body)
-        for find in (self.jammed_rows.plan, self.rows.plan, self.rows.simple):
+        for find in (self.several_rows.plan, self.rows.plan, self.rows.simple):
             plan = find(body)
             if plan is not None:
                 stored = self._stored(plan)
