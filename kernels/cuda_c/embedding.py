@@ -53,7 +53,8 @@ def gather_rows_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
 
 
 def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -> Kernel:
-    """kernel(src, index, out, size, length, inner), or (..., span) for "split"."""
+    """kernel(src, index, out, size, length, inner), or (..., span) for "split". `rows` tells the
+    other dialect that inner is 1; these kernels are the same for any."""
     types = (*_types(dtype, index), _sum(version, dtype))
     return _kernel(f"scatter_add_{version}", (), types, _sized_by_index)
 

@@ -279,7 +279,7 @@ def _scatter(
     version: str,
     name: str = "scatter_add",
 ) -> None:
-    constants = (version, src.dtype, index.dtype, inner == 1)
+    constants = (version, src.dtype, index.dtype, version == "lines" and inner == 1)
     count = index.size if version in ("atomic", "elements") else index.size // length
     numbers: tuple[int, ...] = (size, length, inner)
     if version == "split":  # with as many threads as keep a GPU busy, or one for each result

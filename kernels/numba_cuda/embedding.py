@@ -143,7 +143,8 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -
     """kernel(src, index, out, size, length, inner) or (..., span): out (outer, size, inner) of
     the sums' dtype, the others (outer, length, inner).
 
-    rows: inner is 1, and need not be divided by: a line is a row.
+    rows: inner is 1, and a line is a row. "lines" takes a third of the time on a CPU then, with a
+    loop that neither divides nor strides.
     """
     T = scalar_type(sum_dtype(version, dtype))
     ROWS = rows
@@ -194,6 +195,7 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -
 @functools.cache
 def put_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -> Callable:
     """kernel(src, index, out, size, length, inner): as `scatter_kernel`, out of src's dtype."""
+    ROWS = rows
 
     def put_elements(src, index, out, size, length, inner):
         i = cuda.grid(1)
@@ -215,6 +217,5 @@ def put_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -> Ca
                     i = first + k * inner
                     out[(outer * size + index[i]) * inner + column] = src[i]
 
-    ROWS = rows
     kernel, flat = put_elements if version == "elements" else put_lines, array(dtype)
     return cuda.jit(signature(flat, array(index), flat, *["int64"] * 3))(kernel)
