@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
-from kernels.support import ahead, forks, launches, philox
+from kernels.support import ahead, forks, philox
 from minigrad import dtypes
 from minigrad._names import namespace
 from minigrad._overlap import check_no_overlap
@@ -189,20 +189,20 @@ def _first(key: tuple, function: Callable, args: tuple) -> Any:
     """Random numbers from a kernel that may have to be compiled: the program waits only where it
     draws many."""
     global _left
-    tracer, size = dispatch.tracer, math.prod(np.atleast_1d(args[0])) + _A_CALL
-    seen = launches.watcher is not None or type(tracer) not in (type(None), dispatch.Trace)
-    if key[0] not in _ALIKE or size > _left or seen or dispatch.backend() != "numba":
+    size, unseen = math.prod(np.atleast_1d(args[0])) + _A_CALL, dispatch.runs_unseen()
+    if key[0] not in _ALIKE or size > _left or not unseen or dispatch.backend() != "numba":
         result = function(*args)
     else:
         try:
-            with ahead.postponing():
+            shape = 1 if key[1:] == () else (1,)
+            with ahead.postponing(key, lambda: function(shape, *args[1:])):
                 result = function(*args)
         except ahead.Busy:
             _left -= size
-            ahead.postponed[key] = lambda: function(1 if key[1:] == () else (1,), *args[1:])
             with dispatch.timed(key[0], "numpy"):
                 return _by_numpy(*args)
     _drew.add(key)
+    ahead.postponed.pop(key, None)
     return result
 
 

@@ -298,7 +298,8 @@ class _Other(Exception):
 
 
 class _Disturbed(Exception):
-    """Another thread traces launches meanwhile, and may have taken some of them."""
+    """Another thread traces launches meanwhile, and may have taken some of them; or later calls
+    will launch other kernels."""
 
 
 class _Watch(dispatch.Trace):
@@ -333,6 +334,13 @@ class _Watch(dispatch.Trace):
         if self.thread == threading.get_ident():
             self.memory.append(memory)
         return memory
+
+
+def for_now() -> None:
+    """Called where a launch replaces the one of later calls, which is not to be remembered."""
+    watch = dispatch.tracer
+    if type(watch) is _Watch and watch.thread == threading.get_ident():
+        raise _Disturbed
 
 
 _seen = Plans(2 * MAX_LAUNCHES)  # the generation in which a call was remembered, by operands, or:
@@ -417,7 +425,7 @@ def _learn_twice(
     dialect: Any, asked: tuple, operands: tuple, again: Callable, returned: int
 ) -> bool | None:
     """Remember a call, which `relaunch` is asked for by two objects, from the launches of two more
-    that run nothing. Whether it could be done; None: another thread was in the way."""
+    that run nothing. Whether it could be done; None: not now."""
     with _watching, deferred():
         shown = [_stand_in(operand) for operand in operands]
         try:

@@ -36,6 +36,7 @@ begin: Callable[[], None] | None = None
 may_begin: Callable[[], bool] = bool
 #: Whether this process is such a child.
 rehearsing = False
+compiled = 0  # kernels, by this process or, in a child, by those that it is a child of
 
 #: Launches whose kernels `postponing` has left to children, for when they have nothing else to do.
 postponed: dict[Any, Callable[[], object]] = {}
@@ -57,40 +58,45 @@ class LeftOut(Exception):
 def compiling(path: Path) -> Iterator[None]:
     """This process compiles the kernel that will be kept at `path`; Busy in a child that would have
     to wait for another that does."""
+    global compiled
     if not rehearsing:
-        if threading.get_ident() in _postponing and _room():
+        if threading.get_ident() in _postponing and room():
             raise Busy
-        if _start():
+        if start():
             raise LeftOut
     with cache.alone(path, waits=not rehearsing) as mine:
         if not mine:
             raise Busy
+        compiled += 1
         yield
 
 
 @contextlib.contextmanager
-def postponing() -> Iterator[None]:
+def postponing(key: Any, launch: Callable[[], object]) -> Iterator[None]:
     """Launches here that need a kernel which is not compiled raise Busy, where children can compile
-    it: the caller has another way, and puts the launch into `postponed`."""
+    it: the caller has another way, and a child will come to `launch`."""
     me = threading.get_ident()
     _postponing.add(me)
     try:
         yield
+    except Busy:
+        postponed[key] = launch
+        raise
     finally:
         _postponing.discard(me)
 
 
-def _room() -> int:
+def room() -> int:
     """How many children there may be at a time."""
     if begin is None or sys.platform != "linux":
         return 0
     return min(thread_pool.get_num_threads(), processor.cores(), _MOST + 1) - 1
 
 
-def _start() -> bool:
+def start() -> bool:
     """Fork a child, if there may be something for it to do and a core to do it on. True in it."""
     _reap()
-    if len(_children) >= _room() or _would_be_noticed():
+    if len(_children) >= room() or _would_be_noticed():
         return False
     if "mpi4py.MPI" in sys.modules or forks.others() or not may_begin():
         return False  # MPI's network may use memory that a fork moves

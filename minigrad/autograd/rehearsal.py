@@ -83,8 +83,6 @@ def _begin() -> None:
     mode.recorder = None  # of a step that is compiled: this is no part of it
     launches.watch(trace.note)
     _entered.enter_context(dispatch.tracing(trace))
-    for launch in ahead.postponed.values():
-        launch()
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         try:
@@ -150,9 +148,10 @@ def _folder(package: str) -> str:
 
 def _compile(trace: _Collects) -> None:
     """Compile what the rest of the call and a backward pass through all that is alive of the graph
-    would launch, the last launches first: the program begins with the others."""
+    would launch, the last launches first: the program begins with the others. If all of these are
+    compiled, those that others replace meanwhile."""
     try:
-        if not (trace.launches or _recorded):
+        if not (trace.launches or _recorded or ahead.postponed):
             return
         living = gc.get_objects()
         gc.freeze()
@@ -164,11 +163,22 @@ def _compile(trace: _Collects) -> None:
             for one in [one for one in living if issubclass(type(one), kind)] if nodes else []:
                 with _only_known():
                     step(one)
-        for kernel, grid, block, shared_bytes, args in reversed(trace.launches):
-            with contextlib.suppress(Exception):  # `Busy`; errors come where the launch is wanted
-                kernel.bind(grid, block, *args, shared_bytes=shared_bytes)
+        before = ahead.compiled
+        _bind(trace)
+        if ahead.compiled == before:
+            for launch in ahead.postponed.values():
+                launch()
+            _bind(trace)
     finally:
         ahead.leave()
+
+
+def _bind(trace: _Collects) -> None:
+    """Compile the kernels of the launches that were noted, the last first."""
+    while trace.launches:
+        kernel, grid, block, shared_bytes, args = trace.launches.pop()
+        with contextlib.suppress(Exception):  # `Busy`; errors come where the launch is wanted
+            kernel.bind(grid, block, *args, shared_bytes=shared_bytes)
 
 
 @contextlib.contextmanager
