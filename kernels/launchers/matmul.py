@@ -90,6 +90,7 @@ class Product(NamedTuple):
 IN_ORDER = ("tiled", "short")  # versions with one sum over k for each element, the bias last
 SECONDS_BETWEEN_TRIES = 0.05  # to find the kernel that a child compiles
 MOST_SECONDS = 5  # after which this process compiles it
+MOST_COPIED = 1 << 26  # bytes: copies of more would take as long
 
 _plans = Plans()
 _precision = "highest"
@@ -317,7 +318,7 @@ class ReplacedAtFirst:
 
     def _copies(self, a, b, bias):
         """Operands of the same product that this one's kernel takes; None where none are."""
-        if bias is not None and not self.biased:
+        if (bias is not None and not self.biased) or a.nbytes + b.nbytes > MOST_COPIED:
             return None
         if bias is None and self.biased:
             bias = np.full(b.shape[-1], -0.0, self.dtype)  # changes no sum, not even the sign of 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 
 import numpy as np
 import pytest
 
 import kernels
 from kernels.launchers import versions
-from kernels.launchers.matmul import Product
+from kernels.launchers.matmul import IN_ORDER, Product
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -54,6 +55,26 @@ def test_shipped_layouts(device, trans_a, trans_b, rng):
     check(device, a, b)
     if trans_a == trans_b:
         check(device, a, b, normal(rng, n))
+
+
+@pytest.mark.parametrize("shape", [(31, 33, 32), (257, 65, 33), (9, 1025, 130)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_versions_that_add_in_order_give_the_same_bits(device, shape, dtype, rng):
+    """So one may run for the other, while that is compiled, on a CPU."""
+    if device != "cpu":
+        pytest.skip("no kernel runs for another on a GPU")
+    m, k, n = shape
+    a, b, bias = (normal(rng, s, dtype) for s in ((m, k), (k, n), (n,)))
+    nothing = np.full(n, -0.0, dtype)
+    a[0], b[:, 0] = -np.finfo(dtype).tiny, np.finfo(dtype).tiny  # a sum that rounds to -0
+    for with_bias, sums in ((None, []), (bias, [])):
+        for version, ta, tb in itertools.product(IN_ORDER, (False, True), (False, True)):
+            left = a.T.copy().T if ta else a
+            right = b.T.copy().T if tb else b
+            for one in (None, nothing) if with_bias is None else (bias,):
+                y = kernels.matmul(left, right, one, backend="numba", version=version)
+                sums.append(y.view(np.uint8))
+        assert all(np.array_equal(sums[0], other) for other in sums[1:])
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (33, 255, 1), (32, 10, 1), (257, 1025, 1)])
