@@ -67,7 +67,7 @@ def named(*parts: Any) -> Any:
     return _names.setdefault(parts, parts)
 
 
-_name: str = os.environ.get("MINIGRAD_BACKEND", "numba")
+_name: str = os.environ.get("MINIGRAD_BACKEND") or "numba"
 active: ModuleType | _Unloaded = _Unloaded()
 
 

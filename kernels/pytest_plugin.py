@@ -194,9 +194,8 @@ class _Session:
         elif self.config.option.cuda_report:
             folder = Path(self.config.option.cuda_report)
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "costs.json").write_text(
-                json.dumps(dict(sorted(self.watcher.costs.items())), indent=1) + "\n"
-            )
+            costs = json.dumps(dict(sorted(self.watcher.costs.items())), indent=1)
+            (folder / "costs.json").write_text(f"{costs}\n", encoding="utf-8")
             self._pages()
 
     @pytest.hookimpl(optionalhook=True)
@@ -214,12 +213,13 @@ class _Session:
         for report in reports[:_PAGES]:
             title = "".join(c if c.isalnum() else "_" for c in report.name)
             text = f"<!doctype html><meta charset=utf-8><title>{title}</title>"
-            (folder / f"{title}.html").write_text(text + report._repr_html_())
+            (folder / f"{title}.html").write_text(text + report._repr_html_(), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         lines = [f"not checked: {name}: {why}" for name, why in self.watcher.unchecked.items()]
         if baseline := self.config.option.cuda_baseline:
-            lines += compared(json.loads(Path(baseline).read_text()), self.watcher.costs)
+            before = json.loads(Path(baseline).read_text(encoding="utf-8"))
+            lines += compared(before, self.watcher.costs)
         if lines:
             terminalreporter.section("kernels")
             for line in lines:

@@ -330,7 +330,8 @@ def _sparse(kind: Any, parts: tuple) -> Tensor:
 
 
 def _layout(name: str) -> minigrad.layout:
-    return getattr(minigrad, _only(name, str).removeprefix("torch."))
+    found = getattr(minigrad, _only(name, str).removeprefix("torch."))
+    return _only(found, minigrad.layout)
 
 
 def _parameter(data: Tensor, requires_grad: bool, hooks: Any) -> Parameter:

@@ -34,7 +34,7 @@ class device:
             return
         if ":" in type:
             type, _, number = type.partition(":")
-            if not number.isdigit():
+            if not number.isdecimal():
                 raise RuntimeError(f"Invalid device string: '{type}:{number}'")
             index = int(number)
         if type not in ("cpu", "cuda", "meta"):

@@ -12,8 +12,9 @@ from urllib.parse import urlparse
 
 from tqdm import tqdm
 
+from kernels.support.cache import user_folder
 from minigrad._names import namespace
-from minigrad.serialization import load
+from minigrad.serialization import atomic_file, load
 
 _TIMEOUT, _CHUNK = 30, 1 << 18  # seconds without data, bytes
 _HASH = re.compile(r"-([a-f0-9]{8,})\.")  # in the names of published checkpoints
@@ -22,8 +23,7 @@ _HASH = re.compile(r"-([a-f0-9]{8,})\.")  # in the names of published checkpoint
 def get_dir() -> str:
     """The folder of downloads: `hub` in that which MINIGRAD_CACHE_DIR names, or in
     ~/.cache/minigrad."""
-    base = os.environ.get("MINIGRAD_CACHE_DIR") or "~/.cache/minigrad"
-    return str(Path(base).expanduser() / "hub")
+    return str(user_folder("MINIGRAD_CACHE_DIR", "~/.cache/minigrad") / "hub")
 
 
 def download_url_to_file(
@@ -33,28 +33,24 @@ def download_url_to_file(
 
     RuntimeError where its SHA-256 does not begin with `hash_prefix`; nothing is left then.
     """
-    target = Path(dst).expanduser()
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    digest = hashlib.sha256()
-    try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT) as source, open(part, "wb") as file:
-            length = source.headers.get("Content-Length")
-            total = None if length is None else int(length)
-            with tqdm(total=total, unit="B", unit_scale=True, disable=not progress) as bar:
-                while chunk := source.read(_CHUNK):
-                    file.write(chunk)
-                    digest.update(chunk)
-                    bar.update(len(chunk))
-        if total is not None and part.stat().st_size < total:
-            raise OSError(
-                f"{url}: the connection ended after {part.stat().st_size} of {total} bytes"
-            )
+    digest, done = hashlib.sha256(), 0
+    with (
+        urllib.request.urlopen(url, timeout=_TIMEOUT) as source,
+        atomic_file(os.path.expanduser(dst)) as file,
+    ):
+        length = source.headers.get("Content-Length")
+        total = None if length is None else int(length)
+        with tqdm(total=total, unit="B", unit_scale=True, disable=not progress) as bar:
+            while chunk := source.read(_CHUNK):
+                file.write(chunk)
+                digest.update(chunk)
+                bar.update(len(chunk))
+                done += len(chunk)
+        if total is not None and done < total:
+            raise OSError(f"{url}: the connection ended after {done} of {total} bytes")
         found = digest.hexdigest()[: len(hash_prefix or "")]
         if hash_prefix and found != hash_prefix:
             raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load_state_dict_from_url(

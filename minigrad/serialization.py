@@ -119,7 +119,8 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
     try:
         with open(temporary, "xb") as file:
-            _lock(file)
+            with contextlib.suppress(OSError):  # a file system without locks
+                _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -159,12 +160,12 @@ def flush_folder(folder: str) -> None:
     """Write the renaming to the disk too, on systems that can."""
     if not hasattr(os, "O_DIRECTORY"):
         return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # a folder that only names can be put into, a file system
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
             os.fsync(handle)
-    finally:
-        os.close(handle)
+        finally:
+            os.close(handle)
 
 
 # ------------------------------------------------------------------------ loading

@@ -48,7 +48,7 @@ def scalar_type(dtype: np.dtype) -> str:
 @functools.cache
 def source(file: str) -> str:
     """The text of a file of this folder, with the .cuh files that it includes in their place."""
-    text = (_HERE / file).read_text()
+    text = (_HERE / file).read_text(encoding="utf-8")
     return _INCLUDE.sub(lambda match: source(match[1]), text)
 
 

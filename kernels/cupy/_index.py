@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
 @cache
 def _lines() -> list[str]:
-    return (Path(__file__).parent / "index.txt").read_text().splitlines()
+    return (Path(__file__).parent / "index.txt").read_text(encoding="utf-8").splitlines()
 
 
 @cache

@@ -14,6 +14,7 @@ from kernels.cupy._absent import unknown
 from kernels.cupy._array import fresh, ndarray
 from kernels.cupy._index import entries
 from kernels.cupy._ufunc import ufunc
+from kernels.cupyx._dropped import FUNCTIONS
 
 _classes: dict[type, type] = {}  # SciPy's class -> ours
 
@@ -136,7 +137,7 @@ def of_scipy(
         entry = entries(module).get(name)
         if entry is None or name.startswith("__"):
             raise unknown(module, name, entries(module))
-        theirs = getattr(_library(library), name, None)
+        theirs = FUNCTIONS.get(f"{library}.{name}") or getattr(_library(library), name, None)
         if theirs is None:
             raise AttributeError(
                 f"{module}.{name} is not on the CPU: SciPy has no such function; compute it from"

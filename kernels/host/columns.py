@@ -19,7 +19,9 @@ def _table(library: str) -> tuple[list[int], list[tuple[int, int]]]:
     tool = shutil.which("objdump")
     if tool is None:
         return [], []
-    done = subprocess.run([tool, "--dwarf=rawline", library], capture_output=True, text=True)
+    done = subprocess.run(
+        [tool, "--dwarf=rawline", library], capture_output=True, encoding="utf-8", errors="replace"
+    )
     column, rows = 0, []
     for text in done.stdout.splitlines():
         if match := _COLUMN.search(text):

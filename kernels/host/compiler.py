@@ -93,7 +93,9 @@ def _find(chosen: str | None, path: str | None) -> str:
 
 @lru_cache(maxsize=8)
 def _version(compiler: str) -> str:
-    done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+    done = subprocess.run(
+        [compiler, "--version"], capture_output=True, encoding="utf-8", errors="replace"
+    )
     if done.returncode:
         raise CompileError(f"{compiler} --version failed: {done.stderr.strip()}")
     return done.stdout
@@ -114,7 +116,7 @@ def _identity(compiler: str) -> str:
     if not is_intact(stored):
         write(stored, _version(compiler).encode())
         seal(stored, [stored])
-    return stored.read_text()
+    return stored.read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=1)
@@ -219,10 +221,10 @@ def _library(
         if is_intact(path):  # another process has made it in the meantime
             return path
         for name, text in extra:
-            Path(build, name).write_text(text)
+            Path(build, name).write_text(text, encoding="utf-8")
         tried: str | None = unit
         while tried is not None:
-            Path(build, "unit.cpp").write_text(tried)
+            Path(build, "unit.cpp").write_text(tried, encoding="utf-8")
             messages = _compile(compiler, flags, sanitized, mode, prelude, build)
             if messages is None:
                 os.replace(Path(build, "unit.so"), path)
@@ -265,7 +267,8 @@ def _call(command: list[str], folder: str) -> tuple[int, str]:
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         start_new_session=True,
         env={**os.environ, "TMPDIR": folder},
     ) as running:
@@ -315,7 +318,7 @@ def source_lines(library: str, addresses: list[int]) -> list[tuple[str, int]]:
     if tool is None:
         return []
     command = [tool, "-i", "-e", library, *(hex(address) for address in addresses)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8")
     found = re.findall(r"^(.*?):(\d+)(?: \(.*)?$", done.stdout, re.MULTILINE)
     return [(file, int(line)) for file, line in found]
 

@@ -95,7 +95,7 @@ def disassemble(library: str, main: str) -> Code:
             "the lab reads machine code with objdump, which is not there: install binutils"
         )
     command = [tool, "-d", "-l", "-C", "--no-show-raw-insn", "-j", ".text", library]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
         raise CompileError(f"objdump: {done.stderr.strip()}")
     return _Reader(main).read(done.stdout)

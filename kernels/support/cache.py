@@ -34,14 +34,25 @@ except ImportError:  # Windows
 _MEMORY = "/dev/shm"  # a file system in memory, where there is one
 _PATIENCE, _PAUSE = 60.0, 0.005  # seconds: how long a lock is waited for, how often tried
 _ROOM = 1 << 20  # bytes that a substitute must have
+_LONGEST = 60  # letters of a kernel's name in that of a file
+_LEFT = 3600  # seconds after which a half-made file is a leftover
 _substitutes: dict[Path, Path] = {}  # by the folder that could not be used
 
 
 def cache_folder() -> Path:
     """Where compiled kernels are kept."""
-    root = os.environ.get("MINIGRAD_CACHE_DIR")
-    base = Path(root).expanduser().absolute() if root else Path.home() / ".cache" / "minigrad"
-    return _usable(base / "kernels")
+    return _usable(user_folder("MINIGRAD_CACHE_DIR", "~/.cache/minigrad") / "kernels")
+
+
+def user_folder(variable: str, default: str) -> Path:
+    """The folder that an environment variable names, else `default`. Where that is in a home folder
+    and there is none (a container runs under any number of a user): one of this user's beside other
+    temporary files."""
+    try:
+        return Path(os.environ.get(variable) or default).expanduser().absolute()
+    except RuntimeError:
+        user = getattr(os, "getuid", int)()
+        return Path(tempfile.gettempdir(), f"minigrad-{user}")
 
 
 @lru_cache(maxsize=8)
@@ -50,7 +61,8 @@ def _usable(folder: Path) -> Path:
     if folder in _substitutes:
         return _substitutes[folder]
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         reason = _distrust(folder)
         if not folder.parent.stat().st_mode & stat.S_ISVTX:  # else it keeps what it holds
             reason = reason or _distrust(folder.parent)
@@ -122,9 +134,24 @@ def _temporary() -> Path:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
             continue
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        atexit.register(_remove, folder, os.getpid())
         return folder
     raise failure
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # not in a child that was forked
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def stem(name: str, digest: str) -> str:
+    """The name of a file for a kernel: systems allow 255 bytes, and not each locale each letter."""
+    return f"{name[:_LONGEST].encode('ascii', 'ignore').decode()}_{digest}"
+
+
+def fits(name: str) -> bool:
+    """Whether a kernel's name can be part of a file's as it is."""
+    return name.isascii() and len(name) <= _LONGEST
 
 
 def write(path: Path, content: bytes) -> None:
@@ -146,30 +173,58 @@ def write(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def alone(path: Path, waits: bool = True) -> Iterator[bool]:
-    """While this process makes the file `path`, others that would make it wait here. What it takes
-    seconds to make is then made once. A lock ends with the process that holds it.
+    """While this process makes the file `path` of the cache, others that would make it wait here.
+    What it takes seconds to make is then made once.
 
     Yields False, at once, where another process makes it and this one does not wait; and True after
     a minute: that process may be stopped, and what is made twice is the same.
     """
+    _sweep_once(cache_folder())
+    with turn(path, _PATIENCE if waits else 0) as mine:
+        yield mine or waits
+
+
+@contextlib.contextmanager
+def turn(path: Path, seconds: float) -> Iterator[bool]:
+    """Hold the lock of the file `path`, for which this waits so long: whether it came. Where there
+    can be none, it did. A lock ends with the process that holds it."""
     lock = path.with_name(path.name + ".lock")
     with contextlib.ExitStack() as stack:
         mine = True
         with contextlib.suppress(OSError):  # a full disk, a file system without locks
             if fcntl is not None:
                 file = stack.enter_context(lock.open("wb"))
-                mine = _locked(file, _PATIENCE if waits else 0)
+                mine = _locked(file, seconds)
                 if mine:  # who waits for it finds `path` made
                     stack.callback(lock.unlink, missing_ok=True)
-        yield mine or waits
+        yield mine
+
+
+@lru_cache(maxsize=8)
+def _sweep_once(folder: Path) -> None:
+    sweep()
 
 
 def sweep() -> None:
-    """Remove the lock files of processes that were killed."""
-    for lock in cache_folder().glob("*.lock"):
-        with contextlib.suppress(OSError), lock.open("wb") as file:
+    """Remove what killed processes left: locks that none holds, half-made files of an hour ago."""
+    top = cache_folder()
+    for folder in (top, top / "host", top / "__pycache__"):
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(folder):
+                with contextlib.suppress(OSError):
+                    _sweep(entry)
+
+
+def _sweep(entry: os.DirEntry[str]) -> None:
+    path = Path(entry.path)
+    if path.suffix == ".lock" and fcntl is not None:
+        with path.open("wb") as file:
             if _locked(file, 0):
-                lock.unlink()
+                path.unlink()
+        return
+    half_made = ".tmp" in path.name or path.name.startswith("build-")
+    if half_made and entry.stat().st_mtime < time.time() - _LEFT:
+        (shutil.rmtree if entry.is_dir() else os.unlink)(path)
 
 
 def _locked(file: IO, seconds: float) -> bool:
@@ -200,7 +255,7 @@ def is_sealed(path: Path) -> bool:
 def is_intact(path: Path) -> bool:
     """Whether `path`, and all files that were sealed with it, are as they were."""
     try:
-        lines = _seal_of(path).read_text().splitlines()
+        lines = _seal_of(path).read_text(encoding="utf-8").splitlines()
         wanted = dict(reversed(line.split("  ", 1)) for line in lines)
         return path.name in wanted and all(
             _digest(path.parent / name) == digest for name, digest in wanted.items()

@@ -55,10 +55,10 @@ def _protect_shared(libc: ctypes.CDLL) -> None:
     """Memory that is shared with other processes, the program's among them, cannot be written: a
     child that tries ends."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in Path("/proc/self/maps").read_bytes().splitlines():
         places, rights = line.split()[:2]
-        if rights.startswith("rw") and rights.endswith("s"):
-            first, last = (int(place, 16) for place in places.split("-"))
+        if rights.startswith(b"rw") and rights.endswith(b"s"):
+            first, last = (int(place, 16) for place in places.split(b"-"))
             libc.mprotect(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.PROT_READ)
 
 

@@ -28,7 +28,7 @@ def get_num_threads() -> int:
     """How many OS threads a launch may use (MINIGRAD_NUM_THREADS, else a thread a core)."""
     if not wanted.value:
         given = os.environ.get("MINIGRAD_NUM_THREADS")
-        if given is not None and (not given.isdigit() or int(given) < 1):
+        if given and (not given.isdecimal() or int(given) < 1):
             raise ValueError(f"MINIGRAD_NUM_THREADS must be a positive integer, not {given!r}")
         wanted.value = int(given) if given else cores()
     return wanted.value

@@ -244,7 +244,7 @@ def _kernel_of_cuda_c(path: str, name: str) -> tuple[str, Any]:
     from kernels.host import source
 
     _must_be_a_file(Path(path))
-    code = Path(path).read_text()
+    code = Path(path).read_text(encoding="utf-8")
     plain = name.partition("<")[0].rpartition("::")[2].strip()
     _chosen(path, plain, list(source.kernels(code)), "__global__")
     name = name or next(iter(source.kernels(code)))
@@ -363,7 +363,7 @@ def _save(args: argparse.Namespace, reports: list) -> None:
                 elif option == "png":
                     report.save_png(path)
                 else:
-                    path.write_text(report.json())
+                    path.write_text(report.json(), encoding="utf-8")
             except (OSError, RuntimeError, ValueError) as error:
                 raise CommandError(f"--{option} {path}: {error}") from None
             print(f"saved {path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import urllib.error
@@ -11,8 +12,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from kernels.support.cache import turn, user_folder
+
 CHUNK = 1 << 18
 TIMEOUT = 30  # seconds without data
+_OTHERS = 3600  # seconds that another process may take to download the same file
 
 
 class DatasetError(RuntimeError):
@@ -27,8 +31,7 @@ def cache_folder(root: str | os.PathLike | None = None) -> Path:
     """
     if root is not None:
         return Path(root).expanduser()
-    base = os.environ.get("MINIGRAD_CACHE_DIR") or "~/.cache/minigrad"
-    return Path(base).expanduser() / "datasets"
+    return user_folder("MINIGRAD_CACHE_DIR", "~/.cache/minigrad") / "datasets"
 
 
 def sha256(path: Path) -> str:
@@ -43,8 +46,17 @@ def fetch(urls: Sequence[str], folder: Path, checksum: str) -> Path:
     The bytes are written to `NAME.part`, which a later call resumes. It is renamed to `NAME` when
     its SHA-256 is `checksum`. Raises DatasetError if no mirror answers or the checksum differs.
     """
-    name = urls[0].rpartition("/")[2]
-    target = folder / name
+    target = folder / urls[0].rpartition("/")[2]
+    if not target.exists():
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        with turn(target, _OTHERS):  # two processes would write into one `.part`
+            return _found(urls, target, checksum)
+    return _found(urls, target, checksum)
+
+
+def _found(urls: Sequence[str], target: Path, checksum: str) -> Path:
+    folder, name = target.parent, target.name
     if target.exists():
         if sha256(target) == checksum:
             return target

@@ -150,7 +150,7 @@ def _rendezvous(
                 "Error initializing minigrad.distributed using env:// rendezvous: environment "
                 f"variable {name} expected, but not set"
             )
-    if not port.isdigit() or not 0 <= (rank or 0) < (size or 0):
+    if not port.isdecimal() or not 0 <= (rank or 0) < (size or 0):
         raise ValueError(
             f"init_process_group: expected a port and 0 <= rank < world_size, got port {port!r}, "
             f"rank {rank} and world_size {size}"
@@ -163,7 +163,7 @@ def _seconds(timeout: timedelta | None) -> float:
         return timeout.total_seconds()
     given = os.environ.get("MINIGRAD_DISTRIBUTED_TIMEOUT")
     try:
-        seconds = DEFAULT_TIMEOUT.total_seconds() if given is None else float(given)
+        seconds = DEFAULT_TIMEOUT.total_seconds() if not given else float(given)
     except ValueError:
         seconds = 0.0
     if seconds <= 0:
@@ -173,7 +173,7 @@ def _seconds(timeout: timedelta | None) -> float:
 
 def _number(variable: str) -> int | None:
     given = os.environ.get(variable, "")
-    return int(given) if given.isdigit() else None
+    return int(given) if given.isdecimal() else None
 
 
 def _expect(size: int, rank: int, wanted: int | None, wanted_rank: int | None) -> None:

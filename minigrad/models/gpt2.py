@@ -45,7 +45,7 @@ class GPT2Config:
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> GPT2Config:
         """Of a published `config.json`."""
-        content = json.loads(Path(path).read_text())
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
         if content.get("activation_function", "gelu_new") != "gelu_new":
             raise ValueError(
                 f"{path}: expected the activation gelu_new, got {content['activation_function']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import http.server
@@ -9,6 +10,7 @@ import io
 import struct
 import tarfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -239,6 +241,16 @@ def test_the_second_mirror_is_asked(server, tmp_path):
     server.files["mirror/data.gz"] = content = b"0123456789"
     urls = [server.url + "data.gz", server.url + "mirror/data.gz"]
     assert download.fetch(urls, tmp_path, sha256(content)).read_bytes() == content
+
+
+def test_two_that_download_at_once_do_it_once(server, tmp_path):
+    server.files["data.gz"] = content = bytes(range(256)) * 5000
+    fetch = functools.partial(download.fetch, [server.url + "data.gz"], tmp_path, sha256(content))
+    with ThreadPoolExecutor() as pool:
+        paths = [pool.submit(fetch) for _ in range(4)]
+        assert {path.result().read_bytes() for path in paths} == {content}
+    assert len(server.log) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["data.gz"]
 
 
 def test_a_wrong_checksum_leaves_nothing(server, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
 import pytest
 
@@ -34,3 +35,13 @@ def test_another_hash(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     hub.download_url_to_file(source.as_uri(), tmp_path / "copy", "ed7002b4")
     assert (tmp_path / "copy").read_bytes() == b"content"
+
+
+def test_a_killed_download_leaves_nothing_for_long(tmp_path):
+    source = tmp_path / "file"
+    source.write_bytes(b"content")
+    left = tmp_path / ".copy.0123456789ab.tmp"
+    left.write_bytes(b"con")
+    os.utime(left, (0, 0))
+    hub.download_url_to_file(source.as_uri(), tmp_path / "copy", progress=False)
+    assert {p.name for p in tmp_path.iterdir()} == {"file", "copy"}

@@ -181,3 +181,25 @@ def test_what_scipy_has_no_more():
         cupyx_scipy.signal.morlet(5)
     with pytest.raises(TypeError, match="Unsupported type"):
         cupyx_scipy.ndimage.gaussian_filter(np.ones((3, 3)), 1)
+
+
+def test_what_only_some_versions_of_scipy_have():
+    """Against SciPy where it has the function, and by what defines it."""
+    signal, ours = scipy.signal, cupyx_scipy.signal
+    taps, data = cp.asarray([0.5, 1.0, 2.0, -1.0]), cp.asarray(np.sin(np.arange(40.0)))
+    assert ours.qmf(taps).get().tolist() == [-1, -2, 1, -0.5]
+    waves = {"ricker": (81, 4.0), "morlet": (81, 4.0, 0.5), "morlet2": (81, 3.0)}
+    for name, args in waves.items():
+        wave = getattr(ours, name)(*args).get()
+        assert wave.argmax() == 40 and np.allclose(wave, np.conj(wave[::-1]))
+        if name != "morlet":
+            assert np.isclose((np.abs(wave) ** 2).sum(), 1, rtol=1e-3)
+        if hasattr(signal, name):
+            assert np.array_equal(wave, getattr(signal, name)(*args))
+    found = ours.cwt(data, ours.ricker, [2, 3]).get()
+    wanted = [np.convolve(data.get(), ours.ricker(10 * a, a).get(), mode="same") for a in (2, 3)]
+    assert np.allclose(found, wanted)
+    a = cp.asarray([[1.0, 2.0]])
+    assert cupyx_scipy.linalg.kron(a, a).get().tolist() == [[1, 2, 2, 4]]
+    line = sparse.csr_matrix(a)
+    assert sparse.matrix_transpose(line).toarray().get().tolist() == [[1], [2]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
+import time
 import zlib
 
 import numpy as np
@@ -227,6 +228,20 @@ def test_compile_and_script():
     assert double(3) == 6
     with pytest.raises(TypeError, match="expected a module or a function, got int"):
         minigrad.compile(3)
+
+
+def fail_or_wait(number):
+    if number == 1:
+        raise SystemExit(3)
+    time.sleep(30)
+    raise SystemExit(4)
+
+
+def test_a_process_that_fails_ends_the_others():
+    """Rank 0 waits for rank 1 in vain."""
+    with pytest.raises(RuntimeError, match=r"by number: \{1: 3\}"):
+        minigrad.multiprocessing.spawn(fail_or_wait, (), 2, start_method="fork")
+    assert not minigrad.multiprocessing.active_children()
 
 
 def fail(number, text):

@@ -9,17 +9,14 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
 from pathlib import Path
 
-from kernels.support.cache import write
+from kernels.support.cache import user_folder, write
 
 
 def path() -> Path:
     """The file; it need not exist."""
-    root = os.environ.get("MINIGRAD_DATA_DIR")
-    base = Path(root).expanduser() if root else Path.home() / ".local" / "share" / "minigrad"
-    return base / "progress.json"
+    return user_folder("MINIGRAD_DATA_DIR", "~/.local/share/minigrad") / "progress.json"
 
 
 def solved() -> dict[str, str]:

@@ -158,7 +158,7 @@ def table(target: str = MAIN_TARGET, only: str | None = None) -> list[Line] | No
         with alone(path):
             if not is_intact(path):  # no other process has made it meanwhile
                 _make(path, target, only)
-    rows = json.loads(path.read_text())
+    rows = json.loads(path.read_text(encoding="utf-8"))
     for row in rows:
         row[4]["opcodes"] = tuple(row[4]["opcodes"])
     lines = [Line(*row[:4], nvrtc.Facts(**row[4])) for row in rows]
@@ -224,5 +224,5 @@ if __name__ == "__main__":
     lines = measure(sys.argv[1], *sys.argv[3:])
     measured = [[*astuple(line)[:4], asdict(line.facts)] for line in lines]
     temporary = Path(f"{sys.argv[2]}.{os.getpid()}")
-    temporary.write_text(json.dumps(measured))
+    temporary.write_text(json.dumps(measured), encoding="utf-8")
     temporary.replace(sys.argv[2])

@@ -32,7 +32,7 @@ def sass(cubin: bytes, *options: str) -> str:
         file.write(cubin)
         file.flush()
         command = [find_nvdisasm(), "-c", "-ndf", *options, file.name]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8")
     if done.returncode:
         raise CompileError(f"nvdisasm: {done.stderr.strip()}")
     return done.stdout

@@ -27,7 +27,7 @@ from kernels.simt.ir.program import ArrayDecl, Program
 from kernels.simt.ir.safety import Safety
 from kernels.simt.store import fingerprint, modules
 from kernels.simt.transforms import canonicalise
-from kernels.support.cache import write
+from kernels.support.cache import stem, write
 from kernels.support.errors import ArgumentError
 
 Dimensions = tuple[int, int, int]
@@ -84,11 +84,12 @@ class Clone:
         digest = "\n".join(
             (_tools(), fingerprint.of(function), filename, repr((block, kinds, described)))
         )
-        stem = f"lab_{function.__name__}_{hashlib.sha256(digest.encode()).hexdigest()[:20]}"
-        path, given = modules.find(stem), {}
+        digest = hashlib.sha256(digest.encode()).hexdigest()[:20]
+        name = stem(f"lab_{function.__name__}", digest)
+        path, given = modules.find(name), {}
         found = path is not None
         if not found:
-            path, given = _generate(function, kinds, block, stem)
+            path, given = _generate(function, kinds, block, name)
         self.facts: Facts = pickle.loads(path.with_suffix(".pickle").read_bytes())
         module = modules.load(path, given)
         clone = getattr(module, function.__name__)
@@ -100,7 +101,7 @@ class Clone:
             clone.compile(signature)
         except NumbaError as error:
             known = SimpleNamespace(py_func=function, __name__=function.__name__)
-            raise explain.unlowered(known, path.read_text(), str(error)) from None
+            raise explain.unlowered(known, path.read_text(encoding="utf-8"), str(error)) from None
         if not (found or given):
             modules.seal(path)
         self.entry: Callable[..., int] = entry.of(clone.overloads[signature])

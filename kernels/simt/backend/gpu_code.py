@@ -104,7 +104,7 @@ def _name(kernel: Any, capability: str, described: tuple) -> str:
         repr((kernel.fastmath, sorted(kernel.gpu_options.items()))),
     ]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
-    return f"{kernel.__name__}_{digest}{_SUFFIX}"
+    return cache.stem(kernel.__name__, digest) + _SUFFIX
 
 
 @functools.cache

@@ -214,7 +214,7 @@ class Specialisation:
             _extensions(self.kernel.py_func),
         ]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
-        return f"{self.kernel.py_func.__name__}_{digest}"
+        return cache.stem(self.kernel.py_func.__name__, digest)
 
     def _load(self, path: Path | None, kinds: Callable[[], tuple]) -> bool:
         """Load the code from the cache; False if it is not there."""
@@ -293,7 +293,7 @@ class Specialisation:
     @property
     def text(self) -> str:
         """The generated module's source."""
-        return self.path.read_text()
+        return self.path.read_text(encoding="utf-8")
 
     def passes(self) -> Any:
         """The kernel after each pass, compiled once more."""

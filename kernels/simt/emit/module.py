@@ -10,6 +10,7 @@ from kernels.simt.emit.interleaved import InterleavedPrinter
 from kernels.simt.ir.nodes import Loop, clone
 from kernels.simt.ir.program import Program, importable
 from kernels.simt.plan.parts import BlockPlan
+from kernels.support.cache import fits
 
 SPIN_LIMIT = 1 << 28
 CHECKS = (
@@ -41,7 +42,8 @@ def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]
         else:
             imports.append(f"import {place[0]} as {name}")
     flags = "True" if fastmath else "{'contract'}"
-    cached = not _is_recursive(program)  # Numba cannot load recursive functions from its cache
+    # Numba cannot load recursive functions from its cache, whose files have functions' names
+    cached = fits(program.name) and not _is_recursive(program)
     options = f"nogil=True, cache={cached}, fastmath={flags}, error_model='numpy'"
     options += ", no_cfunc_wrapper=True"
     pipeline = "CheckedThreadLoops" if program.checked else "ThreadLoops"
