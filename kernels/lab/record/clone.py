@@ -17,7 +17,6 @@ from numba.core.errors import NumbaError
 
 from kernels.lab.record import recorder
 from kernels.lab.record.instrument import HEAD, Place, Site, instrument, shared_arrays
-from kernels.simt.analysis import infer
 from kernels.simt.backend import entry, explain
 from kernels.simt.driver import arguments, pipeline, specialise
 from kernels.simt.emit.module import SPIN_LIMIT
@@ -127,8 +126,7 @@ def _tools() -> str:
 
 def _generate(function, kinds: tuple[types.Type, ...], block: Dimensions, stem: str):
     """Write the clone's module and facts; (the module's path, objects it cannot import)."""
-    program, array_types = pipeline.normal_form(function, kinds, block, Safety.RECORDED)
-    typed = infer.infer(program, list(kinds), array_types)
+    program, array_types, typed = pipeline.typed_form(function, kinds, block, Safety.RECORDED)
     constants = [value.copy() for value in program.constants.values()]
     shared = [
         Shared(a.name, _nbytes(a), memory.itemsize(a.dtype), _grain(program, a), a.shape or ())

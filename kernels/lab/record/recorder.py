@@ -8,7 +8,8 @@ another warp runs, so memory stays small however long a kernel is.
 
 All functions here are compiled once (`simt/backend/linked.py`) and kept in Numba's cache. Kernels
 reach them by name in the linker (`symbol`), so that no kernel compiles them again. State is memory
-that `State` allocates; `head` is the address of its first array, whose entries are named below.
+that `State` (in `state`) allocates; `head` is the address of its first array, whose entries are
+named below.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import functools
 from typing import Any
 
 import llvmlite.binding
-import numpy as np
 from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.core import cgutils
@@ -51,6 +51,8 @@ TRACE_LINES, VALUE = 31, 32
 ATOMICS, DONE = 33, 34
 # whether the access is of a volatile variable, as CUDA C tells it
 STRONG = 35
+# what `_synchronised` has found to come later: address of the table, and which search it is of
+MARKED, MARK_GENERATION = 36, 37
 HEAD_SIZE = 40
 
 # columns of a slot: one request of a warp; then the address of each lane
@@ -82,6 +84,11 @@ _THREAD = (1 << _THREAD_BITS) - 1
 BY, ON, THEN = range(3)
 ATOMIC_COLUMNS = 3
 MAX_ATOMICS = 1 << 16  # later ones order nothing
+
+# columns of the table of what comes later
+KEY, STAMP, CLOCK_THEN = range(3)
+MARK_COLUMNS = 3
+MARKS = 8 * MAX_ATOMICS  # rows; an operation makes up to four
 
 # columns of a finding
 WHAT, SITE_A, WHO_A, SITE_B, WHO_B, WHERE, OFFSET, COUNT, AXIS, INDEX, LENGTH = range(11)
@@ -367,22 +374,66 @@ def _report(head, what, site_a, who_a, site_b, who_b, memory, offset):
 
 
 @_part
+def _marked(table, generation, kind, key):
+    """The row of a key among those of `_synchronised`: this one's, or the free one for it."""
+    place = (key * 4 + kind) * _MIX >> 20 & (MARKS - 1)
+    while True:
+        row = _at(table + place * (MARK_COLUMNS * 8))
+        if row[STAMP] != generation or row[KEY] == key * 4 + kind:
+            return row
+        place = (place + 1) & (MARKS - 1)
+
+
+@_part
+def _mark(table, generation, kind, key, clock):
+    """Remember that something with this key happened later, at `clock` or after."""
+    row = _marked(table, generation, kind, key)
+    if row[STAMP] != generation:
+        row[STAMP], row[KEY], row[CLOCK_THEN] = generation, key * 4 + kind, clock
+    elif clock < row[CLOCK_THEN]:
+        row[CLOCK_THEN] = clock
+
+
+@_part
+def _follows(table, generation, kind, key, clock):
+    """Whether something with this key happened later, and before `clock`."""
+    row = _marked(table, generation, kind, key)
+    return row[STAMP] == generation and row[CLOCK_THEN] < clock
+
+
+@_part
 def _synchronised(head, other, other_when, before, who, when):
     """Whether atomic operations order an access of `other`, which `before` of them precede, and one
-    of `who` now: one after the first access, then one before the second, on the same address, of
-    these threads or others that a barrier orders with them. Fences are not looked for.
+    of `who` now.
+
+    An operation comes after the first access if its thread or a barrier says so, or if an
+    operation that comes after it was on the same address, or of the same thread, or is ordered with
+    it by a barrier: through any number of flags and threads. Fences are not looked for.
     """
-    log = _at(head[ATOMICS])
-    for released in range(before, head[DONE]):
-        row = ATOMIC_COLUMNS * released
-        if _unordered(log[row + BY], log[row + THEN], other, other_when):
+    log, table = _at(head[ATOMICS]), head[MARKED]
+    head[MARK_GENERATION] += 1
+    generation = head[MARK_GENERATION]
+    grid = 1 << 62  # the least grid clock of an operation that comes after the first access
+    for number in range(before, head[DONE]):
+        row = ATOMIC_COLUMNS * number
+        by, on, then = log[row + BY], log[row + ON], log[row + THEN]
+        block, warp = then >> _BLOCK_SHIFT, then >> _WARP_SHIFT
+        if (
+            _unordered(by, then, other, other_when)
+            and not _follows(table, generation, 0, on, 1)
+            and not _follows(table, generation, 1, by, 1)
+            and not _follows(table, generation, 2, by >> 5, warp)
+            and not _follows(table, generation, 3, by >> 10, block)
+            and grid >= then >> _GRID_SHIFT
+        ):
             continue
-        for acquired in range(head[DONE] - 1, released, -1):
-            later = ATOMIC_COLUMNS * acquired
-            if log[later + ON] == log[row + ON] and not _unordered(
-                log[later + BY], log[later + THEN], who, when
-            ):
-                return True
+        if not _unordered(by, then, who, when):
+            return True
+        _mark(table, generation, 0, on, 0)
+        _mark(table, generation, 1, by, 0)
+        _mark(table, generation, 2, by >> 5, warp)
+        _mark(table, generation, 3, by >> 10, block)
+        grid = min(grid, then >> _GRID_SHIFT)
     return False
 
 
@@ -635,55 +686,3 @@ _SIGNATURES = (  # others call `finish`, so it comes first
 def linked() -> dict[str, Any]:
     """The functions that recorded kernels call, compiled. Kernels can be linked from then on."""
     return {function.__name__: _link(function, count) for function, count in _SIGNATURES}
-
-
-class State:
-    """The recorder's memory for one run of a kernel."""
-
-    def __init__(self, sites: int, memories: np.ndarray, clocks: int, trace: int) -> None:
-        self.head = np.zeros(HEAD_SIZE, np.int64)
-        self.slots = np.zeros((CAPACITY_OF_A_WARP, SLOT), np.int64)
-        self.table = np.zeros(4 * CAPACITY_OF_A_WARP, np.int64)
-        self.stats = np.zeros((max(sites, 1), STAT), np.int64)
-        self.memories = memories
-        self.clocks = np.zeros((clocks, CLOCK), np.int64)
-        self.findings = np.zeros((MAX_FINDINGS, FINDING), np.int64)
-        self.trace = np.zeros((trace, TRACE_COLUMNS), np.int64)
-        self.atomics = np.zeros((MAX_ATOMICS, ATOMIC_COLUMNS), np.int64)
-        self.scratch = np.zeros(32 + 32 * 256, np.int64)
-        self.shadows: list[np.ndarray] = []
-        head = self.head
-        head[WHO], head[GENERATION], head[TRACE_CAPACITY] = -1, 1, trace
-        head[CAPACITY], head[TABLE_BITS] = len(self.slots), len(self.table).bit_length() - 1
-        head[MEMORIES] = len(memories)
-        # a thread's row of the clocks: `who` itself, or without the block where one runs at a time
-        head[THREADS] = -1 if clocks > 1024 else 1023
-        for entry, array in (
-            (SLOTS, self.slots),
-            (TABLE, self.table),
-            (STATS, self.stats),
-            (MEMORY, self.memories),
-            (CLOCKS, self.clocks),
-            (FINDINGS, self.findings),
-            (TRACE, self.trace),
-            (SCRATCH, self.scratch),
-            (ATOMICS, self.atomics),
-        ):
-            head[entry] = array.ctypes.data
-        self.address = head.ctypes.data
-
-    def watch(self, memory: int, granules: int) -> None:
-        """Keep a shadow of a piece of memory, to find races there."""
-        shadow = np.zeros((granules, SHADOW_COLUMNS), np.int64)
-        self.shadows.append(shadow)
-        self.memories[memory, SHADOW] = shadow.ctypes.data
-
-    def begin(self) -> None:
-        """All threads begin the kernel: those of a block, or of all blocks of the grid."""
-        self.clocks[:] = 0
-        self.clocks[:, LAST_BARRIER] = -1
-        self.head[WHO] = -1
-
-    def finish(self) -> None:
-        """Analyse what the last warp left."""
-        linked()["finish"].ctypes(self.address)

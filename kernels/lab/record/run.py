@@ -13,6 +13,7 @@ import numpy as np
 from kernels.lab.record import recorder as rec
 from kernels.lab.record.clone import Clone, Shared
 from kernels.lab.record.instrument import Place, Site
+from kernels.lab.record.state import State
 from kernels.lab.report.findings import (
     Access,
     Finding,
@@ -70,7 +71,7 @@ class Run:
         self.memories: list[Memory] = []
         rows = self.rows()
         together = self.blocks if clone.facts.cooperative else 1
-        self.state = rec.State(self.site_room(), rows, 1024 * together, records)
+        self.state = State(self.site_room(), rows, 1024 * together, records)
         for number, memory in enumerate(self.memories):
             self.watch(number, memory, together)
         self.error = entry.report()

@@ -59,12 +59,17 @@ def has_effects(program: Program, stmt: ast.stmt) -> bool:
     return False
 
 
-def has_loads(expr: ast.AST) -> bool:
-    """Whether an expression reads array elements (the shape of an array is none)."""
-    return any(
-        isinstance(node, ast.Subscript) and not isinstance(node.value, ast.Attribute)
-        for node in ast.walk(expr)
-    )
+def is_load(program: Program, node: ast.AST) -> bool:
+    """Whether `node` itself reads memory: an element of an array, or a field of a record."""
+    if isinstance(node, ast.Subscript):
+        of = node.value
+        return not (isinstance(of, ast.Attribute) and of.attr in ("shape", "strides"))
+    return isinstance(node, ast.Attribute) and node.attr in program.fields
+
+
+def has_loads(program: Program, expr: ast.AST) -> bool:
+    """Whether an expression reads memory (the shape of an array is none)."""
+    return any(is_load(program, node) for node in ast.walk(expr))
 
 
 @dataclass

@@ -12,7 +12,6 @@ import numpy as np
 from numba.core import types
 from numba.np.numpy_support import as_dtype
 
-from kernels.simt.analysis import infer
 from kernels.simt.api.launch import Kernel
 from kernels.simt.backend import inference
 from kernels.simt.driver import pipeline
@@ -54,8 +53,8 @@ def result_of(core: Kernel, args: tuple[types.Type, ...]) -> types.Type:
     """The type of what `core` returns for numbers of these types."""
     names = ", ".join(f"a{i}" for i in range(len(args)))
     probe = made(_RESULT.format(args=names), "result", core)
-    program, arrays = pipeline.normal_form(probe, args, (1, 1, 1))
-    return infer.infer(program, list(args), arrays)["returned"]
+    _, _, kinds = pipeline.typed_form(probe, args, (1, 1, 1))
+    return kinds["returned"]
 
 
 def decorator(build: Callable[[Any], Any], signatures: Any) -> Callable[[FunctionType], Any]:

@@ -24,6 +24,7 @@ from kernels.simt.transforms.canonicalise import prepare
 from kernels.simt.transforms.fission import Item, fission
 from kernels.simt.transforms.storage import Storage, assign_storage
 from kernels.simt.transforms.tile_forwarding import forward
+from kernels.simt.transforms.view_indices import name_indices
 from kernels.support import interrupts
 
 
@@ -100,6 +101,8 @@ def _rename(c: Compilation) -> None:
 
 def _infer_types(c: Compilation) -> None:
     c.kinds = infer.infer(c.program, list(c.args), c.array_types)
+    if name_indices(c.program, c.kinds):
+        c.kinds = infer.infer(c.program, list(c.args), c.array_types)
 
 
 def _analyse(c: Compilation) -> None:
@@ -159,8 +162,9 @@ FRONT: tuple[Pass, ...] = (
 )
 INTERLEAVING: Pass = ("interleaved blocks", _interleave)
 RENAMING: Pass = ("SSA renaming", _rename)
+TYPES: Pass = ("types", _infer_types)
 PLANNING: tuple[Pass, ...] = (
-    ("types", _infer_types),
+    TYPES,
     ("uniformity", _analyse),
     ("bounds", _prove),
     ("fission", _split),
@@ -203,6 +207,17 @@ def normal_form(
     """(kernel `func` as one thread runs it, types of the arrays that it declares)."""
     done = Compilation(func, args, block, safety=safety).run((*FRONT, RENAMING))
     return done.program, done.array_types
+
+
+def typed_form(
+    func: FunctionType,
+    args: tuple[types.Type, ...],
+    block: tuple[int, int, int],
+    safety: Safety = Safety.UNCHECKED,
+) -> tuple[Program, dict[str, types.Type], dict[str, types.Type]]:
+    """What `normal_form` returns, after type inference, and the types of all variables."""
+    done = Compilation(func, args, block, safety=safety).run((*FRONT, RENAMING, TYPES))
+    return done.program, done.array_types, done.kinds
 
 
 def emit(

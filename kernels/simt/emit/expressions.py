@@ -84,7 +84,9 @@ class Expressions(ast.NodeTransformer):
             self.generic_visit(node)
             return node
         index = node.args[1]
-        new = ast.Subscript(node.args[0], index, ast.Load())
+        writes_only = "atomic_exch" in getattr(node.func, "id", "")
+        context = ast.Store() if writes_only else ast.Load()
+        new = ast.Subscript(node.args[0], index, context)
         place = self.visit(ast.copy_location(new, node))
         arguments = [place.value, place.slice, *(self.visit(a) for a in node.args[2:])]
         return ast.Call(node.func, arguments, node.keywords)

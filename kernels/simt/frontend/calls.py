@@ -322,10 +322,10 @@ def _unpacked(norm: Translator, node: ast.Call) -> ast.Call:
         if not isinstance(arg, ast.Starred):
             args.append(arg)
             continue
-        items = norm.expr(arg.value)
-        if not isinstance(items, ast.Tuple):
+        items = norm.lengths(norm.expr(arg.value))
+        if items is None:
             raise norm.uncompiled(arg)
-        args += [_named(norm, norm.stable(item, node), node) for item in items.elts]
+        args += [_named(norm, norm.stable(item, node), node) for item in items]
     return located(ast.Call(node.func, args, node.keywords), node)
 
 

@@ -17,7 +17,7 @@ from kernels.simt.frontend.resolve import DYNAMIC
 from kernels.simt.frontend.scope import Translator
 from kernels.simt.ir import memory
 from kernels.simt.ir.nodes import load
-from kernels.simt.ir.program import ArrayDecl
+from kernels.simt.ir.program import ArrayDecl, field_names
 from kernels.support.errors import CompileError
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def _declared(norm: Translator, array: ArrayDecl, node: ast.Call) -> ast.expr:
     hint = norm.declaring or array.space
     array.name = places[key] = norm.program.fresh(hint)
     norm.program.arrays[array.name] = array
+    norm.program.fields |= field_names(array.dtype)
     if array.space == "shared":
         _check_shared(norm, node)
     return load(array.name)

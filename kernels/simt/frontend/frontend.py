@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import copy
 import enum
+import functools
 import operator
 import random
 from types import FunctionType
@@ -24,11 +25,12 @@ from kernels.simt.devlib import lookup
 from kernels.simt.frontend import calls, declare, iteration, patterns, resolve, source, vectors
 from kernels.simt.frontend.resolve import DYNAMIC
 from kernels.simt.frontend.scope import Closure, Translator
-from kernels.simt.frontend.structure import lower_returns
+from kernels.simt.frontend.structure import FlaggedBreaks, lower_returns
 from kernels.simt.ir.nodes import (
     Collective,
     Loop,
     assign,
+    binary,
     call,
     clone,
     const,
@@ -38,7 +40,7 @@ from kernels.simt.ir.nodes import (
     store,
     used,
 )
-from kernels.simt.ir.program import Program
+from kernels.simt.ir.program import Program, field_names
 from kernels.simt.ir.safety import Safety
 from kernels.support.errors import CompileError
 
@@ -66,6 +68,7 @@ _FOLD = {
 }
 
 
+_OF_ARRAYS = {"shape", "size", "ndim", "nbytes", "strides"}
 # A number has no identity in a kernel: members of an IntEnum are compared by their values
 _IS = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
 
@@ -89,8 +92,11 @@ def build(
         name = program.fresh(arg.arg)
         program.params.append(name)
         unchanged, kind = arg.arg not in normaliser.assigned, kinds[arg.arg]
+        program.fields |= field_names(kind)
         if unchanged and isinstance(kind, types.Array):
             program.given[name] = kind
+        if unchanged and isinstance(kind, types.BaseTuple):
+            program.tuples[name] = len(kind)
         if unchanged and isinstance(kind, types.NoneType):
             normaliser.statics[arg.arg] = None
         else:
@@ -109,30 +115,6 @@ def build(
     program.returned = program.fresh("returned")
     program.body = lower_returns(body, program.returned, lambda stmt: [])
     return program
-
-
-class _FlaggedBreaks(ast.NodeTransformer):
-    """Sets a flag before each `break` of the loop visited first."""
-
-    def __init__(self, flag: str) -> None:
-        self.flag, self.depth = flag, 0
-
-    def visit_Break(self, node: ast.Break) -> list[ast.stmt]:
-        flag = ast.Assign([ast.Name(self.flag, ast.Store())], const(True))
-        return [located(flag, node), node]
-
-    def visit_For(self, node):
-        self.depth += 1
-        if self.depth == 1:
-            node.body = [s for stmt in node.body for s in _as_list(self.visit(stmt))]
-        self.depth -= 1
-        return node
-
-    visit_While = visit_For
-
-
-def _as_list(result) -> list[ast.stmt]:
-    return result if isinstance(result, list) else [result]
 
 
 class Normaliser(Translator):
@@ -278,8 +260,8 @@ class Normaliser(Translator):
             return
         base = self.expr(target.value)
         if isinstance(target, ast.Attribute):
-            old: ast.expr = ast.Attribute(base, target.attr, ast.Load())
-            new: ast.expr = ast.Attribute(base, target.attr, ast.Store())
+            old: ast.expr = self.attribute(base, target.attr, ast.Load())
+            new: ast.expr = self.attribute(base, target.attr, ast.Store())
         else:
             index = self.stable(self.expr(target.slice), stmt)
             old = located(ast.Subscript(base, index, ast.Load()), target)
@@ -306,7 +288,8 @@ class Normaliser(Translator):
             if self.splices and self.once(target) and isinstance(bound, ast.Tuple):
                 self.names[target.id] = self.stable(bound, stmt, names=True)  # for `*target`
                 return
-            if self.once(target) and self.lengths(bound) is not None:
+            is_name = not isinstance(bound, ast.Tuple) and self.lengths(bound) is not None
+            if self.once(target) and is_name:
                 self.names[target.id] = bound
                 return
             self.bind(target.id, bound, stmt)
@@ -368,7 +351,7 @@ class Normaliser(Translator):
             case ast.Name(id=name):
                 self.emit(assign(self.variable(name), value, stmt), stmt)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
-                items = value.elts if isinstance(value, ast.Tuple) else self.lengths(value)
+                items = self.lengths(value)
                 if items is not None:
                     self.unpack(target, list(items), stmt)
                     return
@@ -380,14 +363,19 @@ class Normaliser(Translator):
                 new = ast.Subscript(self.expr(array), self.expr(index), ast.Store())
                 self.emit(ast.Assign([located(new, target)], value), stmt)
             case ast.Attribute(value=base, attr=attr):
-                new = ast.Attribute(self.expr(base), attr, ast.Store())
+                new = self.attribute(self.expr(base), attr, ast.Store())
                 self.emit(ast.Assign([located(new, target)], value), stmt)
             case _:
                 raise self.error(stmt, f"{type(target).__name__} is not a target on CUDA")
 
     def lengths(self, value: ast.expr) -> list[ast.expr] | None:
-        """The items of `value` if it is the shape of an array; None for other values."""
+        """The items of `value` if it is a tuple that is known to be one: written here, a parameter
+        or the shape of an array; None for other values."""
         match value:
+            case ast.Tuple(elts=elts):
+                return elts
+            case ast.Name(id=name) if name in self.program.tuples:
+                count = self.program.tuples[name]
             case ast.Attribute(value=ast.Name(id=name), attr="shape"):
                 given, own = self.program.given.get(name), self.program.arrays.get(name)
                 if given is not None:
@@ -396,11 +384,14 @@ class Normaliser(Translator):
                     count = len(own.shape or (0,))
                 else:
                     return None
-                return [ast.Subscript(clone(value), const(i), ast.Load()) for i in range(count)]
-        return None
+            case _:
+                return None
+        return [ast.Subscript(clone(value), const(i), ast.Load()) for i in range(count)]
 
     def unpack(self, target: ast.Tuple | ast.List, items: list[ast.expr], stmt: ast.stmt) -> None:
         """`a, b = x, y`: the whole right side is evaluated before the first assignment."""
+        if any(isinstance(element, ast.Starred) for element in target.elts):
+            raise self.error(stmt, "numba-cuda has no starred target: take the items by index")
         if len(target.elts) != len(items):
             raise self.error(stmt, f"cannot unpack {len(items)} values into {len(target.elts)}")
         for position, element in enumerate(target.elts[:-1]):
@@ -433,7 +424,7 @@ class Normaliser(Translator):
         """`else` after a loop runs unless a `break` left the loop, which a flag records."""
         left = f"{id(stmt)} left"  # no identifier of the source can be this
         self.assigned[left] = 2
-        new = _FlaggedBreaks(left).visit(copy.deepcopy(stmt))
+        new = FlaggedBreaks(left).visit(copy.deepcopy(stmt))
         test = ast.UnaryOp(ast.Not(), ast.Name(left, ast.Load()))
         otherwise, new.orelse = new.orelse, []
         start = ast.Assign([ast.Name(left, ast.Store())], const(False))
@@ -673,7 +664,16 @@ class Normaliser(Translator):
             return vectors.field(self, value, node)
         if node.attr == "bit_count":
             lookup.function("popc")  # what Numba lacks comes with the device functions
-        return ast.Attribute(value, node.attr, ast.Load())
+        return self.attribute(value, node.attr, ast.Load())
+
+    def attribute(self, base: ast.expr, attr: str, ctx: ast.expr_context) -> ast.expr:
+        """`base.attr`. A record's field with the name of an array's attribute is written
+        `base["size"]`: for the passes, `base.size` is a number that nothing changes."""
+        program = self.program
+        arrays = {*program.given, *program.arrays, *program.constants}
+        if attr in _OF_ARRAYS & program.fields and getattr(base, "id", None) not in arrays:
+            return ast.Subscript(base, const(attr), ctx)
+        return ast.Attribute(base, attr, ctx)
 
     def expr_Subscript(self, node: ast.Subscript) -> ast.expr:
         base, index = self.sequence([node.value, node.slice])
@@ -686,4 +686,14 @@ class Normaliser(Translator):
         return ast.Slice(*(next(parts) if p else None for p in (node.lower, node.upper, node.step)))
 
     def expr_Tuple(self, node: ast.Tuple) -> ast.expr:
-        return ast.Tuple(self.sequence(node.elts), ast.Load())
+        spliced = [isinstance(element, ast.Starred) for element in node.elts]
+        values = self.sequence([e.value if isinstance(e, ast.Starred) else e for e in node.elts])
+        parts: list[ast.expr] = [ast.Tuple([], ast.Load())]
+        for value, is_spliced in zip(values, spliced):
+            items = self.lengths(value) if is_spliced else [value]
+            if items is None:  # as long as the back end finds it
+                parts += [value, ast.Tuple([], ast.Load())]
+            else:
+                parts[-1].elts += items
+        parts = [part for part in parts if getattr(part, "elts", None) != []] or parts[:1]
+        return functools.reduce(lambda a, b: binary(a, ast.Add(), b), parts)

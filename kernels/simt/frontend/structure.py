@@ -66,6 +66,7 @@ class _Lowering:
                 out += self._branch(stmt, rest, in_loop)
                 return out
             stmt.body = self.lower(stmt.body, in_loop=True)
+            self._mark(stmt)
             out.append(stmt)
             if in_loop:
                 self.flag_read = True
@@ -79,8 +80,10 @@ class _Lowering:
     def _branch(self, stmt: ast.If, rest: list[ast.stmt], in_loop: bool) -> list[ast.stmt]:
         if terminates(stmt.body, self.kinds):
             stmt.orelse, rest = stmt.orelse + rest, []
+            self._mark(stmt)
         elif terminates(stmt.orelse, self.kinds):
             stmt.body, rest = stmt.body + rest, []
+            self._mark(stmt)
         stmt.body = self.lower(stmt.body, in_loop)
         stmt.orelse = self.lower(stmt.orelse, in_loop)
         after = self.lower(rest, True) if in_loop else self._guarded(rest, stmt)
@@ -93,7 +96,13 @@ class _Lowering:
         if not rest:
             return []
         self.flag_read = True
-        return [located(ast.If(negate(load(self.flag)), rest, []), at)]
+        guard = located(ast.If(negate(load(self.flag)), rest, []), at)
+        self._mark(guard)
+        return [guard]
+
+    def _mark(self, stmt: ast.stmt) -> None:
+        """Note that threads leave `stmt` by a `return`: no barrier waits for them."""
+        stmt.ends_threads = ast.Return in self.kinds
 
     def finish(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The lowered list, with the flag initialised, or removed if nothing reads it."""
@@ -126,6 +135,11 @@ def lower_returns(body: list[ast.stmt], flag: str, replace: Replace) -> list[ast
     """`body` without `return`: what follows a taken return is skipped."""
     lowering = _Lowering((ast.Return,), flag, replace, into_loops=True)
     return lowering.finish(lowering.lower(body))
+
+
+def ends_threads(stmt: ast.stmt) -> bool:
+    """Whether threads leave a statement by a `return`."""
+    return getattr(stmt, "ends_threads", False)
 
 
 def is_collective(stmt: ast.stmt) -> bool:
@@ -207,5 +221,30 @@ def for_to_while(loop: ast.For, fresh: Callable[[str], str]) -> tuple[list[ast.s
     first = located(ast.Assign([store(counter(loop))], at), loop)
     test = ast.Compare(load(trip), [ast.Lt()], [load(count)])
     new = located(Loop(test, [first, *loop.body]), loop)
+    new.ends_threads = ends_threads(loop)
     new.step = [assign(trip, binary(load(trip), ast.Add(), const(1)), loop)]
     return setup, new
+
+
+class FlaggedBreaks(ast.NodeTransformer):
+    """Sets a flag before each `break` of the loop visited first."""
+
+    def __init__(self, flag: str) -> None:
+        self.flag, self.depth = flag, 0
+
+    def visit_Break(self, node: ast.Break) -> list[ast.stmt]:
+        flag = ast.Assign([ast.Name(self.flag, ast.Store())], const(True))
+        return [located(flag, node), node]
+
+    def visit_For(self, node):
+        self.depth += 1
+        if self.depth == 1:
+            node.body = [s for stmt in node.body for s in _as_list(self.visit(stmt))]
+        self.depth -= 1
+        return node
+
+    visit_While = visit_For
+
+
+def _as_list(result) -> list[ast.stmt]:
+    return result if isinstance(result, list) else [result]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
+from numba.np.numpy_support import from_dtype
 
 from kernels.simt.devlib import half
 from kernels.simt.ir.safety import Safety
@@ -62,12 +63,14 @@ class Program:
     safety: Safety = Safety.UNCHECKED
     params: list[str] = field(default_factory=list)
     given: dict[str, types.Array] = field(default_factory=dict)  # array parameters, not assigned
+    tuples: dict[str, int] = field(default_factory=dict)  # tuple parameters, not assigned: lengths
     body: list[ast.stmt] = field(default_factory=list)
     arrays: dict[str, ArrayDecl] = field(default_factory=dict)
     functions: dict[Any, Function] = field(default_factory=dict)
     externs: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     captured: set[str] = field(default_factory=set)  # those that are memory of device arrays
+    fields: set[str] = field(default_factory=set)  # of all records that the kernel may touch
     cooperative: bool = False
     interleaving: Interleaving | None = None  # what neighbouring blocks have in common
     returned: str | None = None  # the flag of threads that have returned
@@ -131,6 +134,7 @@ class Program:
                 return name
         name = f"_const{len(self.constants)}"
         self.constants[name] = value
+        self.fields |= field_names(from_dtype(value.dtype))
         return name
 
     def type_of_constant(self, name: str, kind: types.Array) -> types.Array:
@@ -142,6 +146,17 @@ class Program:
         name = self.constant_array(memory)
         self.captured.add(name)
         return name
+
+
+def field_names(kind: Any) -> set[str]:
+    """The names of the fields of a record, or of the records in an array or a tuple."""
+    if isinstance(kind, types.Array):
+        return field_names(kind.dtype)
+    if isinstance(kind, types.BaseTuple):
+        return set().union(*map(field_names, kind))
+    if not isinstance(kind, types.Record):
+        return set()
+    return set(kind.fields).union(*(field_names(kind.typeof(name)) for name in kind.fields))
 
 
 #: names that generated code uses for its own purposes

@@ -250,7 +250,8 @@ class Interleaver:
         )
         read = [expr for stmt in statements(body) for expr in expressions(stmt)]
         known_later = exposure(body, set(self.facts.defs))[0] - self.facts.scalars
-        return [] if known_later or any(map(has_loads, read)) else body
+        loads = any(has_loads(self.program, expr) for expr in read)
+        return [] if known_later or loads else body
 
     def _initial(self, loop: int, fills: list[Region]) -> Region | None:
         """What stands right before the `loop` in the items, if it only sets what threads keep.

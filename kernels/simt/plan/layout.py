@@ -115,7 +115,7 @@ class Layout:
 
     def _element_of(self, node: ast.AST) -> ast.expr | None:
         """The array of which `node` takes an element, if it takes one."""
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "").startswith("_atomic"):
+        if isinstance(node, ast.Call) and "atomic_" in getattr(node.func, "id", ""):
             return node.args[0]
         array = self.program.arrays.get(getattr(getattr(node, "value", None), "id", None))
         if not isinstance(node, ast.Subscript) or array is None or array.shape is None:

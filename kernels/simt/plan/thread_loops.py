@@ -10,7 +10,7 @@ from functools import partial
 from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.uniformity import exposure, has_loads
 from kernels.simt.ir.hints import Hint
-from kernels.simt.ir.nodes import PartIf, defined, names
+from kernels.simt.ir.nodes import PartIf, defined, expressions, names
 from kernels.simt.plan.fetches import Fetches
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.parts import (
@@ -162,7 +162,7 @@ class _ThreadLoops:
                 break
             common.append(stmt)
             known.add(name)
-        if not any(has_loads(stmt.value) for stmt in common if isinstance(stmt, ast.Assign)):
+        if not any(has_loads(self.program, expr) for stmt in common for expr in expressions(stmt)):
             return [], body
         return common, body[len(common) :]
 

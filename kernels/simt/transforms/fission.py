@@ -12,6 +12,7 @@ import ast
 from dataclasses import dataclass, field
 
 from kernels.simt.analysis.uniformity import Facts, has_effects, has_loads, is_scalar_unit
+from kernels.simt.frontend.structure import ends_threads
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import (
     Collective,
@@ -22,6 +23,7 @@ from kernels.simt.ir.nodes import (
     statements,
 )
 from kernels.simt.ir.program import Program
+from kernels.simt.ir.safety import Safety
 
 
 @dataclass(eq=False)
@@ -171,7 +173,8 @@ class Fission:
             touched |= {defined(inner) or ""}.union(*(names(e) for e in expressions(inner)))
         if written & touched:
             return False
-        loads = any(has_loads(e) for inner in statements([stmt]) for e in expressions(inner))
+        read = [expr for inner in statements([stmt]) for expr in expressions(inner)]
+        loads = any(has_loads(self.program, expr) for expr in read)
         return not (loads and any(has_effects(self.program, s) for s in region))
 
     def around_collective(self, stmt: ast.stmt, at: Context) -> list[Item]:
@@ -208,22 +211,31 @@ class Fission:
     def masked_if(self, stmt: ast.If, at: Context) -> MaskIf:
         taken = self.new_mask("active")
         other = self.new_mask("inactive") if stmt.orelse else None
-        body = self.split(stmt.body, self.beside(stmt.orelse, taken, at))
+        body = self.split(stmt.body, self.beside(stmt, stmt.orelse, taken, at))
         orelse: list[Item] = []
         if other:
-            orelse = self.split(stmt.orelse, self.beside(stmt.body, other, at))
+            orelse = self.split(stmt.orelse, self.beside(stmt, stmt.body, other, at))
         return MaskIf(line_of(stmt), at.mask, stmt.test, taken, other, body, orelse)
 
-    def beside(self, side: list[ast.stmt], mask: str, at: Context) -> Context:
-        """Where the threads of `mask` are while the others run `side`: threads with
+    def waits_for_all(self, stmt: ast.stmt) -> bool:
+        """Whether a barrier in `stmt` waits for threads that have come to the kernel's end without
+        one. New GPUs let the others go on, but CUDA forbids it, so the debug mode finds it; a
+        `return` is allowed."""
+        return self.program.safety is Safety.DEBUG and not ends_threads(stmt)
+
+    def beside(self, stmt: ast.If, side: list[ast.stmt], mask: str, at: Context) -> Context:
+        """Where the threads of `mask` are while the others run `side` of `stmt`: threads with
         no barrier there may run ahead, and no barrier waits for them."""
-        live = mask if at.tail and not _waits(side, barriers_only=True) else at.live
+        ahead = at.tail and not _waits(side, barriers_only=True) and not self.waits_for_all(stmt)
+        live = mask if ahead else at.live
         running = mask if at.tail and not _waits(side, barriers_only=False) else at.running
         return at.but(mask=mask, live=live, running=running)
 
     def masked_while(self, stmt: ast.While, at: Context) -> MaskWhile:
         taken = self.new_mask("looping")
-        left = {"live": taken, "running": taken} if at.tail else {}
+        left = {"running": taken} if at.tail else {}
+        if at.tail and not self.waits_for_all(stmt):
+            left["live"] = taken
         inside = at.but(mask=taken, tail=False, in_loop=True, **left)
         pre = self.split(getattr(stmt, "pre", []), inside)
         body = self.split(stmt.body, inside)

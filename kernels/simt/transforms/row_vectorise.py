@@ -144,7 +144,7 @@ class RowPlanner:
     def _can_control(self, stmt: ast.stmt, facts: Facts, lanes: int) -> bool:
         if isinstance(stmt, ast.For):
             return facts.at_block_level(stmt.iter) and counter(stmt) in facts.scalars
-        if facts.at_block_level(stmt.test) and not has_loads(stmt.test):
+        if facts.at_block_level(stmt.test) and not has_loads(self.program, stmt.test):
             return True
         return isinstance(stmt, ast.If) and self.guard(stmt, facts, lanes) is not None
 
@@ -272,7 +272,9 @@ class RowPlanner:
             return None
         start, stop, step = args
         name = counter(stmt)
-        if facts.is_varying(stop) or facts.is_varying(step) or has_loads(stop) or has_calls(stop):
+        if facts.is_varying(stop) or facts.is_varying(step) or has_calls(stop):
+            return None
+        if has_loads(self.program, stop):
             return None
         if not self.ranges.positive(step) or name in self.outside:
             return None
@@ -340,7 +342,9 @@ class RowFission(Fission):
                 return [
                     BlockWhile(line_of(stmt), None, [], stmt.test, self.split(stmt.body, inside))
                 ]
-            case ast.If() if not self.facts.at_block_level(stmt.test) or has_loads(stmt.test):
+            case ast.If() if not self.facts.at_block_level(stmt.test) or has_loads(
+                self.program, stmt.test
+            ):
                 everywhere = self.planner.guard(stmt, self.facts, self.lanes)
                 otherwise = Region(line_of(stmt), None, [clone(stmt)], at.in_loop)
                 body = self.split(stmt.body, at)

@@ -14,8 +14,8 @@ from typing import Any
 
 from numba.core import types
 
-from kernels.simt.analysis.uniformity import Facts, Site, exposure, is_pure_call
-from kernels.simt.ir.nodes import expressions, names
+from kernels.simt.analysis.uniformity import Facts, Site, exposure, has_loads, is_pure_call
+from kernels.simt.ir.nodes import names
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.fission import (
     BlockFor,
@@ -49,9 +49,8 @@ def assign_storage(
     """Decide for every variable of a thread."""
     storage = Storage(spilled=set(masks))
     variables = set(facts.defs) - facts.scalars
-    changed = _changed(facts, kinds)
     for name in variables:
-        stmt = _rematerialisable(program, facts, name, kinds, changed)
+        stmt = _rematerialisable(program, facts, name, kinds)
         if stmt is not None:
             storage.rematerialised[name] = stmt
     _drop_unrooted(storage, facts, variables)
@@ -117,7 +116,7 @@ def _read_from_outside(item: Item, variables: set[str]) -> set[str]:
 
 
 def _rematerialisable(
-    program: Program, facts: Facts, name: str, kinds: dict[str, types.Type], changed: set[str]
+    program: Program, facts: Facts, name: str, kinds: dict[str, types.Type]
 ) -> ast.Assign | None:
     """The one assignment to `name` if computing it again gives the same wherever it is read."""
     sites = facts.defs[name]
@@ -130,7 +129,7 @@ def _rematerialisable(
     for node in ast.walk(stmt.value):
         if isinstance(node, ast.Call) and not is_pure_call(program, node):
             return None
-    if _reads(stmt.value) if _fits(kind) else _reads_changed(stmt.value, kind, changed):
+    if reads_memory(program, stmt.value, kind):
         return None
     if not all(dominates(sites[0], use) for use in facts.uses.get(name, [])):
         return None
@@ -142,56 +141,30 @@ def _rematerialisable(
 
 def _fits(kind: types.Type | None) -> bool:
     """Whether spill arrays can hold values of a type: numbers and tuples of them."""
+    return not is_view(kind)
+
+
+def is_view(kind: types.Type | None) -> bool:
+    """Whether values of a type are places in memory, or hold some."""
     if isinstance(kind, types.BaseTuple):
         parts: Any = kind
-        return all(map(_fits, parts))
-    return not isinstance(kind, types.Array | types.Record)
+        return any(map(is_view, parts))
+    return isinstance(kind, types.Array | types.Record)
 
 
-def _reads_changed(value: ast.expr, kind: types.Type | None, changed: set[str]) -> bool:
-    """Whether `value` takes numbers out of memory that the kernel may change. Of a view, or a
-    record in an array, these are its indices."""
-    if isinstance(kind, types.Array | types.Record):
-        indices = [n.slice for n in ast.walk(value) if isinstance(n, ast.Subscript)]
-        return any(names(n) & changed for index in indices for n in _reads(index))
+def reads_memory(program: Program, value: ast.expr, kind: types.Type | None) -> bool:
+    """Whether computing `value` again may give something else, since memory is read: of a view,
+    only its indices are. (Memory has many names: no array is known to stay as it is.)"""
     if isinstance(kind, types.BaseTuple) and isinstance(value, ast.Tuple):
         parts: Any = kind
-        return any(_reads_changed(v, k, changed) for v, k in zip(value.elts, parts))
-    return any(names(n) & changed for n in _reads(value))
-
-
-def _reads(value: ast.expr) -> list[ast.expr]:
-    found = [n for n in ast.walk(value) if isinstance(n, ast.Subscript | ast.Attribute)]
-    return [node for node in found if not _is_shape(node)]
-
-
-def _changed(facts: Facts, kinds: dict[str, types.Type]) -> set[str]:
-    """The arrays to which the kernel may store, and the views by which it does."""
-    todo = set()
-    for site in facts.sites:
-        for target in getattr(site.stmt, "targets", ()):
-            while isinstance(target, ast.Subscript | ast.Attribute):
-                target = target.value
-                todo |= names(target) if isinstance(target, ast.Name) else set()
-        for expr in expressions(site.stmt):
-            for node in ast.walk(expr):
-                if isinstance(node, ast.Call) and not is_pure_call(facts.program, node):
-                    atomic = getattr(node.func, "id", "").startswith("_atomic")
-                    todo |= names(node.args[0] if atomic else node)
-    found: set[str] = set()
-    while todo:  # a view changes what it is a view of
-        name = todo.pop()
-        if not isinstance(kinds.get(name), types.Number | types.Boolean):
-            found.add(name)
-            for site in facts.defs.get(name, ()):
-                todo |= names(getattr(site.stmt, "value", site.stmt)) - found
-    return found
-
-
-def _is_shape(node: ast.expr) -> bool:
-    if isinstance(node, ast.Subscript):
-        node = node.value
-    return isinstance(node, ast.Attribute) and node.attr in ("shape", "size", "ndim")
+        return any(reads_memory(program, v, k) for v, k in zip(value.elts, parts, strict=True))
+    if is_view(kind) and isinstance(value, ast.Subscript | ast.Attribute):
+        index = isinstance(value, ast.Subscript) and has_loads(program, value.slice)
+        return index or reads_memory(program, value.value, kind)
+    if is_view(kind) and isinstance(value, ast.IfExp):
+        sides = (value.body, value.orelse)
+        return has_loads(program, value.test) or any(reads_memory(program, v, kind) for v in sides)
+    return has_loads(program, value)
 
 
 def stays(facts: Facts, name: str, user: Site) -> bool:

@@ -193,7 +193,7 @@ class Source:
             if node.id in self.facts.scalars:
                 return node
             value = sites[0].stmt.value
-            return None if has_loads(value) else self._expanded(value)
+            return None if has_loads(self.program, value) else self._expanded(value)
         counts_around = sites[0].stmt in self.site.controls
         return node if counts_around else None
 

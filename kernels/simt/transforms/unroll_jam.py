@@ -12,7 +12,7 @@ import math
 
 from numba.core import types
 
-from kernels.simt.analysis.uniformity import exposure, has_loads
+from kernels.simt.analysis.uniformity import exposure, is_load
 from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import expressions, names, statements
 from kernels.simt.transforms.fission import Region, walk
@@ -77,7 +77,9 @@ class UnrollJamPlanner(RowPlanner):
             return False  # rows that go alone may go without such guards
         by_row = self.facts(plan.body, self.seed - {"_tx"})
         return any(
-            isinstance(node, ast.Subscript) and has_loads(node) and not by_row.is_varying(node)
+            isinstance(node, ast.Subscript)
+            and is_load(self.program, node)
+            and not by_row.is_varying(node)
             for node, in_loop in nodes
             if in_loop
         )

@@ -190,6 +190,58 @@ def test_a_lock_orders_what_it_guards(released):
     assert bool(report.races) == (not released)
 
 
+@pytest.mark.parametrize("order", ["through flags", "too early", "another flag"])
+def test_order_passes_through_several_flags(order):
+    early, apart = order == "too early", order == "another flag"
+
+    @cuda.jit
+    def pass_on(x, flags, out):
+        b = cuda.blockIdx.x
+        if b == 0:
+            if not early:
+                x[0] = 7
+            cuda.threadfence()
+            cuda.atomic.exch(flags, 0, 1)
+            if early:
+                x[0] = 7
+        elif b < 3:
+            while not apart and cuda.atomic.add(flags, b - 1, 0) == 0:
+                pass
+            cuda.atomic.exch(flags, b, 1)
+        else:
+            while cuda.atomic.add(flags, b - 1, 0) == 0:
+                pass
+            out[0] = x[0]
+
+    report = lab.profile(pass_on, 4, 1, zeros(1), np.zeros(3, np.int32), zeros(1))
+    assert bool(report.races) == (order != "through flags")
+
+
+def test_a_barrier_of_the_grid_by_hand():
+    """Blocks count; the last one sets a flag, which another one waits for."""
+
+    @cuda.jit
+    def total(x, count, flag, out):
+        t, n = cuda.threadIdx.x, cuda.gridDim.x
+        x[cuda.grid(1)] = t
+        cuda.syncthreads()
+        if t == 0:
+            cuda.threadfence()
+            if cuda.atomic.add(count, 0, 1) == n - 1:
+                cuda.atomic.exch(flag, 0, 1)
+            while cuda.blockIdx.x == n - 1 and cuda.atomic.add(flag, 0, 0) == 0:
+                pass
+        cuda.syncthreads()
+        if cuda.blockIdx.x == n - 1:
+            for i in range(t, x.size, cuda.blockDim.x):
+                out[t] += x[i]
+
+    count, flag, out = np.zeros(1, np.int32), np.zeros(1, np.int32), zeros(64)
+    report = lab.profile(total, 8, 64, zeros(512), count, flag, out)
+    assert not report.findings
+    np.testing.assert_array_equal(out, 8 * np.arange(64))
+
+
 def test_exceptions_of_the_kernel():
     @cuda.jit
     def refuse(x):

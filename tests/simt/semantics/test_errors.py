@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import float32, float64, int64
+from numba import float32, float64, int32, int64
 
 from kernels.simt import cuda
 from kernels.support.errors import CompileError, LaunchError
@@ -431,6 +431,67 @@ def test_barrier_mistake_of_the_tutorials_is_reported(line_of):
         cuda.jit(body, debug=True)[2, 32](np.zeros(40, np.float32), 40)
     message = str(caught.value)
     assert str(line_of(body, "# HERE")) in message
+
+
+def guarded(a, n):
+    tile = cuda.shared.array(32, float32)
+    t = cuda.threadIdx.x
+    if cuda.grid(1) < n:
+        tile[t] = a[t]
+        cuda.syncthreads()  # HERE
+
+
+def strided(a, n):
+    i = cuda.threadIdx.x
+    while i < n:
+        a[i] += 1
+        cuda.syncthreads()  # HERE
+        i += cuda.blockDim.x
+
+
+def returning(a, n):
+    tile = cuda.shared.array(32, float32)
+    t = cuda.threadIdx.x
+    if cuda.grid(1) >= n:
+        return
+    tile[t] = a[t]
+    cuda.syncthreads()
+    while True:
+        cuda.syncthreads()
+        t += 32
+        if t >= n:
+            return
+
+
+@pytest.mark.parametrize("kernel", [guarded, strided, returning], ids=lambda k: k.__name__)
+def test_a_barrier_before_the_end_that_some_threads_do_not_come_to(kernel, line_of):
+    """The hardware waits for no thread that has ended; CUDA allows that for a `return` only."""
+    cuda.jit(kernel)[2, 32](np.zeros(64, np.float32), 40)
+    if kernel is returning:
+        cuda.jit(kernel, debug=True)[2, 32](np.zeros(64, np.float32), 40)
+        return
+    with pytest.raises(RuntimeError, match="reached by only some") as caught:
+        cuda.jit(kernel, debug=True)[2, 32](np.zeros(64, np.float32), 40)
+    assert str(line_of(kernel, "# HERE")) in str(caught.value)
+
+
+@pytest.mark.parametrize("operation", ["add", "exch"])
+def test_an_atomic_operation_on_unwritten_shared_memory(operation):
+    def body(a):
+        count = cuda.shared.array(4, int32)
+        if operation == "add":
+            cuda.atomic.add(count, cuda.threadIdx.x, 1)
+        else:
+            cuda.atomic.exch(count, cuda.threadIdx.x, 1)
+        a[cuda.threadIdx.x] = count[cuda.threadIdx.x]
+
+    kernel, a = cuda.jit(body, debug=True), np.zeros(4)
+    if operation == "exch":  # which may be the first
+        kernel[1, 4](a)
+        assert (a == 1).all()
+        return
+    with pytest.raises(RuntimeError, match="uninitialised shared memory: 'count'"):
+        kernel[1, 4](a)
 
 
 def test_a_type_error_says_where_and_why_in_two_lines():

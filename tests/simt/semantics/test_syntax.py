@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import runpy
+import warnings
 
 import numpy as np
 import pytest
 from numba import types
 
 from kernels.simt import cuda
+from kernels.simt.api.fallback import InterpretedKernelWarning
 from kernels.simt.interpreter import interpreter
 from kernels.support.errors import CompileError
 
@@ -200,3 +202,39 @@ def test_compile_time_objects_in_tuples_are_unpacked():
     x = np.zeros(64, np.float32)
     kernel[2, 32](x)
     assert x.tolist() == [3 + 31 - i % 32 + i // 32 * 32 for i in range(64)]
+
+
+def spliced(place, x, y):
+    i = cuda.grid(1)
+    both = (*place, i)
+    pair = (i, i + 1)
+    if i % 2:
+        pair = (i + 1, i)
+    longer = (*both, *pair, 5)
+    total = 0
+    for part in longer:
+        total += part
+    y[i] = x[both] + 1000 * total + 100_000 * longer[3] + 10_000_000 * longer[len(longer) - 1]
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_tuples_spliced_into_another(debug):
+    """Of parameters, and of variables whose length only type inference finds."""
+    x, y = np.arange(64.0).reshape(4, 4, 4), np.zeros(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InterpretedKernelWarning)
+        cuda.jit(spliced, debug=debug, opt=not debug)[1, 4]((1, 2), x, y)
+    i = np.arange(4)
+    total = 3 + i + 2 * i + 1 + 5
+    first = np.where(i % 2, i + 1, i)
+    np.testing.assert_array_equal(y, x[1, 2] + 1000 * total + 100_000 * first + 50_000_000)
+
+
+def test_a_starred_target_is_refused_as_by_numba_cuda():
+    @cuda.jit
+    def kernel(y):
+        first, *_others = (1, 2, 3)
+        y[0] = first
+
+    with pytest.raises(CompileError, match="no starred target"):
+        kernel[1, 1](np.zeros(1))
