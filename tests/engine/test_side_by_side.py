@@ -12,7 +12,7 @@ import minigrad
 from minigrad import backends
 
 # Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `r` has
-# integers, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that of its sum,
+# integers, `h(t)` is t in bfloat16, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that of its sum,
 # `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element after f has
 # changed it.
 PROGRAMS = {
@@ -412,6 +412,28 @@ PROGRAMS = {
         repr(m.nn.ModuleList([m.nn.ReLU(), m.nn.ReLU(), m.nn.Sequential(m.nn.Tanh()), m.nn.ReLU()]))
         repr(m.nn.Sequential(m.nn.ModuleList([m.nn.Sequential(m.nn.Tanh()) for _ in range(3)])))
     """,
+    "sixteen_bits": """
+        m.ones(3).bfloat16().add(m.ones(3).bfloat16(), alpha=0.3)
+        m.ones(3).bfloat16().sub(m.ones(3).bfloat16(), alpha=2j)
+        m.addmm(h(x[0]), h(x.T), h(x))
+        m.addmm(h(x), h(x), h(x.T @ x), beta=0.7, alpha=1.3)
+        m.addmm(h(x).half(), h(x).half(), h(x.T @ x).half(), beta=0.7, alpha=1.3)
+        m.baddbmm(h(x), h(x)[None], h(x.T @ x)[None], alpha=1.3)
+        m.nn.functional.mish(h(x))
+        m.nn.functional.glu(h(x), 1)
+        h(x).var(1)
+        h(x).half().std(1)
+        m.std_mean(h(x), 0)
+        m.nn.functional.group_norm(h(x)[None], 3, x[:, 0], x[:, 1])
+        m.nn.functional.group_norm(h(x).reshape(3, 2, 2), 1, h(x)[0, :2], h(x)[1, :2])
+        m.cosine_similarity(m.full((3, 2), 300.0).half(), m.full((1, 2), 300.0).half())
+        m.addmm(m.ones(4).double(), m.ones(2, 3), m.ones(3, 4))
+        m.addmm(m.ones(1, 2, 4), m.ones(2, 3), m.ones(3, 4))
+        m.addmm(m.ones(3), m.ones(2, 3), m.ones(3, 4))
+        m.addmm(m.ones(1, 1), m.ones(2, 3), m.ones(3, 4))
+        m.addmv(m.ones(2), m.ones(2, 3), m.ones(3).double())
+        m.baddbmm(m.ones(2).half(), m.ones(1, 2, 3), m.ones(1, 3, 2))
+    """,
     "hooks": """
         hooked(lambda g: 3)
         hooked(lambda g: g.double())
@@ -439,7 +461,8 @@ def outcome(value: Any) -> Any:
         return [outcome(v) for v in value]
     if hasattr(value, "requires_grad"):
         dtype = str(value.dtype).rpartition(".")[2]
-        return dtype, tuple(value.shape), value.requires_grad, value.detach().numpy()
+        detached = value.detach().float() if dtype == "bfloat16" else value.detach()
+        return dtype, tuple(value.shape), value.requires_grad, detached.numpy()
     return value
 
 
@@ -476,6 +499,7 @@ def evaluate(m: Any, line: str) -> Any:
         r=(x.detach() * 4).round(),
         grad=grad,
         slope2=slope2,
+        h=lambda t: t.detach().bfloat16(),
         hooked=hooked,
         np=np,
         nan=np.nan,
