@@ -12,9 +12,9 @@ import minigrad
 from minigrad import backends
 
 # Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `r` has
-# integers, `h(t)` is t in bfloat16, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that of its sum,
-# `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element after f has
-# changed it.
+# integers, `h(t)` is t in bfloat16, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that
+# of its sum, `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element
+# after f has changed it.
 PROGRAMS = {
     "numbers_out_of_range": """
         m.tensor([-1.5], dtype=m.uint8)
