@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from typing import Any
 
@@ -14,7 +15,7 @@ from minigrad import backends
 # Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `r` has
 # integers, `h(t)` is t in bfloat16, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that
 # of its sum, `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element
-# after f has changed it.
+# after f has changed it, `memory(t)` the address of its storage, `again(t)` t from a pickle.
 PROGRAMS = {
     "numbers_out_of_range": """
         m.tensor([-1.5], dtype=m.uint8)
@@ -371,6 +372,28 @@ PROGRAMS = {
         grad(lambda x: m.cat([x, x]).median())
         grad(lambda x: (x * 0 + 1).std(1))
     """,
+    "storage": """
+        memory(r.t()[1:]) == memory(r) != memory(r.clone())
+        r.t()[1:].untyped_storage().nbytes()
+        len(r[:1].untyped_storage())
+        r[1:].untyped_storage().size()
+        r[:1].untyped_storage().tolist() == r.untyped_storage().tolist()
+        list(m.arange(3.0).untyped_storage()[3:8])
+        m.arange(6.0).view(2, 3).t()[1:].storage().tolist()
+        len(r[1:].storage())
+        r.storage().element_size()
+        m.ones(2).bfloat16().storage()[1]
+        memory(m.zeros(0))
+        m.ones(3).expand(4, 3).untyped_storage().nbytes()
+        repr(m.arange(2.0).storage()).replace('minigrad', 'torch')
+        repr(r.untyped_storage()).replace('minigrad', 'torch')
+    """,
+    "as_saved": """
+        again(x * 2)
+        again(x[1:])
+        again(x.detach())
+        again([r, r[0]])
+    """,
     "empty": """
         m.zeros(0, 3).median()
         m.zeros(0, 3).amax(0)
@@ -403,6 +426,7 @@ PROGRAMS = {
     """,
     "repr": """
         repr(m.linalg.slogdet(m.eye(2))).replace('minigrad', 'torch')
+        repr(m.slogdet(m.eye(2))).replace('minigrad', 'torch')
         repr(m.linalg.eigh(m.eye(2))).replace('minigrad', 'torch')
         repr(m.linalg.svd(m.eye(2))).replace('minigrad', 'torch')
         repr(m.frexp(m.ones(2))).replace('minigrad', 'torch')
@@ -501,6 +525,8 @@ def evaluate(m: Any, line: str) -> Any:
         slope2=slope2,
         h=lambda t: t.detach().bfloat16(),
         hooked=hooked,
+        memory=lambda t: t.untyped_storage().data_ptr(),
+        again=lambda t: pickle.loads(pickle.dumps(t)),
         np=np,
         nan=np.nan,
         inf=np.inf,
