@@ -321,7 +321,7 @@ def functional_call(
 
     parameter_and_buffer_dicts: a dictionary by name, or a sequence of them. args: the arguments, or
     the only one. tie_weights: a tensor under several names is replaced under all of them. strict:
-    no name may be missing.
+    no name may be missing, and none unknown; others are ignored.
     """
     given = parameter_and_buffer_dicts
     parts = [given] if isinstance(given, dict) else given
@@ -333,8 +333,8 @@ def functional_call(
             f"functional_call: missing names {sorted(set(own) - set(replaced))}, unexpected names "
             f"{sorted(unknown)}"
         )
-    if unknown:
-        raise KeyError(f"functional_call: the module has no parameter or buffer {unknown[0]!r}")
+    for name in unknown:
+        del replaced[name]
     if tie_weights:
         same = {id(owner[key]): replaced[n] for n, (owner, key) in own.items() if n in replaced}
         for name, (owner, key) in own.items():

@@ -33,12 +33,12 @@ from minigrad.ops.linalg import (
     matrix_exp,
     matrix_power,
     multi_dot,
-    slogdet,
     solve,
     solve_triangular,
 )
 from minigrad.ops.linalg import inverse as inv
 from minigrad.ops.linalg import linalg_qr as qr
+from minigrad.ops.linalg import linalg_slogdet as slogdet
 from minigrad.ops.linalg import linalg_svd as svd
 from minigrad.tensor import Tensor, normalize_dim, wrap
 

@@ -424,14 +424,13 @@ def multinomial(
     """Positions (int64) drawn with probability proportional to each row's weights.
 
     Without replacement by Efraimidis and Spirakis (Weighted random sampling with a reservoir,
-    2006): the elements with the largest log(u) / weight.
+    2006): the elements with the largest log(u) / weight. Those of weight zero come last.
     """
     xp, shape = array_module(input._array), input._array.shape
     rows = input._array.astype(np.float64).reshape(-1, shape[-1])
     wrong = (rows < 0).any() | ~xp.isfinite(rows).all()
-    few = ((rows > 0).sum(1) < num_samples).any()
-    problems = xp.stack([wrong, (rows.sum(1) <= 0).any(), few])
-    wrong, empty, few = read(problems, "tolist")  # once, as a GPU has to be waited for
+    problems = xp.stack([wrong, (rows.sum(1) <= 0).any()])
+    wrong, empty = read(problems, "tolist")  # once, as a GPU has to be waited for
     if wrong:
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if empty:
@@ -445,7 +444,7 @@ def multinomial(
         ]
         index = xp.minimum(xp.stack(picked), rows.shape[1] - 1)
     else:
-        if num_samples > rows.shape[1] or few:
+        if num_samples > rows.shape[1]:
             raise RuntimeError(
                 "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
             )

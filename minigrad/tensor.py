@@ -20,6 +20,7 @@ from minigrad._meta import MetaArray
 from minigrad._names import numpys_words
 from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter
 from minigrad.backends import current
+from minigrad.backends.memory import root_of
 from minigrad.devices import CPU, META, address, device, move_array, read
 from minigrad.dtypes import dtype
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
@@ -225,10 +226,9 @@ class Tensor(Methods):
 
     def storage_offset(self) -> int:
         """The position of the first element in the underlying memory, in elements."""
-        root = self._array
-        while isinstance(getattr(root, "base", None), type(root)):
-            root = root.base
-        return (self.data_ptr() - wrap(root).data_ptr()) // self._array.itemsize
+        root, start, _ = root_of(self._array)
+        first = wrap(root).data_ptr() + start * root.itemsize
+        return (self.data_ptr() - first) // self._array.itemsize
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -617,9 +617,8 @@ class Tensor(Methods):
         return result
 
     def __getstate__(self) -> dict:
-        if self.grad_fn is not None:
-            raise RuntimeError("pickle: only leaves can be pickled; use x.detach() first")
-        state = {k: v for k, v in self.__dict__.items() if k not in _NOT_PICKLED}
+        state = {k: v for k, v in self.__dict__.items() if k not in (*_NOT_PICKLED, "_index")}
+        state["_requires_grad"] = self.requires_grad
         where = self.device
         array = move_array(self._array, CPU)
         state["_array"] = np.ascontiguousarray(array).reshape(array.shape)

@@ -38,7 +38,7 @@ def cross_entropy(
     args = (weight, ignore_index, label_smoothing)
     q = _target_distribution(target, z.shape[1], z.dtype, *args)
     logp, lse = log_softmax_and_sum(z, 1)
-    losses = -np.where(q == 0, 0, q * logp).sum(1)
+    losses = -(q * np.where(q == 0, 0, logp)).sum(1)
     return losses.astype(logits.dtype, copy=False), lse[:, 0].astype(logits.dtype, copy=False)
 
 

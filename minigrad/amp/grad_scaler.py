@@ -18,10 +18,8 @@ class _Stage(enum.Enum):
     STEPPED = 2
 
 
-def _all_finite(sums: list[Tensor]) -> Tensor | bool:
+def _all_finite(sums: list[Tensor]) -> Tensor:
     """Whether all of the numbers are finite; the host does not wait for the answer."""
-    if not sums:
-        return True
     with minigrad.no_grad():
         dtype = sums[0].dtype if len({s.dtype for s in sums}) == 1 else minigrad.float64
         return minigrad.stack([s.to(sums[0].device, dtype) for s in sums]).isfinite().all()
@@ -91,7 +89,8 @@ class GradScaler:
                 with minigrad.no_grad():
                     param.grad.mul_(1 / self._scale)
                     sums.append(param.grad.abs().sum())
-        self._all_finite[id(optimizer)] = _all_finite(sums)
+        if sums:
+            self._all_finite[id(optimizer)] = _all_finite(sums)
         self._stages[id(optimizer)] = _Stage.UNSCALED
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -108,6 +107,8 @@ class GradScaler:
             raise RuntimeError("step() has already been called since the last update().")
         if stage is _Stage.READY:
             self.unscale_(optimizer)
+        if id(optimizer) not in self._all_finite:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
         self._stages[id(optimizer)] = _Stage.STEPPED
         finite = self._all_finite[id(optimizer)] = bool(self._all_finite[id(optimizer)])
         return optimizer.step(*args, **kwargs) if finite else None

@@ -140,6 +140,8 @@ def _mask(mask: Tensor | None, padding: Tensor | None, shape: tuple, dtype: Any)
         found = _additive(mask, dtype)
         found = found.reshape(n, heads, queries, keys) if mask.dim() == 3 else found
     if padding is not None:
+        if padding.dtype != minigrad.bool and not padding.is_floating_point():
+            raise AssertionError("only bool and floating types of key_padding_mask are supported")
         if tuple(padding.shape) != (n, keys):
             raise AssertionError(
                 f"Expected key_padding_mask of shape {(n, keys)}, but got {tuple(padding.shape)}"

@@ -8,7 +8,7 @@ from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.ops.combine import broadcast_tensors
 from minigrad.ops.elementwise import clamp, where
-from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
 from minigrad.tensor import Tensor, export
 
 
@@ -69,6 +69,8 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 def mish(input: Tensor) -> Tensor:
     """x * tanh(softplus(x))."""
     check_floating("mish_cpu", input)
+    if is_narrow(input._array):
+        return rounded_once(mish, input)
     return input * tanh(softplus(input))
 
 
@@ -149,6 +151,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     check_floating("glu_cpu", input)
     if input.size(dim) % 2:
         raise RuntimeError(f"glu: expected an even size in dimension {dim}, got {input.size(dim)}")
+    if is_narrow(input._array):
+        return rounded_once(glu, input, dim)
     a, b = input.chunk(2, dim)
     return a * sigmoid(b)
 
@@ -161,6 +165,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 @export(method=False)
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`."""
-    x1, x2 = broadcast_tensors(x1, x2)
-    lengths = clamp(x1.norm(2, dim), eps) * clamp(x2.norm(2, dim), eps)
-    return (x1 * x2).sum(dim) / lengths
+    a, b = x1._array, x2._array
+    if a.ndim != b.ndim or not -a.ndim <= dim < a.ndim or a.shape[dim] != b.shape[dim]:
+        x1, x2 = broadcast_tensors(x1, x2)
+    return (normalize(x1, dim=dim, eps=eps) * normalize(x2, dim=dim, eps=eps)).sum(dim)

@@ -7,6 +7,7 @@ differentiation" (2008), and Townsend, "Differentiating the singular value decom
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from minigrad.autograd.mode import autocasts, is_grad_enabled
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops.matmul import MatMul
-from minigrad.ops.pointwise import broadcast_shape
+from minigrad.ops.pointwise import broadcast_shape, is_narrow
 from minigrad.ops.reduce import NORMS
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
@@ -27,9 +28,11 @@ from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 class LinAlgError(RuntimeError):
     """A matrix that has no such decomposition: singular, or not positive definite."""
 
+    __module__ = "minigrad.linalg"
 
-def matrices(name: str, x: Tensor, square: bool = False) -> None:
-    """Errors unless x holds matrices of float32 or float64, square ones if asked for."""
+
+def matrices(name: str, x: Tensor, square: bool = False, any_dtype: bool = False) -> None:
+    """Errors unless x holds matrices, of float32 or float64, square ones if asked for."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}(): argument 'A' must be Tensor, not {type(x).__name__}")
     if x._array.ndim < 2:
@@ -39,18 +42,57 @@ def matrices(name: str, x: Tensor, square: bool = False) -> None:
             f"{name}: A must be batches of square matrices, but they are "
             f"{x._array.shape[-2]} by {x._array.shape[-1]} matrices"
         )
-    if x._array.dtype not in (np.float32, np.float64):
-        raise NotImplementedError(
-            f"{name}: Expected a floating point tensor as input (float32 or float64). Got {x.dtype}"
-        )
+    if x._array.dtype not in (np.float32, np.float64) and not any_dtype:
+        narrow = "Low precision dtypes not supported"
+        wanted = narrow if is_narrow(x._array) else "Expected a floating point tensor as input"
+        legacy = x.dtype.legacy_name.removesuffix("Tensor")
+        raise NotImplementedError(f"{name}: {wanted} (float32 or float64). Got {legacy}")
 
 
-def _solved(name: str, call: Any, *arrays: Any) -> Any:
-    """The result of a routine; LinAlgError where it finds none."""
+def _solved(name: str, call: Any, *arrays: Any, why: Any = None) -> Any:
+    """The result of a routine; LinAlgError where it finds none. why: the reason for one matrix, or
+    None if it has a result."""
     try:
         return call(*arrays)
     except np.linalg.LinAlgError as error:
+        matrix = arrays[0]
+        asked = why is not None and type(matrix) is np.ndarray
+        for i, one in enumerate(matrix.reshape(-1, *matrix.shape[-2:]) if asked else ()):
+            reason = why(one)
+            if reason is not None:
+                where = f"(Batch element {i}): " if matrix.ndim > 2 else ""
+                raise LinAlgError(f"{name}: {where}{reason}") from None
         raise LinAlgError(f"{name}: {error}") from None
+
+
+def _why_singular(a: np.ndarray) -> str | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the matrix is singular
+        upper = scipy_module(a, "linalg").lu_factor(a)[0]
+    zeros = np.flatnonzero(upper.diagonal() == 0)
+    if not zeros.size:
+        return None
+    return (
+        f"The diagonal element {zeros[0] + 1} is zero, the inversion could not be completed "
+        "because the input matrix is singular."
+    )
+
+
+def _why_not_positive(a: np.ndarray) -> str | None:
+    for order in range(1, len(a) + 1):
+        try:
+            np.linalg.cholesky(a[:order, :order])
+        except np.linalg.LinAlgError:
+            return (
+                "The factorization could not be completed because the input is not "
+                f"positive-definite (the leading minor of order {order} is not positive-definite)."
+            )
+    return None
+
+
+def _why_unsolved(a: np.ndarray) -> str | None:
+    singular = _why_singular(a) is not None
+    return "The solver failed because the input matrix is singular." if singular else None
 
 
 class Inverse(Op):
@@ -62,7 +104,7 @@ class Inverse(Op):
 
     @staticmethod
     def forward(a: Any) -> Any:
-        return _solved("linalg.inv", array_module(a).linalg.inv, a)
+        return _solved("linalg.inv", array_module(a).linalg.inv, a, why=_why_singular)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
@@ -79,7 +121,7 @@ class Solve(Op):
 
     @staticmethod
     def forward(a: Any, b: Any) -> Any:
-        return _solved("linalg.solve", array_module(a).linalg.solve, a, b)
+        return _solved("linalg.solve", array_module(a).linalg.solve, a, b, why=_why_unsolved)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
@@ -143,7 +185,7 @@ class Cholesky(Op):
     def forward(a: Any) -> Any:
         xp = array_module(a)
         lower = xp.tril(a) + xp.swapaxes(xp.tril(a, -1), -1, -2)
-        factor = _solved("linalg.cholesky", xp.linalg.cholesky, lower)
+        factor = _solved("linalg.cholesky", xp.linalg.cholesky, lower, why=_why_not_positive)
         if xp is np and np.isnan(factor).any():  # LAPACK goes on with NaN
             raise LinAlgError("linalg.cholesky: the input has NaN, so it is not positive-definite")
         return factor
@@ -329,14 +371,20 @@ def det(input: Tensor) -> Tensor:
 
 LEGACY_SVD = return_type("svd", "U", "S", "V")
 TRIANGULAR = return_type("triangular_solve", "solution", "cloned_coefficient")
+LEGACY_SLOGDET = return_type("slogdet", "sign", "logabsdet")
 SLOGDET = return_type("linalg_slogdet", "sign", "logabsdet")
+
+
+def linalg_slogdet(A: Tensor) -> Any:
+    """(sign, logarithm of the absolute value) of the determinant of square matrices."""
+    matrices("linalg.slogdet", A, square=True)
+    return SLOGDET(*SignLogAbsDet.apply(A))
 
 
 @export()
 def slogdet(input: Tensor) -> Any:
-    """(sign, logarithm of the absolute value) of the determinant of square matrices."""
-    matrices("linalg.slogdet", input, square=True)
-    return SLOGDET(*SignLogAbsDet.apply(input))
+    """`linalg.slogdet`."""
+    return LEGACY_SLOGDET(*linalg_slogdet(input))
 
 
 @export()
@@ -408,8 +456,8 @@ def matrix_exp(input: Tensor) -> Tensor:
 @export()
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """Square matrices to an integer power; a negative one inverts."""
-    if input._array.dtype.kind not in "biu" or n < 0:
-        matrices("linalg.matrix_power", input, square=True)
+    any_dtype = n >= 0 and (input._array.dtype.kind in "biu" or is_narrow(input._array))
+    matrices("linalg.matrix_power", input, square=True, any_dtype=any_dtype)
     if n < 0:
         return matrix_power(Inverse.apply(input), -n)
     result = None

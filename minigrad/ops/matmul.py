@@ -15,7 +15,7 @@ from minigrad._foreign import reject_foreign
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import POINTWISE, broadcast_shape
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 _NAME = dispatch.named("matmul")
@@ -25,6 +25,14 @@ def _dtype_name(x: Tensor) -> str:
     return {"float32": "float", "float64": "double", "int64": "long", "int32": "int"}.get(
         x.dtype.name, x.dtype.name
     )
+
+
+def _check_addmm(c: Tensor, a: Tensor, b: Tensor) -> None:
+    """RuntimeError unless c + a @ b is of one dtype."""
+    for names, x, y in (("mat1 and mat2", a, b), ("self and mat2", c, b)):
+        if x._array.dtype != y._array.dtype:
+            first, second = (t.dtype.legacy_name.removesuffix("Tensor") for t in (x, y))
+            raise RuntimeError(f"{names} must have the same dtype, but got {first} and {second}")
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
@@ -93,8 +101,9 @@ class Linear(Op):
 
     @staticmethod
     def rule(x: Tensor, weight: Tensor, bias: Tensor) -> None:
+        if not x._array.dtype == weight._array.dtype == bias._array.dtype:
+            _check_addmm(bias, x, weight)
         _same_dtype(x, weight)
-        _same_dtype(x, bias)
         (*rows, k), (n, features) = x._array.shape, weight._array.shape
         if k != features:
             m = math.prod(rows)
@@ -271,13 +280,32 @@ def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
+    _check_addmm(input, mat1, mat2)
+    if beta == 1 == alpha and _is_bias(input._array, mat1._array, mat2._array):
+        return Linear.apply(mat1, mat2.t(), input)
+    if is_narrow(mat1._array):
+        return rounded_once(
+            lambda a, b, c: addmm(c, a, b, beta=beta, alpha=alpha), mat1, mat2, input
+        )
     return _added(input, mm(mat1, mat2), beta, alpha)
+
+
+def _is_bias(c: Any, a: Any, b: Any) -> bool:
+    """Whether c + a @ b is what one kernel computes."""
+    return (
+        c.ndim == 1
+        and a.ndim == b.ndim == 2
+        and c.shape == b.shape[1:]
+        and a.dtype == b.dtype == c.dtype
+        and dtypes.category(a.dtype) == dtypes.FLOATING
+    )
 
 
 @export()
 @autocasts
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
+    _check_addmm(input, mat, vec)
     return _added(input, mv(mat, vec), beta, alpha)
 
 
@@ -292,6 +320,11 @@ def baddbmm(
     alpha: float = 1,
 ) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
+    _check_addmm(input, batch1, batch2)
+    if is_narrow(batch1._array):
+        return rounded_once(
+            lambda a, b, c: baddbmm(c, a, b, beta=beta, alpha=alpha), batch1, batch2, input
+        )
     return _added(input, bmm(batch1, batch2), beta, alpha)
 
 
@@ -301,6 +334,7 @@ def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (the sum of bmm(batch1, batch2) over the batch)."""
+    _check_addmm(input, batch1, batch2)
     return _added(input, _summed_bmm(batch1, batch2), beta, alpha)
 
 
@@ -327,6 +361,8 @@ def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
+    if base._array.shape != product._array.shape:
+        base = base.expand(product._array.shape)
     return POINTWISE["add"](base if beta == 1 else base * beta, product)
 
 

@@ -10,7 +10,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
-from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
 from minigrad.tensor import Tensor, wrap
 
 
@@ -300,6 +300,8 @@ def group_norm(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, "
                 f"but got {name} of shape {list(v.shape)} and input of shape {list(input.shape)}"
             )
+    if is_narrow(rows._array):
+        return rounded_once(group_norm, input, num_groups, weight, bias, eps)
     y = LayerNorm.apply(rows, None, None, eps=eps, first=1)[0].reshape(input._array.shape)
     y = y if weight is None else y * per_channel(weight, input)
     y = y if bias is None else y + per_channel(bias, input)

@@ -469,9 +469,10 @@ def number(name: str, value: Any) -> Number:
 def factor(name: str, value: Number, dtype: np.dtype) -> Number:
     """A number that tensors of a dtype are multiplied with. RuntimeError where the dtype has no
     such number: a fraction for integers, a number over its range."""
-    kind = "a floating point" if dtype.kind in "biu" else "a complex"
-    if isinstance(value, complex if dtype.kind == "f" else float | complex) and dtype.kind != "c":
-        of = "non-complex" if dtype.kind == "f" else "integral"
+    floating = dtypes.category(dtype) == dtypes.FLOATING
+    if isinstance(value, complex if floating else float | complex) and dtype.kind != "c":
+        kind = "a complex" if floating else "a floating point"
+        of = "non-complex" if floating else "integral"
         raise RuntimeError(f"For {of} input tensors, argument {name} must not be {kind} number.")
     return dtypes.fitting(value, dtype)
 
@@ -487,6 +488,22 @@ def in_integers(value: Number, dtype: np.dtype) -> int:
         raise RuntimeError(
             f"value {value} cannot be converted to type {dtype.name}_t without overflow"
         ) from error
+
+
+def rounded_once(function: Callable, input: Tensor, *args: Any) -> Tensor:
+    """The result of `function`, which consists of several operations, for 16-bit tensors: computed
+    in float32 and rounded at the end, as torch's kernels do."""
+    narrow = input.dtype
+
+    def widened(value: Any) -> Any:
+        return value.float() if isinstance(value, Tensor) and value.dtype == narrow else value
+
+    return function(input.float(), *map(widened, args)).to(narrow)
+
+
+def is_narrow(array: Any) -> bool:
+    """Whether an array has a floating dtype of 16 bits."""
+    return array.dtype.itemsize == 2 and dtypes.category(array.dtype) == dtypes.FLOATING
 
 
 def check_floating(name: str, *tensors: Tensor) -> None:

@@ -17,7 +17,7 @@ from minigrad._names import return_type
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import POINTWISE, on_tensors
+from minigrad.ops.pointwise import POINTWISE, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
@@ -411,6 +411,8 @@ def var(
         dim, unbiased = None, dim
     dim = one_dim(dim, axis)
     correction = int(unbiased) if correction is None else correction
+    if is_narrow(input._array):
+        return rounded_once(lambda x: var(x, dim, keepdim=keepdim, correction=correction), input)
     if input.is_complex():
         parts = [
             var(x, dim, keepdim=keepdim, correction=correction) for x in (input.real, input.imag)
@@ -436,6 +438,10 @@ def std(
     axis: Dims = None,
 ) -> Tensor:
     """Square root of `var`; the gradient is zero if all elements are equal."""
+    if is_narrow(input._array):
+        return rounded_once(
+            lambda x: std(x, dim, unbiased, keepdim, correction=correction, axis=axis), input
+        )
     squared = var(input, dim, unbiased, keepdim, correction=correction, axis=axis)
     if not (mode.enabled and squared.requires_grad):
         return POINTWISE["sqrt"](squared)

@@ -310,12 +310,6 @@ def searchsorted(
     wanted = xp.asarray(values._array if isinstance(values, Tensor) else values)
     if not isinstance(values, Tensor) and order.ndim != 1:
         raise RuntimeError("searchsorted(): a number needs a vector as the sorted sequence")
-    if isinstance(values, Tensor) and wanted.dtype != order.dtype:
-        raise RuntimeError(
-            "searchsorted(): boundary tensor and input value tensor should have same dtype, but "
-            f"got boundary tensor dtype {sorted_sequence.dtype} and input value tensor dtype "
-            f"{values.dtype}"
-        )
     if order.ndim != 1 and order.shape[:-1] != wanted.shape[:-1]:
         raise RuntimeError(
             "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions "

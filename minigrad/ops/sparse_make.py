@@ -106,8 +106,6 @@ def rebuilt(layout: Any, parts: Any, requires_grad: bool = False) -> SparseTenso
 
 def _reduced(self: SparseTensor, protocol: Any) -> tuple:
     """How a sparse tensor is pickled."""
-    if self.grad_fn is not None:
-        raise RuntimeError("pickle: only leaves can be pickled; use x.detach() first")
     return rebuilt, (self.layout, self._parts(), self.requires_grad)
 
 

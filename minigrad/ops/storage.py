@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import attach
 from minigrad.backends import array_module
+from minigrad.backends.memory import root_of
 from minigrad.ops import shape as shapes
 from minigrad.ops.inplace import check_writable
 from minigrad.ops.views import ViewOp
@@ -23,7 +25,8 @@ def storage_of(array: Any) -> Any:
         root = root.base
     if not root.flags.c_contiguous:
         root = root.T if root.flags.f_contiguous else array_module(root).ascontiguousarray(root)
-    return root.reshape(-1)
+    owner, start, stop = root_of(array)
+    return root.reshape(-1)[start:stop] if owner is root else root.reshape(-1)
 
 
 def _offset(array: Any) -> int:
@@ -170,3 +173,134 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor."""
     return resize_(self, *the_template._array.shape)
+
+
+class UntypedStorage:
+    """The memory behind tensors, as bytes. Tensors that are views of each other have the same
+    `data_ptr()` here. It can be looked at, not changed."""
+
+    def __init__(self, array: Any) -> None:
+        self._root, self._start, self._stop = root_of(array)
+
+    def data_ptr(self) -> int:
+        """The address of the first byte; 0 of no memory."""
+        first = wrap(self._root).data_ptr() + self._start * self._root.itemsize
+        return first if self.nbytes() else 0
+
+    _cdata = property(data_ptr)
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return (self._stop - self._start) * self._root.itemsize
+
+    size = __len__ = nbytes
+
+    def element_size(self) -> int:
+        """1, that of a byte."""
+        return 1
+
+    @property
+    def device(self) -> Any:
+        """Where the memory is."""
+        return wrap(self._root).device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is on a GPU."""
+        return self.device.type == "cuda"
+
+    def tolist(self) -> list[int]:
+        """The bytes as numbers."""
+        first = self._start * self._root.itemsize
+        return list(wrap(self._root).cpu().numpy().tobytes("A")[first : first + self.nbytes()])
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.tolist()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.resize_(index)
+
+    def resize_(self, size: Any) -> None:
+        """Not implemented."""
+        raise NotImplementedError(
+            "UntypedStorage: memory can't be written or resized by its storage in minigrad; write "
+            "to the tensor, or use tensor.resize_()"
+        )
+
+    fill_ = copy_ = resize_
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple:
+        return id(self._root), self._start, self._stop
+
+    def __repr__(self) -> str:
+        rows = "".join(f" {value}\n" for value in self.tolist())
+        return f"{rows}[minigrad.storage.{self._named()} of size {self.size()}]"
+
+    def _named(self) -> str:
+        return f"UntypedStorage(device={self.device})"
+
+
+class TypedStorage(UntypedStorage):
+    """The memory behind tensors, as elements of their dtype."""
+
+    def __init__(self, array: Any) -> None:
+        super().__init__(array)
+        self._array = array
+        self._elements = wrap(storage_of(array))
+
+    @property
+    def dtype(self) -> Any:
+        """That of the elements."""
+        return self._elements.dtype
+
+    def untyped(self) -> UntypedStorage:
+        """The same memory as bytes."""
+        return UntypedStorage(self._array)
+
+    def size(self) -> int:
+        """The number of elements."""
+        return self._elements.numel()
+
+    __len__ = size
+
+    def element_size(self) -> int:
+        """The number of bytes of an element."""
+        return self._elements.element_size()
+
+    def tolist(self) -> list:
+        """The elements as numbers."""
+        return self._elements.tolist()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._elements[index] = value
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Set all elements."""
+        self._elements.fill_(value)
+        return self
+
+    def _named(self) -> str:
+        return f"TypedStorage(dtype={self.dtype}, device={self.device})"
+
+
+@export(function=False)
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The memory behind this tensor and its views, as bytes."""
+    return UntypedStorage(self._array)
+
+
+@export(function=False)
+def storage(self: Tensor) -> TypedStorage:
+    """The memory behind this tensor and its views, as elements."""
+    warnings.warn(
+        "TypedStorage is deprecated; use tensor.untyped_storage() instead of tensor.storage()",
+        UserWarning,
+        stacklevel=2,
+    )
+    return TypedStorage(self._array)

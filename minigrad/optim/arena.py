@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.backends import array_module, current
+from minigrad.backends.memory import divide
 from minigrad.tensor import Tensor, wrap
 
 _ALIGNMENT = 64  # bytes: a cache line; enough for vector loads on a GPU
@@ -162,9 +163,11 @@ class Arena:
             padded = -(-param._array.size // self._align) * self._align
             starts.append(starts[-1] + padded)
         self._size = starts.pop()
+        self._parts = [(a, a + p._array.size) for a, p in zip(starts, params, strict=True)]
         self.values = self._flat()
         self.grads: Any = None
         self.steps = np.zeros(len(params), np.float32)  # on the host, because the launcher reads it
+        divide(self.steps, [(i, i + 1) for i in range(len(params))])
         self._state: dict[str, Any] = {}
         self.slots = [
             Slot(self, param, i, start)
@@ -176,6 +179,7 @@ class Arena:
         raw = self._xp.zeros(self._size + self._align, self._dtype)
         pointer = raw.ctypes.data if self._xp is np else raw.data.ptr
         skip = -pointer % _ALIGNMENT // self._dtype.itemsize
+        divide(raw, [(skip + start, skip + stop) for start, stop in self._parts])
         return raw[skip : skip + self._size]
 
     def state(self, name: str) -> Any:
@@ -329,9 +333,10 @@ class Arenas:
             step, fresh = 0, False
             if names or counted:
                 own = state[slot.param]
+                if counted:
+                    slot.adopt_step(own)  # first, as in torch
                 fresh = slot.adopt(own, names, initial)
                 if counted:
-                    slot.adopt_step(own)
                     slot.arena.steps[slot.index] += 1
                     step = int(slot.arena.steps[slot.index])
             at_home = slot.settle()

@@ -211,12 +211,14 @@ def test_the_scale_as_torch(torch):
         lambda t, s, o: (s.unscale_(o), s.unscale_(o)),
         lambda t, s, o: (s.step(o), s.unscale_(o)),
         lambda t, s, o: (s.step(o), s.step(o)),
+        lambda t, s, o: (o.zero_grad(), s.step(o)),
+        lambda t, s, o: (o.zero_grad(), s.unscale_(o), s.update()),
         lambda t, s, o: s.load_state_dict({}),
         lambda t, s, o: t.amp.GradScaler("cpu", growth_factor=1.0),
         lambda t, s, o: t.amp.GradScaler("cpu", backoff_factor=1.0),
         lambda t, s, o: s.scale(3),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_errors_as_torch(program, same_error):
     def run(t):

@@ -97,8 +97,9 @@ def test_multinomial(backend):
     assert all(len(set(r)) == 2 for r in rows.tolist())
     with pytest.raises(RuntimeError, match="sum of probabilities <= 0"):
         mg.multinomial(mg.zeros(2), 1)
+    assert mg.multinomial(weights, 3)[-1] == 1, "what has no weight comes last, as in torch"
     with pytest.raises(RuntimeError, match="without replacement"):
-        mg.multinomial(weights, 3)
+        mg.multinomial(weights, 4)
     with pytest.raises(RuntimeError, match="element < 0"):
         mg.multinomial(mg.tensor([-1.0, 2]), 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from typing import Any
 
@@ -12,9 +13,9 @@ import minigrad
 from minigrad import backends
 
 # Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `r` has
-# integers, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that of its sum,
-# `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element after f has
-# changed it.
+# integers, `h(t)` is t in bfloat16, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that
+# of its sum, `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element
+# after f has changed it, `memory(t)` the address of its storage, `again(t)` t from a pickle.
 PROGRAMS = {
     "numbers_out_of_range": """
         m.tensor([-1.5], dtype=m.uint8)
@@ -371,6 +372,28 @@ PROGRAMS = {
         grad(lambda x: m.cat([x, x]).median())
         grad(lambda x: (x * 0 + 1).std(1))
     """,
+    "storage": """
+        memory(r.t()[1:]) == memory(r) != memory(r.clone())
+        r.t()[1:].untyped_storage().nbytes()
+        len(r[:1].untyped_storage())
+        r[1:].untyped_storage().size()
+        r[:1].untyped_storage().tolist() == r.untyped_storage().tolist()
+        list(m.arange(3.0).untyped_storage()[3:8])
+        m.arange(6.0).view(2, 3).t()[1:].storage().tolist()
+        len(r[1:].storage())
+        r.storage().element_size()
+        m.ones(2).bfloat16().storage()[1]
+        memory(m.zeros(0))
+        m.ones(3).expand(4, 3).untyped_storage().nbytes()
+        repr(m.arange(2.0).storage()).replace('minigrad', 'torch')
+        repr(r.untyped_storage()).replace('minigrad', 'torch')
+    """,
+    "as_saved": """
+        again(x * 2)
+        again(x[1:])
+        again(x.detach())
+        again([r, r[0]])
+    """,
     "empty": """
         m.zeros(0, 3).median()
         m.zeros(0, 3).amax(0)
@@ -403,6 +426,7 @@ PROGRAMS = {
     """,
     "repr": """
         repr(m.linalg.slogdet(m.eye(2))).replace('minigrad', 'torch')
+        repr(m.slogdet(m.eye(2))).replace('minigrad', 'torch')
         repr(m.linalg.eigh(m.eye(2))).replace('minigrad', 'torch')
         repr(m.linalg.svd(m.eye(2))).replace('minigrad', 'torch')
         repr(m.frexp(m.ones(2))).replace('minigrad', 'torch')
@@ -411,6 +435,28 @@ PROGRAMS = {
         repr(m.histogram(m.ones(2), 1)).replace('minigrad', 'torch')
         repr(m.nn.ModuleList([m.nn.ReLU(), m.nn.ReLU(), m.nn.Sequential(m.nn.Tanh()), m.nn.ReLU()]))
         repr(m.nn.Sequential(m.nn.ModuleList([m.nn.Sequential(m.nn.Tanh()) for _ in range(3)])))
+    """,
+    "sixteen_bits": """
+        m.ones(3).bfloat16().add(m.ones(3).bfloat16(), alpha=0.3)
+        m.ones(3).bfloat16().sub(m.ones(3).bfloat16(), alpha=2j)
+        m.addmm(h(x[0]), h(x.T), h(x))
+        m.addmm(h(x), h(x), h(x.T @ x), beta=0.7, alpha=1.3)
+        m.addmm(h(x).half(), h(x).half(), h(x.T @ x).half(), beta=0.7, alpha=1.3)
+        m.baddbmm(h(x), h(x)[None], h(x.T @ x)[None], alpha=1.3)
+        m.nn.functional.mish(h(x))
+        m.nn.functional.glu(h(x), 1)
+        h(x).var(1)
+        h(x).half().std(1)
+        m.std_mean(h(x), 0)
+        m.nn.functional.group_norm(h(x)[None], 3, x[:, 0], x[:, 1])
+        m.nn.functional.group_norm(h(x).reshape(3, 2, 2), 1, h(x)[0, :2], h(x)[1, :2])
+        m.cosine_similarity(m.full((3, 2), 300.0).half(), m.full((1, 2), 300.0).half())
+        m.addmm(m.ones(4).double(), m.ones(2, 3), m.ones(3, 4))
+        m.addmm(m.ones(1, 2, 4), m.ones(2, 3), m.ones(3, 4))
+        m.addmm(m.ones(3), m.ones(2, 3), m.ones(3, 4))
+        m.addmm(m.ones(1, 1), m.ones(2, 3), m.ones(3, 4))
+        m.addmv(m.ones(2), m.ones(2, 3), m.ones(3).double())
+        m.baddbmm(m.ones(2).half(), m.ones(1, 2, 3), m.ones(1, 3, 2))
     """,
     "hooks": """
         hooked(lambda g: 3)
@@ -439,7 +485,8 @@ def outcome(value: Any) -> Any:
         return [outcome(v) for v in value]
     if hasattr(value, "requires_grad"):
         dtype = str(value.dtype).rpartition(".")[2]
-        return dtype, tuple(value.shape), value.requires_grad, value.detach().numpy()
+        detached = value.detach().float() if dtype == "bfloat16" else value.detach()
+        return dtype, tuple(value.shape), value.requires_grad, detached.numpy()
     return value
 
 
@@ -476,7 +523,10 @@ def evaluate(m: Any, line: str) -> Any:
         r=(x.detach() * 4).round(),
         grad=grad,
         slope2=slope2,
+        h=lambda t: t.detach().bfloat16(),
         hooked=hooked,
+        memory=lambda t: t.untyped_storage().data_ptr(),
+        again=lambda t: pickle.loads(pickle.dumps(t)),
         np=np,
         nan=np.nan,
         inf=np.inf,

@@ -76,7 +76,7 @@ def test_a_singular_matrix(a):
     singular = a[0].copy()
     singular[3] = singular[0]
     x = minigrad.tensor(singular, requires_grad=True)
-    with pytest.raises(linalg.LinAlgError, match=r"linalg.inv: Singular matrix"):
+    with pytest.raises(linalg.LinAlgError, match=r"linalg.inv: The diagonal element 1 is zero"):
         linalg.inv(minigrad.zeros(2, 2))
     with pytest.raises(RuntimeError, match="linalg.cholesky"):
         linalg.cholesky(minigrad.tensor([[1.0, 2], [2, 1]]))
@@ -337,3 +337,38 @@ def same(torch, lines):
         assert ours[:count] == theirs[:count], line
         for x, y in zip(ours[count:], theirs[count:], strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11, err_msg=line)
+
+
+# What LAPACK finds: m is torch or minigrad.
+FAILURES = """
+    m.linalg.inv(m.zeros(2, 2, 2))
+    m.linalg.inv(m.tensor([[[1.0, 2], [3, 4]], [[1, 2], [2, 4]]]))
+    m.inverse(m.zeros(1, 1))
+    m.linalg.cholesky(m.stack([m.eye(3), m.diag(m.tensor([1.0, 1, -1]))]))
+    m.linalg.cholesky(-m.eye(2))
+    m.linalg.solve(m.zeros(2, 2), m.ones(2))
+    m.linalg.matrix_power(m.ones(2, 3).half(), 2)
+    m.linalg.matrix_power(m.ones(3).bfloat16(), 2)
+"""
+
+
+@pytest.mark.parametrize("line", FAILURES.strip().splitlines())
+def test_failures_as_torch(line, torch):
+    texts = []
+    for m in (minigrad, torch):
+        with pytest.raises(RuntimeError) as caught:
+            eval(line.strip(), {"m": m})
+        singular = isinstance(caught.value, m.linalg.LinAlgError)
+        texts.append((singular, str(caught.value).removeprefix("torch.")))
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_powers_in_16_bits(n, torch):
+    values = [[1.1, 0.3], [0.2, 0.9]]
+    for name in ("float16", "bfloat16"):
+        mine, theirs = (
+            m.linalg.matrix_power(m.tensor(values, dtype=getattr(m, name)), n).float().numpy()
+            for m in (minigrad, torch)
+        )
+        np.testing.assert_array_equal(mine, theirs)

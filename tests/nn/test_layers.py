@@ -261,6 +261,8 @@ def test_multihead_attention_errors_and_unbatched(rng):
         layer(x, x, x, is_causal=True)
     with pytest.raises(RuntimeError, match=r"attn_mask is \(4, 3\), but should be \(4, 4\)"):
         layer(x, x, x, attn_mask=minigrad.zeros(4, 3))
+    with pytest.raises(AssertionError, match="only bool and floating types of key_padding_mask"):
+        layer(x, x, x, key_padding_mask=minigrad.zeros(1, 4).int())
 
 
 def test_attention_and_norm_errors_as_torch(torch):

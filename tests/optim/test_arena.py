@@ -327,3 +327,22 @@ def test_an_optimiser_written_by_a_user(seed):
     assert p.tolist() == pytest.approx([-0.1, 0.1]) and events == [1]
     optim.lr_scheduler.StepLR(o, 1).step()
     assert o.param_groups[0]["lr"] == pytest.approx(0.01)
+
+
+def test_each_parameter_keeps_memory_of_its_own(seed):
+    params = parameters(minigrad, seed)
+    o = optim.Adam(params, lr=0.05)
+    for step in range(2):
+        set_gradients(minigrad, params, seed + step, ())
+        o.step()
+    assert params[0]._array.base is params[1]._array.base, "they are in one buffer"
+    for t in (*params, *(t for state in o.state.values() for t in state.values())):
+        storage = t.untyped_storage()
+        assert storage.data_ptr() == t.data_ptr() and storage.nbytes() == t.numel() * t.itemsize
+        assert t.storage_offset() == 0
+        if t.ndim:
+            assert t.detach()[-1:].untyped_storage() == storage
+            assert t.detach()[-1:].storage_offset() == t.numel() - t[-1:].numel()
+        flat = t.detach().as_strided((t.numel(),), (1,), 0)
+        np.testing.assert_array_equal(flat.numpy(), t.detach().numpy().reshape(-1))
+    assert len({p.untyped_storage().data_ptr() for p in params}) == len(params)
