@@ -19,7 +19,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.inplace import assign, check_writable, copy_
-from minigrad.ops.views import Select, Slice, of_parts
+from minigrad.ops.views import Select, Slice, of_parts, viewed
 from minigrad.tensor import Tensor, type_name, wrap
 
 
@@ -99,7 +99,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     """`x[index]`: a view for integers, slices, None and `...`; a copy for tensors and masks."""
     if type(index) is int:
         _check_position(self._array.shape, index, 0)
-        return Select.apply(self, index=(index,))
+        return viewed(Select, self, self._array[index, ...], {"index": (index,)})
+    if type(index) is slice:
+        index = (index,)
     if _is_plain(self._array.shape, index):
         return of_parts(index).apply(self, index=index)
     if type(index) is Tensor and type(self._array) is np.ndarray and mode.recorder is None:
