@@ -355,10 +355,36 @@ class Cat(Op):
     saves = ()
 
     @staticmethod
+    def rule(*tensors: Tensor, dim: int) -> None:
+        used = [x for x in tensors if x._array.shape != (0,)] or tensors[:1]
+        first = used[0]._array.shape
+        if not first:
+            raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
+        for i, x in enumerate(used[1:], start=1):
+            shape = x._array.shape
+            if len(shape) != len(first):
+                raise RuntimeError(
+                    f"Tensors must have same number of dimensions: got {len(first)} and "
+                    f"{len(shape)}"
+                )
+            for d, (n, m) in enumerate(zip(first, shape, strict=True)):
+                if d != dim and n != m:
+                    raise RuntimeError(
+                        f"Sizes of tensors must match except in dimension {dim}. Expected size {n} "
+                        f"but got size {m} for tensor number {i} in the list."
+                    )
+
+    @staticmethod
+    def again(*arrays: Any, dim: int) -> Any:
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _joined(dim), *arrays)
+
+    @staticmethod
     def forward(*arrays: Any, dim: int) -> Any:
         used = [a for a in arrays if a.shape != (0,)] or arrays[:1]
         if used[0].dtype.kind == "c":
             return array_module(used[0]).concatenate(used, dim)
+        if len(used) == len(arrays):
+            return dispatch.together(_joined(dim), *arrays)
         return dispatch.active.concat(used, dim)
 
     @staticmethod
@@ -373,19 +399,48 @@ class Cat(Op):
         return grads
 
 
+@functools.cache
+def _joined(dim: int) -> Callable:
+    """The concatenation along a dimension, as remembered launches know it."""
+    return lambda *arrays: dispatch.active.concat(list(arrays), dim)
+
+
 class Stack(Op):
     """Arrays of one dtype and shape along a new dimension."""
 
     saves = ()
 
     @staticmethod
+    def rule(*tensors: Tensor, dim: int) -> None:
+        for i, x in enumerate(tensors):
+            if x._array.shape != tensors[0]._array.shape:
+                raise RuntimeError(
+                    "stack expects each tensor to be equal size, but got "
+                    f"{list(tensors[0].shape)} at entry 0 and {list(x.shape)} at entry {i}"
+                )
+
+    @staticmethod
+    def again(*arrays: Any, dim: int) -> Any:
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _stacked(dim), *arrays)
+
+    @staticmethod
     def forward(*arrays: Any, dim: int) -> Any:
-        shape = arrays[0].shape
-        rows = [a.reshape(*shape[:dim], 1, *shape[dim:]) for a in arrays]
-        if rows[0].dtype.kind == "c":
-            return array_module(rows[0]).concatenate(rows, dim)
-        return dispatch.active.concat(rows, dim)
+        if arrays[0].dtype.kind == "c":
+            return array_module(arrays[0]).stack(arrays, dim)
+        return dispatch.together(_stacked(dim), *arrays)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> list:
         return [g.select(dim, i) if need else None for i, need in enumerate(ctx.needs)]
+
+
+@functools.cache
+def _stacked(dim: int) -> Callable:
+    """Arrays along a new dimension, as remembered launches know it."""
+
+    def stack(*arrays: Any) -> Any:
+        shape = arrays[0].shape
+        rows = [a.reshape(*shape[:dim], 1, *shape[dim:]) for a in arrays]
+        return dispatch.active.concat(rows, dim)
+
+    return stack
