@@ -47,13 +47,13 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
     """Data (numbers, nested sequences, arrays, tensors) as a NumPy array, always a copy."""
     if isinstance(data, Tensor):
         data = data.detach().cpu()._array
-    if isinstance(data, np.ndarray | np.generic):
+    if isinstance(data, (np.ndarray, np.generic)):
         dtypes.from_numpy_dtype(data.dtype)
         return np.array(data, dtype=dtype)
     first, depth = data, 0
-    while isinstance(first, list | tuple | range) and len(first) and depth < 64:
+    while isinstance(first, (list, tuple, range)) and len(first) and depth < 64:
         first, depth = first[0], depth + 1
-    if isinstance(first, str | bytes):
+    if isinstance(first, (str, bytes)):
         raise (ValueError if depth else TypeError)(
             f"tensor(): expected numbers, not {type(first).__name__}"
         )
@@ -69,7 +69,7 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
         if type(first) in (bool, int, float):
             raise TypeError("new(): invalid data type 'str'")
         raise RuntimeError(f"Could not infer dtype of {type(first).__name__}")
-    if dtype is None and not isinstance(first, np.ndarray | np.generic | Tensor):
+    if dtype is None and not isinstance(first, (np.ndarray, np.generic, Tensor)):
         dtype = {
             "f": dtypes.default_numpy(),
             "u": np.dtype(np.int64),

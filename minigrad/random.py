@@ -94,12 +94,18 @@ class Generator:
 
 
 default_generator = Generator()
-_thread = threading.local()
+
+
+class _Thread(threading.local):
+    generator: Generator | None = None  # of its own
+
+
+_thread = _Thread()
 
 
 def current_generator() -> Generator:
     """The default generator, or this thread's own."""
-    return getattr(_thread, "generator", default_generator)
+    return _thread.generator or default_generator
 
 
 def use_thread_generator(seed: int) -> None:

@@ -12,12 +12,13 @@ _MANY = 1 << 12  # up to here `argmax` takes less time than a ufunc takes to beg
 
 def all_below(index: Any, size: int) -> bool:
     """Whether all integers of an array are in 0 .. size - 1."""
-    if not index.size:
+    count = index.size
+    if not count:
         return True
     unsigned = _UNSIGNED.get(index.dtype) if type(index) is np.ndarray else None
     if unsigned is None:
         return bool(index.min() >= 0 and index.max() < size)
     words = index.view(unsigned)  # a negative number is a large one
-    if words.size > _MANY:
+    if count > _MANY:
         return bool(np.maximum.reduce(words, axis=None) < size)
     return words.item(words.argmax()) < size
