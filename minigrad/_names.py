@@ -79,7 +79,7 @@ def numpys_words(method: F) -> F:
 
     @functools.wraps(method)
     def _renaming(*args: Any, **kwargs: Any) -> Any:  # private: errors don't name it
-        return method(*args, **in_torchs_words(method, kwargs) if kwargs else kwargs)
+        return method(*args, **in_torchs_words(method, kwargs)) if kwargs else method(*args)
 
     return cast(F, _renaming)
 

@@ -11,14 +11,14 @@ from minigrad import dtypes
 from minigrad._names import kind
 from minigrad._out import into
 from minigrad.backends import current, device_module
-from minigrad.devices import device, get_default_device, move_array
+from minigrad.devices import CPU, device, get_default_device, move_array
 from minigrad.tensor import FUNCTIONS, Size, Tensor, as_int, export, functions, wrap
 
 
 def place(where: Any) -> device:
     """The device that a `device=` argument names."""
     if where is None:
-        where = get_default_device()
+        return get_default_device()
     return where if isinstance(where, device) else device(where)
 
 
@@ -47,13 +47,13 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
     """Data (numbers, nested sequences, arrays, tensors) as a NumPy array, always a copy."""
     if isinstance(data, Tensor):
         data = data.detach().cpu()._array
-    if isinstance(data, np.ndarray | np.generic):
+    if isinstance(data, (np.ndarray, np.generic)):
         dtypes.from_numpy_dtype(data.dtype)
         return np.array(data, dtype=dtype)
     first, depth = data, 0
-    while isinstance(first, list | tuple | range) and len(first) and depth < 64:
+    while isinstance(first, (list, tuple, range)) and len(first) and depth < 64:
         first, depth = first[0], depth + 1
-    if isinstance(first, str | bytes):
+    if isinstance(first, (str, bytes)):
         raise (ValueError if depth else TypeError)(
             f"tensor(): expected numbers, not {type(first).__name__}"
         )
@@ -69,7 +69,7 @@ def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
         if type(first) in (bool, int, float):
             raise TypeError("new(): invalid data type 'str'")
         raise RuntimeError(f"Could not infer dtype of {type(first).__name__}")
-    if dtype is None and not isinstance(first, np.ndarray | np.generic | Tensor):
+    if dtype is None and not isinstance(first, (np.ndarray, np.generic, Tensor)):
         dtype = {
             "f": dtypes.default_numpy(),
             "u": np.dtype(np.int64),
@@ -190,16 +190,38 @@ def _shape(size: tuple, named: Any = None) -> tuple[int, ...]:
         size = tuple(size[0])
     elif len(size) == 1 and isinstance(size[0], Tensor) and size[0]._array.ndim:
         size = tuple(size[0].tolist())
-    try:
-        shape = tuple([s.__index__() for s in size])
-    except AttributeError:
-        raise TypeError(f"expected sizes as integers, got {size}") from None
-    if any(s < 0 for s in shape):
+    shape = size
+    for s in size:
+        if type(s) is not int:
+            shape = _integers_of(size)
+            break
+    if shape and min(shape) < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
     return shape
 
 
-def _filled(name: str, value: Any) -> None:
+def _integers_of(size: tuple) -> tuple[int, ...]:
+    try:
+        return tuple([s.__index__() for s in size])
+    except AttributeError:
+        raise TypeError(f"expected sizes as integers, got {size}") from None
+
+
+def _array_of(value: int | None, shape: tuple[int, ...], dtype: np.dtype, where: device) -> Any:
+    """A new array of zeros, ones, or with None anything."""
+    if where is CPU:
+        if value == 0:
+            return np.zeros(shape, dtype)
+        array = np.empty(shape, dtype)
+        if value is not None:
+            array.fill(value)
+        return array
+    with current.at(where):
+        xp = device_module(where.type)
+        return xp.empty(shape, dtype) if value is None else xp.full(shape, value, dtype)
+
+
+def _filled(name: str, value: int | None) -> None:
     """zeros, ones, empty and their `_like` and `new_` forms."""
 
     def function(
@@ -212,17 +234,13 @@ def _filled(name: str, value: Any) -> None:
         pin_memory: bool = False,
         **named: Any,
     ) -> Tensor:
-        shape = _shape(size, named.pop("size", None))
+        shape = _shape(size, named.pop("size", None) if named else None)
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         if out is not None:
             dtype, device = dtype or out.dtype, device or out.device
         target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-        where = place(device)
-        with current.at(where):
-            xp = device_module(where.type)
-            array = xp.empty(shape, target) if value is None else xp.full(shape, value, target)
-        made = finish(array, requires_grad, pin_memory)
+        made = finish(_array_of(value, shape, target, place(device)), requires_grad, pin_memory)
         return made if out is None else into(name, out, made)
 
     def like(
@@ -233,8 +251,11 @@ def _filled(name: str, value: Any) -> None:
         requires_grad: bool = False,
         memory_format: Any = None,
     ) -> Tensor:
+        array = input._array
+        if dtype is None and device is None and type(array) is np.ndarray:
+            return finish(_array_of(value, array.shape, array.dtype, CPU), requires_grad)
         return function(
-            input._array.shape,
+            array.shape,
             dtype=dtype or input.dtype,
             device=device or input.device,
             requires_grad=requires_grad,
@@ -355,7 +376,7 @@ def arange(
 ) -> Tensor:
     """start, start + step, ... before end; int64 if all are integers, else the default dtype."""
     start, end, step = _limits(start, end, step)
-    whole = all(isinstance(v, int) for v in (start, end, step))
+    whole = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
     inferred = np.dtype(np.int64) if whole else dtypes.default_numpy()
     target = inferred if dtype is None else dtypes.to_numpy_dtype(dtype)
     if target.kind == "b":
@@ -370,7 +391,9 @@ def arange(
     where = place(device)
     with current.at(where):
         xp = device_module(where.type)
-        array = xp.arange(count, dtype=np.int64 if whole else np.float64) * step + start
+        array = xp.arange(count, dtype=np.int64 if whole else np.float64)
+        if step != 1 or start != 0:
+            array = array * step + start
         return finish(array.astype(target, copy=False), requires_grad)
 
 
@@ -379,7 +402,7 @@ def _limits(start: Any, end: Any, step: Any) -> list:
     if end is None:
         start, end = 0, start
     start, end, step = [
-        v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step)
+        v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, end, step)
     ]
     if step == 0:
         raise RuntimeError("step must be nonzero")

@@ -94,12 +94,18 @@ class Generator:
 
 
 default_generator = Generator()
-_thread = threading.local()
+
+
+class _Thread(threading.local):
+    generator: Generator | None = None  # of its own
+
+
+_thread = _Thread()
 
 
 def current_generator() -> Generator:
     """The default generator, or this thread's own."""
-    return getattr(_thread, "generator", default_generator)
+    return _thread.generator or default_generator
 
 
 def use_thread_generator(seed: int) -> None:
@@ -161,10 +167,39 @@ def _draw(kind: str, shape: tuple, target: np.dtype, generator: Any, where: devi
     """Random numbers from the kernel `uniform` or `normal`."""
     if where.type == "meta":
         return device_module("meta").empty(shape, target)
-    source = generator or current_generator()
-    wide = target if target in (np.float32, np.float64) else np.dtype(np.float32)
-    array = _random(kind, where, shape, *source.next_call(), wide)
+    seed, offset = (generator or current_generator()).next_call()
+    if where is CPU:
+        name, active = dispatch.named(kind, shape, target), dispatch.active
+        found = dispatch.relaunch(dispatch.tracer, active, name, seed, offset)
+        if found is not None:
+            return found
+    wide = target if target in _WIDE else np.dtype(np.float32)
+    array = _random(kind, where, shape, seed, offset, wide)
     return array if wide == target else array.astype(target)
+
+
+_WIDE = (np.float32, np.float64)  # what the kernels draw
+
+
+def _draw_into(target: Tensor, kind: str, generator: Generator | None) -> bool:
+    """Fill a tensor with numbers as the kernel `uniform` or `normal` draws them, in its memory;
+    False, and nothing is drawn, where they have to be copied there."""
+    array, active = target._array, dispatch.active
+    if type(array) is not np.ndarray or not array.flags.carray or array.dtype not in _WIDE:
+        return False
+    if mode.recorder is not None or mode.observer is not None:
+        return False
+    check_writable(target)
+    seed, offset = (generator or current_generator()).next_call()
+    name = dispatch.named("into", kind)
+    if dispatch.relaunch(dispatch.tracer, active, name, array, seed, offset) is None:
+        args = array.shape, seed, offset, array.dtype
+        if (kind, array.dtype) in _drew:
+            getattr(active, kind)(*args, out=array)
+        else:
+            array[...] = _random(kind, CPU, *args)
+    target._counter[0] += 1
+    return True
 
 
 def _random(kernel: str, where: device, *args: Any) -> Any:
@@ -246,12 +281,15 @@ def _sampler(name: str, kind: str, what: str) -> None:
         pin_memory: bool = False,
         **named: Any,
     ) -> Tensor:
-        shape = _shape(size, named.pop("size", None))
+        shape = _shape(size, named.pop("size", None) if named else None)
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         where = place(device)
-        with current.at(where):
-            array = _drawn(name, kind, shape, dtype, generator, where)
+        if dtype is None and where is CPU:
+            array = _draw(kind, shape, dtypes.default_numpy(), generator, where)
+        else:
+            with current.at(where):
+                array = _drawn(name, kind, shape, dtype, generator, where)
         return finish(array, requires_grad, pin_memory)
 
     def like(
@@ -471,6 +509,8 @@ def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
         )
+    if a == 0 and b == 1 and _draw_into(self, "uniform", generator):
+        return self
     u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
     if self.is_meta:
         return self
@@ -481,6 +521,8 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     """Fill with normal numbers."""
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if mean == 0 and std == 1 and _draw_into(self, "normal", generator):
+        return self
     z = _draw("normal", self._array.shape, self._array.dtype, generator, self.device)
     if self.is_meta:
         return self

@@ -182,7 +182,7 @@ class Tensor(Methods):
     @property
     def is_cuda(self) -> bool:
         """Whether the elements are on a GPU."""
-        return not isinstance(self._array, np.ndarray | MetaArray)
+        return not isinstance(self._array, (np.ndarray, MetaArray))
 
     @property
     def is_cpu(self) -> bool:
@@ -463,7 +463,7 @@ class Tensor(Methods):
         if mode.observer is not None:
             mode.observer.read(self)
         value = read(self._array, "item")
-        return value if isinstance(value, int | float | complex) else float(value)  # bfloat16
+        return value if isinstance(value, (int, float, complex)) else float(value)  # bfloat16
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""

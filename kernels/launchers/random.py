@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy import ndarray
 
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, like_first, ones
 from kernels.launchers.common import (
     Dialect,
@@ -18,6 +20,7 @@ from kernels.launchers.common import (
     namespace,
 )
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.relaunch import Single
 
 THREADS = 256
 
@@ -41,19 +44,32 @@ def _float_dtype(name: str, dtype) -> np.dtype:
 
 
 def _numbers(
-    dialect: Dialect, name: str, shape: tuple[int, ...], seed: int, offset: int, dtype, like
+    dialect: Dialect, name: str, shape: tuple[int, ...], seed: int, offset: int, dtype, like, out
 ) -> np.ndarray:
+    if out is not None:
+        if not out.flags.c_contiguous or (out.shape, out.dtype) != (shape, dtype):
+            raise ValueError(f"{name}: out must be contiguous, of shape {shape} and {dtype}")
+        like = out
+    where = like is None or type(like) is ndarray or place(like)
+    key = (dialect, name, where, shape, dtype, out is None)
+    plan = _plans.get(key) or _plans.keep(key, _plan_numbers(dialect, name, shape, dtype, like))
+    return plan(_words(seed, offset), out)
+
+
+def _plan_numbers(dialect: Dialect, name: str, shape: tuple[int, ...], dtype, like) -> Callable:
+    """A function of ((seed, offset), out)."""
     dtype = _float_dtype(name, dtype)
-    out = namespace(like).empty(shape, dtype)
-    if out.size:
-        counters = ceil_div(out.size, 2 if dtype == np.float64 else 4)
-        key = (dialect, name, type(out) is ndarray or place(out), counters, dtype)
-        launch = _plans.get(key)
-        if launch is None:
-            kernel = getattr(dialect.random, f"{name}_kernel")(dtype)
-            launch = _plans.keep(key, _plan(name, counters, kernel))
-        launch(out.ravel(), *_words(seed, offset))
-    return out
+    allocate = functools.partial(namespace(like).empty, shape, dtype)
+    if 0 in shape:
+        return lambda operands, out: allocate() if out is None else out
+    kernel = getattr(dialect.random, f"{name}_kernel")(dtype)
+    counters = ceil_div(math.prod(shape), 2 if dtype == np.float64 else 4)
+    names = dispatch.named(name, shape, dtype), dispatch.named("into", name)
+
+    def arguments(operands: tuple, out) -> tuple:
+        return (out.ravel(), *operands)
+
+    return Single(_plan(name, counters, kernel), allocate, arguments, dialect, *names)
 
 
 def philox_uint32(dialect: Dialect, n: int, seed: int, offset: int, like=None) -> np.ndarray:
@@ -82,12 +98,14 @@ def uniform(
     offset: int,
     dtype: np.dtype = np.float32,
     like=None,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
     """Uniform numbers in [0, 1): 24 random bits for float32, 53 for float64.
 
-    like: an array of the kind to return (default NumPy).
+    like: an array of the kind to return (default NumPy). out: a contiguous array of this shape and
+    dtype, which is filled and returned.
     """
-    return _numbers(dialect, "uniform", shape, seed, offset, dtype, like)
+    return _numbers(dialect, "uniform", shape, seed, offset, dtype, like, out)
 
 
 def normal(
@@ -97,12 +115,14 @@ def normal(
     offset: int,
     dtype: np.dtype = np.float32,
     like=None,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
     """Standard normal numbers: Box and Muller's transform of pairs of `uniform` numbers.
 
-    like: an array of the kind to return (default NumPy).
+    like: an array of the kind to return (default NumPy). out: a contiguous array of this shape and
+    dtype, which is filled and returned.
     """
-    return _numbers(dialect, "normal", shape, seed, offset, dtype, like)
+    return _numbers(dialect, "normal", shape, seed, offset, dtype, like, out)
 
 
 def dropout(dialect: Dialect, x: np.ndarray, p: float, seed: int, offset: int) -> np.ndarray:
@@ -130,7 +150,7 @@ def dropout(dialect: Dialect, x: np.ndarray, p: float, seed: int, offset: int) -
     return out
 
 
-def _cost(shape, seed, offset, dtype=np.float32):
+def _cost(shape, seed, offset, dtype=np.float32, **_):
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     return [(shape, np.dtype(dtype))], math.prod(shape)
 

@@ -18,16 +18,33 @@ def philox_uint32(n: int, seed: int, offset: int) -> np.ndarray:
 
 @traced
 def uniform(
-    shape: tuple[int, ...], seed: int, offset: int, dtype: np.dtype = np.float32
+    shape: tuple[int, ...],
+    seed: int,
+    offset: int,
+    dtype: np.dtype = np.float32,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
     """Uniform numbers in [0, 1): 24 random bits for float32, 53 for float64."""
     dtype = np.dtype(dtype)
-    return philox.uniform(math.prod(shape), seed, offset, dtype).astype(dtype).reshape(shape)
+    numbers = philox.uniform(math.prod(shape), seed, offset, dtype)
+    return _shaped(numbers.astype(dtype), shape, out)
+
+
+def _shaped(numbers: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
+    """Numbers in a shape, in `out` where that is given."""
+    if out is None:
+        return numbers.reshape(shape)
+    out[...] = numbers.reshape(shape)
+    return out
 
 
 @traced
 def normal(
-    shape: tuple[int, ...], seed: int, offset: int, dtype: np.dtype = np.float32
+    shape: tuple[int, ...],
+    seed: int,
+    offset: int,
+    dtype: np.dtype = np.float32,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
     """Standard normal numbers: Box and Muller's transform of pairs of `uniform` numbers."""
     dtype, n = np.dtype(dtype), math.prod(shape)
@@ -35,7 +52,7 @@ def normal(
     radius = np.sqrt(-2 * np.log(1 - u[0::2]))
     angle = 2 * np.pi * u[1::2]
     z = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).ravel()[:n]
-    return z.astype(dtype).reshape(shape)
+    return _shaped(z.astype(dtype), shape, out)
 
 
 @traced

@@ -255,6 +255,11 @@ def edge(tensor: Tensor) -> tuple | None:
 def edges_of(inputs: Sequence) -> tuple | None:
     """The edges of a node with these inputs (what is no tensor has none); None if no input requires
     a gradient."""
+    for t in inputs:
+        if isinstance(t, Tensor) and (t._requires_grad or t._view is not None):
+            break
+    else:
+        return None
     edges: list[tuple | None] = []
     found = False
     for t in inputs:

@@ -17,7 +17,7 @@ BENCHMARKS = {
     "training": ("training", "", "training steps compared with torch on the CPU"),
     "compiled": ("compiled", "", "the same steps through minigrad.compile"),
     "memory": ("memory", "", "the peak memory of the same steps, compared with torch"),
-    "overhead": ("overhead", "", "the cost of a tiny operation compared with torch"),
+    "overhead": ("overhead", "", "a hundred small operations compared with torch"),
     "growth": ("growth", "", "how a step grows with batch, width, depth, length and image"),
     "simt": ("simt", "", "the compiler on kernels of a course, compared with NumPy"),
 }

@@ -10,6 +10,8 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
+
 import minigrad
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.ops import softmax as soft
@@ -133,9 +135,7 @@ def huber_loss(
 # ------------------------------------------------------------------------ classes
 
 
-def _class_weights_checked(input: Tensor, weight: Tensor | None) -> None:
-    if weight is None:
-        return
+def _class_weights_checked(input: Tensor, weight: Tensor) -> None:
     classes = input.shape[1] if input.dim() > 1 else input.shape[0]
     if weight.dim() != 1 or weight.numel() != classes:
         raise RuntimeError(
@@ -146,22 +146,22 @@ def _class_weights_checked(input: Tensor, weight: Tensor | None) -> None:
 
 def _classes_last(input: Tensor, target: Tensor, what: str) -> tuple[Tensor, Tensor]:
     """(C,) or (N, C, d1, ...) and its targets as (M, C) and (M,)."""
-    if input.dim() == 0:
+    shape, given = input._array.shape, target._array.shape
+    if not shape:
         raise RuntimeError(f"{what}: expected an input with a class dimension, got a scalar")
-    expected = (*input.shape[:1], *input.shape[2:]) if input.dim() > 1 else ()
-    if tuple(target.shape) != tuple(expected):
-        if input.dim() > 1 and target.dim() >= 1 and target.shape[0] != input.shape[0]:
+    expected = (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
+    if given != expected:
+        if len(shape) > 1 and given and given[0] != shape[0]:
             raise ValueError(
-                f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
-                f"({target.shape[0]})."
+                f"Expected input batch_size ({shape[0]}) to match target batch_size ({given[0]})."
             )
-        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
-    if input.dim() == 1:
+        raise RuntimeError(f"Expected target size {list(expected)}, got {list(given)}")
+    if len(shape) == 1:
         return input.unsqueeze(0), target.reshape(1)
-    if input.dim() == 2:
+    if len(shape) == 2:
         return input, target
-    order = (0, *range(2, input.dim()), 1)
-    return input.permute(*order).reshape(-1, input.shape[1]), target.reshape(-1)
+    order = (0, *range(2, len(shape)), 1)
+    return input.permute(*order).reshape(-1, shape[1]), target.reshape(-1)
 
 
 def _finish_classes(
@@ -186,7 +186,7 @@ def _finish_classes(
     if weight is None:
         # Counted without recording; then the mean is usually a single reduction.
         classes = target._array
-        all_count = ignore_index < 0 and classes.size and classes.min() >= 0
+        all_count = ignore_index < 0 and classes.size and classes.item(classes.argmin()) >= 0
         count = classes.size if all_count else int((classes != ignore_index).sum())
         return loss.mean() if count == classes.size else loss.sum() / count
     kept = target != ignore_index
@@ -194,8 +194,11 @@ def _finish_classes(
     return loss.sum() / total
 
 
+_CLASS_DTYPES = (np.dtype(np.int64), np.dtype(np.uint8))
+
+
 def _check_class_dtype(name: str, target: Tensor) -> None:
-    if target.dtype not in (minigrad.int64, minigrad.uint8):
+    if target._array.dtype not in _CLASS_DTYPES:
         raise RuntimeError(
             f"{name}: expected target dtype to be Long or Byte, but got {target.dtype};"
             " use target.long()"
@@ -219,7 +222,8 @@ def nll_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     _check_class_dtype("nll_loss", target)
     check_floating("nll_loss_out_frame", input)
-    _class_weights_checked(input, weight)
+    if weight is not None:
+        _class_weights_checked(input, weight)
     rows, classes = _classes_last(input, target, "nll_loss")
     kept = classes != ignore_index
     safe = classes.masked_fill(kept.logical_not(), 0).long()
@@ -229,7 +233,7 @@ def nll_loss(
         loss = loss * weight[safe]
     # where instead of a product, because an ignored row may contain -inf.
     loss = minigrad.where(kept, loss, minigrad.zeros_like(loss))
-    return _finish_classes(loss, classes, weight, ignore_index, reduction, target.shape)
+    return _finish_classes(loss, classes, weight, ignore_index, reduction, target._array.shape)
 
 
 @autocasts
@@ -251,10 +255,11 @@ def cross_entropy(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    _class_weights_checked(input, weight)
-    if target.shape == input.shape:
+    if weight is not None:
+        _class_weights_checked(input, weight)
+    if target._array.shape == input._array.shape:
         return _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
-    if target.is_floating_point() and target.dim() == input.dim():
+    if target._array.ndim == input._array.ndim and target.is_floating_point():
         raise RuntimeError(
             f"cross_entropy: probability targets need the shape of the input {list(input.shape)}, "
             f"got {list(target.shape)}"
@@ -264,7 +269,7 @@ def cross_entropy(
     _check_class_dtype("cross_entropy", target)
     rows, classes = _classes_last(input, target, "cross_entropy")
     loss = soft.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
-    return _finish_classes(loss, classes, weight, ignore_index, reduction, target.shape)
+    return _finish_classes(loss, classes, weight, ignore_index, reduction, target._array.shape)
 
 
 def _soft_cross_entropy(

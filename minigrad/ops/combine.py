@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -67,16 +68,33 @@ class Triangle(Op):
     saves = ()
 
     @staticmethod
+    def again(x: Any, diagonal: int, lower: bool) -> Any:
+        if type(x) is not np.ndarray or x.size > _SMALL or type(diagonal) is not int:
+            return None
+        kept = _small_triangle(*x.shape[-2:], diagonal, lower)
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _WHERE, kept, x, 0)
+
+    @staticmethod
     def forward(x: Any, diagonal: int, lower: bool) -> Any:
-        xp = array_module(x)
-        mask = xp.tri(x.shape[-2], x.shape[-1], diagonal if lower else diagonal - 1, dtype=bool)
-        kept = mask if lower else ~mask
-        line = POINTWISE["where"].expr
-        return dispatch.active.pointwise(line, kept, x, 0, dtype=x.dtype)
+        kept = _inside(array_module(x), *x.shape[-2:], diagonal, lower)
+        return dispatch.active.pointwise(_WHERE, kept, x, 0, dtype=x.dtype)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, diagonal: int, lower: bool) -> tuple:
         return (Triangle.apply(g, diagonal=diagonal, lower=lower),)
+
+
+_WHERE = POINTWISE["where"].expr
+_SMALL = 1 << 12  # elements of matrices whose triangles are kept
+
+
+def _inside(xp: Any, rows: int, columns: int, diagonal: int, lower: bool) -> Any:
+    """Whether an element of a matrix is in its triangle."""
+    mask = xp.tri(rows, columns, diagonal if lower else diagonal - 1, dtype=bool)
+    return mask if lower else ~mask
+
+
+_small_triangle = functools.lru_cache(functools.partial(_inside, np))
 
 
 @export("concat", "concatenate", method=False)
@@ -89,35 +107,18 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {kind(x)}")
-    used = [x for x in tensors if x._array.shape != (0,)] or tensors[:1]
-    place = normalize_dim(dim, used[0]._array.ndim)
-    _check_cat(used, place)
-    return Cat.apply(*_of_one_dtype(tensors), dim=place)
+    first = next((x for x in tensors if x._array.shape != (0,)), tensors[0])
+    return Cat.apply(*_of_one_dtype(tensors), dim=normalize_dim(dim, first._array.ndim))
 
 
 def _of_one_dtype(tensors: list[Tensor]) -> list[Tensor]:
-    common = tensors[0]._array.dtype
-    for x in tensors[1:]:
-        common = dtypes.promote(common, x._array.dtype)
+    first = common = tensors[0]._array.dtype
+    for x in tensors:
+        if x._array.dtype is not first:
+            common = dtypes.promote(common, x._array.dtype)
+    if common is first:
+        return tensors
     return [x if x._array.dtype == common else x.to(common) for x in tensors]
-
-
-def _check_cat(tensors: list[Tensor], dim: int) -> None:
-    first = tensors[0]._array.shape
-    if not first:
-        raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
-    for i, x in enumerate(tensors[1:], start=1):
-        shape = x._array.shape
-        if len(shape) != len(first):
-            raise RuntimeError(
-                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
-            )
-        for d, (n, m) in enumerate(zip(first, shape, strict=True)):
-            if d != dim and n != m:
-                raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {dim}. Expected size {n} but "
-                    f"got size {m} for tensor number {i} in the list."
-                )
 
 
 @export(method=False)
@@ -126,12 +127,6 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     tensors = list(tensors)
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
-    for i, x in enumerate(tensors):
-        if x._array.shape != tensors[0]._array.shape:
-            raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(tensors[0].shape)} at "
-                f"entry 0 and {list(x.shape)} at entry {i}"
-            )
     place = normalize_dim(dim, tensors[0]._array.ndim + 1)
     return Stack.apply(*_of_one_dtype(tensors), dim=place)
 

@@ -19,7 +19,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.inplace import assign, check_writable, copy_
-from minigrad.ops.views import Select, Slice, of_parts
+from minigrad.ops.views import Select, Slice, of_parts, viewed
 from minigrad.tensor import Tensor, type_name, wrap
 
 
@@ -99,7 +99,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     """`x[index]`: a view for integers, slices, None and `...`; a copy for tensors and masks."""
     if type(index) is int:
         _check_position(self._array.shape, index, 0)
-        return Select.apply(self, index=(index,))
+        return viewed(Select, self, self._array[index, ...], {"index": (index,)})
+    if type(index) is slice:
+        index = (index,)
     if _is_plain(self._array.shape, index):
         return of_parts(index).apply(self, index=index)
     if type(index) is Tensor and type(self._array) is np.ndarray and mode.recorder is None:
@@ -163,7 +165,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     target = Slice.apply(self, index=basic) if basic or not tensors else self
     check_writable(target)
     if not tensors:
-        small = isinstance(value, int | float) and -65504 <= value <= 65504  # in any dtype
+        small = isinstance(value, (int, float)) and -65504 <= value <= 65504  # in any dtype
         values = value if small or isinstance(value, Tensor) else _like(self, value)
         if isinstance(values, Tensor):
             values = _without_leading_ones(values, target._array.ndim)
@@ -219,7 +221,7 @@ def _like(self: Tensor, value: Any) -> Tensor:
     if value is None or isinstance(value, str | dict):
         raise TypeError(f"can't assign a {type(value).__name__} to a {type_name(self)}")
     xp, dtype = array_module(self._array), self._array.dtype
-    if isinstance(value, int | float) and (dtype.kind in "iu" or dtype.itemsize > 2):
+    if isinstance(value, (int, float)) and (dtype.kind in "iu" or dtype.itemsize > 2):
         value = dtypes.fitting(value, dtype)
     with np.errstate(over="ignore"):  # floats of 16 bits become infinite, as torch's do here
         return wrap(xp.asarray(value, dtype))
@@ -287,10 +289,10 @@ def _items(index: Any) -> list:
 
 
 def _item(part: Any) -> Any:
-    if part is None or part is Ellipsis or isinstance(part, slice | int):
+    if part is None or part is Ellipsis or isinstance(part, (slice, int)):
         return part
     array = part._array if isinstance(part, Tensor) else part
-    if isinstance(array, list | tuple | range):
+    if isinstance(array, (list, tuple, range)):
         array = np.asarray([p.item() if isinstance(p, Tensor) else p for p in array])
         if array.size == 0:
             array = array.astype(np.int64)
@@ -312,7 +314,7 @@ def _width(item: Any) -> int:
     """How many dimensions a part of an index consumes."""
     if item is None or item is Ellipsis or type(item) is bool:
         return 0
-    if isinstance(item, int | slice):
+    if isinstance(item, (int, slice)):
         return 1
     return item.ndim if item.dtype.kind == "b" else 1
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kernels import dispatch
+from kernels.support.bounds import all_below
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
@@ -30,14 +33,37 @@ class Gather(Op):
         check_index("gather", x, index, dim)
 
     @staticmethod
+    def again(x: Any, index: Any, dim: int) -> Any:
+        known = type(index) is np.ndarray and index.dtype.kind == "i" and index.ndim == x.ndim
+        if known and all_below(index, x.shape[dim]):
+            return _picked_again(x, index, dim)
+        return None
+
+    @staticmethod
     def forward(x: Any, index: Any, dim: int) -> Any:
-        return dispatch.active.gather(x, dim, index)
+        return dispatch.together(_along(dim), x, index)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
         (index,) = ctx.tensors()
         zeros = wrap(array_module(g._array).zeros(ctx.shapes[0], g._array.dtype))
         return (ScatterAdd.apply(zeros, index, g, dim=dim), None)
+
+
+@functools.cache
+def _along(dim: int) -> Callable:
+    """The elements along a dimension, as remembered launches know them."""
+    return lambda x, index: dispatch.active.gather(x, dim, index)
+
+
+def _picked_again(x: Any, index: Any, dim: int) -> Any:
+    return dispatch.relaunch(dispatch.tracer, dispatch.active, _along(dim), x, index)
+
+
+class Pick(Gather):
+    """`Gather` at an index that has been computed, and so needs no checks."""
+
+    name, rule, again = "Gather", None, staticmethod(_picked_again)
 
 
 class ScatterAdd(Op):

@@ -24,6 +24,12 @@ from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 Dims = int | Sequence[int] | None
 
 
+def _again(key: str, x: Any, axes: tuple | None, keepdim: bool, dtype: Any) -> Any:
+    """The result by a remembered launch, or None."""
+    name = dispatch.named("reduce", key, axes, keepdim, dtype)
+    return dispatch.relaunch(dispatch.tracer, dispatch.active, name, x)
+
+
 class Reduce(Op):
     """A reduction of the table over axes (None: all). `REDUCTIONS` has one subclass per line with a
     gradient.
@@ -38,8 +44,7 @@ class Reduce(Op):
 
     @classmethod
     def again(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
-        name = dispatch.named("reduce", cls.key, axes, keepdim, dtype)
-        return dispatch.relaunch(dispatch.tracer, dispatch.active, name, x)
+        return _again(cls.key, x, axes, keepdim, dtype)
 
     @classmethod
     def forward(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
@@ -97,7 +102,10 @@ def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) ->
     axes = axes_of(dim, x._array.ndim)
     op = REDUCTIONS.get(name)
     if op is None:  # no gradient
-        result = wrap(dispatch.active.reduce(name, x._array, axes, keepdim, dtype))
+        found = _again(name, x._array, axes, keepdim, dtype)
+        if found is None:
+            found = dispatch.active.reduce(name, x._array, axes, keepdim, dtype)
+        result = wrap(found)
         if mode.observer is not None:
             mode.observer(TABLE[name], (x,), {"axes": axes, "keepdim": keepdim}, (result,))
         return result

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from minigrad import dtypes
 from minigrad.backends import array_module
@@ -19,9 +22,9 @@ from minigrad.ops.views import (
     Transpose,
     Unfold,
     parts,
+    viewed,
 )
 from minigrad.tensor import (
-    Size,
     Tensor,
     as_int,
     export,
@@ -35,9 +38,12 @@ def sizes(args: tuple, named: Any = None) -> tuple[int, ...]:
     count as integers."""
     if named is not None:
         args = (named,)
-    if len(args) == 1 and isinstance(args[0], tuple | list):
+    if len(args) == 1 and isinstance(args[0], (tuple, list)):
         args = args[0]
-    return tuple([a if type(a) is int else as_int("size", a) for a in args])
+    for a in args:
+        if type(a) is not int:
+            return tuple([as_int("size", a) for a in args])
+    return tuple(args)
 
 
 def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
@@ -64,11 +70,24 @@ def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
 @export()
 def reshape(input: Tensor, *lengths: Any, shape: Any = None) -> Tensor:
     """The same elements under another shape; one length may be -1. A view where possible."""
-    array = input._array
-    new = infer_shape(sizes(lengths, shape), array.size)
+    wanted, array = sizes(lengths, shape), input._array
+    made = _reshaped(array, wanted)
+    if made is not None:
+        return viewed(Reshape, input, made, {"shape": made.shape})
+    new = infer_shape(wanted, array.size)
     if array.flags.c_contiguous or _viewable(array, new):
         return Reshape.apply(input, shape=new)
     return Reshape.apply(Clone.apply(input), shape=new)
+
+
+def _reshaped(array: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """A contiguous NumPy array under another shape; None where that takes a closer look."""
+    if type(array) is not np.ndarray or not array.flags.c_contiguous or min(shape, default=0) < -1:
+        return None
+    try:
+        return array.reshape(shape)
+    except ValueError:  # the caller says what is wrong
+        return None
 
 
 def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
@@ -89,7 +108,11 @@ def view(self: Tensor, *shape: Any, size: Any = None) -> Tensor:
         out = wrap(self._array.view(shape[0].numpy))
         out._counter = self._counter
         return out
-    new = infer_shape(sizes(shape, size), self._array.size)
+    wanted = sizes(shape, size)
+    made = _reshaped(self._array, wanted)
+    if made is not None:
+        return viewed(Reshape, self, made, {"shape": made.shape})
+    new = infer_shape(wanted, self._array.size)
     if not (self._array.flags.c_contiguous or _viewable(self._array, new)):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
@@ -113,7 +136,7 @@ Tensor.view, Tensor.view_as, Tensor.reshape_as = view, view_as, reshape_as
 
 def _dims(given: Any, ndim: int) -> tuple[int, ...]:
     """One dimension or a sequence of them, each in 0 .. ndim-1."""
-    dims = given if isinstance(given, Sequence) else (given,)
+    dims = given if isinstance(given, (tuple, Sequence)) else (given,)
     return tuple([normalize_dim(d, ndim) for d in dims])
 
 
@@ -164,7 +187,8 @@ def _mt(self: Tensor) -> Tensor:
 
 def _t(self: Tensor) -> Tensor:
     """The dimensions in reverse order."""
-    return permute(self, *range(self._array.ndim - 1, -1, -1))
+    dims = tuple(range(self._array.ndim - 1, -1, -1))
+    return viewed(Permute, self, self._array.transpose(dims), {"dims": dims})
 
 
 for _name, _property in (("T", _t), ("mT", _mt)):
@@ -203,11 +227,13 @@ def expand(self: Tensor, *lengths: Any, size: Any = None) -> Tensor:
             f"expand: the number of sizes provided ({len(new)}) must be greater or equal to the "
             f"number of dimensions in the tensor ({len(old)})"
         )
-    if min(new[:extra], default=0) < 0:
+    if extra and min(new[:extra]) < 0:
         raise RuntimeError(
             f"expand: -1 keeps the length of a dimension that exists, but {list(new)} has it for a "
             f"new one of a tensor of shape {list(old)}"
         )
+    if new[extra:] == old:
+        return Expand.apply(self, shape=new)
     shape = list(new)
     for i, n in enumerate(old):
         wanted = new[i + extra]
@@ -235,9 +261,8 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without dimensions of length 1 (all, or those named)."""
     shape = input._array.shape
     if dim is None:
-        gone = range(len(shape))
-    else:
-        gone = _dims(dim, len(shape))
+        return Reshape.apply(input, shape=tuple([n for n in shape if n != 1]))
+    gone = _dims(dim, len(shape))
     return Reshape.apply(
         input, shape=tuple([n for i, n in enumerate(shape) if n != 1 or i not in gone])
     )
@@ -262,8 +287,10 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if first == last:
         return input
-    merged = Size(shape[first : last + 1]).numel()
-    return reshape(input, (*shape[:first], merged, *shape[last + 1 :]))
+    if last - first == len(shape) - 1:
+        return reshape(input, -1)
+    merged = math.prod(shape[first : last + 1])
+    return reshape(input, *shape[:first], merged, *shape[last + 1 :])
 
 
 @export()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from kernels import dispatch
+from kernels.support.bounds import all_below
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
@@ -76,10 +81,18 @@ class CrossEntropy(Op):
     saves_outputs = (1,)
 
     @staticmethod
+    def again(logits: Any, target: Any, weight: Any, ignore_index: int, smoothing: float) -> Any:
+        if not _inside(logits, target):
+            return None
+        losses = _losses(ignore_index, smoothing)
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, losses, logits, target, weight)
+
+    @staticmethod
     def forward(logits: Any, target: Any, weight: Any, ignore_index: int, smoothing: float) -> Any:
-        return dispatch.active.cross_entropy(
-            logits, target, weight, ignore_index=ignore_index, label_smoothing=smoothing
-        )
+        losses = _losses(ignore_index, smoothing)
+        if _inside(logits, target):
+            return dispatch.together(losses, logits, target, weight)
+        return losses(logits, target, weight)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, ignore_index: int, smoothing: float) -> tuple:
@@ -102,6 +115,24 @@ class CrossEntropy(Op):
             smoothing,
         )
         return (wrap(array), None, None)
+
+
+def _inside(logits: Any, target: Any) -> bool:
+    """Whether targets on the CPU are classes, so that a launch needs no checks."""
+    known = type(target) is np.ndarray and logits.ndim == 2 and target.dtype.kind in "iu"
+    return known and all_below(target, logits.shape[1])
+
+
+@functools.lru_cache
+def _losses(ignore_index: int, smoothing: float) -> Callable:
+    """Losses and log-sum-exps, as remembered launches know them."""
+
+    def cross_entropy(logits: Any, target: Any, weight: Any) -> Any:
+        return dispatch.active.cross_entropy(
+            logits, target, weight, ignore_index=ignore_index, label_smoothing=smoothing
+        )
+
+    return cross_entropy
 
 
 def _wanted(logits: Tensor, target: Tensor, weight: Any, ignore: int, smoothing: float) -> Tensor:

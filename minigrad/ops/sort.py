@@ -14,6 +14,7 @@ from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import check_devices
 from minigrad.backends import array_module
+from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
@@ -23,14 +24,24 @@ _Sort, _TopK, _KthValue, _Median, _NanMedian = map(
 )
 
 
-def _order(x: Tensor, dim: int, descending: bool) -> Tensor:
-    """Positions that sort x along dim; equal values keep their order, NaN counts as largest."""
-    xp = array_module(x._array)
+def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> Tensor:
+    """Positions that sort x along dim, or the first `count` of them; equal values keep their order,
+    NaN counts as largest."""
     array = x._array
-    if not descending:
-        return wrap(xp.argsort(array, axis=dim, kind="stable"))
-    flipped = xp.argsort(xp.flip(array, dim), axis=dim, kind="stable")
-    return wrap(array.shape[dim] - 1 - xp.flip(flipped, dim))
+    whole = (slice(None),) * dim
+    if descending:
+        array = array[(*whole, _BACKWARDS)]
+    xp = array_module(array)
+    found = array.argsort(dim, "stable") if xp is np else xp.argsort(array, axis=dim, kind="stable")
+    if descending:
+        end = None if count is None else -count - 1
+        found = array.shape[dim] - 1 - found[(*whole, slice(None, end, -1))]
+    elif count is not None:
+        found = found[(*whole, slice(count))]
+    return wrap(found if found.flags.c_contiguous else xp.ascontiguousarray(found))
+
+
+_BACKWARDS = slice(None, None, -1)
 
 
 @export()
@@ -45,7 +56,12 @@ def sort(
     if not input._array.ndim:
         return _Sort(input.clone(), wrap(np.zeros((), np.int64)))
     indices = _order(input, place, descending)
-    return _Sort(input.gather(place, indices), indices)
+    return _Sort(_picked(input, place, indices), indices)
+
+
+def _picked(x: Tensor, dim: int, indices: Tensor) -> Tensor:
+    """`x.gather(dim, indices)` at positions that `_order` has found."""
+    return Pick.apply(x, indices, dim=dim) if indices._array.size else x.gather(dim, indices)
 
 
 @export()
@@ -79,8 +95,8 @@ def topk(
     if 0 < k < n // 4:
         indices = _extreme(input, k, place, largest)
     else:
-        indices = _order(input, place, largest).narrow(place, 0, k).contiguous()
-    return _TopK(input.gather(place, indices), indices)
+        indices = _order(input, place, largest, k)
+    return _TopK(_picked(input, place, indices), indices)
 
 
 def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
@@ -91,7 +107,7 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     part = xp.argpartition(array, n - k if largest else k - 1, axis=dim)
     found = wrap(part).narrow(dim, n - k if largest else 0, k)
     found = wrap(xp.sort(found._array, axis=dim))  # equal values keep their order
-    return found.gather(dim, _order(x.detach().gather(dim, found), dim, largest))
+    return _picked(found, dim, _order(_picked(x.detach(), dim, found), dim, largest))
 
 
 @export()
@@ -106,7 +122,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     if not input._array.ndim:
         return _KthValue(input.clone(), wrap(np.zeros((), np.int64)))
     indices = _order(input, place, False).narrow(place, k - 1, 1).contiguous()
-    values = input.gather(place, indices)
+    values = _picked(input, place, indices)
     if keepdim:
         return _KthValue(values, indices)
     return _KthValue(values.squeeze(place), indices.squeeze(place))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,28 +33,39 @@ class ViewOp(Op):
 
     @classmethod
     def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
-        needs = x.requires_grad
-        out = _view(x, cls.forward(x._array, **attrs), (cls, attrs), needs)
-        if unusual and mode.observer is not None:
-            mode.observer(cls, (x,), attrs, (out,))
-        if needs and mode.enabled:
-            cls.record((x,), attrs, (edge(x),), (out,))
-        return out
+        return viewed(cls, x, cls.forward(x._array, **attrs), attrs)
+
+
+def viewed(op: type[ViewOp], x: Tensor, array: Any, attrs: dict) -> Tensor:
+    """`op.apply(x, **attrs)`, of which the array has been made."""
+    needs = x._requires_grad if x._view is None else x.requires_grad
+    out = _view(x, array, (op, attrs), needs)
+    if unusual and mode.observer is not None:
+        mode.observer(op, (x,), attrs, (out,))
+    if needs and mode.enabled:
+        op.record((x,), attrs, (edge(x),), (out,))
+    return out
 
 
 def _view(x: Tensor, array: Any, link: tuple, needs: bool) -> Tensor:
     """A tensor of `array`, which is a view of that of x by one (operation, attributes)."""
-    out = wrap(array)
+    out, view = _new(Tensor), _new(View)
+    out._array, out._view = array, view
     out._counter = counter = x._counter
-    parent, untracked = x._view, ""
+    view.version = counter[0]
+    view.untracked = ""
     if needs and not mode.enabled:
-        untracked = "inference_mode" if mode.inference else "no_grad"
+        view.untracked = "inference_mode" if mode.inference else "no_grad"
+    parent = x._view
     if parent is None:
-        out._view = View(x, (link,), counter[0], untracked)
+        view.base, view.chain = x, (link,)
     else:
-        chain = (*parent.chain, link)
-        out._view = View(parent.base, chain, counter[0], untracked or parent.untracked)
+        view.base, view.chain = parent.base, (*parent.chain, link)
+        view.untracked = view.untracked or parent.untracked
     return out
+
+
+_new: Callable[[type], Any] = object.__new__
 
 
 class Reshape(ViewOp):
@@ -108,11 +119,11 @@ def expand_array(x: Any, shape: tuple) -> Any:
     """`np.broadcast_to`, but writeable and with less Python overhead."""
     if type(x) is not np.ndarray:
         return array_module(x).broadcast_to(x, shape)
-    new = len(shape) - x.ndim
-    if not x.ndim and x.dtype.kind != "V":
-        return np.ndarray(shape, x.dtype, x, 0, (0,) * new)
-    kept = zip(x.shape, x.strides, shape[new:])
-    strides = (0,) * new + tuple([0 if m == 1 and n != 1 else s for m, s, n in kept])
+    old, new = x.shape, len(shape) - x.ndim
+    strides = (0,) * new + x.strides
+    if shape[new:] != old:
+        kept = zip(old, x.strides, shape[new:])
+        strides = (0,) * new + tuple([0 if m == 1 and n != 1 else s for m, s, n in kept])
     if x.flags.c_contiguous and x.dtype.kind != "V":  # bfloat16 has no buffer
         return np.ndarray(shape, x.dtype, x, 0, strides)
     return np.lib.stride_tricks.as_strided(x, shape, strides)
@@ -344,10 +355,36 @@ class Cat(Op):
     saves = ()
 
     @staticmethod
+    def rule(*tensors: Tensor, dim: int) -> None:
+        used = [x for x in tensors if x._array.shape != (0,)] or tensors[:1]
+        first = used[0]._array.shape
+        if not first:
+            raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
+        for i, x in enumerate(used[1:], start=1):
+            shape = x._array.shape
+            if len(shape) != len(first):
+                raise RuntimeError(
+                    f"Tensors must have same number of dimensions: got {len(first)} and "
+                    f"{len(shape)}"
+                )
+            for d, (n, m) in enumerate(zip(first, shape, strict=True)):
+                if d != dim and n != m:
+                    raise RuntimeError(
+                        f"Sizes of tensors must match except in dimension {dim}. Expected size {n} "
+                        f"but got size {m} for tensor number {i} in the list."
+                    )
+
+    @staticmethod
+    def again(*arrays: Any, dim: int) -> Any:
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _joined(dim), *arrays)
+
+    @staticmethod
     def forward(*arrays: Any, dim: int) -> Any:
         used = [a for a in arrays if a.shape != (0,)] or arrays[:1]
         if used[0].dtype.kind == "c":
             return array_module(used[0]).concatenate(used, dim)
+        if len(used) == len(arrays):
+            return dispatch.together(_joined(dim), *arrays)
         return dispatch.active.concat(used, dim)
 
     @staticmethod
@@ -362,19 +399,48 @@ class Cat(Op):
         return grads
 
 
+@functools.cache
+def _joined(dim: int) -> Callable:
+    """The concatenation along a dimension, as remembered launches know it."""
+    return lambda *arrays: dispatch.active.concat(list(arrays), dim)
+
+
 class Stack(Op):
     """Arrays of one dtype and shape along a new dimension."""
 
     saves = ()
 
     @staticmethod
+    def rule(*tensors: Tensor, dim: int) -> None:
+        for i, x in enumerate(tensors):
+            if x._array.shape != tensors[0]._array.shape:
+                raise RuntimeError(
+                    "stack expects each tensor to be equal size, but got "
+                    f"{list(tensors[0].shape)} at entry 0 and {list(x.shape)} at entry {i}"
+                )
+
+    @staticmethod
+    def again(*arrays: Any, dim: int) -> Any:
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _stacked(dim), *arrays)
+
+    @staticmethod
     def forward(*arrays: Any, dim: int) -> Any:
-        shape = arrays[0].shape
-        rows = [a.reshape(*shape[:dim], 1, *shape[dim:]) for a in arrays]
-        if rows[0].dtype.kind == "c":
-            return array_module(rows[0]).concatenate(rows, dim)
-        return dispatch.active.concat(rows, dim)
+        if arrays[0].dtype.kind == "c":
+            return array_module(arrays[0]).stack(arrays, dim)
+        return dispatch.together(_stacked(dim), *arrays)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> list:
         return [g.select(dim, i) if need else None for i, need in enumerate(ctx.needs)]
+
+
+@functools.cache
+def _stacked(dim: int) -> Callable:
+    """Arrays along a new dimension, as remembered launches know it."""
+
+    def stack(*arrays: Any) -> Any:
+        shape = arrays[0].shape
+        rows = [a.reshape(*shape[:dim], 1, *shape[dim:]) for a in arrays]
+        return dispatch.active.concat(rows, dim)
+
+    return stack
