@@ -1,9 +1,9 @@
-"""Float32 mathematics that LLVM can vectorise: no branches, no calls, no table but sine's.
+"""Mathematics that LLVM can vectorise: no branches, no calls, no table but sine's.
 
 A loop that calls libm's `expf` runs one element at a time; these are straight lines of arithmetic
 with selects for the special cases, so a loop over them becomes SIMD code. Each is within 2 ulp over
-the whole of float32, subnormals, infinities and NaN included (`tests/simt/devlib/test_vecmath.py`
-measures it).
+the whole of float32, subnormals, infinities and NaN included, and so are the few for float64, at
+the end (`tests/simt/devlib/test_vecmath.py` measures it).
 
 Methods: range reduction as in Cody and Waite, "Software Manual for the Elementary Functions"
 (1980); Payne and Hanek, "Radian reduction for trigonometric functions" (1983), for sine and cosine.
@@ -67,6 +67,21 @@ _LOG2_S = (2.885390081777927, 0.9617966939243164, 0.5770780172540739, 0.41219840
 _EXP2_64 = (0.6931471805599501, 0.24022650695710657, 0.055504108664444676, 0.009618129184039134,
             0.0013333558230674682, 0.0001540343890628734, 1.5252656950259072e-05,
             1.3258750472169748e-06, 1.0208752159969631e-07)  # fmt: skip
+# (atan(t) - t) / t^3 in t^2 <= 1, relative error 2^-31
+_ATAN = (-0.3333332649243937, 0.19999656913325162, -0.1427965319326188, 0.11057077424498177,
+         -0.08806893572136053, 0.06732218633747715, -0.0445599760399814, 0.022430816959189373,
+         -0.007267214690737307, 0.0011037403302341167)  # fmt: skip
+# (asin(t) - t) / t^3 in t^2 <= 1 / 4, relative error 2^-35
+_ASIN = (0.16666667182270167, 0.0749994901305644, 0.04465990342330176, 0.03011363754261998,
+         0.024596793361166592, 0.007535580663808439, 0.034613745495543906)  # fmt: skip
+# (sinh(t) - t) / t^3 in t^2 <= 1, relative error 2^-43
+_SINH = (
+    0.16666666667080526,
+    0.008333333275427209,
+    0.00019841296289078162,
+    2.7552037507802365e-06,
+    2.5530840346255936e-08,
+)
 
 
 def _clamp(x: V, low: float, high: float) -> V:
@@ -334,13 +349,24 @@ def tan(x: V) -> V:
     return _finite_angle(x, (result.bits() ^ (x.bits() & -0x80000000)).as_float(F32))
 
 
-def _log2_wide(x: V) -> V:
-    """log2 of a positive normal float64, relative error about 2^-50."""
+def _split_wide(x: V) -> tuple[V, V]:
+    """(e, m) with x = 2^e m, sqrt(1/2) <= m < sqrt(2), for a positive normal float64.
+
+    Neither a shift that keeps the sign nor a conversion from int64: AVX2 has no instruction for
+    them. 2^52's bits with an exponent in the low ones are 2^52 plus that exponent.
+    """
     offset = 0x3FE6A09E667F3BCD  # sqrt(1/2)
     bits = x.bits() - offset
     mantissa = ((bits & 0xFFFFFFFFFFFFF) + offset).as_float(F64)
+    biased = (bits + (1023 << 52)).logical_shift(52) | 0x4330000000000000
+    return biased.as_float(F64) - (2.0**52 + 1023), mantissa
+
+
+def _log2_wide(x: V) -> V:
+    """log2 of a positive normal float64, relative error about 2^-50."""
+    exponent, mantissa = _split_wide(x)
     s = (mantissa - 1.0) / (mantissa + 1.0)
-    return (bits >> 52).to_float(F64) + polynomial(s * s, _LOG2_S) * s
+    return exponent + polynomial(s * s, _LOG2_S) * s
 
 
 def _exp2_wide(x: V) -> V:
@@ -378,6 +404,91 @@ def power(x: V, y: V) -> V:
     return pow_wide(x, y.to_float(F64))
 
 
+def _atan_wide(t: V) -> V:
+    """atan of a float64 in [0, 1]."""
+    square = t * t
+    return polynomial(square, _ATAN) * square * t + t
+
+
+def atan(x: V) -> V:
+    size = x.abs().to_float(F64)
+    large = size > 1.0
+    result = _atan_wide(large.where(1.0 / size, size))
+    result = large.where(math.pi / 2 - result, result)
+    return _or_nan(x, result.to_float(F32).with_sign_of(x))
+
+
+def atan2(y: V, x: V) -> V:
+    across, up = x.abs().to_float(F64), y.abs().to_float(F64)
+    steep = up > across
+    least, most = steep.where(across, up), steep.where(up, across)
+    t = (least == most).where(least.constant(1.0), least / most)  # of infinities too
+    result = _atan_wide((least == 0.0).where(least, t))
+    result = steep.where(math.pi / 2 - result, result)
+    result = (x.bits() < 0).where(math.pi - result, result)
+    return _or_nan(x, _or_nan(y, result.to_float(F32).with_sign_of(y)))
+
+
+def _asin_wide(size: V) -> tuple[V, V]:
+    """(whether size > 1 / 2, p): asin(size) is p, or pi / 2 - 2 p, for a float64 size."""
+    large = size > 0.5
+    square = large.where((1.0 - size) * 0.5, size * size)
+    root = large.where(square.call("sqrt"), size)
+    return large, polynomial(square, _ASIN) * square * root + root
+
+
+def asin(x: V) -> V:
+    large, p = _asin_wide(x.abs().to_float(F64))
+    return large.where(math.pi / 2 - (p + p), p).to_float(F32).with_sign_of(x)
+
+
+def acos(x: V) -> V:
+    large, p = _asin_wide(x.abs().to_float(F64))
+    negative = x < 0.0
+    far = negative.where(math.pi - (p + p), p + p)
+    return large.where(far, math.pi / 2 - negative.where(-p, p)).to_float(F32)
+
+
+def _exp_both(x: V) -> tuple[V, V]:
+    """e^|x| and e^-|x| in float64."""
+    e = _exp2_wide(_clamp(x.abs(), 0.0, 90.0).to_float(F64) * LOG2_E)
+    return e, 1.0 / e
+
+
+def sinh(x: V) -> V:
+    up, down = _exp_both(x)
+    wide = x.abs().to_float(F64)
+    square = wide * wide
+    small = polynomial(square, _SINH) * square * wide + wide
+    result = (wide < 1.0).where(small, (up - down) * 0.5)
+    return _or_nan(x, result.to_float(F32).with_sign_of(x))
+
+
+def cosh(x: V) -> V:
+    up, down = _exp_both(x)
+    return _or_nan(x, ((up + down) * 0.5).to_float(F32))
+
+
+def asinh(x: V) -> V:
+    wide = x.abs().to_float(F64)
+    small = wide - wide * wide * wide * (1 / 6)
+    large = log64(wide + (wide * wide + 1.0).call("sqrt"))
+    return (wide < 2.0**-8).where(small, large).to_float(F32).with_sign_of(x)
+
+
+def acosh(x: V) -> V:
+    wide = x.to_float(F64)
+    result = log64(wide + (wide * wide - 1.0).call("sqrt")).to_float(F32)
+    return (x < 1.0).where(x.constant(NAN), result)
+
+
+def atanh(x: V) -> V:
+    wide = x.abs().to_float(F64)
+    small = wide + wide * wide * wide * (1 / 3)
+    large = log64((1.0 + wide) / (1.0 - wide)) * 0.5
+    return (wide < 2.0**-8).where(small, large).to_float(F32).with_sign_of(x)
+
+
 def _cbrt_wide(x: V, steps: int) -> V:
     """The cube root of a positive normal float64 by Halley's iteration from an exponent guess."""
     # dividing the bits by 3 divides the exponent by 3; the multiply-high is that division
@@ -403,6 +514,72 @@ def cbrt64(x: V) -> V:
     root = tiny.where(root * 2.0**-100, root)
     proper = (size > 0.0) & (size < INFINITY)
     return proper.where(root.with_sign_of(x), x)
+
+
+# --- float64
+
+LN2_HIGH_64, LN2_LOW_64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+# (e^r - 1 - r) / r^2 on |r| <= ln(2) / 2, relative error 2^-61
+_EXP64 = (0.5, 0.16666666666666685, 0.04166666666666671, 0.00833333333331633, 0.0013888888888863664,
+          0.0001984126989789204, 2.4801587363804043e-05, 2.755723352968756e-06,
+          2.7557241540153237e-07, 2.5112454311242147e-08, 2.092450042420037e-09)  # fmt: skip
+# (log((1 + s) / (1 - s)) / s - 2) / s^2 in s^2, 1 + f = (1 + s) / (1 - s), sqrt(1/2) to sqrt(2)
+_LOG64 = (0.6666666666666666, 0.4000000000000635, 0.28571428569061325, 0.222222226496804,
+          0.18181775478785936, 0.15387097543300812, 0.13249988387427802,
+          0.13252345203053828)  # fmt: skip
+# (tanh(x) - x) / x^3 in x^2 <= 0.4
+_TANH64 = (
+    -0.3333333333333333,
+    0.13333333333333103,
+    -0.053968253968094154,
+    0.021869488530569116,
+    -0.008863235414348693,
+    0.003592126495386041,
+    -0.0014558204459933356,
+    0.0005899393562309091,
+    -0.00023873474076088738,
+    9.566230201904072e-05,
+    -3.648501586195868e-05,
+    1.1665395274345586e-05,
+    -2.219333430454344e-06,
+)
+
+
+def _power_of_two_64(n: V) -> V:
+    """2^n for a whole float64 n from -1022 to 1023, by 1.5 * 2^52 as in `_exp2_wide`."""
+    return (((n + 6755399441055744.0).bits() << 52) + (1023 << 52)).as_float(F64)
+
+
+def _exp64_bounded(x: V) -> V:
+    n = (x * LOG2_E).rint()
+    r = (x - n * LN2_HIGH_64) - n * LN2_LOW_64
+    half = (n * 0.5).rint()
+    result = (polynomial(r, _EXP64) * r * r + r) + 1.0
+    return result * _power_of_two_64(half) * _power_of_two_64(n - half)
+
+
+def exp64(x: V) -> V:
+    return _or_nan(x, _exp64_bounded(_clamp(x, -750.0, 712.0)))
+
+
+def log64(x: V) -> V:
+    subnormal = x < 2.0**-1022
+    exponent, mantissa = _split_wide(subnormal.where(x * 2.0**54, x))
+    exponent, f = exponent - subnormal.where(x.constant(54.0), 0.0), mantissa - 1.0
+    s = f / (f + 2.0)
+    square, half = s * s, f * f * 0.5
+    rest = s * (half + polynomial(square, _LOG64) * square) + exponent * LN2_LOW_64
+    result = exponent * LN2_HIGH_64 - ((half - rest) - f)
+    result = (x == 0.0).where(x.constant(-INFINITY), result)
+    result = (x < 0.0).where(x.constant(NAN), result)
+    return (x.bits().below(0x7FF0000000000000) | (x <= 0.0)).where(result, x)
+
+
+def tanh64(x: V) -> V:
+    size, square = x.abs(), x * x
+    small = polynomial(square, _TANH64) * square * x + x
+    large = 1.0 - 2.0 / (_exp64_bounded(_clamp(size, 0.0, 20.0) * 2.0) + 1.0)
+    return _or_nan(x, (size < 0.625).where(small, large.with_sign_of(x)))
 
 
 def rsqrt(x: V) -> V:

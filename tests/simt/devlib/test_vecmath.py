@@ -31,11 +31,20 @@ REFERENCES = {
     "sin": np.sin,
     "cos": np.cos,
     "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "cbrt": np.cbrt,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
 }
 ULP = 2.0
+ODD = ("asin", "atan", "sinh", "asinh", "atanh")
 
 
 @functools.cache
@@ -70,7 +79,7 @@ def arguments() -> np.ndarray:
 def errors_in_ulp(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
     """Distance in units of the last place of the rounded result; inf where only one is finite."""
     with np.errstate(over="ignore"):
-        rounded = exact.astype(np.float32)
+        rounded = exact.astype(got.dtype)
     same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
     with np.errstate(invalid="ignore"):
         distance = np.abs(got.astype(WIDE) - exact) / np.abs(np.spacing(rounded)).astype(WIDE)
@@ -96,6 +105,41 @@ def test_within_two_ulp(name, fastmath):
     assert ulp[worst] <= ULP, f"{name}({x[worst]!r}) = {got[worst]!r}, off by {ulp[worst]} ulp"
 
 
+def wide_arguments() -> np.ndarray:
+    rng = np.random.default_rng(SEED)
+    print(f"seed {SEED}")
+    edges = [0.0, -0.0, 1, -1, math.inf, -math.inf, math.nan, 5e-324, 2.2e-308, 1.7e308, 709.78]
+    edges += [709.79, -708.4, -745.13, -745.14, 0.625, -0.625, 20, 2**0.5, 0.5**0.5]
+    parts = [
+        rng.integers(0, 2**64, 60_000, dtype=np.uint64).view(np.float64),
+        np.array(edges),
+        1 + np.arange(-3000, 3000) * 2.0**-53,
+        rng.uniform(-10, 10, 40_000),
+        rng.uniform(-760, 760, 40_000),
+        np.exp(rng.uniform(-20, 20, 40_000)),
+    ]
+    return np.concatenate(parts)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.skipif(np.finfo(WIDE).nmant < 63, reason="no longer float to compare with")
+@pytest.mark.parametrize("fastmath", [False, True])
+@pytest.mark.parametrize("name", ["exp", "log", "tanh"])
+def test_float64_within_two_ulp(name, fastmath):
+    x = wide_arguments()
+    if fastmath:
+        x = x[np.isfinite(x)]
+    got = np.empty_like(x)
+    loop(name, fastmath)(x, got)
+    exact = REFERENCES[name](x.astype(WIDE))
+    if fastmath:
+        finite = np.isfinite(exact.astype(np.float64))
+        x, got, exact = x[finite], got[finite], exact[finite]
+    ulp = errors_in_ulp(got, exact)
+    worst = np.argmax(ulp)
+    assert ulp[worst] <= ULP, f"{name}({x[worst]!r}) = {got[worst]!r}, off by {ulp[worst]} ulp"
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf"])
@@ -113,13 +157,39 @@ def test_the_measure_can_fail():
     assert errors_in_ulp(wrong, np.exp(x.astype(WIDE))).max() > ULP
 
 
-@pytest.mark.parametrize("name", ["expm1", "log1p", "tanh", "erf", "sin", "tan", "cbrt", "sqrt"])
+@pytest.mark.parametrize(
+    "name", ["expm1", "log1p", "tanh", "erf", "sin", "tan", "cbrt", "sqrt", *ODD]
+)
 def test_signed_zero_is_kept(name):
     x = np.array([-0.0, 0.0], np.float32)
     out = np.empty_like(x)
     loop(name)(x, out)
     assert out.tolist() == [0, 0]
     assert np.signbit(out).tolist() == [True, False]
+
+
+@numba.njit
+def atan2_loop(y, x, out):
+    for i in range(x.size):
+        out[i] = registry.atan2(y[i], x[i])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_atan2_within_two_ulp_and_its_special_cases():
+    rng = np.random.default_rng(SEED)
+    sizes = np.exp(rng.uniform(-80, 80, (2, 100_000))) * rng.choice([-1, 1], (2, 100_000))
+    special = [0.0, -0.0, 1, -1, 1e-45, -1e-45, 3e38, -3e38, math.inf, -math.inf, math.nan]
+    pairs = np.stack([g.ravel() for g in np.meshgrid(*[np.array(special)] * 2)])
+    near = np.stack([np.ones(2000), 1 + np.arange(-1000, 1000) * 2.0**-24])
+    y, x = np.concatenate([sizes, pairs, near], 1).astype(np.float32)
+    got = np.empty_like(x)
+    atan2_loop(y, x, got)
+    exact = np.arctan2(y.astype(WIDE), x.astype(WIDE))
+    ulp = errors_in_ulp(got, exact)
+    worst = np.argmax(ulp)
+    assert ulp[worst] <= ULP, f"atan2({y[worst]!r}, {x[worst]!r}) = {got[worst]!r}"
+    known = ~np.isnan(exact)
+    assert (np.signbit(got) == np.signbit(exact))[known].all()
 
 
 @numba.njit
@@ -198,13 +268,13 @@ def vector_instructions(name: str) -> bool:
     return scalar_calls is None and any(f"<{lanes} x float>" in text for lanes in (4, 8, 16))
 
 
-@pytest.mark.parametrize("name", [*VECTORISED, "sin", "cos", "tan", "cbrt"])
+@pytest.mark.parametrize("name", [*VECTORISED, *ODD, "sin", "cos", "tan", "cosh", "cbrt"])
 def test_a_loop_vectorises(name):
     assert vector_instructions(name), "something in the function stops the vectoriser"
 
 
 def test_a_library_call_does_not_vectorise():
-    assert not vector_instructions("asin")
+    assert not vector_instructions("lgamma")
 
 
 def test_types_follow_cuda():
