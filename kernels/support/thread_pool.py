@@ -77,8 +77,8 @@ def _worker() -> None:
 
 
 def _ensure(count: int) -> int:
-    """Start threads until there are so many; how many helpers a launch may have. They are fewer where
-    the system allows no more threads (a container's limit)."""
+    """Start threads until there are so many; how many helpers a launch may have. They are fewer
+    where the system allows no more (a container has a limit)."""
     global _pid, _workers, _jobs
     with _lock:
         if _pid != os.getpid():  # a fork does not copy threads
