@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernels.support import cache, thread_pool
+from minigrad.distributed import groups
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -172,3 +173,10 @@ def test_a_system_that_allows_no_more_threads(monkeypatch):
     ran: list[int] = []
     assert thread_pool.run(lambda first, last: ran.extend(range(first, last)) or 0, 10, 4) == 0
     assert ran == list(range(10))
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "1e300", "soon"])
+def test_a_time_to_wait_that_is_none(monkeypatch, given):
+    monkeypatch.setenv("MINIGRAD_DISTRIBUTED_TIMEOUT", given)
+    with pytest.raises(ValueError, match="MINIGRAD_DISTRIBUTED_TIMEOUT: expected seconds"):
+        groups._seconds(None)
