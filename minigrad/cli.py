@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if command == "run" and argv[1:2] not in ([], ["-h"], ["--help"]):
             return _command("run").start(argv[1:])  # whatever follows is the program's
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a letter shows "?"
         args = _parser().parse_args(argv)
         _check_environment()
         return _command(args.command).run(args)

@@ -1,15 +1,17 @@
 """Tensors in the safetensors format, with the functions of `safetensors.torch`.
 
 `minigrad run` and `as_torch()` give this module where a program imports `safetensors.torch`. The
-package `safetensors` reads and writes the files (extra `files`): a header in JSON, then the
-elements of the tensors. A file never holds code.
+package `safetensors` reads the files (extra `files`): a header in JSON, then the elements of the
+tensors. A file never holds code.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
@@ -17,12 +19,12 @@ import numpy as np
 from minigrad._names import kind, namespace
 from minigrad.devices import device as Device
 from minigrad.nn import Module
+from minigrad.serialization import atomic_file
 from minigrad.tensor import Tensor, wrap
 
 try:
     import safetensors as _library
     from safetensors import SafetensorError
-    from safetensors import numpy as _arrays
 except ImportError:
     raise ImportError(
         "minigrad.safetensors needs the package safetensors: pip install 'minigrad[files]'"
@@ -35,7 +37,7 @@ _DTYPES = {
     "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U64": np.uint64,
     "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "BOOL": np.bool_, "C64": np.complex64,
 }  # fmt: skip
-_SAVED = {np.dtype(kind) for kind in _DTYPES.values()}
+_CODES = {np.dtype(kind): code for code, kind in _DTYPES.items()}
 
 File = str | os.PathLike[str]
 
@@ -52,12 +54,37 @@ def save_file(tensors: Mapping[str, Tensor], filename: File, metadata: Any = Non
             lacks; nothing is written.
         RuntimeError: tensors that share memory (`save_model` stores them once).
     """
-    _arrays.save_file(_checked("save_file", tensors), os.fspath(filename), _text(metadata))
+    arrays, text, path = _checked("save_file", tensors), _text(metadata), os.fspath(filename)
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise SafetensorError(f"save_file: {path}: No such file or directory")
+    # Not by the library: before 0.8 it writes into the old file, and 0.8 replaces links and devices
+    # and gives every file the mode 0o600.
+    with atomic_file(path) as file:
+        _write(file, arrays, text)
 
 
 def save(tensors: Mapping[str, Tensor], metadata: Any = None) -> bytes:
     """The bytes of such a file, see `save_file`."""
-    return _arrays.save(_checked("save", tensors), _text(metadata))
+    file = io.BytesIO()
+    _write(file, _checked("save", tensors), _text(metadata))
+    return file.getvalue()
+
+
+def _write(file: IO[bytes], arrays: dict[str, np.ndarray], text: dict[str, str] | None) -> None:
+    """The length of the header, the header, and the elements: those of wide dtypes first, so that
+    all are aligned."""
+    header: dict[str, Any] = {} if text is None else {"__metadata__": text}
+    names, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0
+    for name in names:
+        array, start = arrays[name], end
+        end += array.nbytes
+        code = _CODES[array.dtype]
+        header[name] = {"dtype": code, "shape": array.shape, "data_offsets": (start, end)}
+    described = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    described += b" " * (-len(described) % 8)
+    file.write(len(described).to_bytes(8, "little") + described)
+    for name in names:
+        file.write(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
 
 
 def save_model(
@@ -106,7 +133,7 @@ def _checked(owner: str, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]
                 f"{owner}: the tensor {name!r} is not contiguous; save its contiguous()"
             )
         array = value.detach().cpu()._array
-        if array.dtype not in _SAVED:
+        if array.dtype not in _CODES:
             raise ValueError(f"{owner}: the format has no {value.dtype}, the dtype of {name!r}")
         arrays[name] = array
     return arrays

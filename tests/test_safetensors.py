@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 
@@ -141,6 +142,28 @@ def test_what_cannot_be_saved_leaves_the_old_file(tmp_path):
         safetensors.save_file({"x": x}, tmp_path / "missing" / "a")
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["a"]
     safetensors.save_file({"x": x, "y": x[0].clone(), "z": x[:0]}, path)  # nothing is shared
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes and links as on POSIX systems")
+def test_a_save_keeps_modes_and_links_and_is_whole_or_not_at_all(tmp_path, monkeypatch):
+    path, link, x = tmp_path / "a", tmp_path / "link", minigrad.ones(3)
+    os.umask(umask := os.umask(0))
+    safetensors.save_file({"x": x}, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    path.chmod(0o640)
+    link.symlink_to(path)
+    safetensors.save_file({"x": x + 1}, link)
+    assert link.is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert safetensors.load_file(path)["x"].tolist() == [2, 2, 2]
+
+    def fail(handle):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        safetensors.save_file({"x": x}, path)
+    assert safetensors.load_file(path)["x"].tolist() == [2, 2, 2]
+    assert sorted(os.listdir(tmp_path)) == ["a", "link"]
 
 
 def test_load_says_which_function_reads_the_format(tmp_path):

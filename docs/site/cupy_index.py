@@ -24,6 +24,7 @@ cupy.polynomial.polyutils cupyx cupyx.linalg cupyx.signal cupyx.scipy.fft cupyx.
 cupyx.scipy.interpolate cupyx.scipy.linalg cupyx.scipy.ndimage cupyx.scipy.signal
 cupyx.scipy.signal.windows cupyx.scipy.sparse cupyx.scipy.sparse.csgraph cupyx.scipy.sparse.linalg
 cupyx.scipy.spatial cupyx.scipy.spatial.distance cupyx.scipy.special cupyx.scipy.stats""".split()
+NUMPY, SCIPY = "2.1", "1.17"  # the oldest that have all names on the page
 DROPPED = ("btdtr", "btdtri", "sph_harm")  # by SciPy: only an old one has them
 
 
@@ -130,8 +131,8 @@ def page() -> str:
     return f"""# The names of CuPy
 
 Which names of CuPy 14.2 are in `kernels.cupy` and `kernels.cupyx`, by CuPy's own index. A name that
-is missing raises an error that says so; `cupy.cuda` is not in the index.
-`python docs/site/cupy_index.py` writes this page.
+is missing raises an error that says so; `cupy.cuda` is not in the index. Before NumPy {NUMPY} and
+SciPy {SCIPY} some more are missing. `python docs/site/cupy_index.py` writes this page.
 
 In all: {totals}.
 

@@ -76,15 +76,21 @@ def _worker() -> None:
         job.done.release()
 
 
-def _ensure(count: int) -> None:
+def _ensure(count: int) -> int:
+    """Start threads until there are so many; how many helpers a launch may have. They are fewer
+    where the system allows no more (a container has a limit)."""
     global _pid, _workers, _jobs
     with _lock:
         if _pid != os.getpid():  # a fork does not copy threads
             _pid, _workers, _jobs = os.getpid(), [], SimpleQueue()
         while len(_workers) < count:
             thread = threading.Thread(target=_worker, name="minigrad-kernel", daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # can't start new thread
+                break
             _workers.append(thread)
+        return min(count, len(_workers))
 
 
 def run(
@@ -106,7 +112,7 @@ def run(
         stop()
 
     with deferred(interrupt):
-        _ensure(helpers)
+        helpers = _ensure(helpers)
         for _ in range(helpers):
             _jobs.put(job)
         job.work()

@@ -166,7 +166,7 @@ def _seconds(timeout: timedelta | None) -> float:
         seconds = DEFAULT_TIMEOUT.total_seconds() if not given else float(given)
     except ValueError:
         seconds = 0.0
-    if seconds <= 0:
+    if not 0 < seconds < 1e9:  # no number, endless
         raise ValueError(f"MINIGRAD_DISTRIBUTED_TIMEOUT: expected seconds, got {given!r}")
     return seconds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import re
@@ -121,6 +122,15 @@ def test_no_traceback_from_a_process(argv, environment):
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     assert "'cudnn'" in done.stderr
+
+
+def test_a_terminal_that_lacks_a_letter(monkeypatch):
+    screen = io.TextIOWrapper(io.BytesIO(), "ascii", newline="\n")
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(doctor, "run", lambda args: print("3 × 4"))
+    cli.main(["doctor"])
+    screen.flush()
+    assert screen.buffer.getvalue() == b"3 ? 4\n"
 
 
 def test_a_missing_gpu_is_named(capsys):

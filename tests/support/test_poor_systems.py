@@ -1,4 +1,4 @@
-"""The cache folder where there is no home, and what processes leave in it that are killed."""
+"""What a system may lack: a home, a disk that holds, a locale of all letters, threads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import pwd
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from kernels.support import cache, thread_pool
+from minigrad.distributed import groups
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -159,3 +161,22 @@ def test_a_number_of_threads_that_is_none(monkeypatch, given):
     monkeypatch.setattr(thread_pool.wanted, "value", 0)
     with pytest.raises(ValueError, match="MINIGRAD_NUM_THREADS must be a positive integer"):
         thread_pool.get_num_threads()
+
+
+def test_a_system_that_allows_no_more_threads(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(thread_pool, "_workers", [])
+    monkeypatch.setattr(thread_pool, "_pid", os.getpid())
+    ran: list[int] = []
+    assert thread_pool.run(lambda first, last: ran.extend(range(first, last)) or 0, 10, 4) == 0
+    assert ran == list(range(10))
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "1e300", "soon"])
+def test_a_time_to_wait_that_is_none(monkeypatch, given):
+    monkeypatch.setenv("MINIGRAD_DISTRIBUTED_TIMEOUT", given)
+    with pytest.raises(ValueError, match="MINIGRAD_DISTRIBUTED_TIMEOUT: expected seconds"):
+        groups._seconds(None)
