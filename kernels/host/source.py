@@ -42,6 +42,8 @@ _VOLATILE_MACRO = re.compile(r"^[ \t]*#\s*define\s+(\w+)(?:\\\n|[^\n])*\bvolatil
 _FUNCTION = re.compile(r"\b(?!(?:if|for|while|switch)\b)(?P<name>\w+)\s*(?=\()")
 _NAMESPACE = re.compile(r"\s*(?:inline\s+)?(?:namespace(?:\s+([\w:]+))?|extern)\s*")
 _SPACE = re.compile(r"\s*")
+_ASSIGNED = re.compile(r"\s*(\+|-|\*|/|%|&|\||\^|<<|>>)?=(?!=)")
+_STATEMENT = re.compile(r"(?:\A|[;{})]|\belse)\s*\Z")  # what stands before a statement
 _UNROLL_COUNT = 32  # for `#pragma unroll` without a number: g++ wants one
 
 
@@ -170,6 +172,7 @@ def rewrite(code: str, gnu: bool) -> tuple[str, list[str]]:
         edits += _shared(text, first, match.span(), last, local)
     edits += _renamed(text)
     edits += _polls(text)
+    edits += _in_step(text)
     # No macro: the C++ library's headers have the word in attributes of theirs.
     edits += [(*match.span(), "__attribute__((noinline))") for match in _NOINLINE.finditer(text)]
     if gnu:
@@ -234,6 +237,44 @@ def _polls(text: str) -> list[tuple[int, int, str]]:
         reads = names.intersection(re.findall(r"\w+", text[loop.start() : end]))
         if (empty or reads) and not counts:
             edits.append((body, body, "if (mgh::poll()) {} else "))
+    return edits
+
+
+def _in_step(text: str) -> list[tuple[int, int, str]]:
+    """The edits for `s[t] += s[t + 16];` with a volatile `s`, as reductions of a warp were written
+    before `__syncwarp()`: the lanes that are there read, and then they write."""
+    if not re.search(r"\bvolatile\b", text):
+        return []
+    lists = [(first, closing(text, first)) for *_, first in declared_kernels(text)]
+    found = _VOLATILE.finditer(_ASM.sub(lambda match: " " * len(match.group()), text))
+    # What a kernel is given is no shared memory.
+    own = {m[1] for m in found if not any(a < m.start() < b for a, b in lists)}
+    names = "|".join(sorted(own))
+    if not names:
+        return []
+    edits: list[tuple[int, int, str]] = []
+    element = re.compile(rf"(?<![\w.>&*])(?:{names})\s*(?=\[)")
+    for match in element.finditer(text):
+        index = closing(text, match.end())
+        assigned = _ASSIGNED.match(text, index + 1)
+        end = _end_of_declaration(text, match.end())
+        first = _STATEMENT.search(text[max(0, match.start() - 80) : match.start()])
+        if not assigned or end < 0 or not first:
+            continue
+        given, place = text[assigned.end() : end], "".join(text[match.start() : index + 1].split())
+        others = (
+            "".join(given[read.start() : closing(given, read.end()) + 1].split())
+            for read in element.finditer(given)
+        )
+        if all(other == place for other in others) or len(split(given)) > 1:
+            continue
+        value = f"mgh_a {assigned[1]} (" if assigned[1] else "("
+        step = f"mgh::in_step(__LINE__ + ({len(edits) // 3 % 1024} << 20));"
+        edits += [
+            (match.start(), match.start(), "{ auto& mgh_a = "),
+            (*assigned.span(), f"; const auto mgh_v = {value}"),
+            (end, end + 1, f"); {step} mgh_a = mgh_v; {step} }}"),
+        ]
     return edits
 
 
